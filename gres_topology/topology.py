@@ -1,0 +1,111 @@
+"""The hardware noun: one immutable NodeTopology per kind of node.
+
+Every reader of this folder returns one; every policy scores GPU sets of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gres_topology.errors import TopologyError
+
+#: A diagonal cell: a GPU and itself.
+SELF = "X"
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """One NUMA node: its number, logical CPUs, memory and distances to the others.
+
+    `distances` is keyed by NUMA node number, in the ACPI SLIT's unit (10 = local).
+    """
+
+    number: int
+    cpus: tuple[int, ...] = ()
+    memory_mb: int | None = None
+    distances: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nic:
+    """One network interface and the kind of path from it to every GPU (index = GPU)."""
+
+    name: str
+    kinds: tuple[str, ...]
+    pci: str | None = None
+    numa: int | None = None
+
+
+@dataclass(frozen=True)
+class NodeTopology:
+    """GPUs of one kind of node, the links between them, and where they sit.
+
+    `kinds[i][j]` is the label of the best path between GPUs i and j (`NV2`, `PIX`,
+    `SYS`, `XGMI`, ...; `X` on the diagonal); `bandwidth_gbps` is the same matrix in
+    GB/s per direction (float64, shape (gpus, gpus), zero diagonal, read-only).
+    Per-GPU entries are None where the source does not say.
+
+    Raises TopologyError if the parts do not fit together.
+    """
+
+    name: str
+    source: str
+    kinds: tuple[tuple[str, ...], ...]
+    bandwidth_gbps: NDArray[np.float64] = field(repr=False, compare=False)
+    numa: tuple[int | None, ...]
+    cpus: tuple[tuple[int, ...] | None, ...]
+    pci: tuple[str | None, ...] = ()
+    minors: tuple[int | None, ...] = ()
+    model: str | None = None
+    nics: tuple[Nic, ...] = ()
+    numa_nodes: tuple[NumaNode, ...] = ()
+
+    def __post_init__(self) -> None:
+        n = len(self.kinds)
+        for name in ("pci", "minors"):
+            if not getattr(self, name):
+                object.__setattr__(self, name, (None,) * n)
+        for name in ("numa", "cpus", "pci", "minors"):
+            if len(getattr(self, name)) != n:
+                raise TopologyError(
+                    f"{self.name}: {len(getattr(self, name))} entries in {name} for {n} GPUs;"
+                    " expected one per GPU"
+                )
+        matrix = np.array(self.bandwidth_gbps, dtype=np.float64)
+        if matrix.shape != (n, n):
+            raise TopologyError(f"{self.name}: bandwidth matrix {matrix.shape} for {n} GPUs")
+        for i in range(n):
+            if len(self.kinds[i]) != n:
+                raise TopologyError(f"{self.name}: row GPU{i} has {len(self.kinds[i])} cells of {n}")
+            for j in range(i):
+                if self.kinds[i][j] != self.kinds[j][i] or matrix[i, j] != matrix[j, i]:
+                    raise TopologyError(
+                        f"{self.name}: GPU{i}-GPU{j} is {self.kinds[i][j]} one way and"
+                        f" {self.kinds[j][i]} the other; expected a symmetric matrix"
+                    )
+        matrix.flags.writeable = False
+        object.__setattr__(self, "bandwidth_gbps", matrix)
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the node has."""
+        return len(self.kinds)
+
+    @cached_property
+    def shape(self) -> str:
+        """A short digest of what placement depends on: links, bandwidths, NUMA nodes.
+
+        Two nodes of equal shape share every precomputed table, whatever their name,
+        PCI addresses or CPU numbers.
+        """
+        text = json.dumps([self.kinds, self.bandwidth_gbps.tolist(), self.numa])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __hash__(self) -> int:
+        return hash(self.shape)

@@ -1,0 +1,1 @@
+"""The Lua job_submit script and its modules, as package data."""

@@ -1,0 +1,1 @@
+"""Replaces Slurm and the clock; imports the same policies the engine runs."""

@@ -1,0 +1,1 @@
+"""The engine inside Slurm: socket server, Slurm clients, enforcement, command line."""
