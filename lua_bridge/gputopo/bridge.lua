@@ -1,0 +1,221 @@
+-- The bridge between slurmctld's job_submit/lua and the placement engine. It carries one
+-- request to the engine and its answer back; it decides nothing, and whatever goes wrong
+-- here, the job is submitted as if the bridge were not there.
+--
+-- A site with its own job_submit.lua calls these two from its functions:
+--   local gputopo = require("gputopo.bridge")
+--   return gputopo.job_submit(job_desc, part_list, submit_uid)
+--   return gputopo.job_modify(job_desc, job_rec, part_list, submit_uid)
+local breaker = require("gputopo.breaker")
+local codec = require("gputopo.codec")
+local comment = require("gputopo.comment")
+local config = require("gputopo.config")
+local hints = require("gputopo.hint")
+local reply = require("gputopo.reply")
+local request = require("gputopo.request")
+local transport = require("gputopo.transport")
+
+local M = {}
+
+local NO_VAL = 4294967294
+local LONGEST_MESSAGE = 512
+local CPU_ONLY = "gpu-topo: this job asks for no GPUs, so a placement hint has no meaning; "
+  .. "ask for GPUs (--gres, --gpus, ...) or leave the hint out"
+local FIXED_BRACKET = "gpu-topo: the hint of a submitted job can be changed by an administrator "
+  .. "only; cancel the job and submit it again"
+
+local engine, pause, settings
+local was_configured = false
+
+local function log(text)
+  slurm.log_info("%s", "gputopo: " .. codec.one_line(text, 1024))
+end
+
+local function refuse(line)
+  slurm.log_user("%s", codec.one_line(line, LONGEST_MESSAGE))
+  return slurm.ERROR
+end
+
+-- configure([directory]): reads gputopo-bridge.conf from the directory, else from that of
+-- $SLURM_CONF, else from /etc/slurm; the first submit calls it when nobody did.
+function M.configure(directory)
+  was_configured = true
+  local slurm_conf = os.getenv("SLURM_CONF")
+  local paths = { "/etc/slurm/gputopo-bridge.conf" }
+  if slurm_conf then
+    table.insert(paths, 1, (slurm_conf:gsub("[^/]*$", "gputopo-bridge.conf")))
+  end
+  if directory then
+    table.insert(paths, 1, directory .. "/gputopo-bridge.conf")
+  end
+  local complaints
+  settings, complaints = config.load(paths)
+  for _, complaint in ipairs(complaints) do
+    log(complaint)
+  end
+  engine = transport.new(settings.socket, settings.deadline_ms / 1000)
+  pause = breaker.new(settings.retry_first_s, settings.retry_longest_s)
+end
+
+local function note_failure(reason)
+  engine:close()
+  if pause:failed(engine.now()) then
+    log("no answer from the engine at " .. settings.socket .. " (" .. reason
+      .. "); jobs get Slurm's own choice, asking again in " .. pause.pause_s .. " s")
+  end
+end
+
+-- One exchange with the engine -> "ok" and a checked plan, "refuse" and its line, "pass",
+-- or nil when the job is to go on without the engine.
+local function ask_engine(rest)
+  local line, failure = engine:exchange("submit", rest)
+  if not line then
+    return note_failure(failure)
+  end
+  local verb, fields = codec.parse_reply(line)
+  local plan
+  if verb == "ok" then
+    plan, failure = reply.checked(fields)
+  elseif verb == "refuse" then
+    plan, failure = fields.message, "a refusal without a message"
+  elseif verb == "pass" then
+    plan = true
+  elseif verb == "error" then
+    failure = "it reports: " .. (fields.message or "")
+  else
+    failure = verb and "the reply '" .. verb .. "' is not known" or fields
+  end
+  if not plan then
+    return note_failure("unusable reply: " .. failure)
+  end
+  if pause:succeeded() then
+    log("the engine at " .. settings.socket .. " answers again")
+  end
+  return verb, plan
+end
+
+local function is_available()
+  if not was_configured then
+    M.configure()
+  end
+  return engine ~= nil and pause:allows(engine.now())
+end
+
+-- A hint on a job without GPUs. One component of a heterogeneous job may carry the hint
+-- meant for the others.
+local function submit_without_gpus(job)
+  local hint, refusal = hints.of(job.comment)
+  if (hint or refusal) and (job.het_job_offset or NO_VAL) >= NO_VAL then
+    return refuse(CPU_ONLY)
+  end
+  return slurm.SUCCESS
+end
+
+local function submit(job, part_list)
+  local ask = request.asked(job) or request.asked_by_tasks(job)
+  if not ask then
+    return submit_without_gpus(job)
+  elseif ask.foreign then
+    return slurm.SUCCESS
+  end
+  local hint, refusal = hints.of(job.comment)
+  if refusal then
+    return refuse(refusal)
+  elseif not is_available() then
+    return slurm.SUCCESS
+  end
+  local verb, plan = ask_engine(request.line(job, part_list, ask, hint))
+  if verb == "refuse" then
+    return refuse(plan)
+  elseif verb == "ok" then
+    local ok, failure = reply.apply(job, plan)
+    if not ok then
+      log("the engine's reply could not be applied: " .. tostring(failure))
+    end
+  end
+  return slurm.SUCCESS
+end
+
+-- slurmctld's own user, who may write AdminComment as root may (read once, lazily).
+local own_uid
+local function may_write_admin_comment(uid)
+  if not own_uid then
+    local file = io.open("/proc/self/status", "r")
+    own_uid = file and tonumber(string.match(file:read("*a"), "\nUid:%s+%d+%s+(%d+)")) or 0
+    if file then
+      file:close()
+    end
+  end
+  return uid == 0 or uid == own_uid
+end
+
+-- The job as it will be after the update: what the update sets, else the record's.
+local function updated(job, record)
+  return setmetatable({}, {
+    __index = function(_, field)
+      local value = job[field]
+      if value == nil or value == NO_VAL or field == "user_id" then
+        local recorded = record[field]
+        if recorded ~= nil then
+          return recorded
+        end
+      end
+      return value
+    end,
+  })
+end
+
+-- Only a new hint in the comment of a pending job is our business.
+local function modify(job, record, part_list, submit_uid)
+  local hint, refusal = hints.of(job.comment)
+  if not hint and not refusal then
+    return slurm.SUCCESS
+  elseif (record.job_state or 0) % 256 ~= 0 then
+    return slurm.SUCCESS
+  elseif refusal then
+    return refuse(refusal)
+  end
+  local after = updated(job, record)
+  local ask = request.asked(after)
+  if not ask then
+    -- The record does not say what --ntasks-per-gpu asked for; its TRES do.
+    local has_gpus = string.find(record.tres_fmt_req_str or "", "gres/gpu", 1, true)
+    return has_gpus and slurm.SUCCESS or refuse(CPU_ONLY)
+  elseif ask.foreign or not is_available() then
+    return slurm.SUCCESS
+  end
+  local verb, plan = ask_engine(request.line(after, part_list, ask, hint))
+  if verb == "refuse" then
+    return refuse(plan)
+  end
+  local bracket = verb == "ok" and plan.set.admin_comment
+  local present = comment.hint_in(record.admin_comment)
+  if bracket and present ~= comment.hint_in(bracket) then
+    if may_write_admin_comment(submit_uid) then
+      job.admin_comment = comment.merged(job.admin_comment or record.admin_comment, bracket)
+    elseif present then
+      -- Slurm would deny the whole update, and the old bracket would go on to count.
+      return refuse(FIXED_BRACKET)
+    end
+  end
+  return slurm.SUCCESS
+end
+
+local function guarded(hook, ...)
+  local ok, result = pcall(hook, ...)
+  if ok then
+    return result
+  end
+  pcall(log, "error in the bridge, the job goes on without it: " .. tostring(result))
+  return slurm.SUCCESS
+end
+
+function M.job_submit(job_desc, part_list, submit_uid)
+  return guarded(submit, job_desc, part_list, submit_uid)
+end
+
+function M.job_modify(job_desc, job_rec, part_list, submit_uid)
+  return guarded(modify, job_desc, job_rec, part_list, submit_uid)
+end
+
+return M

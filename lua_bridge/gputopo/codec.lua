@@ -1,0 +1,75 @@
+-- The engine's line format (docs/protocol.md): VERB key=value ..., values percent-encoded.
+local M = {}
+
+local byte, char, find, format = string.byte, string.char, string.find, string.format
+local gmatch, gsub, match, sub = string.gmatch, string.gsub, string.match, string.sub
+
+-- Everything but 0x21-0x7e without "%" (0x25).
+local UNSAFE = "[^!-$&-~]"
+
+local ESCAPE, UNESCAPE = {}, {}
+for code = 0, 255 do
+  local c = char(code)
+  ESCAPE[c] = format("%%%02X", code)
+  UNESCAPE[format("%02X", code)] = c
+  UNESCAPE[format("%02x", code)] = c
+  UNESCAPE[gsub(format("%02x", code), "^%a", string.upper)] = c
+  UNESCAPE[gsub(format("%02X", code), "^%a", string.lower)] = c
+end
+
+function M.encode(text)
+  if not find(text, UNSAFE) then
+    return text
+  end
+  return (gsub(text, UNSAFE, ESCAPE))
+end
+
+-- The text, or nil when a "%" is not followed by two hexadecimal digits.
+function M.decode(value)
+  if not find(value, "%", 1, true) then
+    return value
+  end
+  if find(gsub(value, "%%%x%x", ""), "%", 1, true) then
+    return nil
+  end
+  return (gsub(value, "%%(%x%x)", UNESCAPE))
+end
+
+-- The id of a reply line as a number, or nil.
+function M.reply_id(line)
+  return tonumber(match(line, "^%l+ id=(%d+)$") or match(line, "^%l+ id=(%d+) "))
+end
+
+-- parse_reply(line) -> verb, fields (key -> decoded value) | nil, reason
+function M.parse_reply(line)
+  if find(line, "[^ -~]") then
+    return nil, "a byte outside printable ASCII"
+  end
+  local verb = match(line, "^(%l+) ") or match(line, "^(%l+)$")
+  if not verb then
+    return nil, "no verb"
+  end
+  local fields = {}
+  for word in gmatch(sub(line, #verb + 2), "[^ ]+") do
+    local key, value = match(word, "^([%w_.]+)=(.*)$")
+    value = key and M.decode(value)
+    if not value then
+      return nil, "a word that is not key=value"
+    elseif fields[key] ~= nil then
+      return nil, "the key " .. key .. " twice"
+    end
+    fields[key] = value
+  end
+  return verb, fields
+end
+
+-- One printable line of at most `limit` bytes, for logs and users.
+function M.one_line(text, limit)
+  text = gsub(tostring(text), "[%c]+", " ")
+  if #text > limit then
+    text = sub(text, 1, limit - 3) .. "..."
+  end
+  return text
+end
+
+return M

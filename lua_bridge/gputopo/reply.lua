@@ -1,0 +1,90 @@
+-- Checks a complete "ok" reply and then applies it: all of it or nothing.
+local comment = require("gputopo.comment")
+
+local M = {}
+
+local find, match = string.find, string.match
+local pairs = pairs
+
+-- The fields of job_desc an engine may set; all are strings, "" clears one.
+local SETTABLE = {
+  admin_comment = true,
+  tres_per_node = true,
+  tres_per_job = true,
+  tres_per_task = true,
+  req_nodes = true,
+  exc_nodes = true,
+  features = true,
+}
+local LONGEST_VALUE = 4096
+
+-- checked(fields) -> plan {set = {field -> text}, env = {name -> text} or nil} | nil, reason
+function M.checked(fields)
+  local plan = { set = {} }
+  for key, value in pairs(fields) do
+    local field, name = match(key, "^set%.(.*)$"), match(key, "^env%.(.*)$")
+    if (field or name) and (#value > LONGEST_VALUE or find(value, "[%c]")) then
+      return nil, key .. " is too long or holds a control character"
+    elseif field then
+      if not SETTABLE[field] then
+        return nil, "the field " .. field .. " is not one the bridge may set"
+      elseif field == "admin_comment" and not comment.is_bracket(value) then
+        return nil, "admin_comment is not of the form [gpu-topo: ...]"
+      end
+      plan.set[field] = value
+    elseif name then
+      if not find(name, "^[%a_][%w_]*$") then
+        return nil, "'" .. name .. "' is not the name of an environment variable"
+      end
+      plan.env = plan.env or {}
+      plan.env[name] = value
+    elseif key ~= "id" then
+      return nil, "the key " .. key .. " is not known"
+    end
+  end
+  return plan
+end
+
+local function apply_environment(job, env)
+  -- srun and salloc send no environment, and slurmctld complains in its log about every
+  -- attempt to read one. Only a batch job has a script.
+  if job.script == nil then
+    return
+  end
+  local environment = job.environment
+  for name, value in pairs(env) do
+    environment[name] = value
+  end
+end
+
+local function apply_fields(job, set, before)
+  for field, value in pairs(set) do
+    local old = job[field]
+    if field == "admin_comment" then
+      value = comment.merged(old, value)
+    end
+    if value ~= nil and value ~= old then
+      before[field] = old or ""
+      job[field] = value
+    end
+  end
+end
+
+-- Applies a checked plan. Should Slurm raise an error in the middle, what was set is put
+-- back; returns true, or false and the error.
+function M.apply(job, plan)
+  local before = {}
+  local ok, failure = pcall(apply_fields, job, plan.set, before)
+  if ok and plan.env then
+    ok, failure = pcall(apply_environment, job, plan.env)
+  end
+  if not ok then
+    for field, value in pairs(before) do
+      pcall(function() job[field] = value end)
+    end
+    return false, failure
+  end
+  return true
+end
+
+return M
