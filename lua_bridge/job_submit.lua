@@ -4,11 +4,27 @@
 -- An error while this file is loaded would keep slurmctld from starting, so nothing in it
 -- may fail: without its modules every job passes as if the script were not there.
 
-local here = string.match(debug.getinfo(1, "S").source, "^@(.*)/[^/]*$") or "/etc/slurm"
-package.path = here .. "/?.lua;/usr/share/slurm-gputopo/lua/?.lua;"
-  .. "/usr/local/share/slurm-gputopo/lua/?.lua;" .. package.path
+local script = string.match(debug.getinfo(1, "S").source, "^@(.*)$") or ""
+local here = string.match(script, "^(.*)/[^/]*$") or "/etc/slurm"
+
+local function exists(path)
+  local file = io.open(path, "r")
+  return file and file:close()
+end
+
+-- The modules lie beside this script or, where it is a symbolic link, beside its target.
+local function find_modules()
+  if exists(here .. "/gputopo/bridge.lua") then
+    return here
+  end
+  local pipe = io.popen("readlink -f -- '" .. string.gsub(script, "'", "'\\''") .. "'")
+  local target = pipe:read("*l") or ""
+  pipe:close()
+  return string.match(target, "^(.*)/[^/]*$") or here
+end
 
 local ok, bridge = pcall(function()
+  package.path = find_modules() .. "/?.lua;" .. package.path
   local loaded = require("gputopo.bridge")
   loaded.configure(here)
   return loaded

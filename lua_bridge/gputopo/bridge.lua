@@ -40,13 +40,12 @@ end
 -- $SLURM_CONF, else from /etc/slurm; the first submit calls it when nobody did.
 function M.configure(directory)
   was_configured = true
-  local slurm_conf = os.getenv("SLURM_CONF")
-  local paths = { "/etc/slurm/gputopo-bridge.conf" }
-  if slurm_conf then
-    table.insert(paths, 1, (slurm_conf:gsub("[^/]*$", "gputopo-bridge.conf")))
-  end
-  if directory then
-    table.insert(paths, 1, directory .. "/gputopo-bridge.conf")
+  local beside_slurm_conf = string.match(os.getenv("SLURM_CONF") or "", "^(.*)/[^/]*$")
+  local paths = {}
+  for _, place in ipairs({ directory or "", beside_slurm_conf or "", "/etc/slurm" }) do
+    if place ~= "" then
+      paths[#paths + 1] = place .. "/gputopo-bridge.conf"
+    end
   end
   local complaints
   settings, complaints = config.load(paths)

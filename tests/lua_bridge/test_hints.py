@@ -1,0 +1,64 @@
+"""Hints that are refused without asking the engine."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def refusal(result):
+    assert result.rc == -1
+    (line,) = result.user
+    assert "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize("size", [1025, 10 * 1024 * 1024])
+def test_a_hint_that_is_too_long_is_refused_with_its_length(lua, engine, size):
+    # Built inside Lua: a command line of 10 MB says nothing about the bridge.
+    lua.evaluate(f"long_comment = 'gpu-topo:' .. string.rep('x', {size})")
+    text = lua.evaluate("return select(2, require('gputopo.hint').of(long_comment))")
+    assert text == f"gpu-topo: the hint is {size} bytes long, at most 1024 are allowed"
+    assert engine.connections == 0
+
+
+def test_a_hint_of_the_greatest_length_is_carried(lua, engine):
+    result = lua.submit(tres_per_node="gpu:1", comment="gpu-topo:" + "x" * 1024)
+    assert result.rc == 0
+    assert engine.requests[0].endswith("hint=" + "x" * 1024)
+
+
+@pytest.mark.parametrize("bad", ["\n", "\t", "\x00", "\x1b[31m", "\x7f"])
+def test_a_control_character_in_a_hint_is_refused(lua, engine, bad):
+    result = lua.submit(tres_per_node="gpu:1", comment=f"gpu-topo: pattern{bad}=ring")
+    assert "control character" in refusal(result)
+    assert engine.connections == 0
+
+
+def test_quotes_percent_signs_and_brackets_are_only_text(lua, engine):
+    hint = """a="b"c='d'%41%s]["$(id)`id`;\\"""
+    assert lua.submit(tres_per_node="gpu:1", comment="gpu-topo:" + hint).rc == 0
+    value = engine.requests[0].split(" hint=", 1)[1]
+    assert " " not in value
+    assert lua.evaluate(f"return require('gputopo.codec').decode([==[{value}]==])") == hint
+
+
+@pytest.mark.parametrize("comment", ["run 7", "see gpu-topo: docs", " gpu-topo: x", "gpu-topo", ""])
+def test_any_other_comment_is_the_users_own_business(lua, engine, comment):
+    assert lua.submit(comment=comment).user == []
+    assert lua.submit(tres_per_node="gpu:1", comment=comment).rc == 0
+    assert "hint=" not in engine.requests[0]
+
+
+def test_a_hint_on_a_job_without_gpus_is_refused(lua, engine):
+    assert "asks for no GPUs" in refusal(lua.submit(comment="gpu-topo: pattern=ring"))
+    assert engine.connections == 0
+
+
+def test_the_cpu_component_of_a_heterogeneous_job_may_carry_the_hint(lua):
+    assert lua.submit(comment="gpu-topo: pattern=ring", het_job_offset=0).rc == 0
+
+
+def test_hints_are_checked_even_when_the_engine_is_away(lua, engine):
+    engine.stop()
+    assert lua.submit(tres_per_node="gpu:1").rc == 0
+    assert "control" in refusal(lua.submit(tres_per_node="gpu:1", comment="gpu-topo: \x01"))

@@ -1,0 +1,113 @@
+"""Replies are applied completely or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+GPU_JOB = {"tres_per_node": "gres/gpu:2"}
+
+
+def test_an_ok_reply_sets_fields_and_the_batch_environment(lua, engine):
+    engine.answers(
+        "ok id={id} set.req_nodes=n1,n2 set.tres_per_job= set.features=nv%7Cib env.NCCL_ALGO=Ring\n"
+    )
+    result = lua.submit(
+        **GPU_JOB, tres_per_job="gres/gpu:2", script="#!/bin/sh", env={"PATH": "/bin"}
+    )
+    assert result.rc == 0
+    assert result.job["req_nodes"] == "n1,n2"
+    assert result.job["features"] == "nv|ib"
+    assert "tres_per_job" not in result.job
+    assert result.env == {"PATH": "/bin", "NCCL_ALGO": "Ring"}
+
+
+def test_the_environment_of_srun_and_salloc_is_not_touched(lua, engine):
+    engine.answers("ok id={id} set.req_nodes=n1 env.NCCL_ALGO=Ring\n")
+    result = lua.submit(**GPU_JOB)
+    assert result.job["req_nodes"] == "n1"
+    assert result.env == {}
+    assert result.log == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(None, "[gpu-topo: ring]", id="an empty comment becomes our bracket"),
+        pytest.param("budget 7", "budget 7 [gpu-topo: ring]", id="the site's text stays in front"),
+        pytest.param("[gpu-topo: old | note]", "[gpu-topo: ring]", id="an older bracket goes"),
+        pytest.param(
+            "a [gpu-topo: old] b [other: x]", "a b [other: x] [gpu-topo: ring]", id="in the middle"
+        ),
+        pytest.param(
+            "[gpu-topo: 1] a [gpu-topo: 2]", "a [gpu-topo: ring]", id="two older brackets"
+        ),
+        pytest.param("[gpu-topo: cut", "[gpu-topo: cut [gpu-topo: ring]", id="an unclosed bracket"),
+        pytest.param("%a%1 \\", "%a%1 \\ [gpu-topo: ring]", id="pattern characters are text"),
+        pytest.param("x" * 40000, "x" * 40000, id="an enormous comment is left alone"),
+    ],
+)
+def test_the_admin_comment_keeps_what_others_wrote(lua, engine, before, after):
+    engine.answers("ok id={id} set.admin_comment=[gpu-topo:%20ring]\n")
+    fields = dict(GPU_JOB) if before is None else {**GPU_JOB, "admin_comment": before}
+    assert lua.submit(**fields).job["admin_comment"] == after
+
+
+def test_a_refusal_is_shown_to_the_user_in_one_line(lua, engine):
+    engine.answers("refuse id={id} message=unknown%20key%20'patern';%0Aallowed:%09pattern%\x32\x35\n")
+    result = lua.submit(**GPU_JOB, comment="gpu-topo: patern=ring")
+    assert result.rc == -1
+    assert result.user == ["unknown key 'patern'; allowed: pattern%"]
+    assert result.writes == []
+
+
+def test_an_endless_refusal_is_cut(lua, engine):
+    engine.answers("refuse id={id} message=" + "x" * 5000 + "\n")
+    (line,) = lua.submit(**GPU_JOB).user
+    assert len(line) == 512
+
+
+def test_pass_leaves_the_job_alone(lua, engine):
+    result = lua.submit(**GPU_JOB, comment="gpu-topo: off")
+    assert (result.rc, result.writes, result.log) == (0, [], [])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param("ok id={id} set.req_nodes=n1 set.priority=1000000", id="a field not allowed"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.script=x", id="the script"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.features=a%0Ab", id="a line feed in a value"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.features=a%00b", id="a zero byte"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.features=%zz", id="a bad escape"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.features=%4", id="a cut escape"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.req_nodes=n2", id="a field twice"),
+        pytest.param("ok id={id} set.req_nodes=n1 what", id="a word without a value"),
+        pytest.param("ok id={id} set.req_nodes=n1 what=1", id="an unknown key"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.admin_comment=hello", id="no bracket"),
+        pytest.param(
+            "ok id={id} set.req_nodes=n1 set.admin_comment=[gpu-topo:%20a]%20[x]", id="two brackets"
+        ),
+        pytest.param("ok id={id} set.req_nodes=n1 env.A-B=1", id="not a variable's name"),
+        pytest.param("ok id={id} set.req_nodes=" + "n" * 5000, id="a value too long"),
+        pytest.param("ok id={id} set.req_nodes=n1 \xff", id="a byte outside ASCII"),
+        pytest.param("refuse id={id}", id="a refusal without a message"),
+        pytest.param("maybe id={id} message=x", id="an unknown verb"),
+        pytest.param("error id={id} message=what?", id="the engine's error"),
+    ],
+)
+def test_a_reply_with_one_bad_part_changes_nothing(lua, engine, reply):
+    engine.answers(reply + "\n")
+    result = lua.submit(**GPU_JOB)
+    assert (result.rc, result.writes, result.user) == (0, [], [])
+    (line,) = result.log
+    assert "unusable reply" in line
+
+
+def test_a_field_slurm_refuses_puts_the_others_back(lua, engine):
+    engine.answers("ok id={id} set.exc_nodes=n9 set.features=a set.req_nodes=n1\n")
+    result = lua.submit(**GPU_JOB, features="old", poisoned="req_nodes")
+    assert result.rc == 0
+    assert result.job["features"] == "old"
+    assert "exc_nodes" not in result.job
+    assert "req_nodes" not in result.job
+    assert "could not be applied" in result.log[0]

@@ -1,0 +1,214 @@
+"""The engine may misbehave as it likes: the job goes on, within the deadline.
+
+The deadline is 50 ms; the bound asserted is a generous second, for busy machines.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+GPU_JOB = {"tres_per_node": "gres/gpu:2"}
+OK = "ok id={id} set.req_nodes=n1\n"
+
+
+def passed_through(result):
+    assert (result.rc, result.writes, result.user) == (0, [], [])
+    assert result.elapsed_s < 1
+    return result.log
+
+
+def silent(peer, request):
+    time.sleep(3)
+
+
+def drip(peer, request):
+    for _ in range(300):
+        peer.sendall(b"x")
+        time.sleep(0.01)
+
+
+def ten_megabytes(peer, request):
+    peer.sendall(b"ok id=1 set.features=" + b"x" * 10_000_000)
+
+
+def half_a_line_then_close(peer, request):
+    peer.sendall(b"ok id=1 set.req_no")
+    peer.shutdown(socket.SHUT_RDWR)
+
+
+def close(peer, request):
+    peer.shutdown(socket.SHUT_RDWR)
+
+
+def slow_half_lines(peer, request):
+    peer.sendall(b"ok id=1 ")
+    time.sleep(0.5)
+    peer.sendall(b"set.req_nodes=n1\n")
+
+
+def text(payload):
+    def behave(peer, request):
+        peer.sendall(payload)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "reason"),
+    [
+        pytest.param(silent, "timeout", id="silent"),
+        pytest.param(drip, "timeout", id="one byte at a time without end"),
+        pytest.param(slow_half_lines, "timeout", id="the second half of the line too late"),
+        pytest.param(ten_megabytes, "longer than 65536 bytes", id="a reply of 10 MB"),
+        pytest.param(half_a_line_then_close, "closed", id="half a line, then closed"),
+        pytest.param(close, "closed", id="closed without a word"),
+        pytest.param(text(b"\n"), "not a reply to request 1", id="an empty line"),
+        pytest.param(text(b"\x00\xff\x1b]\n"), "not a reply to request 1", id="garbage"),
+        pytest.param(text(b"HTTP/1.1 400 Bad\r\n"), "not a reply", id="another server"),
+        pytest.param(text(b"ok id=77 set.req_nodes=n1\n"), "not a reply", id="an id to come"),
+        pytest.param(text(b"error id=0 message=no\n"), "not a reply", id="an error without id"),
+        pytest.param(text(b"ok id= set.req_nodes=n1\n"), "not a reply", id="an empty id"),
+    ],
+)
+def test_the_job_goes_on_when_the_engine_is(lua, engine, behaviour, reason):
+    engine.behaviour = behaviour
+    (line,) = passed_through(lua.submit(**GPU_JOB))
+    assert reason in line
+
+
+def test_the_job_goes_on_without_a_socket_file(lua, engine):
+    engine.stop()
+    engine.path.unlink()
+    assert "connect" in passed_through(lua.submit(**GPU_JOB))[0]
+
+
+def test_the_job_goes_on_when_nobody_listens_on_the_socket(lua, engine):
+    engine.stop()
+    assert "connect" in passed_through(lua.submit(**GPU_JOB))[0]
+
+
+def test_the_job_goes_on_when_the_socket_is_a_directory(lua, engine):
+    engine.stop()
+    engine.path.unlink()
+    engine.path.mkdir()
+    assert "connect" in passed_through(lua.submit(**GPU_JOB))[0]
+
+
+def test_the_job_goes_on_when_a_stopped_engine_accepts_nothing(lua, engine):
+    """As under SIGSTOP: the kernel connects until the backlog is full, nobody answers."""
+    engine.stop()
+    engine.start(backlog=1, accepts=False)
+    waiting = []
+    for _ in range(4):
+        waiting.append(socket.socket(socket.AF_UNIX))
+        waiting[-1].setblocking(False)
+        waiting[-1].connect_ex(str(engine.path))
+    passed_through(lua.submit(**GPU_JOB))
+
+
+def test_one_connection_serves_many_submits(lua, engine):
+    engine.answers(OK)
+    for _ in range(5):
+        assert lua.submit(**GPU_JOB).job["req_nodes"] == "n1"
+    assert engine.connections == 1
+
+
+def test_a_restarted_engine_is_found_within_the_same_submit(lua, engine):
+    engine.answers(OK)
+    lua.submit(**GPU_JOB)
+    engine.stop()
+    engine.start()
+    result = lua.submit(**GPU_JOB)
+    assert result.job["req_nodes"] == "n1"
+    assert result.log == []
+
+
+def test_a_late_reply_to_an_earlier_request_is_dropped(lua, engine):
+    engine.answers(OK)
+    lua.submit(**GPU_JOB)
+    engine.answers("refuse id={late} message=late\n" + OK)
+    result = lua.submit(**GPU_JOB)
+    assert (result.rc, result.job["req_nodes"]) == (0, "n1")
+
+
+def test_a_reply_in_many_pieces_is_put_together(lua, engine):
+    def pieces(peer, request):
+        for byte in OK.replace("{id}", "1").encode():
+            peer.sendall(bytes([byte]))
+
+    engine.behaviour = pieces
+    assert lua.submit(**GPU_JOB).job["req_nodes"] == "n1"
+
+
+def test_more_than_was_asked_ends_the_connection_but_the_reply_counts(lua, engine):
+    engine.answers(OK + "refuse id=2 message=forged\n")
+    assert lua.submit(**GPU_JOB).job["req_nodes"] == "n1"
+    engine.answers(OK)
+    assert lua.submit(**GPU_JOB).rc == 0
+    assert engine.connections == 2
+
+
+def test_a_long_request_survives_a_peer_that_reads_slowly(lua, engine):
+    """Partial writes: names and hint at their bounds, every byte encoded as three."""
+    engine.answers(OK)
+    fields = {name: "\xe9" * 128 for name in ("account", "partition", "name")}
+    result = lua.submit(**GPU_JOB, **fields, comment="gpu-topo:" + "\xe9" * 512)
+    assert result.job["req_nodes"] == "n1"
+    assert len(engine.requests[0]) > 5000
+
+
+def test_after_a_failure_the_engine_is_left_alone_and_then_found_again(lua, engine, eventually):
+    engine.behaviour = silent
+    assert len(lua.submit(**GPU_JOB).log) == 1
+    asked = len(engine.requests)
+    assert lua.submit(**GPU_JOB).log == []
+    assert len(engine.requests) == asked
+    engine.answers(OK)
+    logs = []
+
+    def answered():
+        result = lua.submit(**GPU_JOB)
+        logs.extend(result.log)
+        return result.job.get("req_nodes") == "n1"
+
+    eventually(answered)
+    assert len(logs) == 1
+    assert "answers again" in logs[0]
+    assert lua.submit(**GPU_JOB).log == []
+
+
+BREAKER = """
+local breaker = require('gputopo.breaker').new(5, 60)
+local out = {}
+local function note(value) out[#out + 1] = tostring(value) end
+%s
+return table.concat(out, ' ')
+"""
+
+
+def test_the_pause_doubles_from_5_to_60_seconds(lua):
+    pauses = lua.evaluate(
+        BREAKER % "for _ = 1, 6 do breaker:failed(0) note(breaker.pause_s) end"
+    )
+    assert pauses == "5 10 20 40 60 60"
+
+
+def test_only_the_first_failure_and_the_first_success_are_news(lua):
+    news = lua.evaluate(
+        BREAKER
+        % "note(breaker:failed(0)) note(breaker:failed(9)) note(breaker:succeeded())"
+        "note(breaker:succeeded()) note(breaker:failed(0)) note(breaker.pause_s)"
+    )
+    assert news == "true false true false true 5"
+
+
+def test_a_clock_set_back_does_not_prolong_the_pause(lua):
+    allowed = lua.evaluate(
+        BREAKER
+        % "breaker:failed(1000) note(breaker:allows(1004.9)) note(breaker:allows(10))"
+        "note(breaker:allows(14.9)) note(breaker:allows(15))"
+    )
+    assert allowed == "false false false true"
