@@ -21,10 +21,8 @@ from gres_topology.xmltree import Element
 _GPU_CLASSES = ("0x0302", "0x0380", "0x1200", "0x0300")
 _NIC_CLASSES = ("0x0200", "0x0207")
 _NVSWITCH_CLASS = "0x0680"
-#: GT/s -> GB/s of payload per lane (8b/10b up to 5 GT/s, 128b/130b, then FLIT).
-_LANE_GBPS = {2.5: 0.25, 5: 0.5, 8: 0.985, 16: 1.969, 32: 3.938, 64: 7.56}
-#: Slower than this a link of a GPU or switch is asleep, not slow.
-_AWAKE_GTS = 8.0
+#: GT/s -> PCIe generation. Slower than 8 GT/s a link of a GPU or switch is asleep, not slow.
+_GENERATION = {8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 @dataclass(eq=False)
@@ -190,17 +188,13 @@ def _rates(gpus: list[Device]) -> tuple[LinkRates, str | None]:
 
 def _best(a: Device, b: Device, rates: LinkRates) -> tuple[str, float]:
     """Label and bandwidth of the best path between two GPUs."""
-    path = _path(a.element, b.element)
-    choices = [(_pcie_gbps(a.element, b.element, path, rates), path)]
-    direct = a.links.get(b.address, 0)
-    through_switch = min(a.switch_links, b.switch_links)
-    if direct or through_switch:
+    count = max(a.links.get(b.address, 0), min(a.switch_links, b.switch_links))
+    if count:
         is_amd = any(child.tag == "xgmi" for child in (a.gpu.children if a.gpu else ()))
-        count = max(direct, through_switch)
         label = f"XGMI{count}" if is_amd and count > 1 else "XGMI" if is_amd else f"NV{count}"
-        choices.append((rates.gbps(label), label))
-    gbps, label = max(choices)
-    return label, gbps
+        return label, rates.gbps(label)
+    path = _path(a.element, b.element)
+    return path, _pcie_gbps(a.element, b.element, path, rates)
 
 
 def _path(a: Element, b: Element) -> str:
@@ -233,10 +227,9 @@ def _pcie_gbps(a: Element, b: Element, path: str, rates: LinkRates) -> float:
                 break
             gts = _leading_number(element.get("link_speed"))
             lanes = _leading_number(element.get("link_width"))
-            if gts >= _AWAKE_GTS and gts in _LANE_GBPS and 0 < lanes <= 32:
-                speeds.append(_LANE_GBPS[gts] * lanes)
-    full = LinkRates().gbps(path) / (_LANE_GBPS[8] * 16)  # peer traffic's share of the payload rate
-    return round(min(speeds) * full, 3) if speeds else rates.gbps(path)
+            if gts in _GENERATION and 0 < lanes <= 32:
+                speeds.append(links.PCIE_GBPS[_GENERATION[gts]] * lanes / 16)
+    return min(speeds) * links.PCIE_SHARE[path] if speeds else rates.gbps(path)
 
 
 def _leading_number(text: str) -> float:
