@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import socket
@@ -186,10 +187,8 @@ class FakeEngine:
 
 
 def _shut(peer: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         peer.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     peer.close()
 
 

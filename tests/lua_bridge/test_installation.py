@@ -47,8 +47,8 @@ def test_an_error_inside_the_bridge_never_reaches_the_user(lua, engine):
 
 
 def test_a_slurm_without_the_fields_we_know_still_submits(lua):
-    chunk = "return slurm_job_submit(setmetatable({}, {__index = function() error('x') end}), {}, 0)"
-    assert lua.evaluate(chunk) == "0"
+    lua.evaluate("broken_job = setmetatable({}, {__index = function() error('x') end}) return ''")
+    assert lua.evaluate("return slurm_job_submit(broken_job, {}, 0)") == "0"
 
 
 def test_settings_are_read_from_the_file_beside_the_script(installed, start_lua):

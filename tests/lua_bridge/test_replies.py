@@ -53,7 +53,7 @@ def test_the_admin_comment_keeps_what_others_wrote(lua, engine, before, after):
 
 
 def test_a_refusal_is_shown_to_the_user_in_one_line(lua, engine):
-    engine.answers("refuse id={id} message=unknown%20key%20'patern';%0Aallowed:%09pattern%\x32\x35\n")
+    engine.answers("refuse id={id} message=unknown%20key%20'patern';%0Aallowed:%09pattern%25\n")
     result = lua.submit(**GPU_JOB, comment="gpu-topo: patern=ring")
     assert result.rc == -1
     assert result.user == ["unknown key 'patern'; allowed: pattern%"]

@@ -154,7 +154,7 @@ def test_more_than_was_asked_ends_the_connection_but_the_reply_counts(lua, engin
 def test_a_long_request_survives_a_peer_that_reads_slowly(lua, engine):
     """Partial writes: names and hint at their bounds, every byte encoded as three."""
     engine.answers(OK)
-    fields = {name: "\xe9" * 128 for name in ("account", "partition", "name")}
+    fields = dict.fromkeys(("account", "partition", "name"), "é" * 128)
     result = lua.submit(**GPU_JOB, **fields, comment="gpu-topo:" + "\xe9" * 512)
     assert result.job["req_nodes"] == "n1"
     assert len(engine.requests[0]) > 5000
@@ -190,16 +190,13 @@ return table.concat(out, ' ')
 
 
 def test_the_pause_doubles_from_5_to_60_seconds(lua):
-    pauses = lua.evaluate(
-        BREAKER % "for _ = 1, 6 do breaker:failed(0) note(breaker.pause_s) end"
-    )
+    pauses = lua.evaluate(BREAKER % "for _ = 1, 6 do breaker:failed(0) note(breaker.pause_s) end")
     assert pauses == "5 10 20 40 60 60"
 
 
 def test_only_the_first_failure_and_the_first_success_are_news(lua):
     news = lua.evaluate(
-        BREAKER
-        % "note(breaker:failed(0)) note(breaker:failed(9)) note(breaker:succeeded())"
+        BREAKER % "note(breaker:failed(0)) note(breaker:failed(9)) note(breaker:succeeded())"
         "note(breaker:succeeded()) note(breaker:failed(0)) note(breaker.pause_s)"
     )
     assert news == "true false true false true 5"
@@ -207,8 +204,7 @@ def test_only_the_first_failure_and_the_first_success_are_news(lua):
 
 def test_a_clock_set_back_does_not_prolong_the_pause(lua):
     allowed = lua.evaluate(
-        BREAKER
-        % "breaker:failed(1000) note(breaker:allows(1004.9)) note(breaker:allows(10))"
+        BREAKER % "breaker:failed(1000) note(breaker:allows(1004.9)) note(breaker:allows(10))"
         "note(breaker:allows(14.9)) note(breaker:allows(15))"
     )
     assert allowed == "false false false true"
