@@ -1,0 +1,76 @@
+"""The `gputopo` command. Each command lives in its own file and is imported when used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+#: Command -> module; the attribute has the command's name. Imported only when called, so
+#: that `gputopo --help` and shell completion stay fast.
+COMMANDS = {
+    "config": "slurm_plugin.cli.config",
+    "doctor": "slurm_plugin.cli.doctor",
+    "explain": "slurm_plugin.cli.explain",
+    "place": "slurm_plugin.cli.place",
+    "serve": "slurm_plugin.cli.serve",
+    "status": "slurm_plugin.cli.status",
+    "topology": "slurm_plugin.cli.topology",
+}
+
+
+class Fault(click.ClickException):
+    """What a user did or met wrong: one line on stderr, exit status 2."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on first use and fail in one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, whether imported or not."""
+        return sorted({*COMMANDS, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported now; None where there is none."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        assert isinstance(command, click.Command)
+        if cmd_name == "topology":
+            from slurm_plugin.cli.collect import collect
+
+            assert isinstance(command, click.Group)
+            command.add_command(collect)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; expected errors become one line."""
+        from gres_topology import TopologyError
+        from slurm_plugin.errors import PluginError
+
+        try:
+            return super().invoke(ctx)
+        except click.NoArgsIsHelpError:
+            raise
+        except (PluginError, TopologyError) as error:
+            raise Fault(str(error)) from error
+        except click.UsageError as error:
+            where = error.ctx.command_path if error.ctx else ctx.command_path
+            raise Fault(f"{where}: {error.format_message()} (see {where} --help)") from error
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="slurm-gputopo")
+def cli() -> None:
+    """Place jobs on GPUs by the wires between them, inside Slurm."""
+
+
+def main() -> None:
+    """Entry point of the `gputopo` command."""
+    cli()

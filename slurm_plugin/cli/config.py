@@ -1,0 +1,33 @@
+"""`gputopo config`: look at the configuration without running anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from slurm_plugin.cli.options import config_option
+
+
+@click.group()
+def config() -> None:
+    """Check the configuration."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@config_option
+def check(file: Path | None, config_path: Path) -> None:
+    """Check FILE (default: the installed one): keys, node sets, topologies, mappings.
+
+    Exit status 0 when the engine would load it, 2 with the line named when not.
+    """
+    from slurm_plugin import config as configuration
+    from slurm_plugin.engine.load_machines import load_machines
+
+    settings = configuration.load(file or config_path)
+    machines = load_machines(settings)
+    click.echo(f"{settings.path}: {len(machines)} nodes, {len(settings.partitions)} rules")
+    for name, machine in machines.items():
+        if machine.problem:
+            click.echo(f"{name}: left to Slurm's own choice: {machine.problem}")

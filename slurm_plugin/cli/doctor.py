@@ -1,0 +1,47 @@
+"""`gputopo doctor`: is every piece of the installation in its place?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from slurm_plugin.cli.options import config_option, json_option
+
+
+@click.command()
+@config_option
+@json_option
+@click.option("--quiet", is_flag=True, help="Print only what needs attention.")
+def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
+    """Check the installation on the controller; say what to fix.
+
+    Exit status 1 when something is wrong.
+    """
+    import dataclasses
+    import json
+
+    from slurm_plugin.config import Config
+    from slurm_plugin.doctor import examine
+    from slurm_plugin.doctor.checks import Installation
+    from slurm_plugin.slurm import CommandLine, SlurmClient
+    from slurm_plugin.slurm.runner import ProcessRunner
+
+    def make_client(config: Config | None) -> SlurmClient:
+        if config is None:
+            return CommandLine(ProcessRunner())
+        return CommandLine(ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s))
+
+    findings = list(examine(Installation(config_path, make_client)))
+    wrong = sum(finding.level == "fail" for finding in findings)
+    if as_json:
+        rows = [dataclasses.asdict(finding) for finding in findings]
+        click.echo(json.dumps({"ok": wrong == 0, "findings": rows}, indent=2))
+    else:
+        for finding in findings:
+            if finding.level != "ok" or not quiet:
+                click.echo(f"{finding.level:4}  {finding.check}: {finding.text}")
+            if finding.fix:
+                click.echo(f"      -> {finding.fix}")
+        click.echo(f"{wrong} to fix" if wrong else "nothing to fix")
+    raise SystemExit(1 if wrong else 0)

@@ -1,0 +1,53 @@
+"""`gputopo status`: what the engine has done so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from slurm_plugin.cli.options import config_option, json_option
+
+
+@click.command()
+@config_option
+@click.option(
+    "--socket",
+    "socket_path",
+    type=click.Path(path_type=Path),
+    help="The engine's socket, instead of the configuration's.",
+)
+@json_option
+def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
+    """Ask the engine what it decided, passed and how fast. Exit status 2 when it is down."""
+    import json
+
+    from slurm_plugin import client, config
+
+    told = client.status(socket_path or config.load(config_path).socket)
+    click.echo(json.dumps(told, indent=2) if as_json else _text(told))
+
+
+def _text(told: dict[str, Any]) -> str:
+    replies = ", ".join(f"{count} {reply}" for reply, count in told["replies"].items()) or "none"
+    lines = [
+        f"up {told['uptime_s']:.0f} s, {told['config']}, enforcement {told['enforcement']}",
+        f"replies: {replies}; {told['late']} late",
+        f"decisions: {told['decisions_written']} logged, {told['decisions_lost']} lost",
+    ]
+    if told["killed"]:
+        lines.insert(1, "SWITCHED OFF by the kill switch: everything is passed")
+    for verb, times in told["answer_ms"].items():
+        lines.append(f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms")
+    for reason, count in sorted(told["passes"].items()):
+        lines.append(f"passed {count}: {reason}")
+    for name, rule in told["partitions"].items():
+        lines.append(f"partition {name}: {rule['mode']}, {rule['policy']}")
+    lines.append(
+        f"nodes: {told['nodes']} declared, {told['nodes_left_to_slurm_count']} left to Slurm"
+    )
+    lines += [f"  {name}: {why}" for name, why in told["nodes_left_to_slurm"].items()]
+    if told["tables_bytes"] is not None:
+        lines.append(f"tables: {told['tables_bytes'] / 1e6:.1f} MB")
+    return "\n".join(lines)

@@ -1,0 +1,62 @@
+"""The command line's side of the socket: one question, one reply, a clear error."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.errors import EngineDown
+from slurm_plugin.protocol import Admin, Message, encode_request, split, unquote
+
+MAX_REPLY = 1 << 20
+
+
+def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict[str, str]]:
+    """The reply's verb and values.
+
+    Raises EngineDown, with what to check, when there is none.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(timeout_s)
+            sock.connect(str(path))
+            sock.sendall(encode_request(message))
+            line = _line(sock)
+    except FileNotFoundError as error:
+        raise EngineDown(
+            f"{path}: no such socket: the engine is not running; see systemctl status gputopo"
+        ) from error
+    except PermissionError as error:
+        raise EngineDown(f"{path}: permission denied; run this as root or SlurmUser") from error
+    except ConnectionRefusedError as error:
+        raise EngineDown(
+            f"{path}: nobody listens: the engine is not running; see systemctl status gputopo"
+        ) from error
+    except TimeoutError as error:
+        raise EngineDown(f"{path}: the engine did not answer within {timeout_s:g} s") from error
+    except OSError as error:
+        raise EngineDown(f"{path}: {error}") from error
+    verb, pairs = split(line)
+    return verb, {key: unquote(value) for key, value in pairs}
+
+
+def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
+    """The engine's own numbers; raises EngineDown when it does not answer."""
+    verb, values = ask(path, Admin("status", 1), timeout_s)
+    if verb != "ok" or "json" not in values:
+        raise EngineDown(f"{path}: answered {verb!r}; is it an engine of this release?")
+    found = json.loads(values["json"])
+    assert isinstance(found, dict)
+    return found
+
+
+def _line(sock: socket.socket) -> bytes:
+    data = bytearray()
+    while not data.endswith(b"\n"):
+        part = sock.recv(65536)
+        if not part or len(data) > MAX_REPLY:
+            raise ConnectionResetError("the engine hung up in the middle of its reply")
+        data += part
+    return bytes(data)

@@ -1,0 +1,1 @@
+"""`gputopo topology collect`: read the nodes' hardware through Slurm, and remember it."""

@@ -1,0 +1,79 @@
+"""The shell snippet that runs on a node, and its output cut into sections.
+
+It is piped into `sh` there: no file of ours is needed on a node. Each tool's output stands
+between marks with its exit status, so that a missing tool is seen and not guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from slurm_plugin.errors import PluginError
+
+#: Section -> command. LC_ALL=C: the readers know the tools' English.
+COMMANDS = {
+    "nvidia-smi-topo": "nvidia-smi topo -m",
+    "nvidia-smi-query": "nvidia-smi -q",
+    "rocm-smi-topo": "rocm-smi --showtopo",
+    "rocm-smi-bus": "rocm-smi --showbus",
+    "numactl": "numactl --hardware",
+    "lscpu": "lscpu -p=CPU,NODE",
+}
+
+#: A node's tools answer within seconds, or hang: a lost GPU can block nvidia-smi for ever.
+TOOL_TIMEOUT_S = 20
+
+_BEGIN = re.compile(r"@gputopo begin ([a-z\-]+)\r?\Z")
+_END = re.compile(r"@gputopo end ([a-z\-]+) (\d+)\r?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One tool's output (both streams) and exit status; 127: not installed."""
+
+    text: str
+    status: int
+
+
+def script() -> str:
+    """The snippet, for POSIX sh."""
+    lines = [
+        "LC_ALL=C; export LC_ALL",
+        "section() {",
+        "  name=$1; shift",
+        '  echo "@gputopo begin $name"',
+        '  if ! command -v "$1" >/dev/null 2>&1; then status=127',
+        f'  elif command -v timeout >/dev/null 2>&1; then timeout {TOOL_TIMEOUT_S} "$@" 2>&1;'
+        " status=$?",
+        '  else "$@" 2>&1; status=$?; fi',
+        "  echo",
+        '  echo "@gputopo end $name $status"',
+        "}",
+    ]
+    lines += [f"section {name} {command}" for name, command in COMMANDS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def sections(output: str) -> dict[str, Section]:
+    """The snippet's output by section.
+
+    Raises PluginError when a section is missing: the output was cut off.
+    """
+    found: dict[str, Section] = {}
+    name, lines = "", list[str]()
+    for line in output.splitlines():
+        begin, end = _BEGIN.match(line), _END.match(line)
+        if begin:
+            name, lines = begin[1], []
+        elif end and end[1] == name:
+            # The line before the mark is the snippet's own line feed.
+            body = lines[:-1] if lines and not lines[-1].strip() else lines
+            found[name] = Section("\n".join(body) + "\n", int(end[2]))
+            name = ""
+        elif name:
+            lines.append(line)
+    missing = [wanted for wanted in COMMANDS if wanted not in found]
+    if missing:
+        raise PluginError(f"the node's answer was cut off before {missing[0]}")
+    return found

@@ -1,0 +1,296 @@
+"""gputopo.yaml as an immutable, validated Config.
+
+Every error names file, line and key and says what is allowed; unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from policies import hints, registry
+from slurm_plugin import hostlist, schema
+from slurm_plugin.errors import ConfigError
+
+DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionLogConfig:
+    """Where decisions go and how the file rotates."""
+
+    path: Path
+    max_mb: int
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingConfig:
+    """Bounds on postponement; beyond any of them a job is placed instead."""
+
+    max_postponements: int
+    max_wait_s: int
+    step_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmConfig:
+    """How to run Slurm's commands (`bin_dir` None: by PATH)."""
+
+    bin_dir: Path | None
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """Nodes of one machine kind; `slurm_index` is a word of the schema or a permutation."""
+
+    names: tuple[str, ...]
+    topology: str
+    slurm_index: str | tuple[int, ...]
+    gres_conf: Path
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What applies to a partition: mode, policy, default hints, what users may set."""
+
+    mode: str
+    policy: str
+    hints: Mapping[str, str] = field(default_factory=dict)
+    users_may_set: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration; `path` is where it was read from."""
+
+    path: Path
+    socket: Path
+    enforcement: str
+    deadline_ms: int
+    state_dir: Path
+    kill_switch: Path
+    decision_log: DecisionLogConfig
+    waiting: WaitingConfig
+    slurm: SlurmConfig
+    nodes: tuple[NodeSet, ...]
+    partitions: Mapping[str, Rule]
+
+    def rule(self, partition: str) -> Rule:
+        """The rule of a partition; of several (`a,b`) the one that changes least."""
+        default = self.partitions["default"]
+        rules = [self.partitions.get(name, default) for name in partition.split(",")]
+        return min(rules, key=lambda rule: schema.MODES.index(rule.mode))
+
+    def where(self, line: int) -> str:
+        """`file:line`, as error messages start."""
+        return f"{self.path}:{line}"
+
+
+class _Reader:
+    """Reads YAML nodes by the schema's tables, keeping the place for messages."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fail(self, node: yaml.Node, key: str, text: str) -> ConfigError:
+        return ConfigError(f"{self.path}:{node.start_mark.line + 1}: {key}: {text}")
+
+    def mapping(self, node: yaml.Node | None, key: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Keys of a mapping, each with its own node and its value's; none for an empty one."""
+        if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~")):
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            raise self.fail(node, key or "file", "expected keys and values")
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for name, value in node.value:
+            if not isinstance(name, yaml.ScalarNode):
+                raise self.fail(name, key or "file", "a key must be a word")
+            if name.value in found:
+                raise self.fail(name, f"{key}.{name.value}".lstrip("."), "given twice")
+            found[name.value] = (name, value)
+        return found
+
+    def section(
+        self, node: yaml.Node | None, key: str, options: tuple[schema.Option, ...]
+    ) -> dict[str, Any]:
+        """The values of one table's keys, defaults filled in."""
+        found = self.mapping(node, key)
+        known = [option.key for option in options]
+        for name, (name_node, _) in found.items():
+            if name not in known:
+                full = f"{key}.{name}".lstrip(".")
+                raise self.fail(name_node, full, f"unknown key; allowed: {', '.join(known)}")
+        values: dict[str, Any] = {}
+        for option in options:
+            full = f"{key}.{option.key}".lstrip(".")
+            if option.key in found:
+                values[option.key] = self.value(found[option.key][1], full, option)
+            elif option.required and node is not None:
+                raise self.fail(node, full, f"missing; {option.doc}")
+            else:
+                values[option.key] = self.default(option)
+        return values
+
+    def default(self, option: schema.Option) -> Any:
+        if option.type == "path" and option.default is not None:
+            return Path(str(option.default))
+        return option.default
+
+    def value(self, node: yaml.Node, key: str, option: schema.Option) -> Any:
+        reader: dict[str, Callable[[yaml.Node, str, schema.Option], Any]] = {
+            "text": self.text,
+            "path": self.file,
+            "integer": self.number,
+            "number": self.number,
+            "policy": self.policy,
+            "hints": self.hints,
+            "words": self.words,
+            "index": self.index,
+        }
+        return reader.get(option.type, lambda n, _k, _o: n)(node, key, option)
+
+    def text(self, node: yaml.Node, key: str, option: schema.Option) -> str:
+        if not isinstance(node, yaml.ScalarNode) or node.value == "":
+            raise self.fail(node, key, f"expected a value; {option.doc}")
+        if option.choices and node.value not in option.choices:
+            # YAML 1.1 reads a bare `off` as false; the scalar's own text is what we compare.
+            allowed = ", ".join(option.choices)
+            raise self.fail(node, key, f"{node.value!r} is not one of {allowed}")
+        return str(node.value)
+
+    def file(self, node: yaml.Node, key: str, option: schema.Option) -> Path:
+        return self.path.parent / self.text(node, key, option)
+
+    def number(self, node: yaml.Node, key: str, option: schema.Option) -> float:
+        text = self.text(node, key, option)
+        limits = f"expected {option.type} from {option.low:g} to {option.high:g}"
+        try:
+            value = int(text) if option.type == "integer" else float(text)
+        except ValueError:
+            raise self.fail(node, key, f"{text!r} is not a number; {limits}") from None
+        if not math.isfinite(value) or not option.low <= value <= option.high:
+            raise self.fail(node, key, f"{text} is out of range; {limits}")
+        return value
+
+    def policy(self, node: yaml.Node, key: str, option: schema.Option) -> str:
+        name, known = self.text(node, key, option), registry.names()
+        if name not in known:
+            raise self.fail(node, key, f"{name!r} is no policy; known: {', '.join(known)}")
+        return name
+
+    def hints(self, node: yaml.Node, key: str, _option: schema.Option) -> Mapping[str, str]:
+        values = {}
+        for name, (_, value) in self.mapping(node, key).items():
+            if not isinstance(value, yaml.ScalarNode):
+                raise self.fail(value, f"{key}.{name}", "expected one value")
+            try:
+                hints.parse(f"{name}={value.value}")
+            except hints.HintError as error:
+                raise self.fail(value, f"{key}.{name}", str(error)) from error
+            values[name] = value.value
+        return MappingProxyType(values)
+
+    def words(self, node: yaml.Node, key: str, _option: schema.Option) -> tuple[str, ...]:
+        items = self.items(node, key)
+        if not all(isinstance(item, yaml.ScalarNode) for item in items):
+            raise self.fail(node, key, "expected a list of words: [a, b]")
+        return tuple(str(item.value) for item in items)
+
+    def index(self, node: yaml.Node, key: str, _option: schema.Option) -> str | tuple[int, ...]:
+        allowed = f"expected {schema.IDENTITY}, {schema.GRES_CONF} or a list such as [2, 0, 1, 3]"
+        if isinstance(node, yaml.ScalarNode):
+            if node.value not in (schema.IDENTITY, schema.GRES_CONF):
+                raise self.fail(node, key, f"{node.value!r} is no mapping; {allowed}")
+            return str(node.value)
+        words = self.words(node, key, _option)
+        if sorted(words) != sorted(str(i) for i in range(len(words))) or not words:
+            last = len(words) - 1
+            raise self.fail(node, key, f"each of 0 to {last} must stand once; {allowed}")
+        return tuple(int(word) for word in words)
+
+    def items(self, node: yaml.Node, key: str) -> list[yaml.Node]:
+        if not isinstance(node, yaml.SequenceNode):
+            raise self.fail(node, key, "expected a list")
+        return list(node.value)
+
+
+def load(path: Path) -> Config:
+    """The configuration in `path`.
+
+    Raises ConfigError naming file, line and key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Config:
+    """The configuration written in `text`; `path` is for messages and relative files."""
+    path = path.absolute()
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise ConfigError(f"{path}:{line}: not YAML: {error.problem}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}:1: not YAML: {error}") from error
+    reader = _Reader(path)
+    values = reader.section(root, "", schema.ROOT)
+    log = reader.section(values["decision_log"], "decision_log", schema.DECISION_LOG)
+    waiting = reader.section(values["waiting"], "waiting", schema.WAITING)
+    slurm = reader.section(values["slurm"], "slurm", schema.SLURM)
+    values["decision_log"] = DecisionLogConfig(**log)
+    values["waiting"] = WaitingConfig(**waiting)
+    values["slurm"] = SlurmConfig(**slurm)
+    values["nodes"] = _node_sets(reader, values["nodes"])
+    values["partitions"] = _partitions(reader, values["partitions"])
+    return Config(path=path, **values)
+
+
+def _node_sets(reader: _Reader, node: yaml.Node | None) -> tuple[NodeSet, ...]:
+    sets = []
+    seen: dict[str, int] = {}
+    items = [] if node is None else reader.items(node, "nodes")
+    for i, item in enumerate(items):
+        key = f"nodes[{i}]"
+        values = reader.section(item, key, schema.NODE_SET)
+        line = item.start_mark.line + 1
+        try:
+            names = hostlist.expand(values.pop("nodes"))
+        except ValueError as error:
+            raise reader.fail(item, f"{key}.nodes", str(error)) from error
+        for name in names:
+            if name in seen:
+                told = f"node {name} was already declared in line {seen[name]}"
+                raise reader.fail(item, f"{key}.nodes", told)
+            seen[name] = line
+        sets.append(NodeSet(names=names, line=line, **values))
+    return tuple(sets)
+
+
+def _partitions(reader: _Reader, node: yaml.Node | None) -> Mapping[str, Rule]:
+    """Rules by name; a partition takes what it does not say from `default`."""
+    found = reader.mapping(node, "partitions")
+    base = reader.section(None, "", schema.PARTITION)
+    rules: dict[str, Rule] = {}
+    for name in ("default", *(name for name in found if name != "default")):
+        key, value = f"partitions.{name}", found[name][1] if name in found else None
+        written = reader.mapping(value, key)
+        own = reader.section(value, key, schema.PARTITION)
+        merged = base | {option: own[option] for option in written}
+        if name == "default":
+            base = merged
+        rules[name] = Rule(**merged | {"hints": merged["hints"] or {}})
+    return MappingProxyType(rules)

@@ -1,0 +1,6 @@
+"""`gputopo doctor`: checks every piece of an installation and says what to fix."""
+
+from slurm_plugin.doctor.checks import CHECKS, examine
+from slurm_plugin.doctor.finding import Finding
+
+__all__ = ["CHECKS", "Finding", "examine"]

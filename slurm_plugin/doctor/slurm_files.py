@@ -1,0 +1,107 @@
+"""Checks of what slurmctld loads: the Lua bridge and the select plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from slurm_plugin.doctor.elf import uint32_symbol
+from slurm_plugin.doctor.finding import Finding, fail, ok
+from slurm_plugin.slurm.releases import parse_version
+
+PLUGIN_FILE = "select_cons_tres.so"
+#: Present in our plugin's file and in no plugin of Slurm's.
+_OURS = b"gputopo"
+
+
+def bridge(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
+    """job_submit.lua: listed, present beside slurm.conf, and ours."""
+    plugins = [name.strip() for name in slurm_config.get("JobSubmitPlugins", "").split(",")]
+    names = [name.removeprefix("job_submit/") for name in plugins]
+    script = Path(slurm_config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name(
+        "job_submit.lua"
+    )
+    if "lua" not in names:
+        yield fail(
+            "bridge", "JobSubmitPlugins does not name lua", "JobSubmitPlugins=lua in slurm.conf"
+        )
+        return
+    try:
+        text = script.read_text(errors="replace")
+    except OSError as error:
+        yield fail("bridge", f"{script}: {error.strerror}", "link our job_submit.lua there")
+        return
+    if "gputopo" in text:
+        yield ok("bridge", f"{script} is loaded")
+    else:
+        yield fail(
+            "bridge",
+            f"{script} is not ours and does not load ours",
+            "add the lines of the operator's guide to your job_submit.lua",
+        )
+
+
+def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
+    """select_cons_tres.so: ours comes first in PluginDir and has slurmctld's version."""
+    if slurm_config.get("SelectType") != "select/cons_tres":
+        yield fail(
+            "select plugin",
+            f"SelectType is {slurm_config.get('SelectType')}",
+            "SelectType=select/cons_tres in slurm.conf",
+        )
+        return
+    folders = [Path(part) for part in slurm_config.get("PluginDir", "").split(":") if part]
+    for folder in folders:
+        if not folder.is_dir():
+            yield fail(
+                "select plugin",
+                f"{folder} of PluginDir does not exist here: daemons that restart will not start",
+                f"mkdir {folder} on every host that reads slurm.conf, or drop it from PluginDir",
+            )
+    files = [folder / PLUGIN_FILE for folder in folders if (folder / PLUGIN_FILE).is_file()]
+    ours = [path for path in files if _is_ours(path)]
+    if not ours:
+        yield fail(
+            "select plugin",
+            f"no {PLUGIN_FILE} of ours in PluginDir {slurm_config.get('PluginDir')}",
+            "build slurm_plugin/select for this release and put its directory first in PluginDir",
+        )
+    elif files[0] != ours[0]:
+        yield fail(
+            "select plugin",
+            f"{files[0]} is found before {ours[0]}",
+            f"put {ours[0].parent} first in PluginDir",
+        )
+    elif len(files) == 1:
+        yield fail(
+            "select plugin",
+            f"only {ours[0]} is found: it needs Slurm's own behind it",
+            "append Slurm's plugin directory to PluginDir",
+        )
+    else:
+        yield _fits(ours[0], slurm_config.get("SLURM_VERSION", ""))
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return _OURS in path.read_bytes()
+    except OSError:
+        return False
+
+
+def _fits(path: Path, version: str) -> Finding:
+    try:
+        number = uint32_symbol(path, "plugin_version")
+    except (OSError, ValueError) as error:
+        return fail("select plugin", str(error), "rebuild slurm_plugin/select")
+    built = f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
+    parse_version(version)
+    if built != version.split("-")[0]:
+        # slurmctld skips such a file: jobs run, but nobody asks us.
+        return fail(
+            "select plugin",
+            f"{path} is built for {built}, slurmctld is {version}: it is not loaded",
+            f"rebuild slurm_plugin/select against Slurm {version}",
+        )
+    return ok("select plugin", f"{path} for {built} comes first")
+

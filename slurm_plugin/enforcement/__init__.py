@@ -1,0 +1,6 @@
+"""How decisions reach Slurm. Policies never know which of these is in use."""
+
+from slurm_plugin.enforcement.interface import Enforcement
+from slurm_plugin.enforcement.select import Select
+
+__all__ = ["Enforcement", "Select"]

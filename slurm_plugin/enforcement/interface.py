@@ -1,0 +1,22 @@
+"""What every way of enforcing answers: a submit, and a job about to start."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from slurm_plugin.engine.decide import Decision
+from slurm_plugin.protocol import Place, Submit, SubmitReply
+
+
+class Enforcement(Protocol):
+    """Turns the two questions of the protocol into replies; never raises."""
+
+    name: str
+
+    def on_submit(self, asked: Submit) -> SubmitReply:
+        """What to change in a job at submit, or why it is refused."""
+        ...
+
+    def on_place(self, asked: Place) -> Decision:
+        """Which GPUs a job gets now, for how long it waits, or Slurm's own choice."""
+        ...

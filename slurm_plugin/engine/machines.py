@@ -1,0 +1,67 @@
+"""Which node is which machine: topology and index mapping per node, or why there is none.
+
+A node without a certain mapping is kept with its `problem`: it is left to Slurm's own
+choice, and `gputopo doctor` and `status` name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gres_topology import NodeTopology
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One node's hardware as the engine uses it.
+
+    `order[s]` is the topology's index of Slurm's GPU s; None is the identity. `problem`
+    is empty, or says why the node is left to Slurm; `topology` is None only then.
+    """
+
+    topology: NodeTopology | None
+    order: tuple[int, ...] | None = None
+    problem: str = ""
+    _masks: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+
+    def to_topology(self, mask: int) -> int:
+        """Slurm's mask in the topology's indices."""
+        if self.order is None:
+            return mask
+        # Nodes of one kind share the Machine, so few masks repeat very often.
+        found = self._masks.get(mask)
+        if found is None:
+            found = sum(1 << t for s, t in enumerate(self.order) if mask >> s & 1)
+            if len(self._masks) < 65_536:
+                self._masks[mask] = found
+        return found
+
+    def to_slurm(self, gpus: Iterable[int]) -> tuple[int, ...]:
+        """The topology's GPUs in Slurm's indices, the order kept."""
+        if self.order is None:
+            return tuple(gpus)
+        return tuple(self.order.index(gpu) for gpu in gpus)
+
+
+#: What an undeclared node is.
+UNDECLARED = Machine(None, problem="not declared in gputopo.yaml")
+
+Machines = Mapping[str, Machine]
+
+
+def usable(machine: Machine, total: int) -> str:
+    """Why a node of `total` GPUs is left to Slurm's own choice; empty if it is not."""
+    if machine.problem or machine.topology is None:
+        return machine.problem or "no topology"
+    if machine.topology.gpus != total:
+        return f"Slurm says {total} GPUs, the topology {machine.topology.gpus}"
+    return ""
+
+
+def mask_of(gpus: Iterable[int]) -> int:
+    """The mask of GPU indices."""
+    mask = 0
+    for gpu in gpus:
+        mask |= 1 << gpu
+    return mask

@@ -1,0 +1,253 @@
+"""The socket side: lines in, lines out, whatever a client does.
+
+One asyncio protocol object per connection. A line over the limit, a half line that never
+ends, a reader that never reads: each costs that client its connection and nobody else
+anything. What a line means is `Answerer`'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+from slurm_plugin.errors import PluginError
+from slurm_plugin.protocol import MAX_REQUEST_BYTES, Error
+
+logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 256
+HALF_LINE_S = 10.0
+UNREAD_REPLY_BYTES = 256 << 10
+UNREAD_REPLY_S = 10.0
+SOCKET_MODE = 0o660
+#: Lines answered before other connections get their turn.
+LINES_PER_TURN = 16
+
+
+class Answer(NamedTuple):
+    """What a line gets: a reply (None: nothing), whether to hang up, what to do after.
+
+    `later` is a reply that takes a while; other lines are answered meanwhile.
+    """
+
+    reply: bytes | None
+    close: bool = False
+    after: Callable[[], None] | None = None
+    later: Coroutine[None, None, bytes] | None = None
+
+
+class Answerer(Protocol):
+    """Answers one request line (without its LF). Never raises."""
+
+    def __call__(self, line: bytes) -> Answer:
+        """The answer to `line`."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """One client: cuts lines, answers them in order, hangs up on abuse."""
+
+    def __init__(self, server: LineServer) -> None:
+        self._server = server
+        self._buffer = bytearray()
+        self._searched = 0
+        self._paused = False
+        self._turn_pending = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client came; one too many is sent away."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=UNREAD_REPLY_BYTES)
+        self._server.connections.add(self)
+        if len(self._server.connections) > MAX_CONNECTIONS:
+            self._hang_up(f"more than {MAX_CONNECTIONS} connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client went."""
+        self._server.connections.discard(self)
+        self._stop_timer()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: answer every whole line among them."""
+        self._buffer += data
+        self._work()
+
+    def pause_writing(self) -> None:
+        """The client does not read its replies: stop taking its questions."""
+        self._paused = True
+        self.transport.pause_reading()
+        self._start_timer(UNREAD_REPLY_S, self._never_read)
+
+    def resume_writing(self) -> None:
+        """The client read: go on."""
+        self._paused = False
+        self._stop_timer()
+        self.transport.resume_reading()
+        self._work()
+
+    def _work(self) -> None:
+        for _ in range(LINES_PER_TURN):
+            if self._paused or self._turn_pending or self.transport.is_closing():
+                return
+            end = self._buffer.find(b"\n", self._searched)
+            if end < 0:
+                self._searched = len(self._buffer)
+                self._await_rest()
+                return
+            self._stop_timer()
+            line = bytes(memoryview(self._buffer)[:end])
+            del self._buffer[: end + 1]
+            self._searched = 0
+            if len(line) >= MAX_REQUEST_BYTES:
+                self._hang_up(f"the line is longer than {MAX_REQUEST_BYTES} bytes")
+                return
+            self._answer(line)
+        self._turn_pending = True
+        asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_pending = False
+        self._work()
+
+    def _answer(self, line: bytes) -> None:
+        answer = self._server.answer(line)
+        if answer.reply is not None:
+            self.transport.write(answer.reply)
+        if answer.after is not None:
+            asyncio.get_running_loop().call_soon(answer.after)
+        if answer.later is not None:
+            self._server.keep(asyncio.ensure_future(self._reply_later(answer.later)))
+        if answer.close:
+            self.transport.close()
+
+    async def _reply_later(self, later: Coroutine[None, None, bytes]) -> None:
+        reply = await later
+        if not self.transport.is_closing():
+            self.transport.write(reply)
+
+    def _await_rest(self) -> None:
+        if len(self._buffer) >= MAX_REQUEST_BYTES:
+            self._hang_up(f"the line is longer than {MAX_REQUEST_BYTES} bytes")
+        elif self._buffer and self._timer is None:
+            self._start_timer(HALF_LINE_S, self._never_ended)
+        elif not self._buffer:
+            self._stop_timer()
+
+    def _hang_up(self, why: str) -> None:
+        logger.warning("hung up on a client: %s", why)
+        self._buffer.clear()
+        self.transport.write(Error(why).encode(0))
+        self.transport.close()
+
+    def _never_ended(self) -> None:
+        self._timer = None
+        self._hang_up(f"a line did not end within {HALF_LINE_S:g} s")
+
+    def _never_read(self) -> None:
+        logger.warning("hung up on a client that did not read for %g s", UNREAD_REPLY_S)
+        self.transport.abort()
+
+    def _start_timer(self, seconds: float, act: Callable[[], None]) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_later(seconds, act)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class LineServer:
+    """Listens on a Unix socket and hands every line to `answer`."""
+
+    def __init__(self, path: Path, answer: Answerer) -> None:
+        self.path = path
+        self.answer = answer
+        self.connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._identity: tuple[int, int] | None = None
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def keep(self, task: asyncio.Future[None]) -> None:
+        """Hold a reference until the task is done: asyncio itself holds none."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises PluginError when the path is in use by a live engine or cannot be made.
+        """
+        listener = bind(self.path)
+        info = self.path.stat()
+        self._identity = (info.st_dev, info.st_ino)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: Connection(self), sock=listener)
+
+    async def stop(self) -> None:
+        """Take no more clients, let written replies drain, remove our socket file."""
+        if self._server is None:
+            return
+        self._server.close()
+        for connection in list(self.connections):
+            connection.transport.close()
+        await asyncio.sleep(0)
+        try:
+            info = self.path.lstat()
+            # A successor may already listen under the same name: leave its file alone.
+            if (info.st_dev, info.st_ino) == self._identity:
+                self.path.unlink()
+        except FileNotFoundError:
+            pass
+
+
+def bind(path: Path) -> socket.socket:
+    """A listening socket at `path`, mode 0660 from its first moment.
+
+    A stale file (nobody answers) is replaced; anything else there is refused.
+    """
+    _clear(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    old_mask = os.umask(0o777 & ~SOCKET_MODE)
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        raise PluginError(
+            f"{path}: cannot listen: {error.strerror or error}; the directory must exist and"
+            " belong to SlurmUser (the systemd unit makes it)"
+        ) from error
+    finally:
+        os.umask(old_mask)
+    listener.listen(128)
+    listener.setblocking(False)
+    return listener
+
+
+def _clear(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise PluginError(f"{path}: exists and is not a socket; move it away")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return
+            raise PluginError(f"{path}: cannot tell whether an engine listens: {error}") from error
+    raise PluginError(f"{path}: another engine answers there; stop it first")

@@ -1,0 +1,68 @@
+"""Everything the engine works with, built from one configuration and swapped as a whole."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from policies import Cluster, NodeState, Policy, Request, registry
+from slurm_plugin import config as configuration
+from slurm_plugin.config import Config
+from slurm_plugin.enforcement import Enforcement, Select
+from slurm_plugin.engine.decide import Decider
+from slurm_plugin.engine.load_machines import load_machines
+from slurm_plugin.engine.machines import Machines
+
+logger = logging.getLogger(__name__)
+
+#: Job sizes per node whose tables are computed before the first question.
+WARM_GPUS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One configuration, ready to answer."""
+
+    config: Config
+    machines: Machines
+    enforcement: Enforcement
+
+    def policies(self) -> list[Policy]:
+        """The policies the partitions name, each once."""
+        names = {rule.policy for rule in self.config.partitions.values() if rule.mode != "off"}
+        return [registry.get(name) for name in sorted(names)]
+
+    def tables_bytes(self) -> int | None:
+        """Memory of the policies' tables; None where no policy tells."""
+        sizes = [getattr(policy, "tables_bytes", None) for policy in self.policies()]
+        told = [int(size()) for size in sizes if callable(size)]
+        return sum(told) if told else None
+
+
+def load(path: Path) -> Setup:
+    """Read, build and warm up; raises ConfigError naming file, line and key."""
+    config = configuration.load(path)
+    machines = load_machines(config)
+    decider = Decider(machines, config.rule, config.waiting, registry.get)
+    setup = Setup(config, machines, {"select": Select}[config.enforcement](decider))
+    warm_up(setup)
+    return setup
+
+
+def warm_up(setup: Setup) -> None:
+    """Ask every policy once per machine kind and job size, so that tables are computed."""
+    kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
+    for policy in setup.policies():
+        for topology in kinds.values():
+            full = (1 << topology.gpus) - 1
+            cluster = Cluster({"warm-up": NodeState("warm-up", topology, full, weight=1)})
+            for gpus in range(1, min(WARM_GPUS, topology.gpus) + 1):
+                try:
+                    policy.place(Request((gpus,)), cluster)
+                except Exception:
+                    logger.exception("%s fails for %d GPUs of %s", policy.name, gpus, topology.name)
+    gc.collect()
+    # Tables live as long as the process: keep them out of every later collection.
+    gc.freeze()

@@ -1,0 +1,391 @@
+"""The wire protocol of docs/protocol.md: one line per message, bounded, percent-encoded.
+
+`decode` turns a request line into a typed message, the replies' `encode` into a line.
+Everything is checked here once: what comes out is within bounds and consistent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote_to_bytes
+
+from slurm_plugin.errors import ProtocolError
+
+MAX_REQUEST_BYTES = 1 << 20
+MAX_REPLY_BYTES = 64 << 10
+MAX_NOTE_BYTES = 200
+MAX_HINT_BYTES = 4096
+MAX_NAME_BYTES = 1024
+MAX_NODE_GPUS = 256
+
+#: Fields a `submit` reply may set in the job description.
+SETTABLE = (
+    "admin_comment",
+    "tres_per_node",
+    "tres_per_job",
+    "tres_per_task",
+    "req_nodes",
+    "exc_nodes",
+    "features",
+)
+
+_MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
+_KEY = re.compile(r"[a-zA-Z0-9_.]+\Z")
+_ASKED_NODE = re.compile(rf"({_NAME})/(\d{{1,3}})/({_MASK})/({_MASK})/(\d{{1,10}})\Z")
+_NODE_MASK = re.compile(rf"({_NAME})/({_MASK})\Z")
+_DECIMAL = re.compile(r"\d{1,18}\Z")
+_UNSAFE = re.compile(rb"[^\x21-\x24\x26-\x7e]")
+_BAD_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedNode:
+    """One candidate of a `place` question; masks are in Slurm's GPU indices."""
+
+    name: str
+    total: int
+    free: int
+    own: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A job at submit time; counts are 0 where they cannot be known yet."""
+
+    id: int
+    uid: int
+    gpus: int
+    nodes: int
+    per_node: int
+    tasks: int
+    max_nodes: int = 0
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    name: str = ""
+    type: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A job about to start: where may it go, which GPUs are free there."""
+
+    id: int
+    job: int
+    array: int
+    uid: int
+    postponed: int
+    waited_s: int
+    nodes: tuple[AskedNode, ...]
+    account: str = ""
+    partition: str = ""
+    type: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A job started or ended (`kind`); never answered."""
+
+    kind: str
+    job: int
+    array: int
+    gpus: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """`ping`, `status` or `reload`."""
+
+    verb: str
+    id: int
+
+
+Message = Submit | Place | Notice | Admin
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """Go ahead; `values` are the reply's further keys (`set.FIELD`, `env.NAME`, `json`)."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self, message_id: int) -> bytes:
+        """The reply's line."""
+        return encode("ok", [("id", str(message_id)), *self.values.items()])
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Refuse the submit with this one line."""
+
+    message: str
+
+    def encode(self, message_id: int) -> bytes:
+        """The reply's line."""
+        text = " ".join(self.message.split())[:1000]
+        return encode("refuse", [("id", str(message_id)), ("message", text)])
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Slurm's own choice."""
+
+    note: str = ""
+
+    def encode(self, message_id: int) -> bytes:
+        """The reply's line."""
+        return encode("pass", [("id", str(message_id)), *_note(self.note)])
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Take exactly these GPUs (node -> mask in Slurm's indices), or `alt` if infeasible."""
+
+    nodes: Mapping[str, int]
+    alt: Mapping[str, int] = field(default_factory=dict)
+    note: str = ""
+
+    def encode(self, message_id: int) -> bytes:
+        """The reply's line."""
+        pairs = [("id", str(message_id))]
+        pairs += [("node", f"{name}/{mask:x}") for name, mask in self.nodes.items()]
+        pairs += [("alt", f"{name}/{mask:x}") for name, mask in self.alt.items()]
+        return encode("use", pairs + _note(self.note))
+
+
+@dataclass(frozen=True, slots=True)
+class WaitFor:
+    """Postpone by at most `seconds`."""
+
+    seconds: int
+    note: str = ""
+
+    def encode(self, message_id: int) -> bytes:
+        """The reply's line."""
+        pairs = [("id", str(message_id)), ("s", str(self.seconds)), *_note(self.note)]
+        return encode("wait", pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """The request was not understood; `message` says why."""
+
+    message: str
+
+    def encode(self, message_id: int) -> bytes:
+        """The reply's line."""
+        return encode("error", [("id", str(message_id)), ("message", self.message[:1000])])
+
+
+PlaceReply = Use | WaitFor | Pass
+SubmitReply = Ok | Refuse | Pass
+Reply = Ok | Refuse | Pass | Use | WaitFor | Error
+
+
+def clean_note(text: str) -> str:
+    """`text` as a note may be: one line, printable, no bracket, at most 200 bytes."""
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    plain = " ".join(plain.replace("]", ")").replace("[", "(").replace("|", "/").split())
+    return plain.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
+
+
+def _note(text: str) -> list[tuple[str, str]]:
+    return [("note", clean_note(text))] if text else []
+
+
+def quote(text: str) -> str:
+    """A value as it travels: every byte outside 0x21-0x7e, and `%`, as `%XX`."""
+    raw = text.encode("utf-8", "surrogateescape")
+    return _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], raw).decode("ascii")
+
+
+def unquote(text: str) -> str:
+    """The value behind `quote`; raises ProtocolError for a broken `%XX`."""
+    if "%" not in text:
+        return text
+    if _BAD_PERCENT.search(text):
+        raise ProtocolError("a % in a value is not followed by two hexadecimal digits")
+    return unquote_to_bytes(text).decode("utf-8", "surrogateescape")
+
+
+def encode(verb: str, pairs: Iterable[tuple[str, str]]) -> bytes:
+    """One message line, LF included.
+
+    Raises ProtocolError for a key that is not `[a-z_.A-Z0-9]+`.
+    """
+    parts = [verb]
+    for key, value in pairs:
+        if not _KEY.match(key):
+            raise ProtocolError(f"{key!r} is no key: expected letters, digits, _ and .")
+        parts.append(f"{key}={quote(value)}")
+    return " ".join(parts).encode("ascii") + b"\n"
+
+
+def split(line: bytes) -> tuple[str, list[tuple[str, str]]]:
+    """A line (with or without LF) as verb and pairs, values still percent-encoded.
+
+    Raises ProtocolError for anything but `VERB SP key=value ...`.
+    """
+    line = line[:-1] if line.endswith(b"\n") else line
+    text = line.decode("ascii", "replace")
+    if not text.isascii() or not text.isprintable():
+        raise ProtocolError("a line holds bytes outside 0x20-0x7e; encode them as %XX")
+    verb, *words = text.split(" ")
+    if not _KEY.match(verb):
+        raise ProtocolError("a line starts with a verb, then key=value, one space between")
+    pairs = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not _KEY.match(key):
+            raise ProtocolError(f"{word[:40]!r} is not key=value")
+        pairs.append((key, value))
+    return verb, pairs
+
+
+class _Fields:
+    """The pairs of one message by key, read with bounds."""
+
+    def __init__(self, verb: str, pairs: list[tuple[str, str]]) -> None:
+        self.verb = verb
+        self.values: dict[str, str] = {}
+        self.nodes: list[str] = []
+        for key, value in pairs:
+            if key == "node":
+                self.nodes.append(value)
+            elif key in self.values:
+                raise ProtocolError(f"{verb}: {key}= is given twice")
+            else:
+                self.values[key] = value
+
+    def number(self, key: str, default: int | None = None) -> int:
+        text = self.values.get(key)
+        if text is None and default is not None:
+            return default
+        if text is None or not _DECIMAL.match(text):
+            found = "missing" if text is None else repr(text[:40])
+            raise ProtocolError(f"{self.verb}: {key}= is {found}; expected a decimal number")
+        return int(text)
+
+    def text(self, key: str, most: int = MAX_NAME_BYTES) -> str:
+        value = unquote(self.values.get(key, ""))
+        if len(value.encode("utf-8", "surrogateescape")) > most:
+            raise ProtocolError(f"{self.verb}: {key}= is longer than {most} bytes")
+        return value
+
+
+def _asked_nodes(texts: list[str]) -> tuple[AskedNode, ...]:
+    nodes = []
+    for text in texts:
+        match = _ASKED_NODE.match(text)
+        if match is None:
+            raise ProtocolError(f"node={text[:60]!r} is not NAME/TOTAL/FREE/OWN/WEIGHT")
+        name, total, free, own, weight = match.groups()
+        node = AskedNode(name, int(total), int(free, 16), int(own, 16), int(weight))
+        if node.total > MAX_NODE_GPUS or node.free >> node.total or node.own & ~node.free:
+            raise ProtocolError(
+                f"node={text[:60]!r}: FREE must lie within TOTAL GPUs and OWN within FREE"
+            )
+        nodes.append(node)
+    if len({node.name for node in nodes}) != len(nodes):
+        raise ProtocolError("place: a node is given twice")
+    return tuple(nodes)
+
+
+def node_masks(texts: Iterable[str]) -> dict[str, int]:
+    """`NAME/MASK` values by node name; raises ProtocolError for anything else."""
+    masks = {}
+    for text in texts:
+        match = _NODE_MASK.match(text)
+        if match is None or match[1] in masks:
+            raise ProtocolError(f"node={text[:60]!r} is not NAME/MASK, or given twice")
+        masks[match[1]] = int(match[2], 16)
+    return masks
+
+
+def _submit(fields: _Fields, message_id: int) -> Submit:
+    return Submit(
+        id=message_id,
+        uid=fields.number("uid"),
+        gpus=fields.number("gpus"),
+        nodes=fields.number("nodes"),
+        per_node=fields.number("per_node"),
+        tasks=fields.number("tasks"),
+        max_nodes=fields.number("max_nodes", 0),
+        user=fields.text("user"),
+        account=fields.text("account"),
+        partition=fields.text("partition"),
+        name=fields.text("name"),
+        type=fields.text("type"),
+        hint=fields.text("hint", MAX_HINT_BYTES),
+    )
+
+
+def _place(fields: _Fields, message_id: int) -> Place:
+    return Place(
+        id=message_id,
+        job=fields.number("job"),
+        array=fields.number("array"),
+        uid=fields.number("uid"),
+        postponed=fields.number("postponed"),
+        waited_s=fields.number("waited_s"),
+        nodes=_asked_nodes(fields.nodes),
+        account=fields.text("account"),
+        partition=fields.text("partition"),
+        type=fields.text("type"),
+        hint=fields.text("hint", MAX_HINT_BYTES),
+    )
+
+
+def decode(line: bytes) -> Message:
+    """A request line as a typed message.
+
+    Raises ProtocolError, with the message's id where it could be read.
+    """
+    if len(line) > MAX_REQUEST_BYTES:
+        raise ProtocolError(f"the line is longer than {MAX_REQUEST_BYTES} bytes")
+    verb, pairs = split(line)
+    fields = _Fields(verb, pairs)
+    if verb in ("started", "ended"):
+        gpus = node_masks(fields.nodes)
+        return Notice(verb, fields.number("job"), fields.number("array", 0), gpus)
+    message_id = fields.number("id")
+    try:
+        if verb == "place":
+            return _place(fields, message_id)
+        if verb == "submit":
+            return _submit(fields, message_id)
+        if verb in ("ping", "status", "reload"):
+            return Admin(verb, message_id)
+    except ProtocolError as error:
+        raise ProtocolError(str(error), message_id) from error
+    raise ProtocolError(
+        f"{verb[:40]!r} is no verb; expected submit, place, started, ended, ping, status, reload",
+        message_id,
+    )
+
+
+def encode_request(message: Message) -> bytes:
+    """A request's line: what the bridge, the plugin and the command line send."""
+    if isinstance(message, Notice):
+        pairs = [("job", str(message.job)), ("array", str(message.array))]
+        pairs += [("node", f"{name}/{mask:x}") for name, mask in message.gpus.items()]
+        return encode(message.kind, pairs)
+    if isinstance(message, Admin):
+        return encode(message.verb, [("id", str(message.id))])
+    pairs = []
+    for key in message.__slots__:
+        value = getattr(message, key)
+        if key != "nodes" or isinstance(message, Submit):
+            pairs += [] if value == "" else [(key, str(value))]
+    if isinstance(message, Place):
+        pairs += [
+            ("node", f"{n.name}/{n.total}/{n.free:x}/{n.own:x}/{n.weight}") for n in message.nodes
+        ]
+        return encode("place", pairs)
+    return encode("submit", pairs)

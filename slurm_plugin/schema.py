@@ -1,0 +1,151 @@
+"""What gputopo.yaml may hold, declared as data: key, type, default, limits, meaning.
+
+`slurm_plugin.config` reads by these tables and docs/configuration.md prints them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MODES = ("off", "observe", "enforce")
+ENFORCEMENTS = ("select",)
+
+IDENTITY = "identity"
+GRES_CONF = "gres-conf"
+COLLECTED = "collected"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One key: its type, default (None = must be given or unset), limits and meaning."""
+
+    key: str
+    type: str
+    default: str | int | float | None
+    doc: str
+    choices: tuple[str, ...] = ()
+    low: float = 0
+    high: float = 2**31
+    required: bool = False
+
+
+ROOT = (
+    Option("socket", "path", "/run/gputopo/engine.sock", "Unix socket the engine listens on."),
+    Option(
+        "enforcement", "text", "select", "How decisions reach Slurm.", ENFORCEMENTS
+    ),
+    Option(
+        "deadline_ms",
+        "integer",
+        50,
+        "Answers slower than this are counted as late in `gputopo status`; the callers keep"
+        " their own clock.",
+        low=1,
+        high=10_000,
+    ),
+    Option(
+        "state_dir",
+        "path",
+        "/var/lib/gputopo",
+        "What `gputopo topology collect` found: topologies and fingerprints.",
+    ),
+    Option(
+        "kill_switch",
+        "path",
+        "/etc/slurm/gputopo.off",
+        "While this file exists the engine passes everything to Slurm's own choice.",
+    ),
+    Option("decision_log", "section", None, "Where decisions are written."),
+    Option("waiting", "section", None, "How long a policy may postpone a job."),
+    Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
+    Option("nodes", "list", None, "Which nodes are which machine."),
+    Option("partitions", "section", None, "Mode and policy per partition, and `default`."),
+)
+
+DECISION_LOG = (
+    Option("path", "path", "/var/log/gputopo/decisions.jsonl", "One JSON line per decision."),
+    Option("max_mb", "integer", 64, "Size at which the file is rotated, in MB.", low=1, high=65536),
+    Option("keep", "integer", 4, "Rotated files kept.", low=0, high=1000),
+)
+
+WAITING = (
+    Option(
+        "max_postponements",
+        "integer",
+        10,
+        "Waits per job; after that the job is placed on what is free.",
+        high=10_000,
+    ),
+    Option(
+        "max_wait_s",
+        "integer",
+        600,
+        "Seconds in all a job may be postponed; after that it is placed.",
+        high=7 * 86400,
+    ),
+    Option("step_s", "integer", 60, "Longest single wait, in seconds.", low=1, high=86400),
+)
+
+SLURM = (
+    Option("bin_dir", "path", None, "Directory of scontrol, squeue, sinfo, srun; else PATH."),
+    Option("timeout_s", "number", 10.0, "Longest a Slurm command may take.", low=0.1, high=600),
+)
+
+NODE_SET = (
+    Option("nodes", "text", None, "Host list, as in slurm.conf: `dgx[1-2,5]`.", required=True),
+    Option(
+        "topology",
+        "text",
+        None,
+        f"A machine of the catalog, a file (relative to this one), or `{COLLECTED}`.",
+        required=True,
+    ),
+    Option(
+        "slurm_index",
+        "index",
+        IDENTITY,
+        f"`{IDENTITY}`, a list (`[2, 0, 1, 3]`: Slurm's GPU 0 is the topology's GPU 2, ...),"
+        f" or `{GRES_CONF}`.",
+    ),
+    Option("gres_conf", "path", "/etc/slurm/gres.conf", f"Read for `slurm_index: {GRES_CONF}`."),
+)
+
+PARTITION = (
+    Option(
+        "mode",
+        "text",
+        "observe",
+        "`off`; `observe`: decide and log, change nothing; `enforce`.",
+        MODES,
+    ),
+    Option("policy", "policy", "mapa", "Policy for jobs whose hint names none."),
+    Option("hints", "hints", None, "Hints for jobs that give none: `{pattern: ring}`."),
+    Option("users_may_set", "words", None, "Hint keys users may write; all when unset."),
+)
+
+SECTIONS = {
+    "": ROOT,
+    "decision_log": DECISION_LOG,
+    "waiting": WAITING,
+    "slurm": SLURM,
+    "nodes[]": NODE_SET,
+    "partitions.NAME": PARTITION,
+}
+
+
+def reference() -> str:
+    """The tables of docs/configuration.md (Markdown), from the declarations above."""
+    lines = []
+    for section, options in SECTIONS.items():
+        title = f"`{section}`" if section else "Top level"
+        lines += [f"### {title}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
+        for option in options:
+            default = "required" if option.required else _shown(option.default)
+            kind = " \\| ".join(f"`{c}`" for c in option.choices) or option.type
+            lines.append(f"| `{option.key}` | {kind} | {default} | {option.doc} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _shown(value: str | int | float | None) -> str:
+    return "" if value is None else f"`{value}`"

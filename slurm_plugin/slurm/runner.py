@@ -1,0 +1,54 @@
+"""Runs one Slurm command: bounded in time, never through a shell."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Protocol
+
+from slurm_plugin.errors import SlurmError
+
+
+class Runner(Protocol):
+    """Runs a command and returns what it printed; raises SlurmError when it fails."""
+
+    def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
+        """Run `argv`, feeding it `stdin`."""
+        ...
+
+
+class ProcessRunner:
+    """The real one; `bin_dir` None finds the commands by PATH."""
+
+    def __init__(self, bin_dir: Path | None = None, timeout_s: float = 10.0) -> None:
+        self.bin_dir = bin_dir
+        self.timeout_s = timeout_s
+
+    def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
+        """Run `argv` and return its standard output."""
+        command = [str(self.bin_dir / argv[0]) if self.bin_dir else argv[0], *argv[1:]]
+        limit = timeout_s or self.timeout_s
+        shown = " ".join(argv)
+        try:
+            done = subprocess.run(
+                command,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=limit,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise SlurmError(
+                f"{argv[0]}: no such command; install Slurm's client tools or set slurm.bin_dir"
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise SlurmError(f"{shown}: no answer within {limit:g} s; is slurmctld up?") from error
+        except OSError as error:
+            raise SlurmError(f"{shown}: {error}") from error
+        if done.returncode != 0:
+            lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+            told = lines[-1] if lines else "no message"
+            raise SlurmError(f"{shown}: exit {done.returncode}: {told}")
+        return done.stdout
