@@ -1,0 +1,1 @@
+"""Measured figures beside their bars: `make bench`."""

@@ -1,0 +1,38 @@
+"""`python -m bench [NAME ...]`: run the benchmarks, print one JSON object per figure."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from bench.measure import Benchmark
+
+#: name -> module with a `run()`; imported only when asked for.
+BENCHMARKS = {
+    "place": "bench.place",
+    "replay": "bench.replay",
+    "submit": "bench.submit",
+    "start": "bench.start",
+    "start-many": "bench.start_many",
+    "quality": "bench.quality",
+    "soak": "bench.soak",
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks (all by default). RET: 1 if a figure misses its bar."""
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(f"no benchmark {unknown[0]!r}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    missed = 0
+    for name in names or BENCHMARKS:
+        run: Benchmark = importlib.import_module(BENCHMARKS[name]).run
+        for figure in run():
+            print(figure.line(), flush=True)
+            missed += figure.ok is False
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

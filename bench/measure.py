@@ -1,0 +1,51 @@
+"""One figure of a benchmark, and how it is printed: one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+#: A benchmark yields its figures as it gets them.
+Benchmark = Callable[[], Iterator["Figure"]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured value beside its bar.
+
+    `ok` is None where the figure has no bar (it stands for itself); `compared_with`
+    says what was measured in the same run to compare with, and what it gave.
+    """
+
+    name: str
+    value: float
+    unit: str
+    bar: str | None = None
+    ok: bool | None = None
+    compared_with: str | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    def line(self) -> str:
+        """The figure as one line of JSON."""
+        return json.dumps(asdict(self), separators=(", ", ": "))
+
+
+def at_most(name: str, value: float, unit: str, limit: float, **more: Any) -> Figure:
+    """A figure that must not exceed its bar."""
+    return Figure(name, round(value, 4), unit, f"<= {limit:g}", bool(value <= limit), **more)
+
+
+def at_least(name: str, value: float, unit: str, limit: float, **more: Any) -> Figure:
+    """A figure that must reach its bar."""
+    return Figure(name, round(value, 4), unit, f">= {limit:g}", bool(value >= limit), **more)
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The q-quantile by the nearest rank: no value is invented between two."""
+    if not values:
+        raise ValueError("no values to take a quantile of; the benchmark measured nothing")
+    ranked = sorted(values)
+    return ranked[min(len(ranked) - 1, max(0, math.ceil(q * len(ranked)) - 1))]
