@@ -1,0 +1,13 @@
+"""The one base exception of this folder, and its kinds."""
+
+
+class PolicyError(ValueError):
+    """A question no policy can answer as asked; the message says what to do."""
+
+
+class HintError(PolicyError):
+    """A hint that is refused: one line that names the key and lists what is allowed."""
+
+
+class RegistryError(PolicyError):
+    """A policy's name is unknown, or taken twice."""

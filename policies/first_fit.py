@@ -1,0 +1,21 @@
+"""first-fit: the lowest GPU ids of the first nodes with room. The contract in thirty lines."""
+
+from __future__ import annotations
+
+from policies.bits import gpus_of
+from policies.nodes import assign, groups_of
+from policies.nouns import Cluster, Placement, Request, Wait
+
+
+class FirstFit:
+    """Takes what comes first: by node weight, node name, GPU index."""
+
+    name = "first-fit"
+    hints: frozenset[str] = frozenset()
+
+    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
+        """Choose GPUs for one job that fits."""
+        nodes = cluster.nodes
+        pairs = assign(request.gpus_per_node, nodes, groups_of(nodes), lambda state, count: ())
+        gpus = {state.name: gpus_of(state.free)[:count] for state, count in pairs}
+        return Placement(gpus, self.name, "the lowest free GPU ids of the first nodes with room")

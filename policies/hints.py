@@ -1,0 +1,144 @@
+"""The one hint grammar: what a user writes after `--gpu-topo=` or `gpu-topo:`.
+
+hint  = "" | "off" | item ("," item)*
+item  = key "=" value | flag
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from policies.errors import HintError, RegistryError
+from policies.hint_keys import GENERAL, KEYS, HintKey
+from policies.nouns import Request
+from policies.registry import DEFAULT, Registry
+from policies.registry import registry as installed
+
+#: Longest hint in bytes.
+MAX_BYTES = 1024
+#: The whole hint that opts a job out.
+OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """A hint that was understood: keys and canonical values, in the order of `KEYS`."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    off: bool = False
+
+    def __str__(self) -> str:
+        """The canonical text; parsing it gives the same hints."""
+        return OFF if self.off else ",".join(f"{key}={value}" for key, value in self.values.items())
+
+
+def parse(text: str, policies: Registry = installed, default_policy: str = DEFAULT) -> Hints:
+    """Read a hint. HintError is one line that names the key and lists what is allowed.
+
+    A key must have an effect under the policy that will decide (the hint's own, else
+    `default_policy`), or it is refused.
+    """
+    stripped = _bounded(text).strip()
+    if stripped in ("", OFF):
+        return Hints(off=stripped == OFF)
+    given: dict[str, str] = {}
+    for item in stripped.split(","):
+        key, value = _item(item.strip(), policies)
+        if key.name in given:
+            raise HintError(f"{key.name}: given twice; expected once")
+        given[key.name] = value
+    if given.get("pack") == given.get("spread") == "yes":
+        raise HintError("spread: cannot go with pack; expected one of them")
+    _check_effect(given, policies, default_policy)
+    return Hints({name: given[name] for name in KEYS if name in given})
+
+
+def supported_keys(policies: Registry = installed) -> tuple[str, ...]:
+    """The keys that have an effect under at least one of the policies, in order."""
+    used = GENERAL.union(*(policies.hints_of(name) for name in policies.names()))
+    return tuple(name for name in KEYS if name in used)
+
+
+def _bounded(text: str) -> str:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_BYTES:
+        raise HintError(f"hint of {size} bytes; expected at most {MAX_BYTES}")
+    bad = next((char for char in text if not " " <= char <= "~"), None)
+    if bad is not None:
+        raise HintError(f"character U+{ord(bad):04X} in the hint; expected printable ASCII only")
+    return text
+
+
+def _item(item: str, policies: Registry) -> tuple[HintKey, str]:
+    name, equals, value = (part.strip() for part in item.partition("="))
+    if name == OFF:
+        raise HintError("off: stands alone; expected no other key beside it")
+    key = KEYS.get(name)
+    if key is None:
+        known = ", ".join([*supported_keys(policies), OFF])
+        raise HintError(f"unknown key {_shown(name)}; expected one of {known}")
+    if not equals and key.flag:
+        return key, "yes"
+    read = key.read(value) if equals else None
+    if read is None:
+        given = _shown(value) if equals else "no value"
+        raise HintError(f"{key.name}: {given}; expected {key.allowed}")
+    return key, read
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def _check_effect(given: Mapping[str, str], policies: Registry, default_policy: str) -> None:
+    name = given.get("policy", default_policy)
+    if name not in policies.names():
+        raise HintError(f"policy: {name!r}; expected one of {', '.join(policies.names())}")
+    effective = policies.hints_of(name)
+    for key in given:
+        if key in GENERAL or key in effective:
+            continue
+        users = [other for other in policies.names() if key in policies.hints_of(other)]
+        if not users:
+            raise HintError(f"{key}: not supported by the installed policies; leave it out")
+        raise HintError(
+            f"{key}: has no effect with policy {name}; expected policy={' or policy='.join(users)}"
+        )
+
+
+def policy_of(hints: Hints, defaults: Mapping[str, str] | None = None) -> str:
+    """The name of the policy that decides: the hint's, else the site's, else ours."""
+    return hints.values.get("policy") or (defaults or {}).get("policy") or DEFAULT
+
+
+def to_request(
+    hints: Hints,
+    counts: tuple[int, ...],
+    defaults: Mapping[str, str] | None = None,
+    *,
+    job_id: int | None = None,
+    policies: Registry = installed,
+) -> Request:
+    """What the policy is asked: the hint over the site's defaults over ours.
+
+    `counts` is one GPU count per node. `defaults` holds hint keys as a site wrote them
+    (HintError where they are wrong); those without effect under the policy that decides
+    are left out, since the user did not write them.
+    """
+    name = policy_of(hints, defaults)
+    try:
+        effective = policies.hints_of(name) | GENERAL
+    except RegistryError as error:
+        raise HintError(f"policy: {error}") from None
+    site = {key: _item(f"{key}={value}", policies)[1] for key, value in (defaults or {}).items()}
+    values = {key: value for key, value in site.items() if key in effective}
+    values.update(hints.values)
+    return Request(
+        gpus_per_node=tuple(sorted(counts, reverse=True)),
+        job_id=job_id,
+        pattern=values.pop("pattern", "ring"),
+        sensitive=values.pop("sensitive", "yes") == "yes",
+        min_utility=float(values.pop("min-utility", "0")),
+        options={key: value for key, value in values.items() if key != "policy"},
+    )

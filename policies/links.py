@@ -1,0 +1,57 @@
+"""A node's links as whole numbers, so that sums of equal links are equal to the last bit.
+
+Ties between sets that differ by a symmetry of the machine must be exact; sums of
+floating-point GB/s are not. Everything inside the solvers is therefore in MB/s.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gres_topology import NodeTopology
+from policies.bits import Ints
+
+#: MB/s in one GB/s (vendors' decimal units).
+MB_PER_GB = 1000
+#: The weight of a link that may not be used; sums of it stay far from overflow.
+FORBIDDEN = -(1 << 50)
+
+
+def link_mbps(topology: NodeTopology) -> Ints:
+    """Bandwidth between every two GPUs in MB/s, shape (gpus, gpus), zero diagonal."""
+    return np.rint(topology.bandwidth_gbps * MB_PER_GB).astype(np.int64)
+
+
+def widths(weights: Ints) -> list[int]:
+    """The different link bandwidths of a node, widest first."""
+    upper = weights[np.triu_indices(len(weights), 1)]
+    return sorted((int(width) for width in np.unique(upper)), reverse=True)
+
+
+def at_least(weights: Ints, width: int) -> Ints:
+    """The same links with those narrower than `width` forbidden."""
+    kept = np.where(weights >= width, weights, FORBIDDEN)
+    np.fill_diagonal(kept, 0)
+    return kept
+
+
+def inside(weights: Ints) -> Ints:
+    """Sum of the links inside every mask, shape (2**gpus,): eq. 3 of MAPA for what is left."""
+    n = len(weights)
+    to_mask = np.zeros((n, 1 << n), dtype=np.int64)
+    total = np.zeros(1 << n, dtype=np.int64)
+    for gpu in range(n):
+        bit = 1 << gpu
+        to_mask[:, bit : 2 * bit] = to_mask[:, :bit] + weights[:, gpu : gpu + 1]
+        total[bit : 2 * bit] = total[:bit] + to_mask[gpu, :bit]
+    return total
+
+
+def widest_to(weights: Ints) -> Ints:
+    """The widest link from each GPU into every mask, shape (gpus, 2**gpus); 0 for none."""
+    n = len(weights)
+    result = np.zeros((n, 1 << n), dtype=np.int64)
+    for gpu in range(n):
+        bit = 1 << gpu
+        result[:, bit : 2 * bit] = np.maximum(result[:, :bit], weights[:, gpu : gpu + 1])
+    return result

@@ -1,0 +1,164 @@
+"""mapa: match the application's pattern to the node's links (MAPA, SC'21, section 3).
+
+`mapa` (the default) balances effective bandwidth, the weakest link and what is left for
+others; `mapa-preserve` is the paper's Algorithm 1, `mapa-greedy` its Greedy, and
+`mapa-widest` gives up bandwidth sooner than a PCIe hop.
+"""
+
+from __future__ import annotations
+
+from policies.nodes import Key, assign, groups_of
+from policies.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
+from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST, Objective
+from policies.tables import EXACT_GPUS, TOP, Choice, Tables, tables
+
+#: How long a job that waits for a better set waits before it is asked about again.
+WAIT_S = 60.0
+
+
+class Mapa:
+    """Pattern matching on every candidate node, then the node that is best for all."""
+
+    hints: frozenset[str] = frozenset({"pattern", "sensitive", "min-utility", "pack", "spread"})
+
+    def __init__(
+        self,
+        name: str,
+        sensitive: Objective,
+        insensitive: Objective = PRESERVED,
+        known: Tables = tables,
+    ) -> None:
+        self.name = name
+        self._sensitive, self._insensitive, self._tables = sensitive, insensitive, known
+
+    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
+        """Choose GPUs for one job that fits, or wait for its minimal utility."""
+        asked = _Question(request, cluster, self._objective(request), self._tables)
+        placement = asked.answer(self.name)
+        if placement.utility < request.min_utility:
+            return Wait(
+                f"the best free GPUs reach {placement.utility:.2f} of the ideal bandwidth,"
+                f" and the job asks for {request.min_utility:.2f}",
+                at_most_s=WAIT_S,
+                instead=placement,
+            )
+        return placement
+
+    def _objective(self, request: Request) -> Objective:
+        alone = max(request.gpus_per_node) == 1
+        return self._sensitive if request.sensitive or alone else self._insensitive
+
+
+class _Question:
+    """One request against one snapshot."""
+
+    def __init__(
+        self, request: Request, cluster: Cluster, objective: Objective, known: Tables
+    ) -> None:
+        self._request, self._nodes, self._tables = request, cluster.nodes, known
+        self._objective = objective
+        self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
+        self._ideals: dict[int, float] = {}
+        self._groups = groups_of(cluster.nodes)
+
+    def _top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
+        return self._tables.top(
+            state.topology, self._request.pattern, count, state.free, self._objective
+        )
+
+    def _ideal(self, count: int) -> float:
+        """Effective bandwidth of the best set of this size on the best candidate, empty."""
+        if count not in self._ideals:
+            kinds = {
+                group.state.topology.shape: group.state.topology
+                for group in self._groups
+                if group.state.topology.gpus >= count
+            }
+            self._ideals[count] = max(
+                self._tables.ideal_effbw_gbps(topology, self._request.pattern, count)
+                for topology in kinds.values()
+            )
+        return self._ideals[count]
+
+    def _utility(self, choice: Choice, count: int) -> float:
+        ideal = self._ideal(count)
+        return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
+
+    def _key(self, state: NodeState, count: int) -> Key:
+        """Across nodes: this job first, then empty nodes stay whole, then what is lost."""
+        choice = self._top(state, count)[0]
+        remaining = state.free.bit_count() - count
+        return (
+            *self._own_key(choice, count),
+            self._packing * remaining,
+            choice.loss,
+            choice.destroyed_gbps,
+        )
+
+    def _own_key(self, choice: Choice, count: int) -> Key:
+        if count == 1:
+            return (choice.broken_gbps,)
+        if self._objective is PRESERVED:
+            return (choice.destroyed_gbps,)
+        if self._objective is AGGREGATE:
+            return (-choice.agg_gbps,)
+        return (-self._utility(choice, count), -choice.weakest_gbps)
+
+    def answer(self, policy: str) -> Placement:
+        pairs = assign(self._request.gpus_per_node, self._nodes, self._groups, self._key)
+        chosen = [(state, count, self._top(state, count)) for state, count in pairs]
+        own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
+        utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
+        return Placement(
+            gpus=own.gpus,
+            policy=policy,
+            reason=self._reason(chosen[0][0], own, utility),
+            score=own.score,
+            effbw_gbps=own.effbw_gbps,
+            agg_gbps=own.agg_gbps,
+            preserved_gbps=own.preserved_gbps,
+            utility=utility,
+            candidates=self._candidates(own, chosen),
+        )
+
+    def _candidates(
+        self, own: Candidate, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]
+    ) -> tuple[Candidate, ...]:
+        """The choice itself, the runners-up on its first node, the best of other nodes."""
+        first, count, tops = chosen[0]
+        taken = {state.name for state, _, _ in chosen}
+        others = (group.state for group in self._groups if group.state.name not in taken)
+        rest = sorted(
+            (state for state in others if state.free.bit_count() >= count),
+            key=lambda state: (state.weight, self._key(state, count), state.name),
+        )[: TOP // 2 - 1]
+        fixed = [(state.name, other[0]) for state, _, other in chosen[1:]]
+        on_node = [_candidate([(first.name, choice), *fixed]) for choice in tops[1:]]
+        elsewhere = [_candidate([(s.name, self._top(s, count)[0]), *fixed]) for s in rest]
+        return (own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere)
+
+    def _reason(self, state: NodeState, own: Candidate, utility: float) -> str:
+        exact = "" if state.topology.gpus <= EXACT_GPUS else " (grown, not exhaustive)"
+        if max(self._request.gpus_per_node) == 1:
+            return f"the GPU whose loss hurts the rest least{exact}"
+        return (
+            f"{self._request.pattern}: {own.effbw_gbps:.1f} GB/s,"
+            f" {100 * utility:.0f} % of the ideal; by {self._objective.doc}{exact}"
+        )
+
+
+def _candidate(choices: list[tuple[str, Choice]]) -> Candidate:
+    linked = [choice.effbw_gbps for _, choice in choices if len(choice.order) > 1]
+    return Candidate(
+        gpus={name: choice.order for name, choice in choices},
+        score=min(choice.score for _, choice in choices),
+        effbw_gbps=min(linked, default=0.0),
+        agg_gbps=sum(choice.agg_gbps for _, choice in choices),
+        preserved_gbps=sum(choice.preserved_gbps for _, choice in choices),
+    )
+
+
+MAPA = Mapa("mapa", BALANCED)
+MAPA_WIDEST = Mapa("mapa-widest", WIDEST)
+MAPA_PRESERVE = Mapa("mapa-preserve", EFFBW)
+MAPA_GREEDY = Mapa("mapa-greedy", AGGREGATE, insensitive=AGGREGATE)

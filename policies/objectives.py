@@ -1,0 +1,118 @@
+"""What to maximise when choosing a GPU set. Data, so that a variant is a line.
+
+`keys` are compared in order, larger first; what remains equal goes to the lowest ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.bandwidth import Floats
+from policies.bits import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What is known about every candidate set of one free mask, one entry per set.
+
+    `share`, `wide_share`: effective bandwidth and weakest link over the ideal of the size.
+    `agg`, `preserved`, `broken` in MB/s: the links used, those left among the free GPUs,
+    the widest one cut (single GPUs only). `loss` in [0, 1] as in `NodeTables.future`.
+    """
+
+    k: int
+    share: Floats
+    wide_share: Floats
+    effbw_gbps: Floats
+    agg: Ints
+    preserved: Ints
+    broken: Ints
+    loss: Floats | None
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A named order on candidate sets.
+
+    `prefers` says which of a set's matchings gives the rank order: the one with the widest
+    weakest link, the best `effbw`, or the largest `agg`.
+    """
+
+    name: str
+    keys: Callable[[Scored], list[Floats | Ints]]
+    score: Callable[[Scored], Floats]
+    prefers: str
+    looks_ahead: bool
+    doc: str
+
+
+#: How much the weakest link counts beside effective bandwidth, and how much what is left
+#: for later jobs does. Chosen from the table in docs/policies/mapa.md.
+WEAKEST_WEIGHT = 0.05
+LOSS_WEIGHT = 0.4
+
+
+def _balance(weakest_weight: float, loss_weight: float) -> Callable[[Scored], Floats]:
+    def score(sets: Scored) -> Floats:
+        loss = 0.0 if sets.loss is None else sets.loss
+        result: Floats = sets.share + weakest_weight * sets.wide_share - loss_weight * loss
+        return result
+
+    return score
+
+
+def balanced(name: str, weakest_weight: float, loss_weight: float, doc: str) -> Objective:
+    """Share of the ideal + weakest link - loss to later jobs, weighted.
+
+    A single GPU has no links: it breaks the narrowest one it can, then costs least.
+    """
+    score = _balance(weakest_weight, loss_weight)
+
+    def keys(sets: Scored) -> list[Floats | Ints]:
+        first: list[Floats | Ints] = [-sets.broken] if sets.k == 1 else []
+        return [*first, score(sets), sets.preserved]
+
+    return Objective(name, keys, score, prefers="widest", looks_ahead=True, doc=doc)
+
+
+def _plain(
+    name: str, prefers: str, doc: str, *columns: Callable[[Scored], Floats | Ints]
+) -> Objective:
+    def score(sets: Scored) -> Floats:
+        return np.asarray(columns[0](sets), dtype=np.float64)
+
+    def keys(sets: Scored) -> list[Floats | Ints]:
+        return [column(sets) for column in columns]
+
+    return Objective(name, keys, score, prefers=prefers, looks_ahead=False, doc=doc)
+
+
+BALANCED = balanced(
+    "balanced",
+    WEAKEST_WEIGHT,
+    LOSS_WEIGHT,
+    "share of the ideal effective bandwidth, the weakest link, and what is left for others",
+)
+WIDEST = balanced(
+    "widest", 1.0, LOSS_WEIGHT, "as balanced, but a narrow hop weighs as much as the whole ideal"
+)
+EFFBW = _plain(
+    "effbw",
+    "effbw",
+    "largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most",
+    lambda sets: sets.effbw_gbps,
+    lambda sets: sets.preserved,
+)
+AGGREGATE = _plain(
+    "aggregate", "agg", "largest sum of the links used (MAPA Greedy)", lambda sets: sets.agg
+)
+PRESERVED = _plain(
+    "preserved",
+    "widest",
+    "most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs)",
+    lambda sets: sets.preserved,
+    lambda sets: sets.effbw_gbps,
+)

@@ -1,0 +1,287 @@
+"""What every GPU set of a node is worth, computed once per (shape, pattern, size).
+
+`best(topology, pattern, k, free_mask, objective)` is the one question policies ask. Exact
+up to 16 GPUs per node; larger nodes go to `policies.large`, behind the same interface.
+
+Memory: a 16-GPU node holds at most 65,536 sets per pattern over all sizes, 56 bytes each
+(3.7 MB), plus 8 MB of solver state per different link width while it is being filled;
+remembered answers are bounded by `REMEMBERED` and dropped all at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gres_topology import NodeTopology
+from policies import large
+from policies.bandwidth import Floats, model_for
+from policies.bits import Ints, gpus_of, members, subsets
+from policies.links import FORBIDDEN, MB_PER_GB, at_least, inside, link_mbps, widest_to, widths
+from policies.objectives import Objective, Scored
+from policies.patterns import pattern_of
+from policies.rank_order import rank_order
+from policies.solvers import Solver, solver_for
+
+#: Largest node whose sets are all tabulated.
+EXACT_GPUS = 16
+#: Answers kept, over all nodes (some 2 KB each).
+REMEMBERED = 20_000
+#: How many alternatives an answer carries for the decision log.
+TOP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One GPU set with everything known about it; `order` is rank order.
+
+    `share` and `wide_share` are effective bandwidth and weakest link over the best of that
+    size on the empty node, in [0, 1]; `loss` is what taking the set costs later jobs, in
+    [0, 1]; `broken_gbps` the widest link cut to a GPU that stays free.
+    """
+
+    mask: int
+    order: tuple[int, ...]
+    score: float
+    effbw_gbps: float
+    agg_gbps: float
+    preserved_gbps: float
+    weakest_gbps: float
+    share: float = 1.0
+    wide_share: float = 1.0
+    loss: float = 0.0
+    broken_gbps: float = 0.0
+    destroyed_gbps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SetTable:
+    """Every k-subset of one kind of node, row i = row i of `members(gpus, k)`.
+
+    `agg` is the best matching's sum of links, `weakest` the narrowest link of the widest
+    matching (both MB/s), `effbw` GB/s by the model named.
+    """
+
+    masks: Ints
+    agg: Ints
+    weakest: Ints
+    effbw: Floats
+    model: str
+
+    @property
+    def ideal_effbw_gbps(self) -> float:
+        """The best any set of this size reaches on the empty node."""
+        return float(self.effbw.max())
+
+    @property
+    def ideal_weakest(self) -> int:
+        """The widest weakest link of any set of this size, MB/s."""
+        return int(self.weakest.max())
+
+
+def share_of(values: Floats | Ints, ideal: float) -> Floats:
+    """Values over their ideal, in [0, 1]; 1 where there is nothing to gain (ideal 0)."""
+    if ideal <= 0:
+        return np.ones(len(values))
+    shares: Floats = np.clip(values / ideal, 0.0, 1.0)
+    return shares
+
+
+class NodeTables:
+    """All tables of one kind of node and one pattern (at most `EXACT_GPUS` GPUs)."""
+
+    def __init__(self, topology: NodeTopology, pattern: str) -> None:
+        self.topology, self.pattern = topology, pattern_of(pattern).name
+        self.weights = link_mbps(topology)
+        self._widths = widths(self.weights)
+        self._solvers: dict[int, Solver] = {}
+        self._sets: dict[int, SetTable] = {}
+
+    @cached_property
+    def inside(self) -> Ints:
+        """Bandwidth left inside every mask, MB/s."""
+        return inside(self.weights)
+
+    @cached_property
+    def widest_to(self) -> Ints:
+        """The widest link from each GPU into every mask, MB/s."""
+        return widest_to(self.weights)
+
+    def sets(self, k: int) -> SetTable:
+        """The table of k-subsets, 1 <= k <= GPUs of the node."""
+        if k not in self._sets:
+            agg, weakest = self._solve(k)
+            model = model_for(self.topology, self.pattern, k)
+            effbw = model.effbw_gbps(self.topology, self.pattern, k, weakest)
+            masks = subsets(self.topology.gpus, k)
+            self._sets[k] = SetTable(masks, agg, weakest, effbw, model.name)
+            if len(self._sets) == self.topology.gpus:
+                self._solvers.clear()
+        return self._sets[k]
+
+    def _solve(self, k: int) -> tuple[Ints, Ints]:
+        """Best sum and widest weakest link of every k-subset, MB/s."""
+        count = len(subsets(self.topology.gpus, k))
+        if k == 1:
+            return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        if len(self._widths) == 1:
+            edges = len(pattern_of(self.pattern).edges(k))
+            width = self._widths[0]
+            return np.full(count, edges * width), np.full(count, width)
+        weakest = np.full(count, FORBIDDEN, dtype=np.int64)
+        for width in self._widths:
+            sums = self._solver(width).sums(k)
+            weakest[(weakest == FORBIDDEN) & (sums > FORBIDDEN // 2)] = width
+        return self._solver(self._widths[-1]).sums(k), weakest
+
+    def _solver(self, width: int) -> Solver:
+        if width not in self._solvers:
+            self._solvers[width] = solver_for(self.pattern, at_least(self.weights, width))
+        return self._solvers[width]
+
+    @cached_property
+    def future(self) -> Floats:
+        """What a set of free GPUs is worth to jobs still to come, in [0, 1], shape (2**gpus,).
+
+        The mean over the sizes 2 to half the node and one more of the best share of ideal
+        effective bandwidth that size would find there (0 where it does not fit).
+        """
+        n = self.topology.gpus
+        sizes = range(2, min(n, n // 2 + 1) + 1)
+        total = np.zeros(1 << n)
+        for k in sizes:
+            table = self.sets(k)
+            best = np.zeros(1 << n)
+            best[table.masks] = share_of(table.effbw, table.ideal_effbw_gbps)
+            for gpu in range(n):
+                pairs = best.reshape(-1, 2, 1 << gpu)
+                np.maximum(pairs[:, 1], pairs[:, 0], out=pairs[:, 1])
+            total += best
+        return total / max(len(sizes), 1)
+
+    def score(self, k: int, free: int, objective: Objective) -> tuple[Ints, Scored]:
+        """The k-subsets of `free` (row numbers of `sets(k)`) and what speaks for each."""
+        table = self.sets(k)
+        rows = np.flatnonzero((table.masks & ~np.int64(free)) == 0)
+        masks = table.masks[rows]
+        left = free & ~masks
+        broken = np.zeros(len(rows), dtype=np.int64)
+        if k == 1:
+            broken = self.widest_to[members(self.topology.gpus, 1)[rows, 0], left]
+        scored = Scored(
+            k=k,
+            share=share_of(table.effbw[rows], table.ideal_effbw_gbps),
+            wide_share=share_of(table.weakest[rows], table.ideal_weakest),
+            effbw_gbps=table.effbw[rows],
+            agg=table.agg[rows],
+            preserved=self.inside[left],
+            broken=broken,
+            loss=self.future[free] - self.future[left] if objective.looks_ahead else None,
+        )
+        return rows, scored
+
+    def top(self, k: int, free: int, objective: Objective, count: int) -> tuple[Choice, ...]:
+        """The best `count` sets in `free`, best first; ties go to the lowest ids."""
+        rows, scored = self.score(k, free, objective)
+        keys = objective.keys(scored)
+        first = keys[0]
+        if len(first) > 4 * count:
+            cut = np.partition(first, len(first) - count)[len(first) - count]
+            kept = np.flatnonzero(first >= cut)
+        else:
+            kept = np.arange(len(first))
+        ranked = kept[np.lexsort([-key[kept] for key in reversed(keys)])][:count]
+        return tuple(
+            self._choice(k, free, int(rows[at]), int(at), scored, objective) for at in ranked
+        )
+
+    def _choice(
+        self, k: int, free: int, row: int, at: int, scored: Scored, objective: Objective
+    ) -> Choice:
+        table = self.sets(k)
+        mask = int(table.masks[row])
+        order = rank_order(
+            self.topology, self.pattern, gpus_of(mask), int(table.weakest[row]), objective.prefers
+        )
+        edges = pattern_of(self.pattern).edges(k)
+        used = sum(int(self.weights[order[a], order[b]]) for a, b in edges)
+        preserved = int(scored.preserved[at])
+        return Choice(
+            mask=mask,
+            order=order,
+            score=float(objective.score(scored)[at]),
+            effbw_gbps=float(table.effbw[row]),
+            agg_gbps=used / MB_PER_GB,
+            preserved_gbps=preserved / MB_PER_GB,
+            weakest_gbps=int(table.weakest[row]) / MB_PER_GB,
+            share=float(scored.share[at]),
+            wide_share=float(scored.wide_share[at]),
+            loss=0.0 if scored.loss is None else float(scored.loss[at]),
+            broken_gbps=int(scored.broken[at]) / MB_PER_GB,
+            destroyed_gbps=(int(self.inside[free]) - preserved) / MB_PER_GB,
+        )
+
+
+class Tables:
+    """Tables of every kind of node seen so far, and the answers given."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[str, str], NodeTables] = {}
+        self._answers: dict[tuple[str, str, int, int, str], tuple[Choice, ...]] = {}
+
+    def of(self, topology: NodeTopology, pattern: str) -> NodeTables:
+        """The tables of one kind of node (at most `EXACT_GPUS` GPUs) and one pattern."""
+        key = (topology.shape, pattern)
+        if key not in self._nodes:
+            self._nodes[key] = NodeTables(topology, pattern)
+        return self._nodes[key]
+
+    def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
+        """The best any set of k GPUs reaches on an empty node of this kind."""
+        if topology.gpus <= EXACT_GPUS:
+            return self.of(topology, pattern).sets(k).ideal_effbw_gbps
+        free = (1 << topology.gpus) - 1
+        return large.grow(topology, pattern, k, free)[0].effbw_gbps
+
+    def top(
+        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
+    ) -> tuple[Choice, ...]:
+        """The best sets of k GPUs within `free_mask` (which has at least k), best first."""
+        key = (topology.shape, pattern, k, free_mask, objective.name)
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= REMEMBERED:
+                self._answers.clear()
+            answer = self._compute(topology, pattern, k, free_mask, objective)
+            self._answers[key] = answer
+        return answer
+
+    def _compute(
+        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
+    ) -> tuple[Choice, ...]:
+        if topology.gpus <= EXACT_GPUS:
+            return self.of(topology, pattern).top(k, free_mask, objective, TOP)
+        return tuple(
+            Choice(
+                mask=grown.mask,
+                order=grown.order,
+                score=grown.effbw_gbps,
+                effbw_gbps=grown.effbw_gbps,
+                agg_gbps=grown.agg_gbps,
+                preserved_gbps=grown.preserved_gbps,
+                weakest_gbps=grown.weakest_gbps,
+            )
+            for grown in large.grow(topology, pattern, k, free_mask)[:TOP]
+        )
+
+    def best(
+        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
+    ) -> Choice:
+        """The best set of k GPUs within `free_mask`, which has at least k."""
+        return self.top(topology, pattern, k, free_mask, objective)[0]
+
+
+#: The one set of tables a process needs; topologies of equal shape share them.
+tables = Tables()
