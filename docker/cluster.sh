@@ -51,8 +51,9 @@ in_host() { # in_host HOST CMD...
 
 wait_idle() {
     local end=$((SECONDS + ${GPUTOPO_START_TIMEOUT_S:-120})) idle
+    # `until` hides failures of what it waits for, so a controller that died is looked for by itself.
     until idle="$(in_host ctl sinfo -h -N -p gpu -t idle -o %N 2>/dev/null | sort -u | wc -l)" && [ "$idle" = "$nodes" ]; do
-        if [ "$SECONDS" -ge "$end" ]; then
+        if [ "$SECONDS" -ge "$end" ] || [ -z "$(docker ps -q --filter "id=$(compose ps -q ctl)")" ]; then
             echo "only ${idle:-0} of $nodes nodes became idle:" >&2
             in_host ctl sinfo -N -l >&2 || compose logs --tail 20 >&2
             exit 1
@@ -61,9 +62,15 @@ wait_idle() {
     done
 }
 
+down() { compose --profile backup down -v --remove-orphans -t 2 >/dev/null 2>&1; }
+
 up() {
     images
-    local profile=()
+    local profile=() former
+    # One Slurm release cannot read another's state: a project that changes its release starts anew.
+    former="$(docker ps -a --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" \
+        --filter label=com.docker.compose.service=ctl --format '{{.Image}}')"
+    case "$former" in "" | *:"$SUITE") ;; *) down ;; esac
     [ "${1:-}" != backup ] || profile=(--profile backup)
     compose "${profile[@]}" up -d >"$root/.cluster/up-$COMPOSE_PROJECT_NAME.log" 2>&1 ||
         { cat "$root/.cluster/up-$COMPOSE_PROJECT_NAME.log" >&2; exit 1; }
@@ -75,7 +82,7 @@ case "${1:-}" in
     up) shift; up "$@" ;;
     images) images ;;
     builder) shift; docker run --rm -v "$root:/src" "slurm-gputopo-builder:$SUITE" "$@" ;;
-    down) compose --profile backup down -v --remove-orphans -t 2 >/dev/null 2>&1 ;;
+    down) down ;;
     exec) shift; in_host "$@" ;;
     shell) in_host "${2:-ctl}" bash -l ;;
     logs) compose logs ${2:+"$2"} ;;

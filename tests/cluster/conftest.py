@@ -1,0 +1,52 @@
+"""The live cluster as fixtures: started once, clean before and after every test that uses it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# The harness lies beside the tests that use it; importlib mode adds no path of its own.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from cluster import Cluster, NoEngineError, is_running  # noqa: E402 - needs the path above
+
+IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+_skipped: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def session_cluster() -> Iterator[Cluster | str]:
+    """The cluster, or the sentence why there is none. Taken down at the end unless it ran before."""
+    project = os.environ.get("GPUTOPO_PROJECT") or "gputopo"
+    ran_before = is_running(project)
+    try:
+        found = Cluster.up(project)
+    except NoEngineError as reason:
+        yield str(reason)
+        return
+    yield found
+    if not ran_before and not os.environ.get("GPUTOPO_KEEP"):
+        found.down()
+
+
+@pytest.fixture
+def cluster(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A clean cluster; at the end every job is gone and no node may report a GPU in use."""
+    if isinstance(session_cluster, str):
+        if IN_CI:
+            pytest.fail(f"in CI a live test must run: {session_cluster}", pytrace=False)
+        _skipped.append(request.node.nodeid)
+        pytest.skip(session_cluster)
+    session_cluster.reset()
+    yield session_cluster
+    session_cluster.reset()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Counts the live tests that did not run."""
+    if _skipped:
+        terminalreporter.write_line(f"{len(_skipped)} live-cluster tests skipped: no container engine")

@@ -1,0 +1,77 @@
+"""Reads Slurm's own words: `scontrol show job -d`, GRES with indices, host lists."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+# Values of these may hold spaces and `=`; Slurm prints each on a line of its own.
+_WHOLE_LINES = ("Comment", "AdminComment", "Command", "WorkDir", "StdErr", "StdIn", "StdOut", "SubmitLine", "Extra")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One record of `scontrol show job -d`; `gpus` maps node to GPU indices, empty when not running."""
+
+    id: int
+    state: str
+    reason: str
+    gpus: dict[str, tuple[int, ...]]
+    fields: dict[str, str] = field(repr=False)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes the job has or had, in Slurm's order."""
+        return expand_hosts(self.fields.get("NodeList", ""))
+
+
+def parse_indices(text: str) -> tuple[int, ...]:
+    """`0-2,5` to (0, 1, 2, 5); `N/A` and the empty string to ()."""
+    found: list[int] = []
+    for part in text.split(","):
+        if part not in ("", "N/A"):
+            first, _, last = part.partition("-")
+            found.extend(range(int(first), int(last or first) + 1))
+    return tuple(found)
+
+
+def parse_gres(text: str) -> tuple[int, ...]:
+    """GPU indices of `gpu:v100:2(IDX:0,3)`, of several types joined, of `gpu:(null):4(IDX:0-3)`."""
+    groups = re.findall(r"gpu(?::[^,(:]+|:\(null\))?:\d+\(IDX:([^)]*)\)", text)
+    return tuple(sorted(index for group in groups for index in parse_indices(group)))
+
+
+def expand_hosts(text: str) -> tuple[str, ...]:
+    """`dgx[1-2],minsky1` to its names; `(null)` and the empty string to ()."""
+    if text in ("", "(null)"):
+        return ()
+    names: list[str] = []
+    for prefix, ranges in re.findall(r"([^,\[]+)(?:\[([^\]]*)\])?,?", text):
+        if not ranges:
+            names.append(prefix)
+            continue
+        for part in ranges.split(","):
+            first, _, last = part.partition("-")
+            names.extend(f"{prefix}{n:0{len(first)}d}" for n in range(int(first), int(last or first) + 1))
+    return tuple(names)
+
+
+def parse_jobs(text: str) -> list[Job]:
+    """Every record in the output of `scontrol show job -d`."""
+    return [_parse_job(record) for record in re.split(r"\n\s*\n", text) if "JobId=" in record]
+
+
+def _parse_job(record: str) -> Job:
+    fields: dict[str, str] = {}
+    gpus: dict[str, tuple[int, ...]] = {}
+    for line in map(str.strip, record.splitlines()):
+        key, _, value = line.partition("=")
+        if key in _WHOLE_LINES:
+            fields[key] = value
+        elif key == "Nodes":
+            nodes, _, rest = value.partition(" ")
+            indices = parse_gres(rest.partition("GRES=")[2])
+            gpus.update({node: indices for node in expand_hosts(nodes) if indices})
+        else:
+            fields.update(pair.split("=", 1) for pair in line.split() if "=" in pair)
+    return Job(int(fields["JobId"]), fields["JobState"], fields.get("Reason", ""), gpus, fields)
