@@ -6,6 +6,7 @@
 --   local gputopo = require("gputopo.bridge")
 --   return gputopo.job_submit(job_desc, part_list, submit_uid)
 --   return gputopo.job_modify(job_desc, job_rec, part_list, submit_uid)
+local answers = require("gputopo.answers")
 local breaker = require("gputopo.breaker")
 local codec = require("gputopo.codec")
 local comment = require("gputopo.comment")
@@ -24,7 +25,7 @@ local CPU_ONLY = "gpu-topo: this job asks for no GPUs, so a placement hint has n
 local FIXED_BRACKET = "gpu-topo: the hint of a submitted job can be changed by an administrator "
   .. "only; cancel the job and submit it again"
 
-local engine, pause, settings
+local engine, kept, pause, settings
 local was_configured = false
 
 local function log(text)
@@ -53,6 +54,7 @@ function M.configure(directory)
     log(complaint)
   end
   engine = transport.new(settings.socket, settings.deadline_ms / 1000)
+  kept = answers.new()
   pause = breaker.new(settings.retry_first_s, settings.retry_longest_s)
 end
 
@@ -64,28 +66,40 @@ local function note_failure(reason)
   end
 end
 
+-- What a reply means: a checked plan for "ok", the line for "refuse", true for "pass";
+-- nil and the reason when it cannot be used.
+local function meaning(verb, fields)
+  if verb == "ok" then
+    return reply.checked(fields)
+  elseif verb == "refuse" then
+    return fields.message, "a refusal without a message"
+  elseif verb == "pass" then
+    return true
+  elseif verb == "error" then
+    return nil, "it reports: " .. (fields.message or "")
+  end
+  return nil, verb and "the reply '" .. verb .. "' is not known" or fields
+end
+
 -- One exchange with the engine -> "ok" and a checked plan, "refuse" and its line, "pass",
 -- or nil when the job is to go on without the engine.
 local function ask_engine(rest)
+  local known, known_plan = kept:get(rest, engine.now())
+  if known then
+    return known, known_plan
+  end
   local line, failure = engine:exchange("submit", rest)
   if not line then
     return note_failure(failure)
   end
   local verb, fields = codec.parse_reply(line)
   local plan
-  if verb == "ok" then
-    plan, failure = reply.checked(fields)
-  elseif verb == "refuse" then
-    plan, failure = fields.message, "a refusal without a message"
-  elseif verb == "pass" then
-    plan = true
-  elseif verb == "error" then
-    failure = "it reports: " .. (fields.message or "")
-  else
-    failure = verb and "the reply '" .. verb .. "' is not known" or fields
-  end
+  plan, failure = meaning(verb, fields)
   if not plan then
     return note_failure("unusable reply: " .. failure)
+  end
+  if string.find(fields.keep_s or "", "^%d%d?$") then
+    kept:put(rest, verb, plan, tonumber(fields.keep_s), engine.now())
   end
   if pause:succeeded() then
     log("the engine at " .. settings.socket .. " answers again")

@@ -38,7 +38,7 @@ function M.checked(fields)
       end
       plan.env = plan.env or {}
       plan.env[name] = value
-    elseif key ~= "id" then
+    elseif key ~= "id" and key ~= "keep_s" then
       return nil, "the key " .. key .. " is not known"
     end
   end

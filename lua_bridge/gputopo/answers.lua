@@ -1,0 +1,34 @@
+-- Answers the engine allowed to be used again (keep_s) for the very same request: a loop
+-- of a thousand equal submits then costs slurmctld one question per keep_s.
+local M = {}
+M.__index = M
+
+-- Then everything is forgotten: a burst of different jobs must not fill slurmctld.
+local MOST = 256
+
+function M.new()
+  return setmetatable({ kept = {}, count = 0 }, M)
+end
+
+-- get(request, now_s) -> verb, plan, or nil
+function M:get(request, now_s)
+  local answer = self.kept[request]
+  local left_s = answer and answer.until_s - now_s
+  -- Above keep_s only when the wall clock was set back.
+  if left_s and left_s > 0 and left_s <= answer.keep_s then
+    return answer.verb, answer.plan
+  end
+  return nil
+end
+
+function M:put(request, verb, plan, keep_s, now_s)
+  if not self.kept[request] then
+    if self.count >= MOST then
+      self.kept, self.count = {}, 0
+    end
+    self.count = self.count + 1
+  end
+  self.kept[request] = { verb = verb, plan = plan, keep_s = keep_s, until_s = now_s + keep_s }
+end
+
+return M

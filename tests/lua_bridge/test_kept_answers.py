@@ -1,0 +1,71 @@
+"""An answer the engine marks with keep_s is used again for the very same request."""
+
+from __future__ import annotations
+
+GPU_JOB = {"tres_per_node": "gres/gpu:2", "comment": "gpu-topo: pattern=ring"}
+KEPT = "ok id={id} keep_s=60 set.admin_comment=[gpu-topo:%20pattern=ring]\n"
+
+
+def test_equal_submits_are_asked_once(lua, engine):
+    engine.answers(KEPT)
+    for _ in range(3):
+        result = lua.submit(**GPU_JOB, admin_comment="site")
+        assert result.job["admin_comment"] == "site [gpu-topo: pattern=ring]"
+    assert len(engine.requests) == 1
+
+
+def test_a_refusal_is_kept_too(lua, engine):
+    engine.answers("refuse id={id} keep_s=60 message=no\n")
+    assert [lua.submit(**GPU_JOB).user for _ in range(2)] == [["no"], ["no"]]
+    assert len(engine.requests) == 1
+
+
+def test_any_difference_is_asked_anew(lua, engine):
+    engine.answers(KEPT)
+    lua.submit(**GPU_JOB)
+    lua.submit(**GPU_JOB, user_id=1001)
+    lua.submit(**GPU_JOB, num_tasks=2)
+    lua.submit(**{**GPU_JOB, "comment": "gpu-topo: off"})
+    assert len(engine.requests) == 4
+
+
+def test_without_the_engines_word_nothing_is_kept(lua, engine):
+    for reply in ("pass id={id}\n", "pass id={id} keep_s=0\n", "pass id={id} keep_s=-5\n"):
+        engine.answers(reply)
+        lua.submit(**GPU_JOB)
+        lua.submit(**GPU_JOB)
+    assert len(engine.requests) == 6
+
+
+ANSWERS = """
+local answers = require('gputopo.answers').new()
+local out = {}
+%s
+return table.concat(out, ' ')
+"""
+
+
+def test_an_answer_is_forgotten_after_its_time_and_when_the_clock_is_set_back(lua):
+    found = lua.evaluate(
+        ANSWERS
+        % """
+        answers:put('q', 'pass', true, 5, 100)
+        for _, now in ipairs({100, 104.9, 105, 99}) do
+          out[#out + 1] = tostring(answers:get('q', now))
+        end
+        """
+    )
+    assert found == "pass pass nil nil"
+
+
+def test_the_memory_is_bounded(lua):
+    held = lua.evaluate(
+        ANSWERS
+        % """
+        for i = 1, 1000 do answers:put('q' .. i, 'pass', true, 60, 0) end
+        local n = 0
+        for _ in pairs(answers.kept) do n = n + 1 end
+        out[1] = tostring(n <= 256) .. ' ' .. tostring(answers:get('q1000', 0))
+        """
+    )
+    assert held == "true pass"
