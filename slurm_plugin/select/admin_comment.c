@@ -1,0 +1,130 @@
+#include "admin_comment.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPEN "[gpu-topo:"
+#define PREFIX "gpu-topo:"
+
+static gt_slice_t slice(const char *text, const char *end)
+{
+	return (gt_slice_t) { text, (size_t) (end - text) };
+}
+
+static gt_slice_t trim(gt_slice_t s)
+{
+	while (s.len && s.text[0] == ' ') {
+		s.text++;
+		s.len--;
+	}
+	while (s.len && s.text[s.len - 1] == ' ')
+		s.len--;
+	return s;
+}
+
+extern void gt_bracket_read(const char *comment, gt_bracket_t *bracket)
+{
+	const char *text = comment ? comment : "", *end = text + strlen(text);
+	const char *open = strstr(text, OPEN), *close, *inside, *bar;
+
+	memset(bracket, 0, sizeof(*bracket));
+	bracket->before = slice(text, end);
+	bracket->hint = bracket->note = bracket->after = slice(end, end);
+	if (!open || !(close = strchr(open, ']')))
+		return;
+	inside = open + strlen(OPEN);
+	bar = memchr(inside, '|', (size_t) (close - inside));
+	bracket->found = true;
+	bracket->before = slice(text, open);
+	bracket->hint = trim(slice(inside, bar ? bar : close));
+	if (bar)
+		bracket->note = trim(slice(bar + 1, close));
+	bracket->after = slice(close + 1, end);
+}
+
+extern gt_slice_t gt_comment_hint(const char *comment)
+{
+	size_t skip = strlen(PREFIX);
+
+	if (!comment || strncmp(comment, PREFIX, skip))
+		return slice("", "");
+	return trim(slice(comment + skip, comment + strlen(comment)));
+}
+
+/* A hint from a user's comment may hold bytes that would end the bracket. */
+static void clean(char *hint)
+{
+	for (; *hint; hint++)
+		if ((unsigned char) *hint < 0x20 || strchr("[]|", *hint))
+			*hint = ' ';
+}
+
+extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
+			      const char *note)
+{
+	gt_bracket_t old;
+	bool has_note = note && note[0];
+	size_t size;
+	char *out, *at;
+
+	gt_bracket_read(comment, &old);
+	size = old.before.len + 1 + strlen(OPEN) + 1 + hint.len + 3 +
+	       (has_note ? strlen(note) : 0) + 1 + old.after.len + 1;
+	if (!(out = malloc(size)))
+		return NULL;
+	memcpy(out, old.before.text, old.before.len);
+	at = out + old.before.len;
+	if (!old.found && old.before.len && at[-1] != ' ')
+		*at++ = ' ';
+	at = stpcpy(at, OPEN);
+	if (hint.len) {
+		*at++ = ' ';
+		memcpy(at, hint.text, hint.len);
+		at[hint.len] = '\0';
+		clean(at);
+		at += hint.len;
+	}
+	if (has_note) {
+		at = stpcpy(at, " | ");
+		at = stpcpy(at, note);
+	}
+	*at++ = ']';
+	memcpy(at, old.after.text, old.after.len);
+	at[old.after.len] = '\0';
+	return out;
+}
+
+extern void gt_waiting_write(char *note, size_t size,
+			     const gt_waiting_t *waiting, const char *why)
+{
+	snprintf(note, size,
+		 "waiting %u/%u since %" PRId64 ": %.200s (until %" PRId64
+		 ", begin %" PRId64 ")",
+		 waiting->count, waiting->cap, waiting->since, why,
+		 waiting->until, waiting->begin);
+}
+
+extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting)
+{
+	char text[512];
+	const char *tail;
+	int end = -1;
+
+	memset(waiting, 0, sizeof(*waiting));
+	if (!note.len || note.len >= sizeof(text))
+		return false;
+	memcpy(text, note.text, note.len);
+	text[note.len] = '\0';
+	/* widths: a number that someone made huge must not overflow */
+	if (sscanf(text, "waiting %9" SCNu32 "/%9" SCNu32 " since %18" SCNd64
+		   ":%n", &waiting->count, &waiting->cap, &waiting->since,
+		   &end) != 3 || end < 0)
+		return false;
+	if (!(tail = strrchr(text, '(')) ||
+	    sscanf(tail, "(until %18" SCNd64 ", begin %18" SCNd64 ")",
+		   &waiting->until, &waiting->begin) != 2)
+		waiting->until = waiting->begin = 0;
+	return true;
+}

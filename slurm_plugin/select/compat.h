@@ -1,0 +1,100 @@
+/*
+ * Slurm's internal headers, and the only place where releases differ for us.
+ * One source serves 22.05, 24.11 and 26.05; the plugin is built for exactly one.
+ */
+#ifndef GT_COMPAT_H
+#define GT_COMPAT_H
+
+#include "config.h"
+
+#include "src/common/slurm_xlator.h"
+#include "src/common/bitstring.h"
+#include "src/common/job_resources.h"
+#include "src/common/list.h"
+#include "src/common/log.h"
+#include "src/common/node_conf.h"
+#include "src/common/read_config.h"
+#include "src/common/run_in_daemon.h"
+#include "src/common/xmalloc.h"
+#include "src/common/xstring.h"
+#include "slurm/slurm_version.h"
+
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
+#include "src/common/gres.h"
+#include "src/common/select.h"
+#else
+#include "src/interfaces/gres.h"
+#include "src/interfaces/select.h"
+#endif
+#include "src/slurmctld/slurmctld.h"
+#include "src/slurmctld/state_save.h"
+
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
+
+typedef struct xlist list_t;
+
+/* The last arguments of select_p_job_test() */
+#define GT_TEST_TAIL bitstr_t *exc_core_bitmap
+#define GT_TEST_TAIL_NAMES exc_core_bitmap
+#define GT_TEST_TAIL_FIELDS bitstr_t *exc_core_bitmap;
+#define GT_TEST_TAIL_INIT .exc_core_bitmap = exc_core_bitmap
+#define GT_TEST_TAIL_OF(test) (test)->exc_core_bitmap
+
+/* Reservations of GRES do not reach the select plugin yet. */
+#define GT_RESERVED_GRES(test) false
+#define GT_RESERVATION_GRES(resv) false
+
+/* The GRES record that shares a node's GPUs (mps, shard), if any */
+#define GT_SHARED(node_gres) ((node_gres)->alt_gres_ns)
+
+/*
+ * The error of a postponed job. Here it stops lower priorities of the partition
+ * for the rest of the pass; this release has none that does not.
+ */
+#define GT_POSTPONED ESLURM_NODES_BUSY
+
+static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
+{
+	for (; *i < bit_size(nodes); (*i)++)
+		if (bit_test(nodes, *i))
+			return node_record_table_ptr[*i];
+	return NULL;
+}
+
+#else
+
+#define GT_TEST_TAIL resv_exc_t *resv_exc_ptr, will_run_data_t *will_run_ptr
+#define GT_TEST_TAIL_NAMES resv_exc_ptr, will_run_ptr
+#define GT_TEST_TAIL_FIELDS \
+	resv_exc_t *resv_exc_ptr; will_run_data_t *will_run_ptr;
+#define GT_TEST_TAIL_INIT \
+	.resv_exc_ptr = resv_exc_ptr, .will_run_ptr = will_run_ptr
+#define GT_TEST_TAIL_OF(test) (test)->resv_exc_ptr, (test)->will_run_ptr
+
+#define GT_RESERVED_GRES(test) \
+	((test)->resv_exc_ptr && ((test)->resv_exc_ptr->gres_list_exc || \
+				  (test)->resv_exc_ptr->gres_list_inc))
+#define GT_RESERVATION_GRES(resv) ((resv)->gres_list_alloc)
+
+#define GT_SHARED(node_gres) \
+	((node_gres)->alt_gres ? \
+	 (gres_node_state_t *) (node_gres)->alt_gres->gres_data : NULL)
+
+/* Keeps the job pending without stopping its partition. */
+#define GT_POSTPONED ESLURM_LICENSES_UNAVAILABLE
+
+#endif
+
+/*
+ * What only slurmctld defines. Commands on the controller's host load this
+ * plugin too, so a missing symbol must not stop them: check before use.
+ */
+extern time_t last_job_update __attribute__((weak));
+extern bitstr_t *cg_node_bitmap __attribute__((weak));
+extern list_t *job_list __attribute__((weak));
+extern diag_stats_t slurmctld_diag_stats __attribute__((weak));
+extern job_record_t *find_job_record(uint32_t job_id) __attribute__((weak));
+extern void queue_job_scheduler(void) __attribute__((weak));
+extern void schedule_job_save(void) __attribute__((weak));
+
+#endif

@@ -1,0 +1,163 @@
+#include "notice.h"
+
+#include "admin_comment.h"
+#include "gpus.h"
+#include "plugin.h"
+
+/* From the choice to the start is one call chain under the job write lock. */
+static struct {
+	const job_record_t *chosen;
+	gt_result_t result;
+	char note[GT_NOTE_MAX + 1];
+	const job_record_t *begun;
+} next;
+
+extern void gt_notice_chosen(const job_record_t *job, gt_result_t result,
+			     const char *note)
+{
+	next.chosen = job;
+	next.result = result;
+	gt_note_copy(next.note, sizeof(next.note), note);
+}
+
+/* "0,3" */
+static void list_gpus(char *text, size_t size, uint64_t gpus)
+{
+	size_t len = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < GT_GPUS_MAX && len < size; i++)
+		if (gpus >> i & 1)
+			len += snprintf(text + len, size - len, "%s%d",
+					len ? "," : "", i);
+}
+
+/* "dgx1:0,3 dgx2:1,2", as long as it fits */
+static void describe(const job_record_t *job, char *text, size_t size)
+{
+	const gres_job_state_t *gpus = gt_job_gpus(job);
+	node_record_t *node;
+	size_t len = 0;
+
+	text[0] = '\0';
+	if (!gpus || !job->job_resrcs)
+		return;
+	for (int i = 0;
+	     (node = next_node_bitmap(job->job_resrcs->node_bitmap, &i)) &&
+	     len < size; i++) {
+		char list[200];
+
+		list_gpus(list, sizeof(list), gt_selected(gpus, i));
+		len += snprintf(text + len, size - len, "%s%s:%s",
+				len ? " " : "", node->name, list);
+	}
+}
+
+/* RET true if `note` is to replace what stands in the bracket */
+static bool write_note(const job_record_t *job, const gt_bracket_t *bracket,
+		       char *note, size_t size)
+{
+	gt_waiting_t waiting;
+	bool was_waiting = gt_waiting_read(bracket->note, &waiting);
+
+	note[0] = '\0';
+	if (next.chosen != job)
+		return was_waiting;
+	if (next.result == GT_USED && !next.note[0])
+		describe(job, note, size);
+	else if (next.result == GT_USED || next.result == GT_PASS)
+		snprintf(note, size, "%s", next.note);
+	else if (next.result == GT_ALT) {
+		describe(job, note, size - 32);
+		strcat(note, " within Slurm's own nodes");
+	} else if (bracket->found)
+		snprintf(note, size, "Slurm's own choice (%s)",
+			 gt_result_name(next.result));
+	return note[0] || was_waiting;
+}
+
+extern void gt_notice_begin(job_record_t *job)
+{
+	char note[GT_NOTE_MAX + 1], *comment;
+	gt_bracket_t bracket;
+	gt_slice_t hint;
+
+	next.begun = job;
+	gt_bracket_read(job->admin_comment, &bracket);
+	if (gt_plugin.active &&
+	    write_note(job, &bracket, note, sizeof(note))) {
+		hint = bracket.found ? bracket.hint :
+				       gt_comment_hint(job->comment);
+		comment = gt_bracket_write(job->admin_comment, hint, note);
+		if (comment) {
+			xfree(job->admin_comment);
+			job->admin_comment = xstrdup(comment);
+			free(comment);
+		}
+	}
+	next.chosen = NULL;
+}
+
+static void begin_line(gt_line_t *line, const char *verb,
+		       const job_record_t *job)
+{
+	gt_line_begin(line, verb);
+	gt_line_number(line, "job", job->job_id);
+	gt_line_number(line, "array", job->array_job_id);
+}
+
+static int find_gpu(void *item, void *key)
+{
+	(void) key;
+	return !xstrcmp(((gres_state_t *) item)->gres_name, "gpu");
+}
+
+/* RET true if the job has GPUs that we can name */
+static bool add_gpus(gt_line_t *line, const job_record_t *job)
+{
+	gres_state_t *found = job->gres_list_alloc ?
+		list_find_first(job->gres_list_alloc, find_gpu, NULL) : NULL;
+	gres_job_state_t *gpus = found ? found->gres_data : NULL;
+	bool any = false;
+	uint32_t n = 0;
+	node_record_t *node;
+
+	if (!gpus || !gpus->gres_bit_alloc || !job->job_resrcs)
+		return false;
+	for (int i = 0; n < gpus->node_cnt &&
+	     (node = next_node_bitmap(job->job_resrcs->node_bitmap, &i)); i++) {
+		uint64_t mask = gt_mask(gpus->gres_bit_alloc[n++]);
+
+		if (!mask)
+			continue;
+		gt_line_placed(line, node->name, mask);
+		any = true;
+	}
+	return any;
+}
+
+extern void gt_notice_started(const job_record_t *job)
+{
+	gt_line_t *line = &gt_plugin.line;
+
+	if (next.begun != job)
+		return;		/* a job that runs on while slurmctld starts */
+	next.begun = NULL;
+	if (!gt_plugin_may_act())
+		return;
+	begin_line(line, "started", job);
+	if (add_gpus(line, job) && gt_line_end(line))
+		gt_channel_tell(&gt_plugin.channel, &gt_plugin.config, line);
+}
+
+extern void gt_notice_ended(const job_record_t *job)
+{
+	gt_line_t *line = &gt_plugin.line;
+
+	if (!gt_plugin_may_act() || !job->gres_list_req ||
+	    !list_find_first(job->gres_list_req, find_gpu, NULL))
+		return;
+	begin_line(line, "ended", job);
+	if (gt_line_end(line))
+		gt_channel_tell(&gt_plugin.channel, &gt_plugin.config, line);
+}

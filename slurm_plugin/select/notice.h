@@ -1,0 +1,19 @@
+/* What the engine and the job's AdminComment are told about starts and ends. */
+#ifndef GT_NOTICE_H
+#define GT_NOTICE_H
+
+#include "compat.h"
+#include "stats.h"
+
+/*
+ * The job's GPUs are chosen. The note goes into its AdminComment once Slurm
+ * begins the job; it may still refuse.
+ */
+extern void gt_notice_chosen(const job_record_t *job, gt_result_t result,
+			     const char *note);
+
+extern void gt_notice_begin(job_record_t *job);
+extern void gt_notice_started(const job_record_t *job);
+extern void gt_notice_ended(const job_record_t *job);
+
+#endif

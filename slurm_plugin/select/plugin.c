@@ -1,0 +1,83 @@
+#include "plugin.h"
+
+#include "layout.h"
+#include "wait.h"
+
+gt_plugin_t gt_plugin;
+
+static void read_settings(void)
+{
+	char wrong[400];
+
+	gt_plugin.active = gt_config_load(&gt_plugin.config, GT_CONFIG_PATH,
+					  wrong, sizeof(wrong));
+	if (gt_plugin.active)
+		verbose("gputopo: asking %s within %u ms",
+			gt_plugin.config.socket, gt_plugin.config.deadline_ms);
+	else
+		error("gputopo: %s; every job keeps Slurm's own GPUs until this is fixed and slurmctld reconfigured",
+		      wrong);
+}
+
+static void log_stats(int64_t now_us)
+{
+	char text[512];
+
+	gt_stats_line(&gt_plugin.stats, now_us, text, sizeof(text));
+	info("gputopo: stats %s notices_dropped=%"PRIu64, text,
+	     gt_plugin.channel.notices_dropped);
+}
+
+extern void gt_plugin_start(void)
+{
+	gt_channel_init(&gt_plugin.channel);
+	if (running_in_slurmctld())
+		read_settings();
+}
+
+extern void gt_plugin_stop(void)
+{
+	gt_wait_stop();
+	if (gt_plugin.active && gt_plugin.stats.asked)
+		log_stats(gt_now_us());
+	gt_plugin.active = false;
+	gt_channel_close(&gt_plugin.channel);
+	gt_line_free(&gt_plugin.line);
+}
+
+extern void gt_plugin_reset(void)
+{
+	gt_layout_forget();
+	gt_wait_forget();
+}
+
+extern void gt_plugin_reload(void)
+{
+	if (!running_in_slurmctld())
+		return;
+	gt_channel_close(&gt_plugin.channel);
+	read_settings();
+}
+
+extern bool gt_plugin_may_act(void)
+{
+	return gt_plugin.active &&
+	       !gt_kill_switch_thrown(&gt_plugin.kill_switch,
+				      gt_plugin.config.kill_switch,
+				      gt_now_us()) &&
+	       gt_layout_known();
+}
+
+extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
+			    int64_t added_us)
+{
+	const gt_config_t *config = &gt_plugin.config;
+	int64_t now_us = gt_now_us();
+
+	gt_stats_add(&gt_plugin.stats, result, added_us);
+	verbose("gputopo: job=%u added_us=%d result=%s", job_id, (int) added_us,
+		gt_result_name(result));
+	if (gt_stats_due(&gt_plugin.stats, config->stats_every_starts,
+			 config->stats_interval_s * 1000000LL, now_us))
+		log_stats(now_us);
+}

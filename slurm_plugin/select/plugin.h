@@ -1,0 +1,37 @@
+/* What the files of this plugin share while it is loaded in slurmctld. */
+#ifndef GT_PLUGIN_H
+#define GT_PLUGIN_H
+
+#include "budget.h"
+#include "compat.h"
+#include "kill_switch.h"
+#include "rpc.h"
+#include "settings.h"
+#include "stats.h"
+
+typedef struct {
+	bool active;		/* in slurmctld, with settings we could read */
+	gt_config_t config;
+	gt_channel_t channel;
+	gt_line_t line;
+	gt_reply_t reply;
+	gt_budget_t budget;
+	gt_stats_t stats;
+	gt_kill_switch_t kill_switch;
+} gt_plugin_t;
+
+extern gt_plugin_t gt_plugin;
+
+extern void gt_plugin_start(void);
+extern void gt_plugin_stop(void);
+extern void gt_plugin_reset(void);	/* the node table is new */
+extern void gt_plugin_reload(void);	/* scontrol reconfigure */
+
+/* RET true unless the settings, the kill switch or the self-check forbid it */
+extern bool gt_plugin_may_act(void);
+
+/* Counts what came of one job test and tells the log when it is time. */
+extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
+			    int64_t added_us);
+
+#endif

@@ -1,0 +1,73 @@
+#include "request.h"
+
+#include "gpus.h"
+#include "layout.h"
+#include "plugin.h"
+
+/* "[a*2&b]" and the like: Slurm selects such a job in several calls. */
+static bool counts_features(const job_record_t *job)
+{
+	return job->details->features &&
+	       strpbrk(job->details->features, "[*");
+}
+
+extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
+{
+	const job_record_t *job = test->job;
+
+	if (test->mode != SELECT_MODE_RUN_NOW || !job->job_id ||
+	    !gt_layout_job(job) || counts_features(job) ||
+	    (job->details->whole_node & WHOLE_NODE_REQUIRED) ||
+	    GT_RESERVED_GRES(test) ||
+	    (job->resv_ptr && GT_RESERVATION_GRES(job->resv_ptr)))
+		return NULL;
+	return gt_job_gpus(job);
+}
+
+static bool preempts(const gt_test_t *test)
+{
+	return test->preemptee_job_list && *test->preemptee_job_list &&
+	       list_count(*test->preemptee_job_list);
+}
+
+extern bool gt_request_is_open(const gt_test_t *test,
+			       const gres_job_state_t *gpus)
+{
+	const job_record_t *job = test->job;
+
+	if (preempts(test) || !job->job_resrcs ||
+	    !job->job_resrcs->node_bitmap ||
+	    (job->details->whole_node & WHOLE_NODE_REQUIRED))
+		return false;
+	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
+		if (!gt_node_is_plain(i) || !gt_selected(gpus, i))
+			return false;
+	return true;
+}
+
+/* A network topology that Slurm weighs itself when it chooses nodes */
+static bool has_network_topology(void)
+{
+	const char *plugin = slurm_conf.topology_plugin;
+
+	return plugin && xstrcmp(plugin, "topology/default") &&
+	       xstrcmp(plugin, "topology/flat") &&
+	       xstrcmp(plugin, "topology/none");
+}
+
+static bool least_loaded(const job_record_t *job)
+{
+	return (slurm_conf.select_type_param & CR_LLN) ||
+	       (job->part_ptr && (job->part_ptr->flags & PART_FLAG_LLN));
+}
+
+extern bool gt_request_keeps_nodes(const gt_test_t *test)
+{
+	const job_record_t *job = test->job;
+
+	return !gt_plugin.config.other_nodes || has_network_topology() ||
+	       least_loaded(job) || job->req_switch ||
+	       (job->bit_flags & SPREAD_JOB) || job->details->contiguous ||
+	       (job->details->req_node_bitmap &&
+		bit_ffs(job->details->req_node_bitmap) >= 0);
+}

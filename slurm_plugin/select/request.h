@@ -1,0 +1,20 @@
+/* Which jobs are asked about at all; every other one is Slurm's alone. */
+#ifndef GT_REQUEST_H
+#define GT_REQUEST_H
+
+#include "stock.h"
+
+/* Before the stock selection. RET the job's GPU request, or NULL: not ours. */
+extern gres_job_state_t *gt_request_gpus(const gt_test_t *test);
+
+/*
+ * After it succeeded. RET true if the engine may be asked to choose other GPUs:
+ * no preemption, whole node, reserved or mixed GPUs.
+ */
+extern bool gt_request_is_open(const gt_test_t *test,
+			       const gres_job_state_t *gpus);
+
+/* RET true if only the nodes that Slurm chose may be used */
+extern bool gt_request_keeps_nodes(const gt_test_t *test);
+
+#endif

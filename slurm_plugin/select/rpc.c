@@ -1,0 +1,244 @@
+#define _GNU_SOURCE
+#include "rpc.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RETELL_US (600 * 1000000LL)
+
+extern int64_t gt_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
+extern void gt_channel_init(gt_channel_t *channel)
+{
+	memset(channel, 0, sizeof(*channel));
+	channel->fd = -1;
+	channel->logged_us = -RETELL_US;
+}
+
+extern void gt_channel_close(gt_channel_t *channel)
+{
+	if (channel->fd >= 0)
+		close(channel->fd);
+	channel->fd = -1;
+	channel->len = 0;
+}
+
+/* A Unix socket connects at once or not at all: a full backlog is EAGAIN. */
+static bool open_socket(gt_channel_t *channel, const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	if (channel->fd >= 0 && channel->owner == getpid())
+		return true;
+	gt_channel_close(channel);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	channel->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK |
+			     SOCK_CLOEXEC, 0);
+	channel->owner = getpid();
+	if (channel->fd >= 0 &&
+	    !connect(channel->fd, (struct sockaddr *) &address,
+		     sizeof(address)))
+		return true;
+	snprintf(channel->wrong, sizeof(channel->wrong), "%.100s: %s", path,
+		 strerror(errno));
+	gt_channel_close(channel);
+	return false;
+}
+
+static bool wait_for(int fd, short events, int64_t end_us)
+{
+	struct pollfd ready = { .fd = fd, .events = events };
+
+	for (;;) {
+		int64_t left = end_us - gt_now_us();
+		struct timespec timeout = { .tv_sec = left / 1000000,
+					    .tv_nsec = left % 1000000 * 1000 };
+		int rc;
+
+		if (left <= 0)
+			return false;
+		rc = ppoll(&ready, 1, &timeout, NULL);
+		if (rc > 0)
+			return true;
+		if (rc == 0 || errno != EINTR)
+			return false;
+	}
+}
+
+static gt_rpc_t timed_out(gt_channel_t *channel)
+{
+	snprintf(channel->wrong, sizeof(channel->wrong),
+		 "no answer within the deadline");
+	return GT_RPC_TIMEOUT;
+}
+
+static gt_rpc_t lost(gt_channel_t *channel, int error)
+{
+	snprintf(channel->wrong, sizeof(channel->wrong), "connection lost: %s",
+		 error ? strerror(error) : "closed by the engine");
+	return GT_RPC_DOWN;
+}
+
+static gt_rpc_t send_all(gt_channel_t *channel, const gt_line_t *line,
+			 int64_t end_us)
+{
+	size_t sent = 0;
+
+	while (sent < line->len) {
+		ssize_t n = send(channel->fd, line->text + sent,
+				 line->len - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n > 0)
+			sent += (size_t) n;
+		else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+			if (!wait_for(channel->fd, POLLOUT, end_us))
+				return timed_out(channel);
+		} else if (errno != EINTR)
+			return lost(channel, errno);
+	}
+	return GT_RPC_OK;
+}
+
+/* Takes the next whole line out of the buffer; *line is valid until then. */
+static bool next_line(gt_channel_t *channel, size_t *used, char **line)
+{
+	char *end = memchr(channel->in + *used, '\n', channel->len - *used);
+
+	if (!end)
+		return false;
+	*line = channel->in + *used;
+	*end = '\0';
+	*used = (size_t) (end + 1 - channel->in);
+	return true;
+}
+
+/* Reads until the reply with this id; answers to given-up questions are skipped. */
+static gt_rpc_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
+			char **line)
+{
+	for (channel->len = 0;;) {
+		size_t used = 0;
+		ssize_t n;
+
+		while (next_line(channel, &used, line)) {
+			uint64_t got = gt_reply_id(*line);
+
+			if (got == id)
+				return GT_RPC_OK;
+			if (got && got < id)
+				continue;
+			snprintf(channel->wrong, sizeof(channel->wrong),
+				 "a reply without our id");
+			return GT_RPC_GARBAGE;
+		}
+		channel->len -= used;
+		memmove(channel->in, channel->in + used, channel->len);
+		if (channel->len >= GT_REPLY_MAX) {
+			snprintf(channel->wrong, sizeof(channel->wrong),
+				 "a reply over %d bytes", GT_REPLY_MAX);
+			return GT_RPC_GARBAGE;
+		}
+		if (!wait_for(channel->fd, POLLIN, end_us))
+			return timed_out(channel);
+		n = read(channel->fd, channel->in + channel->len,
+			 GT_REPLY_MAX - channel->len);
+		if (n > 0)
+			channel->len += (size_t) n;
+		else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+			return lost(channel, n ? errno : 0);
+	}
+}
+
+static gt_rpc_t exchange(gt_channel_t *channel, const gt_config_t *config,
+			 const gt_line_t *line, uint64_t id, int64_t end_us,
+			 char **text)
+{
+	bool kept = channel->fd >= 0;
+	gt_rpc_t rc;
+
+	if (!open_socket(channel, config->socket))
+		return GT_RPC_DOWN;
+	if ((rc = send_all(channel, line, end_us)) == GT_RPC_OK)
+		rc = receive(channel, id, end_us, text);
+	if (rc != GT_RPC_DOWN || !kept)
+		return rc;
+	/* an engine restarted since: the kept connection is stale, ask anew */
+	gt_channel_close(channel);
+	return exchange(channel, config, line, id, end_us, text);
+}
+
+extern gt_rpc_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
+			       const gt_line_t *line, uint64_t id,
+			       int64_t limit_us, gt_reply_t *reply)
+{
+	int64_t now_us = gt_now_us(), end_us;
+	const char *wrong;
+	char *text = NULL;
+	gt_rpc_t rc;
+
+	if (now_us < channel->breaker_until_us)
+		return GT_RPC_BREAKER;
+	if (limit_us > config->deadline_ms * 1000LL)
+		limit_us = config->deadline_ms * 1000LL;
+	end_us = now_us + limit_us;
+	rc = exchange(channel, config, line, id, end_us, &text);
+	if (rc == GT_RPC_OK && (wrong = gt_reply_parse(text, reply))) {
+		snprintf(channel->wrong, sizeof(channel->wrong),
+			 "a reply with %s", wrong);
+		rc = GT_RPC_GARBAGE;
+	}
+	if (rc == GT_RPC_OK) {
+		channel->failing = false;
+		channel->logged_us = -RETELL_US;
+		return rc;
+	}
+	gt_channel_close(channel);
+	channel->failing = true;
+	channel->breaker_until_us = gt_now_us() + config->breaker_s * 1000000LL;
+	return rc;
+}
+
+extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,
+			    const gt_line_t *line)
+{
+	for (int attempt = 0; attempt < 2; attempt++) {
+		ssize_t n;
+
+		if (gt_now_us() < channel->breaker_until_us ||
+		    !open_socket(channel, config->socket))
+			break;
+		n = send(channel->fd, line->text, line->len,
+			 MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n == (ssize_t) line->len)
+			return;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			break;
+		/* half a line, or a stale connection: start a fresh one */
+		gt_channel_close(channel);
+		if (n > 0)
+			break;
+	}
+	channel->notices_dropped++;
+}
+
+extern bool gt_channel_should_log(gt_channel_t *channel)
+{
+	int64_t now_us = gt_now_us();
+
+	if (now_us - channel->logged_us < RETELL_US)
+		return false;
+	channel->logged_us = now_us;
+	return true;
+}

@@ -1,0 +1,55 @@
+/*
+ * One connection to the engine: a question with a deadline, notices that never
+ * block, and a breaker that stops asking for a while after a failure.
+ * The caller holds slurmctld's job write lock, so nothing here is shared.
+ */
+#ifndef GT_RPC_H
+#define GT_RPC_H
+
+#include "protocol.h"
+#include "settings.h"
+
+#include <sys/types.h>
+
+typedef enum {
+	GT_RPC_OK,
+	GT_RPC_BREAKER,		/* not asked: a failure was too recent */
+	GT_RPC_DOWN,		/* no connection, or it closed */
+	GT_RPC_TIMEOUT,		/* no answer within the deadline */
+	GT_RPC_GARBAGE,		/* something that is not a reply */
+} gt_rpc_t;
+
+typedef struct {
+	int fd;			/* -1: not connected */
+	pid_t owner;		/* a forked child must not speak on our socket */
+	uint64_t last_id;
+	int64_t breaker_until_us;
+	bool failing;		/* the last question failed */
+	int64_t logged_us;	/* when a failure was last told */
+	uint64_t notices_dropped;
+	char wrong[160];	/* why the last question failed */
+	size_t len;
+	char in[GT_REPLY_MAX + 1];
+} gt_channel_t;
+
+extern int64_t gt_now_us(void);		/* monotonic */
+
+extern void gt_channel_init(gt_channel_t *channel);
+extern void gt_channel_close(gt_channel_t *channel);
+
+/*
+ * Sends a line built by gt_line_end() that carries id, and waits at most
+ * limit_us for the reply with that id. *reply is valid until the next call.
+ */
+extern gt_rpc_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
+			       const gt_line_t *line, uint64_t id,
+			       int64_t limit_us, gt_reply_t *reply);
+
+/* Sends a line or drops it, at once. */
+extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,
+			    const gt_line_t *line);
+
+/* RET true once per outage (and every ten minutes of it): worth a log line. */
+extern bool gt_channel_should_log(gt_channel_t *channel);
+
+#endif

@@ -1,0 +1,94 @@
+#include "stats.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[GT_RESULTS] = {
+	[GT_USED] = "used",
+	[GT_ALT] = "alt",
+	[GT_PASS] = "pass",
+	[GT_WAIT] = "wait",
+	[GT_CAPPED] = "capped",
+	[GT_INFEASIBLE] = "infeasible",
+	[GT_BAD_ADVICE] = "bad_advice",
+	[GT_TIMEOUT] = "timeout",
+	[GT_DOWN] = "down",
+	[GT_GARBAGE] = "garbage",
+	[GT_BREAKER] = "breaker",
+	[GT_BUDGET_OUT] = "budget_out",
+	[GT_NOT_OURS] = "not_ours",
+};
+
+extern const char *gt_result_name(gt_result_t result)
+{
+	return names[result];
+}
+
+static int asked(gt_result_t result)
+{
+	return result < GT_BREAKER;
+}
+
+extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
+			 int64_t added_us)
+{
+	int32_t us = added_us > INT32_MAX ? INT32_MAX : (int32_t) added_us;
+
+	stats->count[result]++;
+	stats->since_line++;
+	if (!asked(result))
+		return;
+	stats->asked++;
+	stats->added_us[stats->samples++ % GT_SAMPLES] = us;
+	if (us > stats->max_us)
+		stats->max_us = us;
+}
+
+extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
+			int64_t now_us)
+{
+	if (!stats->since_line)
+		return 0;
+	if (!stats->line_us)
+		stats->line_us = now_us;
+	return (every && stats->since_line >= every) ||
+	       (interval_us && now_us - stats->line_us >= interval_us);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
+
+	return (x > y) - (x < y);
+}
+
+static int32_t median(const gt_stats_t *stats)
+{
+	size_t n = stats->samples < GT_SAMPLES ? (size_t) stats->samples :
+						 GT_SAMPLES;
+	int32_t sorted[GT_SAMPLES];
+
+	if (!n)
+		return 0;
+	memcpy(sorted, stats->added_us, n * sizeof(sorted[0]));
+	qsort(sorted, n, sizeof(sorted[0]), by_value);
+	return sorted[n / 2];
+}
+
+extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
+			  size_t size)
+{
+	int len = snprintf(text, size, "asked=%" PRIu64, stats->asked);
+
+	for (int i = 0; i < GT_RESULTS && len > 0 && (size_t) len < size; i++)
+		len += snprintf(text + len, size - (size_t) len,
+				" %s=%" PRIu64, names[i], stats->count[i]);
+	if (len > 0 && (size_t) len < size)
+		snprintf(text + len, size - (size_t) len,
+			 " added_us_median=%d added_us_max=%d", median(stats),
+			 stats->max_us);
+	stats->since_line = 0;
+	stats->line_us = now_us;
+}

@@ -1,0 +1,47 @@
+/* What came of the questions, and what they cost. Pure. */
+#ifndef GT_STATS_H
+#define GT_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum {
+	GT_USED,		/* the advice, on whichever nodes */
+	GT_ALT,			/* the advice within Slurm's own nodes */
+	GT_PASS,		/* the engine left it to Slurm */
+	GT_WAIT,		/* postponed */
+	GT_CAPPED,		/* would wait again, but has waited enough */
+	GT_INFEASIBLE,		/* cons_tres refused the advised GPUs */
+	GT_BAD_ADVICE,		/* busy GPUs, unknown nodes, wrong counts */
+	GT_TIMEOUT,
+	GT_DOWN,
+	GT_GARBAGE,
+	GT_BREAKER,		/* not asked: a failure was too recent */
+	GT_BUDGET_OUT,		/* not asked: this pass has had its share */
+	GT_NOT_OURS,		/* not asked: a kind of job we leave alone */
+	GT_RESULTS
+} gt_result_t;
+
+#define GT_SAMPLES 1024
+
+typedef struct {
+	uint64_t count[GT_RESULTS];
+	uint64_t asked;
+	uint64_t since_line;	/* results since the last line in the log */
+	int64_t line_us;	/* when that was */
+	uint64_t samples;
+	int32_t added_us[GT_SAMPLES];	/* the last ones */
+	int32_t max_us;
+} gt_stats_t;
+
+extern const char *gt_result_name(gt_result_t result);
+extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
+			 int64_t added_us);
+/* RET a line for the log is due (every so many results, or microseconds). */
+extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
+			int64_t now_us);
+/* `asked=12 used=9 ... added_us_median=310 added_us_max=2100` */
+extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
+			  size_t size);
+
+#endif

@@ -1,0 +1,114 @@
+#define _GNU_SOURCE
+#include "stock.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#define FILE_NAME "select_cons_tres.so"
+
+gt_stock_t gt_stock;
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* The first file of our name in PluginDir that is not ourselves. */
+static void *find_behind_us(void)
+{
+	Dl_info me = { 0 };
+	struct stat ours = { 0 }, there;
+	char *dirs = xstrdup(slurm_conf.plugindir), *save = NULL, *dir;
+	void *handle = NULL;
+
+	if (!dladdr((void *) find_behind_us, &me) || !me.dli_fname ||
+	    stat(me.dli_fname, &ours))
+		error("gputopo: cannot tell which file this plugin is");
+	for (dir = strtok_r(dirs, ":", &save); dir && !handle;
+	     dir = strtok_r(NULL, ":", &save)) {
+		char *path = xstrdup_printf("%s/%s", dir, FILE_NAME);
+
+		if (!stat(path, &there) && !same_file(&ours, &there) &&
+		    !(handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL)))
+			error("gputopo: %s", dlerror());
+		xfree(path);
+	}
+	xfree(dirs);
+	return handle;
+}
+
+static bool version_fits(void)
+{
+	const uint32_t *version = dlsym(gt_stock.handle, "plugin_version");
+
+	if (version && *version == SLURM_VERSION_NUMBER)
+		return true;
+	error("gputopo: built for Slurm version %x, but the stock select/cons_tres is of version %x: rebuild the plugin for this release",
+	      SLURM_VERSION_NUMBER, version ? *version : 0);
+	return false;
+}
+
+static void *required(const char *name, bool *missing)
+{
+	void *found = dlsym(gt_stock.handle, name);
+
+	if (!found) {
+		error("gputopo: the stock select/cons_tres has no %s", name);
+		*missing = true;
+	}
+	return found;
+}
+
+static bool resolve(void)
+{
+	bool missing = false;
+
+#define GT_RESOLVE(name) \
+	gt_stock.name = (gt_forward_t) dlsym(gt_stock.handle, \
+					     "select_p_" #name);
+	GT_FORWARDS(GT_RESOLVE)
+#undef GT_RESOLVE
+#define GT_RESOLVE(name) \
+	gt_stock.name = (gt_forward_t) required("select_p_" #name, &missing);
+	GT_HOOKED(GT_RESOLVE)
+#undef GT_RESOLVE
+	gt_stock.job_test = (gt_job_test_f) required("select_p_job_test",
+						     &missing);
+	return !missing;
+}
+
+extern int gt_stock_open(void)
+{
+	int (*init)(void);
+
+	if (!(gt_stock.handle = find_behind_us())) {
+		error("gputopo: no stock %s behind this one in PluginDir=%s",
+		      FILE_NAME, slurm_conf.plugindir);
+		return SLURM_ERROR;
+	}
+	if (!version_fits() || !resolve())
+		return SLURM_ERROR;
+	init = (int (*)(void)) dlsym(gt_stock.handle, "init");
+	return init ? init() : SLURM_SUCCESS;
+}
+
+extern void gt_stock_close(void)
+{
+	int (*fini)(void);
+
+	if (!gt_stock.handle)
+		return;
+	if ((fini = (int (*)(void)) dlsym(gt_stock.handle, "fini")))
+		fini();
+	dlclose(gt_stock.handle);
+	memset(&gt_stock, 0, sizeof(gt_stock));
+}
+
+extern int gt_stock_job_test(const gt_test_t *test)
+{
+	return gt_stock.job_test(test->job, test->nodes, test->min_nodes,
+				 test->max_nodes, test->req_nodes, test->mode,
+				 test->preemptee_candidates,
+				 test->preemptee_job_list,
+				 GT_TEST_TAIL_OF(test));
+}

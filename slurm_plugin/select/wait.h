@@ -1,0 +1,39 @@
+/*
+ * Postponing a job, and waking it when GPUs come free.
+ *
+ * A postponed job gets a begin time of ours; what is needed to take it back
+ * stands in its AdminComment, so nothing is lost when slurmctld restarts and the
+ * tasks of an array share one count.
+ */
+#ifndef GT_WAIT_H
+#define GT_WAIT_H
+
+#include "admin_comment.h"
+#include "compat.h"
+
+typedef struct {
+	gt_waiting_t waiting;	/* all 0: never postponed */
+	uint32_t postponed;	/* what the engine is told */
+	uint64_t waited_s;
+	bool open;		/* its last wait is not over: woken early */
+	bool overridden;	/* somebody else set its begin time meanwhile */
+} gt_postponement_t;
+
+/* Takes our begin time off the job and tells what it has waited so far. */
+extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier);
+
+/*
+ * Postpones the job by at most seconds.
+ * RET false if it has waited enough and must start now.
+ */
+extern bool gt_wait_postpone(job_record_t *job,
+			     const gt_postponement_t *earlier,
+			     uint32_t seconds, const char *note);
+
+/* GPUs of an ended job come free: jobs that wait in its nodes try again. */
+extern void gt_wait_wake(const job_record_t *ended);
+
+extern void gt_wait_forget(void);	/* look for waiting jobs anew */
+extern void gt_wait_stop(void);
+
+#endif
