@@ -154,9 +154,7 @@ def _direct_gbps(matrix: Matrix | None, a: Gpu, b: Gpu) -> float:
         return 0.0
     direct = matrix.values[ends[0][0]].get(ends[1][0], 0.0)
     others = matrix.switches
-    through = min(
-        sum(matrix.values[end[0]].get(switch, 0.0) for switch in others) for end in ends
-    )
+    through = min(sum(matrix.values[end[0]].get(switch, 0.0) for switch in others) for end in ends)
     return max(direct, through) / 1000.0  # hwloc counts MB/s
 
 
@@ -172,7 +170,9 @@ def _path(a: Element, b: Element) -> str:
     ids_b = {id(e) for e in above_b}
     common = next(e for e in above_a if id(e) in ids_b)
     if common.get("type") == "Bridge" and common.get("bridge_type").startswith("1"):
-        below = [next(i for i, e in enumerate(above) if e is common) for above in (above_a, above_b)]
+        below = [
+            next(i for i, e in enumerate(above) if e is common) for above in (above_a, above_b)
+        ]
         return "PIX" if max(below) <= 1 else "PXB"
     if common.get("type") == "Bridge":
         return "PHB"

@@ -63,17 +63,20 @@ class LinkRates:
     """What the links of one generation of machine carry, GB/s per direction.
 
     `nvlink_gbps` and `xgmi_gbps` are per link, `pcie_gbps` is a SYS path of sixteen
-    lanes (see PCIE_SHARE for the shorter ones).
+    lanes (see PCIE_SHARE for the shorter ones). `measured` replaces single labels.
     """
 
     nvlink_gbps: float = NVLINK_GBPS[2][0]
     xgmi_gbps: float = XGMI_GBPS["gfx90a"][0]
     pcie_gbps: float = PCIE_GBPS[3]
+    measured: tuple[tuple[str, float], ...] = ()
 
     def gbps(self, label: str) -> float:
         """Bandwidth of one label of `canonical`'s vocabulary; 0 for `X`."""
         if label == "X":
             return 0.0
+        if label in dict(self.measured):
+            return dict(self.measured)[label]
         if label == "C2C":
             return C2C_GBPS
         if label.startswith("NV"):

@@ -182,7 +182,9 @@ def _rates(gpus: list[Device]) -> tuple[LinkRates, str | None]:
         arch = {"906": "gfx906", "908": "gfx908", "910": "gfx90a"}.get(gcn, gcn)
         return links.rates_of_model(arch), arch
     sm = int(gpu.get("sm")) if gpu.get("sm").isdigit() else 70
-    generation = next(g for least, g in ((100, 5), (90, 4), (80, 3), (70, 2), (0, 1)) if sm >= least)
+    generation = next(
+        g for least, g in ((100, 5), (90, 4), (80, 3), (70, 2), (0, 1)) if sm >= least
+    )
     return links.rates(generation, {1: 3, 2: 3, 3: 4}.get(generation, 5)), None
 
 

@@ -65,6 +65,7 @@ class NodeTopology:
     model: str | None = None
     nics: tuple[Nic, ...] = ()
     numa_nodes: tuple[NumaNode, ...] = ()
+    threads_per_core: int | None = None
 
     def __post_init__(self) -> None:
         n = len(self.kinds)
@@ -82,7 +83,9 @@ class NodeTopology:
             raise TopologyError(f"{self.name}: bandwidth matrix {matrix.shape} for {n} GPUs")
         for i in range(n):
             if len(self.kinds[i]) != n:
-                raise TopologyError(f"{self.name}: row GPU{i} has {len(self.kinds[i])} cells of {n}")
+                raise TopologyError(
+                    f"{self.name}: row GPU{i} has {len(self.kinds[i])} cells of {n}"
+                )
             for j in range(i):
                 if self.kinds[i][j] != self.kinds[j][i] or matrix[i, j] != matrix[j, i]:
                     raise TopologyError(

@@ -1,0 +1,47 @@
+"""Whether a node is still the hardware it was: a digest, and the difference in sentences."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from gres_topology.topology import NodeTopology
+
+
+def fingerprint(topology: NodeTopology) -> str:
+    """Sixteen hex digits over model, links, PCI addresses and NUMA nodes of the GPUs.
+
+    CPUs, NICs and names are left out: a job's cpuset or a cable does not change which GPUs
+    a node has. Equal for equal hardware whatever the file was called.
+    """
+    parts = [topology.model, topology.kinds, topology.pci, topology.numa]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def difference(a: NodeTopology, b: NodeTopology) -> list[str]:
+    """What differs from `a` (expected) to `b` (found), a sentence each; empty if nothing does.
+
+    What only one of the two knows (a catalog machine has no PCI addresses) is no difference.
+    """
+    if a.gpus != b.gpus:
+        return [f"expected {a.gpus} GPUs, found {b.gpus}"]
+    found = []
+    if a.model and b.model and a.model != b.model:
+        found.append(f"expected {a.model} GPUs, found {b.model}")
+    for i in range(a.gpus):
+        for j in range(i + 1, a.gpus):
+            if a.kinds[i][j] != b.kinds[i][j]:
+                found.append(f"GPU{i} and GPU{j}: expected {a.kinds[i][j]}, found {b.kinds[i][j]}")
+    found += _entries("at PCI address", a.pci, b.pci)
+    found += _entries("on NUMA node", a.numa, b.numa)
+    found += _entries("with device minor", a.minors, b.minors)
+    return found
+
+
+def _entries(what: str, a: Sequence[object], b: Sequence[object]) -> list[str]:
+    return [
+        f"GPU{gpu}: expected {what} {ours}, found {theirs}"
+        for gpu, (ours, theirs) in enumerate(zip(a, b, strict=True))
+        if ours is not None and theirs is not None and ours != theirs
+    ]

@@ -1,0 +1,212 @@
+"""Reads a machine declared in YAML: the catalog's format, and a site's own machines.
+
+name: two-pairs
+source: where this was read, in a sentence
+model: NVIDIA A100-PCIE-40GB
+rates: {nvlink: 3, pcie: 4}        # generations, see gres_topology.links; or xgmi: gfx90a
+gpus: 4
+links: {NV12: [0-1, 2-3]}          # label -> pairs
+other_links: SYS                   # every pair not named
+bandwidth_gbps: {SYS: 10}          # optional, replaces the table for a label
+numa: [0, 0, 1, 1]
+numa_nodes: {0: 0-31, 1: 32-63}    # CPUs; or {cpus:, memory_mb:, distances: {1: 20}}
+threads_per_core: 1
+cpus, pci, minors: one entry per GPU
+nics: {mlx5_0: [PIX, PIX, SYS, SYS]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from gres_topology import cpulist, links, pci
+from gres_topology.errors import TopologyError
+from gres_topology.matrix import bandwidths
+from gres_topology.topology import Nic, NodeTopology, NumaNode
+
+MAX_GPUS = 256
+_KEYS = {
+    "name", "source", "model", "rates", "gpus", "links", "other_links", "bandwidth_gbps", "numa",
+    "numa_nodes", "threads_per_core", "cpus", "pci", "minors", "nics",
+}  # fmt: skip
+
+
+def read(text: str, *, name: str, source: str) -> NodeTopology:
+    """NodeTopology from a machine declared in YAML; its own `name` wins over `name`.
+
+    Raises TopologyError naming the file and the line or key.
+    """
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise TopologyError(f"{source}{where}: {problem}; expected a machine in YAML") from None
+    except (ValueError, RecursionError):
+        raise TopologyError(f"{source}: not YAML; expected a machine in YAML") from None
+    if not isinstance(found, dict):
+        raise TopologyError(f"{source}: expected a machine in YAML: keys gpus, links, ...")
+    unknown = sorted(str(key) for key in found if key not in _KEYS)
+    if unknown:
+        raise TopologyError(
+            f"{source}: unknown key '{unknown[0]}'; expected {', '.join(sorted(_KEYS))}"
+        )
+    return _Machine(found, source).topology(name)
+
+
+class _Machine:
+    """One declared machine: checks each key as it is used."""
+
+    def __init__(self, found: Mapping[str, Any], source: str) -> None:
+        self.found = found
+        self.source = source
+        self.n = self.integer("gpus", found.get("gpus"), 1, MAX_GPUS)
+
+    def topology(self, name: str) -> NodeTopology:
+        kinds = self.kinds()
+        nodes = self.numa_nodes()
+        numa = tuple(self.each("numa", self.number))
+        by_number = {node.number: node.cpus or None for node in nodes}
+        cpus = tuple(self.each("cpus", self.cpu_list))
+        if "cpus" not in self.found:
+            cpus = tuple(by_number.get(node) if node is not None else None for node in numa)
+        threads = self.found.get("threads_per_core")
+        model = self.found.get("model")
+        return NodeTopology(
+            name=str(self.found.get("name", name)),
+            source=" ".join(str(self.found.get("source", self.source)).split()),
+            kinds=kinds,
+            bandwidth_gbps=bandwidths(kinds, self.rates()),
+            numa=numa,
+            cpus=cpus,
+            pci=tuple(self.each("pci", self.address)),
+            minors=tuple(self.each("minors", self.number)),
+            model=str(model) if model else None,
+            nics=tuple(self.nics()),
+            numa_nodes=nodes,
+            threads_per_core=threads and self.integer("threads_per_core", threads, 1, 16),
+        )
+
+    def fail(self, key: str, what: str) -> TopologyError:
+        return TopologyError(f"{self.source}: {key}: {what}")
+
+    def integer(self, key: str, value: object, low: int, high: int) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise self.fail(key, f"{value!r}; expected a number from {low} to {high}")
+        return value
+
+    def number(self, key: str, value: object) -> int:
+        return self.integer(key, value, 0, 65535)
+
+    def cpu_list(self, key: str, value: object) -> tuple[int, ...]:
+        try:
+            return cpulist.parse_list(str(value))
+        except ValueError as error:
+            raise self.fail(key, str(error)) from None
+
+    def address(self, key: str, value: object) -> str:
+        found = pci.normalise(str(value))
+        if found is None:
+            raise self.fail(key, f"'{value}'; expected a PCI address such as 0000:07:00.0")
+        return found
+
+    def each(self, key: str, check: Any) -> list[Any]:
+        """One checked entry per GPU, None where null or where the key is missing."""
+        values = self.found.get(key, [None] * self.n)
+        if not isinstance(values, list) or len(values) != self.n:
+            raise self.fail(key, f"expected a list of {self.n} entries, one per GPU")
+        return [None if value is None else check(key, value) for value in values]
+
+    def label(self, key: str, value: object) -> str:
+        label = links.canonical(str(value))
+        if label is None or label == "X":
+            raise self.fail(key, f"'{value}' is not a link; expected {links.EXPECTED[3:]}")
+        return label
+
+    def mapping(self, key: str) -> dict[Any, Any]:
+        value = self.found.get(key) or {}
+        if not isinstance(value, dict):
+            raise self.fail(key, f"{value!r}; expected a mapping")
+        return value
+
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        other = self.found.get("other_links")
+        labels: list[list[str | None]] = [
+            ["X" if i == j else (self.label("other_links", other) if other else None)
+             for j in range(self.n)] for i in range(self.n)
+        ]  # fmt: skip
+        seen: set[tuple[int, int]] = set()
+        for text, pairs in self.mapping("links").items():
+            for i, j in map(self.pair, pairs if isinstance(pairs, list) else [pairs]):
+                if (i, j) in seen:
+                    raise self.fail("links", f"pair {i}-{j} is named twice")
+                seen.add((i, j))
+                labels[i][j] = labels[j][i] = self.label("links", text)
+        for i in range(self.n):
+            if None in labels[i]:
+                j = labels[i].index(None)
+                raise self.fail("links", f"pair {i}-{j} is missing and there is no other_links")
+        return tuple(tuple(str(label) for label in row) for row in labels)
+
+    def pair(self, value: object) -> tuple[int, int]:
+        first, _, last = str(value).partition("-")
+        if not (first.isdigit() and last.isdigit() and int(first) != int(last)):
+            raise self.fail("links", f"'{value}'; expected a pair of GPUs such as 0-3")
+        if max(int(first), int(last)) >= self.n:
+            raise self.fail("links", f"'{value}' of a machine of {self.n} GPUs")
+        return min(int(first), int(last)), max(int(first), int(last))
+
+    def rates(self) -> links.LinkRates:
+        wanted = self.mapping("rates")
+        base = links.rates_of_model(self.found.get("model"))
+        tables: dict[str, Mapping[Any, Any]] = {
+            "nvlink": links.NVLINK_GBPS, "pcie": links.PCIE_GBPS, "xgmi": links.XGMI_GBPS
+        }  # fmt: skip
+        for key, value in wanted.items():
+            if key not in tables or value not in tables[key]:
+                allowed = {name: list(table) for name, table in tables.items()}
+                raise self.fail("rates", f"{key}: {value}; expected of {allowed}")
+        overrides = {
+            self.label("bandwidth_gbps", label): float(value)
+            for label, value in self.mapping("bandwidth_gbps").items()
+            if isinstance(value, int | float) or self._not_a_number(label, value)
+        }
+        return links.LinkRates(
+            links.NVLINK_GBPS[wanted["nvlink"]][0] if "nvlink" in wanted else base.nvlink_gbps,
+            links.XGMI_GBPS[wanted["xgmi"]][0] if "xgmi" in wanted else base.xgmi_gbps,
+            links.PCIE_GBPS[wanted["pcie"]] if "pcie" in wanted else base.pcie_gbps,
+            tuple(overrides.items()),
+        )
+
+    def _not_a_number(self, label: object, value: object) -> bool:
+        raise self.fail("bandwidth_gbps", f"{label}: {value!r}; expected GB/s as a number")
+
+    def numa_nodes(self) -> tuple[NumaNode, ...]:
+        result = []
+        for key, value in self.mapping("numa_nodes").items():
+            number = self.number("numa_nodes", key)
+            facts = value if isinstance(value, dict) else {"cpus": value}
+            cpus = facts.get("cpus")
+            memory = facts.get("memory_mb")
+            distances = facts.get("distances") or {}
+            result.append(
+                NumaNode(
+                    number,
+                    self.cpu_list("numa_nodes", cpus) if cpus is not None else (),
+                    None if memory is None else self.integer("memory_mb", memory, 0, 2**40),
+                    tuple((self.number("distances", k), int(v)) for k, v in distances.items()),
+                )
+            )
+        return tuple(sorted(result, key=lambda node: node.number))
+
+    def nics(self) -> list[Nic]:
+        result = []
+        for name, labels in self.mapping("nics").items():
+            if not isinstance(labels, list) or len(labels) != self.n:
+                raise self.fail(f"nics {name}", f"expected {self.n} labels, one per GPU")
+            result.append(Nic(str(name), tuple(self.label(f"nics {name}", x) for x in labels)))
+        return result

@@ -1,0 +1,181 @@
+"""Writes Slurm's gres.conf for a topology, and reads one back.
+
+`Links` counts the direct links (NVLink, xGMI) to every GPU in File order, -1 for itself.
+`Cores` are Slurm's abstract cores, which are not Linux's CPU numbers: core k is the k-th core
+of the machine counted NUMA node by NUMA node. `core_numbers` does that sum: CPUs are folded
+into cores (with t threads of c cores, Linux on x86 numbers siblings k, k+c, ...; on POWER and
+where a core's threads have adjacent numbers, k*t ... k*t+t-1), then cores are counted through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gres_topology import cpulist, links
+from gres_topology.errors import TopologyError
+from gres_topology.topology import NodeTopology
+
+_TYPE = re.compile(
+    r"gb?h?\d{3}|[abhvp]\d{2,3}|k\d{2}[a-z]?|[lt]\d{1,2}s?|mi\d{2,3}[ax]?|rtx\w+", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GresLine:
+    """One GPU's line: values as written, `links` and `cores` parsed."""
+
+    node_names: str
+    name: str
+    file: str
+    type: str | None = None
+    cores: tuple[int, ...] | None = None
+    links: tuple[int, ...] | None = None
+
+
+def gres_conf(
+    topology: NodeTopology,
+    node_names: str,
+    device_pattern: str = "/dev/nvidia{minor}",
+    *,
+    gpu_type: str | None = None,
+    with_cores: bool = True,
+    numa_cores: Mapping[int, Sequence[int]] | None = None,
+) -> str:
+    """One line per GPU: NodeName, Name, Type, File, Cores, Links.
+
+    `device_pattern` may use {minor} (must be known) and {index}. `gpu_type` defaults to a
+    name cut from the model (v100, mi250x; none if unknown). `numa_cores` gives abstract
+    cores by NUMA node where the administrator knows better than `core_numbers`; without
+    NUMA nodes or CPUs, or with `with_cores=False`, Cores is left out. Raises TopologyError.
+    """
+    if not re.fullmatch(r"[\w.\[\],-]+", node_names):
+        raise TopologyError(f"node names '{node_names}': expected Slurm's form, dgx[1-4]")
+    kind = gpu_type if gpu_type is not None else type_of(topology.model)
+    cores = numa_cores if numa_cores is not None else core_numbers(topology)
+    lines = []
+    for gpu in range(topology.gpus):
+        parts = [f"NodeName={node_names}", "Name=gpu"]
+        if kind:
+            parts.append(f"Type={kind}")
+        parts.append(f"File={_device(topology, gpu, device_pattern)}")
+        own = cores.get(topology.numa[gpu]) if cores else None  # type: ignore[call-overload]
+        if with_cores and own:
+            parts.append(f"Cores={cpulist.format_list(own)}")
+        parts.append("Links=" + ",".join(map(str, link_counts(topology, gpu))))
+        lines.append(" ".join(parts))
+    return "\n".join(lines) + "\n"
+
+
+def type_of(model: str | None) -> str | None:
+    """A short GRES type from a product name: `Tesla V100-SXM2-16GB` -> `v100`."""
+    match = re.search(rf"(?<![a-z0-9])(?:{_TYPE.pattern})", model or "", re.IGNORECASE)
+    return match.group(0).lower() if match else None
+
+
+def link_counts(topology: NodeTopology, gpu: int) -> tuple[int, ...]:
+    """Direct links of one GPU to each, -1 for itself: Slurm's `Links`."""
+    row = topology.kinds[gpu]
+    return tuple(-1 if j == gpu else links.link_count(row[j]) for j in range(topology.gpus))
+
+
+def core_numbers(topology: NodeTopology) -> dict[int, tuple[int, ...]] | None:
+    """NUMA node -> Slurm's abstract cores; None if CPUs or NUMA nodes are not known.
+
+    Raises TopologyError if the known NUMA nodes do not cover the machine's CPUs, since the
+    cores before a gap cannot be counted then.
+    """
+    nodes = {node.number: node.cpus for node in topology.numa_nodes if node.cpus}
+    if not nodes:
+        places = zip(topology.numa, topology.cpus, strict=True)
+        nodes = {numa: cpus for numa, cpus in places if numa is not None and cpus}
+    if not nodes or any(n is not None and n not in nodes for n in topology.numa):
+        return None
+    threads = topology.threads_per_core or _threads(nodes.values())
+    total = len({cpu for cpus in nodes.values() for cpu in cpus})
+    if sorted(cpu for cpus in nodes.values() for cpu in cpus) != list(range(total)):
+        raise TopologyError(
+            f"{topology.name}: CPUs of NUMA nodes {sorted(nodes)} are not 0..{total - 1}, so"
+            " Slurm's cores cannot be counted; leave Cores out or state them per NUMA node"
+        )
+    result, first = {}, 0
+    for number in sorted(nodes):
+        count = len(_cores(nodes[number], threads, total))
+        result[number] = tuple(range(first, first + count))
+        first += count
+    return result
+
+
+def _cores(cpus: Sequence[int], threads: int, total: int) -> set[int]:
+    """The cores these CPUs belong to, whichever way Linux numbered the siblings."""
+    adjacent = {cpu // threads for cpu in cpus}
+    apart = {cpu % max(1, total // threads) for cpu in cpus}
+    return adjacent if len(adjacent) < len(apart) else apart
+
+
+def _threads(nodes: Iterable[Sequence[int]]) -> int:
+    """Two if every node's CPUs are two equal runs far apart (siblings on x86), else one."""
+    for cpus in nodes:
+        half = len(cpus) // 2
+        runs = cpulist.format_list(cpus).count(",") + 1
+        if runs != 2 or len(cpus) % 2 or cpus[half] == cpus[half - 1] + 1:
+            return 1
+    return 2
+
+
+def _device(topology: NodeTopology, gpu: int, pattern: str) -> str:
+    minor = topology.minors[gpu]
+    if "{minor}" in pattern and minor is None:
+        raise TopologyError(
+            f"{topology.name}: device minor of GPU{gpu} is unknown ({topology.source}); give a"
+            " device pattern with {index} if files and topology are numbered alike"
+        )
+    try:
+        return pattern.format(minor=minor, index=gpu)
+    except (KeyError, IndexError, ValueError):
+        raise TopologyError(
+            f"device pattern '{pattern}': expected only {{minor}} and {{index}}"
+        ) from None
+
+
+def parse(text: str, *, source: str = "gres.conf") -> list[GresLine]:
+    """The GPU lines of a gres.conf in order; TopologyError naming the line.
+
+    Ranges in File= are written out, one entry per device, as Slurm does.
+    """
+    found: list[GresLine] = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        words = raw.split("#")[0].split()
+        pairs = {}
+        for word in words:
+            key, equals, value = word.partition("=")
+            if not equals or not value:
+                raise TopologyError(f"{source} line {number}: '{word}'; expected Key=value")
+            pairs[key.lower()] = value
+        if pairs.get("name") == "gpu" and "file" in pairs:
+            found += [_line(pairs, file, source, number) for file in _files(pairs["file"])]
+    return found
+
+
+def _line(pairs: Mapping[str, str], file: str, source: str, number: int) -> GresLine:
+    try:
+        counts = [int(word) for word in pairs["links"].split(",")] if "links" in pairs else None
+        cores = cpulist.parse_list(pairs["cores"]) if "cores" in pairs else None
+    except ValueError as error:
+        raise TopologyError(f"{source} line {number}: {error}; expected numbers") from None
+    return GresLine(
+        node_names=pairs.get("nodename", ""),
+        name=pairs["name"],
+        file=file,
+        type=pairs.get("type"),
+        cores=cores,
+        links=tuple(counts) if counts is not None else None,
+    )
+
+
+def _files(text: str) -> list[str]:
+    match = re.fullmatch(r"(.*)\[([\d,-]+)\](.*)", text)
+    if match is None:
+        return text.split(",")
+    return [f"{match.group(1)}{n}{match.group(3)}" for n in cpulist.parse_list(match.group(2))]
