@@ -18,7 +18,8 @@ from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology
 
 _TYPE = re.compile(
-    r"gb?h?\d{3}|[abhvp]\d{2,3}|k\d{2}[a-z]?|[lt]\d{1,2}s?|mi\d{2,3}[ax]?|rtx\w+", re.I
+    r"(?<![a-z0-9])(?:g[bh]\d{3}|[abhvp]\d{2,3}|k\d{2}[a-z]?|[lt]\d{1,2}s?|mi\d{2,3}[ax]?|rtx\w+)",
+    re.IGNORECASE,
 )
 
 
@@ -53,15 +54,18 @@ def gres_conf(
     if not re.fullmatch(r"[\w.\[\],-]+", node_names):
         raise TopologyError(f"node names '{node_names}': expected Slurm's form, dgx[1-4]")
     kind = gpu_type if gpu_type is not None else type_of(topology.model)
-    cores = numa_cores if numa_cores is not None else core_numbers(topology)
+    cores = numa_cores
+    if with_cores and cores is None:
+        cores = core_numbers(topology)
     lines = []
     for gpu in range(topology.gpus):
         parts = [f"NodeName={node_names}", "Name=gpu"]
         if kind:
             parts.append(f"Type={kind}")
         parts.append(f"File={_device(topology, gpu, device_pattern)}")
-        own = cores.get(topology.numa[gpu]) if cores else None  # type: ignore[call-overload]
-        if with_cores and own:
+        node = topology.numa[gpu]
+        own = cores.get(node) if cores and node is not None else None
+        if own:
             parts.append(f"Cores={cpulist.format_list(own)}")
         parts.append("Links=" + ",".join(map(str, link_counts(topology, gpu))))
         lines.append(" ".join(parts))
@@ -70,7 +74,7 @@ def gres_conf(
 
 def type_of(model: str | None) -> str | None:
     """A short GRES type from a product name: `Tesla V100-SXM2-16GB` -> `v100`."""
-    match = re.search(rf"(?<![a-z0-9])(?:{_TYPE.pattern})", model or "", re.IGNORECASE)
+    match = _TYPE.search(model or "")
     return match.group(0).lower() if match else None
 
 
@@ -128,7 +132,7 @@ def _device(topology: NodeTopology, gpu: int, pattern: str) -> str:
     minor = topology.minors[gpu]
     if "{minor}" in pattern and minor is None:
         raise TopologyError(
-            f"{topology.name}: device minor of GPU{gpu} is unknown ({topology.source}); give a"
+            f"{topology.name}: device minor of GPU{gpu} is unknown; give a"
             " device pattern with {index} if files and topology are numbered alike"
         )
     try:

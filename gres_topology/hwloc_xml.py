@@ -170,10 +170,8 @@ def _path(a: Element, b: Element) -> str:
     ids_b = {id(e) for e in above_b}
     common = next(e for e in above_a if id(e) in ids_b)
     if common.get("type") == "Bridge" and common.get("bridge_type").startswith("1"):
-        below = [
-            next(i for i, e in enumerate(above) if e is common) for above in (above_a, above_b)
-        ]
-        return "PIX" if max(below) <= 1 else "PXB"
+        bridges = max(above.index(common) for above in (above_a, above_b))
+        return "PIX" if bridges <= 1 else "PXB"
     if common.get("type") == "Bridge":
         return "PHB"
     place = next((e for e in (common, *common.ancestors()) if e.get("nodeset")), None)

@@ -72,7 +72,7 @@ def from_gres_conf(topology: NodeTopology, files: Iterable[str]) -> SlurmIndex:
     if None in topology.minors:
         gpu = topology.minors.index(None)
         raise TopologyError(
-            f"{topology.name}: device minor of GPU{gpu} is unknown ({topology.source}), so"
+            f"{topology.name}: device minor of GPU{gpu} is unknown, so"
             " gres.conf's order says nothing; state slurm_index: identity or a permutation"
         )
     by_minor = {minor: gpu for gpu, minor in enumerate(topology.minors)}

@@ -31,9 +31,8 @@ class Cells:
         """Record one cell; TopologyError if it is no link or X off the diagonal."""
         label = links.canonical(text)
         if label is None:
-            raise self.error(
-                line, row, column, f"'{text}' is not a link; expected {self._expected}"
-            )
+            what = f"'{text}' is not a link; expected {self._expected}"
+            raise self.error(line, row, column, what)
         if (label == SELF) != (row == column):
             wanted = "X on the diagonal" if row == column else "X on the diagonal only"
             raise self.error(line, row, column, f"is '{text}'; expected {wanted}")
