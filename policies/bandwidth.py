@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gres_topology import NodeTopology
+from gres_topology.links import is_direct
 from policies.bits import Ints, members
 from policies.errors import PolicyError
 from policies.links import MB_PER_GB
@@ -21,15 +22,14 @@ Floats = NDArray[np.float64]
 
 #: Table 2: θ1..θ14, the coefficients of eq. 2's terms in the order of `eq2`.
 _TABLE_2 = (
-    (16.396, 4.536, 1.556, -20.694, -9.467, 7.615, -7.973)
-    + (12.733, -4.195, -8.413, 62.851, 27.418, -5.114, -46.973)
-)  # fmt: skip
+    *(16.396, 4.536, 1.556, -20.694, -9.467, 7.615, -7.973),
+    *(12.733, -4.195, -8.413, 62.851, 27.418, -5.114, -46.973),
+)
 
 #: Sizes the regression was fitted on.
 _FITTED_SIZES = range(2, 6)
 #: The links it was fitted on: label -> GB/s (Volta's NVLink 2; Table 1).
 _FITTED_LINKS = {"NV2": 50.0, "NV1": 25.0}
-_HOST_PATHS = frozenset({"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"})
 
 #: Measured over nominal bandwidth, the mean of what eq. 2 gives for one NV2 (39.08 of 50),
 #: one NV1 (21.61 of 25) and one PCIe link (10.09 of 12).
@@ -97,7 +97,7 @@ class MapaDgx1v:
         for i in range(topology.gpus):
             for j in range(i):
                 kind, gbps = topology.kinds[i][j], float(topology.bandwidth_gbps[i, j])
-                if kind in _HOST_PATHS:
+                if not is_direct(kind):
                     continue
                 if _FITTED_LINKS.get(kind) != gbps:
                     return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gres_topology import NodeTopology
 from policies.bits import gpus_of, mask_of
+from policies.measure import measured
 from policies.nodes import Key, assign, groups_of
 from policies.nouns import Cluster, NodeState, Placement, Request, Wait
 
@@ -62,4 +63,5 @@ class BestFit:
         nodes = cluster.nodes
         pairs = assign(request.gpus_per_node, nodes, groups_of(nodes), key)
         gpus = {state.name: _pick(state, count) for state, count in pairs}
-        return Placement(gpus, self.name, "the most used nodes and domains with room")
+        reason = "the most used nodes and domains with room"
+        return measured(gpus, request, cluster, self.name, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from policies.bits import gpus_of
+from policies.measure import measured
 from policies.nodes import assign, groups_of
 from policies.nouns import Cluster, Placement, Request, Wait
 
@@ -18,4 +19,5 @@ class FirstFit:
         nodes = cluster.nodes
         pairs = assign(request.gpus_per_node, nodes, groups_of(nodes), lambda state, count: ())
         gpus = {state.name: gpus_of(state.free)[:count] for state, count in pairs}
-        return Placement(gpus, self.name, "the lowest free GPU ids of the first nodes with room")
+        reason = "the lowest free GPU ids of the first nodes with room"
+        return measured(gpus, request, cluster, self.name, reason)

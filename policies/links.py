@@ -45,13 +45,3 @@ def inside(weights: Ints) -> Ints:
         to_mask[:, bit : 2 * bit] = to_mask[:, :bit] + weights[:, gpu : gpu + 1]
         total[bit : 2 * bit] = total[:bit] + to_mask[gpu, :bit]
     return total
-
-
-def widest_to(weights: Ints) -> Ints:
-    """The widest link from each GPU into every mask, shape (gpus, 2**gpus); 0 for none."""
-    n = len(weights)
-    result = np.zeros((n, 1 << n), dtype=np.int64)
-    for gpu in range(n):
-        bit = 1 << gpu
-        result[:, bit : 2 * bit] = np.maximum(result[:, :bit], weights[:, gpu : gpu + 1])
-    return result

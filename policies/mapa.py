@@ -44,6 +44,10 @@ class Mapa:
             )
         return placement
 
+    def tables_bytes(self) -> int:
+        """Memory of the tables behind all policies of this file, for `gputopo status`."""
+        return self._tables.size_bytes()
+
     def _objective(self, request: Request) -> Objective:
         alone = max(request.gpus_per_node) == 1
         return self._sensitive if request.sensitive or alone else self._insensitive
@@ -143,7 +147,7 @@ class _Question:
             return f"the GPU whose loss hurts the rest least{exact}"
         return (
             f"{self._request.pattern}: {own.effbw_gbps:.1f} GB/s,"
-            f" {100 * utility:.0f} % of the ideal; by {self._objective.doc}{exact}"
+            f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}{exact}"
         )
 
 

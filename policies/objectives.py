@@ -19,6 +19,7 @@ class Scored:
     """What is known about every candidate set of one free mask, one entry per set.
 
     `share`, `wide_share`: effective bandwidth and weakest link over the ideal of the size.
+    `agg_share`: the sum of the links used over the largest of the size.
     `agg`, `preserved`, `broken` in MB/s: the links used, those left among the free GPUs,
     the widest one cut (single GPUs only). `loss` in [0, 1] as in `NodeTables.future`.
     """
@@ -26,6 +27,7 @@ class Scored:
     k: int
     share: Floats
     wide_share: Floats
+    agg_share: Floats
     effbw_gbps: Floats
     agg: Ints
     preserved: Ints
@@ -49,27 +51,25 @@ class Objective:
     doc: str
 
 
-#: How much the weakest link counts beside effective bandwidth, and how much what is left
-#: for later jobs does. Chosen from the table in docs/policies/mapa.md.
+#: What counts beside the share of effective bandwidth: the weakest link, the sum of the
+#: links used (which tells sets apart that have the same weakest link), and what is lost to
+#: later jobs. Chosen from the table in docs/policies/mapa.md.
 WEAKEST_WEIGHT = 0.05
+SUM_WEIGHT = 0.1
 LOSS_WEIGHT = 0.4
 
 
-def _balance(weakest_weight: float, loss_weight: float) -> Callable[[Scored], Floats]:
-    def score(sets: Scored) -> Floats:
-        loss = 0.0 if sets.loss is None else sets.loss
-        result: Floats = sets.share + weakest_weight * sets.wide_share - loss_weight * loss
-        return result
-
-    return score
-
-
 def balanced(name: str, weakest_weight: float, loss_weight: float, doc: str) -> Objective:
-    """Share of the ideal + weakest link - loss to later jobs, weighted.
+    """Share of the ideal, weakest link, sum of links, less what later jobs lose; weighted.
 
     A single GPU has no links: it breaks the narrowest one it can, then costs least.
     """
-    score = _balance(weakest_weight, loss_weight)
+
+    def score(sets: Scored) -> Floats:
+        loss = 0.0 if sets.loss is None else sets.loss
+        own = sets.share + weakest_weight * sets.wide_share + SUM_WEIGHT * sets.agg_share
+        result: Floats = own - loss_weight * loss
+        return result
 
     def keys(sets: Scored) -> list[Floats | Ints]:
         first: list[Floats | Ints] = [-sets.broken] if sets.k == 1 else []

@@ -17,9 +17,9 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from policies import large
-from policies.bandwidth import Floats, model_for
-from policies.bits import Ints, gpus_of, members, subsets
-from policies.links import FORBIDDEN, MB_PER_GB, at_least, inside, link_mbps, widest_to, widths
+from policies.bandwidth import RING_EFFICIENCY, Floats, model_for
+from policies.bits import Ints, gpus_of, mask_of, members, subsets
+from policies.links import FORBIDDEN, MB_PER_GB, at_least, inside, link_mbps, widths
 from policies.objectives import Objective, Scored
 from policies.patterns import pattern_of
 from policies.rank_order import rank_order
@@ -70,6 +70,10 @@ class SetTable:
     effbw: Floats
     model: str
 
+    def columns(self) -> tuple[Ints | Floats, ...]:
+        """The arrays this table is made of."""
+        return self.masks, self.agg, self.weakest, self.effbw
+
     @property
     def ideal_effbw_gbps(self) -> float:
         """The best any set of this size reaches on the empty node."""
@@ -104,11 +108,6 @@ class NodeTables:
         """Bandwidth left inside every mask, MB/s."""
         return inside(self.weights)
 
-    @cached_property
-    def widest_to(self) -> Ints:
-        """The widest link from each GPU into every mask, MB/s."""
-        return widest_to(self.weights)
-
     def sets(self, k: int) -> SetTable:
         """The table of k-subsets, 1 <= k <= GPUs of the node."""
         if k not in self._sets:
@@ -141,6 +140,12 @@ class NodeTables:
             self._solvers[width] = solver_for(self.pattern, at_least(self.weights, width))
         return self._solvers[width]
 
+    def size_bytes(self) -> int:
+        """Memory of what has been computed so far."""
+        kept = [table for sets in self._sets.values() for table in sets.columns()]
+        kept += [found for found in vars(self).values() if isinstance(found, np.ndarray)]
+        return sum(column.nbytes for column in kept)
+
     @cached_property
     def future(self) -> Floats:
         """What a set of free GPUs is worth to jobs still to come, in [0, 1], shape (2**gpus,).
@@ -169,11 +174,13 @@ class NodeTables:
         left = free & ~masks
         broken = np.zeros(len(rows), dtype=np.int64)
         if k == 1:
-            broken = self.widest_to[members(self.topology.gpus, 1)[rows, 0], left]
+            stays = (left[:, None] >> np.arange(self.topology.gpus)) & 1
+            broken = (self.weights[members(self.topology.gpus, 1)[rows, 0]] * stays).max(axis=1)
         scored = Scored(
             k=k,
             share=share_of(table.effbw[rows], table.ideal_effbw_gbps),
             wide_share=share_of(table.weakest[rows], table.ideal_weakest),
+            agg_share=share_of(table.agg[rows], float(table.agg.max())),
             effbw_gbps=table.effbw[rows],
             agg=table.agg[rows],
             preserved=self.inside[left],
@@ -281,6 +288,37 @@ class Tables:
     ) -> Choice:
         """The best set of k GPUs within `free_mask`, which has at least k."""
         return self.top(topology, pattern, k, free_mask, objective)[0]
+
+    def worth(
+        self, topology: NodeTopology, pattern: str, order: tuple[int, ...], free_mask: int
+    ) -> Choice:
+        """What a set chosen by someone else is worth; `order` is kept as its rank order."""
+        k, mask = len(order), mask_of(order)
+        weights = link_mbps(topology)
+        used = [int(weights[order[a], order[b]]) for a, b in pattern_of(pattern).edges(k)]
+        left = gpus_of(free_mask & ~mask)
+        weakest = min(used, default=0)
+        effbw = weakest * RING_EFFICIENCY / MB_PER_GB
+        if topology.gpus <= EXACT_GPUS:
+            table = self.of(topology, pattern).sets(k)
+            row = int(np.flatnonzero(table.masks == mask)[0])
+            effbw, weakest = float(table.effbw[row]), int(table.weakest[row])
+        ideal = self.ideal_effbw_gbps(topology, pattern, k)
+        share = min(1.0, max(0.0, effbw / ideal)) if ideal > 0 else 1.0
+        return Choice(
+            mask=mask,
+            order=order,
+            score=share,
+            effbw_gbps=effbw,
+            agg_gbps=sum(used) / MB_PER_GB,
+            preserved_gbps=int(weights[np.ix_(left, left)].sum()) / 2 / MB_PER_GB,
+            weakest_gbps=weakest / MB_PER_GB,
+            share=share,
+        )
+
+    def size_bytes(self) -> int:
+        """Memory of the tables (remembered answers not counted)."""
+        return sum(node.size_bytes() for node in self._nodes.values())
 
 
 #: The one set of tables a process needs; topologies of equal shape share them.

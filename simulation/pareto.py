@@ -1,0 +1,68 @@
+"""Where the policies lie between bandwidth and PCIe hops: `python -m simulation.pareto`.
+
+One node, a backlog of jobs of 1-5 GPUs, first in first out, stated durations; every
+policy sees the same jobs. Prints a row per policy: mean share of the ideal and share of
+rings with a PCIe hop over jobs of two GPUs or more, and the share counting single GPUs
+as 1. The last rows are bounds that know the future.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from gres_topology.catalog import load
+from policies.registry import registry
+from simulation.clairvoyant import best_possible
+from simulation.judge import Summary, summarise
+from simulation.replay import replay
+from simulation.workload import DURATION_S, mixed_jobs
+
+#: Weights of a PCIe hop against the ideal bandwidth for the rows that know the future.
+HOP_WEIGHTS = (0.0, 0.3, 1.0)
+
+
+def run(policy: str, machine: str, seeds: Sequence[int], jobs: int) -> list[Summary]:
+    """One policy over all seeds, one summary per seed."""
+    cluster = {machine: load(machine)}
+    return [
+        summarise(replay(mixed_jobs(seed, jobs), cluster, registry.get(policy), seed), cluster)
+        for seed in seeds
+    ]
+
+
+def _row(name: str, shares: Sequence[float], hops: Sequence[float], every: str = "") -> str:
+    spread = stdev(shares) if len(shares) > 1 else 0.0
+    return f"{name:28} {fmean(shares):7.3f} {spread:7.3f} {fmean(hops):7.3f} {every:>9}"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--machine", default="dgx1v")
+    options.add_argument("--seeds", type=int, default=20, help="runs seeds 0..N-1")
+    options.add_argument("--jobs", type=int, default=150)
+    options.add_argument("--bound-seeds", type=int, default=4, help="seeds of the bounds' rows")
+    chosen = options.parse_args(argv)
+    seeds = range(chosen.seeds)
+    print(
+        f"# {chosen.machine}, {chosen.jobs} jobs of 1-5 GPUs, FIFO, durations uniform"
+        f" {DURATION_S[0]}-{DURATION_S[1]} s, seeds 0-{chosen.seeds - 1}"
+    )
+    print(f"{'policy':28} {'share':>7} {'stdev':>7} {'hops':>7} {'all jobs':>9}")
+    for name in registry.names():
+        runs = run(name, chosen.machine, seeds, chosen.jobs)
+        every = f"{fmean(found.share_all_jobs for found in runs):.3f}"
+        print(_row(name, [r.share for r in runs], [r.pcie_hops for r in runs], every))
+    for weight in HOP_WEIGHTS if chosen.bound_seeds else ():
+        bounds = [
+            best_possible(load(chosen.machine), mixed_jobs(seed, chosen.jobs), weight)
+            for seed in range(chosen.bound_seeds)
+        ]
+        shares, hops = zip(*bounds, strict=True)
+        print(_row(f"knows all, hop costs {weight:g}", shares, hops))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Jobs to replay: what was asked, when, and for how long it runs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SimJob:
+    """One job of a workload. `duration_s` is stated: placement does not change it.
+
+    `gpus_per_node` is one count per node wanted; `hint` the user's text after `gpu-topo:`.
+    """
+
+    job_id: int
+    gpus_per_node: tuple[int, ...]
+    duration_s: float
+    submit_s: float = 0.0
+    hint: str = ""
+
+
+#: Stated durations of the mixed workload, seconds: uniform whole numbers.
+DURATION_S = (60, 600)
+
+
+def mixed_jobs(seed: int, count: int = 150, sizes: tuple[int, int] = (1, 5)) -> list[SimJob]:
+    """A backlog of single-node jobs, all submitted at 0: MAPA's mix (SC'21, section 4).
+
+    GPUs uniform over `sizes`, durations uniform over `DURATION_S`.
+    """
+    draw = random.Random(seed)
+    return [
+        SimJob(job_id, (draw.randint(*sizes),), float(draw.randint(*DURATION_S)))
+        for job_id in range(1, count + 1)
+    ]
