@@ -1,7 +1,7 @@
 """A stand-in for the engine inside the controller: fake_engine.py SOCKET LOG [BEHAVIOUR].
 
-Writes every request line to LOG. BEHAVIOUR: pass, bracket (ok with an admin comment),
-refuse, silent, garbage, half, close, huge.
+Writes every submit line to LOG; other well-formed lines are answered pass. BEHAVIOUR:
+pass, bracket (ok with an admin comment), refuse, silent, garbage, half, close, huge.
 """
 
 import os
@@ -27,15 +27,20 @@ class Handler(socketserver.StreamRequestHandler):
     """One connection of the bridge."""
 
     def handle(self) -> None:
-        """Log each request line and answer it as told."""
+        """Log and answer each request line; notices get no answer."""
         for line in self.rfile:
-            with open(LOG, "ab") as log:
-                log.write(line)
+            is_submit = line.startswith(b"submit ")
+            if is_submit:
+                with open(LOG, "ab") as log:
+                    log.write(line)
             if BEHAVIOUR == "silent":
                 time.sleep(3600)
             number = re.search(rb" id=(\d+)", line)
-            answer = ANSWERS[BEHAVIOUR]
-            self.wfile.write(answer % number[1] if number and b"%s" in answer else answer)
+            if number is None:
+                continue
+            is_polite = BEHAVIOUR in ("pass", "bracket", "refuse")
+            answer = ANSWERS["pass" if is_polite and not is_submit else BEHAVIOUR]
+            self.wfile.write(answer % number[1] if b"%s" in answer else answer)
             if BEHAVIOUR == "close":
                 return
 
