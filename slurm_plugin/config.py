@@ -14,7 +14,10 @@ from typing import Any
 
 import yaml
 
-from policies import hints, registry
+from policies import hints
+from policies.errors import HintError
+from policies.hint_keys import KEYS
+from policies.registry import registry
 from slurm_plugin import hostlist, schema
 from slurm_plugin.errors import ConfigError
 
@@ -146,6 +149,8 @@ class _Reader:
         return option.default
 
     def value(self, node: yaml.Node, key: str, option: schema.Option) -> Any:
+        if option.type in ("section", "list"):
+            return node
         reader: dict[str, Callable[[yaml.Node, str, schema.Option], Any]] = {
             "text": self.text,
             "path": self.file,
@@ -153,10 +158,10 @@ class _Reader:
             "number": self.number,
             "policy": self.policy,
             "hints": self.hints,
-            "words": self.words,
+            "hint keys": self.hint_keys,
             "index": self.index,
         }
-        return reader.get(option.type, lambda n, _k, _o: n)(node, key, option)
+        return reader[option.type](node, key, option)
 
     def text(self, node: yaml.Node, key: str, option: schema.Option) -> str:
         if not isinstance(node, yaml.ScalarNode) or node.value == "":
@@ -188,16 +193,26 @@ class _Reader:
         return name
 
     def hints(self, node: yaml.Node, key: str, _option: schema.Option) -> Mapping[str, str]:
-        values = {}
-        for name, (_, value) in self.mapping(node, key).items():
+        values: dict[str, str] = {}
+        for name, (name_node, value) in self.mapping(node, key).items():
+            full = f"{key}.{name}"
+            if name == "policy":
+                raise self.fail(name_node, full, "write it as the partition's own key `policy`")
             if not isinstance(value, yaml.ScalarNode):
-                raise self.fail(value, f"{key}.{name}", "expected one value")
-            try:
-                hints.parse(f"{name}={value.value}")
-            except hints.HintError as error:
-                raise self.fail(value, f"{key}.{name}", str(error)) from error
+                raise self.fail(value, full, "expected one value")
             values[name] = value.value
+            try:
+                hints.to_request(hints.Hints(), (1,), {name: value.value})
+            except HintError as error:
+                raise self.fail(value, full, str(error)) from error
         return MappingProxyType(values)
+
+    def hint_keys(self, node: yaml.Node, key: str, option: schema.Option) -> tuple[str, ...]:
+        names = self.words(node, key, option)
+        for name in names:
+            if name not in KEYS:
+                raise self.fail(node, key, f"{name!r} is no hint key; allowed: {', '.join(KEYS)}")
+        return names
 
     def words(self, node: yaml.Node, key: str, _option: schema.Option) -> tuple[str, ...]:
         items = self.items(node, key)

@@ -31,9 +31,7 @@ class Option:
 
 ROOT = (
     Option("socket", "path", "/run/gputopo/engine.sock", "Unix socket the engine listens on."),
-    Option(
-        "enforcement", "text", "select", "How decisions reach Slurm.", ENFORCEMENTS
-    ),
+    Option("enforcement", "text", "select", "How decisions reach Slurm.", ENFORCEMENTS),
     Option(
         "deadline_ms",
         "integer",
@@ -52,7 +50,7 @@ ROOT = (
     Option(
         "kill_switch",
         "path",
-        "/etc/slurm/gputopo.off",
+        "/etc/slurm/gputopo.disable",
         "While this file exists the engine passes everything to Slurm's own choice.",
     ),
     Option("decision_log", "section", None, "Where decisions are written."),
@@ -120,7 +118,7 @@ PARTITION = (
     ),
     Option("policy", "policy", "mapa", "Policy for jobs whose hint names none."),
     Option("hints", "hints", None, "Hints for jobs that give none: `{pattern: ring}`."),
-    Option("users_may_set", "words", None, "Hint keys users may write; all when unset."),
+    Option("users_may_set", "hint keys", None, "Hint keys users may write; all when unset."),
 )
 
 SECTIONS = {

@@ -38,10 +38,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now; None where there is none."""
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
-        assert isinstance(command, click.Command)
+        command: Any = super().get_command(ctx, cmd_name)
+        if cmd_name in COMMANDS:
+            command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        assert command is None or isinstance(command, click.Command)
         if cmd_name == "topology":
             from slurm_plugin.cli.collect import collect
 
@@ -56,7 +56,8 @@ class LazyGroup(click.Group):
 
         try:
             return super().invoke(ctx)
-        except click.NoArgsIsHelpError:
+        except click.exceptions.NoArgsIsHelpError:
+            # Help was asked for by giving nothing; click prints it.
             raise
         except (PluginError, TopologyError) as error:
             raise Fault(str(error)) from error

@@ -49,9 +49,7 @@ def _text(record: dict[str, Any]) -> str:
 
 
 def _choice(title: str, choice: dict[str, Any]) -> str:
-    gpus = "; ".join(
-        f"{name}: {','.join(map(str, gpus))}" for name, gpus in choice["gpus"].items()
-    )
+    gpus = "; ".join(f"{name}: {','.join(map(str, gpus))}" for name, gpus in choice["gpus"].items())
     if "effbw_gbps" not in choice:
         return f"  {title:12} {gpus}"
     return (

@@ -23,13 +23,15 @@ def place(machine: str, free: str | None, gpus: int, hint: str, as_json: bool) -
     """Choose GPUs on one machine and show the scores."""
     import json
 
-    from policies import Cluster, NodeState, Wait, registry
+    from gres_topology import find
+    from policies import Cluster, NodeState, Placement, Wait
+    from policies.registry import registry
     from slurm_plugin.config import Rule
+    from slurm_plugin.engine.judge import with_scores
     from slurm_plugin.engine.machines import mask_of
-    from slurm_plugin.engine.topologies import find_topology
     from slurm_plugin.engine.wish import read_wish
 
-    topology = find_topology(machine)
+    topology = find(machine)
     available = _available(topology, free)
     if gpus > len(available):
         raise click.UsageError(
@@ -40,7 +42,10 @@ def place(machine: str, free: str | None, gpus: int, hint: str, as_json: bool) -
         raise click.UsageError("--hint off: the job opts out, Slurm chooses")
     state = NodeState(topology.name, topology, mask_of(available))
     policy = registry.get(wish.policy)
-    outcome = policy.place(wish.request((gpus,), None), Cluster({topology.name: state}))
+    request, cluster = wish.request((gpus,), None), Cluster({topology.name: state})
+    outcome = policy.place(request, cluster)
+    if isinstance(outcome, Placement):
+        outcome = with_scores(outcome, request, cluster.nodes)
     told = _told(outcome)
     if as_json:
         click.echo(json.dumps(told))

@@ -13,12 +13,14 @@ from slurm_plugin.errors import PluginError
 
 #: Section -> command. LC_ALL=C: the readers know the tools' English.
 COMMANDS = {
+    "nvidia-smi-list": "nvidia-smi -L",
     "nvidia-smi-topo": "nvidia-smi topo -m",
     "nvidia-smi-query": "nvidia-smi -q",
     "rocm-smi-topo": "rocm-smi --showtopo",
     "rocm-smi-bus": "rocm-smi --showbus",
     "numactl": "numactl --hardware",
-    "lscpu": "lscpu -p=CPU,NODE",
+    # Which device file is which PCI device: the only place that knows for AMD.
+    "drm": "render_nodes",
 }
 
 #: A node's tools answer within seconds, or hang: a lost GPU can block nvidia-smi for ever.
@@ -40,10 +42,17 @@ def script() -> str:
     """The snippet, for POSIX sh."""
     lines = [
         "LC_ALL=C; export LC_ALL",
+        "render_nodes() {",
+        "  for card in /sys/class/drm/renderD*; do",
+        '    [ -e "$card/device" ] && echo "${card##*/} $(readlink -f "$card/device")"',
+        "  done",
+        "  true",
+        "}",
         "section() {",
         "  name=$1; shift",
         '  echo "@gputopo begin $name"',
         '  if ! command -v "$1" >/dev/null 2>&1; then status=127',
+        '  elif [ "$1" = render_nodes ]; then "$@"; status=$?',
         f'  elif command -v timeout >/dev/null 2>&1; then timeout {TOOL_TIMEOUT_S} "$@" 2>&1;'
         " status=$?",
         '  else "$@" 2>&1; status=$?; fi',

@@ -1,7 +1,7 @@
 """What was collected, kept under `state_dir`/topologies.
 
-kinds/FINGERPRINT.json   one file per kind of hardware
-nodes.json               node -> the accepted and the latest fingerprint, and when
+kinds/KEY.json   one file per kind of hardware, as `gputopo topology show --json` prints it
+nodes.json       node -> the keys of the accepted and the latest hardware, and when
 
 The first collection of a node is accepted; a later one that differs makes the node a
 mismatch until it is accepted (`collect --accept`) or the hardware is as before.
@@ -9,6 +9,7 @@ mismatch until it is accepted (`collect --accept`) or the hardware is as before.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,16 +17,21 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gres_topology import NodeTopology, TopologyError
-from slurm_plugin.collect.topology_json import from_json, to_json
+from gres_topology import NodeTopology, TopologyError, fingerprint, saved
 from slurm_plugin.errors import PluginError
 
-_FINGERPRINT = re.compile(r"[A-Za-z0-9_\-]{4,128}\Z")
+_KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}\Z")
+
+
+def key_of(topology: NodeTopology) -> str:
+    """The fingerprint, and a digest of the device minors: index mappings depend on them."""
+    minors = hashlib.sha256(repr(topology.minors).encode()).hexdigest()[:8]
+    return f"{fingerprint(topology)}-{minors}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """One node's fingerprints; `collected` is an ISO 8601 time."""
+    """One node's keys; `collected` is an ISO 8601 time."""
 
     accepted: str
     latest: str
@@ -55,25 +61,26 @@ class Store:
                 f"{path}: {error}; repair it, or remove it and run gputopo topology collect"
             ) from error
 
-    def topology(self, fingerprint: str) -> NodeTopology:
-        """The hardware behind a fingerprint; raises PluginError when it is not kept."""
-        if fingerprint not in self._topologies:
-            if not _FINGERPRINT.match(fingerprint):
-                raise PluginError(f"{fingerprint[:60]!r} is no fingerprint")
-            path = self.folder / "kinds" / f"{fingerprint}.json"
+    def topology(self, key: str) -> NodeTopology:
+        """The hardware behind a key; raises PluginError when it is not kept."""
+        if key not in self._topologies:
+            if not _KEY.match(key):
+                raise PluginError(f"{key[:60]!r} in {self.folder}/nodes.json is no key of ours")
+            path = self.folder / "kinds" / f"{key}.json"
             try:
-                self._topologies[fingerprint] = from_json(path.read_text())
-            except (OSError, ValueError, KeyError, TypeError, TopologyError) as error:
-                raise PluginError(
-                    f"{path}: {error}; run gputopo topology collect again"
-                ) from error
-        return self._topologies[fingerprint]
+                found = saved.read(path.read_text(), name=key, source=str(path))
+            except (OSError, UnicodeDecodeError, TopologyError) as error:
+                raise PluginError(f"{path}: {error}; run gputopo topology collect again") from error
+            self._topologies[key] = found
+        return self._topologies[key]
 
-    def keep(self, fingerprint: str, topology: NodeTopology) -> None:
-        """Write a kind's file, once."""
-        path = self.folder / "kinds" / f"{fingerprint}.json"
+    def keep(self, topology: NodeTopology) -> str:
+        """Write a kind's file, once; its key."""
+        key = key_of(topology)
+        path = self.folder / "kinds" / f"{key}.json"
         if not path.exists():
-            _write(path, to_json(topology))
+            _write(path, json.dumps(saved.to_dict(topology)) + "\n")
+        return key
 
     def save(self, nodes: dict[str, NodeRecord]) -> None:
         """Replace nodes.json."""

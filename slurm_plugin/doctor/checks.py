@@ -74,9 +74,7 @@ def check_config(here: Installation) -> Iterator[Finding]:
     yield ok("config", f"{settings.path}: {len(here.machines)} nodes declared")
     modes = {rule.mode for rule in settings.partitions.values()}
     if modes == {"off"}:
-        yield warn(
-            "config", "every partition is off", "set mode: observe or enforce in partitions"
-        )
+        yield warn("config", "every partition is off", "set mode: observe or enforce in partitions")
 
 
 def check_kill_switch(here: Installation) -> Iterator[Finding]:

@@ -104,4 +104,3 @@ def _fits(path: Path, version: str) -> Finding:
             f"rebuild slurm_plugin/select against Slurm {version}",
         )
     return ok("select plugin", f"{path} for {built} comes first")
-

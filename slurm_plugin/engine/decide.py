@@ -10,10 +10,12 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from policies import Cluster, NodeState, Placement, Policy, Request, Wait
 from slurm_plugin.config import Rule, WaitingConfig
+from slurm_plugin.engine.judge import judge, with_scores
 from slurm_plugin.engine.machines import UNDECLARED, Machines, mask_of, usable
 from slurm_plugin.engine.record import Record
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
@@ -126,12 +128,14 @@ class Decider:
         if isinstance(outcome, Wait):
             reply = self._wait(question, outcome)
             if reply is not None:
-                record.waited(outcome, self._own(question))
+                instead = outcome.instead
+                record.chosen(lambda: instead, self._own(question))
                 return reply, "waits"
             outcome = self._instead(question, outcome)
         self._check(question, outcome)
         used = self._use(question, outcome)
-        record.placed(outcome, self._own(question))
+        scored = partial(with_scores, outcome, question.request, question.cluster.nodes)
+        record.chosen(scored, self._own(question))
         return used, "placed"
 
     def _wait(self, question: _Question, wait: Wait) -> WaitFor | None:
@@ -189,17 +193,12 @@ class Decider:
             chosen |= self._masks(placement.gpus)
         return chosen
 
-    def _own(self, question: _Question) -> Callable[[], Placement | None]:
-        """What Slurm itself would have taken, scored by the same policy; for the record."""
-
-        def score() -> Placement | None:
-            states = question.cluster.nodes
-            nodes = {name: replace(states[name], free=states[name].own) for name in question.own}
-            request = replace(question.request, min_utility=0.0)
-            outcome = question.policy.place(request, Cluster(nodes, question.cluster.jobs))
-            return outcome.instead if isinstance(outcome, Wait) else outcome
-
-        return score
+    @staticmethod
+    def _own(question: _Question) -> Callable[[], Placement | None]:
+        """What Slurm itself would have taken, scored; for the record, after the reply."""
+        nodes = question.cluster.nodes
+        own = {name: nodes[name].own for name in question.own}
+        return lambda: judge(own, question.request, nodes)
 
     def _masks(self, gpus: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         return {name: mask_of(self._to_slurm(name, chosen)) for name, chosen in gpus.items()}

@@ -6,6 +6,7 @@ in `dropped`, and one line in the engine's own log until writing works again.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -83,10 +84,8 @@ class DecisionLog:
         self._failing = True
         # The file may end in half a line now: the next open repairs that.
         if self._file is not None:
-            try:
+            with contextlib.suppress(OSError):
                 self._file.close()
-            except OSError:
-                pass
             self._file = None
 
     def _open(self) -> None:
@@ -94,7 +93,7 @@ class DecisionLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         # Unbuffered: a line is in the file when write returns, or is known to be lost.
-        self._file = open(descriptor, "ab", buffering=0, closefd=True)
+        self._file = os.fdopen(descriptor, "ab", buffering=0)
         self._size = os.fstat(descriptor).st_size
         if self._size and os.pread(descriptor, 1, self._size - 1) != b"\n":
             self._file.write(b"\n")

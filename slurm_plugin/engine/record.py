@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from policies import Candidate, Placement, Request, Wait
+from policies import Candidate, Placement, Request
 from slurm_plugin.engine.wish import Wish
 from slurm_plugin.protocol import Pass, Place, PlaceReply, Use, WaitFor
 
@@ -16,6 +16,7 @@ MAX_CANDIDATES = 16
 MAX_EXCLUDED = 16
 
 ToSlurm = Callable[[str, tuple[int, ...]], tuple[int, ...]]
+Scored = Callable[[], Placement | None]
 
 
 class Record:
@@ -28,8 +29,8 @@ class Record:
         self._wish: Wish | None = None
         self._request: Request | None = None
         self._excluded: Mapping[str, str] = {}
-        self._placement: Placement | None = None
-        self._own: Callable[[], Placement | None] = lambda: None
+        self._placement: Scored = lambda: None
+        self._own: Scored = lambda: None
         self._reply: PlaceReply = Pass()
         self._reason = ""
 
@@ -37,13 +38,12 @@ class Record:
         """The question as the policy got it, and the nodes it did not get."""
         self._wish, self._request, self._excluded = wish, request, excluded
 
-    def placed(self, placement: Placement, own: Callable[[], Placement | None]) -> None:
-        """The policy's placement; `own` scores Slurm's choice when the line is built."""
-        self._placement, self._own = placement, own
+    def chosen(self, placement: Scored, own: Scored) -> None:
+        """The policy's choice (of a wait: what the job would have got) and Slurm's own.
 
-    def waited(self, wait: Wait, own: Callable[[], Placement | None]) -> None:
-        """The policy's wait; its `instead` is what the job would have got."""
-        self._placement, self._own = wait.instead, own
+        Both are called when the line is built, after the reply.
+        """
+        self._placement, self._own = placement, own
 
     def answered(self, reply: PlaceReply, reason: str) -> None:
         """What the decision came to (in observe mode: would have)."""
@@ -79,10 +79,11 @@ class Record:
         if self._excluded:
             line["excluded_nodes"] = dict(list(self._excluded.items())[:MAX_EXCLUDED])
         line["slurm"] = self._slurm()
-        if self._placement is not None:
-            line["chosen"] = self._scored(self._placement)
-            line["reason"] = self._placement.reason
-            candidates = self._placement.candidates[:MAX_CANDIDATES]
+        placement = self._placement()
+        if placement is not None:
+            line["chosen"] = self._scored(placement)
+            line["reason"] = placement.reason
+            candidates = placement.candidates[:MAX_CANDIDATES]
             line["candidates"] = [self._scored(candidate) for candidate in candidates]
         return line
 

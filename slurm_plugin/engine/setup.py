@@ -7,7 +7,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies import Cluster, NodeState, Policy, Request, registry
+from policies import Cluster, NodeState, Policy, Request
+from policies.registry import registry
 from slurm_plugin import config as configuration
 from slurm_plugin.config import Config
 from slurm_plugin.enforcement import Enforcement, Select

@@ -38,9 +38,7 @@ class CommandLine:
 
     def nodes(self) -> list[SlurmNode]:
         """Every node, by name."""
-        return sorted(
-            self._read(self._commands.nodes, "nodes", _node), key=lambda node: node.name
-        )
+        return sorted(self._read(self._commands.nodes, "nodes", _node), key=lambda node: node.name)
 
     def jobs(self) -> list[SlurmJob]:
         """Every job the controller holds, by id."""
@@ -48,9 +46,10 @@ class CommandLine:
 
     def job(self, job_id: int) -> SlurmJob | None:
         """One job by its id (of an array: the first task listed), None if unknown."""
-        found = [job for job in self.jobs() if job_id in (job.job_id, job.array_id)]
-        exact = [job for job in found if job.job_id == job_id]
-        return (exact or found or [None])[0]
+        jobs = self.jobs()
+        exact = [job for job in jobs if job.job_id == job_id]
+        found = exact or [job for job in jobs if job.array_id == job_id]
+        return found[0] if found else None
 
     def config(self) -> Mapping[str, str]:
         """`scontrol show config`: text on every release."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,10 +77,8 @@ def test_any_text_survives_quoting_as_printable_ascii(text: str) -> None:
 
 @given(st.binary(max_size=300))
 def test_garbage_is_a_protocol_error_and_nothing_else(line: bytes) -> None:
-    try:
+    with contextlib.suppress(ProtocolError):
         protocol.decode(line)
-    except ProtocolError as error:
-        assert str(error)
 
 
 @given(places, st.data())
@@ -86,10 +86,8 @@ def test_a_damaged_request_is_read_or_refused(place: Place, data: st.DataObject)
     line = bytearray(protocol.encode_request(place))
     at = data.draw(st.integers(0, len(line) - 1))
     line[at] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(ProtocolError):
         protocol.decode(bytes(line))
-    except ProtocolError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""Runs the snippet on nodes through Slurm, and brings the store up to date."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from gres_topology import NodeTopology, TopologyError, difference
+from slurm_plugin.collect.read_node import read_node
+from slurm_plugin.collect.snippet import script, sections
+from slurm_plugin.collect.store import NodeRecord, Store
+from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.slurm.interface import SlurmNode
+from slurm_plugin.slurm.runner import Runner
+
+logger = logging.getLogger(__name__)
+
+#: srun commands at a time: each holds one small job, the controller has other things to do.
+PARALLEL = 8
+#: Node states in which no job can start there.
+UNREACHABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
+
+NEW, SAME, CHANGED, ACCEPTED, FAILED = "new", "same", "changed", "accepted", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened to one node: a word of the above, and details for people."""
+
+    node: str
+    what: str
+    text: str = ""
+
+
+class Collector:
+    """Collects nodes into a store; `wait_s` bounds the wait for a node's turn in Slurm."""
+
+    def __init__(
+        self, run: Runner, store: Store, wait_s: int = 30, partition: str | None = None
+    ) -> None:
+        self._run = run
+        self._store = store
+        self._wait_s = wait_s
+        self._partition = partition
+
+    def collect(self, nodes: Sequence[SlurmNode], accept: bool = False) -> Iterator[Outcome]:
+        """Collect `nodes`, in order; each node's outcome as soon as it and all before it are done.
+
+        `accept` makes what is found the accepted hardware.
+        """
+        records = self._store.nodes()
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            for node, found in zip(nodes, pool.map(self._read, nodes), strict=True):
+                if isinstance(found, str):
+                    yield Outcome(node.name, FAILED, found)
+                    continue
+                outcome, record = self._compare(node.name, found, records.get(node.name), accept)
+                if record != records.get(node.name):
+                    records[node.name] = record
+                    self._store.save(records)
+                yield outcome
+
+    def _read(self, node: SlurmNode) -> NodeTopology | str:
+        """The node's hardware, or why it could not be read."""
+        bad = UNREACHABLE.intersection(state.upper().rstrip("*") for state in node.state)
+        if bad:
+            return f"the node is {'+'.join(sorted(bad))}"
+        try:
+            topology = self._ask(node, with_gpus=False)
+            if isinstance(topology, str) or topology.gpus < node.gpu_count:
+                # Devices may be confined to jobs that hold them: ask for all of them.
+                topology = self._ask(node, with_gpus=True)
+        except SlurmError as error:
+            return str(error)
+        if isinstance(topology, NodeTopology) and topology.gpus != node.gpu_count:
+            return f"its tools show {topology.gpus} GPUs, Slurm has {node.gpu_count}"
+        return topology
+
+    def _ask(self, node: SlurmNode, with_gpus: bool) -> NodeTopology | str:
+        argv = [
+            "srun",
+            f"--nodelist={node.name}",
+            "--nodes=1",
+            "--ntasks=1",
+            "--cpus-per-task=1",
+            "--mem=16M",
+            "--time=2",
+            f"--immediate={self._wait_s}",
+            "--job-name=gputopo-collect",
+            "--comment=gpu-topo: off",
+            "--chdir=/",
+            "--export=NONE",
+            "--quiet",
+        ]
+        partition = self._partition or next(iter(node.partitions), None)
+        if partition:
+            argv.append(f"--partition={partition}")
+        if with_gpus:
+            argv.append(f"--gres=gpu:{node.gpu_count}")
+        output = self._run([*argv, "sh", "-s"], script(), self._wait_s + 150.0)
+        try:
+            return read_node(node.name, sections(output))
+        except (PluginError, TopologyError) as error:
+            return str(error)
+
+    def _compare(
+        self, name: str, found: NodeTopology, known: NodeRecord | None, accept: bool
+    ) -> tuple[Outcome, NodeRecord]:
+        key = self._store.keep(found)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        shown = f"{found.gpus} GPUs, {found.model or 'model unknown'}, {key}"
+        if known is None:
+            return Outcome(name, NEW, shown), NodeRecord(key, key, now)
+        if key == known.accepted:
+            return Outcome(name, SAME, shown), replace(known, latest=key)
+        text = "; ".join(difference(self._store.topology(known.accepted), found)) or shown
+        if accept:
+            return Outcome(name, ACCEPTED, text), NodeRecord(key, key, now)
+        return Outcome(name, CHANGED, text), NodeRecord(known.accepted, key, now)

@@ -1,0 +1,190 @@
+"""From node sets to machines: topology, index mapping, and whether the hardware still fits.
+
+A mistake in the configuration raises ConfigError with its line. A node that cannot be
+trusted (no mapping, other hardware) is no mistake: it gets its `problem`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from gres_topology import NodeTopology, TopologyError, catalog, difference, gres_file, mapping, read
+from slurm_plugin import hostlist, schema
+from slurm_plugin.collect.store import NodeRecord, Store
+from slurm_plugin.config import Config, NodeSet
+from slurm_plugin.engine.machines import Machine, Machines
+from slurm_plugin.errors import ConfigError, PluginError
+
+logger = logging.getLogger(__name__)
+
+
+def load_machines(config: Config) -> Machines:
+    """Every declared node's machine.
+
+    Raises ConfigError for a topology that cannot be read or a permutation that cannot fit.
+    """
+    return _Loader(config).load()
+
+
+class _Problem(Exception):
+    """Why one node is left to Slurm."""
+
+
+class _Loader:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._store = Store(config.state_dir)
+        self._records: dict[str, NodeRecord] = {}
+        self._damage = ""
+        try:
+            self._records = self._store.nodes()
+        except PluginError as error:
+            self._damage = str(error)
+            logger.error("%s", error)
+        self._devices: dict[Path, dict[str, list[str]] | str] = {}
+        self._shared: dict[tuple[str, tuple[int, ...] | None], Machine] = {}
+
+    def load(self) -> Machines:
+        machines: dict[str, Machine] = {}
+        for i, node_set in enumerate(self._config.nodes):
+            where = f"{self._config.where(node_set.line)}: nodes[{i}]"
+            declared = self._declared(node_set, where)
+            for name in node_set.names:
+                try:
+                    machines[name] = self._machine(name, node_set, declared)
+                except (_Problem, PluginError, TopologyError) as problem:
+                    machines[name] = Machine(declared, problem=" ".join(str(problem).split()))
+        return machines
+
+    def _declared(self, node_set: NodeSet, where: str) -> NodeTopology | None:
+        """The set's topology; None where every node has its own, collected one."""
+        if node_set.topology == schema.COLLECTED:
+            return None
+        try:
+            if node_set.topology in catalog.names():
+                topology = catalog.load(node_set.topology)
+            else:
+                path = self._config.path.parent / node_set.topology
+                if not path.exists():
+                    known = ", ".join(catalog.names())
+                    raise ConfigError(
+                        f"{where}.topology: {node_set.topology!r} is neither a machine of the"
+                        f" catalog ({known}), nor a file, nor {schema.COLLECTED!r}"
+                    )
+                topology = read(path)
+        except TopologyError as error:
+            raise ConfigError(f"{where}.topology: {error}") from error
+        if topology.gpus == 0:
+            raise ConfigError(f"{where}.topology: {node_set.topology} has no GPUs")
+        if isinstance(node_set.slurm_index, tuple):
+            try:
+                mapping.explicit(topology, node_set.slurm_index)
+            except TopologyError as error:
+                raise ConfigError(f"{where}.slurm_index: {error}") from error
+        return topology
+
+    def _machine(self, name: str, node_set: NodeSet, declared: NodeTopology | None) -> Machine:
+        collected = self._collected(name)
+        if declared is None:
+            topology = self._accepted(name, collected, node_set)
+        else:
+            topology = declared
+            if collected is not None:
+                # A catalog machine says nothing about memory size, which the model names.
+                self._same(replace(declared, model=None), collected, "declared")
+        order = self._order(name, node_set, topology, collected)
+        key = (topology.shape, order)
+        if key not in self._shared:
+            self._shared[key] = Machine(topology, order)
+        return self._shared[key]
+
+    def _collected(self, name: str) -> NodeTopology | None:
+        record = self._records.get(name)
+        return None if record is None else self._store.topology(record.latest)
+
+    def _accepted(
+        self, name: str, collected: NodeTopology | None, node_set: NodeSet
+    ) -> NodeTopology:
+        if collected is None:
+            raise _Problem(
+                self._damage or f"not collected yet; run gputopo topology collect {name}"
+            )
+        accepted = self._store.topology(self._records[name].accepted)
+        if node_set.slurm_index == schema.GRES_CONF:
+            # The mapping is derived from the minors just read, so they may change.
+            accepted = replace(accepted, minors=collected.minors)
+        self._same(accepted, collected, "accepted")
+        return collected
+
+    @staticmethod
+    def _same(expected: NodeTopology, found: NodeTopology, what: str) -> None:
+        differences = difference(expected, found)
+        if differences:
+            more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+            raise _Problem(f"its hardware is not the {what} one: {differences[0]}{more}")
+
+    def _order(
+        self,
+        name: str,
+        node_set: NodeSet,
+        topology: NodeTopology,
+        collected: NodeTopology | None,
+    ) -> tuple[int, ...] | None:
+        """Slurm's GPU -> the topology's, None for the identity; raises where unsure."""
+        known = collected if collected is not None else topology
+        index = node_set.slurm_index
+        if index == schema.GRES_CONF:
+            found = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
+        else:
+            if isinstance(index, tuple):
+                found = mapping.explicit(topology, index)
+            else:
+                found = mapping.identity(topology)
+            self._contradict(name, node_set, known, found)
+        order = found.to_topology
+        return None if order == tuple(range(len(order))) else order
+
+    def _contradict(
+        self, name: str, node_set: NodeSet, known: NodeTopology, stated: mapping.SlurmIndex
+    ) -> None:
+        """Refuse a stated mapping that the minors and gres.conf prove wrong."""
+        try:
+            proven = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
+        except (_Problem, TopologyError):
+            # Nothing can be proven (AutoDetect, no minors): the administrator's word counts.
+            return
+        if proven != stated:
+            raise _Problem(
+                f"slurm_index says {list(stated.to_topology)}, but the device minors and"
+                f" {node_set.gres_conf} say {list(proven.to_topology)}; set slurm_index:"
+                f" {schema.GRES_CONF}"
+            )
+
+    def _files(self, name: str, path: Path) -> list[str]:
+        """The node's device files in gres.conf's order."""
+        if path not in self._devices:
+            self._devices[path] = _device_files(path)
+        devices = self._devices[path]
+        if isinstance(devices, str):
+            raise _Problem(devices)
+        files = devices.get(name) or devices.get("", [])
+        if not files:
+            raise _Problem(f"{path} has no File= of a GPU for this node")
+        return files
+
+
+def _device_files(path: Path) -> dict[str, list[str]] | str:
+    """Device files by node ('' = lines without NodeName), or why they cannot be read."""
+    found: dict[str, list[str]] = {}
+    try:
+        for line in gres_file.parse(path.read_text(), source=str(path)):
+            for node in hostlist.expand(line.node_names) if line.node_names else ("",):
+                found.setdefault(node, []).append(line.file)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    except ValueError as error:
+        # TopologyError is one too.
+        return f"{path}: {error}"
+    return found

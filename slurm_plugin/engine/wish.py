@@ -1,0 +1,48 @@
+"""What one job wishes: its own hint over the partition's defaults, within what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from policies import Request, hints
+from policies.errors import HintError
+from slurm_plugin.config import Rule
+from slurm_plugin.errors import PluginError
+
+
+class WishError(PluginError):
+    """The hint is refused; the text is the one line the user reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A hint that was understood, and who decides; `text` is its canonical form."""
+
+    policy: str
+    text: str
+    off: bool
+    _hints: hints.Hints
+    _rule: Rule
+
+    def request(self, counts: tuple[int, ...], job_id: int | None) -> Request:
+        """What the policy is asked for `counts` GPUs per node, largest first."""
+        defaults = {**self._rule.hints, "policy": self._rule.policy}
+        return hints.to_request(self._hints, counts, defaults, job_id=job_id)
+
+
+def read_wish(text: str, rule: Rule) -> Wish:
+    """The wish behind a hint (empty: the partition's defaults).
+
+    Raises WishError naming the key and what is allowed.
+    """
+    try:
+        found = hints.parse(text, default_policy=rule.policy)
+    except HintError as error:
+        raise WishError(str(error)) from error
+    if rule.users_may_set is not None:
+        for key in found.values:
+            if key not in rule.users_may_set:
+                allowed = ", ".join([*rule.users_may_set, hints.OFF])
+                raise WishError(f"{key}: not allowed in this partition; expected one of {allowed}")
+    policy = hints.policy_of(found, {"policy": rule.policy})
+    return Wish(policy, str(found), found.off, found, rule)
