@@ -3,7 +3,6 @@
 Knows GPUs, links, NUMA nodes, PCI addresses and NICs. Never decides a placement.
 """
 
-# The readers use the nouns above, so they are imported after them.
 from gres_topology.comparison import difference, fingerprint
 from gres_topology.errors import TopologyError
 from gres_topology.gres_file import gres_conf
