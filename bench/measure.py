@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -49,3 +50,8 @@ def quantile(values: Sequence[float], q: float) -> float:
         raise ValueError("no values to take a quantile of; the benchmark measured nothing")
     ranked = sorted(values)
     return ranked[min(len(ranked) - 1, max(0, math.ceil(q * len(ranked)) - 1))]
+
+
+def conditions() -> dict[str, Any]:
+    """What a time depends on besides the code: the cores, and how busy they were."""
+    return {"cores": os.cpu_count(), "load_1min": round(os.getloadavg()[0], 2)}

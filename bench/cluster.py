@@ -1,0 +1,125 @@
+"""The live cluster of the benchmarks: the tests' harness, and what only a benchmark needs.
+
+The project is GPUTOPO_PROJECT (default `bench`), so that figures never meddle with another
+cluster. It is started on first use, and taken down at exit when it was started here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ASSETS = Path(__file__).resolve().parent / "assets"
+sys.path.insert(0, str(ROOT / "tests" / "cluster"))
+
+from cluster import Cluster, ClusterError, is_running  # noqa: E402 - needs the path above
+
+#: Where the benchmarks keep their own programs in the controller's container.
+BENCH_DIR = "/opt/bench"
+#: Longest a figure may take; a job that never ends must not hold `make bench` for ever.
+LONGEST_S = 3600.0
+
+
+class BenchCluster(Cluster):
+    """The harness with files, saved state and processes besides."""
+
+    def sh(self, script: str, *, user: str = "root", host: str = "ctl") -> str:
+        """Standard output of a bash script on a host; ClusterError when any command fails."""
+        command = ["bash", "-euo", "pipefail", "-c", script]
+        return str(self.run(host, command, user=user, timeout_s=LONGEST_S).out)
+
+    def put(self, text: str, path: str, host: str = "ctl") -> None:
+        """Write a text file on a host, in one step for its readers."""
+        script = f"cat >{path}.new && mv {path}.new {path}"
+        container = self.container(host).id
+        command = ["docker", "exec", "-i", container, "bash", "-euc", script]
+        subprocess.run(command, input=text, text=True, check=True, capture_output=True)
+
+    def put_folder(self, folder: Path, path: str, host: str = "ctl") -> None:
+        """Copy a folder's files into a new folder on a host."""
+        self.run(host, ["mkdir", "-p", path])
+        command = ["docker", "cp", "-q", f"{folder}/.", f"{self.container(host).id}:{path}"]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def restart_clean(self) -> None:
+        """Restart slurmctld without any job of before: its saved state and its log go."""
+        self.sh(
+            "clusterctl slurmctld stop; rm -rf /var/spool/slurmctld/*;"
+            " : >/var/log/slurm/slurmctld.log; clusterctl slurmctld start"
+        )
+        self.wait_nodes_idle()
+
+    def wait_nodes_idle(self, timeout_s: float = 60) -> None:
+        """Until every node is idle; ClusterError names the others after `timeout_s`."""
+        end = time.monotonic() + timeout_s
+        while busy := self.sh("sinfo -h -N -o '%N %T' | { grep -v ' idle$' || true; } | sort -u"):
+            if time.monotonic() > end:
+                raise ClusterError(f"not idle after {timeout_s:g} s: {' '.join(busy.split())}")
+            time.sleep(0.2)
+
+    def wait_queue_empty(self, timeout_s: float = LONGEST_S) -> None:
+        """Until no job is pending or running; ClusterError after `timeout_s`."""
+        end = time.monotonic() + timeout_s
+        while left := self.sh("squeue -h -r -o %T | sort | uniq -c"):
+            if time.monotonic() > end:
+                raise ClusterError(f"after {timeout_s:g} s: {' '.join(left.split())} jobs left")
+            time.sleep(0.5)
+
+    def status_kb(self, pid: str, key: str) -> int:
+        """A field of /proc/PID/status in kB (VmRSS, VmHWM)."""
+        text = self.run("ctl", ["cat", f"/proc/{pid}/status"]).out
+        found = re.search(rf"^{key}:\s+(\d+) kB$", text, re.MULTILINE)
+        if not found:
+            raise ClusterError(f"/proc/{pid}/status has no {key}")
+        return int(found[1])
+
+
+def _down(cluster: BenchCluster) -> None:
+    if not os.environ.get("GPUTOPO_KEEP"):
+        cluster.down()
+
+
+@cache
+def shared() -> BenchCluster:
+    """The one cluster of this run: the one that runs already, or a new one."""
+    project = os.environ.get("GPUTOPO_PROJECT") or "bench"
+    ran_before = is_running(project)
+    cluster = BenchCluster.up(project)
+    if not ran_before:
+        atexit.register(_down, cluster)
+    return cluster
+
+
+@contextmanager
+def clean() -> Iterator[BenchCluster]:
+    """The cluster, clean before and after a benchmark: variant gputopo, engine running, no job."""
+    cluster = shared()
+    cluster.reset()
+    try:
+        yield cluster
+    finally:
+        cluster.reset()
+
+
+def build_client(source: Path, out: Path) -> None:
+    """Compile a C client of libslurm in the builder image into the folder `out`.
+
+    The library goes beside it, since a controller host need not have libslurm.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    script = (
+        f"gcc -O2 -Wall -Wextra -Werror '-Wl,-rpath,$ORIGIN' -o /out/{source.stem}"
+        f" /src/{source.name} -lslurm && cp -L /usr/lib/*/libslurm.so.[0-9][0-9] /out/"
+    )
+    image = f"slurm-gputopo-builder:{os.environ.get('SUITE') or 'trixie'}"
+    mounts = ["-v", f"{source.parent}:/src:ro", "-v", f"{out}:/out"]
+    subprocess.run(["docker", "run", "--rm", *mounts, image, "sh", "-c", script], check=True)

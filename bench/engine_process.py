@@ -1,0 +1,94 @@
+"""A real engine process of its own, and a client that asks it one line at a time."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.questions import host_list
+
+START_S = 60.0
+#: Far above any bar: a reply that takes longer stops the benchmark.
+REPLY_S = 30.0
+
+
+class Client:
+    """One kept connection; `ask` is what the select plugin does."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(REPLY_S)
+        self._socket.connect(str(path))
+
+    def ask(self, line: bytes) -> tuple[bytes, float]:
+        """The reply line and the seconds from before the write to its last byte."""
+        start = time.perf_counter()
+        self._socket.sendall(line)
+        reply = self._socket.recv(65536)
+        while not reply.endswith(b"\n"):
+            part = self._socket.recv(65536)
+            if not part:
+                raise ConnectionError("the engine hung up in the middle of a reply")
+            reply += part
+        return reply, time.perf_counter() - start
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+
+def configuration(folder: Path, machines: Mapping[str, Sequence[str]]) -> Path:
+    """A gputopo.yaml in `folder` that declares recorded nodes and their clones."""
+    lines = [
+        f"socket: {folder / 'engine.sock'}",
+        f"decision_log: {{path: {folder / 'decisions.jsonl'}}}",
+        f"state_dir: {folder}",
+        f"kill_switch: {folder / 'off'}",
+        "nodes:",
+        *(
+            f'  - {{nodes: "{host_list(names)}", topology: {machine}}}'
+            for machine, names in machines.items()
+        ),
+        "partitions:",
+        "  default: {mode: enforce, policy: mapa}",
+    ]
+    path = folder / "gputopo.yaml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@contextmanager
+def engine(folder: Path, machines: Mapping[str, Sequence[str]]) -> Iterator[Client]:
+    """An engine for these machines; ended with the block.
+
+    Raises RuntimeError with what it said when it does not come up.
+    """
+    config = configuration(folder, machines)
+    log = folder / "engine.log"
+    with log.open("wb") as out:
+        command = [str(Path(sys.executable).with_name("gputopo")), "serve", "--config", str(config)]
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        client = _connect(folder / "engine.sock", process, log)
+        yield client
+        client.close()
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _connect(path: Path, process: subprocess.Popen[bytes], log: Path) -> Client:
+    end = time.monotonic() + START_S
+    while True:
+        try:
+            return Client(path)
+        except OSError as error:
+            if process.poll() is not None or time.monotonic() > end:
+                said = log.read_text()[-2000:]
+                raise RuntimeError(f"the engine did not start ({error}): {said}") from error
+            time.sleep(0.05)

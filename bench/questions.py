@@ -1,0 +1,80 @@
+"""Recorded `place` questions: read, and grown to as many candidate nodes as asked.
+
+The recording (assets/place_questions.txt, made by bench.record_questions) holds the lines
+a live slurmctld sent. Growing keeps what was recorded and adds clones of its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from slurm_plugin.protocol import AskedNode, Place, decode, encode_request
+
+RECORDED = Path(__file__).parent / "assets" / "place_questions.txt"
+
+#: Clones a node can have; their names are `NODE-NNN`.
+MOST_CLONES = 1_000
+
+
+def read(path: Path = RECORDED) -> list[Place]:
+    """The questions of a recording, one per line; `#` starts a comment.
+
+    Raises ValueError naming the line for anything but a `place` question.
+    """
+    questions = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if not line.strip() or line.startswith(b"#"):
+            continue
+        message = decode(line)
+        if not isinstance(message, Place):
+            raise ValueError(f"{path}:{number}: a {type(message).__name__}; expected `place ...`")
+        questions.append(message)
+    return questions
+
+
+def random_mask(total: int, rng: Random) -> int:
+    """Free GPUs of a node: first how many (uniform, 0 to all), then which."""
+    return sum(1 << gpu for gpu in rng.sample(range(total), rng.randint(0, total)))
+
+
+def grow(question: Place, nodes: int, rng: Random) -> Place:
+    """The question with `nodes` candidates: the recorded ones and clones of them.
+
+    A clone has its origin's size and Weight, a free mask of its own (`random_mask`) and
+    no GPUs that Slurm chose. A question that has as many already is returned unchanged.
+    """
+    clones = []
+    for i in range(nodes - len(question.nodes)):
+        origin = question.nodes[i % len(question.nodes)]
+        name = f"{origin.name}-{i % MOST_CLONES:03d}"
+        clones.append(
+            AskedNode(name, origin.total, random_mask(origin.total, rng), 0, origin.weight)
+        )
+    return replace(question, nodes=question.nodes + tuple(clones))
+
+
+def renumbered(question: Place, number: int) -> bytes:
+    """The question's line under another message id and job id."""
+    return encode_request(replace(question, id=number, job=number))
+
+
+def host_list(names: Sequence[str]) -> str:
+    """Recorded names and every clone they may have, as a host list of gputopo.yaml."""
+    return ",".join(f"{name},{name}-[000-{MOST_CLONES - 1:03d}]" for name in names)
+
+
+def machines_of(questions: Sequence[Place], kinds: Mapping[str, str]) -> dict[str, list[str]]:
+    """Machine of the catalog -> recorded node names, by the prefixes of `kinds`.
+
+    Raises ValueError for a node no prefix fits.
+    """
+    found: dict[str, list[str]] = {}
+    for name in sorted({node.name for question in questions for node in question.nodes}):
+        machine = next((kinds[prefix] for prefix in kinds if name.startswith(prefix)), None)
+        if machine is None:
+            raise ValueError(f"recorded node {name}: expected one of {', '.join(kinds)}...")
+        found.setdefault(machine, []).append(name)
+    return found
