@@ -8,7 +8,7 @@ local codec = require("gputopo.codec")
 local M = {}
 M.__index = M
 
-local find, sub = string.find, string.sub
+local find, gsub, sub = string.find, string.gsub, string.sub
 local min = math.min
 
 M.LONGEST_REPLY = 65536
@@ -111,7 +111,9 @@ local function read_reply(self, id, start_s)
     if reply_id == id then
       return line
     elseif not reply_id or reply_id > id or reply_id == 0 then
-      return nil, "not a reply to request " .. id .. ": " .. codec.one_line(line, 120)
+      -- It goes into slurmctld's log, which garbage must not turn into a binary file.
+      line = codec.one_line(gsub(line, "[^ -~]", "?"), 120)
+      return nil, "not a reply to request " .. id .. ": " .. line
     end
   end
 end

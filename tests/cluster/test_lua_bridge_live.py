@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -52,6 +53,7 @@ class StandIn:
 
 Start = Callable[[str], StandIn]
 _numbers = itertools.count(1)
+_times = itertools.count(int(time.time()) + 1)
 
 
 @pytest.fixture
@@ -71,10 +73,9 @@ def stand_in(cluster: Cluster) -> Iterator[Callable[[str], StandIn]]:
 
 
 def reload_script(cluster: Cluster) -> None:
-    # slurmctld compares whole seconds, so the time must be new, not merely now.
-    cluster.run(
-        "ctl", "cd /etc/slurm && touch -d @$(($(stat -Lc %Y job_submit.lua) + 2)) job_submit.lua"
-    )
+    # slurmctld loads a script again when its time, in whole seconds, is later than before.
+    later = next(_times)
+    cluster.run("ctl", ["touch", "-d", f"@{later}", "/etc/slurm/job_submit.lua"])
 
 
 def submit(cluster: Cluster, *args: str, tool: str = "sbatch") -> Result:
@@ -165,16 +166,36 @@ def test_a_heterogeneous_job_is_asked_about_per_component(
     assert len(engine.requests()) == 2
 
 
-def test_an_admin_comment_written_before_is_kept(cluster: Cluster, stand_in: Start) -> None:
-    """Our bracket is added to what an administrator wrote, and replaces an older one of ours."""
-    stand_in("bracket")
-    args = [
-        "--gres=gpu:1",
-        HINT,
-        "--admin-comment=budget 7 [gpu-topo: old]",
-    ]
-    jobid = cluster.sbatch(*args, user="root")
-    assert cluster.job(jobid).fields["AdminComment"] == f"budget 7 {BRACKET}"
+SITE_SCRIPT = """
+package.path = "MODULES/?.lua;" .. package.path
+local found, gputopo = pcall(require, "gputopo.bridge")
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  job_desc.admin_comment = "budget 7 [gpu-topo: old]"
+  return found and gputopo.job_submit(job_desc, part_list, submit_uid) or slurm.SUCCESS
+end
+function slurm_job_modify(job_desc, job_rec, part_list, submit_uid)
+  return found and gputopo.job_modify(job_desc, job_rec, part_list, submit_uid) or slurm.SUCCESS
+end
+return slurm.SUCCESS
+"""
+
+
+def test_a_sites_own_script_and_what_it_writes_are_kept(cluster: Cluster, stand_in: Start) -> None:
+    """The site's script calls the bridge; its admin comment stays, an older bracket goes."""
+    install = (
+        'modules=$(dirname "$(readlink -f /etc/slurm/job_submit.lua)"); cd /etc/slurm;'
+        ' rm job_submit.lua; printf %s "$1" | sed "s|MODULES|$modules|" >job_submit.lua'
+    )
+    try:
+        cluster.run("ctl", ["sh", "-c", install, "sh", SITE_SCRIPT])
+        stand_in("bracket")
+        jobid = cluster.sbatch("--gres=gpu:1", HINT)
+        assert cluster.job(jobid).fields["AdminComment"] == f"budget 7 {BRACKET}"
+        jobid = cluster.sbatch("-n1")
+        assert cluster.job(jobid).fields["AdminComment"] == "budget 7 [gpu-topo: old]"
+    finally:
+        # Puts the project's own script back.
+        cluster.restart_slurmctld()
 
 
 @pytest.mark.parametrize(
@@ -210,7 +231,7 @@ def test_the_log_tells_when_the_engine_is_back(cluster: Cluster, stand_in: Start
             cluster.run("ctl", "sleep 0.2")
         else:
             pytest.fail("the engine was not asked again within 12 s")
-    assert sum("answers again" in line for line in log) == 1
+    assert sum("lua: gputopo:" in line and "answers again" in line for line in log) == 1
 
 
 def test_an_engine_restarted_between_two_submits_is_found_at_once(

@@ -79,6 +79,14 @@ def test_the_job_goes_on_when_the_engine_is(lua, engine, behaviour, reason):
     assert reason in line
 
 
+def test_garbage_reaches_the_log_as_printable_text(lua, engine):
+    engine.behaviour = text(b"\x00\xff\x1b[2J" + b"\x80" * 500 + b"\n")
+    (line,) = lua.submit(**GPU_JOB).log
+    assert line.isascii()
+    assert line.isprintable()
+    assert len(line) < 400
+
+
 def test_the_job_goes_on_without_a_socket_file(lua, engine):
     engine.stop()
     engine.path.unlink()
