@@ -12,6 +12,7 @@ import numpy as np
 
 from policies.bandwidth import Floats
 from policies.bits import Ints
+from policies.links import MB_PER_GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,16 @@ def balanced(name: str, weakest_weight: float, loss_weight: float, doc: str) -> 
 
 
 def _plain(
-    name: str, prefers: str, doc: str, *columns: Callable[[Scored], Floats | Ints]
+    name: str,
+    prefers: str,
+    doc: str,
+    *columns: Callable[[Scored], Floats | Ints],
+    per_gbps: int = 1,
 ) -> Objective:
+    """The columns in order; the score is the first, of which `per_gbps` make one GB/s."""
+
     def score(sets: Scored) -> Floats:
-        return np.asarray(columns[0](sets), dtype=np.float64)
+        return np.asarray(columns[0](sets) / per_gbps, dtype=np.float64)
 
     def keys(sets: Scored) -> list[Floats | Ints]:
         return [column(sets) for column in columns]
@@ -107,7 +114,11 @@ EFFBW = _plain(
     lambda sets: sets.preserved,
 )
 AGGREGATE = _plain(
-    "aggregate", "agg", "largest sum of the links used (MAPA Greedy)", lambda sets: sets.agg
+    "aggregate",
+    "agg",
+    "largest sum of the links used (MAPA Greedy)",
+    lambda sets: sets.agg,
+    per_gbps=MB_PER_GB,
 )
 PRESERVED = _plain(
     "preserved",
@@ -115,4 +126,5 @@ PRESERVED = _plain(
     "most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs)",
     lambda sets: sets.preserved,
     lambda sets: sets.effbw_gbps,
+    per_gbps=MB_PER_GB,
 )

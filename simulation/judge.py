@@ -50,10 +50,10 @@ def judge(topology: NodeTopology, gpus: Iterable[int]) -> Verdict:
     """The verdict on one node's GPUs of one job. One GPU has no ring: share 1, no hop."""
     mask = mask_of(gpus)
     k = mask.bit_count()
+    if not k or mask >> topology.gpus:
+        raise SimulationError(f"{topology.name}: no such GPU set: mask {mask:x}")
     if k == 1:
         return Verdict(1, 0.0, 0.0, 1.0, False)
-    if not 0 < k <= topology.gpus or mask >> topology.gpus:
-        raise SimulationError(f"{topology.name}: no such GPU set: mask {mask:x}")
     table = tables.of(topology, "ring").sets(k)
     row = int((subsets(topology.gpus, k) == mask).argmax())
     ideal, effbw = table.ideal_effbw_gbps, float(table.effbw[row])

@@ -1,0 +1,40 @@
+"""The slow way to everything the tables hold: all subsets, all orders, nothing clever."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+
+from gres_topology import NodeTopology
+from policies.bandwidth import eq2
+from policies.patterns import PATTERNS
+
+
+def matchings(topology: NodeTopology, pattern: str, gpus: tuple[int, ...]) -> list[list[float]]:
+    """The links used (GB/s) by every assignment of ranks to these GPUs."""
+    edges = PATTERNS[pattern].edges(len(gpus))
+    links = topology.bandwidth_gbps
+    return [[float(links[order[a], order[b]]) for a, b in edges] for order in permutations(gpus)]
+
+
+def best_sum(topology: NodeTopology, pattern: str, gpus: tuple[int, ...]) -> float:
+    """Largest AggBW over all matchings."""
+    return max(sum(used) for used in matchings(topology, pattern, gpus))
+
+
+def widest(topology: NodeTopology, pattern: str, gpus: tuple[int, ...]) -> float:
+    """Largest weakest link over all matchings."""
+    return max(min(used, default=0.0) for used in matchings(topology, pattern, gpus))
+
+
+def best_eq2(topology: NodeTopology, gpus: tuple[int, ...]) -> float:
+    """Best ring by eq. 2."""
+    return max(
+        eq2(used.count(50.0), used.count(25.0), len(used) - used.count(50.0) - used.count(25.0))
+        for used in matchings(topology, "ring", gpus)
+    )
+
+
+def preserved(topology: NodeTopology, free: tuple[int, ...], gpus: tuple[int, ...]) -> float:
+    """Bandwidth left among the free GPUs."""
+    left = [gpu for gpu in free if gpu not in gpus]
+    return float(sum(topology.bandwidth_gbps[a, b] for a, b in combinations(left, 2)))

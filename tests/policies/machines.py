@@ -1,0 +1,40 @@
+"""Named machines for the policies' tests: the catalog's, and drawn ones."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from gres_topology import NodeTopology
+from gres_topology.catalog import load
+
+#: Labels and GB/s a drawn machine is made of.
+DRAWN = (("SYS", 12.0), ("NV1", 25.0), ("NV2", 50.0))
+
+
+def machine(name: str) -> NodeTopology:
+    """A machine of the catalog."""
+    return load(name)
+
+
+def drawn(gpus: int, seed: int) -> NodeTopology:
+    """A machine with links thrown at random, for what must hold on any machine."""
+    draw = np.random.default_rng(seed)
+    kinds = [["X"] * gpus for _ in range(gpus)]
+    links = np.zeros((gpus, gpus))
+    for i, j in combinations(range(gpus), 2):
+        kinds[i][j], links[i, j] = DRAWN[int(draw.integers(len(DRAWN)))]
+        kinds[j][i], links[j, i] = kinds[i][j], links[i, j]
+    none = (None,) * gpus
+    rows = tuple(tuple(row) for row in kinds)
+    return NodeTopology(f"drawn-{seed}", "drawn by a test", rows, links, none, none)
+
+
+def relabelled(topology: NodeTopology, order: tuple[int, ...]) -> NodeTopology:
+    """The same machine with its GPU i called order[i] before."""
+    kinds = tuple(tuple(topology.kinds[a][b] for b in order) for a in order)
+    links = topology.bandwidth_gbps[np.ix_(order, order)]
+    numa = tuple(topology.numa[a] for a in order)
+    cpus = tuple(topology.cpus[a] for a in order)
+    return NodeTopology(f"{topology.name}-relabelled", "by a test", kinds, links, numa, cpus)

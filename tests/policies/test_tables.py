@@ -1,0 +1,231 @@
+"""The fast path equals the slow way, on every free mask and every size."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from brute_force import best_eq2, best_sum, matchings, preserved, widest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from machines import drawn, machine, relabelled
+
+from policies.bits import gpus_of, mask_of, members, subsets
+from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST
+from policies.patterns import PATTERNS
+from policies.rank_order import rank_order
+from policies.solvers import solver_for
+from policies.tables import Tables
+
+OBJECTIVES = (BALANCED, WIDEST, EFFBW, AGGREGATE, PRESERVED)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return Tables()
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_set_of_a_dgx1v_is_scored_as_by_trying_all_orders(tables, pattern):
+    topology = machine("dgx1v")
+    known = tables.of(topology, pattern)
+    for k in range(1, 7):
+        table = known.sets(k)
+        for row, gpus in enumerate(combinations(range(8), k)):
+            used = matchings(topology, pattern, gpus)
+            assert table.masks[row] == mask_of(gpus)
+            assert table.agg[row] == 1000 * max(sum(links) for links in used)
+            assert table.weakest[row] == 1000 * max(min(links, default=0) for links in used)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("k", [7, 8])
+def test_the_largest_sets_of_a_dgx1v_are_scored_as_by_trying_all_orders(tables, pattern, k):
+    topology = machine("dgx1v")
+    table = tables.of(topology, pattern).sets(k)
+    gpus = tuple(range(k))
+    assert table.agg[0] == 1000 * best_sum(topology, pattern, gpus)
+    assert table.weakest[0] == 1000 * widest(topology, pattern, gpus)
+
+
+def test_rings_of_two_to_five_are_scored_by_eq2_as_by_trying_all_orders(tables):
+    topology = machine("dgx1v")
+    for k in range(2, 6):
+        table = tables.of(topology, "ring").sets(k)
+        for row, gpus in enumerate(combinations(range(8), k)):
+            assert table.effbw[row] == pytest.approx(best_eq2(topology, gpus))
+
+
+@pytest.mark.parametrize("free", range(1, 256))
+def test_the_best_of_every_free_mask_is_the_best_by_brute_force(tables, free):
+    """Exhaustive on dgx1v: all masks, all sizes, the three objectives of the paper."""
+    topology = machine("dgx1v")
+    gpus = gpus_of(free)
+    for k in range(1, len(gpus) + 1):
+        table = tables.of(topology, "ring").sets(k)
+        worth = {int(mask): row for row, mask in enumerate(table.masks)}
+        rows = {s: worth[mask_of(s)] for s in combinations(gpus, k)}
+        left = {s: preserved(topology, gpus, s) for s in rows}
+        greedy = min(rows, key=lambda s: (-table.agg[rows[s]], s))
+        sensitive = min(rows, key=lambda s: (-table.effbw[rows[s]], -left[s], s))
+        insensitive = min(rows, key=lambda s: (-left[s], -table.effbw[rows[s]], s))
+        for objective, expected in (
+            (AGGREGATE, greedy),
+            (EFFBW, sensitive),
+            (PRESERVED, insensitive),
+        ):
+            choice = tables.best(topology, "ring", k, free, objective)
+            assert choice.mask == mask_of(expected), objective.name
+            assert choice.preserved_gbps == pytest.approx(left[expected])
+
+
+@pytest.mark.parametrize("free", range(1, 256, 3))
+def test_the_default_takes_the_largest_score_and_what_it_leaves_is_counted_by_hand(tables, free):
+    topology = machine("dgx1v")
+    gpus = gpus_of(free)
+    known = tables.of(topology, "ring")
+
+    def future(left: tuple[int, ...]) -> float:
+        total = 0.0
+        for k in range(2, 6):
+            best = known.sets(k).effbw.max()
+            found = [best_eq2(topology, s) for s in combinations(left, k)]
+            total += max(found, default=0.0) / best / 4
+        return max(total, 0.0)
+
+    for k in (2, 3):
+        if len(gpus) < k:
+            continue
+        choice = tables.best(topology, "ring", k, free, BALANCED)
+        left = tuple(gpu for gpu in gpus if gpu not in gpus_of(choice.mask))
+        assert choice.loss == pytest.approx(future(gpus) - future(left))
+        _, scored = known.score(k, free, BALANCED)
+        assert choice.score == pytest.approx(float(BALANCED.score(scored).max()))
+
+
+@given(st.integers(2, 7), st.integers(0, 10_000), st.sampled_from(sorted(PATTERNS)), st.data())
+@settings(max_examples=60, deadline=None)
+def test_on_any_machine_the_tables_equal_trying_all_orders(gpus, seed, pattern, data):
+    topology = drawn(gpus, seed)
+    k = data.draw(st.integers(2, min(gpus, 6)))
+    chosen = tuple(sorted(data.draw(st.permutations(range(gpus)))[:k]))
+    table = Tables().of(topology, pattern).sets(k)
+    row = int(np.flatnonzero(table.masks == mask_of(chosen))[0])
+    assert table.agg[row] == 1000 * best_sum(topology, pattern, chosen)
+    assert table.weakest[row] == 1000 * widest(topology, pattern, chosen)
+
+
+@given(
+    st.integers(1, 7),
+    st.integers(0, 10_000),
+    st.sampled_from(sorted(PATTERNS)),
+    st.sampled_from(OBJECTIVES),
+    st.data(),
+)
+@settings(max_examples=80, deadline=None)
+def test_renaming_the_gpus_never_changes_a_score(gpus, seed, pattern, objective, data):
+    topology = drawn(gpus, seed)
+    order = tuple(data.draw(st.permutations(range(gpus))))
+    k = data.draw(st.integers(1, gpus))
+    full = (1 << gpus) - 1
+    one = Tables().best(topology, pattern, k, full, objective)
+    other = Tables().best(relabelled(topology, order), pattern, k, full, objective)
+    assert other.score == one.score
+    assert other.effbw_gbps == one.effbw_gbps
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255), st.sampled_from(sorted(PATTERNS)), st.data())
+@settings(max_examples=80, deadline=None)
+def test_a_rank_order_holds_the_set_once_and_uses_its_widest_matching(seed, free, pattern, data):
+    topology = drawn(8, seed)
+    k = data.draw(st.integers(1, free.bit_count()))
+    choice = Tables().best(topology, pattern, k, free, BALANCED)
+    assert mask_of(choice.order) == choice.mask
+    assert len(choice.order) == k
+    assert choice.mask & ~free == 0
+    edges = PATTERNS[pattern].edges(k)
+    used = [topology.bandwidth_gbps[choice.order[a], choice.order[b]] for a, b in edges]
+    assert min(used, default=0.0) == choice.weakest_gbps
+    assert sum(used) == choice.agg_gbps
+
+
+@pytest.mark.parametrize(
+    ("sentence", "pattern", "gpus", "expected"),
+    [
+        ("a ring starts at the lowest id", "ring", (1, 2, 5, 6), (1, 2, 6, 5)),
+        ("the quad's ring uses its three double links", "ring", (0, 1, 2, 3), (0, 1, 2, 3)),
+        ("a chain goes along the double links", "chain", (0, 1, 2, 3), (0, 3, 2, 1)),
+        ("a star's centre comes first", "star", (0, 1, 3, 7), (3, 0, 1, 7)),
+        ("a tree's root comes first", "tree", (1, 2, 3), (2, 1, 3)),
+        ("all to all keeps the ids in order", "all-to-all", (1, 2, 3), (1, 2, 3)),
+        ("one GPU is its own order", "ring", (6,), (6,)),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " in value else "",
+)
+def test_rank_order_on_a_dgx1v(sentence, pattern, gpus, expected):
+    topology = machine("dgx1v")
+    weakest = round(1000 * widest(topology, pattern, gpus))
+    assert rank_order(topology, pattern, gpus, weakest, "widest") == expected
+
+
+@pytest.mark.parametrize("name", ["torus-16", "cubemesh-16"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_sixteen_gpus_are_scored_as_by_trying_all_orders(tables, name, pattern):
+    topology = machine(name)
+    for k in (2, 4, 6):
+        table = tables.of(topology, pattern).sets(k)
+        for row in range(0, len(table.masks), len(table.masks) // 12):
+            gpus = gpus_of(int(table.masks[row]))
+            assert table.agg[row] == 1000 * best_sum(topology, pattern, gpus)
+            assert table.weakest[row] == 1000 * widest(topology, pattern, gpus)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_all_sixteen_gpus_at_once_get_an_order_as_good_as_its_score(tables, pattern):
+    topology = machine("torus-16")
+    choice = tables.best(topology, pattern, 16, 0xFFFF, AGGREGATE)
+    table = tables.of(topology, pattern).sets(16)
+    assert sorted(choice.order) == list(range(16))
+    assert choice.agg_gbps == table.agg[0] / 1000
+
+
+def test_a_torus_has_a_ring_of_double_links_through_no_host():
+    """Four rows and four columns of a torus: a Hamiltonian ring needs no PCIe hop."""
+    table = Tables().of(machine("torus-16"), "ring").sets(16)
+    assert table.weakest[0] > 12_000
+
+
+@pytest.mark.parametrize("k", [5, 7, 11])
+def test_trees_of_odd_sizes_have_as_many_links_as_they_need(k):
+    """A solver that lost a rank would find a smaller sum on a machine of equal links."""
+    weights = np.full((12, 12), 7, dtype=np.int64)
+    np.fill_diagonal(weights, 0)
+    for pattern in PATTERNS:
+        sums = solver_for(pattern, weights).sums(k)
+        assert (sums == 7 * len(PATTERNS[pattern].edges(k))).all()
+
+
+def test_subsets_come_lowest_ids_first():
+    assert [gpus_of(int(mask)) for mask in subsets(4, 2)] == list(combinations(range(4), 2))
+    assert members(4, 2).shape == (6, 2)
+
+
+def test_answers_are_forgotten_before_they_fill_the_memory(monkeypatch):
+    monkeypatch.setattr("policies.tables.REMEMBERED", 10)
+    tables = Tables()
+    topology = machine("dgx1v")
+    for free in range(3, 256):
+        if free.bit_count() >= 2:
+            tables.best(topology, "ring", 2, free, AGGREGATE)
+    assert len(tables._answers) <= 10
+
+
+def test_a_node_of_seventy_two_equal_gpus_gets_an_answer():
+    tables = Tables()
+    topology = machine("gb200-nvl72")
+    free = ((1 << topology.gpus) - 1) & ~0b111
+    choice = tables.best(topology, "ring", 24, free, BALANCED)
+    assert len(set(choice.order)) == 24
+    assert choice.mask & ~free == 0
+    assert choice.effbw_gbps == tables.ideal_effbw_gbps(topology, "ring", 24)
