@@ -33,15 +33,16 @@ class LazyGroup(click.Group):
     """A group whose commands are imported on first use and fail in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command, whether imported or not."""
-        return sorted({*COMMANDS, *super().list_commands(ctx)})
+        """Every command, without importing any."""
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now; None where there is none."""
-        command: Any = super().get_command(ctx, cmd_name)
-        if cmd_name in COMMANDS:
-            command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
-        assert command is None or isinstance(command, click.Command)
+        if cmd_name not in COMMANDS:
+            return None
+        command: object = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[cmd_name]}.{cmd_name} is no click command")
         if cmd_name == "topology":
             from slurm_plugin.cli.collect import collect
 

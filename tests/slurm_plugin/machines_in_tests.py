@@ -1,0 +1,55 @@
+"""The named machines and shorthands the engine's tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slurm_plugin import config
+from slurm_plugin.config import Config
+from slurm_plugin.engine.decide import Decider
+from slurm_plugin.engine.load_machines import load_machines
+from slurm_plugin.protocol import AskedNode, Place
+
+BASIC = """
+socket: {folder}/engine.sock
+state_dir: {folder}/state
+kill_switch: {folder}/off
+decision_log: {{path: {folder}/decisions.jsonl}}
+waiting: {{max_postponements: 3, max_wait_s: 100, step_s: 30}}
+nodes:
+  - {{nodes: "dgx[1-3]", topology: dgx1v}}
+  - {{nodes: mirrored, topology: dgx1v, slurm_index: [7, 6, 5, 4, 3, 2, 1, 0]}}
+  - {{nodes: minsky1, topology: minsky}}
+partitions:
+  default: {{mode: enforce, policy: mapa}}
+  watched: {{mode: observe}}
+  quiet: {{mode: "off"}}
+  plain: {{policy: first-fit}}
+  picky: {{hints: {{min-utility: 0.9}}, users_may_set: [pattern]}}
+"""
+
+
+def basic_config(folder: Path, text: str = BASIC) -> Config:
+    return config.parse(text.format(folder=folder), folder / "gputopo.yaml")
+
+
+def basic_decider(folder: Path) -> Decider:
+    from policies.registry import registry
+
+    settings = basic_config(folder)
+    return Decider(load_machines(settings), settings.rule, settings.waiting, registry.get)
+
+
+def mask(*gpus: int) -> int:
+    return sum(1 << gpu for gpu in gpus)
+
+
+def node(name: str, free: int, own: int = 0, total: int = 8, weight: int = 1) -> AskedNode:
+    return AskedNode(name, total, free, own, weight)
+
+
+def place(*nodes: AskedNode, **more: object) -> Place:
+    values: dict[str, object] = {
+        "id": 1, "job": 7, "array": 0, "uid": 1000, "postponed": 0, "waited_s": 0,
+    }  # fmt: skip
+    return Place(nodes=nodes, **{**values, **more})  # type: ignore[arg-type]

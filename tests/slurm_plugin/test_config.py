@@ -1,0 +1,122 @@
+"""gputopo.yaml: every mistake is named with file, line, key and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC, basic_config
+
+from slurm_plugin import config, schema
+from slurm_plugin.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = Path("/etc/slurm/gputopo.yaml")
+
+
+def test_an_empty_file_is_all_defaults() -> None:
+    settings = config.parse("", FILE)
+    assert settings.socket == Path("/run/gputopo/engine.sock")
+    assert settings.decision_log.max_mb == 64
+    assert settings.waiting.max_postponements == 10
+    assert settings.rule("any").mode == "observe"
+    assert settings.nodes == ()
+
+
+def test_the_file_we_ship_is_valid() -> None:
+    settings = config.load(ROOT / "gputopo.yaml")
+    assert settings.nodes[0].names == ("dgx1", "dgx2")
+    assert settings.rule("gpu").mode == "enforce"
+
+
+def test_a_partition_takes_the_rest_from_default(tmp_path: Path) -> None:
+    settings = basic_config(tmp_path)
+    assert settings.rule("plain").mode == "enforce"
+    assert settings.rule("plain").policy == "first-fit"
+    assert settings.rule("watched").policy == "mapa"
+    assert settings.rule("picky").hints == {"min-utility": "0.9"}
+
+
+def test_default_may_be_written_last() -> None:
+    text = 'partitions: {a: {policy: first-fit}, default: {mode: "off"}}'
+    assert config.parse(text, FILE).rule("a").mode == "off"
+
+
+@pytest.mark.parametrize("mode", ["off", '"off"', "'off'"])
+def test_off_is_a_word_however_it_is_quoted(mode: str) -> None:
+    settings = config.parse(f"partitions: {{default: {{mode: {mode}}}}}", FILE)
+    assert settings.rule("").mode == "off"
+
+
+def test_of_several_partitions_the_one_that_changes_least_counts(tmp_path: Path) -> None:
+    settings = basic_config(tmp_path)
+    assert settings.rule("default,watched").mode == "observe"
+    assert settings.rule("watched,quiet,plain").mode == "off"
+
+
+def test_files_are_relative_to_the_configuration() -> None:
+    text = "nodes: [{nodes: n1, topology: minsky, gres_conf: my/gres.conf}]\nsocket: s"
+    settings = config.parse(text, FILE)
+    assert settings.nodes[0].gres_conf == Path("/etc/slurm/my/gres.conf")
+    assert settings.socket == Path("/etc/slurm/s")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sockte: /x", "1: sockte: unknown key; allowed: socket, enforcement"),
+        ("\nenforcement: slots", "2: enforcement: 'slots' is not one of select"),
+        ("deadline_ms: fast", "1: deadline_ms: 'fast' is not a number; expected integer from 1"),
+        ("deadline_ms: 0", "1: deadline_ms: 0 is out of range"),
+        ("deadline_ms: 1.5", "is not a number"),
+        ("slurm: {timeout_s: .nan}", "1: slurm.timeout_s:"),
+        ("decision_log: {path: [a]}", "1: decision_log.path: expected a value"),
+        ("decision_log:\n  max_mb: 1\n  max_mb: 2", "3: decision_log.max_mb: given twice"),
+        ("decision_log: 5", "1: decision_log: expected keys and values"),
+        ("- a", "1: file: expected keys and values"),
+        ("nodes: x", "1: nodes: expected a list"),
+        ("nodes: [{topology: minsky}]", "1: nodes[0].nodes: missing"),
+        ("nodes:\n- {nodes: n1}", "2: nodes[0].topology: missing"),
+        ("nodes:\n- {nodes: 'n[1', topology: a}", "2: nodes[0].nodes: 'n[1'"),
+        ("nodes:\n- {nodes: 'n[1-3]', topology: a}\n- {nodes: n2, topology: a}",
+         "3: nodes[1].nodes: node n2 was already declared in line 2"),
+        ("nodes: [{nodes: n1, topology: a, slurm_index: [0, 2]}]",
+         "1: nodes[0].slurm_index: each of 0 to 1 must stand once"),
+        ("nodes: [{nodes: n1, topology: a, slurm_index: guess}]",
+         "1: nodes[0].slurm_index: 'guess' is no mapping; expected identity, gres-conf or a list"),
+        ("partitions:\n  batch: {mode: maybe}",
+         "2: partitions.batch.mode: 'maybe' is not one of off, observe, enforce"),
+        ("partitions:\n  batch: {policy: magic}",
+         "2: partitions.batch.policy: 'magic' is no policy; known: mapa"),
+        ("partitions:\n  batch:\n    hints: {pattern: knot}",
+         "3: partitions.batch.hints.pattern: pattern: 'knot'; expected ring"),
+        ("partitions: {batch: {hints: {colour: red}}}", "hints.colour: unknown key 'colour'"),
+        ("partitions: {batch: {hints: {policy: mapa}}}", "write it as the partition's own key"),
+        ("partitions: {batch: {users_may_set: [colour]}}", "'colour' is no hint key; allowed:"),
+        ("socket: [a", "not YAML"),
+        ("a: &a [*a]\n", "1: a: unknown key"),
+        ("socket: \x00", "1: not YAML"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_line_and_what_is_allowed(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse(text, FILE)
+    assert str(caught.value).startswith(f"{FILE}:")
+    assert says in str(caught.value)
+
+
+def test_a_missing_file_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"/none/gputopo\.yaml: cannot be read"):
+        config.load(Path("/none/gputopo.yaml"))
+
+
+def test_the_documentation_lists_every_key_as_declared() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    begin, end = "<!-- reference -->\n", "<!-- /reference -->"
+    written = page[page.index(begin) + len(begin) : page.index(end)]
+    # python -c 'from slurm_plugin import schema; print(schema.reference())' refreshes it.
+    assert written.strip() == schema.reference().strip()
+
+
+def test_the_tests_own_configuration_loads(tmp_path: Path) -> None:
+    assert len(basic_config(tmp_path, BASIC).nodes) == 3

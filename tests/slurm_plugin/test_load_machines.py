@@ -1,0 +1,188 @@
+"""From node sets to machines: nothing is guessed, and a node that cannot be trusted says why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gres_topology import NodeTopology, catalog, saved
+from slurm_plugin import config
+from slurm_plugin.collect.store import NodeRecord, Store
+from slurm_plugin.engine.load_machines import load_machines
+from slurm_plugin.engine.machines import Machine
+from slurm_plugin.errors import ConfigError
+
+MINSKY = catalog.load("minsky")
+
+
+def with_minors(*minors: int, topology: NodeTopology = MINSKY) -> NodeTopology:
+    return replace(topology, minors=minors)
+
+
+def machines(
+    folder: Path,
+    nodes: str,
+    gres_conf: str | None = None,
+    collected: dict[str, tuple[NodeTopology, NodeTopology]] | None = None,
+) -> dict[str, Machine]:
+    """`collected` maps node -> (accepted, latest)."""
+    if gres_conf is not None:
+        (folder / "gres.conf").write_text(gres_conf)
+    store = Store(folder)
+    records = {
+        name: NodeRecord(store.keep(accepted), store.keep(latest), "2026-01-01T00:00:00+00:00")
+        for name, (accepted, latest) in (collected or {}).items()
+    }
+    if records:
+        store.save(records)
+    text = f"state_dir: {folder}\nnodes:\n- {nodes}"
+    return dict(load_machines(config.parse(text, folder / "gputopo.yaml")))
+
+
+def test_a_catalog_machine_with_identity_needs_no_more(tmp_path: Path) -> None:
+    found = machines(tmp_path, '{nodes: "n[1-2]", topology: minsky}')
+    assert found["n1"].topology is MINSKY
+    assert found["n1"].problem == ""
+    # One object for all nodes of a kind: tables and mask caches are shared.
+    assert found["n1"] is found["n2"]
+
+
+def test_a_file_is_found_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "own.json").write_text(json.dumps(saved.to_dict(MINSKY)))
+    found = machines(tmp_path, "{nodes: n1, topology: own.json}")
+    assert found["n1"].topology is not None
+    assert found["n1"].topology.shape == MINSKY.shape
+
+
+def test_a_stated_permutation_maps_masks_both_ways(tmp_path: Path) -> None:
+    found = machines(tmp_path, "{nodes: n1, topology: minsky, slurm_index: [2, 0, 1, 3]}")["n1"]
+    assert found.to_topology(0b0001) == 0b0100
+    assert found.to_topology(0b0110) == 0b0011
+    assert found.to_slurm((2, 3)) == (0, 3)
+
+
+GRES = "NodeName=n1 Name=gpu File=/dev/nvidia[2-3]\nNodeName=n1 Name=gpu File=/dev/nvidia0\n"
+GRES += "NodeName=n1 Name=gpu File=/dev/nvidia1\nNodeName=n2 Name=gpu File=/dev/nvidia[0-3]\n"
+BY_CONF = "slurm_index: gres-conf, gres_conf: gres.conf"
+
+
+def test_gres_conf_and_minors_give_the_mapping_node_by_node(tmp_path: Path) -> None:
+    topology = with_minors(1, 0, 2, 3)
+    collected = dict.fromkeys(("n1", "n2"), (topology, topology))
+    found = machines(
+        tmp_path, f'{{nodes: "n[1-2]", topology: collected, {BY_CONF}}}', GRES, collected
+    )
+    # Slurm's GPU 0 of n1 is /dev/nvidia2, the topology's GPU 2; its GPU 2 is /dev/nvidia0.
+    assert found["n1"].order == (2, 3, 1, 0)
+    assert found["n2"].order == (1, 0, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("gres_conf", "topology", "says"),
+    [
+        (GRES, MINSKY, "device minor of GPU0 is unknown"),
+        (GRES, with_minors(0, 0, 2, 3), "repeat"),
+        ("NodeName=n1 Name=gpu File=/dev/nvidia[0-2]", with_minors(0, 1, 2, 3), "3 device files"),
+        ("NodeName=n1 Name=gpu File=/dev/nvidia[4-7]", with_minors(0, 1, 2, 3), "is no GPU's"),
+        ("NodeName=other Name=gpu File=/dev/nvidia[0-3]", with_minors(0, 1, 2, 3), "no File="),
+        ("AutoDetect=nvml", with_minors(0, 1, 2, 3), "no File="),
+        (None, with_minors(0, 1, 2, 3), "No such file"),
+        ("NodeName=n1 Name", with_minors(0, 1, 2, 3), "expected Key=value"),
+    ],
+)
+def test_a_mapping_that_cannot_be_established_leaves_the_node_to_slurm(
+    tmp_path: Path, gres_conf: str | None, topology: NodeTopology, says: str
+) -> None:
+    nodes = f"{{nodes: n1, topology: collected, {BY_CONF}}}"
+    found = machines(tmp_path, nodes, gres_conf, {"n1": (topology, topology)})["n1"]
+    assert says in found.problem
+
+
+def test_a_stated_identity_that_the_minors_disprove_is_refused(tmp_path: Path) -> None:
+    topology = with_minors(1, 0, 2, 3)
+    nodes = "{nodes: n2, topology: minsky, gres_conf: gres.conf}"
+    found = machines(tmp_path, nodes, GRES, {"n2": (topology, topology)})["n2"]
+    assert "say [1, 0, 2, 3]; set slurm_index: gres-conf" in found.problem
+
+
+def test_a_stated_identity_stands_where_nothing_disproves_it(tmp_path: Path) -> None:
+    topology = with_minors(0, 1, 2, 3)
+    nodes = "{nodes: n2, topology: minsky, gres_conf: gres.conf}"
+    assert machines(tmp_path, nodes, GRES, {"n2": (topology, topology)})["n2"].problem == ""
+    assert machines(tmp_path, nodes, "AutoDetect=nvml\n")["n2"].problem == ""
+
+
+def relinked(topology: NodeTopology) -> NodeTopology:
+    """The same machine after its first bridge was lost."""
+    rows = [list(row) for row in topology.kinds]
+    rows[0][1] = rows[1][0] = "SYS"
+    return replace(topology, kinds=tuple(map(tuple, rows)))
+
+
+def test_other_hardware_than_declared_leaves_the_node_to_slurm(tmp_path: Path) -> None:
+    lost = relinked(MINSKY)
+    found = machines(tmp_path, '{nodes: "n[1-2]", topology: minsky}', None, {"n1": (lost, lost)})
+    assert found["n1"].problem.startswith("its hardware is not the declared one: GPU0 and GPU1:")
+    assert found["n2"].problem == ""
+
+
+def test_other_hardware_than_accepted_leaves_the_node_to_slurm(tmp_path: Path) -> None:
+    nodes = f"{{nodes: n2, topology: collected, {BY_CONF}}}"
+    accepted = with_minors(0, 1, 2, 3)
+    found = machines(tmp_path, nodes, GRES, {"n2": (accepted, relinked(accepted))})["n2"]
+    assert found.problem.startswith("its hardware is not the accepted one: GPU0 and GPU1:")
+
+
+def test_minors_that_moved_at_a_reboot_are_followed_by_gres_conf(tmp_path: Path) -> None:
+    nodes = f"{{nodes: n2, topology: collected, {BY_CONF}}}"
+    found = machines(
+        tmp_path, nodes, GRES, {"n2": (with_minors(0, 1, 2, 3), with_minors(3, 2, 1, 0))}
+    )["n2"]
+    assert found.problem == ""
+    assert found.order == (3, 2, 1, 0)
+
+
+def test_minors_that_moved_void_a_stated_mapping(tmp_path: Path) -> None:
+    nodes = "{nodes: n2, topology: collected, slurm_index: identity, gres_conf: none}"
+    found = machines(
+        tmp_path, nodes, None, {"n2": (with_minors(0, 1, 2, 3), with_minors(3, 2, 1, 0))}
+    )["n2"]
+    assert "expected with device minor 0, found 3" in found.problem
+
+
+def test_a_node_not_collected_yet_is_named(tmp_path: Path) -> None:
+    found = machines(tmp_path, "{nodes: n1, topology: collected}")["n1"]
+    assert found.problem == "not collected yet; run gputopo topology collect n1"
+
+
+def test_damaged_state_costs_the_collected_nodes_only(tmp_path: Path) -> None:
+    (tmp_path / "topologies").mkdir()
+    (tmp_path / "topologies" / "nodes.json").write_text("{")
+    text = (
+        f"state_dir: {tmp_path}\nnodes:\n- {{nodes: n1, topology: collected}}\n"
+        "- {nodes: n2, topology: minsky}"
+    )
+    found = load_machines(config.parse(text, tmp_path / "gputopo.yaml"))
+    assert "repair it" in found["n1"].problem
+    assert found["n2"].problem == ""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        ("{nodes: n1, topology: dgx9}", "nodes[0].topology: 'dgx9' is neither a machine of the"),
+        ("{nodes: n1, topology: broken.txt}", "nodes[0].topology: "),
+        ("{nodes: n1, topology: minsky, slurm_index: [1, 0]}", "slurm_index has 2 entries"),
+    ],
+)
+def test_a_mistake_in_the_file_is_an_error_with_its_line(
+    tmp_path: Path, nodes: str, says: str
+) -> None:
+    (tmp_path / "broken.txt").write_text("no topology\n")
+    with pytest.raises(ConfigError) as caught:
+        machines(tmp_path, nodes)
+    assert str(caught.value).startswith(f"{tmp_path}/gputopo.yaml:3: nodes[0].")
+    assert says in str(caught.value)
