@@ -101,10 +101,10 @@ def _numa_arcs(axes: Any, topology: NodeTopology, places: list[float]) -> None:
         angles = [places[g] for g in range(topology.gpus) if topology.numa[g] == numa]
         first, last = min(angles) - half, max(angles) + half
         axes.add_patch(
-            Wedge((0, 0), 1.25, math.degrees(first), math.degrees(last), width=0.5,
+            Wedge((0, 0), 1.2, math.degrees(first), math.degrees(last), width=0.4,
                   color=_NUMA_COLOURS[rank % len(_NUMA_COLOURS)], zorder=0)
         )  # fmt: skip
-        x, y = _point((first + last) / 2, 1.36)
+        x, y = _point((first + last) / 2, 1.38)
         text = f"NUMA {numa}" if topology.gpus <= _MANY else str(numa)
         axes.text(x, y, text, ha="center", va="center", fontsize=9, color="#555")
 
