@@ -1,6 +1,7 @@
 #!/bin/bash
 # cluster.sh: builds, starts and stops the containerised Slurm.
-#   cluster.sh up [backup]      everything: engine, base image, images, containers; waits until all nodes are idle
+#   cluster.sh up               everything: engine, base image, images, containers; waits until all nodes are idle
+#   cluster.sh backup up|down   the second controller host ctl2, beside a cluster that runs
 #   cluster.sh images           only the images
 #   cluster.sh builder CMD...   CMD in the builder image (Slurm source, gcc) with the checkout at /src
 #   cluster.sh down             containers, network and volumes; the images stay
@@ -24,8 +25,6 @@ build() { # build TARGET
     docker build -f "$root/docker/Dockerfile" --build-arg SUITE="$SUITE" --target "$1" \
         -t "slurm-gputopo-$1:$SUITE" "$root" >"$log" 2>&1 ||
         { tail -25 "$log" >&2; echo "building the $1 image failed (see $log)" >&2; exit 1; }
-    # What the image could not include is said, not buried in the log.
-    grep -h '^select plugin:' "$log" || true
 }
 
 images() {
@@ -66,20 +65,31 @@ down() { compose --profile backup down -v --remove-orphans -t 2 >/dev/null 2>&1;
 
 up() {
     images
-    local profile=() former
+    local former
     # One Slurm release cannot read another's state: a project that changes its release starts anew.
     former="$(docker ps -a --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" \
         --filter label=com.docker.compose.service=ctl --format '{{.Image}}')"
     case "$former" in "" | *:"$SUITE") ;; *) down ;; esac
-    [ "${1:-}" != backup ] || profile=(--profile backup)
-    compose "${profile[@]}" up -d >"$root/.cluster/up-$COMPOSE_PROJECT_NAME.log" 2>&1 ||
+    compose up -d >"$root/.cluster/up-$COMPOSE_PROJECT_NAME.log" 2>&1 ||
         { cat "$root/.cluster/up-$COMPOSE_PROJECT_NAME.log" >&2; exit 1; }
     wait_idle
     echo "cluster '$COMPOSE_PROJECT_NAME' is up: Slurm $(in_host ctl sinfo -V | cut -d' ' -f2), $nodes nodes, variant $(in_host ctl clusterctl variant)"
+    # What the image could not include is said, not buried in a build log.
+    in_host ctl cat /usr/local/share/cluster/select-plugin.txt
+}
+
+backup() {
+    case "$1" in
+        # Neither builds nor touches the containers that run.
+        up) compose --profile backup up -d --no-deps --no-recreate ctl2 >/dev/null 2>&1 ;;
+        down) compose --profile backup rm -sf ctl2 >/dev/null 2>&1 ;;
+        *) echo "cluster.sh backup up|down" >&2; exit 2 ;;
+    esac
 }
 
 case "${1:-}" in
-    up) shift; up "$@" ;;
+    up) up ;;
+    backup) backup "${2:-}" ;;
     images) images ;;
     builder) shift; docker run --rm -v "$root:/src" "slurm-gputopo-builder:$SUITE" "$@" ;;
     down) down ;;

@@ -22,7 +22,9 @@ MACHINES: list[tuple[str, str, int, int, list[tuple[int, int, int]]]] = [
 ]  # fmt: skip
 
 
-def lines_of(nodes: str, kind: str, gpus: int, socket_cores: int, links: list[tuple[int, int, int]]) -> list[str]:
+def lines_of(
+    nodes: str, kind: str, gpus: int, socket_cores: int, links: list[tuple[int, int, int]]
+) -> list[str]:
     """One line per GPU of a machine, in index order."""
     counts = [[0] * gpus for _ in range(gpus)]
     for a, b, count in links:

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import docker
 from slurm_text import Job, parse_gres, parse_indices, parse_jobs
+
+import docker
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER_SH = ROOT / "docker" / "cluster.sh"
@@ -63,14 +64,14 @@ class Cluster:
     # -- life ---------------------------------------------------------------
 
     @classmethod
-    def up(cls, project: str | None = None, suite: str | None = None, *, backup: bool = False) -> Cluster:
+    def up(cls, project: str | None = None, suite: str | None = None) -> Cluster:
         """Starts or reuses the cluster.
 
-        NoEngineError where no engine can run; ClusterError with the build's last lines when it fails.
+        NoEngineError where no engine can run; ClusterError with the last lines of a failed build.
         """
         project = project or os.environ.get("GPUTOPO_PROJECT") or "gputopo"
         suite = suite or os.environ.get("SUITE") or "trixie"
-        done = _cluster_sh(project, suite, "up", *(["backup"] if backup else []))
+        done = _cluster_sh(project, suite, "up")
         if done.returncode == NO_ENGINE_EXIT:
             raise NoEngineError(done.stderr.strip().splitlines()[-1])
         if done.returncode:
@@ -81,9 +82,29 @@ class Cluster:
         """Removes containers, network and volumes; images stay."""
         _cluster_sh(self.project, self.suite, "down")
 
+    @contextmanager
+    def backup_host(self) -> Iterator[None]:
+        """A block with a second controller host, its slurmctld on standby, known to the nodes."""
+        if _cluster_sh(self.project, self.suite, "backup", "up").returncode:
+            raise ClusterError("docker/cluster.sh backup up failed")
+        try:
+            self.switch(self.variant(), backup=True)
+            self.reconfigure()
+            self.slurmctld("start", host="ctl2")
+            yield
+        finally:
+            self.slurmctld("stop", host="ctl2")
+            self.switch(self.variant())
+            self.reconfigure()
+            _cluster_sh(self.project, self.suite, "backup", "down")
+            self._containers.pop("ctl2", None)
+
     def reset(self) -> None:
-        """No jobs, every node idle, no GPU in use, variant gputopo, the engine running as configured."""
-        self.run("ctl", ["clusterctl", "reset"], timeout_s=150)
+        """No jobs, nodes idle, no GPU in use, variant gputopo, the engine running as configured."""
+        without = os.environ.get("GPUTOPO_WITHOUT_ENGINE", "")
+        self.run(
+            "ctl", ["clusterctl", "reset"], timeout_s=150, env={"GPUTOPO_WITHOUT_ENGINE": without}
+        )
         self.wait_idle()
 
     # -- commands -----------------------------------------------------------
@@ -91,7 +112,10 @@ class Cluster:
     def container(self, host: str) -> Any:
         """The docker SDK's container of a host."""
         if host not in self._containers:
-            labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={host}"]
+            labels = [
+                f"com.docker.compose.project={self.project}",
+                f"com.docker.compose.service={host}",
+            ]
             found = self._docker.containers.list(all=True, filters={"label": labels})
             if not found:
                 raise ClusterError(f"no container of {host} in project {self.project}")
@@ -108,7 +132,10 @@ class Cluster:
         timeout_s: float = 60,
         env: dict[str, str] | None = None,
     ) -> Result:
-        """Runs a shell line (str) or an argument list in a host; ClusterError on a non-zero exit when `check`."""
+        """Runs a shell line (str) or an argument list in a host.
+
+        ClusterError on a non-zero exit when `check`.
+        """
         argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
         home = "/root" if user == "root" else f"/home/{user}"
         code, (out, err) = self.container(host).exec_run(
@@ -118,20 +145,30 @@ class Cluster:
             environment={"HOME": home, "USER": user, **(env or {})},
             demux=True,
         )
-        result = Result(code, (out or b"").decode(errors="replace"), (err or b"").decode(errors="replace"))
+        text = [(stream or b"").decode(errors="replace") for stream in (out, err)]
+        result = Result(code, *text)
         if check and code:
-            raise ClusterError(f"{user}@{host}: {shlex.join(argv)} exited {code}:\n{result.out}{result.err}")
+            raise ClusterError(
+                f"{user}@{host}: {shlex.join(argv)} exited {code}:\n{result.out}{result.err}"
+            )
         return result
 
     def sbatch(
-        self, *args: str, user: str = "alice", sleep_s: float = 0, script: str | None = None, host: str = "ctl"
+        self,
+        *args: str,
+        user: str = "alice",
+        sleep_s: float = 0,
+        script: str | None = None,
+        host: str = "ctl",
     ) -> int:
         """Submits a job that records its environment and then sleeps (or runs `script`); its id.
 
         ClusterError with Slurm's words when the submit is refused.
         """
         wrap = f"{RECORD}; sleep {sleep_s}" if script is None else script
-        done = self.run(host, ["sbatch", "--parsable", "-o", "/dev/null", *args, "--wrap", wrap], user=user)
+        done = self.run(
+            host, ["sbatch", "--parsable", "-o", "/dev/null", *args, "--wrap", wrap], user=user
+        )
         return int(done.out.strip().split(";")[0])
 
     def job(self, jobid: int) -> Job:
@@ -154,11 +191,13 @@ class Cluster:
     # -- waiting ------------------------------------------------------------
 
     def wait_state(self, jobid: int, *states: str, timeout_s: float = 30) -> Job:
-        """Polls until the job is in one of the states; ClusterError with its last record otherwise."""
+        """Polls until the job is in one of the states; else ClusterError with its last record."""
         deadline = time.monotonic() + timeout_s
         while (job := self.job(jobid)).state not in states:
             if time.monotonic() > deadline:
-                raise ClusterError(f"job {jobid} is {job.state} ({job.reason}), not {states}: {job.fields}")
+                raise ClusterError(
+                    f"job {jobid} is {job.state} ({job.reason}), not {states}: {job.fields}"
+                )
             time.sleep(POLL_S)
         return job
 
@@ -171,7 +210,7 @@ class Cluster:
         return self.wait_state(jobid, *FINISHED, timeout_s=timeout_s)
 
     def wait_idle(self, timeout_s: float = 60) -> None:
-        """Polls until no job is left and no node reports a GPU in use; ClusterError says what is left."""
+        """Polls until no job is left and no GPU in use; else ClusterError says what is left."""
         deadline = time.monotonic() + timeout_s
         while True:
             queue = self.run("ctl", "squeue -h -o '%A %T %r'").out.strip()
@@ -179,7 +218,9 @@ class Cluster:
             if not queue and not used:
                 return
             if time.monotonic() > deadline:
-                raise ClusterError(f"not idle after {timeout_s:g} s: queue [{queue}], GPUs in use {used}")
+                raise ClusterError(
+                    f"not idle after {timeout_s:g} s: queue [{queue}], GPUs in use {used}"
+                )
             time.sleep(POLL_S)
 
     def env_of(
@@ -194,12 +235,16 @@ class Cluster:
             time.sleep(POLL_S)
         return dict(line.split("=", 1) for line in found.out.splitlines() if "=" in line)
 
-    def visible_gpus(self, jobid: int, *, node: str | None = None, user: str = "alice") -> tuple[int, ...]:
+    def visible_gpus(
+        self, jobid: int, *, node: str | None = None, user: str = "alice"
+    ) -> tuple[int, ...]:
         """CUDA_VISIBLE_DEVICES inside the job, in its order."""
-        return parse_indices(self.env_of(jobid, node=node, user=user).get("CUDA_VISIBLE_DEVICES", ""))
+        return parse_indices(
+            self.env_of(jobid, node=node, user=user).get("CUDA_VISIBLE_DEVICES", "")
+        )
 
     def occupy(self, node: str, gpus: Iterable[int], *, user: str = "bob") -> list[int]:
-        """Leaves exactly `gpus` of an idle node in use by one-GPU jobs; the ids of those jobs, by GPU.
+        """Leaves exactly `gpus` of an idle node in use by one-GPU jobs; their ids, by GPU.
 
         Works in any variant without asking for particular GPUs: fills the node, then
         cancels what holds the others.
@@ -242,7 +287,7 @@ class Cluster:
         self.switch(self.variant())
 
     def slurmctld(self, action: str, *, host: str = "ctl") -> str:
-        """start, stop, kill, restart or pid of slurmctld on a controller host; returns when it answers."""
+        """start, stop, kill, restart or pid of slurmctld; a start returns when it answers."""
         return self.run(host, ["clusterctl", "slurmctld", action]).out.strip()
 
     def restart_slurmctld(self) -> None:
@@ -263,7 +308,9 @@ class Cluster:
         size = int(self.run("ctl", "stat -c %s /var/log/slurm/slurmctld.log").out)
         lines: list[str] = []
         yield lines
-        lines += self.run("ctl", f"tail -c +{size + 1} /var/log/slurm/slurmctld.log").out.splitlines()
+        lines += self.run(
+            "ctl", f"tail -c +{size + 1} /var/log/slurm/slurmctld.log"
+        ).out.splitlines()
 
     # -- the engine ---------------------------------------------------------
 
@@ -278,7 +325,9 @@ class Cluster:
 
     def engine_log(self, lines: int = 200) -> str:
         """The last lines the engine printed."""
-        return self.run("ctl", ["tail", "-n", str(lines), "/var/log/gputopo/engine.log"], check=False).out
+        return self.run(
+            "ctl", ["tail", "-n", str(lines), "/var/log/gputopo/engine.log"], check=False
+        ).out
 
     # -- fake tools ---------------------------------------------------------
 
@@ -304,4 +353,6 @@ def is_running(project: str) -> bool:
 
 def _cluster_sh(project: str, suite: str, *args: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "GPUTOPO_PROJECT": project, "SUITE": suite}
-    return subprocess.run([CLUSTER_SH, *args], env=environ, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [CLUSTER_SH, *args], env=environ, capture_output=True, text=True, check=False
+    )

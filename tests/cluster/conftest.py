@@ -12,7 +12,7 @@ import pytest
 # The harness lies beside the tests that use it; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cluster import Cluster, NoEngineError, is_running  # noqa: E402 - needs the path above
+from cluster import Cluster, NoEngineError, is_running
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 _skipped: list[str] = []
@@ -20,7 +20,7 @@ _skipped: list[str] = []
 
 @pytest.fixture(scope="session")
 def session_cluster() -> Iterator[Cluster | str]:
-    """The cluster, or the sentence why there is none. Taken down at the end unless it ran before."""
+    """The cluster, or why there is none. Taken down at the end unless it ran before."""
     project = os.environ.get("GPUTOPO_PROJECT") or "gputopo"
     ran_before = is_running(project)
     try:
@@ -49,4 +49,6 @@ def cluster(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> I
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Counts the live tests that did not run."""
     if _skipped:
-        terminalreporter.write_line(f"{len(_skipped)} live-cluster tests skipped: no container engine")
+        terminalreporter.write_line(
+            f"{len(_skipped)} live-cluster tests skipped: no container engine"
+        )

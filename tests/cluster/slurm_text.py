@@ -6,12 +6,24 @@ import re
 from dataclasses import dataclass, field
 
 # Values of these may hold spaces and `=`; Slurm prints each on a line of its own.
-_WHOLE_LINES = ("Comment", "AdminComment", "Command", "WorkDir", "StdErr", "StdIn", "StdOut", "SubmitLine", "Extra")
+_WHOLE_LINES = frozenset(
+    [
+        "Comment",
+        "AdminComment",
+        "Command",
+        "WorkDir",
+        "StdErr",
+        "StdIn",
+        "StdOut",
+        "SubmitLine",
+        "Extra",
+    ]
+)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One record of `scontrol show job -d`; `gpus` maps node to GPU indices, empty when not running."""
+    """One record of `scontrol show job -d`; `gpus`: node to GPU indices, empty unless running."""
 
     id: int
     state: str
@@ -52,7 +64,8 @@ def expand_hosts(text: str) -> tuple[str, ...]:
             continue
         for part in ranges.split(","):
             first, _, last = part.partition("-")
-            names.extend(f"{prefix}{n:0{len(first)}d}" for n in range(int(first), int(last or first) + 1))
+            numbers = range(int(first), int(last or first) + 1)
+            names.extend(f"{prefix}{n:0{len(first)}d}" for n in numbers)
     return tuple(names)
 
 
@@ -73,5 +86,6 @@ def _parse_job(record: str) -> Job:
             indices = parse_gres(rest.partition("GRES=")[2])
             gpus.update({node: indices for node in expand_hosts(nodes) if indices})
         else:
-            fields.update(pair.split("=", 1) for pair in line.split() if "=" in pair)
+            pairs = (word.partition("=") for word in line.split() if "=" in word)
+            fields.update((name, text) for name, _, text in pairs)
     return Job(int(fields["JobId"]), fields["JobState"], fields.get("Reason", ""), gpus, fields)

@@ -51,7 +51,7 @@ def test_hosts_of(text: str, expected: tuple[str, ...]) -> None:
 
 
 def test_a_record_with_several_nodes_and_a_pending_task() -> None:
-    """Nodes of one line share its indices; a comment cannot forge a field; pending tasks have no GPUs."""
+    """Nodes of one line share its indices; a comment forges no field; a pending task has no GPU."""
     running, pending = parse_jobs(RECORD)
     assert running.gpus == {"dgx1": (0, 3), "dgx2": (0, 3), "minsky1": (2,)}
     assert (running.id, running.state, running.nodes) == (7, "RUNNING", ("dgx1", "dgx2", "minsky1"))

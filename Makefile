@@ -1,0 +1,49 @@
+# One command each; every one does its own set-up.
+#   make setup    .venv with the package installed for development
+#   make test     every test, those against the live cluster included
+#   make demo     the live cluster and the table of what it does
+#   make bench    the benchmarks (ONLY=name for one)
+#   make lint | cluster | cluster-down | shell
+# GPUTOPO_PROJECT names the cluster (default gputopo), SUITE its Debian release (default trixie: Slurm 24.11).
+.PHONY: setup lint test demo bench cluster cluster-down shell
+.DEFAULT_GOAL := setup
+
+PYTHON := .venv/bin/python
+STAMP := .venv/.setup-stamp
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+setup: $(STAMP)
+
+$(STAMP): setup.cfg pyproject.toml
+	@python3 -c 'import venv, ensurepip' 2>/dev/null || { $(SUDO) apt-get update -qq && \
+		$(SUDO) apt-get install -y -qq --no-install-recommends python3 python3-venv ca-certificates; }
+	@test -x $(PYTHON) || python3 -m venv .venv
+	$(PYTHON) -m pip install -q -e '.[dev,plot]'
+	@touch $@
+
+lint: setup
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+# Exit 3: no container engine can start. Said in one line; the tests that need none
+# still run and pytest counts the skipped ones (as failures where CI=true).
+test: setup
+	@docker/cluster.sh images || test $$? = 3
+	$(PYTHON) -m pytest $(ARGS)
+
+demo: setup
+	@docker/cluster.sh up || test $$? = 3
+	.venv/bin/gputopo demo
+
+bench: setup
+	$(PYTHON) -m bench $(ONLY)
+
+cluster: setup
+	@docker/cluster.sh up
+
+cluster-down:
+	@docker/cluster.sh down
+
+shell: cluster
+	@docker/cluster.sh shell
