@@ -279,10 +279,12 @@ def test_a_changed_hint_is_checked_too(cluster: Cluster, stand_in: Start) -> Non
     assert cluster.job(jobid).fields["AdminComment"] == f"budget 7 {BRACKET}"
     own = cluster.sbatch(*held, HINT)
     cluster.run("ctl", ["scontrol", "update", f"jobid={own}", older])
-    with pytest.raises(ClusterError, match="submit it again"):
+    # scontrol of 22.05 does not print what the hook tells the user.
+    shows_lines = cluster.suite != "bookworm"
+    with pytest.raises(ClusterError, match="submit it again" if shows_lines else "error for job"):
         cluster.run("ctl", [*update, f"jobid={own}"], user="alice")
     cluster.run("ctl", ["scontrol", "update", f"jobid={own}", "timelimit=5"], user="alice")
     engine.stop()
     engine.start("refuse")
-    with pytest.raises(ClusterError, match="unknown key"):
+    with pytest.raises(ClusterError, match="unknown key" if shows_lines else "error for job"):
         cluster.run("ctl", [*update, f"jobid={own}"], user="alice")
