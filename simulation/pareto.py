@@ -41,14 +41,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print the table."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--machine", default="dgx1v")
-    options.add_argument("--seeds", type=int, default=20, help="runs seeds 0..N-1")
+    options.add_argument("--seeds", type=int, default=20, help="how many seeds")
+    options.add_argument("--first-seed", type=int, default=0)
     options.add_argument("--jobs", type=int, default=150)
     options.add_argument("--bound-seeds", type=int, default=4, help="seeds of the bounds' rows")
     chosen = options.parse_args(argv)
-    seeds = range(chosen.seeds)
+    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     print(
         f"# {chosen.machine}, {chosen.jobs} jobs of 1-5 GPUs, FIFO, durations uniform"
-        f" {DURATION_S[0]}-{DURATION_S[1]} s, seeds 0-{chosen.seeds - 1}"
+        f" {DURATION_S[0]}-{DURATION_S[1]} s, seeds {seeds[0]}-{seeds[-1]}"
     )
     print(f"{'policy':28} {'share':>7} {'stdev':>7} {'hops':>7} {'all jobs':>9}")
     for name in registry.names():
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for weight in HOP_WEIGHTS if chosen.bound_seeds else ():
         bounds = [
             best_possible(load(chosen.machine), mixed_jobs(seed, chosen.jobs), weight)
-            for seed in range(chosen.bound_seeds)
+            for seed in seeds[: chosen.bound_seeds]
         ]
         shares, hops = zip(*bounds, strict=True)
         print(_row(f"knows all, hop costs {weight:g}", shares, hops))
