@@ -188,6 +188,7 @@ extern bool gt_config_load(gt_config_t *config, const char *path, char *wrong,
 			   size_t size)
 {
 	char text[16 * 1024];
+	bool failed;
 	size_t len;
 	FILE *file = fopen(path, "re");
 
@@ -200,9 +201,10 @@ extern bool gt_config_load(gt_config_t *config, const char *path, char *wrong,
 		return false;
 	}
 	len = fread(text, 1, sizeof(text), file);
+	failed = ferror(file);	/* a directory opens, but cannot be read */
 	fclose(file);
-	if (len == sizeof(text) || memchr(text, '\0', len)) {
-		snprintf(wrong, size, "%s: expected text under %zu bytes", path,
+	if (failed || len == sizeof(text) || memchr(text, '\0', len)) {
+		snprintf(wrong, size, "%s: expected a text file under %zu bytes", path,
 			 sizeof(text));
 		return false;
 	}

@@ -1,0 +1,95 @@
+"""The select plugin's part without Slurm, compiled and run under sanitizers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin import protocol
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = ROOT / "slurm_plugin" / "select"
+CLAIMS = re.findall(r"^\tTEST\((\w+)\)", Path(__file__).with_name("pure_test.c").read_text(), re.M)
+
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("make")), reason="no gcc and make here"
+)
+pytestmark = needs_compiler
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pure_test with address and undefined-behaviour sanitizers, ending at the first error."""
+    out = tmp_path_factory.mktemp("select")
+    target = out / "pure_test_sanitized"
+    command = ["make", "-C", str(PLUGIN), f"OUT={out}", str(target)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return target
+
+
+def run(program: Path, *args: str, stdin: str = "") -> str:
+    """The program's output; its errors fail the test."""
+    done = subprocess.run(
+        [program, *args], input=stdin, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_claim(program: Path, claim: str) -> None:
+    """Each test of pure_test.c holds under the sanitizers."""
+    assert run(program, "run", claim) == f"ok {claim}\n"
+
+
+def test_every_claim_is_known_here(program: Path) -> None:
+    """None is left out above."""
+    assert run(program, "list").split() == CLAIMS
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_mutated_input_breaks_no_parser(program: Path, seed: int) -> None:
+    """Replies, comments and settings with random damage; the seed makes it repeatable."""
+    assert run(program, "fuzz", str(seed), "20000") == f"ok fuzz seed={seed} rounds=20000\n"
+
+
+HINTS = ["pattern=ring", 'a="1"\tb=50%\x01]', "ä b", ""]
+
+
+def test_the_engine_reads_what_the_plugin_writes(program: Path) -> None:
+    """Questions and notices in C's words mean the same to the engine's codec."""
+    *questions, notice = run(program, "lines").splitlines()
+    for index, (line, hint) in enumerate(zip(questions, HINTS, strict=True)):
+        place = protocol.decode(line.encode())
+        assert isinstance(place, protocol.Place)
+        assert (place.id, place.job, place.array) == (index + 1, 4294967294, index)
+        assert (place.uid, place.partition, place.hint) == (1000, "gpu", hint)
+        assert (place.postponed, place.waited_s) == (2, 61)
+        assert place.nodes == (
+            protocol.AskedNode("dgx1", 8, 0xB6, 0x30, 1),
+            protocol.AskedNode("node-64.x", 64, (1 << 64) - 1, 0, 4294967295),
+        )
+    assert protocol.decode(notice.encode()) == protocol.Notice("started", 9, 0, {"dgx1": 0x48})
+
+
+REPLIES = [
+    (
+        protocol.Use({"dgx1": 0x9, "dgx2": 0xF0}, {"dgx1": 3}, "dgx1:0,3 50% sure"),
+        "use 1 s=0 node=dgx1:9 node=dgx2:f0 alt=dgx1:3 note=dgx1:0,3 50% sure",
+    ),
+    (protocol.WaitFor(30, "a [pair]|soon"), "wait 2 s=30 note=a (pair)/soon"),
+    (protocol.Pass(), "pass 3 s=0 note="),
+    (protocol.Pass("observed: 0,3"), "pass 4 s=0 note=observed: 0,3"),
+    (protocol.Error("no such verb"), "error 5 s=0 note=no such verb"),
+]
+
+
+def test_the_plugin_reads_what_the_engine_writes(program: Path) -> None:
+    """Replies from the engine's codec mean the same in C."""
+    sent = b"".join(reply.encode(i + 1) for i, (reply, _) in enumerate(REPLIES)).decode()
+    assert run(program, "replies", stdin=sent).splitlines() == [meant for _, meant in REPLIES]
