@@ -1,0 +1,95 @@
+"""Machines in YAML and in JSON: what a site may write, and what it is told when wrong."""
+
+import json
+
+import pytest
+
+import gres_topology
+from gres_topology import TopologyError, catalog, declared, saved
+
+PAIR = """\
+name: pair
+gpus: 2
+links: {NV4: 0-1}
+numa: [0, 1]
+numa_nodes: {0: 0-3, 1: {cpus: 4-7, memory_mb: 1024, distances: {0: 20, 1: 10}}}
+pci: ["0000:01:00.0", null]
+minors: [1, 0]
+"""
+
+
+def test_a_declared_machine_has_what_was_declared():
+    found = gres_topology.read(PAIR)
+    assert found.name == "pair"
+    assert found.kinds == (("X", "NV4"), ("NV4", "X"))
+    assert found.cpus == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert found.pci == ("0000:01:00.0", None)
+    assert found.minors == (1, 0)
+    assert found.numa_nodes[1].distances == ((0, 20), (1, 10))
+
+
+def test_a_measured_bandwidth_replaces_the_tables():
+    found = gres_topology.read(PAIR + "bandwidth_gbps: {NV4: 93.5}\n")
+    assert found.bandwidth_gbps[0, 1] == 93.5
+
+
+WRONG = [
+    ("gpus: 2", "gpus: two", "gpus: 'two'; expected a number from 1 to 256"),
+    ("NV4: 0-1", "NV4: 0-2", "links: '0-2' of a machine of 2 GPUs"),
+    ("NV4: 0-1", "NV: 0-1", "links: 'NV' is not a link; expected NV<n>"),
+    ("NV4: 0-1", "NV4: [0-1, 1-0]", "links: pair 0-1 is named twice"),
+    ("links: {NV4: 0-1}", "links: {}", "links: pair 0-1 is missing and there is no other_links"),
+    ("numa: [0, 1]", "numa: [0]", "numa: expected a list of 2 entries, one per GPU"),
+    ("0: 0-3", "0: 3-0", "numa_nodes: '3-0' is not a range"),
+    ("name: pair", "nmae: pair", "unknown key 'nmae'; expected bandwidth_gbps"),
+    ('"0000:01:00.0"', '"first"', "pci: 'first'; expected a PCI address"),
+    ("links: {NV4", "links: {{NV4", "mine.yaml line 4: expected"),
+    ("minors: [1, 0]", "rates: {nvlink: 9}", "rates: nvlink: 9; expected of"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=[w[1] for w in WRONG])
+def test_a_wrong_declaration_is_named_by_key(old, new, message):
+    with pytest.raises(TopologyError) as caught:
+        declared.read(PAIR.replace(old, new), name="mine", source="mine.yaml")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("mine.yaml")
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_json_keeps_everything(name):
+    found = catalog.load(name)
+    again = gres_topology.read(json.dumps(saved.to_dict(found), indent=1))
+    assert again == found
+    assert (again.bandwidth_gbps == found.bandwidth_gbps).all()
+
+
+def test_json_has_the_promised_keys():
+    found = saved.to_dict(catalog.load("dgx1v"))
+    assert found["gpus"] == 8
+    assert found["kinds"][0][3] == "NV2"
+    assert found["bandwidth_gbps"][0][3] == 50
+    assert found["numa"][7] == 1
+    assert found["cpus"][0][:2] == [0, 1]
+    assert found["nics"][0]["name"] == "mlx5_0"
+    assert found["pci"] == [None] * 8
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gpus": 3}, "gpus is 3 but kinds has 2 rows"),
+        ({"kinds": [["X", "NV"], ["NV", "X"]]}, "cell GPU0-GPU1: 'NV' is not a link"),
+        ({"kinds": [["X", "NV1"], ["NV2", "X"]]}, "expected a symmetric matrix"),
+        ({"numa": "none"}, "expected the JSON of topology show"),
+        ({"bandwidth_gbps": [[0, 1]]}, "expected the JSON of topology show"),
+        ({"cpus": [1, 2]}, "expected the JSON of topology show"),
+        ({"nics": [{}]}, "expected the JSON of topology show"),
+    ],
+)
+def test_damaged_json_is_refused(change, message):
+    text = json.dumps({**saved.to_dict(gres_topology.read(PAIR)), **change}, indent=1)
+    with pytest.raises(TopologyError) as caught:
+        gres_topology.read(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,208 @@
+"""What Slurm needs of a topology: gres.conf, the index mapping, whether the hardware changed."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gres_topology import (
+    SlurmIndex,
+    TopologyError,
+    catalog,
+    cpulist,
+    difference,
+    fingerprint,
+    gres_conf,
+    gres_file,
+    links,
+    mapping,
+    pci,
+)
+
+FAKE = "/dev/fakegpu{index}"
+
+
+class TestGresConf:
+    @pytest.mark.parametrize("name", [n for n in catalog.names() if n != "gb200-nvl72"])
+    def test_what_is_written_reads_back(self, name):
+        machine = catalog.load(name)
+        lines = gres_file.parse(gres_conf(machine, "n[1-2]", FAKE))
+        assert [line.file for line in lines] == [f"/dev/fakegpu{i}" for i in range(machine.gpus)]
+        for gpu, line in enumerate(lines):
+            assert (line.node_names, line.name) == ("n[1-2]", "gpu")
+            assert line.links[gpu] == -1
+            assert [c for i, c in enumerate(line.links) if i != gpu] == [
+                links.link_count(k) for i, k in enumerate(machine.kinds[gpu]) if i != gpu
+            ]
+
+    def test_types_are_short_names_of_models(self):
+        types = {n: gres_file.type_of(catalog.load(n).model) for n in catalog.names()}
+        assert types["dgx1v"] == "v100"
+        assert types["mi250x"] == "mi250x"
+        assert types["l40s-pcie"] == "l40s"
+        assert types["gb200-nvl72"] == "gb200"
+        assert types["tsubame25"] == "k20x"
+        assert gres_file.type_of(None) is None
+
+    def test_cores_count_node_by_node_and_threads_are_folded(self):
+        def cores(name):
+            lines = gres_file.parse(gres_conf(catalog.load(name), "n1", FAKE))
+            return [cpulist.format_list(line.cores) for line in lines]
+
+        assert cores("dgx1v") == ["0-19"] * 4 + ["20-39"] * 4  # siblings apart: 0 and 40
+        assert cores("minsky") == ["0-9"] * 2 + ["10-19"] * 2  # eight adjacent threads
+        assert cores("dgx-a100")[:3] == ["48-63", "48-63", "16-31"]
+        assert cores("a100-pcie-bridged")[4] == "32-63"  # one thread
+
+    def test_cores_are_left_out_on_request_or_stated(self):
+        machine = catalog.load("dgx1v")
+        assert "Cores" not in gres_conf(machine, "n1", FAKE, with_cores=False)
+        stated = gres_conf(machine, "n1", FAKE, numa_cores={0: range(8), 1: range(8, 16)})
+        assert "File=/dev/fakegpu7 Cores=8-15 Links" in stated
+
+    def test_cores_that_cannot_be_counted_are_refused(self):
+        machine = catalog.load("dgx1v")
+        half = dataclasses.replace(machine, numa_nodes=machine.numa_nodes[1:], numa=(1,) * 8)
+        with pytest.raises(TopologyError, match="cores cannot be counted"):
+            gres_conf(half, "n1", FAKE)
+
+    def test_unknown_minors_are_not_guessed(self):
+        with pytest.raises(TopologyError, match="minor of GPU0 is unknown; give a device pattern"):
+            gres_conf(catalog.load("dgx1v"), "n1")
+
+    def test_known_minors_name_the_files(self):
+        machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1))
+        files = [line.file for line in gres_file.parse(gres_conf(machine, "n1"))]
+        assert files == ["/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia0", "/dev/nvidia1"]
+
+    def test_file_ranges_are_written_out(self):
+        lines = gres_file.parse("NodeName=n1 Name=gpu File=/dev/nvidia[0-1,3] Cores=0-3 # x\n")
+        assert [line.file for line in lines] == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia3"]
+
+    def test_a_bad_line_is_named(self):
+        with pytest.raises(TopologyError, match=r"gres.conf line 2: 'Links'; expected Key=value"):
+            gres_file.parse("Name=gpu File=/dev/nvidia0\nName=gpu Links File=/dev/nvidia1\n")
+
+    @pytest.mark.parametrize("bad", ["n1 Name=x", "n1\nNodeName=n2", ""])
+    def test_node_names_cannot_smuggle_lines(self, bad):
+        with pytest.raises(TopologyError, match="expected Slurm's form"):
+            gres_conf(catalog.load("minsky"), bad, FAKE)
+
+
+class TestSlurmIndex:
+    def test_masks_go_both_ways(self):
+        index = SlurmIndex((2, 0, 1, 3))
+        assert index.mask_to_topology(0b0001) == 0b0100
+        assert index.mask_to_slurm(0b0100) == 0b0001
+        assert index.to_slurm == (1, 2, 0, 3)
+
+    @given(st.permutations(range(8)), st.integers(0, 255))
+    def test_there_and_back_is_the_same_mask(self, permutation, mask):
+        index = SlurmIndex(tuple(permutation))
+        assert index.mask_to_slurm(index.mask_to_topology(mask)) == mask
+        assert index.mask_to_topology(mask).bit_count() == mask.bit_count()
+
+    def test_identity_and_explicit(self):
+        machine = catalog.load("minsky")
+        assert mapping.identity(machine).to_topology == (0, 1, 2, 3)
+        assert mapping.explicit(machine, [3, 2, 1, 0]).mask_to_topology(0b0011) == 0b1100
+
+    def test_gres_conf_order_and_minors_give_the_permutation(self):
+        machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1))
+        files = [f"/dev/nvidia{i}" for i in range(4)]
+        assert mapping.from_gres_conf(machine, files).to_topology == (2, 3, 0, 1)
+
+    @pytest.mark.parametrize(
+        ("minors", "files", "message"),
+        [
+            ((0, 1, None, 3), ["/dev/nvidia0"] * 4, "minor of GPU2 is unknown"),
+            ((0, 1, 1, 3), ["/dev/nvidia0"] * 4, "device minors .* repeat"),
+            ((0, 1, 2, 3), ["/dev/nvidia0"] * 3, "3 device files for 4 GPUs"),
+            ((0, 1, 2, 3), [f"/dev/nvidia{i}" for i in (0, 1, 2, 5)], "nvidia5 is no GPU's"),
+            ((0, 1, 2, 3), [f"/dev/nvidia{i}" for i in (0, 1, 2, 2)], "each of 0..3 once"),
+            ((0, 1, 2, 3), ["/dev/nvidia0", "/dev/x", "/dev/y", "/dev/z"], "/dev/x is no GPU's"),
+        ],
+    )
+    def test_a_mapping_that_cannot_be_established_is_refused(self, minors, files, message):
+        machine = dataclasses.replace(catalog.load("minsky"), minors=minors)
+        with pytest.raises(TopologyError, match=message):
+            mapping.from_gres_conf(machine, files)
+
+    @pytest.mark.parametrize("wrong", [[0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 4]])
+    def test_a_wrong_permutation_is_refused(self, wrong):
+        with pytest.raises(TopologyError):
+            mapping.explicit(catalog.load("minsky"), wrong)
+
+    def test_a_mask_beyond_the_gpus_is_refused(self):
+        with pytest.raises(TopologyError, match="names more than 4 GPUs"):
+            SlurmIndex((0, 1, 2, 3)).mask_to_topology(0b10000)
+
+
+class TestFingerprint:
+    machine = dataclasses.replace(
+        catalog.load("minsky"), pci=tuple(f"0000:0{i}:00.0" for i in range(4))
+    )
+
+    def test_names_cpus_and_nics_do_not_count(self):
+        other = dataclasses.replace(self.machine, name="x", source="y", cpus=(None,) * 4, nics=())
+        assert fingerprint(other) == fingerprint(self.machine)
+        assert difference(self.machine, other) == []
+
+    @pytest.mark.parametrize(
+        ("change", "sentence"),
+        [
+            ({"model": "NVIDIA H200"}, "expected Tesla P100-SXM2-16GB GPUs, found NVIDIA H200"),
+            ({"numa": (0, 1, 1, 1)}, "GPU1: expected on NUMA node 0, found 1"),
+            (
+                {"pci": ("0000:00:00.0", "0000:01:00.0", "0000:09:00.0", "0000:03:00.0")},
+                "GPU2: expected at PCI address 0000:02:00.0, found 0000:09:00.0",
+            ),
+            ({"kinds": catalog.load("ac922").kinds}, "GPU0 and GPU1: expected NV2, found NV3"),
+        ],
+    )
+    def test_other_hardware_is_noticed_and_described(self, change, sentence):
+        other = dataclasses.replace(self.machine, **change)
+        assert fingerprint(other) != fingerprint(self.machine)
+        assert sentence in difference(self.machine, other)
+
+    def test_a_lost_gpu_is_one_sentence(self):
+        assert difference(catalog.load("dgx1v"), catalog.load("summit")) == [
+            "expected 8 GPUs, found 6"
+        ]
+
+    def test_what_only_one_side_knows_is_no_difference(self):
+        assert difference(catalog.load("minsky"), self.machine) == []
+
+    def test_it_is_stable_over_runs(self):
+        assert fingerprint(catalog.load("dgx1v")) == fingerprint(catalog.load("dgx1v"))
+        assert len(fingerprint(catalog.load("dgx1v"))) == 16
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_cpu_lists_survive_writing_and_reading(cpus):
+    assert cpulist.parse_list(cpulist.format_list(cpus)) == tuple(sorted(cpus))
+
+
+@pytest.mark.parametrize(
+    ("mask", "cpus"),
+    [("000000ff,00000000", tuple(range(32, 40))), ("0x0000000f,,0x1", (0, 64, 65, 66, 67)),
+     ("0", ()), ("3", (0, 1))],
+)  # fmt: skip
+def test_masks_are_read(mask, cpus):
+    assert cpulist.parse_mask(mask) == cpus
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "1,,2", "0-99999999", "١"])
+def test_bad_cpu_lists_are_refused(text):
+    with pytest.raises(ValueError, match="is not a"):
+        cpulist.parse_list(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("00000000:0F:00.0", "0000:0f:00.0"), ("07:00.0", "0000:07:00.0"), ("gpu0", None),
+     ("0000:C1:00", "0000:c1:00.0"), ("", None)],
+)  # fmt: skip
+def test_pci_addresses_have_one_spelling(text, address):
+    assert pci.normalise(text) == address

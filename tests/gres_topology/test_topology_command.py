@@ -1,0 +1,120 @@
+"""`gputopo topology`: the doors users knock on."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import gres_topology
+from gres_topology import TopologyError, catalog
+from gres_topology.drawing import draw
+from slurm_plugin.cli.topology import topology
+
+ASSETS = Path(__file__).parent / "assets"
+
+
+def run(*arguments):
+    return CliRunner().invoke(topology, [str(argument) for argument in arguments])
+
+
+def test_show_prints_matrix_links_and_numa_nodes():
+    result = run("show", "dgx1v")
+    assert result.exit_code == 0
+    assert "GPU0    X     NV1   NV1   NV2   NV2   SYS" in result.output
+    assert "NV2        50 GB/s per direction, 8 pairs" in result.output
+    assert "NUMA node 1: GPUs 4-7, CPUs 20-39,60-79" in result.output
+
+
+def test_the_largest_matrix_is_not_cut():
+    row = next(
+        line for line in run("show", "gb200-nvl72").output.splitlines() if line.startswith("GPU71 ")
+    )
+    assert row.split()[:2] == ["GPU71", "NV18"]
+    assert row.count("NV18") == 71
+
+
+@pytest.mark.parametrize("path", sorted(ASSETS.glob("*.txt")), ids=lambda p: p.stem)
+def test_every_report_is_shown_or_refused_in_one_line(path):
+    result = run("show", path)
+    if "p2p" in path.name:
+        assert result.exit_code == 1
+        assert result.output.count("\n") == 1
+    else:
+        assert result.exit_code == 0, result.output
+        assert gres_topology.read(path).name in result.output
+
+
+def test_json_is_one_object():
+    found = json.loads(run("show", ASSETS / "own-a100-bridged.txt", "--json").output)
+    assert found["gpus"] == 8
+    assert found["kinds"][0][2] == "NV12"
+    assert {"name", "source", "bandwidth_gbps", "numa", "cpus", "pci", "minors", "nics"} <= set(
+        found
+    )
+
+
+def test_numactl_can_be_added():
+    result = run("show", ASSETS / "nvidia-smi-nic-legend.txt", "--json", "--numa",
+                 ASSETS / "numactl-two-nodes.txt")  # fmt: skip
+    assert json.loads(result.output)["numa_nodes"][1]["memory_mb"] == 193477
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("show", "dgx9"), "'dgx9' is neither a file nor a machine of the catalog"),
+        (("show", "/nonexistent/file"), "/nonexistent/file: No such file"),
+        (("show", "/"), "/: Is a directory"),
+        (("show", __file__), "test_topology_command.py: not a topology"),
+        (("show", "dgx1v", "--numa", "/nonexistent"), "/nonexistent: No such file"),
+        (("show", "dgx1v", "--plot", "/nonexistent/x.svg"), "/nonexistent/x.svg"),
+        (("show", "dgx1v", "--plot", "/tmp/x.nonsense"), "nonsense"),
+        (("gres-conf", "dgx1v", "n1"), "minor of GPU0 is unknown"),
+    ],
+)
+def test_errors_are_one_line_and_exit_status_one(arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert result.output.count("\n") == 1
+
+
+def test_binary_files_are_refused(tmp_path):
+    (tmp_path / "x").write_bytes(b"\x00\x01GPU0\n")
+    assert "binary data" in run("show", tmp_path / "x").output
+
+
+def test_list_names_every_machine():
+    lines = run("list").output.splitlines()
+    assert [line.split()[0] for line in lines] == list(catalog.names())
+
+
+def test_gres_conf_is_printed_as_slurm_reads_it():
+    result = run("gres-conf", "dgx1v", "dgx[1-2]", "--device", "/dev/fakegpu{index}")
+    assert result.output.splitlines()[0] == (
+        "NodeName=dgx[1-2] Name=gpu Type=v100 File=/dev/fakegpu0 Cores=0-19 Links=-1,1,1,2,2,0,0,0"
+    )
+
+
+def test_diff_exits_one_where_machines_differ():
+    assert run("diff", "dgx1v", "dgx1v").exit_code == 0
+    result = run("diff", "dgx1v", "dgx1p")
+    assert result.exit_code == 1
+    assert "GPU0 and GPU3: expected NV2, found NV1" in result.output
+
+
+@pytest.mark.parametrize("machine", ["dgx1v", "gb200-nvl72", "l40s-pcie"])
+def test_plot_draws_every_gpu(machine, tmp_path):
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "out.svg"
+    assert run("show", machine, "--plot", target).exit_code == 0
+    drawn = target.read_text()
+    assert drawn.startswith("<?xml")
+    assert f"{machine}: {catalog.load(machine).gpus} GPUs" in drawn
+
+
+def test_plot_without_matplotlib_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(TopologyError, match=r"pip install 'slurm-gputopo\[plot\]'"):
+        draw(catalog.load("dgx1v"), tmp_path / "out.svg")
