@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,8 +42,8 @@ class Client:
         self._socket.close()
 
 
-def configuration(folder: Path, machines: Mapping[str, Sequence[str]]) -> Path:
-    """A gputopo.yaml in `folder` that declares recorded nodes and their clones."""
+def configuration(folder: Path, machines: Mapping[str, str]) -> Path:
+    """A gputopo.yaml in `folder`: recorded nodes (name -> machine) and their clones."""
     lines = [
         f"socket: {folder / 'engine.sock'}",
         f"decision_log: {{path: {folder / 'decisions.jsonl'}}}",
@@ -51,8 +51,8 @@ def configuration(folder: Path, machines: Mapping[str, Sequence[str]]) -> Path:
         f"kill_switch: {folder / 'off'}",
         "nodes:",
         *(
-            f'  - {{nodes: "{host_list(names)}", topology: {machine}}}'
-            for machine, names in machines.items()
+            f'  - {{nodes: "{host_list(name)}", topology: {machine}}}'
+            for name, machine in machines.items()
         ),
         "partitions:",
         "  default: {mode: enforce, policy: mapa}",
@@ -63,7 +63,7 @@ def configuration(folder: Path, machines: Mapping[str, Sequence[str]]) -> Path:
 
 
 @contextmanager
-def engine(folder: Path, machines: Mapping[str, Sequence[str]]) -> Iterator[Client]:
+def engine(folder: Path, machines: Mapping[str, str]) -> Iterator[Client]:
     """An engine for these machines; ended with the block.
 
     Raises RuntimeError with what it said when it does not come up.

@@ -40,19 +40,37 @@ def random_mask(total: int, rng: Random) -> int:
     return sum(1 << gpu for gpu in rng.sample(range(total), rng.randint(0, total)))
 
 
-def grow(question: Place, nodes: int, rng: Random) -> Place:
+class FreeMasks:
+    """The free GPUs of every clone, from question to question.
+
+    Of the clones asked for again, the share `redrawn` has a new random mask: 1.0 is a
+    cluster that is another one at every question (the worst for whatever remembers), 0.01
+    one in which a hundredth of the nodes changed since the last.
+    """
+
+    def __init__(self, rng: Random, redrawn: float) -> None:
+        self._rng, self._redrawn = rng, redrawn
+        self._masks: dict[str, int] = {}
+
+    def of(self, name: str, total: int) -> int:
+        """The mask of one clone in the next question."""
+        if name not in self._masks or self._rng.random() < self._redrawn:
+            self._masks[name] = random_mask(total, self._rng)
+        return self._masks[name]
+
+
+def grow(question: Place, nodes: int, masks: FreeMasks) -> Place:
     """The question with `nodes` candidates: the recorded ones and clones of them.
 
-    A clone has its origin's size and Weight, a free mask of its own (`random_mask`) and
-    no GPUs that Slurm chose. A question that has as many already is returned unchanged.
+    A clone has its origin's size and Weight, a free mask of its own and no GPUs that Slurm
+    chose. A question that has as many already is returned unchanged.
     """
     clones = []
     for i in range(nodes - len(question.nodes)):
         origin = question.nodes[i % len(question.nodes)]
         name = f"{origin.name}-{i % MOST_CLONES:03d}"
-        clones.append(
-            AskedNode(name, origin.total, random_mask(origin.total, rng), 0, origin.weight)
-        )
+        free = masks.of(name, origin.total)
+        clones.append(AskedNode(name, origin.total, free, 0, origin.weight))
     return replace(question, nodes=question.nodes + tuple(clones))
 
 
@@ -61,20 +79,20 @@ def renumbered(question: Place, number: int) -> bytes:
     return encode_request(replace(question, id=number, job=number))
 
 
-def host_list(names: Sequence[str]) -> str:
-    """Recorded names and every clone they may have, as a host list of gputopo.yaml."""
-    return ",".join(f"{name},{name}-[000-{MOST_CLONES - 1:03d}]" for name in names)
+def host_list(name: str) -> str:
+    """A recorded node and every clone it may have, as a host list of gputopo.yaml."""
+    return f"{name},{name}-[000-{MOST_CLONES - 1:03d}]"
 
 
-def machines_of(questions: Sequence[Place], kinds: Mapping[str, str]) -> dict[str, list[str]]:
-    """Machine of the catalog -> recorded node names, by the prefixes of `kinds`.
+def machines_of(questions: Sequence[Place], kinds: Mapping[str, str]) -> dict[str, str]:
+    """Recorded node -> machine of the catalog, by the prefixes of `kinds`.
 
     Raises ValueError for a node no prefix fits.
     """
-    found: dict[str, list[str]] = {}
+    machines = {}
     for name in sorted({node.name for question in questions for node in question.nodes}):
         machine = next((kinds[prefix] for prefix in kinds if name.startswith(prefix)), None)
         if machine is None:
             raise ValueError(f"recorded node {name}: expected one of {', '.join(kinds)}...")
-        found.setdefault(machine, []).append(name)
-    return found
+        machines[name] = machine
+    return machines
