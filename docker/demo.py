@@ -21,7 +21,7 @@ from rich.table import Table
 
 import policies
 from gres_topology import catalog
-from policies.registry import get
+from policies.registry import registry
 from simulation.judge import judge
 
 Gpus = dict[str, tuple[int, ...]]
@@ -158,7 +158,7 @@ def decide(name: str, job: DemoJob, free: dict[str, int]) -> Gpus:
         for node, mask in free.items()
     }
     request = policies.Request(gpus_per_node=job.gpus_per_node)
-    answer = get(name).place(request, policies.Cluster(nodes))
+    answer = registry.get(name).place(request, policies.Cluster(nodes))
     assert isinstance(answer, policies.Placement), answer
     for node, gpus in answer.gpus.items():
         free[node] &= ~sum(1 << gpu for gpu in gpus)

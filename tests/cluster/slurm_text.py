@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 # Values of these may hold spaces and `=`; Slurm prints each on a line of its own.
 _WHOLE_LINES = frozenset(
-    [
+    {
         "Comment",
         "AdminComment",
         "Command",
@@ -17,7 +17,7 @@ _WHOLE_LINES = frozenset(
         "StdOut",
         "SubmitLine",
         "Extra",
-    ]
+    }
 )
 
 
