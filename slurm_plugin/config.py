@@ -20,6 +20,7 @@ from policies.hint_keys import KEYS
 from policies.registry import registry
 from slurm_plugin import hostlist, schema
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.plugins import load_policies
 
 DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 
@@ -253,6 +254,7 @@ def load(path: Path) -> Config:
 def parse(text: str, path: Path) -> Config:
     """The configuration written in `text`; `path` is for messages and relative files."""
     path = path.absolute()
+    load_policies()
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

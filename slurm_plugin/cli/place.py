@@ -30,7 +30,9 @@ def place(machine: str, free: str | None, gpus: int, hint: str, as_json: bool) -
     from slurm_plugin.engine.judge import with_scores
     from slurm_plugin.engine.machines import mask_of
     from slurm_plugin.engine.wish import read_wish
+    from slurm_plugin.plugins import load_policies
 
+    load_policies()
     topology = find(machine)
     available = _available(topology, free)
     if gpus > len(available):

@@ -65,7 +65,7 @@ class Collector:
 
     def _read(self, node: SlurmNode) -> NodeTopology | str:
         """The node's hardware, or why it could not be read."""
-        bad = UNREACHABLE.intersection(state.upper().rstrip("*") for state in node.state)
+        bad = UNREACHABLE.intersection(node.state)
         if bad:
             return f"the node is {'+'.join(sorted(bad))}"
         try:
@@ -90,7 +90,6 @@ class Collector:
             "--time=2",
             f"--immediate={self._wait_s}",
             "--job-name=gputopo-collect",
-            "--comment=gpu-topo: off",
             "--chdir=/",
             "--export=NONE",
             "--quiet",
@@ -99,8 +98,9 @@ class Collector:
         if partition:
             argv.append(f"--partition={partition}")
         if with_gpus:
-            argv.append(f"--gres=gpu:{node.gpu_count}")
-        output = self._run([*argv, "sh", "-s"], script(), self._wait_s + 150.0)
+            # A hint on a job without GPUs would be refused, and such a job needs none.
+            argv += [f"--gres=gpu:{node.gpu_count}", "--comment=gpu-topo: off"]
+        output = self._run([*argv, "/bin/sh", "-s"], script(), self._wait_s + 150.0)
         try:
             return read_node(node.name, sections(output))
         except (PluginError, TopologyError) as error:

@@ -41,7 +41,9 @@ class Section:
 def script() -> str:
     """The snippet, for POSIX sh."""
     lines = [
-        "LC_ALL=C; export LC_ALL",
+        # The job's environment is empty on purpose; ROCm's tools are seldom in PATH anyway.
+        "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:/opt/rocm/bin; LC_ALL=C",
+        "export PATH LC_ALL",
         "render_nodes() {",
         "  for card in /sys/class/drm/renderD*; do",
         '    [ -e "$card/device" ] && echo "${card##*/} $(readlink -f "$card/device")"',

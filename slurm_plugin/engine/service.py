@@ -33,7 +33,9 @@ from slurm_plugin.protocol import (
 logger = logging.getLogger(__name__)
 
 #: Nodes left to Slurm that `status` names; the rest is counted.
-MAX_PROBLEMS = 200
+MAX_PROBLEMS = 100
+#: Longest reason shown, so that the whole fits into one reply line.
+MAX_PROBLEM_CHARS = 200
 
 
 class Engine:
@@ -137,7 +139,9 @@ class Engine:
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows."""
         setup, config = self.setup, self.setup.config
-        problems = {n: m.problem for n, m in setup.machines.items() if m.problem}
+        problems = {
+            n: m.problem[:MAX_PROBLEM_CHARS] for n, m in setup.machines.items() if m.problem
+        }
         return {
             "config": str(config.path),
             "enforcement": config.enforcement,

@@ -7,7 +7,9 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from gres_topology import NodeTopology
 from policies import Cluster, NodeState, Policy, Request
+from policies.patterns import PATTERNS
 from policies.registry import registry
 from slurm_plugin import config as configuration
 from slurm_plugin.config import Config
@@ -55,15 +57,24 @@ def load(path: Path) -> Setup:
 def warm_up(setup: Setup) -> None:
     """Ask every policy once per machine kind and job size, so that tables are computed."""
     kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
+    # The common one first: a reload under load is useful before it is complete.
+    patterns = ("ring", *(pattern for pattern in PATTERNS if pattern != "ring"))
     for policy in setup.policies():
         for topology in kinds.values():
             full = (1 << topology.gpus) - 1
             cluster = Cluster({"warm-up": NodeState("warm-up", topology, full, weight=1)})
-            for gpus in range(1, min(WARM_GPUS, topology.gpus) + 1):
-                try:
-                    policy.place(Request((gpus,)), cluster)
-                except Exception:
-                    logger.exception("%s fails for %d GPUs of %s", policy.name, gpus, topology.name)
+            for pattern in patterns if "pattern" in registry.hints_of(policy.name) else ("ring",):
+                _warm(policy, pattern, topology, cluster)
     gc.collect()
     # Tables live as long as the process: keep them out of every later collection.
     gc.freeze()
+
+
+def _warm(policy: Policy, pattern: str, topology: NodeTopology, cluster: Cluster) -> None:
+    for gpus in range(1, min(WARM_GPUS, topology.gpus) + 1):
+        try:
+            policy.place(Request((gpus,), pattern=pattern), cluster)
+        except Exception:
+            logger.exception(
+                "%s fails for %d GPUs of %s in a %s", policy.name, gpus, topology.name, pattern
+            )

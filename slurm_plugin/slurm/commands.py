@@ -95,7 +95,7 @@ class CommandLine:
 def _node(row: dict[str, Any]) -> SlurmNode:
     return SlurmNode(
         name=row["name"],
-        state=releases.words(row.get("state")),
+        state=releases.states(row),
         partitions=releases.words(row.get("partitions")),
         weight=releases.number(row.get("weight")),
         cpus=releases.number(row.get("cpus")),

@@ -1,7 +1,7 @@
 """What differs between Slurm releases: which command prints JSON, and how values look.
 
-22.05: scontrol knows no --json, so sinfo and squeue are asked; numbers are bare and states
-one word. 23.02 and later: scontrol prints JSON; numbers come as {"set": .., "number": ..}
+22.05: scontrol knows no --json, so sinfo and squeue are asked; numbers are bare, a node's
+state is one lower-case word with its flags apart. 23.02 and later: scontrol prints JSON; numbers come as {"set": .., "number": ..}
 and states as lists.
 """
 
@@ -59,3 +59,9 @@ def words(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(word for word in re.split(r"[,+]", value) if word)
     return tuple(str(word) for word in value or ())
+
+
+def states(row: dict[str, Any]) -> tuple[str, ...]:
+    """A node's base state and flags in capitals, wherever the release puts them."""
+    found = (*words(row.get("state")), *words(row.get("state_flags")))
+    return tuple(word.upper() for word in found)

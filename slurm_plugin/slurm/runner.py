@@ -8,6 +8,9 @@ from typing import Protocol
 
 from slurm_plugin.errors import SlurmError
 
+#: How much of a command line an error repeats.
+SHOWN_CHARS = 60
+
 
 class Runner(Protocol):
     """Runs a command and returns what it printed; raises SlurmError when it fails."""
@@ -29,6 +32,7 @@ class ProcessRunner:
         command = [str(self.bin_dir / argv[0]) if self.bin_dir else argv[0], *argv[1:]]
         limit = timeout_s or self.timeout_s
         shown = " ".join(argv)
+        shown = shown if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}..."
         try:
             done = subprocess.run(
                 command,
@@ -48,7 +52,7 @@ class ProcessRunner:
         except OSError as error:
             raise SlurmError(f"{shown}: {error}") from error
         if done.returncode != 0:
-            lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            told = lines[-1] if lines else "no message"
-            raise SlurmError(f"{shown}: exit {done.returncode}: {told}")
+            lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
+            # The reason comes first, what follows from it after.
+            raise SlurmError(f"{shown}: exit {done.returncode}: {'; '.join(lines[:3])}")
         return done.stdout

@@ -129,6 +129,15 @@ def test_other_hardware_than_declared_leaves_the_node_to_slurm(tmp_path: Path) -
     assert found["n2"].problem == ""
 
 
+def test_what_rocm_smi_cannot_tell_is_no_mismatch(tmp_path: Path) -> None:
+    declared = catalog.load("mi250x")
+    n = declared.gpus
+    blurred = tuple(tuple("X" if i == j else "XGMI" for j in range(n)) for i in range(n))
+    found = replace(declared, kinds=blurred)
+    nodes = "{nodes: n1, topology: mi250x}"
+    assert machines(tmp_path, nodes, None, {"n1": (found, found)})["n1"].problem == ""
+
+
 def test_other_hardware_than_accepted_leaves_the_node_to_slurm(tmp_path: Path) -> None:
     nodes = f"{{nodes: n2, topology: collected, {BY_CONF}}}"
     accepted = with_minors(0, 1, 2, 3)

@@ -1,0 +1,202 @@
+"""Collecting through Slurm: the snippet, its sections, the store, and what is told of each node."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_slurm import FakeRunner
+
+from slurm_plugin.collect import snippet
+from slurm_plugin.collect.read_node import read_node
+from slurm_plugin.collect.run import Collector
+from slurm_plugin.collect.store import Store
+from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.slurm.interface import SlurmNode
+
+TOPO = """\
+\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV12\t0-7\t0
+GPU1\tNV12\t X \t0-7\t0
+
+Legend:
+
+  X    = Self
+"""
+LIST = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\nGPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-2)\n"
+QUERY = """
+Attached GPUs                             : 2
+GPU 00000000:07:00.0
+    Product Name                          : NVIDIA A100-SXM4-40GB
+    Minor Number                          : 1
+    GPU Operation Mode
+GPU 00000000:0A:00.0
+    Product Name                          : NVIDIA A100-SXM4-40GB
+    Minor Number                          : 0
+"""
+NODE = SlurmNode("n1", ("IDLE",), ("gpu",), 1, 16, 4000, {"a100": 2})
+MISSING = ("", 127)
+A100 = {"nvidia-smi-list": LIST, "nvidia-smi-topo": TOPO, "nvidia-smi-query": QUERY}
+
+
+def output(**tools: str | tuple[str, int]) -> str:
+    """What the snippet prints where the named tools answer; underscores stand for dashes."""
+    found = {name.replace("_", "-"): value for name, value in tools.items()}
+    text = ""
+    for name in snippet.COMMANDS:
+        value = found.get(name, MISSING)
+        body, status = (value, 0) if isinstance(value, str) else value
+        text += f"@gputopo begin {name}\n{body}\n@gputopo end {name} {status}\n"
+    return text
+
+
+def a100(**other: str | tuple[str, int]) -> str:
+    return output(**A100, **other)
+
+
+def test_the_snippet_runs_in_a_posix_shell_and_marks_every_section(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-s"], input=snippet.script(), capture_output=True, text=True, check=True
+    )
+    found = snippet.sections(done.stdout)
+    assert list(found) == list(snippet.COMMANDS)
+    assert found["drm"].status == 0
+    assert done.stderr == ""
+
+
+def test_a_tools_output_and_status_arrive_unchanged(tmp_path: Path) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text('#!/bin/sh\necho "out $*"; echo err >&2; exit 9\n')
+    tool.chmod(0o755)
+    script = snippet.script().replace("PATH=", f"PATH={tmp_path}:", 1)
+    done = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, check=True)
+    found = snippet.sections(done.stdout)
+    assert found["nvidia-smi-topo"] == snippet.Section("out topo -m\nerr\n", 9)
+
+
+def test_an_answer_cut_off_is_noticed() -> None:
+    whole = a100()
+    with pytest.raises(PluginError, match="cut off before drm"):
+        snippet.sections(whole[: whole.index("@gputopo end drm")])
+
+
+def test_links_addresses_minors_and_model_come_together() -> None:
+    topology = read_node("n1", snippet.sections(a100()))
+    assert topology.kinds == (("X", "NV12"), ("NV12", "X"))
+    assert topology.pci == ("0000:07:00.0", "0000:0a:00.0")
+    assert topology.minors == (1, 0)
+    assert topology.model == "NVIDIA A100-SXM4-40GB"
+
+
+def test_a_query_of_other_gpus_than_the_matrix_is_not_mixed_in() -> None:
+    query = QUERY[: QUERY.index("GPU 00000000:0A")]
+    found = output(**{**A100, "nvidia-smi-query": query})
+    topology = read_node("n1", snippet.sections(found))
+    assert topology.minors == (None, None)
+
+
+def test_numactl_of_another_machine_is_left_out() -> None:
+    numactl = "available: 1 nodes (4)\nnode 4 cpus: 0\nnode 4 size: 1 MB\nnode 4 free: 1 MB\n"
+    numactl += "node distances:\nnode   4 \n  4:  10 \n"
+    assert read_node("n1", snippet.sections(a100(numactl=numactl))).gpus == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (output(), "neither nvidia-smi nor rocm-smi"),
+        (output(nvidia_smi_topo=("no driver\nNVIDIA-SMI has failed", 9)), "status 9: NVIDIA-SMI"),
+        (output(nvidia_smi_topo=("", 124)), "failed with status 124"),
+    ],
+)
+def test_a_node_without_tools_says_why(text: str, says: str) -> None:
+    with pytest.raises(PluginError, match=says):
+        read_node("n1", snippet.sections(text))
+
+
+def collector(tmp_path: Path, srun: str | Callable[[list[str], str], str]) -> Collector:
+    return Collector(FakeRunner({"srun": srun}), Store(tmp_path), wait_s=5)
+
+
+def test_a_node_is_asked_through_slurm_with_the_snippet_on_its_standard_input(
+    tmp_path: Path,
+) -> None:
+    runner = FakeRunner({"srun": a100()})
+    list(Collector(runner, Store(tmp_path), wait_s=5).collect([NODE]))
+    ((argv, stdin),) = runner.calls
+    assert {"--nodelist=n1", "--immediate=5", "--partition=gpu", "/bin/sh"} <= set(argv)
+    assert not any("gres" in word or "gpu-topo" in word for word in argv)
+    assert stdin == snippet.script()
+
+
+def test_collecting_twice_changes_nothing(tmp_path: Path) -> None:
+    first = list(collector(tmp_path, a100()).collect([NODE]))
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*.json")}
+    second = list(collector(tmp_path, a100()).collect([NODE]))
+    assert ([o.what for o in first], [o.what for o in second]) == (["new"], ["same"])
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*.json")} == before
+
+
+def test_changed_hardware_is_named_and_kept_apart_until_accepted(tmp_path: Path) -> None:
+    list(collector(tmp_path, a100()).collect([NODE]))
+    lost = a100().replace("NV12", "SYS")
+    (changed,) = collector(tmp_path, lost).collect([NODE])
+    assert changed.what == "changed"
+    assert changed.text == "GPU0 and GPU1: expected NV12, found SYS"
+    record = Store(tmp_path).nodes()["n1"]
+    assert record.accepted != record.latest
+    (accepted,) = collector(tmp_path, lost).collect([NODE], accept=True)
+    assert accepted.what == "accepted"
+    record = Store(tmp_path).nodes()["n1"]
+    assert record.accepted == record.latest
+
+
+def test_a_repaired_node_is_as_before(tmp_path: Path) -> None:
+    list(collector(tmp_path, a100()).collect([NODE]))
+    list(collector(tmp_path, a100().replace("NV12", "SYS")).collect([NODE]))
+    (repaired,) = collector(tmp_path, a100()).collect([NODE])
+    assert repaired.what == "same"
+    record = Store(tmp_path).nodes()["n1"]
+    assert record.accepted == record.latest
+
+
+def test_confined_devices_are_asked_for_with_all_gpus(tmp_path: Path) -> None:
+    def confined(argv: list[str], _stdin: str) -> str:
+        if "--gres=gpu:2" in argv:
+            return a100()
+        return output(nvidia_smi_topo=("No devices were found", 6))
+
+    runner = FakeRunner({"srun": confined})
+    (outcome,) = Collector(runner, Store(tmp_path)).collect([NODE])
+    assert outcome.what == "new"
+    assert "--comment=gpu-topo: off" in runner.calls[1][0]
+
+
+def test_every_failed_node_is_named_and_the_others_are_kept(tmp_path: Path) -> None:
+    def srun(argv: list[str], _stdin: str) -> str:
+        if "--nodelist=n2" in argv:
+            raise SlurmError("srun: Unable to allocate resources")
+        return a100()
+
+    nodes = [
+        NODE,
+        replace(NODE, name="n2"),
+        replace(NODE, name="n3", state=("IDLE", "DRAIN")),
+        replace(NODE, name="n4", gpus={"a100": 4}),
+    ]
+    outcomes = list(collector(tmp_path, srun).collect(nodes))
+    assert [(o.node, o.what) for o in outcomes] == [
+        ("n1", "new"), ("n2", "failed"), ("n3", "failed"), ("n4", "failed"),
+    ]  # fmt: skip
+    assert "Unable to allocate" in outcomes[1].text
+    assert outcomes[2].text == "the node is DRAIN"
+    assert outcomes[3].text == "its tools show 2 GPUs, Slurm has 4"
+    assert set(Store(tmp_path).nodes()) == {"n1"}
+
+
+def test_a_key_that_leads_out_of_the_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PluginError, match="no key of ours"):
+        Store(tmp_path).topology("../../etc/passwd")

@@ -1,0 +1,173 @@
+"""The command line: documented, quick to start, one line per error."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from machines_in_tests import BASIC
+
+from slurm_plugin.cli import cli
+from slurm_plugin.config import DecisionLogConfig
+from slurm_plugin.engine.decision_log import DecisionLog
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, args, prog_name="gputopo")
+
+
+def commands(group: click.Group, path: str = "gputopo") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+ALL = dict(commands(cli))
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_command_and_option_is_documented(path: str) -> None:
+    command = ALL[path]
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{path} {parameter.opts[0]} has no help"
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_command_is_in_the_guides(path: str) -> None:
+    pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md"]
+    text = "\n".join(page.read_text() for page in pages)
+    assert path in text
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from slurm_plugin.cli import cli; cli(['--version'], standalone_mode=False);"
+        "print(sorted({'numpy', 'yaml', 'asyncio', 'networkx', 'policies'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_place_names_the_gpus_in_rank_order_with_their_scores() -> None:
+    done = run("place", "--machine", "dgx1v", "--free", "0-2,5", "--gpus", "2", "--json")
+    told = json.loads(done.stdout)
+    assert told["nodes"] == {"dgx1v": told["gpus"]}
+    assert set(told["gpus"]) in ({1, 2}, {1, 5})
+    assert told["effbw_gbps"] == pytest.approx(39.08, abs=0.01)
+    assert told["agg_gbps"] == 50
+    assert {"score", "preserved_gbps", "policy", "reason"} <= told.keys()
+
+
+def test_place_without_json_says_it_in_words() -> None:
+    done = run("place", "--machine", "minsky", "--gpus", "2", "--hint", "policy=first-fit")
+    assert done.exit_code == 0
+    assert "GPUs 0,1" in done.stdout
+
+
+def test_place_says_when_a_policy_would_wait() -> None:
+    args = ("place", "--machine", "dgx1v", "--free", "0,5", "--gpus", "2")
+    done = run(*args, "--hint", "min-utility=0.9", "--json")
+    told = json.loads(done.stdout)
+    assert told["wait_s"] > 0
+    assert told["gpus"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--machine", "dgx9", "--gpus", "1"], "neither a file nor a machine of the catalog"),
+        (["--machine", "dgx1v", "--gpus", "9"], "only 8 of 8 GPUs are free"),
+        (["--machine", "dgx1v", "--gpus", "0"], "'--gpus'"),
+        (["--machine", "dgx1v", "--gpus", "two"], "'--gpus'"),
+        (["--machine", "dgx1v"], "Missing option '--gpus'"),
+        (["--machine", "dgx1v", "--gpus", "1", "--free", "a"], "expected forms like 0-2,5"),
+        (["--machine", "dgx1v", "--gpus", "1", "--free", "8"], "has GPUs 0-7, not 8"),
+        (["--machine", "dgx1v", "--gpus", "3", "--free", "0,1"], "only 2 of 8"),
+        (["--machine", "dgx1v", "--gpus", "2", "--hint", "pattern=knot"], "pattern: 'knot'"),
+        (["--machine", "dgx1v", "--gpus", "2", "--hint", "off"], "Slurm chooses"),
+        (["--machine", "/etc/hostname", "--gpus", "1"], "not a topology"),
+    ],
+)
+def test_a_bad_place_is_one_clear_line_and_exit_status_2(args: list[str], says: str) -> None:
+    done = run("place", *args)
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_status_of_no_engine_is_one_clear_line(tmp_path: Path) -> None:
+    done = run("status", "--socket", str(tmp_path / "none"))
+    assert done.exit_code == 2
+    assert re.fullmatch(r"Error: \S+none: no such socket: the engine is not running; .*\n",
+                        done.stderr)  # fmt: skip
+
+
+def test_config_check_says_what_would_be_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "gputopo.yaml"
+    path.write_text("nodes: [{nodes: 'a[1-2]', topology: minsky}, {nodes: b, topology: collected}]")
+    done = run("config", "check", str(path))
+    assert done.exit_code == 0
+    assert "3 nodes" in done.stdout
+    assert "b: left to Slurm's own choice: not collected yet" in done.stdout
+
+
+def test_config_check_names_line_and_key_and_exits_with_2(tmp_path: Path) -> None:
+    path = tmp_path / "gputopo.yaml"
+    path.write_text("\nsockte: /x")
+    done = run("config", "check", str(path))
+    assert done.exit_code == 2
+    assert f"{path}:2: sockte: unknown key" in done.stderr
+
+
+def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path: Path) -> None:
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(BASIC.format(folder=tmp_path))
+    scores = {"score": 1.0, "effbw_gbps": 39.08, "agg_gbps": 50.0, "preserved_gbps": 422.0}
+    log = DecisionLog(DecisionLogConfig(tmp_path / "decisions.jsonl", 1, 1))
+    for decision in ("wait", "use"):
+        log.append({
+            "time": "2026-01-01T00:00:00+00:00", "job": 12, "array": 11, "partition": "gpu",
+            "mode": "enforce", "decision": decision, "why": "placed", "policy": "mapa",
+            "pattern": "ring", "slurm": {"gpus": {"n1": [0, 1]}, **scores},
+            "chosen": {"gpus": {"n1": [0, 3]}, **scores},
+        })  # fmt: skip
+    log.close()
+    done = run("explain", "12", "--config", str(path))
+    assert "enforce: use" in done.stdout
+    assert re.search(r"chosen +n1: 0,3 +score 1.00, effective 39.08 GB/s", done.stdout)
+    assert re.search(r"Slurm's own +n1: 0,1", done.stdout)
+    assert (
+        len(run("explain", "11", "--all", "--json", "--config", str(path)).stdout.splitlines()) == 2
+    )
+    missing = run("explain", "99", "--config", str(path))
+    assert missing.exit_code == 2
+    assert "job 99: no decision in" in missing.stderr
+
+
+def test_doctor_exits_with_1_and_says_what_to_fix(tmp_path: Path) -> None:
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(BASIC.format(folder=tmp_path) + f"slurm: {{bin_dir: {tmp_path}}}\n")
+    done = run("doctor", "--config", str(path), "--json")
+    told = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert told["ok"] is False
+    assert all(finding["fix"] for finding in told["findings"] if finding["level"] == "fail")

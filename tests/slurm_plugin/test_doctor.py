@@ -1,0 +1,249 @@
+"""`gputopo doctor` against an installation made in a directory, and what it says to fix."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC
+
+from slurm_plugin.doctor import CHECKS, Finding, examine
+from slurm_plugin.doctor.checks import Installation
+from slurm_plugin.doctor.elf import uint32_symbol
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm.interface import SlurmJob, SlurmNode, SlurmPartition
+
+
+def plugin_file(path: Path, version: tuple[int, int, int], mark: bytes = b"") -> Path:
+    """A minimal ELF-64 shared object that exports plugin_version."""
+    strings = b"\0plugin_version\0"
+    value = struct.pack("<I", version[0] << 16 | version[1] << 8 | version[2])
+    symbol = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0)
+    symbol += struct.pack("<IBBHQQ", 1, 0x11, 0, 3, 0x1000, 4)
+    at = 64
+    parts, offsets = [strings, symbol, value, mark], []
+    for part in parts:
+        offsets.append(at)
+        at += len(part)
+
+    def section(kind: int, index: int, size: int, link: int = 0, address: int = 0) -> bytes:
+        return struct.pack("<IIQQQQIIQQ", 0, kind, 0, address, offsets[index], size, link, 0, 0, 0)
+
+    table = bytes(64)
+    table += section(11, 1, len(symbol), link=2)
+    table += section(3, 0, len(strings))
+    table += section(1, 2, 4, address=0x1000)
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, at, 0, 64, 0, 0, 64, 4, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(header + b"".join(parts) + table)
+    return path
+
+
+class FakeSlurm:
+    """Slurm as the doctor asks it; attributes are changed by the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        def node(name: str, gpus: int) -> SlurmNode:
+            return SlurmNode(name, ("IDLE",), ("gpu",), 1, 16, 4000, {"v100": gpus})
+
+        names = ("dgx1", "dgx2", "dgx3", "mirrored")
+        self.all_nodes = [*(node(name, 8) for name in names), node("minsky1", 4)]
+        self.values = {
+            "SLURM_VERSION": "24.11.5",
+            "SLURM_CONF": str(folder / "slurm" / "slurm.conf"),
+            "SlurmUser": f"slurm({os.getuid()})",
+            "SelectType": "select/cons_tres",
+            "JobSubmitPlugins": "lua",
+            "PluginDir": f"{folder}/ours:{folder}/stock",
+        }
+
+    def version(self) -> str:
+        return self.values["SLURM_VERSION"]
+
+    def nodes(self) -> list[SlurmNode]:
+        return self.all_nodes
+
+    def jobs(self) -> list[SlurmJob]:
+        return []
+
+    def job(self, job_id: int) -> SlurmJob | None:
+        return None
+
+    def config(self) -> Mapping[str, str]:
+        return self.values
+
+    def partitions(self) -> list[SlurmPartition]:
+        return [SlurmPartition(p, (), False) for p in ("watched", "quiet", "plain", "picky")]
+
+
+class Site:
+    """One installation in a directory; all is well until a test breaks something."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.slurm = FakeSlurm(folder)
+        self.config = folder / "gputopo.yaml"
+        self.config.write_text(BASIC.format(folder=folder))
+        (folder / "slurm").mkdir()
+        (folder / "slurm" / "job_submit.lua").write_text("-- the gputopo bridge")
+        plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
+        plugin_file(folder / "stock" / "select_cons_tres.so", (24, 11, 5))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(folder / "engine.sock"))
+        (folder / "engine.sock").chmod(0o660)
+        listener.close()
+        self.status = {"config": str(self.config), "uptime_s": 5, "decisions_lost": 0}
+        monkeypatch.setattr("slurm_plugin.client.status", lambda path: self.status)
+
+    def findings(self) -> list[Finding]:
+        return list(examine(Installation(self.config, lambda config: self.slurm)))
+
+    def wrong(self) -> list[Finding]:
+        return [finding for finding in self.findings() if finding.level != "ok"]
+
+    def only(self, check: str, level: str = "fail") -> Finding:
+        """The one finding that is not ok."""
+        (finding,) = self.wrong()
+        assert (finding.check, finding.level) == (check, level)
+        assert finding.fix
+        return finding
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+def test_a_whole_installation_has_nothing_to_fix(site: Site) -> None:
+    assert site.wrong() == []
+    assert {finding.check for finding in site.findings()} == set(CHECKS)
+
+
+def test_a_wrong_configuration_is_said_once_and_the_rest_is_still_checked(site: Site) -> None:
+    site.config.write_text("sockte: /x")
+    wrong = site.wrong()
+    assert len(wrong) == 1
+    assert "sockte: unknown key" in wrong[0].text
+    assert {"slurm", "bridge", "select plugin"} <= {f.check for f in site.findings()}
+
+
+def test_the_kill_switch_is_seen(site: Site) -> None:
+    (site.folder / "off").touch()
+    assert site.only("kill switch").fix == f"rm {site.folder}/off"
+
+
+def test_a_missing_socket_is_seen(site: Site) -> None:
+    (site.folder / "engine.sock").unlink()
+    assert "is missing" in site.only("socket").text
+
+
+def test_a_socket_open_to_everybody_is_seen(site: Site) -> None:
+    (site.folder / "engine.sock").chmod(0o666)
+    assert site.only("socket").fix == f"chmod 0660 {site.folder}/engine.sock"
+
+
+def test_a_socket_of_another_user_is_seen(site: Site) -> None:
+    site.slurm.values["SlurmUser"] = "slurm(64030)"
+    assert "SlurmUser is" in site.only("socket").text
+
+
+def test_an_engine_with_another_configuration_is_seen(site: Site) -> None:
+    site.status["config"] = "/elsewhere.yaml"
+    assert "/elsewhere.yaml" in site.only("engine", "warn").text
+
+
+def test_lost_decisions_are_seen(site: Site) -> None:
+    site.status["decisions_lost"] = 3
+    assert "3 decisions" in site.only("engine", "warn").text
+
+
+def test_a_bridge_that_is_not_listed_is_seen(site: Site) -> None:
+    site.slurm.values["JobSubmitPlugins"] = "cray"
+    assert site.only("bridge").fix == "JobSubmitPlugins=lua in slurm.conf"
+
+
+def test_a_missing_or_foreign_job_submit_is_seen(site: Site) -> None:
+    script = site.folder / "slurm" / "job_submit.lua"
+    script.write_text("function slurm_job_submit() end")
+    assert "is not ours" in site.only("bridge").text
+    script.unlink()
+    assert "No such file" in site.only("bridge").text
+
+
+def test_stock_before_ours_is_seen(site: Site) -> None:
+    site.slurm.values["PluginDir"] = f"{site.folder}/stock:{site.folder}/ours"
+    assert site.only("select plugin").fix == f"put {site.folder}/ours first in PluginDir"
+
+
+def test_ours_without_stock_is_seen(site: Site) -> None:
+    site.slurm.values["PluginDir"] = f"{site.folder}/ours"
+    assert "needs Slurm's own behind it" in site.only("select plugin").text
+
+
+def test_no_plugin_of_ours_is_seen(site: Site) -> None:
+    site.slurm.values["PluginDir"] = f"{site.folder}/stock"
+    assert "of ours" in site.only("select plugin").text
+
+
+def test_a_plugin_directory_that_does_not_exist_is_seen(site: Site) -> None:
+    site.slurm.values["PluginDir"] += f":{site.folder}/none"
+    assert "daemons that restart will not start" in site.only("select plugin").text
+
+
+def test_a_plugin_of_another_release_is_seen(site: Site) -> None:
+    site.slurm.values["SLURM_VERSION"] = "24.11.6"
+    finding = site.only("select plugin")
+    assert "built for 24.11.5, slurmctld is 24.11.6" in finding.text
+
+
+def test_another_select_plugin_is_seen(site: Site) -> None:
+    site.slurm.values["SelectType"] = "select/linear"
+    assert "select/linear" in site.only("select plugin").text
+
+
+def test_gpu_counts_that_differ_are_seen(site: Site) -> None:
+    site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 4})
+    assert "dgx1: Slurm has 4 GPUs, its topology dgx1v 8" in site.only("nodes").text
+
+
+def test_nodes_known_to_one_side_only_are_named(site: Site) -> None:
+    site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], name="new1")
+    wrong = site.wrong()
+    assert [(f.level, f.text.split()[0]) for f in wrong] == [("warn", "dgx1"), ("warn", "new1")]
+
+
+def test_a_node_left_to_slurm_is_named_with_its_reason(site: Site) -> None:
+    text = site.config.read_text().replace(
+        "minsky1, topology: minsky", "minsky1, topology: collected"
+    )
+    site.config.write_text(text)
+    assert "minsky1 is left to Slurm: not collected yet" in site.only("nodes").text
+
+
+def test_a_partition_slurm_does_not_have_is_named(site: Site) -> None:
+    with site.config.open("a") as file:
+        file.write("  gone: {mode: observe}\n")
+    assert "gone is no partition" in site.only("partitions", "warn").text
+
+
+def test_slurm_down_is_said_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down() -> None:
+        raise SlurmError("scontrol: no answer within 10 s; is slurmctld up?")
+
+    for name in ("version", "config", "nodes", "partitions"):
+        monkeypatch.setattr(site.slurm, name, down)
+    assert "is slurmctld up?" in site.only("slurm").text
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF\x01", b"\x7fELF\x02\x01" + bytes(60)])
+def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.so"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"x\.so"):
+        uint32_symbol(path, "plugin_version")

@@ -1,0 +1,248 @@
+"""The engine's answers as lines, its counters, its reload; and the real process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC, mask, node, place
+
+from slurm_plugin import client
+from slurm_plugin.engine import decision_log, setup
+from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.engine.server import bind
+from slurm_plugin.engine.service import Engine
+from slurm_plugin.errors import EngineDown
+from slurm_plugin.protocol import Admin, Submit, decode, encode_request, split, unquote
+
+SUBMIT = Submit(id=4, uid=1000, gpus=2, nodes=1, per_node=2, tasks=1)
+
+
+def written(folder: Path, text: str = BASIC) -> Path:
+    path = folder / "gputopo.yaml"
+    path.write_text(text.format(folder=folder))
+    return path
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    first = setup.load(written(tmp_path))
+    log = DecisionLog(first.config.decision_log)
+    yield Engine(first, log, setup.load)
+    log.close()
+
+
+def ask(engine: Engine, line: bytes) -> tuple[str, dict[str, str]]:
+    answer = engine.answer(line)
+    assert answer.reply is not None
+    if answer.after:
+        answer.after()
+    verb, pairs = split(answer.reply)
+    return verb, {key: unquote(value) for key, value in pairs}
+
+
+def submitted(engine: Engine, **more: str) -> tuple[str, dict[str, str]]:
+    fields = {name: getattr(SUBMIT, name) for name in Submit.__slots__} | more
+    return ask(engine, encode_request(Submit(**fields)))
+
+
+def test_a_place_line_is_answered_and_logged_after_the_reply(
+    engine: Engine, tmp_path: Path
+) -> None:
+    answer = engine.answer(encode_request(place(node("dgx1", 0xFF, mask(0, 1)), id=9)))
+    assert answer.reply is not None
+    assert answer.reply.startswith(b"use id=9 node=dgx1/9 note=")
+    assert engine.log.written == 0
+    assert answer.after is not None
+    answer.after()
+    engine.log.close()
+    (record,) = decision_log.read(engine.setup.config.decision_log)
+    assert record["job"] == 7
+    assert record["time"].endswith("+00:00")
+    assert record["took_ms"] > 0
+
+
+def test_a_good_hint_goes_into_the_admin_comment_in_its_canonical_form(engine: Engine) -> None:
+    verb, values = submitted(engine, hint=" sensitive=no, pattern=tree ")
+    assert verb == "ok"
+    assert values == {"id": "4", "set.admin_comment": "[gpu-topo: pattern=tree,sensitive=no]"}
+
+
+def test_off_is_kept_for_the_start(engine: Engine) -> None:
+    assert submitted(engine, hint="off")[1]["set.admin_comment"] == "[gpu-topo: off]"
+
+
+def test_a_bad_hint_is_refused_with_one_line(engine: Engine) -> None:
+    verb, values = submitted(engine, hint="pattern=knot")
+    assert verb == "refuse"
+    assert values["message"].startswith("gpu-topo: pattern: 'knot'; expected ring")
+
+
+@pytest.mark.parametrize("partition", ["watched", "quiet"])
+def test_nothing_is_refused_or_written_where_nothing_is_enforced(
+    engine: Engine, partition: str
+) -> None:
+    verb, _ = submitted(engine, hint="pattern=knot", partition=partition)
+    assert verb == "pass"
+
+
+@pytest.mark.parametrize("hint", ["a]b", "x|y", "%0a", "\n", '"', "'", "a" * 3000, "é"])
+def test_no_hint_reaches_the_admin_comment_unread(engine: Engine, hint: str) -> None:
+    assert submitted(engine, hint=hint)[0] == "refuse"
+
+
+def test_a_job_without_a_hint_is_left_alone_at_submit(engine: Engine) -> None:
+    assert submitted(engine)[0] == "pass"
+
+
+def test_garbage_is_an_error_and_ends_the_connection(engine: Engine) -> None:
+    answer = engine.answer(b"\xff\xfe garbage")
+    assert answer.close
+    assert answer.reply is not None
+    assert answer.reply.startswith(b"error id=0 message=")
+    assert b"Traceback" not in answer.reply
+
+
+def test_a_notice_is_never_answered(engine: Engine) -> None:
+    assert engine.answer(b"started job=1 array=0 node=dgx1/3").reply is None
+    assert engine.answer(b"ended job=1 array=0").reply is None
+
+
+def test_the_kill_switch_passes_everything(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "off").touch()
+    assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "pass"
+    assert submitted(engine, hint="pattern=knot")[0] == "pass"
+    (tmp_path / "off").unlink()
+    assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "use"
+
+
+def test_a_bug_in_the_enforcement_is_a_pass_and_a_traceback_in_the_log_only(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_asked: object) -> None:
+        raise RuntimeError("bug")
+
+    monkeypatch.setattr(engine.setup.enforcement, "on_place", broken)
+    with caplog.at_level(logging.ERROR):
+        assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "pass"
+    assert "bug" in caplog.text
+
+
+def test_status_counts_what_was_answered(engine: Engine) -> None:
+    ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))
+    ask(engine, encode_request(place(node("alien", 0xFF, 3))))
+    engine.answer(b"garbage")
+    told = json.loads(ask(engine, b"status id=1")[1]["json"])
+    assert told["messages"] == {"place": 2, "malformed": 1}
+    assert told["replies"] == {"use": 1, "pass": 1, "error": 1}
+    assert told["passes"] == {"node left to Slurm": 1}
+    assert 0 < told["answer_ms"]["place"]["p50"] <= told["answer_ms"]["place"]["p99"]
+    assert told["nodes"] == 5
+
+
+def test_a_status_of_many_broken_nodes_still_fits_its_reply(tmp_path: Path) -> None:
+    nodes = 'nodes: [{{nodes: "n[0001-5000]", topology: collected}}]'
+    first = setup.load(written(tmp_path, "state_dir: {folder}\n" + nodes))
+    engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
+    told = json.loads(ask(engine, b"status id=1")[1]["json"])
+    assert told["nodes_left_to_slurm_count"] == 5000
+    engine.log.close()
+
+
+def reload(engine: Engine) -> bytes:
+    answer = engine.answer(b"reload id=3")
+    assert answer.reply is None
+    assert answer.later is not None
+    return asyncio.run(answer.later)  # type: ignore[arg-type]
+
+
+def test_a_reload_takes_the_new_configuration(engine: Engine, tmp_path: Path) -> None:
+    written(tmp_path, BASIC.replace("mode: enforce", 'mode: "off"'))
+    assert reload(engine) == b"ok id=3\n"
+    assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "pass"
+
+
+def test_a_wrong_file_at_reload_keeps_the_old_configuration(engine: Engine, tmp_path: Path) -> None:
+    written(tmp_path, "sockte: /x\n")
+    reply = reload(engine)
+    assert reply.startswith(b"error id=3 message=")
+    assert b"sockte" in reply
+    assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "use"
+
+
+# -- the process ------------------------------------------------------------
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    path = written(tmp_path)
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(30)
+    environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}
+    command = [sys.executable, "-c", "from slurm_plugin.cli import main; main()"]
+    with (tmp_path / "engine.log").open("wb") as log:
+        started = subprocess.Popen(
+            [*command, "serve", "--config", str(path)], stderr=log, env=environment
+        )
+    try:
+        assert notify.recv(1000).startswith(b"READY=1\nSTATUS=5 nodes declared")
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+        notify.close()
+
+
+def until_status(path: Path, wanted: str) -> None:
+    deadline = time.monotonic() + 10
+    while client.status(path)["partitions"]["default"]["mode"] != wanted:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_the_process_answers_reloads_at_sighup_and_ends_at_sigterm(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "engine.sock"
+    verb, values = client.ask(path, place(node("dgx1", 0xFF, mask(0, 1)), id=5))
+    assert (verb, values["node"]) == ("use", "dgx1/9")
+    written(tmp_path, BASIC.replace("mode: enforce", "mode: observe"))
+    process.send_signal(signal.SIGHUP)
+    until_status(path, "observe")
+    written(tmp_path, "nonsense")
+    process.send_signal(signal.SIGHUP)
+    assert client.ask(path, place(node("dgx1", 0xFF, mask(0, 1)), id=6))[0] == "pass"
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    assert not path.exists()
+    records = list(decision_log.read(setup.load(written(tmp_path)).config.decision_log))
+    assert [record["applied"] for record in records] == [True, False]
+    with pytest.raises(EngineDown, match="no such socket: the engine is not running"):
+        client.ask(path, Admin("ping", 1))
+
+
+def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "engine.sock"
+    process.kill()
+    process.wait()
+    assert path.exists()
+    with pytest.raises(EngineDown, match="nobody listens"):
+        client.ask(path, Admin("ping", 1))
+    bind(path).close()
+
+
+def test_what_the_client_sends_is_what_the_engine_reads() -> None:
+    assert decode(encode_request(SUBMIT)) == SUBMIT

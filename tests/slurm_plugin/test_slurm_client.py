@@ -1,0 +1,159 @@
+"""The Slurm client on replies recorded from each release (docker/record-replies.sh)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fake_slurm import FakeRunner, RecordedRunner
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm import CommandLine
+from slurm_plugin.slurm.runner import ProcessRunner
+
+REPLIES = Path(__file__).parent / "replies"
+RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
+
+GPUS = {
+    "amd1": {"mi250x": 8},
+    "bridged1": {"a100": 8},
+    "dgx1": {"v100": 8},
+    "dgx2": {"v100": 8},
+    "minsky1": {"p100": 4},
+}
+
+
+@pytest.fixture(params=RELEASES)
+def client(request: pytest.FixtureRequest) -> CommandLine:
+    return CommandLine(RecordedRunner(REPLIES / request.param))
+
+
+@pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
+def test_every_release_we_support_is_recorded(release: str) -> None:
+    assert any(found.startswith(release) for found in RELEASES)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_version_is_the_controllers(release: str) -> None:
+    assert CommandLine(RecordedRunner(REPLIES / release)).version() == release
+
+
+def test_nodes_have_their_gpus_by_type_and_what_is_used(client: CommandLine) -> None:
+    nodes = {node.name: node for node in client.nodes()}
+    assert {name: node.gpus for name, node in nodes.items()} == GPUS
+    assert {name: len(node.used) for name, node in nodes.items()} == {
+        "amd1": 0, "bridged1": 8, "dgx1": 5, "dgx2": 3, "minsky1": 1,
+    }  # fmt: skip
+    assert nodes["dgx1"].cpus == 16
+    assert nodes["dgx1"].memory_mb == 4000
+    assert nodes["dgx1"].weight == 1
+    assert {"gpu", "dgx"} <= set(nodes["dgx1"].partitions)
+
+
+def test_a_drained_node_says_so(client: CommandLine) -> None:
+    (node,) = (node for node in client.nodes() if node.name == "amd1")
+    assert "DRAIN" in node.state
+
+
+def test_running_jobs_have_their_gpus_by_node(client: CommandLine) -> None:
+    jobs = {job.name: job for job in client.jobs() if job.state == "RUNNING"}
+    assert set(jobs) == {"pair", "two-nodes", "array", "whole", "no-gpu"}
+    assert {name: {n: len(g) for n, g in job.gpus.items()} for name, job in jobs.items()} == {
+        "pair": {"dgx1": 2},
+        "two-nodes": {"dgx1": 3, "dgx2": 3},
+        "array": {"minsky1": 1},
+        "whole": {"bridged1": 8},
+        "no-gpu": {},
+    }
+    assert jobs["two-nodes"].nodes == ("dgx1", "dgx2")
+    assert not set(jobs["pair"].gpus["dgx1"]) & set(jobs["two-nodes"].gpus["dgx1"])
+
+
+def test_what_jobs_hold_is_what_nodes_report_as_used(client: CommandLine) -> None:
+    held: dict[str, set[int]] = {}
+    for job in client.jobs():
+        for name, gpus in job.gpus.items():
+            held.setdefault(name, set()).update(gpus)
+    assert held == {node.name: set(node.used) for node in client.nodes() if node.used}
+
+
+def test_jobs_say_who_where_and_what_was_commented(client: CommandLine) -> None:
+    jobs = {job.name: job for job in client.jobs()}
+    assert jobs["pair"].user == "alice"
+    assert jobs["pair"].comment == "gpu-topo: pattern=ring"
+    assert jobs["two-nodes"].partition == "dgx"
+    assert jobs["done"].state == "COMPLETED"
+    assert jobs["done"].gpus == {}
+    assert {name for name, job in jobs.items() if job.state == "PENDING"} >= {
+        "too-large-now", "held", "later",
+    }  # fmt: skip
+
+
+def test_a_job_is_found_by_its_id_and_an_array_by_its_own(client: CommandLine) -> None:
+    (task,) = (job for job in client.jobs() if job.name == "array" and job.state == "RUNNING")
+    found = client.job(task.job_id)
+    assert found is not None
+    assert found.name == "array"
+    array = client.job(task.array_id)
+    assert array is not None
+    assert array.array_id == task.array_id
+    assert client.job(10**8) is None
+
+
+def test_the_configuration_is_keys_and_text(client: CommandLine) -> None:
+    values = client.config()
+    assert values["SelectType"] == "select/cons_tres"
+    assert values["SLURM_CONF"] == "/etc/slurm/slurm.conf"
+    assert values["SlurmUser"].startswith("slurm(")
+    assert values["PluginDir"].startswith("/usr/lib")
+
+
+def test_partitions_have_their_nodes(client: CommandLine) -> None:
+    partitions = {partition.name: partition for partition in client.partitions()}
+    assert partitions["dgx"].nodes == ("dgx1", "dgx2")
+    assert partitions["gpu"].is_default
+    assert set(partitions["gpu"].nodes) == set(GPUS)
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        ("slurm: not json", "is not JSON"),
+        ("[]", "no list 'nodes'"),
+        ('{"nodes": 5}', "no list 'nodes'"),
+        ('{"nodes": [{}]}', "cannot be read"),
+        ('{"nodes": ["n1"]}', "cannot be read"),
+        (json.dumps({"nodes": [{"name": "n1", "gres": "gpu:x:y"}]}), "is no GRES"),
+    ],
+)
+def test_a_reply_that_is_not_what_slurm_says_is_an_error(reply: str, says: str) -> None:
+    runner = FakeRunner({"scontrol --version": "slurm 24.11.5", "scontrol show nodes": reply})
+    with pytest.raises(SlurmError, match=says):
+        CommandLine(runner).nodes()
+
+
+def test_a_release_too_old_is_refused() -> None:
+    with pytest.raises(SlurmError, match=r"older than 22\.05"):
+        CommandLine(FakeRunner({"scontrol --version": "slurm 21.08.8"})).nodes()
+
+
+def test_a_command_that_fails_says_what_slurm_said(tmp_path: Path) -> None:
+    script = tmp_path / "scontrol"
+    script.write_text("#!/bin/sh\necho reason >&2; echo consequence >&2; exit 3\n")
+    script.chmod(0o755)
+    with pytest.raises(SlurmError, match="scontrol ping: exit 3: reason; consequence"):
+        ProcessRunner(tmp_path)(["scontrol", "ping"])
+
+
+def test_a_command_that_hangs_is_given_up(tmp_path: Path) -> None:
+    script = tmp_path / "scontrol"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o755)
+    with pytest.raises(SlurmError, match="is slurmctld up"):
+        ProcessRunner(tmp_path, timeout_s=0.2)(["scontrol", "ping"])
+
+
+def test_a_missing_command_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(SlurmError, match=r"install Slurm's client tools or set slurm\.bin_dir"):
+        ProcessRunner(tmp_path)(["scontrol", "ping"])
