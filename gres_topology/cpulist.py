@@ -58,6 +58,11 @@ def parse_mask(text: str) -> tuple[int, ...]:
     return bits(value)
 
 
+def natural(text: str) -> int | None:
+    """A number of plain digits as an int; None for anything else, or for absurd lengths."""
+    return int(text) if _is_number(text) and len(text) <= 15 else None
+
+
 def bits(value: int) -> tuple[int, ...]:
     """The positions of the one bits of an integer, ascending."""
     return tuple(i for i in range(value.bit_length()) if value >> i & 1)

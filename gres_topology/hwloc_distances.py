@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gres_topology import cpulist
 from gres_topology.errors import TopologyError
 from gres_topology.xmltree import Element
 
@@ -71,6 +72,11 @@ def _square(
     element: Element, keys: list[str], values: list[float], switches: frozenset[str], source: str
 ) -> Matrix:
     n = len(keys)
+    bad = [key for key in keys if cpulist.natural(key) is None]
+    if bad:
+        raise TopologyError(
+            f"{source} line {element.line}: index '{bad[0]}' of <{element.tag}>; expected a number"
+        )
     if len(values) != n * n or element.get("nbobjs") != str(n) or len(set(keys)) != n:
         raise TopologyError(
             f"{source} line {element.line}: {len(values)} values between {n} objects in"

@@ -38,7 +38,7 @@ class Gpu:
 
     def number(self, family: str) -> int | None:
         """The index a management library gives this GPU (`nvml3` -> 3)."""
-        found = (re.fullmatch(rf"{family}(\d+)", name) for name in self.osdevs)
+        found = (re.fullmatch(rf"{family}(\d{{1,4}})", name) for name in self.osdevs)
         return next((int(match.group(1)) for match in found if match), None)
 
 
@@ -206,17 +206,18 @@ def _numa_nodes(root: Element, source: str) -> tuple[NumaNode, ...]:
         if element.tag != "object" or element.get("type") != "NUMANode":
             continue
         text = element.get("os_index", "0")
-        if not text.isdigit() or int(text) in found:
+        number = cpulist.natural(text)
+        if number is None or number in found:
             raise TopologyError(
                 f"{source} line {element.line}: os_index='{text}' of a NUMANode;"
                 " expected a number, each once"
             )
-        memory = element.get("local_memory")
+        memory = cpulist.natural(element.get("local_memory"))
         row = distances.values.get(text, {}) if distances else {}
-        found[int(text)] = NumaNode(
-            number=int(text),
+        found[number] = NumaNode(
+            number=number,
             cpus=_mask(element, "cpuset", source) if element.get("cpuset") else (),
-            memory_mb=int(memory) // 2**20 if memory.isdigit() else None,
+            memory_mb=None if memory is None else memory // 2**20,
             distances=tuple((int(other), round(value)) for other, value in row.items()),
         )
     return tuple(found[number] for number in sorted(found))

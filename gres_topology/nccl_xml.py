@@ -122,12 +122,13 @@ def _address(element: Element, attribute: str, source: str) -> str:
 
 def _number(element: Element, attribute: str, source: str) -> int:
     text = element.get(attribute)
-    if not (text.isascii() and text.isdigit() and len(text) < 6):
+    number = cpulist.natural(text)
+    if number is None or number >= cpulist.MAX_CPUS:
         raise TopologyError(
             f"{source} line {element.line}: {attribute}='{text}' of <{element.tag}>;"
             " expected a number"
         )
-    return int(text)
+    return number
 
 
 def _count_links(gpu: Device, addresses: set[str], source: str) -> None:
@@ -181,7 +182,7 @@ def _rates(gpus: list[Device]) -> tuple[LinkRates, str | None]:
     if gcn:
         arch = {"906": "gfx906", "908": "gfx908", "910": "gfx90a"}.get(gcn, gcn)
         return links.rates_of_model(arch), arch
-    sm = int(gpu.get("sm")) if gpu.get("sm").isdigit() else 70
+    sm = cpulist.natural(gpu.get("sm")) or 70
     generation = next(
         g for least, g in ((100, 5), (90, 4), (80, 3), (70, 2), (0, 1)) if sm >= least
     )
@@ -295,7 +296,6 @@ def _nics(system: Element, gpus: list[Device]) -> tuple[Nic, ...]:
             end = device if device is not None and device.tag == "pci" else element
             kinds = tuple(_path(gpu.element, end) for gpu in gpus)
             cpu = _cpu(element)
-            numa = cpu.get("numaid", "-1") if cpu else "-1"
-            node = int(numa) if numa.isdigit() else None
+            node = cpulist.natural(cpu.get("numaid")) if cpu else None
             found += [Nic(name, kinds, address, node) for name in names or [address or "nic"]]
     return tuple(found)

@@ -15,10 +15,12 @@ from gres_topology import cpulist
 from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology, NumaNode
 
-_AVAILABLE = re.compile(r"^\s*available: (\d+) nodes? \(([\d,-]*)\)\s*$")
-_CPUS = re.compile(r"^\s*node (\d+) cpus:((?: +\d+)*)\s*$")
-_MEMORY = re.compile(r"^\s*node (\d+) (size|free): (\d+|<not available>)(?: MB)?\s*$")
-_ROW = re.compile(r"^\s*(\d+):((?: +\d+)+)\s*$")
+_AVAILABLE = re.compile(r"^\s*available: ([0-9]{1,5}) nodes? \(([0-9,-]*)\)\s*$")
+_CPUS = re.compile(r"^\s*node ([0-9]{1,5}) cpus:((?: +[0-9]{1,5})*)\s*$")
+_MEMORY = re.compile(
+    r"^\s*node ([0-9]{1,5}) (size|free): ([0-9]{1,12}|<not available>)(?: MB)?\s*$"
+)
+_ROW = re.compile(r"^\s*([0-9]{1,5}):((?: +[0-9]{1,5})+)\s*$")
 
 
 def read(text: str, *, name: str, source: str) -> NodeTopology:
@@ -89,7 +91,7 @@ def numa_nodes(text: str, source: str) -> tuple[NumaNode, ...]:
                 memory[int(match.group(1))] = int(match.group(3))
         elif re.match(r"\s*node distances:", line):
             in_distances = True
-        elif in_distances and re.match(r"\s*node( +\d+)+\s*$", line):
+        elif in_distances and re.match(r"\s*node( +[0-9]{1,5})+\s*$", line):
             columns = list(map(int, line.split()[1:]))
         elif in_distances and (match := _ROW.match(line)):
             rows[int(match.group(1))] = _row(match, columns, number, source)
@@ -145,6 +147,11 @@ def _check(
         raise TopologyError(
             f"{source} line {last}: node {lost[0]} has no CPUs or distances;"
             " expected every node of the first line (is the file truncated?)"
+        )
+    if rows and set(columns) != set(rows):
+        raise TopologyError(
+            f"{source} line {last}: distances of nodes {sorted(rows)} to {sorted(columns)};"
+            " expected the same nodes down and across"
         )
     for a in rows:
         for b in rows:

@@ -20,7 +20,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|[\x0e\x0f]")
 _AFFINITY = re.compile(r"(CPU *Affinity|NUMA *Affinity|GPU *NUMA *ID)", re.IGNORECASE)
 #: Where a header that lost its blanks can be cut: before the next device or column name.
 _SEAM = re.compile(r"(?<=\w)(?=GPU\d|NIC\d|mlx\d|hfi\d|CPU ?Affinity|NUMA ?Affinity|GPU ?NUMA)")
-_GPU = re.compile(r"GPU\d+")
+_GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
 _P2P = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
 _MODEL = re.compile(r"GPU (\d+): (.+?) \(UUID: ")
 _NIC_LEGEND = re.compile(r"^\s*NIC Legend", re.IGNORECASE | re.MULTILINE)

@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gres_topology import links, pci
+from gres_topology import cpulist, links, pci
 from gres_topology.errors import TopologyError
 from gres_topology.matrix import Cells, Kinds, bandwidths
 from gres_topology.topology import NodeTopology
 
 _TITLE = re.compile(r"^\s*=+ *([^=]*?) *=+\s*$")
-_HEADER = re.compile(r"^\s*GPU\d+(\s+GPU\d+)*\s*$")
-_ROW = re.compile(r"^\s*(GPU\d+)\s+(\S.*?)\s*$")
+_HEADER = re.compile(r"^\s*GPU\d{1,4}(\s+GPU\d{1,4})*\s*$", re.ASCII)
+_ROW = re.compile(r"^\s*(GPU\d{1,4})\s+(\S.*?)\s*$", re.ASCII)
 _FACT = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*(?:\([^)]*\)\s*)?([^:]+?)\s*:\s*(.*?)\s*$")
 #: KFD adds 15 to a link's weight per xGMI hop and at least 20 per PCIe hop.
 _XGMI_HOP, _PCIE_HOP = 15, 20
@@ -248,7 +248,7 @@ def _facts(lines: list[str], gpus: list[str], source: str) -> dict[str, dict[str
             raise TopologyError(
                 f"{source} line {number}: {gpu} is in no table; expected one of {', '.join(gpus)}"
             )
-        if key.startswith("numa") and not re.fullmatch(r"-?\d{1,6}|N/A|Not supported.*", value):
+        if key.startswith("numa") and not re.fullmatch(r"-?[0-9]{1,6}|N/A|Not supported.*", value):
             raise TopologyError(
                 f"{source} line {number}, cell {gpu}-NUMA: '{value}' is not a NUMA node;"
                 " expected a number"
@@ -269,6 +269,7 @@ def _numa(fact: dict[str, str]) -> int | None:
     """KFD's node of the nearest CPU; else the kernel's; -1 means unknown."""
     for key in ("numa_node", "numa_affinity"):
         value = fact.get(key, "-1")
-        if value.isdigit():
-            return int(value)
+        number = cpulist.natural(value)
+        if number is not None:
+            return number
     return None
