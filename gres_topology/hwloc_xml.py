@@ -1,8 +1,8 @@
 """Reads hwloc's XML (`lstopo --of xml`), versions 1 and 2.
 
 The PCI tree gives the paths, the nearest CPU-side ancestor the NUMA node and CPUs. NVLink
-and xGMI come from the `NVLinkBandwidth` and `XGMIBandwidth` distance matrices, which hwloc
-writes from 2.6 on when built with NVML or ROCm SMI; without them only the PCI tree is known.
+and xGMI come from the `NVLinkBandwidth` and `XGMIBandwidth` distance matrices, which newer
+hwloc writes when built with NVML or ROCm SMI; without them only the PCI tree is known.
 """
 
 from __future__ import annotations
