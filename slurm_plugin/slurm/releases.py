@@ -1,8 +1,8 @@
 """What differs between Slurm releases: which command prints JSON, and how values look.
 
 22.05: scontrol knows no --json, so sinfo and squeue are asked; numbers are bare, a node's
-state is one lower-case word with its flags apart. 23.02 and later: scontrol prints JSON; numbers come as {"set": .., "number": ..}
-and states as lists.
+state is one lower-case word with its flags apart. 23.02 and later: scontrol prints JSON;
+numbers come as {"set": .., "number": ..} and states as lists.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
 from slurm_plugin import client
@@ -23,8 +25,17 @@ from slurm_plugin.engine.decision_log import DecisionLog
 from slurm_plugin.engine.server import bind
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.errors import EngineDown
-from slurm_plugin.protocol import Admin, Submit, decode, encode_request, split, unquote
+from slurm_plugin.protocol import (
+    MAX_REPLY_BYTES,
+    Admin,
+    Submit,
+    decode,
+    encode_request,
+    split,
+    unquote,
+)
 
+ROOT = Path(__file__).resolve().parents[2]
 SUBMIT = Submit(id=4, uid=1000, gpus=2, nodes=1, per_node=2, tasks=1)
 
 
@@ -111,6 +122,27 @@ def test_garbage_is_an_error_and_ends_the_connection(engine: Engine) -> None:
     assert answer.reply is not None
     assert answer.reply.startswith(b"error id=0 message=")
     assert b"Traceback" not in answer.reply
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.sampled_from([b"place", b"submit", b"ping", b"status", b"ended"]).flatmap(
+            lambda verb: st.lists(
+                st.from_regex(
+                    rb"(id|job|array|uid|node|hint|gpus|nodes)=[!-~]{0,20}", fullmatch=True
+                )
+            ).map(lambda words: b" ".join([verb, *words]))
+        ),
+    )
+)
+def test_every_line_gets_one_line_or_none_and_never_a_traceback(
+    engine: Engine, line: bytes
+) -> None:
+    reply = engine.answer(line.replace(b"\n", b"")).reply
+    assert reply is None or (reply.endswith(b"\n") and reply.count(b"\n") == 1)
+    assert reply is None or (len(reply) <= MAX_REPLY_BYTES and b"Traceback" not in reply)
 
 
 def test_a_notice_is_never_answered(engine: Engine) -> None:
@@ -246,3 +278,16 @@ def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(
 
 def test_what_the_client_sends_is_what_the_engine_reads() -> None:
     assert decode(encode_request(SUBMIT)) == SUBMIT
+
+
+def test_the_systemd_unit_fits_the_engine() -> None:
+    unit = (ROOT / "slurm_plugin" / "systemd" / "gputopo.service").read_text()
+    for line in (
+        "Type=notify",
+        "WatchdogSec=10",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+        "RuntimeDirectory=gputopo",
+        "Restart=always",
+    ):
+        assert line in unit.splitlines()
+    assert "Requires" not in unit

@@ -1,0 +1,197 @@
+"""Doctor, status, explain and collect on a live Slurm, with hardware that changes under them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cluster import Cluster, Result
+
+pytestmark = pytest.mark.cluster
+
+CONFIG = "/etc/slurm/gputopo.yaml"
+
+
+def gputopo(cluster: Cluster, *args: str, check: bool = True) -> Result:
+    return cluster.run("ctl", ["gputopo", *args], check=check, timeout_s=120)
+
+
+def doctor(cluster: Cluster) -> list[dict[str, Any]]:
+    """What doctor finds wrong."""
+    done = gputopo(cluster, "doctor", "--json", check=False)
+    told = json.loads(done.out)
+    assert done.code == (0 if told["ok"] else 1)
+    return [finding for finding in told["findings"] if finding["level"] == "fail"]
+
+
+def status(cluster: Cluster) -> dict[str, Any]:
+    told = json.loads(gputopo(cluster, "status", "--json").out)
+    assert isinstance(told, dict)
+    return told
+
+
+def collect(cluster: Cluster, *args: str) -> dict[str, tuple[str, str]]:
+    """What happened to each node: (word, details)."""
+    done = gputopo(cluster, "topology", "collect", *args, "--json", check=False)
+    told = json.loads(done.out)
+    assert told["engine"] == "the engine reloaded"
+    found = {row["node"]: (row["what"], row["text"]) for row in told["nodes"]}
+    bad = any(what in ("changed", "failed") for what, _ in found.values())
+    assert done.code == int(bad), done.err
+    return found
+
+
+@pytest.fixture
+def clean(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster whose engine has collected nothing; so it is left behind, too."""
+
+    def forget() -> None:
+        cluster.run("ctl", "rm -rf /var/lib/gputopo/topologies /etc/slurm/gputopo.disable")
+        cluster.run("ctl", f"[ ! -e {CONFIG}.kept ] || mv {CONFIG}.kept {CONFIG}")
+        cluster.engine("restart")
+
+    forget()
+    yield cluster
+    forget()
+
+
+def configure(cluster: Cluster, old: str, new: str) -> None:
+    """Change the engine's configuration for this test, and have it reload."""
+    text = cluster.run("ctl", ["cat", CONFIG]).out
+    assert old in text
+    cluster.run("ctl", f"[ -e {CONFIG}.kept ] || cp -p {CONFIG} {CONFIG}.kept")
+    cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >{CONFIG}', "sh", text.replace(old, new)])
+    cluster.run("ctl", "kill -HUP $(clusterctl engine pid)")
+
+
+def got(cluster: Cluster, *args: str) -> tuple[int, ...]:
+    """The GPUs Slurm says a job of these options runs on; the job ends afterwards."""
+    jobid = cluster.sbatch(*args, sleep_s=60)
+    (gpus,) = cluster.wait_running(jobid).gpus.values()
+    cluster.cancel(jobid)
+    cluster.wait_idle()
+    return gpus
+
+
+def test_doctor_has_nothing_to_fix_on_a_whole_installation(clean: Cluster) -> None:
+    assert doctor(clean) == []
+
+
+def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean: Cluster) -> None:
+    clean.engine("stop")
+    assert {finding["check"] for finding in doctor(clean)} == {"socket", "engine"}
+    down = gputopo(clean, "status", check=False)
+    assert down.code == 2
+    assert "the engine is not running" in down.err
+    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == (0, 1)
+
+
+def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean: Cluster) -> None:
+    clean.run("ctl", "touch /etc/slurm/gputopo.disable")
+    assert [finding["check"] for finding in doctor(clean)] == ["kill switch"]
+    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == (0, 1)
+
+
+def test_doctor_names_stock_slurm(clean: Cluster) -> None:
+    with clean.variant_as("stock"):
+        assert {finding["check"] for finding in doctor(clean)} == {"bridge", "select plugin"}
+
+
+def test_status_and_explain_tell_what_slurm_did(clean: Cluster) -> None:
+    jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
+    (gpus,) = clean.wait_running(jobid).gpus.values()
+    told = status(clean)
+    assert told["replies"]["use"] >= 1
+    assert told["answer_ms"]["place"]["p99"] < told["uptime_s"] * 1e3
+    record = json.loads(gputopo(clean, "explain", str(jobid), "--json").out)
+    assert tuple(sorted(record["chosen"]["gpus"]["dgx1"])) == gpus
+    assert record["slurm"]["gpus"] == {"dgx1": [0, 1]}
+    assert record["chosen"]["effbw_gbps"] > record["slurm"]["effbw_gbps"]
+
+
+def test_observe_logs_what_would_be_done_and_changes_nothing(clean: Cluster) -> None:
+    jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", "-p", "observe", sleep_s=60)
+    (gpus,) = clean.wait_running(jobid).gpus.values()
+    assert gpus == (0, 1)
+    record = json.loads(gputopo(clean, "explain", str(jobid), "--json").out)
+    assert record["applied"] is False
+    assert sorted(record["chosen"]["gpus"]["dgx1"]) == [0, 3]
+
+
+def test_every_node_is_collected_without_files_on_it_and_twice_is_no_change(
+    clean: Cluster,
+) -> None:
+    first = collect(clean)
+    assert {node: what for node, (what, _) in first.items()} == dict.fromkeys(
+        ("amd1", "bridged1", "dgx1", "dgx2", "minsky1"), "new"
+    )
+    assert {what for what, _ in collect(clean).values()} == {"same"}
+    assert doctor(clean) == []
+
+
+def test_a_busy_node_is_collected_while_its_gpus_are_in_use(clean: Cluster) -> None:
+    clean.occupy("minsky1", range(4))
+    assert collect(clean, "minsky1")["minsky1"][0] == "new"
+
+
+def test_changed_hardware_leaves_the_node_to_slurm_until_it_is_repaired(clean: Cluster) -> None:
+    collect(clean, "minsky1")
+    with clean.fake_tools_of("minsky1") as folder:
+        # The NVLink between GPU0 and GPU1 is gone, in both rows of the matrix.
+        topo = f"{folder}/nvidia-smi/topo-m.txt"
+        clean.run("minsky1", f"sed -i '/^GPU0/s/NV2/SYS/; /^GPU1/s/NV2/SYS/' {topo}")
+        what, text = collect(clean, "minsky1")["minsky1"]
+        assert what == "changed"
+        assert text.startswith("GPU0 and GPU1: expected NV2, found SYS")
+        (finding,) = doctor(clean)
+        assert finding["text"].startswith("minsky1 is left to Slurm: its hardware is not")
+        assert "minsky1" in status(clean)["nodes_left_to_slurm"]
+        passed = status(clean)["passes"].get("node left to Slurm", 0)
+        got(clean, "-w", "minsky1", "--gres=gpu:2")
+        assert status(clean)["passes"]["node left to Slurm"] > passed
+        # The others are decided as before.
+        assert got(clean, "-w", "dgx1", "--gres=gpu:2") == (0, 3)
+    assert collect(clean, "minsky1")["minsky1"][0] == "same"
+    assert doctor(clean) == []
+
+
+def test_a_lost_gpu_is_a_failed_collection_that_says_so(clean: Cluster) -> None:
+    with clean.fake_tools_of("minsky1") as folder:
+        clean.run("minsky1", f"echo 'Unable to determine the device handle' >{folder}/fail")
+        what, text = collect(clean, "minsky1")["minsky1"]
+    assert what == "failed"
+    assert "Unable to determine the device handle" in text
+
+
+def test_minors_that_contradict_the_stated_mapping_are_refused(clean: Cluster) -> None:
+    with clean.fake_tools_of("minsky1") as folder:
+        clean.run("minsky1", f"echo 0,2,1,3 >{folder}/minors")
+        clean.run("ctl", "ln -sf /cluster/gres.conf /etc/slurm/gres.conf")
+        collect(clean, "minsky1")
+        (finding,) = doctor(clean)
+        assert "slurm_index says [0, 1, 2, 3], but the device minors" in finding["text"]
+        assert "say [0, 2, 1, 3]" in finding["text"]
+
+
+def test_permuted_minors_are_followed_by_gres_conf(clean: Cluster) -> None:
+    configure(
+        clean,
+        '{nodes: "minsky1", topology: minsky, slurm_index: identity}',
+        '{nodes: "minsky1", topology: collected, slurm_index: gres-conf}',
+    )
+    with clean.fake_tools_of("minsky1") as folder:
+        clean.run("minsky1", f"echo 0,2,1,3 >{folder}/minors")
+        collect(clean, "minsky1")
+        assert doctor(clean) == []
+        # NVLink joins the tools' GPUs 0 and 1, which are /dev/fakegpu0 and /dev/fakegpu2.
+        assert got(clean, "-w", "minsky1", "--gres=gpu:2") in ((0, 2), (1, 3))
+
+
+def test_a_wrong_configuration_at_reload_changes_nothing(clean: Cluster) -> None:
+    configure(clean, "enforcement: select", "enforcement: slots")
+    assert "not one of select" in clean.engine_log()
+    (finding,) = doctor(clean)
+    assert "enforcement: 'slots' is not one of select" in finding["text"]
+    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == (0, 3)
