@@ -1,0 +1,136 @@
+"""What the live tests of the select plugin share: the scripted engine and a few questions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cluster import Cluster, ClusterError
+from slurm_text import parse_jobs
+
+SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
+PID = "/tmp/fake_engine.pid"
+SCRIPT = Path(__file__).with_name("fake_engine.py")
+SETTINGS = "/etc/slurm/gputopo-select.conf"
+SWITCH = "/etc/slurm/gputopo.disable"
+# Lowest indices first is Slurm's habit; this order is nobody's but ours.
+OURS = [6, 3, 5, 0, 7, 2, 4, 1]
+PREFER: dict[str, Any] = {"do": "prefer", "order": OURS, "note": "by preference"}
+STOCK = {"dgx1": (0, 1)}
+# A wait must outlast whatever Slurm does by itself within a test.
+LONG_S = 300
+
+
+class FakeEngine:
+    """The scripted engine in the controller."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Stops the real engine and starts this one with the rule `pass`."""
+        self.cluster = cluster
+        cluster.engine("stop")
+        self.put("/tmp/fake_engine.py", SCRIPT.read_text())
+        self.rule(do="pass")
+        self.start()
+
+    def put(self, path: str, text: str) -> None:
+        """Writes a file in the controller; readers see the old or the new one, never half."""
+        line = 'printf %s "$1" >"$2.new" && mv "$2.new" "$2"'
+        self.cluster.run("ctl", ["sh", "-c", line, "sh", text, path])
+
+    def start(self) -> None:
+        """Starts the process and waits until it listens."""
+        command = f"python3 /tmp/fake_engine.py {SOCKET} {RULE} {LOG}"
+        self.cluster.run(
+            "ctl",
+            f"rm -f {SOCKET} {LOG}; touch {LOG};"
+            f" setsid {command} >/tmp/fake_engine.out 2>&1 </dev/null &"
+            f" echo $! >{PID}; until [ -S {SOCKET} ]; do sleep 0.05; done",
+        )
+
+    def signal(self, name: str) -> None:
+        """Sends the process a signal."""
+        self.cluster.run("ctl", f"kill -{name} $(cat {PID})", check=False)
+
+    def stop(self) -> None:
+        """Ends the process; its socket goes with it."""
+        self.signal("CONT")
+        self.signal("KILL")
+        self.cluster.run("ctl", f"rm -f {SOCKET}")
+
+    def rule(self, **rule: Any) -> None:
+        """What to answer from now on."""
+        self.put(RULE, json.dumps(rule))
+
+    def settle(self, **settings: Any) -> None:
+        """Gives the plugin these settings."""
+        self.put(SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
+        self.cluster.reconfigure()
+
+    def lines(self, verb: str = "place") -> list[str]:
+        """The lines received that start with `verb`."""
+        received = self.cluster.run("ctl", f"cat {LOG}").out.splitlines()
+        return [line for line in received if line.split(" ", 1)[0] == verb]
+
+    def questions(self, jobid: int) -> list[dict[str, list[str]]]:
+        """The questions about a job, each as key -> values."""
+        found = []
+        for line in self.lines():
+            fields: dict[str, list[str]] = {}
+            for key, _, value in (token.partition("=") for token in line.split()[1:]):
+                fields.setdefault(key, []).append(value)
+            if fields["job"] == [str(jobid)]:
+                found.append(fields)
+        return found
+
+    def asked_nodes(self, jobid: int) -> list[str]:
+        """The candidates in the first question about a job."""
+        return [node.split("/")[0] for node in self.questions(jobid)[0]["node"]]
+
+
+@contextmanager
+def scripted_engine(cluster: Cluster) -> Iterator[FakeEngine]:
+    """The scripted engine in place of the real one; default settings, no kill switch."""
+    cluster.run("ctl", f"rm -f {SETTINGS} {SWITCH}")
+    fake = FakeEngine(cluster)
+    cluster.reconfigure()
+    try:
+        yield fake
+    finally:
+        fake.stop()
+        cluster.run("ctl", f"rm -f {SETTINGS} {SWITCH}")
+        cluster.reconfigure()
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:
+    """Polls until the condition holds; ClusterError says what did not."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise ClusterError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(0.1)
+
+
+def all_running(cluster: Cluster, jobid: int, count: int) -> bool:
+    """Whether the array or heterogeneous job has so many records, all running."""
+    return [job.state for job in cluster.jobs(jobid)] == ["RUNNING"] * count
+
+
+def clear(cluster: Cluster) -> None:
+    """Ends every job and waits until no GPU is in use; engine and slurm.conf stay."""
+    cluster.run("ctl", "squeue -h -o %A | sort -u | xargs -r scancel")
+    cluster.wait_idle()
+
+
+def assert_no_overlap(cluster: Cluster) -> None:
+    """No GPU of a node is held by two running jobs."""
+    held: dict[str, list[int]] = {}
+    for job in parse_jobs(cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out):
+        if job.state == "RUNNING":
+            for node, gpus in job.gpus.items():
+                held.setdefault(node, []).extend(gpus)
+    for node, gpus in held.items():
+        assert len(gpus) == len(set(gpus)), f"{node} gave a GPU twice: {sorted(gpus)}"

@@ -1,0 +1,243 @@
+"""The select plugin with an engine that is broken, gone or wrong: Slurm's own choice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from select_harness import (
+    PREFER,
+    SETTINGS,
+    STOCK,
+    SWITCH,
+    FakeEngine,
+    assert_no_overlap,
+    clear,
+    scripted_engine,
+    until,
+)
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def engine(cluster: Cluster) -> Iterator[FakeEngine]:
+    """The scripted engine in place of the real one."""
+    with scripted_engine(cluster) as fake:
+        yield fake
+
+
+LATE = "no answer within the deadline"
+FAILURES = [
+    ("silence", {"do": "silence"}, LATE),
+    ("half a line", {"do": "half"}, LATE),
+    ("too slow an answer", {"do": "slow", "ms": 200, "then": PREFER}, LATE),
+    ("garbage", {"do": "garbage"}, "a reply without our id"),
+    ("ten megabytes", {"do": "huge"}, "a reply over 65536 bytes"),
+    ("a closed connection", {"do": "close"}, "connection lost"),
+    (
+        "a mask that is none",
+        {"do": "raw", "text": "use id=%ID% node=dgx1/xyz\n"},
+        "a mask that is empty",
+    ),
+    ("an unknown verb", {"do": "raw", "text": "take id=%ID% node=dgx1/9\n"}, "an unknown verb"),
+]
+
+
+@pytest.mark.parametrize(("rule", "said"), [f[1:] for f in FAILURES], ids=[f[0] for f in FAILURES])
+def test_a_broken_engine_costs_one_log_line(
+    cluster: Cluster, engine: FakeEngine, rule: dict[str, Any], said: str
+) -> None:
+    """Both jobs start on Slurm's own GPUs; the breaker spares the second the question."""
+    engine.rule(**rule)
+    with cluster.slurmctld_log_of() as log:
+        first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+        second = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
+        assert cluster.wait_running(first).gpus == STOCK
+        assert cluster.wait_running(second).gpus == {"dgx2": (0, 1)}
+    told = [line for line in log if "error: gputopo: engine:" in line]
+    assert len(told) == 1
+    assert said in told[0]
+    assert any(f"job={second} " in line and "result=breaker" in line for line in log)
+
+
+def test_an_answer_to_an_earlier_question_is_skipped(cluster: Cluster, engine: FakeEngine) -> None:
+    """A late reply is told by its id; the right one behind it counts."""
+    engine.rule(do="late")
+    with cluster.slurmctld_log_of() as log:
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+        assert cluster.wait_running(jobid).gpus == STOCK
+    assert any(f"job={jobid} " in line and "result=used" in line for line in log)
+
+
+NOT_FREE, NOT_ASKED = "GPUs that are not free", "a node that was not asked about"
+BAD_ADVICE: list[tuple[str, dict[str, list[int]], str]] = [
+    ("busy GPUs", {"dgx1": [6, 7]}, NOT_FREE),
+    ("GPUs the node has not", {"dgx1": [8, 9]}, NOT_FREE),
+    ("an unknown node", {"nowhere": [0, 1]}, NOT_ASKED),
+    ("a node outside the request", {"dgx2": [0, 1]}, NOT_ASKED),
+    ("too many GPUs", {"dgx1": [0, 1, 2]}, "another number of GPUs"),
+    ("too few GPUs", {"dgx1": [2]}, "another number of GPUs"),
+    ("too many nodes", {"dgx1": [0], "dgx2": [1]}, "another number of nodes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"), [b[1:] for b in BAD_ADVICE], ids=[b[0] for b in BAD_ADVICE]
+)
+def test_impossible_advice_is_ignored(
+    cluster: Cluster, engine: FakeEngine, nodes: dict[str, list[int]], said: str
+) -> None:
+    """The job starts on what Slurm chose, and the log says once what was wrong."""
+    cluster.occupy("dgx1", [7])
+    engine.rule(do="use", nodes=nodes)
+    with cluster.slurmctld_log_of() as log:
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+        job = cluster.wait_running(jobid)
+    own = int(engine.questions(jobid)[0]["node"][0].split("/")[3], 16)
+    assert sum(1 << gpu for gpu in job.gpus["dgx1"]) == own
+    assert len([line for line in log if "error: gputopo:" in line and said in line]) == 1
+    assert_no_overlap(cluster)
+
+
+def fill_cores(cluster: Cluster, node: str, cores: int) -> None:
+    """A job without GPUs takes so many cores of a node."""
+    cluster.wait_running(cluster.sbatch("-w", node, f"-n{cores}", "--mem=100", script="sleep 90"))
+
+
+def test_advice_without_cores_falls_back_to_slurms_nodes(
+    cluster: Cluster, engine: FakeEngine
+) -> None:
+    """`node` names a node with too few free cores: the job gets `alt`, on Slurm's own node."""
+    fill_cores(cluster, "dgx2", 15)
+    engine.rule(do="use", nodes={"dgx2": [0, 3]}, alts={"dgx1": [2, 6]})
+    with cluster.slurmctld_log_of() as log:
+        jobid = cluster.sbatch("-p", "dgx", "-n4", "-N1", "--gres=gpu:2", sleep_s=30)
+        job = cluster.wait_running(jobid)
+    assert job.gpus == {"dgx1": (2, 6)}
+    assert any(f"job={jobid} " in line and "result=alt" in line for line in log)
+    assert job.fields["AdminComment"] == "[gpu-topo: | dgx1:2,6 within Slurm's own nodes]"
+
+
+def test_infeasible_advice_without_alternative_is_slurms_choice(
+    cluster: Cluster, engine: FakeEngine
+) -> None:
+    """cons_tres refuses the advised node: the job gets what it was about to get."""
+    fill_cores(cluster, "dgx2", 15)
+    engine.rule(do="use", nodes={"dgx2": [0, 3]})
+    with cluster.slurmctld_log_of() as log:
+        jobid = cluster.sbatch("-p", "dgx", "-n4", "-N1", "--gres=gpu:2", sleep_s=30)
+        assert cluster.wait_running(jobid).gpus == STOCK
+    assert any(f"job={jobid} " in line and "result=infeasible" in line for line in log)
+    assert cluster.gres_used()["dgx2"] == ()
+
+
+REQUESTS = [
+    ("-N1", "--gres=gpu:1", "-n2"),
+    ("-N1", "--gres=gpu:3", "-n4"),
+    ("-N1", "--gpus=4", "--cpus-per-gpu=1"),
+    ("-N1", "-n2", "--gpus-per-task=2", "--mem-per-gpu=50"),
+    ("-N1", "--gres=gpu:2", "--gres-flags=enforce-binding", "-n3"),
+]
+FEATURES = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "MinMemoryNode", "MinMemoryCPU")
+
+
+def test_failed_advice_leaves_exactly_the_stock_placement(
+    cluster: Cluster, engine: FakeEngine
+) -> None:
+    """Kinds of request on equal states: GPUs, cores, memory and counts are stock Slurm's."""
+
+    def placements() -> list[Any]:
+        found = []
+        for args in REQUESTS:
+            jobid = cluster.sbatch("-p", "dgx", *args, script="sleep 60")
+            job = cluster.wait_running(jobid)
+            listing = cluster.run("ctl", ["scontrol", "show", "job", "-d", str(jobid)]).out
+            detail = [line.strip() for line in listing.splitlines() if " CPU_IDs=" in line]
+            found.append((args, detail, [job.fields.get(key) for key in FEATURES]))
+        return found
+
+    # dgx2 has one free core, too few for each of them: the second selection fails
+    fill_cores(cluster, "dgx2", 15)
+    engine.rule(do="elsewhere")
+    with cluster.slurmctld_log_of() as log:
+        ours = placements()
+    results = [line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line]
+    assert results == ["infeasible"] * len(REQUESTS)
+    clear(cluster)
+    cluster.switch("stock")
+    fill_cores(cluster, "dgx2", 15)
+    assert ours == placements()
+
+
+def test_the_kill_switch_works_within_a_second(cluster: Cluster, engine: FakeEngine) -> None:
+    """While the file exists nothing is asked; without it questions go on; nothing restarts."""
+    engine.rule(**PREFER)
+    cluster.run("ctl", f"touch {SWITCH}")
+    time.sleep(1.1)
+    first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(first).gpus == STOCK
+    assert engine.questions(first) == []
+    cluster.run("ctl", f"rm {SWITCH}")
+    time.sleep(1.1)
+    second = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(second).gpus == {"dgx2": (3, 6)}
+
+
+def test_a_bad_setting_is_named_and_only_forwards(cluster: Cluster, engine: FakeEngine) -> None:
+    """An unknown key: one line names it, and jobs keep Slurm's own GPUs."""
+    engine.rule(**PREFER)
+    with cluster.slurmctld_log_of() as log:
+        engine.settle(deadline=50)
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+        assert cluster.wait_running(jobid).gpus == STOCK
+    assert any(f'{SETTINGS} line 1: unknown key "deadline"' in line for line in log)
+
+
+def test_a_stopped_engine_is_noticed_and_found_again(cluster: Cluster, engine: FakeEngine) -> None:
+    """SIGSTOP, then no engine: stock choice; a new process: advice, slurmctld untouched."""
+    engine.settle(breaker_s=1)
+    engine.rule(**PREFER)
+    engine.signal("STOP")
+    first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(first).gpus == STOCK
+    engine.stop()
+    time.sleep(1.1)
+    second = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(second).gpus == {"dgx2": (0, 1)}
+    engine.start()
+    time.sleep(1.1)
+    third = cluster.sbatch("-w", "bridged1", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(third).gpus == {"bridged1": (3, 6)}
+
+
+def test_a_restarted_engine_is_asked_without_a_miss(cluster: Cluster, engine: FakeEngine) -> None:
+    """The kept connection is stale after a restart; the question goes out again on a new one."""
+    engine.rule(**PREFER)
+    first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    cluster.wait_running(first)
+    engine.stop()
+    engine.start()
+    second = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(second).gpus == {"dgx2": (3, 6)}
+
+
+def test_slow_answers_have_a_budget_per_pass(cluster: Cluster, engine: FakeEngine) -> None:
+    """Sixteen jobs, 20 ms each, 100 ms allowed: some are asked about, the others just start."""
+    engine.settle(pass_budget_ms=100)
+    engine.rule(do="slow", ms=20, then=PREFER)
+    nodes = ("dgx1", "dgx2") * 8
+    ids = [cluster.sbatch("-H", "-w", n, "--gres=gpu:1", script="sleep 60") for n in nodes]
+    with cluster.slurmctld_log_of() as log:
+        cluster.run("ctl", ["scontrol", "release", ",".join(map(str, ids))])
+        for jobid in ids:
+            cluster.wait_running(jobid)
+    results = [line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line]
+    assert len(results) == 16
+    assert "budget_out" in results
+    assert results.count("used") >= 4
+    until(lambda: len(cluster.gres_used()["dgx1"]) == 8, "all GPUs of dgx1 in use")
+    assert_no_overlap(cluster)

@@ -1,0 +1,190 @@
+"""The select plugin in a live slurmctld: jobs get exactly the advised GPUs.
+
+What a job got is read from Slurm and from inside the job. The engine is a scripted one.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from cluster import GPUS, Cluster
+from select_harness import (
+    OURS,
+    PREFER,
+    FakeEngine,
+    all_running,
+    assert_no_overlap,
+    scripted_engine,
+    until,
+)
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def engine(cluster: Cluster) -> Iterator[FakeEngine]:
+    """The scripted engine in place of the real one."""
+    with scripted_engine(cluster) as fake:
+        yield fake
+
+
+def test_two_gpus_of_an_empty_dgx1_are_the_advised_pair(
+    cluster: Cluster, engine: FakeEngine
+) -> None:
+    """Slurm takes 0,1 (one NVLink); the job gets 0,3 (two), in Slurm's books and inside."""
+    engine.rule(do="use", nodes={"dgx1": [0, 3]}, note="dgx1:0,3 mapa")
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    job = cluster.wait_running(jobid)
+    assert job.gpus == {"dgx1": (0, 3)}
+    assert cluster.visible_gpus(jobid) == (0, 3)
+    assert cluster.gres_used()["dgx1"] == (0, 3)
+    assert engine.questions(jobid)[0]["node"] == ["dgx1/8/ff/3/1"]
+    assert job.fields["AdminComment"] == "[gpu-topo: | dgx1:0,3 mapa]"
+
+
+FORMS = [
+    ("--gres=gpu:3", ("--gres=gpu:3",), 3),
+    ("--gres with the type", ("--gres=gpu:v100:3",), 3),
+    ("--gpus=3", ("-N1", "--gpus=3"), 3),
+    ("--gpus-per-node=3", ("--gpus-per-node=3",), 3),
+    ("--gpus-per-task=1 -n3", ("-N1", "-n3", "--gpus-per-task=1"), 3),
+    (
+        "--gpus-per-socket=1 on two sockets",
+        ("--sockets-per-node=2", "--gpus-per-socket=1", "-n2", "-c2"),
+        2,
+    ),
+    ("--cpus-per-gpu=2", ("--gpus-per-node=3", "--cpus-per-gpu=2"), 3),
+    ("--ntasks-per-gpu=1", ("-N1", "--gpus=3", "--ntasks-per-gpu=1"), 3),
+    ("--mem-per-gpu=100", ("--gres=gpu:3", "--mem-per-gpu=100"), 3),
+    ("every core of the node", ("--gres=gpu:3", "-n16"), 3),
+    ("more tasks than cores", ("--gres=gpu:3", "-n32", "--overcommit"), 3),
+]
+
+
+@pytest.mark.parametrize(("args", "count"), [f[1:] for f in FORMS], ids=[f[0] for f in FORMS])
+def test_every_form_of_request_is_advised(
+    cluster: Cluster, engine: FakeEngine, args: tuple[str, ...], count: int
+) -> None:
+    """Whichever way the GPUs are asked for, the job gets the preferred ones."""
+    order = [6, 3, 2, 7] if "socket" in args[0] else OURS
+    engine.rule(do="prefer", order=order)
+    jobid = cluster.sbatch("-w", "dgx1", *args, sleep_s=30)
+    assert cluster.wait_running(jobid).gpus == {"dgx1": tuple(sorted(order[:count]))}
+    assert sorted(cluster.visible_gpus(jobid)) == sorted(order[:count])
+
+
+def test_two_nodes_with_different_gpus_each(cluster: Cluster, engine: FakeEngine) -> None:
+    """-N2 gets exactly the advised sets, another one on each node."""
+    engine.rule(do="use", nodes={"dgx1": [0, 3, 4, 7], "dgx2": [1, 2, 5, 6]})
+    jobid = cluster.sbatch("-p", "dgx", "-N2", "--gpus-per-node=4", sleep_s=30)
+    job = cluster.wait_running(jobid)
+    assert job.gpus == {"dgx1": (0, 3, 4, 7), "dgx2": (1, 2, 5, 6)}
+    assert job.fields["AdminComment"] == "[gpu-topo: | dgx1:0,3,4,7 dgx2:1,2,5,6]"
+
+
+def test_another_node_than_slurms(cluster: Cluster, engine: FakeEngine) -> None:
+    """All nodes of equal Weight are in the question; the advice may take any of them."""
+    engine.rule(do="use", nodes={"amd1": [2, 5]})
+    jobid = cluster.sbatch("--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(jobid).gpus == {"amd1": (2, 5)}
+    assert sorted(engine.asked_nodes(jobid)) == sorted(GPUS)
+
+
+def test_a_typed_request_offers_nodes_of_that_type(cluster: Cluster, engine: FakeEngine) -> None:
+    """Only nodes with GPUs of the type are candidates, and the engine is told the type."""
+    engine.rule(do="use", nodes={"dgx2": [4, 7]})
+    jobid = cluster.sbatch("--gres=gpu:v100:2", sleep_s=30)
+    assert cluster.wait_running(jobid).gpus == {"dgx2": (4, 7)}
+    assert sorted(engine.asked_nodes(jobid)) == ["dgx1", "dgx2"]
+    assert engine.questions(jobid)[0]["type"] == ["v100"]
+
+
+def test_interactive_jobs_are_advised(cluster: Cluster, engine: FakeEngine) -> None:
+    """srun and salloc get the preferred GPUs too."""
+    engine.rule(**PREFER)
+    for command in (["srun"], ["salloc", "srun"]):
+        args = [command[0], "-w", "dgx1", "--gres=gpu:2", *command[1:]]
+        inside = cluster.run("ctl", [*args, "printenv", "CUDA_VISIBLE_DEVICES"], user="alice")
+        assert inside.out.strip() == "3,6"
+
+
+def test_each_task_of_an_array_is_advised(cluster: Cluster, engine: FakeEngine) -> None:
+    """Four tasks share a node, no GPU given twice; each notice has the task's own id."""
+    engine.rule(**PREFER)
+    jobid = cluster.sbatch("-w", "dgx1", "--array=0-3", "--gres=gpu:2", script="sleep 30")
+    until(lambda: all_running(cluster, jobid, 4), "four tasks run")
+    got = {int(j.fields["ArrayTaskId"]): j.gpus["dgx1"] for j in cluster.jobs(jobid)}
+    assert got == {0: (3, 6), 1: (0, 5), 2: (2, 7), 3: (1, 4)}
+    told = {line.split()[1] for line in engine.lines("started")}
+    assert told == {f"job={job.id}" for job in cluster.jobs(jobid)}
+
+
+def test_a_fragmented_node_offers_its_free_gpus_only(cluster: Cluster, engine: FakeEngine) -> None:
+    """The question shows the free GPUs, and the choice is among them."""
+    cluster.occupy("dgx1", [0, 3, 6])
+    engine.rule(**PREFER)
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(jobid).gpus == {"dgx1": (5, 7)}
+    assert engine.questions(jobid)[0]["node"][0].startswith("dgx1/8/b6/")
+
+
+def test_start_and_end_are_told(cluster: Cluster, engine: FakeEngine) -> None:
+    """One notice with the GPUs at the start, one at the end."""
+    engine.rule(**PREFER)
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2")
+    cluster.wait_finished(jobid)
+    assert f"started job={jobid} array=0 node=dgx1/48" in engine.lines("started")
+    until(lambda: f"ended job={jobid} array=0" in engine.lines("ended"), "the end is told")
+
+
+def test_the_hint_reaches_the_engine(cluster: Cluster, engine: FakeEngine) -> None:
+    """HINT comes from the bracket in AdminComment; what the site wrote around it stays."""
+    engine.rule(**PREFER)
+    jobid = cluster.sbatch("-H", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    comment = "ticket 7 [gpu-topo: pattern=tree | old] by ops"
+    cluster.run("ctl", ["scontrol", "update", f"jobid={jobid}", f"AdminComment={comment}"])
+    cluster.run("ctl", ["scontrol", "release", str(jobid)])
+    job = cluster.wait_running(jobid)
+    assert engine.questions(jobid)[0]["hint"] == ["pattern=tree"]
+    kept = "ticket 7 [gpu-topo: pattern=tree | by preference] by ops"
+    assert job.fields["AdminComment"] == kept
+
+
+def test_a_hint_with_control_characters_is_encoded(cluster: Cluster, engine: FakeEngine) -> None:
+    """Quotes, percent signs and control bytes of a comment arrive encoded, in one line."""
+    engine.rule(**PREFER)
+    cluster.switch("stock")
+    comment = '--comment=gpu-topo: a="1"\tb=50%\x01]'
+    jobid = cluster.sbatch("-H", "-w", "dgx1", "--gres=gpu:2", comment, sleep_s=30)
+    cluster.switch("gputopo")
+    cluster.run("ctl", ["scontrol", "release", str(jobid)])
+    assert cluster.wait_running(jobid).gpus == {"dgx1": (3, 6)}
+    assert engine.questions(jobid)[0]["hint"] == ['a="1"%09b=50%25%01]']
+
+
+def test_hundred_and_fifty_random_jobs(cluster: Cluster, engine: FakeEngine) -> None:
+    """Right counts, no GPU twice at any moment, and none in use at the end; seed 7."""
+    engine.rule(**PREFER)
+    chance = random.Random(7)
+    wanted = {}
+    for _ in range(150):
+        count = chance.choice((1, 1, 2, 2, 3, 4, 5))
+        form = chance.choice(("--gres=gpu:{}", "--gpus-per-node={}", "--gpus={}")).format(count)
+        # five GPUs do not fit on the minsky; there --gpus alone would take two nodes
+        args = ("-N1", "-x", "minsky1", form)
+        wanted[cluster.sbatch(*args, script=f"sleep {chance.uniform(0.2, 2):.1f}")] = count
+    while cluster.run("ctl", "squeue -h -t PD,R -o %A").out.strip():
+        assert_no_overlap(cluster)
+        time.sleep(0.5)
+    cluster.wait_idle()
+    told = {}
+    for line in engine.lines("started"):
+        fields = re.match(r"started job=(\d+) array=0 node=\S+/([0-9a-f]+)$", line)
+        assert fields, line
+        told[int(fields[1])] = int(fields[2], 16).bit_count()
+    assert told == wanted
+    assert cluster.gres_used() == dict.fromkeys(GPUS, ())

@@ -1,0 +1,203 @@
+"""Kinds of job and node that the select plugin leaves to Slurm, wholly or for the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from cluster import Cluster
+from select_harness import PREFER, FakeEngine, assert_no_overlap, clear, scripted_engine, until
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def engine(cluster: Cluster) -> Iterator[FakeEngine]:
+    """The scripted engine in place of the real one, preferring unusual GPUs."""
+    with scripted_engine(cluster) as fake:
+        fake.rule(**PREFER)
+        yield fake
+
+
+def assert_unasked(cluster: Cluster, engine: FakeEngine, *args: str) -> int:
+    """The job starts and the engine never heard of it; its id."""
+    jobid = cluster.sbatch(*args, sleep_s=30)
+    cluster.wait_running(jobid)
+    assert engine.questions(jobid) == []
+    return jobid
+
+
+def test_whole_nodes(cluster: Cluster, engine: FakeEngine) -> None:
+    """A job that gets whole nodes has no choice to make."""
+    assert_unasked(cluster, engine, "-w", "dgx1", "--exclusive", "--gres=gpu:2")
+
+
+def test_specialised_cores(cluster: Cluster, engine: FakeEngine) -> None:
+    """--core-spec makes a job exclusive inside the selection itself."""
+    cluster.configure_extra("AllowSpecResourcesUsage=YES")
+    assert_unasked(cluster, engine, "-w", "dgx1", "--core-spec=1", "--gres=gpu:2")
+
+
+def test_jobs_without_gpus(cluster: Cluster, engine: FakeEngine) -> None:
+    """They are neither asked about nor told."""
+    jobid = assert_unasked(cluster, engine, "-w", "dgx1", "-n2")
+    cluster.cancel(jobid)
+    cluster.wait_idle()
+    assert not [line for line in engine.lines("ended") if f"job={jobid} " in line]
+
+
+def set_weights(cluster: Cluster, weight: int) -> None:
+    """Gives every node but amd1 a Weight."""
+    for node in ("dgx1", "dgx2", "minsky1", "bridged1"):
+        cluster.run("ctl", ["scontrol", "update", f"nodename={node}", f"weight={weight}"])
+
+
+def test_a_node_of_higher_weight_is_never_taken(cluster: Cluster, engine: FakeEngine) -> None:
+    """Slurm fills light nodes first; heavier ones are not even asked about, unless configured."""
+    set_weights(cluster, 10)
+    try:
+        engine.rule(do="use", nodes={"dgx1": [0, 3]})
+        first = cluster.sbatch("--gres=gpu:2", sleep_s=30)
+        assert set(cluster.wait_running(first).gpus) == {"amd1"}
+        assert engine.asked_nodes(first) == ["amd1"]
+        engine.settle(respect_weight="no")
+        set_weights(cluster, 10)
+        second = cluster.sbatch("--gres=gpu:2", sleep_s=30)
+        assert cluster.wait_running(second).gpus == {"dgx1": (0, 3)}
+    finally:
+        set_weights(cluster, 1)
+
+
+SWITCHES = "SwitchName=a Nodes=dgx[1-2],minsky1,bridged1,amd1"
+OWN_NODES = [
+    ("a tree topology", "TopologyPlugin=topology/tree", ()),
+    ("least loaded nodes", "PartitionName=lln Nodes=ALL LLN=YES DefaultTime=10", ("-p", "lln")),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "args"), [o[1:] for o in OWN_NODES], ids=[o[0] for o in OWN_NODES]
+)
+def test_slurms_own_node_choice_is_respected(
+    cluster: Cluster, engine: FakeEngine, line: str, args: tuple[str, ...]
+) -> None:
+    """Where Slurm chooses nodes by network or load, only the GPUs on its nodes are chosen."""
+    engine.put("/etc/slurm/topology.conf", SWITCHES + "\n")
+    try:
+        cluster.configure_extra(line)
+        engine.rule(do="prefer", order=[3, 2, 1, 0])
+        jobid = cluster.sbatch(*args, "--gres=gpu:2", sleep_s=30)
+        job = cluster.wait_running(jobid)
+        assert engine.asked_nodes(jobid) == list(job.gpus)
+        assert set(job.gpus.values()) == {(2, 3)}
+    finally:
+        cluster.run("ctl", "rm -f /etc/slurm/topology.conf")
+
+
+def test_other_nodes_can_be_ruled_out(cluster: Cluster, engine: FakeEngine) -> None:
+    """other_nodes=no and max_candidates keep the question to Slurm's own nodes."""
+    for setting in ({"other_nodes": "no"}, {"max_candidates": 2}):
+        engine.settle(**setting)
+        jobid = cluster.sbatch("--gres=gpu:2", sleep_s=30)
+        assert engine.asked_nodes(jobid) == list(cluster.wait_running(jobid).gpus)
+
+
+def test_reserved_gpus(cluster: Cluster, engine: FakeEngine) -> None:
+    """GPUs reserved for others look free to us, so such selections stay Slurm's alone."""
+    reserve = "reservationname=r users=bob starttime=now duration=10 nodes=dgx1 tres=gres/gpu=4"
+    cluster.run("ctl", f"scontrol create reservation {reserve}")
+    try:
+        assert_unasked(cluster, engine, "-w", "dgx1", "--gres=gpu:2")
+        inside = cluster.sbatch("--reservation=r", "--gres=gpu:2", sleep_s=30, user="bob")
+        cluster.wait_running(inside)
+        assert engine.questions(inside) == []
+        assert_no_overlap(cluster)
+    finally:
+        clear(cluster)
+        cluster.run("ctl", "scontrol delete reservationname=r")
+
+
+PREEMPTION = """PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=low Nodes=dgx1 PriorityTier=1 DefaultTime=10
+PartitionName=high Nodes=dgx1 PriorityTier=9 DefaultTime=10"""
+
+
+def test_preemption(cluster: Cluster, engine: FakeEngine) -> None:
+    """While victims hold the GPUs nothing is asked; afterwards the job is an ordinary one."""
+    cluster.configure_extra(PREEMPTION)
+    engine.rule(do="pass")
+    cluster.wait_running(cluster.sbatch("-p", "low", "--gres=gpu:8", sleep_s=300))
+    engine.rule(**PREFER)
+    winner = cluster.sbatch("-p", "high", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(winner, timeout_s=60).gpus == {"dgx1": (3, 6)}
+    assert [q["node"] for q in engine.questions(winner)] == [["dgx1/8/ff/3/1"]]
+    assert_no_overlap(cluster)
+
+
+@contextmanager
+def other_gpus(cluster: Cluster, slurm: str, gres: str) -> Iterator[None]:
+    """dgx2 with other GRES: sed scripts for slurm.conf and gres.conf, while the block lasts."""
+    split = r"/^NodeName=dgx\[1-2\]/{h;s/dgx\[1-2\]/dgx1/;p;g;s/dgx\[1-2\]/dgx2/;" + slurm + "}"
+    restart_slurmd = "kill $(pidof slurmd); while pidof slurmd; do sleep 0.1; done; slurmd"
+    cluster.run("ctl", ["sed", "-i", split, "/cluster/slurm.conf"])
+    cluster.run("ctl", ["sed", "-i", "s/^GresTypes=.*/GresTypes=gpu,shard/", "/cluster/slurm.conf"])
+    cluster.run("ctl", ["sed", "-i", gres, "/cluster/gres.conf"])
+    try:
+        cluster.restart_slurmctld()
+        cluster.run("dgx2", restart_slurmd)
+        wait_node(cluster)
+        yield
+        clear(cluster)
+    finally:
+        cluster.switch("gputopo")
+        cluster.run("dgx2", restart_slurmd)
+        wait_node(cluster)
+
+
+def wait_node(cluster: Cluster) -> None:
+    """dgx2 is idle; a drain for changed GRES is lifted."""
+
+    def idle() -> bool:
+        cluster.run("ctl", "scontrol update nodename=dgx2 state=resume", check=False)
+        return cluster.run("ctl", "sinfo -h -n dgx2 -p gpu -o %T").out.strip() == "idle"
+
+    until(idle, "dgx2 is idle with its other GPUs")
+
+
+DGX2 = r"s/^NodeName=dgx\[1-2\] \(.*\)/NodeName=dgx1 \1\nNodeName=dgx2 \1/"
+
+
+def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:
+    """A node of MIG slices is neither asked about nor offered to others."""
+    gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100/\\1Type=1g.5gb/"
+    with other_gpus(cluster, "s/gpu:v100:8/gpu:1g.5gb:8/", gres):
+        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:1g.5gb:2")
+        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:2")
+        jobid = cluster.sbatch("-x", "dgx2", "--gres=gpu:1", sleep_s=30)
+        cluster.wait_running(jobid)
+        anywhere = cluster.sbatch("--gres=gpu:1", sleep_s=30)
+        cluster.wait_running(anywhere)
+        assert "dgx2" not in engine.asked_nodes(anywhere)
+
+
+def test_two_types_on_a_node(cluster: Cluster, engine: FakeEngine) -> None:
+    """Where a node has two types of GPU, and where a job asks for two, Slurm decides."""
+    gres = DGX2 + ";/NodeName=dgx2.*fakegpu[4-7]/s/Type=v100/Type=t4/"
+    with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:4,gpu:t4:4/", gres):
+        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:2")
+        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:v100:1,gpu:t4:1")
+
+
+def test_shards(cluster: Cluster, engine: FakeEngine) -> None:
+    """A job of shards is not asked about; the GPU it uses is not free for others."""
+    gres = "$a NodeName=dgx2 Name=shard Count=32"
+    with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:8,shard:32/", gres):
+        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=shard:2")
+        jobid = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
+        gpus = cluster.wait_running(jobid).gpus["dgx2"]
+        free = int(engine.questions(jobid)[0]["node"][0].split("/")[2], 16)
+        assert free.bit_count() == 7
+        assert all(free >> gpu & 1 for gpu in gpus)
+        assert gpus == tuple(sorted([gpu for gpu in (6, 3, 5) if free >> gpu & 1][:2]))

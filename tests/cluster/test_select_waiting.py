@@ -1,0 +1,237 @@
+"""Postponed jobs in a live slurmctld: why they wait, who wakes them, and what ends it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster
+from select_harness import (
+    LONG_S,
+    PREFER,
+    STOCK,
+    FakeEngine,
+    all_running,
+    assert_no_overlap,
+    scripted_engine,
+    until,
+)
+from slurm_text import Job
+
+pytestmark = pytest.mark.cluster
+LAZY = {"do": "wait", "s": LONG_S, "note": "for a pair"}
+
+
+@pytest.fixture
+def engine(cluster: Cluster) -> Iterator[FakeEngine]:
+    """The scripted engine in place of the real one."""
+    with scripted_engine(cluster) as fake:
+        yield fake
+
+
+def eligible_time(cluster: Cluster, jobid: int) -> int:
+    """The job's begin time, as Unix time."""
+    text = cluster.job(jobid).fields["EligibleTime"]
+    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
+
+
+def postponed(cluster: Cluster, jobid: int) -> Job:
+    """The job's record once it shows that it was postponed."""
+    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
+    return cluster.job(jobid)
+
+
+def test_a_postponed_job_says_why_and_starts_in_time(cluster: Cluster, engine: FakeEngine) -> None:
+    """Reason=BeginTime and a sentence in AdminComment; at its start no trace of the wait."""
+    engine.rule(do="wait", s=6, times=1, note="a pair comes free", then=PREFER)
+    asked = time.time()
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    job = postponed(cluster, jobid)
+    sentence = r"waiting 1/10 since \d+: a pair comes free \(until \d+, begin \d+\)"
+    assert re.fullmatch(rf"\[gpu-topo: \| {sentence}\]", job.fields["AdminComment"])
+    job = cluster.wait_running(jobid, timeout_s=20)
+    assert 5 < time.time() - asked < 14
+    assert job.gpus == {"dgx1": (3, 6)}
+    assert job.fields["AdminComment"] == "[gpu-topo: | by preference]"
+    assert abs(eligible_time(cluster, jobid) - asked) < 3
+    first, second = engine.questions(jobid)
+    assert (first["postponed"], second["postponed"]) == (["0"], ["1"])
+    assert int(second["waited_s"][0]) in range(5, 14)
+
+
+def test_the_rest_of_the_partition_is_not_delayed(cluster: Cluster, engine: FakeEngine) -> None:
+    """Jobs of lower priority start at once beside a postponed one."""
+    engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
+    lazy = "--comment=gpu-topo: lazy"
+    waiting = cluster.sbatch(lazy, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    low = ("-w", "dgx1", "--nice=100", "--gres=gpu:1")
+    for jobid in [cluster.sbatch(*low, sleep_s=30) for _ in range(3)]:
+        cluster.wait_running(jobid, timeout_s=5)
+    assert cluster.job(waiting).state == "PENDING"
+
+
+def test_backfill_goes_on_beside_a_postponed_job(cluster: Cluster, engine: FakeEngine) -> None:
+    """A job that only backfill can start is not held up by the postponed one's plans."""
+    engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
+    cluster.wait_running(cluster.sbatch("-w", "dgx1", "-t5", "--gres=gpu:6", sleep_s=300))
+    lazy = "--comment=gpu-topo: lazy"
+    waiting = cluster.sbatch(lazy, "-w", "dgx1", "--gres=gpu:1", sleep_s=30)
+    postponed(cluster, waiting)
+    cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=30)
+    small = cluster.sbatch("-w", "dgx1", "-t1", "--nice=100", "--gres=gpu:2", sleep_s=10)
+    cluster.wait_running(small, timeout_s=25)
+    assert cluster.job(waiting).state == "PENDING"
+
+
+def test_a_job_end_wakes_a_postponed_job_at_once(cluster: Cluster, engine: FakeEngine) -> None:
+    """What it waits for comes free: it starts within seconds, not after its five minutes."""
+    engine.rule(**PREFER)
+    holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    cluster.wait_running(holder)
+    engine.rule(**LAZY)
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    postponed(cluster, jobid)
+    engine.rule(**PREFER)
+    cluster.cancel(holder)
+    assert cluster.wait_running(jobid, timeout_s=10).gpus == {"dgx1": (3, 6)}
+
+
+def test_a_wake_is_not_lost_while_nodes_complete(cluster: Cluster, engine: FakeEngine) -> None:
+    """The freed node is not offered during its epilog: the woken job asks again until it is."""
+    epilog = "printf '#!/bin/sh\\nsleep 4\\n' >/tmp/epilog && chmod 755 /tmp/epilog"
+    for node in ("dgx1", "dgx2"):
+        cluster.run(node, epilog)
+    cluster.configure_extra("Epilog=/tmp/epilog")
+    cluster.reconfigure()
+    engine.rule(**PREFER)
+    holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
+    cluster.wait_running(holder)
+    # the engine waits as long as dgx1 is not among the candidates
+    engine.rule(
+        do="unless", node="dgx1", then={"do": "use", "nodes": {"dgx1": [0, 3]}}, otherwise=LAZY
+    )
+    jobid = cluster.sbatch("-p", "dgx", "--gres=gpu:2", sleep_s=30)
+    postponed(cluster, jobid)
+    cluster.cancel(holder)
+    assert cluster.wait_running(jobid, timeout_s=20).gpus == {"dgx1": (0, 3)}
+    assert {q["postponed"][0] for q in engine.questions(jobid)} == {"0", "1"}
+
+
+def test_a_job_waits_only_so_often(cluster: Cluster, engine: FakeEngine) -> None:
+    """The engine never relents: after so many waits the job starts on Slurm's own GPUs."""
+    engine.settle(max_postponements=2)
+    engine.rule(do="wait", s=1, note="never satisfied")
+    with cluster.slurmctld_log_of() as log:
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+        job = cluster.wait_running(jobid, timeout_s=30)
+    assert job.gpus == STOCK
+    assert [q["postponed"] for q in engine.questions(jobid)] == [["0"], ["1"], ["2"]]
+    assert any(f"job={jobid} " in line and "result=capped" in line for line in log)
+    assert job.fields["AdminComment"] == "[gpu-topo: | Slurm's own choice (capped)]"
+
+
+def test_a_job_waits_only_so_long(cluster: Cluster, engine: FakeEngine) -> None:
+    """However long the engine asks for, the wait ends with the total allowed."""
+    engine.settle(max_wait_s=3)
+    engine.rule(**LAZY)
+    asked = time.monotonic()
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    assert cluster.wait_running(jobid, timeout_s=20).gpus == STOCK
+    assert time.monotonic() - asked > 2
+
+
+def test_a_users_begin_time_comes_first(cluster: Cluster, engine: FakeEngine) -> None:
+    """--begin is kept until it comes, and shows again once the wait after it is over."""
+    engine.rule(do="wait", s=4, times=1, note="later", then=PREFER)
+    jobid = cluster.sbatch("--begin=now+4", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    wanted = eligible_time(cluster, jobid)
+    time.sleep(2)
+    assert engine.questions(jobid) == []
+    until(lambda: engine.questions(jobid), "the question after --begin", 90)
+    cluster.wait_running(jobid, timeout_s=20)
+    assert eligible_time(cluster, jobid) == wanted
+
+
+def test_an_update_of_the_start_time_wins(cluster: Cluster, engine: FakeEngine) -> None:
+    """StartTime=now starts a postponed job although the engine would have it wait on."""
+    engine.rule(**LAZY)
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    postponed(cluster, jobid)
+    time.sleep(1.1)
+    cluster.run("ctl", ["scontrol", "update", f"jobid={jobid}", "StartTime=now"])
+    assert cluster.wait_running(jobid, timeout_s=15).gpus == STOCK
+
+
+def test_a_start_time_set_by_hand_is_not_taken_back(cluster: Cluster, engine: FakeEngine) -> None:
+    """After an update into the future, the end of another job wakes nobody."""
+    engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
+    holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    cluster.wait_running(holder)
+    jobid = cluster.sbatch("--comment=gpu-topo: lazy", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    postponed(cluster, jobid)
+    cluster.run("ctl", ["scontrol", "update", f"jobid={jobid}", "StartTime=now+600"])
+    wanted = eligible_time(cluster, jobid)
+    cluster.cancel(holder)
+    time.sleep(3)
+    assert cluster.job(jobid).state == "PENDING"
+    assert eligible_time(cluster, jobid) == wanted
+
+
+def test_tasks_of_an_array_share_their_waits(cluster: Cluster, engine: FakeEngine) -> None:
+    """Two waits are allowed to the array, not to each of its tasks in turn."""
+    engine.settle(max_postponements=2)
+    engine.rule(do="wait", s=2, note="later")
+    jobid = cluster.sbatch("-w", "dgx1", "--array=0-3", "--gres=gpu:2", script="sleep 60")
+    until(lambda: all_running(cluster, jobid, 4), "all four tasks run", 30)
+    asked = [q["postponed"][0] for q in engine.questions(jobid)]
+    assert asked[:3] == ["0", "1", "2"]
+    assert set(asked[2:]) == {"2"}
+    for job in cluster.jobs(jobid):
+        assert "waiting" not in job.fields.get("AdminComment", "")
+    assert_no_overlap(cluster)
+
+
+def test_heterogeneous_jobs_are_never_postponed(cluster: Cluster, engine: FakeEngine) -> None:
+    """Their parts must start together, so `wait` means Slurm's own choice."""
+    engine.rule(**LAZY)
+    parts = ("-w", "dgx1", "--gres=gpu:1", ":", "-w", "dgx2", "--gres=gpu:1")
+    jobid = cluster.sbatch(*parts, script="sleep 30")
+    until(lambda: all_running(cluster, jobid, 2), "both parts run", 45)
+
+
+def test_a_restart_keeps_running_and_waiting_jobs(cluster: Cluster, engine: FakeEngine) -> None:
+    """slurmctld restarts and reconfigures: GPUs, waits and counts stay, and a job end wakes."""
+    engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
+    running = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)
+    gpus = cluster.wait_running(running).gpus
+    lazy = "--comment=gpu-topo: lazy"
+    waiting = cluster.sbatch(lazy, "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    sentence = postponed(cluster, waiting).fields["AdminComment"]
+    for action in (cluster.restart_slurmctld, cluster.reconfigure):
+        action()
+        assert postponed(cluster, waiting).fields["AdminComment"] == sentence
+        assert cluster.job(running).gpus == gpus
+        assert cluster.gres_used()["dgx1"] == gpus["dgx1"]
+    engine.rule(**PREFER)
+    cluster.cancel(running)
+    assert cluster.wait_running(waiting, timeout_s=15).gpus == {"dgx1": (3, 6)}
+
+
+def test_removing_the_plugin_disturbs_nothing(cluster: Cluster, engine: FakeEngine) -> None:
+    """Stock Slurm takes over: GPUs stay, and the waiting job starts when its time has come."""
+    lazy = {**LAZY, "s": 15}
+    engine.rule(hints={"lazy": lazy}, **{"else": PREFER})
+    running = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)
+    gpus = cluster.wait_running(running).gpus
+    hint = "--comment=gpu-topo: lazy"
+    waiting = cluster.sbatch(hint, "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    postponed(cluster, waiting)
+    cluster.switch("stock")
+    assert cluster.job(running).gpus == gpus
+    taken = cluster.wait_running(waiting, timeout_s=90).gpus["dgx1"]
+    assert set(taken).isdisjoint(gpus["dgx1"])
+    cluster.switch("gputopo")
+    assert cluster.job(running).gpus == gpus
+    assert_no_overlap(cluster)
