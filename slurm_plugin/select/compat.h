@@ -85,6 +85,13 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 
 #endif
 
+/* SelectTypeParameters=CR_LLN; later releases renamed the constant. */
+#ifdef CR_LLN
+#define GT_LEAST_LOADED CR_LLN
+#else
+#define GT_LEAST_LOADED SELECT_LLN
+#endif
+
 /*
  * What only slurmctld defines. Commands on the controller's host load this
  * plugin too, so a missing symbol must not stop them: check before use.

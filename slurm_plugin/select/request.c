@@ -57,7 +57,7 @@ static bool has_network_topology(void)
 
 static bool least_loaded(const job_record_t *job)
 {
-	return (slurm_conf.select_type_param & CR_LLN) ||
+	return (slurm_conf.select_type_param & GT_LEAST_LOADED) ||
 	       (job->part_ptr && (job->part_ptr->flags & PART_FLAG_LLN));
 }
 
