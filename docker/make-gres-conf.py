@@ -1,47 +1,33 @@
-"""Writes the cluster's gres.conf to standard output: the one place it is made.
+"""Writes the cluster's gres.conf to standard output, from the catalog: the one place it is made.
 
-Links are NVLink (or Infinity Fabric) counts of the public machine matrices.
+The fake nodes have sockets of 4 or 8 cores, so the machines' NUMA nodes are laid over those.
 """
 
 from __future__ import annotations
 
-# nodes, Type, GPUs, cores of a socket, links as (gpu, gpu, count)
-MACHINES: list[tuple[str, str, int, int, list[tuple[int, int, int]]]] = [
-    (
-        "dgx[1-2]", "v100", 8, 8,
-        [(0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 3, 1), (1, 5, 2), (2, 3, 2),
-         (2, 6, 2), (3, 7, 1), (4, 5, 1), (4, 6, 1), (4, 7, 2), (5, 6, 2), (5, 7, 1), (6, 7, 2)],
-    ),
-    ("minsky1", "p100", 4, 4, [(0, 1, 2), (2, 3, 2)]),
-    ("bridged1", "a100", 8, 8, [(0, 2, 12), (1, 3, 12), (4, 5, 12), (6, 7, 12)]),
-    (
-        "amd1", "mi250x", 8, 8,
-        [(0, 1, 4), (2, 3, 4), (4, 5, 4), (6, 7, 4), (0, 2, 1), (0, 6, 2), (1, 3, 2), (1, 5, 1),
-         (2, 4, 2), (3, 7, 1), (4, 6, 1), (5, 7, 2)],
-    ),
-]  # fmt: skip
+from gres_topology import catalog
+from gres_topology.gres_file import gres_conf
+
+#: (nodes, machine of the catalog, cores of the fake node)
+NODES = (
+    ("dgx[1-2]", "dgx1v", 16),
+    ("minsky1", "minsky", 8),
+    ("bridged1", "a100-pcie-bridged", 16),
+    ("amd1", "mi250x", 16),
+)
 
 
-def lines_of(
-    nodes: str, kind: str, gpus: int, socket_cores: int, links: list[tuple[int, int, int]]
-) -> list[str]:
-    """One line per GPU of a machine, in index order."""
-    counts = [[0] * gpus for _ in range(gpus)]
-    for a, b, count in links:
-        counts[a][b] = counts[b][a] = count
-    lines = []
-    for gpu in range(gpus):
-        counts[gpu][gpu] = -1
-        first = 0 if gpu < gpus // 2 else socket_cores
-        row = ",".join(map(str, counts[gpu]))
-        lines.append(
-            f"NodeName={nodes} Name=gpu Type={kind} File=/dev/fakegpu{gpu} "
-            f"Cores={first}-{first + socket_cores - 1} Links={row}"
-        )
-    return lines
+def cores_of(machine: str, cores: int) -> dict[int, range]:
+    """The fake node's cores dealt out over the machine's NUMA nodes that have GPUs."""
+    numbers = sorted({node for node in catalog.load(machine).numa if node is not None})
+    share = cores // len(numbers)
+    return {node: range(i * share, (i + 1) * share) for i, node in enumerate(numbers)}
 
 
 if __name__ == "__main__":
     print("# Made by docker/make-gres-conf.py")
-    for machine in MACHINES:
-        print("\n".join(lines_of(*machine)))
+    for nodes, machine, cores in NODES:
+        text = gres_conf(
+            catalog.load(machine), nodes, "/dev/fakegpu{index}", numa_cores=cores_of(machine, cores)
+        )
+        print(text, end="")
