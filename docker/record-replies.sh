@@ -76,4 +76,7 @@ for line in "${commands[@]}"; do
         rm "$name.out"
     fi
 done
+# The recording machine's kernel is nobody's business and would change with every refresh.
+sed -i -e 's/OS=Linux .*/OS=Linux 6.12.0 #1 SMP PREEMPT_DYNAMIC /' \
+    -e 's/"operating_system": "Linux [^"]*"/"operating_system": "Linux 6.12.0 #1 SMP PREEMPT_DYNAMIC"/' "$out"/*
 echo "recorded $(ls "$out" | wc -l) replies of Slurm $version in ${out#"$root"/}"
