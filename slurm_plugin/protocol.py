@@ -66,7 +66,6 @@ class Submit:
     user: str = ""
     account: str = ""
     partition: str = ""
-    name: str = ""
     type: str = ""
     hint: str = ""
 
@@ -134,13 +133,15 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Slurm's own choice."""
+    """Slurm's own choice. `keep_s`: how long the answer to a submit may be used again."""
 
     note: str = ""
+    keep_s: int = 0
 
     def encode(self, message_id: int) -> bytes:
         """The reply's line."""
-        return encode("pass", [("id", str(message_id)), *_note(self.note)])
+        keep = [("keep_s", str(self.keep_s))] if self.keep_s else []
+        return encode("pass", [("id", str(message_id)), *keep, *_note(self.note)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +321,6 @@ def _submit(fields: _Fields, message_id: int) -> Submit:
         user=fields.text("user"),
         account=fields.text("account"),
         partition=fields.text("partition"),
-        name=fields.text("name"),
         type=fields.text("type"),
         hint=fields.text("hint", MAX_HINT_BYTES),
     )

@@ -169,7 +169,6 @@ function M.line(job, part_list, ask, hint)
   return " uid=" .. job.user_id
     .. field(" account=", job.account)
     .. field(" partition=", whole_names(partition_of(job, part_list)))
-    .. field(" name=", job.name)
     .. " gpus=" .. gpus
     .. field(" type=", ask.type)
     .. " nodes=" .. nodes

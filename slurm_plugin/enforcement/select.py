@@ -11,6 +11,12 @@ from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply
 
 
+#: Seconds for which the bridge may use an answer again for the very same request. The
+#: answer depends on the request and the configuration alone, so all that a longer time
+#: would cost is the delay until a reload is felt.
+KEEP_S = 1
+
+
 class Select:
     """The recommended way: `slurm_plugin/select` asks at the moment a job starts."""
 
@@ -23,12 +29,12 @@ class Select:
         """Refuses a bad hint where the partition is enforced; keeps a good one."""
         rule = self._decider.rule(asked.partition)
         if not asked.hint or rule.mode != "enforce":
-            return Pass()
+            return Pass(keep_s=KEEP_S)
         try:
             wish = read_wish(asked.hint, rule)
         except WishError as error:
             return Refuse(f"gpu-topo: {error}")
-        return Ok({"set.admin_comment": f"[gpu-topo: {wish.text}]"})
+        return Ok({"keep_s": str(KEEP_S), "set.admin_comment": f"[gpu-topo: {wish.text}]"})
 
     def on_place(self, asked: Place) -> Decision:
         """The decision, unchanged: the plugin takes exact GPUs."""

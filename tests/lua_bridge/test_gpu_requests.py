@@ -146,13 +146,13 @@ def test_identity_and_hint_travel_encoded(lua, engine):
         engine,
         tres_per_node="gres/gpu:1",
         user_id=1234,
-        account="physics",
+        account='my "account" 100%',
         partition="gpu,long",
-        name='my "job" 100%',
+        name="differs from job to job",
         comment="gpu-topo:  pattern=ring,policy=mapa é ",
     )
     assert line == (
-        "uid=1234 account=physics partition=gpu,long name=my%20%22job%22%20100%25 gpus=1 nodes=1"
+        "uid=1234 account=my%20%22account%22%20100%25 partition=gpu,long gpus=1 nodes=1"
         " per_node=1 tasks=1 hint=pattern=ring,policy=mapa%20%C3%A9"
     ).replace("%22", '"')
 
@@ -160,11 +160,10 @@ def test_identity_and_hint_travel_encoded(lua, engine):
 def test_names_are_bounded_before_they_are_encoded(lua, engine):
     long_list = ",".join(f"partition{i:03}" for i in range(40))
     line = line_of(
-        lua, engine, tres_per_node="gpu:1", name=" " * 5000, account="a" * 300, partition=long_list
+        lua, engine, tres_per_node="gpu:1", account=" " * 5000, partition=long_list
     )
     words = dict(word.split("=", 1) for word in line.split())
-    assert words["name"] == "%20" * 256
-    assert words["account"] == "a" * 256
+    assert words["account"] == "%20" * 256
     assert len(words["partition"]) <= 256
     assert set(words["partition"].split(",")) <= set(long_list.split(","))
 

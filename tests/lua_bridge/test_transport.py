@@ -162,10 +162,10 @@ def test_more_than_was_asked_ends_the_connection_but_the_reply_counts(lua, engin
 def test_a_long_request_survives_a_peer_that_reads_slowly(lua, engine):
     """Partial writes: names and hint at their bounds, every byte encoded as three."""
     engine.answers(OK)
-    fields = dict.fromkeys(("account", "partition", "name"), "é" * 128)
+    fields = dict.fromkeys(("account", "partition"), "é" * 128)
     result = lua.submit(**GPU_JOB, **fields, comment="gpu-topo:" + "\xe9" * 512)
     assert result.job["req_nodes"] == "n1"
-    assert len(engine.requests[0]) > 5000
+    assert len(engine.requests[0]) > 3000
 
 
 def test_after_a_failure_the_engine_is_left_alone_and_then_found_again(lua, engine, eventually):

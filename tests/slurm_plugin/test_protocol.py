@@ -48,7 +48,6 @@ submits = st.builds(
     per_node=numbers,
     tasks=numbers,
     user=texts,
-    name=texts,
     hint=texts,
 )
 notices = st.builds(

@@ -86,7 +86,15 @@ def test_a_place_line_is_answered_and_logged_after_the_reply(
 def test_a_good_hint_goes_into_the_admin_comment_in_its_canonical_form(engine: Engine) -> None:
     verb, values = submitted(engine, hint=" sensitive=no, pattern=tree ")
     assert verb == "ok"
-    assert values == {"id": "4", "set.admin_comment": "[gpu-topo: pattern=tree,sensitive=no]"}
+    assert values == {
+        "id": "4",
+        "keep_s": "1",
+        "set.admin_comment": "[gpu-topo: pattern=tree,sensitive=no]",
+    }
+
+
+def test_a_submit_without_a_hint_is_passed_and_the_answer_may_be_used_again(engine: Engine) -> None:
+    assert submitted(engine) == ("pass", {"id": "4", "keep_s": "1"})
 
 
 def test_off_is_kept_for_the_start(engine: Engine) -> None:
