@@ -34,7 +34,7 @@ test: setup
 
 demo: setup
 	@docker/cluster.sh up || test $$? = 3
-	.venv/bin/gputopo demo
+	PYTHONPATH=tests/cluster $(PYTHON) docker/demo.py
 
 bench: setup
 	$(PYTHON) -m bench $(ONLY)

@@ -30,12 +30,18 @@ install_missing() {
         give_up "not root, and these packages are missing:$missing"
     fi
     command -v apt-get >/dev/null 2>&1 || give_up "install by hand, there is no apt-get here:$missing"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends $missing; } >>"$log_file" 2>&1 ||
+    apt-get update -qq >>"$log_file" 2>&1 || give_up "apt-get update failed (see $log_file)"
+    # Since trixie the client is a package of its own; before, part of docker.io.
+    case "$missing" in
+        *docker.io*) apt-cache show docker-cli >/dev/null 2>&1 && missing="$missing docker-cli" ;;
+    esac
+    DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends $missing >>"$log_file" 2>&1 ||
         give_up "apt-get could not install$missing (see $log_file)"
 }
 
 start_daemon() {
+    [ -z "${DOCKER_HOST:-}" ] || give_up "nothing answers at DOCKER_HOST=$DOCKER_HOST"
     [ "$(id -u)" = 0 ] || give_up "no daemon answers and only root can start one (sudo docker/ensure-engine.sh)"
     # Another caller may have started it a moment ago; dockerd's own pid file arbitrates.
     if ! pidof dockerd >/dev/null 2>&1; then
