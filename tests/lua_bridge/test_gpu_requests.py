@@ -159,9 +159,7 @@ def test_identity_and_hint_travel_encoded(lua, engine):
 
 def test_names_are_bounded_before_they_are_encoded(lua, engine):
     long_list = ",".join(f"partition{i:03}" for i in range(40))
-    line = line_of(
-        lua, engine, tres_per_node="gpu:1", account=" " * 5000, partition=long_list
-    )
+    line = line_of(lua, engine, tres_per_node="gpu:1", account=" " * 5000, partition=long_list)
     words = dict(word.split("=", 1) for word in line.split())
     assert words["account"] == "%20" * 256
     assert len(words["partition"]) <= 256
