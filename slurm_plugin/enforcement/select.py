@@ -10,7 +10,6 @@ from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply
 
-
 #: Seconds for which the bridge may use an answer again for the very same request. The
 #: answer depends on the request and the configuration alone, so all that a longer time
 #: would cost is the delay until a reload is felt.
