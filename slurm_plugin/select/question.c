@@ -8,15 +8,24 @@
 #define HINT_BYTES 4096
 #define NAME_BYTES 1024
 
-/* Slurm sorts nodes by sched_weight; it also holds what must come last. */
+/*
+ * Slurm sorts nodes by sched_weight: the node's Weight, above it what must come
+ * last (a node to boot). The low byte is cons_tres's own note on a node while it
+ * selects, no preference of the site.
+ */
+static uint64_t weight(const node_record_t *node)
+{
+	return node->sched_weight >> 8;
+}
+
 static uint64_t highest_weight(bitstr_t *nodes)
 {
 	uint64_t highest = 0;
 	node_record_t *node;
 
 	for (int i = 0; (node = next_node_bitmap(nodes, &i)); i++)
-		if (node->sched_weight > highest)
-			highest = node->sched_weight;
+		if (weight(node) > highest)
+			highest = weight(node);
 	return highest;
 }
 
@@ -30,7 +39,7 @@ static bitstr_t *other_nodes(const gt_question_t *question)
 	node_record_t *node;
 
 	for (int i = 0; (node = next_node_bitmap(question->offered, &i)); i++)
-		if (node->sched_weight <= limit && gt_node_is_plain(i) &&
+		if (weight(node) <= limit && gt_node_is_plain(i) &&
 		    gt_node_free(i, question->gpus))
 			bit_set(nodes, i);
 	if (bit_set_count(nodes) <= (int) config->max_candidates)

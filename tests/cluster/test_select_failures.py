@@ -66,6 +66,8 @@ def test_a_broken_engine_costs_one_log_line(
 
 def test_an_answer_to_an_earlier_question_is_skipped(cluster: Cluster, engine: FakeEngine) -> None:
     """A late reply is told by its id; the right one behind it counts."""
+    engine.rule(do="own")
+    cluster.wait_running(cluster.sbatch("-w", "dgx2", "--gres=gpu:1", sleep_s=30))
     engine.rule(do="late")
     with cluster.slurmctld_log_of() as log:
         jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -103,19 +105,19 @@ def test_impossible_advice_is_ignored(
     assert_no_overlap(cluster)
 
 
-def fill_cores(cluster: Cluster, node: str, cores: int) -> None:
-    """A job without GPUs takes so many cores of a node."""
-    cluster.wait_running(cluster.sbatch("-w", node, f"-n{cores}", "--mem=100", script="sleep 90"))
+def fill_memory(cluster: Cluster, node: str) -> None:
+    """A job without GPUs leaves 100 MB of a node: Slurm offers it still, cons_tres refuses it."""
+    cluster.wait_running(cluster.sbatch("-w", node, "--mem=3900", script="sleep 300"))
 
 
-def test_advice_without_cores_falls_back_to_slurms_nodes(
+def test_advice_without_memory_falls_back_to_slurms_nodes(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
-    """`node` names a node with too few free cores: the job gets `alt`, on Slurm's own node."""
-    fill_cores(cluster, "dgx2", 15)
+    """`node` names a node with too little memory: the job gets `alt`, on Slurm's own node."""
+    fill_memory(cluster, "dgx2")
     engine.rule(do="use", nodes={"dgx2": [0, 3]}, alts={"dgx1": [2, 6]})
     with cluster.slurmctld_log_of() as log:
-        jobid = cluster.sbatch("-p", "dgx", "-n4", "-N1", "--gres=gpu:2", sleep_s=30)
+        jobid = cluster.sbatch("-p", "dgx", "-n4", "--mem=500", "-N1", "--gres=gpu:2", sleep_s=30)
         job = cluster.wait_running(jobid)
     assert job.gpus == {"dgx1": (2, 6)}
     assert any(f"job={jobid} " in line and "result=alt" in line for line in log)
@@ -126,23 +128,24 @@ def test_infeasible_advice_without_alternative_is_slurms_choice(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
     """cons_tres refuses the advised node: the job gets what it was about to get."""
-    fill_cores(cluster, "dgx2", 15)
+    fill_memory(cluster, "dgx2")
     engine.rule(do="use", nodes={"dgx2": [0, 3]})
     with cluster.slurmctld_log_of() as log:
-        jobid = cluster.sbatch("-p", "dgx", "-n4", "-N1", "--gres=gpu:2", sleep_s=30)
+        jobid = cluster.sbatch("-p", "dgx", "-n4", "--mem=500", "-N1", "--gres=gpu:2", sleep_s=30)
         assert cluster.wait_running(jobid).gpus == STOCK
     assert any(f"job={jobid} " in line and "result=infeasible" in line for line in log)
     assert cluster.gres_used()["dgx2"] == ()
 
 
 REQUESTS = [
-    ("-N1", "--gres=gpu:1", "-n2"),
-    ("-N1", "--gres=gpu:3", "-n4"),
-    ("-N1", "--gpus=4", "--cpus-per-gpu=1"),
-    ("-N1", "-n2", "--gpus-per-task=2", "--mem-per-gpu=50"),
-    ("-N1", "--gres=gpu:2", "--gres-flags=enforce-binding", "-n3"),
+    ("-N1", "--gres=gpu:1", "-n2", "--mem=300"),
+    ("-N1", "--gres=gpu:3", "-n4", "--mem-per-cpu=60"),
+    ("-N1", "--gpus=4", "--cpus-per-gpu=1", "--mem=300"),
+    ("-N1", "-n2", "--gpus-per-task=2", "--mem-per-gpu=80"),
+    ("-N1", "--gres=gpu:2", "--gres-flags=enforce-binding", "-n3", "--mem=300"),
+    ("-N1", "--gres=gpu:2", "-n8", "--overcommit", "--mem=300"),
 ]
-FEATURES = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "MinMemoryNode", "MinMemoryCPU")
+COUNTS = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "MinMemoryNode", "MinMemoryCPU")
 
 
 def test_failed_advice_leaves_exactly_the_stock_placement(
@@ -157,11 +160,14 @@ def test_failed_advice_leaves_exactly_the_stock_placement(
             job = cluster.wait_running(jobid)
             listing = cluster.run("ctl", ["scontrol", "show", "job", "-d", str(jobid)]).out
             detail = [line.strip() for line in listing.splitlines() if " CPU_IDs=" in line]
-            found.append((args, detail, [job.fields.get(key) for key in FEATURES]))
+            found.append((args, detail, [job.fields.get(key) for key in COUNTS]))
+            if len(found) > 1:  # the first stays, so that the node is never empty
+                cluster.cancel(jobid)
+                cluster.wait_finished(jobid)
         return found
 
-    # dgx2 has one free core, too few for each of them: the second selection fails
-    fill_cores(cluster, "dgx2", 15)
+    # too little memory on dgx2 for each of them: the second selection fails
+    fill_memory(cluster, "dgx2")
     engine.rule(do="elsewhere")
     with cluster.slurmctld_log_of() as log:
         ours = placements()
@@ -169,7 +175,7 @@ def test_failed_advice_leaves_exactly_the_stock_placement(
     assert results == ["infeasible"] * len(REQUESTS)
     clear(cluster)
     cluster.switch("stock")
-    fill_cores(cluster, "dgx2", 15)
+    fill_memory(cluster, "dgx2")
     assert ours == placements()
 
 
