@@ -92,6 +92,9 @@ def test_slurms_own_node_choice_is_respected(
         assert engine.asked_nodes(jobid) == list(job.gpus)
         assert set(job.gpus.values()) == {(2, 3)}
     finally:
+        # slurmctld would not start with a tree and no description of it
+        cluster.run("ctl", "rm -f /cluster/extra.conf")
+        cluster.switch("gputopo")
         cluster.run("ctl", "rm -f /etc/slurm/topology.conf")
 
 
@@ -100,7 +103,8 @@ def test_other_nodes_can_be_ruled_out(cluster: Cluster, engine: FakeEngine) -> N
     for setting in ({"other_nodes": "no"}, {"max_candidates": 2}):
         engine.settle(**setting)
         jobid = cluster.sbatch("--gres=gpu:2", sleep_s=30)
-        assert engine.asked_nodes(jobid) == list(cluster.wait_running(jobid).gpus)
+        nodes = list(cluster.wait_running(jobid).gpus)
+        assert engine.asked_nodes(jobid) == nodes
 
 
 def test_reserved_gpus(cluster: Cluster, engine: FakeEngine) -> None:
@@ -163,7 +167,7 @@ def wait_node(cluster: Cluster) -> None:
         cluster.run("ctl", "scontrol update nodename=dgx2 state=resume", check=False)
         return cluster.run("ctl", "sinfo -h -n dgx2 -p gpu -o %T").out.strip() == "idle"
 
-    until(idle, "dgx2 is idle with its other GPUs")
+    until(idle, "dgx2 is idle with its other GPUs", 60)
 
 
 DGX2 = r"s/^NodeName=dgx\[1-2\] \(.*\)/NodeName=dgx1 \1\nNodeName=dgx2 \1/"
@@ -184,7 +188,7 @@ def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:
 
 def test_two_types_on_a_node(cluster: Cluster, engine: FakeEngine) -> None:
     """Where a node has two types of GPU, and where a job asks for two, Slurm decides."""
-    gres = DGX2 + ";/NodeName=dgx2.*fakegpu[4-7]/s/Type=v100/Type=t4/"
+    gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100\\(.*fakegpu[4-7]\\)/\\1Type=t4\\2/"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:4,gpu:t4:4/", gres):
         assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:2")
         assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:v100:1,gpu:t4:1")
