@@ -34,16 +34,22 @@ def session_cluster() -> Iterator[Cluster | str]:
 
 
 @pytest.fixture
-def cluster(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A clean cluster; at the end every job is gone and no node may report a GPU in use."""
+def live(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Cluster:
+    """The cluster as it is, for tests that keep a state among themselves."""
     if isinstance(session_cluster, str):
         if IN_CI:
             pytest.fail(f"in CI a live test must run: {session_cluster}", pytrace=False)
         _skipped.append(request.node.nodeid)
         pytest.skip(session_cluster)
-    session_cluster.reset()
-    yield session_cluster
-    session_cluster.reset()
+    return session_cluster
+
+
+@pytest.fixture
+def cluster(live: Cluster) -> Iterator[Cluster]:
+    """A clean cluster; at the end every job is gone and no node may report a GPU in use."""
+    live.reset()
+    yield live
+    live.reset()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,0 +1,189 @@
+"""What the live tests of the whole share: bulk submits, the policies' answer, a watch on GPUs.
+
+The engine may rightly miss its 50 ms on a busy machine, and the job then gets Slurm's own
+choice. Tests about placement therefore raise the deadline (`patient`).
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from cluster import GPUS, RECORD, Cluster, ClusterError
+from select_harness import SETTINGS, SWITCH, until
+from slurm_text import Job, parse_indices, parse_jobs
+
+from gres_topology import NodeTopology, catalog
+from policies import Cluster as Snapshot
+from policies import NodeState, Placement, hints
+from policies.registry import registry
+
+Gpus = dict[str, tuple[int, ...]]
+Busy = Mapping[str, Sequence[int]]
+
+#: Which machine of the catalog each node is.
+MACHINES = {
+    "dgx1": "dgx1v",
+    "dgx2": "dgx1v",
+    "minsky1": "minsky",
+    "bridged1": "a100-pcie-bridged",
+    "amd1": "mi250x",
+}
+HOLD = f"{RECORD}; sleep 300"
+BRIDGE_SETTINGS = "/etc/slurm/gputopo-bridge.conf"
+CONFIG = "/etc/slurm/gputopo.yaml"
+WATCH_S = 0.2
+
+
+# -- settings -----------------------------------------------------------------
+
+
+@contextmanager
+def patient(cluster: Cluster, **settings: int) -> Iterator[None]:
+    """A block in which plugin and bridge wait a second for the engine."""
+    plugin = {"deadline_ms": 1000, "pass_budget_ms": 10000, "breaker_s": 1, **settings}
+    lines = " ".join(f"{key}={value}" for key, value in plugin.items())
+    cluster.run("ctl", f"rm -f {SWITCH}; printf '%s\\n' {lines} >{SETTINGS}")
+    cluster.run("ctl", f"printf 'deadline_ms=1000\\nretry_first_s=1\\n' >{BRIDGE_SETTINGS}")
+    cluster.restart_slurmctld()
+    try:
+        yield
+    finally:
+        cluster.run("ctl", f"rm -f {SETTINGS} {BRIDGE_SETTINGS} {SWITCH}")
+        cluster.slurmctld("start")
+        cluster.restart_slurmctld()
+
+
+def configure_engine(cluster: Cluster, lines: str) -> None:
+    """Adds lines to gputopo.yaml until the next reset."""
+    cluster.run("ctl", ["sh", "-c", f'printf "%s\\n" "$1" >>{CONFIG}', "sh", lines])
+    cluster.engine("restart")
+
+
+# -- many jobs at once --------------------------------------------------------
+
+
+def submit_many(
+    cluster: Cluster, requests: Sequence[Sequence[str]], *, script: str = HOLD, user: str = "alice"
+) -> list[int]:
+    """Submits a job per list of options, in order, in one go; ClusterError if one is refused."""
+    common = ["sbatch", "--parsable", "-o", "/dev/null"]
+    lines = [shlex.join([*common, *args, "--wrap", script]) for args in requests]
+    done = cluster.run("ctl", " && ".join(lines), user=user, timeout_s=120)
+    return [int(word) for word in done.out.split()]
+
+
+def all_jobs(cluster: Cluster) -> list[Job]:
+    """Every record slurmctld has."""
+    return parse_jobs(cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out)
+
+
+def running(cluster: Cluster, ids: Sequence[int], timeout_s: float = 60) -> list[Gpus]:
+    """The GPUs of each job once all of them run; ClusterError names those that do not."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        found = {job.id: job for job in all_jobs(cluster)}
+        late = [found.get(i) for i in ids if i not in found or found[i].state != "RUNNING"]
+        if not late:
+            return [found[jobid].gpus for jobid in ids]
+        if time.monotonic() > deadline:
+            raise ClusterError(f"not running within {timeout_s:g} s: {late}")
+        time.sleep(0.1)
+
+
+def visible(cluster: Cluster, ids: Sequence[int], timeout_s: float = 30) -> list[tuple[int, ...]]:
+    """CUDA_VISIBLE_DEVICES inside each job, ascending."""
+    paths = " ".join(f"/home/alice/job.{jobid}.env" for jobid in ids)
+    until(lambda: not cluster.run("ctl", f"ls {paths}", check=False).code, paths, timeout_s)
+    lines = cluster.run("ctl", f"grep -h ^CUDA_VISIBLE_DEVICES= {paths}").out.splitlines()
+    assert len(lines) == len(ids), lines
+    return [tuple(sorted(parse_indices(line.split("=", 1)[1]))) for line in lines]
+
+
+def end(cluster: Cluster, ids: Sequence[int], left: Busy | None = None) -> None:
+    """Cancels jobs and waits until exactly the GPUs in `left` are in use."""
+    cluster.cancel(*ids)
+    until(lambda: is_used(cluster, left or {}), f"only {left or 'nothing'} in use", 60)
+
+
+def is_used(cluster: Cluster, busy: Busy) -> bool:
+    """Whether exactly these GPUs are in use."""
+    return cluster.gres_used() == {node: tuple(sorted(busy.get(node, ()))) for node in GPUS}
+
+
+# -- what the policy says -----------------------------------------------------
+
+
+def topology_of(node: str) -> NodeTopology:
+    """The topology of a node."""
+    return catalog.load(MACHINES[node])
+
+
+def by_policy(busy: Busy, counts: Sequence[int], nodes: Sequence[str], hint: str = "") -> Gpus:
+    """The GPUs the policy itself gives, asked in this process, ascending per node."""
+    states = {
+        node: NodeState(
+            node,
+            topology_of(node),
+            (1 << GPUS[node]) - 1 - sum(1 << gpu for gpu in busy.get(node, ())),
+        )
+        for node in nodes
+    }
+    wish = hints.parse(hint)
+    policy = registry.get(hints.policy_of(wish))
+    answer = policy.place(hints.to_request(wish, tuple(counts)), Snapshot(states))
+    assert isinstance(answer, Placement), answer
+    return {node: tuple(sorted(gpus)) for node, gpus in answer.gpus.items()}
+
+
+# -- no GPU twice -------------------------------------------------------------
+
+
+class Watch:
+    """Samples Slurm's books beside a test: GPUs held twice, and what each job ever held."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """`cluster` is used to open a connection of the watch's own."""
+        self._cluster = Cluster(cluster.project, cluster.suite)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.samples = 0
+        self.twice: list[str] = []
+        self.held: dict[int, set[tuple[tuple[str, tuple[int, ...]], ...]]] = {}
+
+    def _run(self) -> None:
+        while not self._stop.wait(WATCH_S):
+            # slurmctld may be away for a moment; that is part of some tests
+            found = self._cluster.run("ctl", ["scontrol", "show", "job", "-d"], check=False)
+            if not found.code:
+                self.samples += 1
+                self._look(parse_jobs(found.out))
+
+    def _look(self, jobs: list[Job]) -> None:
+        owner: dict[tuple[str, int], int] = {}
+        for job in jobs:
+            if job.state not in ("RUNNING", "SUSPENDED"):
+                continue
+            self.held.setdefault(job.id, set()).add(tuple(sorted(job.gpus.items())))
+            for node, gpus in job.gpus.items():
+                for gpu in gpus:
+                    other = owner.setdefault((node, gpu), job.id)
+                    if other != job.id:
+                        self.twice.append(f"{node} GPU {gpu}: jobs {other} and {job.id}")
+
+
+@contextmanager
+def watched(cluster: Cluster) -> Iterator[Watch]:
+    """A block during which no GPU may be held by two jobs at any moment."""
+    watch = Watch(cluster)
+    watch._thread.start()
+    try:
+        yield watch
+    finally:
+        watch._stop.set()
+        watch._thread.join(30)
+    assert watch.samples, "the watch saw nothing"
+    assert not watch.twice, watch.twice

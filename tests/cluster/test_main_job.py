@@ -1,0 +1,330 @@
+"""The main job, live and whole: each form of request gets the GPUs the policy says.
+
+What a job got is read from `scontrol show job -d` and from inside the job; what it should
+get, from the policies in this process; what Slurm alone would have given, from the same
+request with `gpu-topo: off` in the same state of the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from cluster import GPUS, RECORD_EACH_NODE, Cluster
+from live_harness import (
+    MACHINES,
+    Busy,
+    Gpus,
+    by_policy,
+    end,
+    is_used,
+    patient,
+    running,
+    submit_many,
+    topology_of,
+    visible,
+)
+from select_harness import until
+from slurm_text import parse_indices, parse_jobs
+
+from simulation.judge import judge
+
+pytestmark = pytest.mark.cluster
+
+OFF = "--comment=gpu-topo: off"
+EMPTY: Busy = {}
+FRAGMENTED: Busy = {
+    "dgx1": (0, 3),
+    "dgx2": (2, 5, 6),
+    "minsky1": (0,),
+    "bridged1": (1, 6),
+    "amd1": (0, 3, 5),
+}
+STATES = {"empty nodes": EMPTY, "fragmented nodes": FRAGMENTED}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """Placement is looked at here, not speed: the engine may take its time."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with patient(session_cluster):
+        yield
+    session_cluster.reset()
+
+
+@pytest.fixture
+def hold(live: Cluster) -> Iterator[Callable[[Busy], None]]:
+    """hold(busy): exactly those GPUs are in use by others; set up anew only where needed."""
+
+    def prepare(busy: Busy) -> None:
+        if not is_used(live, busy):
+            live.reset()
+            for node, gpus in busy.items():
+                live.occupy(node, gpus)
+
+    yield prepare
+    live.run("ctl", "scancel -u alice")
+    until(lambda: not live.run("ctl", "squeue -h -u alice").out, "alice's jobs are gone")
+
+
+class Form(NamedTuple):
+    """A way to ask for `count` GPUs of one node."""
+
+    args: tuple[str, ...]
+    count: int
+    hint: str = ""
+
+
+FORMS = {
+    "--gres=gpu:2": Form(("--gres=gpu:2",), 2),
+    "--gres=gpu:3": Form(("--gres=gpu:3",), 3),
+    "--gres=gpu:1": Form(("--gres=gpu:1",), 1),
+    "--gpus=3": Form(("--gpus=3",), 3),
+    "--gpus-per-node=2": Form(("-N1", "--gpus-per-node=2"), 2),
+    "--gpus-per-task=1 -n3": Form(("-N1", "-n3", "--gpus-per-task=1"), 3),
+    "--cpus-per-gpu=1": Form(("--gpus=2", "--cpus-per-gpu=1"), 2),
+    "--mem-per-gpu=50": Form(("--gres=gpu:2", "--mem-per-gpu=50"), 2),
+}
+EMPTY_FORMS = {
+    "--gres=gpu:4": Form(("--gres=gpu:4",), 4),
+    "pattern=all-to-all": Form(("--gres=gpu:4",), 4, "pattern=all-to-all"),
+    "pattern=tree, policy=mapa-preserve": Form(
+        ("--gres=gpu:3",), 3, "pattern=tree,policy=mapa-preserve"
+    ),
+    "sensitive=no": Form(("--gres=gpu:2",), 2, "sensitive=no"),
+}
+CASES = [
+    pytest.param(form, state, id=f"{name} on {state}")
+    for state, forms in (("empty nodes", FORMS | EMPTY_FORMS), ("fragmented nodes", FORMS))
+    for name, form in forms.items()
+]
+
+
+def ask(cluster: Cluster, form: Form, comment: str) -> tuple[list[int], dict[str, Gpus]]:
+    """The same request to each machine at once: the jobs, and what each node's job got."""
+    extra = (comment,) if comment else ()
+    ids = submit_many(cluster, [("-w", node, *form.args, *extra) for node in MACHINES])
+    return ids, dict(zip(MACHINES, running(cluster, ids), strict=True))
+
+
+def assert_not_worse(node: str, ours: tuple[int, ...], stock: tuple[int, ...]) -> None:
+    """Slurm's set is not better by bandwidth or weakest link without being worse by the other."""
+    mine, slurms = (judge(topology_of(node), gpus) for gpus in (ours, stock))
+    better = slurms.effbw_gbps > mine.effbw_gbps or slurms.weakest_gbps > mine.weakest_gbps
+    worse = slurms.effbw_gbps < mine.effbw_gbps or slurms.weakest_gbps < mine.weakest_gbps
+    assert worse or not better, f"{node}: {ours} {mine}, Slurm's {stock} {slurms}"
+
+
+@pytest.mark.parametrize(("form", "state"), CASES)
+def test_each_machine_gives_the_gpus_the_policy_says(
+    live: Cluster, hold: Callable[[Busy], None], form: Form, state: str
+) -> None:
+    """Slurm's books, the job's environment and the policy agree; Slurm's choice is not better."""
+    busy = STATES[state]
+    hold(busy)
+    ids, stock = ask(live, form, OFF)
+    end(live, ids, busy)
+    ids, ours = ask(live, form, f"--comment=gpu-topo: {form.hint}" if form.hint else "")
+    assert ours == {n: by_policy(busy, (form.count,), (n,), form.hint) for n in MACHINES}
+    assert visible(live, ids) == [gpus[node] for node, gpus in ours.items()]
+    if not form.hint:  # the judge weighs rings of jobs that feel them
+        for node in MACHINES:
+            assert_not_worse(node, ours[node][node], stock[node][node])
+
+
+def test_an_empty_dgx1_gives_a_double_link(live: Cluster, hold: Callable[[Busy], None]) -> None:
+    """The table's first line: Slurm takes 0,1 (one NVLink), we take two links' worth."""
+    hold(EMPTY)
+    jobid = live.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    (pair,) = live.wait_running(jobid).gpus.values()
+    assert topology_of("dgx1").kinds[pair[0]][pair[1]] == "NV2"
+
+
+TYPES = {"dgx1": "v100", "minsky1": "p100", "bridged1": "a100", "amd1": "mi250x"}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_typed_request(live: Cluster, hold: Callable[[Busy], None], state: str) -> None:
+    """--gres=gpu:v100:2 and the like: the best node of that type, the policy's GPUs on it."""
+    busy = STATES[state]
+    hold(busy)
+    ids = submit_many(live, [(f"--gres=gpu:{kind}:2",) for kind in TYPES.values()])
+    wanted = [
+        by_policy(busy, (2,), [n for n in MACHINES if MACHINES[n] == MACHINES[node]])
+        for node in TYPES
+    ]
+    assert running(live, ids) == wanted
+    assert visible(live, ids) == [gpus for got in wanted for gpus in got.values()]
+
+
+def test_gpus_per_socket(live: Cluster, hold: Callable[[Busy], None]) -> None:
+    """One GPU of each socket, which cons_tres alone can promise: no advice breaks it."""
+    hold(FRAGMENTED)
+    args = ("-N1", "-n2", "-c2", "--sockets-per-node=2", "--gpus-per-socket=1")
+    ids = submit_many(live, [("-w", node, *args) for node in ("dgx1", "dgx2", "bridged1")])
+    for got, inside in zip(running(live, ids), visible(live, ids), strict=True):
+        assert list(got.values()) == [inside]
+        assert [gpu // 4 for gpu in inside] == [0, 1]
+
+
+@pytest.mark.parametrize("tool", ["srun", "salloc"])
+def test_interactive_jobs(live: Cluster, hold: Callable[[Busy], None], tool: str) -> None:
+    """The same GPUs in scontrol's words and inside, asked from the node itself."""
+    hold(FRAGMENTED)
+    inner = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES; scontrol show job -d $SLURM_JOB_ID"]
+    command = [tool, "-w", "dgx2", "--gpus=3", *(["srun"] if tool == "salloc" else []), *inner]
+    first, _, rest = live.run("ctl", command, user="alice").out.partition("\n")
+    (job,) = parse_jobs(rest)
+    assert job.gpus == by_policy(FRAGMENTED, (3,), ("dgx2",))
+    assert tuple(sorted(parse_indices(first))) == job.gpus["dgx2"]
+
+
+def test_tasks_of_an_array_one_after_the_other(live: Cluster, hold: Callable[[Busy], None]) -> None:
+    """Each task gets what the policy says for what the earlier ones left."""
+    hold(FRAGMENTED)
+    array = live.sbatch("-w", "dgx1", "--array=0-2", "--gres=gpu:2", script="sleep 300")
+    until(lambda: [job.state for job in live.jobs(array)] == ["RUNNING"] * 3, "three tasks run")
+    by_task = sorted(live.jobs(array), key=lambda job: int(job.fields["ArrayTaskId"]))
+    busy = list(FRAGMENTED["dgx1"])
+    for job in by_task:
+        assert job.gpus == by_policy({"dgx1": busy}, (2,), ("dgx1",))
+        busy += job.gpus["dgx1"]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_two_nodes_with_their_own_gaps(
+    live: Cluster, hold: Callable[[Busy], None], state: str
+) -> None:
+    """-N2: the policy's GPUs on each node, in the books and in a task on each node."""
+    busy = STATES[state]
+    hold(busy)
+    script = f"{RECORD_EACH_NODE}; sleep 300"
+    jobid = live.sbatch("-p", "dgx", "-N2", "--gpus-per-node=4", script=script)
+    got = live.wait_running(jobid).gpus
+    assert got == by_policy(busy, (4, 4), ("dgx1", "dgx2"))
+    for node, gpus in got.items():
+        assert tuple(sorted(live.visible_gpus(jobid, node=node))) == gpus
+
+
+def test_parts_of_a_heterogeneous_job(live: Cluster, hold: Callable[[Busy], None]) -> None:
+    """Two machines, two counts, one job: each part gets the policy's GPUs."""
+    hold(FRAGMENTED)
+    parts = ("-w", "dgx2", "--gres=gpu:2", ":", "-w", "bridged1", "--gpus=4")
+    jobid = live.sbatch(*parts, script="sleep 300")
+    # only backfill starts such jobs
+    until(lambda: [j.state for j in live.jobs(jobid)] == ["RUNNING"] * 2, "both parts run", 90)
+    wanted = [
+        by_policy(FRAGMENTED, (2,), ("dgx2",)),
+        by_policy(FRAGMENTED, (4,), ("bridged1",)),
+    ]
+    assert [job.gpus for job in live.jobs(jobid)] == wanted
+
+
+# -- which node ---------------------------------------------------------------
+
+
+def got_by(cluster: Cluster, *args: str) -> Gpus:
+    """What one job of these options gets; it ends before this returns."""
+    jobid = cluster.sbatch(*args, script="sleep 300")
+    found = cluster.wait_running(jobid).gpus
+    cluster.cancel(jobid)
+    cluster.wait_finished(jobid)
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5])
+def test_the_best_connected_node_of_all(
+    live: Cluster, hold: Callable[[Busy], None], count: int
+) -> None:
+    """Among nodes of equal Weight the policy's, with --nodelist, --exclude or neither."""
+    hold(FRAGMENTED)
+    asked = f"--gres=gpu:{count}"
+    assert got_by(live, "-N1", asked) == by_policy(FRAGMENTED, (count,), tuple(GPUS))
+    others = [node for node in GPUS if node not in ("amd1", "bridged1")]
+    assert got_by(live, "-N1", asked, "-x", "amd1,bridged1") == by_policy(
+        FRAGMENTED, (count,), others
+    )
+    assert got_by(live, "-w", "dgx2", asked) == by_policy(FRAGMENTED, (count,), ("dgx2",))
+
+
+def test_a_constraint_names_the_candidates(live: Cluster, hold: Callable[[Busy], None]) -> None:
+    """-C: only nodes with the feature, the best of them."""
+    hold(FRAGMENTED)
+    live.run("ctl", "scontrol update nodename=dgx1,minsky1,bridged1 features=quiet")
+    try:
+        wanted = by_policy(FRAGMENTED, (2,), ("dgx1", "minsky1", "bridged1"))
+        assert got_by(live, "-N1", "--gres=gpu:2", "-C", "quiet") == wanted
+    finally:
+        for kind in ("activefeatures", "availablefeatures"):
+            live.run("ctl", f"scontrol update nodename=dgx1,minsky1,bridged1 {kind}=")
+
+
+def test_a_lighter_node_is_taken_however_badly_connected(
+    live: Cluster, hold: Callable[[Busy], None]
+) -> None:
+    """dgx1 has two GPUs left on different sockets: taken while it is lighter, else not."""
+    busy = {"dgx1": (1, 2, 3, 4, 6, 7)}
+    hold(busy)
+    live.run("ctl", "scontrol update nodename=dgx2 weight=10")
+    try:
+        assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == {"dgx1": (0, 5)}
+    finally:
+        live.run("ctl", "scontrol update nodename=dgx2 weight=1")
+    wanted = by_policy(busy, (2,), ("dgx1", "dgx2"))
+    assert list(wanted) == ["dgx2"]
+    assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == wanted
+
+
+# -- left alone ---------------------------------------------------------------
+
+MIX = (
+    ("-w", "dgx1", "--gres=gpu:2"),
+    ("-w", "dgx1", "--gpus=3"),
+    ("-w", "bridged1", "--gpus-per-node=2"),
+    ("-w", "amd1", "--gres=gpu:2"),
+    ("-w", "amd1", "--gres=gpu:4"),
+    ("-w", "minsky1", "-n3", "--gpus-per-task=1"),
+    ("-w", "dgx1,dgx2", "-N2", "--gpus-per-node=2"),
+)
+
+
+def test_off_and_observe_change_nothing(live: Cluster, hold: Callable[[Busy], None]) -> None:
+    """Hint off, partitions off and observe: job by job what stock Slurm gives."""
+
+    def placements(*extra: str) -> list[Gpus]:
+        # started in this order: each state follows from the one before
+        ids = submit_many(live, [(*args, *extra) for args in MIX], script="sleep 300")
+        found = running(live, ids)
+        end(live, ids)
+        return found
+
+    hold(EMPTY)
+    live.switch("stock")
+    try:
+        stock = placements()
+    finally:
+        live.switch("gputopo")
+    assert placements(OFF) == stock
+    for partition in ("off", "observe"):
+        assert placements("-p", partition) == stock
+    assert placements() != stock
+
+
+def test_observe_writes_down_what_would_have_been_done(
+    live: Cluster, hold: Callable[[Busy], None]
+) -> None:
+    """The decision log has both choices for a job that kept Slurm's."""
+    hold(EMPTY)
+    jobid = live.sbatch("-p", "observe", "-w", "bridged1", "--gres=gpu:2", script="sleep 300")
+    got = live.wait_running(jobid)
+    told = json.loads(live.run("ctl", ["gputopo", "explain", str(jobid), "--json"]).out)
+    assert told["applied"] is False
+    assert {n: tuple(g) for n, g in told["slurm"]["gpus"].items()} == got.gpus
+    chosen = {node: tuple(sorted(gpus)) for node, gpus in told["chosen"]["gpus"].items()}
+    assert chosen == by_policy(EMPTY, (2,), ("bridged1",))
+    assert chosen != got.gpus
+    assert "AdminComment" not in got.fields
