@@ -1,7 +1,8 @@
 """Every hint key as data: its values, its default, and one line for the reference.
 
 Which keys have an effect is not written here: a policy declares the ones it reads
-(`hints`), and a key that no installed policy declares is refused.
+(`hints`), and a key that no installed policy declares is refused. Keys marked `launch`
+are read where a task starts, whatever the policy.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7
 class HintKey:
     """One key. `read` gives a value's canonical text, or None if it is not allowed.
 
-    `flag` keys may stand alone (`spread` is `spread=yes`).
+    `flag` keys may stand alone (`spread` is `spread=yes`). `launch` keys are read on the
+    node, when a task starts, and by no policy.
     """
 
     name: str
@@ -32,6 +34,7 @@ class HintKey:
     default: str
     doc: str
     flag: bool = False
+    launch: bool = False
 
 
 def _choice(*choices: str) -> tuple[str, Callable[[str], str | None]]:
@@ -95,5 +98,22 @@ KEYS: dict[str, HintKey] = {
         HintKey("pack", *_choice("yes"), "yes", "fill used nodes first", flag=True),
         HintKey("spread", *_choice("yes"), "no", "take the emptiest nodes first", flag=True),
         HintKey("remote", *_YES_NO, "no", "GPUs of other nodes allowed", flag=True),
+        HintKey(
+            "bind",
+            *_choice("numa", "none"),
+            "numa",
+            "CPUs of a task: those of its GPUs' NUMA node, or Slurm's own",
+            launch=True,
+        ),
+        HintKey(
+            "mem",
+            *_choice("preferred", "bind", "interleave", "none"),
+            "preferred",
+            "memory of a task, as numactl would place it",
+            launch=True,
+        ),
     )
 }
+
+#: Keys that have their effect at launch, under every policy.
+LAUNCH = frozenset(name for name, key in KEYS.items() if key.launch)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies.errors import HintError, RegistryError
-from policies.hint_keys import GENERAL, KEYS, HintKey
+from policies.hint_keys import GENERAL, KEYS, LAUNCH, HintKey
 from policies.nouns import Request
 from policies.registry import DEFAULT, Registry
 from policies.registry import registry as installed
@@ -55,8 +55,8 @@ def parse(text: str, policies: Registry = installed, default_policy: str = DEFAU
 
 
 def supported_keys(policies: Registry = installed) -> tuple[str, ...]:
-    """The keys that have an effect under at least one of the policies, in order."""
-    used = GENERAL.union(*(policies.hints_of(name) for name in policies.names()))
+    """The keys that have an effect: at launch, or under at least one policy; in order."""
+    used = GENERAL.union(LAUNCH, *(policies.hints_of(name) for name in policies.names()))
     return tuple(name for name in KEYS if name in used)
 
 
@@ -97,7 +97,7 @@ def _check_effect(given: Mapping[str, str], policies: Registry, default_policy: 
         raise HintError(f"policy: {name!r}; expected one of {', '.join(policies.names())}")
     effective = policies.hints_of(name)
     for key in given:
-        if key in GENERAL or key in effective:
+        if key in GENERAL or key in LAUNCH or key in effective:
             continue
         users = [other for other in policies.names() if key in policies.hints_of(other)]
         if not users:
@@ -140,5 +140,5 @@ def to_request(
         pattern=values.pop("pattern", "ring"),
         sensitive=values.pop("sensitive", "yes") == "yes",
         min_utility=float(values.pop("min-utility", "0")),
-        options={key: value for key, value in values.items() if key != "policy"},
+        options={k: v for k, v in values.items() if k != "policy" and k not in LAUNCH},
     )

@@ -16,7 +16,7 @@ import yaml
 
 from policies import hints
 from policies.errors import HintError
-from policies.hint_keys import KEYS
+from policies.hint_keys import KEYS, LAUNCH
 from policies.registry import registry
 from slurm_plugin import hostlist, schema
 from slurm_plugin.errors import ConfigError
@@ -73,6 +73,15 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Personal:
+    """What an account's or a user's rule says; None where the partition's word stands."""
+
+    policy: str | None = None
+    hints: Mapping[str, str] = field(default_factory=dict)
+    users_may_set: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration; `path` is where it was read from."""
 
@@ -87,6 +96,10 @@ class Config:
     slurm: SlurmConfig
     nodes: tuple[NodeSet, ...]
     partitions: Mapping[str, Rule]
+    accounts: Mapping[str, Personal] = field(default_factory=dict)
+    users: Mapping[str, Personal] = field(default_factory=dict)
+    explain_listen: tuple[str, int] | None = None
+    metrics_listen: tuple[str, int] | None = None
 
     def rule(self, partition: str) -> Rule:
         """The rule of a partition; of several (`a,b`) the one that changes least."""
@@ -161,6 +174,7 @@ class _Reader:
             "hints": self.hints,
             "hint keys": self.hint_keys,
             "index": self.index,
+            "address": self.address,
         }
         return reader[option.type](node, key, option)
 
@@ -198,7 +212,10 @@ class _Reader:
         for name, (name_node, value) in self.mapping(node, key).items():
             full = f"{key}.{name}"
             if name == "policy":
-                raise self.fail(name_node, full, "write it as the partition's own key `policy`")
+                raise self.fail(name_node, full, "write it as the rule's own key `policy`")
+            if name in LAUNCH:
+                told = "read on the nodes; its default stands in their plugstack.conf"
+                raise self.fail(name_node, full, told)
             if not isinstance(value, yaml.ScalarNode):
                 raise self.fail(value, full, "expected one value")
             values[name] = value.value
@@ -232,6 +249,13 @@ class _Reader:
             last = len(words) - 1
             raise self.fail(node, key, f"each of 0 to {last} must stand once; {allowed}")
         return tuple(int(word) for word in words)
+
+    def address(self, node: yaml.Node, key: str, option: schema.Option) -> tuple[str, int]:
+        text = self.text(node, key, option)
+        host, colon, port = text.rpartition(":")
+        if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
+            raise self.fail(node, key, f"{text!r} is not host:port; expected 127.0.0.1:9401, say")
+        return host.strip("[]"), int(port)
 
     def items(self, node: yaml.Node, key: str) -> list[yaml.Node]:
         if not isinstance(node, yaml.SequenceNode):
@@ -273,6 +297,8 @@ def parse(text: str, path: Path) -> Config:
     values["slurm"] = SlurmConfig(**slurm)
     values["nodes"] = _node_sets(reader, values["nodes"])
     values["partitions"] = _partitions(reader, values["partitions"])
+    for key in ("accounts", "users"):
+        values[key] = _personal(reader, values[key], key)
     return Config(path=path, **values)
 
 
@@ -310,4 +336,13 @@ def _partitions(reader: _Reader, node: yaml.Node | None) -> Mapping[str, Rule]:
         if name == "default":
             base = merged
         rules[name] = Rule(**merged | {"hints": merged["hints"] or {}})
+    return MappingProxyType(rules)
+
+
+def _personal(reader: _Reader, node: yaml.Node | None, key: str) -> Mapping[str, Personal]:
+    """Rules by account or user."""
+    rules = {}
+    for name, (_, value) in reader.mapping(node, key).items():
+        own = reader.section(value, f"{key}.{name}", schema.PERSONAL)
+        rules[name] = Personal(**own | {"hints": own["hints"] or {}})
     return MappingProxyType(rules)

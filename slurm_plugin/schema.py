@@ -58,6 +58,20 @@ ROOT = (
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
     Option("nodes", "list", None, "Which nodes are which machine."),
     Option("partitions", "section", None, "Mode and policy per partition, and `default`."),
+    Option("accounts", "section", None, "Policy, default hints and limits per Slurm account."),
+    Option("users", "section", None, "The same per user: a login name or a numeric uid."),
+    Option(
+        "explain_listen",
+        "address",
+        None,
+        "`host:port` where users of other hosts ask why (munge proves who asks); off when unset.",
+    ),
+    Option(
+        "metrics_listen",
+        "address",
+        None,
+        "`host:port` for Prometheus, such as `127.0.0.1:9401`; off when unset.",
+    ),
 )
 
 DECISION_LOG = (
@@ -108,17 +122,24 @@ NODE_SET = (
     Option("gres_conf", "path", "/etc/slurm/gres.conf", f"Read for `slurm_index: {GRES_CONF}`."),
 )
 
+MODE = Option(
+    "mode",
+    "text",
+    "observe",
+    "`off`; `observe`: decide and log, change nothing; `enforce`.",
+    MODES,
+)
 PARTITION = (
-    Option(
-        "mode",
-        "text",
-        "observe",
-        "`off`; `observe`: decide and log, change nothing; `enforce`.",
-        MODES,
-    ),
+    MODE,
     Option("policy", "policy", "mapa", "Policy for jobs whose hint names none."),
     Option("hints", "hints", None, "Hints for jobs that give none: `{pattern: ring}`."),
     Option("users_may_set", "hint keys", None, "Hint keys users may write; all when unset."),
+)
+#: What a rule of an account or a user may say; what it does not say, the partition says.
+PERSONAL = (
+    Option("policy", "policy", None, "Policy for jobs whose hint names none."),
+    Option("hints", "hints", None, "Hints for jobs that give none; key by key."),
+    Option("users_may_set", "hint keys", None, "Hint keys that may be written."),
 )
 
 SECTIONS = {
@@ -128,6 +149,8 @@ SECTIONS = {
     "slurm": SLURM,
     "nodes[]": NODE_SET,
     "partitions.NAME": PARTITION,
+    "accounts.NAME": PERSONAL,
+    "users.NAME": PERSONAL,
 }
 
 

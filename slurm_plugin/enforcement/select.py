@@ -26,7 +26,7 @@ class Select:
 
     def on_submit(self, asked: Submit) -> SubmitReply:
         """Refuses a bad hint where the partition is enforced; keeps a good one."""
-        rule = self._decider.rule(asked.partition)
+        rule = self._decider.rule(asked.partition, asked.account, asked.uid)
         if not asked.hint or rule.mode != "enforce":
             return Pass(keep_s=KEEP_S)
         try:

@@ -13,15 +13,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from gres_topology import links
 from policies import Cluster, NodeState, Placement, Policy, Request, Wait
 from slurm_plugin.config import Rule, WaitingConfig
 from slurm_plugin.engine.judge import judge, with_scores
 from slurm_plugin.engine.machines import UNDECLARED, Machines, mask_of, usable
+from slurm_plugin.engine.notes import use_note
 from slurm_plugin.engine.record import Record
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.protocol import AskedNode, Pass, Place, PlaceReply, Use, WaitFor
 
 logger = logging.getLogger(__name__)
+
+PARTITION_OFF = "partition is off"
+NO_GPUS = "Slurm chose no GPUs"
 
 
 class Decision(NamedTuple):
@@ -55,39 +60,48 @@ class _Leave(Exception):
         self.note = note
 
 
+def _pass_note(leave: _Leave) -> str:
+    """Why Slurm chose; nothing where the site wants nothing of ours."""
+    if leave.reason in (PARTITION_OFF, NO_GPUS):
+        return ""
+    return f"Slurm's own choice: {leave.note or leave.reason}"
+
+
 @dataclass(frozen=True, slots=True)
 class Decider:
     """Decides `place` questions over fixed machines and rules; shared by enforcements."""
 
     machines: Machines
-    rule: Callable[[str], Rule]
+    rule: Callable[[str, str, int], Rule]
     waiting: WaitingConfig
     get_policy: Callable[[str], Policy]
 
     def decide(self, asked: Place) -> Decision:
         """The decision for one question; never raises."""
-        rule = self.rule(asked.partition)
-        record = Record(asked, rule.mode, self._to_slurm)
+        rule = self.rule(asked.partition, asked.account, asked.uid)
+        record = Record(asked, rule.mode, self._to_slurm, self._pcie_hops)
         try:
             question = self._prepare(asked, rule)
             record.prepared(question.wish, question.request, question.excluded)
             reply, reason = self._ask(question, record)
         except _Leave as leave:
-            reply, reason = Pass(leave.note), leave.reason
+            reply, reason = Pass(_pass_note(leave)), leave.reason
         except Exception:
             logger.exception("job %d: the decision failed; Slurm's own choice", asked.job)
-            reply, reason = Pass(), "internal error"
+            reply, reason = Pass("Slurm's own choice: internal error"), "internal error"
         record.answered(reply, reason)
-        if rule.mode == "observe" and not isinstance(reply, Pass):
-            return Decision(Pass(), "observe mode", record.build)
+        if rule.mode == "observe":
+            # Nothing of ours, not even a note, may reach the job.
+            observed = reason if isinstance(reply, Pass) else "observe mode"
+            return Decision(Pass(), observed, record.build)
         return Decision(reply, reason, record.build)
 
     def _prepare(self, asked: Place, rule: Rule) -> _Question:
         if rule.mode == "off":
-            raise _Leave("partition is off")
+            raise _Leave(PARTITION_OFF)
         own = {node.name: node for node in asked.nodes if node.own}
         if not own:
-            raise _Leave("Slurm chose no GPUs")
+            raise _Leave(NO_GPUS)
         try:
             wish = read_wish(asked.hint, rule)
         except WishError as error:
@@ -145,7 +159,7 @@ class Decider:
         if asked.postponed >= limit.max_postponements or left_s <= 0:
             return None
         seconds = max(1, math.ceil(min(wait.at_most_s, limit.step_s, left_s)))
-        return WaitFor(seconds, wait.reason)
+        return WaitFor(seconds, f"{question.policy.name}: {wait.reason}")
 
     @staticmethod
     def _instead(question: _Question, wait: Wait) -> Placement:
@@ -154,7 +168,7 @@ class Decider:
         patient = replace(question.request, min_utility=0.0)
         outcome = question.policy.place(patient, question.cluster)
         if isinstance(outcome, Wait):
-            raise _Leave("waited long enough", "waited long enough; Slurm's own choice")
+            raise _Leave("waited long enough", "waited long enough")
         return outcome
 
     @staticmethod
@@ -176,7 +190,8 @@ class Decider:
         alt: dict[str, int] = {}
         if counts != {name: node.own.bit_count() for name, node in question.own.items()}:
             alt = self._alternative(question)
-        return Use(nodes, alt, placement.reason)
+        in_order = {name: self._to_slurm(name, gpus) for name, gpus in placement.gpus.items()}
+        return Use(nodes, alt, use_note(in_order, placement.policy, placement.reason))
 
     def _alternative(self, question: _Question) -> dict[str, int]:
         """The best GPUs on the very nodes Slurm chose, as many on each as it chose."""
@@ -202,6 +217,15 @@ class Decider:
 
     def _masks(self, gpus: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         return {name: mask_of(self._to_slurm(name, chosen)) for name, chosen in gpus.items()}
+
+    def _pcie_hops(self, name: str, gpus: tuple[int, ...]) -> int:
+        """Links of the ring through `gpus` (the topology's indices) that are no GPU link."""
+        topology = self.machines[name].topology
+        if topology is None or len(gpus) < 2:
+            return 0
+        after = (*gpus[1:], gpus[0]) if len(gpus) > 2 else gpus[1:]
+        pairs = zip(gpus, after, strict=False)
+        return sum(not links.is_direct(topology.kinds[a][b]) for a, b in pairs)
 
     def _to_slurm(self, name: str, gpus: tuple[int, ...]) -> tuple[int, ...]:
         return self.machines[name].to_slurm(gpus)

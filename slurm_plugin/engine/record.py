@@ -10,22 +10,24 @@ from typing import Any
 
 from policies import Candidate, Placement, Request
 from slurm_plugin.engine.wish import Wish
-from slurm_plugin.protocol import Pass, Place, PlaceReply, Use, WaitFor
+from slurm_plugin.protocol import Notice, Pass, Place, PlaceReply, Use, WaitFor
 
 MAX_CANDIDATES = 16
 MAX_EXCLUDED = 16
 
 ToSlurm = Callable[[str, tuple[int, ...]], tuple[int, ...]]
+PcieHops = Callable[[str, tuple[int, ...]], int]
 Scored = Callable[[], Placement | None]
 
 
 class Record:
     """Collects references while deciding; `build` does the work later."""
 
-    def __init__(self, asked: Place, mode: str, to_slurm: ToSlurm) -> None:
+    def __init__(self, asked: Place, mode: str, to_slurm: ToSlurm, pcie_hops: PcieHops) -> None:
         self._asked = asked
         self._mode = mode
         self._to_slurm = to_slurm
+        self._pcie_hops = pcie_hops
         self._wish: Wish | None = None
         self._request: Request | None = None
         self._excluded: Mapping[str, str] = {}
@@ -81,7 +83,7 @@ class Record:
         line["slurm"] = self._slurm()
         placement = self._placement()
         if placement is not None:
-            line["chosen"] = self._scored(placement)
+            line["chosen"] = self._scored(placement) | {"pcie_hops": self._hops(placement)}
             line["reason"] = placement.reason
             candidates = placement.candidates[:MAX_CANDIDATES]
             line["candidates"] = [self._scored(candidate) for candidate in candidates]
@@ -91,7 +93,14 @@ class Record:
         """Slurm's own choice, with its scores where the policy could judge it."""
         gpus = {node.name: _bits(node.own) for node in self._asked.nodes if node.own}
         own = self._own()
-        return {"gpus": gpus} if own is None else self._scored(own) | {"gpus": gpus}
+        if own is None:
+            return {"gpus": gpus}
+        # Judged in the best order there is for that set: Slurm gives none.
+        return self._scored(own) | {"gpus": gpus, "pcie_hops": self._hops(own)}
+
+    def _hops(self, placement: Placement) -> int:
+        """Steps of the rings, all nodes together, that leave the GPUs' own links."""
+        return sum(self._pcie_hops(name, gpus) for name, gpus in placement.gpus.items())
 
     def _scored(self, choice: Placement | Candidate) -> dict[str, Any]:
         return {
@@ -101,6 +110,16 @@ class Record:
             "agg_gbps": choice.agg_gbps,
             "preserved_gbps": choice.preserved_gbps,
         }
+
+
+def started(notice: Notice) -> dict[str, Any]:
+    """The line that says where a job really started."""
+    return {
+        "job": notice.job,
+        "array": notice.array,
+        "decision": "started",
+        "gpus": {name: _bits(mask) for name, mask in notice.gpus.items()},
+    }
 
 
 _WORDS: dict[type[PlaceReply], str] = {Use: "use", WaitFor: "wait", Pass: "pass"}

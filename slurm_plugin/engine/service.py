@@ -8,11 +8,13 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from slurm_plugin.engine.counters import Counters
 from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.engine.record import started
 from slurm_plugin.engine.server import Answer
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import PluginError, ProtocolError
@@ -62,8 +64,11 @@ class Engine:
             self.counters.answered("malformed", "error", time.perf_counter() - began)
             return Answer(Error(str(error)).encode(error.message_id), close=True)
         if isinstance(message, Notice):
-            self.counters.answered(message.kind, "none", time.perf_counter() - began)
-            return Answer(None)
+            took_s = time.perf_counter() - began
+            self.counters.answered(message.kind, "none", took_s)
+            if message.kind != "started" or self.setup.config.kill_switch.exists():
+                return Answer(None)
+            return Answer(None, after=self._after(partial(started, message), took_s))
         if isinstance(message, Admin) and message.verb == "reload":
             return Answer(None, later=self._answer_reload(message.id))
         verb = type(message).__name__.lower()

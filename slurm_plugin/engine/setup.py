@@ -17,6 +17,7 @@ from slurm_plugin.enforcement import Enforcement, Select
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
+from slurm_plugin.engine.rules import Rules
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ class Setup:
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
         names = {rule.policy for rule in self.config.partitions.values() if rule.mode != "off"}
+        personal = (*self.config.accounts.values(), *self.config.users.values())
+        names |= {rule.policy for rule in personal if rule.policy}
         return [registry.get(name) for name in sorted(names)]
 
     def tables_bytes(self) -> int | None:
@@ -48,7 +51,7 @@ def load(path: Path) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key."""
     config = configuration.load(path)
     machines = load_machines(config)
-    decider = Decider(machines, config.rule, config.waiting, registry.get)
+    decider = Decider(machines, Rules(config), config.waiting, registry.get)
     setup = Setup(config, machines, {"select": Select}[config.enforcement](decider))
     warm_up(setup)
     return setup

@@ -43,6 +43,6 @@ def read_wish(text: str, rule: Rule) -> Wish:
         for key in found.values:
             if key not in rule.users_may_set:
                 allowed = ", ".join([*rule.users_may_set, hints.OFF])
-                raise WishError(f"{key}: not allowed in this partition; expected one of {allowed}")
+                raise WishError(f"{key}: not allowed for this job; expected one of {allowed}")
     policy = hints.policy_of(found, {"policy": rule.policy})
     return Wish(policy, str(found), found.off, found, rule)

@@ -8,6 +8,7 @@ from slurm_plugin import config
 from slurm_plugin.config import Config
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.load_machines import load_machines
+from slurm_plugin.engine.rules import Rules
 from slurm_plugin.protocol import AskedNode, Place
 
 BASIC = """
@@ -37,7 +38,7 @@ def basic_decider(folder: Path) -> Decider:
     from policies.registry import registry
 
     settings = basic_config(folder)
-    return Decider(load_machines(settings), settings.rule, settings.waiting, registry.get)
+    return Decider(load_machines(settings), Rules(settings), settings.waiting, registry.get)
 
 
 def mask(*gpus: int) -> int:

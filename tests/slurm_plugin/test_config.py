@@ -91,7 +91,7 @@ def test_files_are_relative_to_the_configuration() -> None:
         ("partitions:\n  batch:\n    hints: {pattern: knot}",
          "3: partitions.batch.hints.pattern: pattern: 'knot'; expected ring"),
         ("partitions: {batch: {hints: {colour: red}}}", "hints.colour: unknown key 'colour'"),
-        ("partitions: {batch: {hints: {policy: mapa}}}", "write it as the partition's own key"),
+        ("partitions: {batch: {hints: {policy: mapa}}}", "write it as the rule's own key"),
         ("partitions: {batch: {users_may_set: [colour]}}", "'colour' is no hint key; allowed:"),
         ("socket: [a", "not YAML"),
         ("a: &a [*a]\n", "1: a: unknown key"),
