@@ -66,7 +66,8 @@ class FakeEngine:
         self.put(RULE, json.dumps(rule))
 
     def settle(self, **settings: Any) -> None:
-        """Gives the plugin these settings."""
+        """Gives the plugin these settings, and a deadline that a busy test machine can meet."""
+        settings = {"deadline_ms": 300, **settings}
         self.put(SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
         self.cluster.reconfigure()
 
@@ -93,10 +94,10 @@ class FakeEngine:
 
 @contextmanager
 def scripted_engine(cluster: Cluster) -> Iterator[FakeEngine]:
-    """The scripted engine in place of the real one; default settings, no kill switch."""
-    cluster.run("ctl", f"rm -f {SETTINGS} {SWITCH}")
+    """The scripted engine in place of the real one; no kill switch."""
+    cluster.run("ctl", f"rm -f {SWITCH}")
     fake = FakeEngine(cluster)
-    cluster.reconfigure()
+    fake.settle()
     try:
         yield fake
     finally:

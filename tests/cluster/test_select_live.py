@@ -60,7 +60,7 @@ FORMS = [
     ("--cpus-per-gpu=2", ("--gpus-per-node=3", "--cpus-per-gpu=2"), 3),
     ("--ntasks-per-gpu=1", ("-N1", "--gpus=3", "--ntasks-per-gpu=1"), 3),
     ("--mem-per-gpu=100", ("--gres=gpu:3", "--mem-per-gpu=100"), 3),
-    ("every core of the node", ("--gres=gpu:3", "-n16"), 3),
+    ("every core of the node", ("-N1", "--gres=gpu:3", "-n16"), 3),
     ("more tasks than cores", ("--gres=gpu:3", "-n32", "--overcommit"), 3),
 ]
 
