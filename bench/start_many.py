@@ -44,7 +44,7 @@ def configure(cluster: BenchCluster) -> None:
         " cat /tmp/many.gres >>/cluster/gres.conf;"
         f" sed -i 's/^nodes:.*/&\\n  - {{nodes: \"{NAMES}\", topology: dgx1v}}/'"
         " /etc/slurm/gputopo.yaml;"
-        " clusterctl engine restart; clusterctl slurmctld restart"
+        " clusterctl engine restart"
     )
 
 
@@ -60,6 +60,8 @@ def many_nodes(cluster: BenchCluster) -> Iterator[None]:
     try:
         _docker("cp", "-q", str(ASSETS / "entrypoint-many"), f"{made}:/entrypoint-many")
         _docker("start", made)
+        # Not before: slurmctld looks up every node's address when it starts.
+        cluster.restart_slurmctld()
         cluster.wait_nodes_idle(timeout_s=180)
         yield
     finally:
