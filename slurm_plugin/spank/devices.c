@@ -1,0 +1,222 @@
+#include "devices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "number.h"
+
+/* How Slurm gives a step's GPUs to its tasks. */
+typedef enum { WHOLE, PER_TASK, CHOSEN } share_t;
+
+/* Everything that is decided on the way. */
+typedef struct {
+	const gt_table_t *table;
+	const gt_settings_t *settings;
+	const gt_ask_t *ask;
+	gt_list_t step, visible;
+	share_t share;
+	int per_task;
+	char *note;
+} case_t;
+
+/* SLURMD_TRES_BIND: `gres/gpu:per_task:2`, on 22.05 `gpu:per_task:2`. */
+static void read_share(case_t *c)
+{
+	const char *how = strstr(c->ask->tres_bind, "gpu:");
+	unsigned long count;
+
+	c->share = how ? CHOSEN : WHOLE;
+	if (!how)
+		return;
+	how += 4;
+	if (!strncmp(how, "verbose,", 8))
+		how += 8;
+	if (!strncmp(how, "none", 4))
+		c->share = WHOLE;
+	if (strncmp(how, "per_task:", 9))
+		return;
+	how += 9;
+	if (gt_number(&how, GT_GPUS, &count) && count) {
+		c->share = PER_TASK;
+		c->per_task = (int) count;
+	}
+}
+
+static bool read_lists(case_t *c)
+{
+	if (!gt_list_parse(&c->step, c->ask->step_gpus)) {
+		snprintf(c->note, GT_NOTE, "the step's GPUs are \"%.60s\"; expected indices",
+			 c->ask->step_gpus);
+		return false;
+	}
+	for (int i = 0; i < c->step.count; i++)
+		if (c->step.gpu[i] >= c->table->gpus) {
+			snprintf(c->note, GT_NOTE, "the step has GPU %d and the table (%s) ends"
+				 " at %d; is it another machine's?", c->step.gpu[i],
+				 c->table->machine, c->table->gpus - 1);
+			return false;
+		}
+	if (gt_list_parse(&c->visible, c->ask->visible))
+		return true;
+	snprintf(c->note, GT_NOTE, "the visible devices are \"%.60s\"; expected indices"
+		 " (a MIG slice or a UUID stays as Slurm set it)", c->ask->visible);
+	return false;
+}
+
+/* GT_AUTO when the two lists contradict each other. */
+static gt_numbering_t numbering(const case_t *c)
+{
+	bool is_global = gt_list_within(&c->visible, &c->step), is_relative = true;
+
+	if (c->settings->numbering != GT_AUTO)
+		return c->settings->numbering;
+	for (int i = 0; i < c->visible.count; i++)
+		is_relative = is_relative && c->visible.gpu[i] < c->step.count;
+	if (is_global && is_relative)
+		return c->ask->access.is_restricted ? GT_RELATIVE : GT_GLOBAL;
+	return is_global ? GT_GLOBAL : is_relative ? GT_RELATIVE : GT_AUTO;
+}
+
+/*
+ * With --gpus-per-task and nothing hidden, any division keeps the promise "its own and
+ * alone"; rank order makes neighbours of neighbouring ranks. Where Slurm has placed the
+ * tasks on CPUs it has also given each the GPUs nearest to them, and that stands.
+ */
+static bool may_divide(const case_t *c)
+{
+	return c->share == PER_TASK && !c->ask->is_cpu_bound &&
+		c->visible.count == c->per_task &&
+		c->ask->local_id >= 0 && c->ask->local_id < c->ask->tasks &&
+		c->ask->tasks * c->per_task == c->step.count;
+}
+
+static bool in_order(const case_t *c, gt_list_t *gpus)
+{
+	if (gt_order(c->table, c->settings->pattern, gpus))
+		return true;
+	snprintf(c->note, GT_NOTE, "the table (%s) has no good row for pattern \"%.40s\" and"
+		 " these %d GPUs", c->table->machine, c->settings->pattern, gpus->count);
+	return false;
+}
+
+static bool global(const case_t *c, gt_devices_t *devices)
+{
+	gt_list_t whole = c->step;
+
+	devices->gpus = c->visible;
+	if (!gt_list_within(&c->visible, &c->step)) {
+		snprintf(c->note, GT_NOTE, "the visible devices \"%.60s\" are not among the"
+			 " step's GPUs \"%.60s\"", c->ask->visible, c->ask->step_gpus);
+		return false;
+	}
+	if (c->share == CHOSEN)
+		return true;
+	if (!may_divide(c))
+		return in_order(c, &devices->gpus);
+	if (!in_order(c, &whole))
+		return false;
+	devices->gpus.count = c->per_task;
+	for (int i = 0; i < c->per_task; i++)
+		devices->gpus.gpu[i] = whole.gpu[c->ask->local_id * c->per_task + i];
+	return true;
+}
+
+/* Slurm counts a constrained step's GPUs in the order of its own indices. */
+static gt_list_t ascending(const gt_list_t *list)
+{
+	gt_list_t sorted = { 0 };
+
+	for (int gpu = 0; gpu < GT_GPUS; gpu++)
+		if (gt_list_has(list, gpu))
+			sorted.gpu[sorted.count++] = gpu;
+	return sorted;
+}
+
+/* The step's GPUs whose devices this task may open; false when that cannot be told. */
+static bool openable(const case_t *c, gt_list_t *open)
+{
+	const gt_access_t *access = &c->ask->access;
+
+	open->count = 0;
+	if (!access->is_known || !access->has_minors)
+		return false;
+	for (int i = 0; i < c->step.count; i++)
+		if (gt_list_has(&access->open, c->step.gpu[i]))
+			open->gpu[open->count++] = c->step.gpu[i];
+	return true;
+}
+
+static bool relative(const case_t *c, gt_devices_t *devices)
+{
+	gt_list_t step = ascending(&c->step), open;
+	bool is_told = openable(c, &open);
+
+	if (c->visible.count == step.count) {
+		devices->seen = step;
+	} else if (is_told && open.count == c->visible.count) {
+		devices->seen = ascending(&open);	/* the task has a cgroup of its own */
+	} else if (is_told && open.count == step.count) {
+		devices->seen = step;			/* --gres-flags=allow-task-sharing */
+	} else {
+		snprintf(c->note, GT_NOTE, "which GPUs the relative numbers \"%.60s\" mean cannot"
+			 " be told; expected the device minors in the table (%s)",
+			 c->ask->visible, c->table->machine);
+		return false;
+	}
+	devices->gpus.count = 0;
+	for (int i = 0; i < c->visible.count; i++) {
+		if (c->visible.gpu[i] >= devices->seen.count) {
+			snprintf(c->note, GT_NOTE, "the visible devices are \"%.60s\"; expected"
+				 " numbers below %d", c->ask->visible, devices->seen.count);
+			return false;
+		}
+		devices->gpus.gpu[devices->gpus.count++] = devices->seen.gpu[c->visible.gpu[i]];
+	}
+	return c->share == CHOSEN || in_order(c, &devices->gpus);
+}
+
+extern bool gt_devices(const gt_table_t *table, const gt_settings_t *settings,
+		       const gt_ask_t *ask, gt_devices_t *devices, char *note)
+{
+	case_t c = { .table = table, .settings = settings, .ask = ask, .note = note };
+	gt_numbering_t found;
+
+	memset(devices, 0, sizeof(*devices));
+	note[0] = '\0';
+	if (!ask->step_gpus[0] || !ask->visible[0])
+		return false;
+	if (!read_lists(&c))
+		return false;
+	read_share(&c);
+	found = numbering(&c);
+	if (found == GT_AUTO) {
+		snprintf(note, GT_NOTE, "the visible devices \"%.60s\" fit neither the step's GPUs"
+			 " \"%.60s\" nor a count of them", ask->visible, ask->step_gpus);
+		return false;
+	}
+	devices->is_relative = found == GT_RELATIVE;
+	return devices->is_relative ? relative(&c, devices) : global(&c, devices);
+}
+
+/* What the GPU is called among those that can be seen: drivers count by PCI address. */
+static int name_of(const gt_table_t *table, const gt_devices_t *devices, int gpu)
+{
+	int device = table->gpu[gpu].device, before = 0;
+
+	if (!devices->is_relative)
+		return device;
+	for (int i = 0; i < devices->seen.count; i++)
+		before += table->gpu[devices->seen.gpu[i]].device < device;
+	return before;
+}
+
+extern void gt_devices_print(const gt_table_t *table, const gt_devices_t *devices,
+			     char *text, size_t size)
+{
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < devices->gpus.count && at < size; i++)
+		at += (size_t) snprintf(text + at, size - at, "%s%d", i ? "," : "",
+					name_of(table, devices, devices->gpus.gpu[i]));
+}

@@ -1,0 +1,126 @@
+#define _GNU_SOURCE
+#include "kernel.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The kernel fills as much as it has; the rest stays zero. */
+extern bool gt_kernel_cpus(const gt_settings_t *settings, gt_cpuset_t *cpus)
+{
+	memset(cpus, 0, sizeof(*cpus));
+	if (settings->pretend[0])
+		return gt_cpuset_parse(cpus, settings->pretend);
+	return !sched_getaffinity(0, sizeof(cpus->bits), (cpu_set_t *) (void *) cpus->bits);
+}
+
+/*
+ * access() asks the device cgroup too, without opening anything. Without minors the files
+ * are counted only: ROCm's are render nodes, from 128 on.
+ */
+extern void gt_kernel_access(const gt_table_t *table, const gt_settings_t *settings,
+			     gt_access_t *access_)
+{
+	const char *prefix = settings->devices;
+	int found = 0;
+
+	memset(access_, 0, sizeof(*access_));
+	access_->has_minors = true;
+	if (!prefix[0])
+		prefix = table->amd ? "/dev/dri/renderD" : "/dev/nvidia";
+	for (int i = 0; i < table->gpus; i++) {
+		int minor = table->gpu[i].minor;
+		char path[GT_PATH + 16];
+
+		if (minor == GT_UNKNOWN) {
+			access_->has_minors = false;
+			minor = i + (table->amd && !settings->devices[0] ? 128 : 0);
+		}
+		snprintf(path, sizeof(path), "%s%d", prefix, minor);
+		if (!access(path, R_OK | W_OK))
+			access_->open.gpu[access_->open.count++] = i;
+		else if (errno != EACCES && errno != EPERM)
+			continue;
+		found++;
+	}
+	access_->is_known = found > 0;
+	access_->is_restricted = access_->open.count < found;
+}
+
+extern bool gt_kernel_has_nic(const char *name)
+{
+	char path[GT_NAME + 32];
+
+	if (strchr(name, '/') || name[0] == '.')
+		return false;
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s", name);
+	return !access(path, F_OK);
+}
+
+extern long gt_kernel_numa_memory_mb(int number)
+{
+	char path[80], line[160];
+	long kb = -1024;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo", number);
+	if (!(file = fopen(path, "re")))
+		return GT_UNKNOWN;
+	if (!fgets(line, sizeof(line), file) ||
+	    sscanf(line, "Node %*d MemTotal: %ld kB", &kb) != 1)
+		kb = -1024;
+	fclose(file);
+	return kb / 1024;
+}
+
+static int policy_of(gt_mem_t mem)
+{
+	switch (mem) {
+	case GT_MEM_BIND:
+		return MPOL_BIND;
+	case GT_MEM_INTERLEAVE:
+		return MPOL_INTERLEAVE;
+	default:
+		return MPOL_PREFERRED;
+	}
+}
+
+extern void gt_kernel_record(FILE *record, const gt_plan_t *plan)
+{
+	char cpus[GT_TEXT];
+
+	if (plan->set_cpus) {
+		gt_cpuset_print(&plan->cpus, cpus, sizeof(cpus));
+		fprintf(record, "sched_setaffinity cpus=%s\n", cpus);
+	}
+	if (plan->mem != GT_MEM_NONE)
+		fprintf(record, "set_mempolicy mode=%s nodes=%#llx\n", gt_mem_name(plan->mem),
+			(unsigned long long) plan->numa_nodes);
+}
+
+extern const char *gt_kernel_apply(const gt_settings_t *settings, const gt_plan_t *plan)
+{
+	unsigned long nodes[2] = { (unsigned long) plan->numa_nodes,
+		sizeof(unsigned long) < 8 ? (unsigned long) (plan->numa_nodes >> 16 >> 16) : 0 };
+	const char *failed = NULL;
+	int why = 0;
+
+	if (settings->pretend[0])
+		return NULL;
+	if (plan->set_cpus && sched_setaffinity(0, sizeof(plan->cpus.bits),
+			(const cpu_set_t *) (const void *) plan->cpus.bits)) {
+		failed = "sched_setaffinity";
+		why = errno;
+	}
+	/* The kernel reads one bit less than it is told. */
+	if (plan->mem != GT_MEM_NONE && syscall(SYS_set_mempolicy, policy_of(plan->mem), nodes,
+						GT_NUMA + 1)) {
+		failed = "set_mempolicy";
+		why = errno;
+	}
+	errno = why;
+	return failed;
+}

@@ -1,0 +1,139 @@
+#include "plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The NUMA node all GPUs share, or NULL. */
+static const gt_numa_t *shared_numa(const gt_table_t *table, const gt_list_t *gpus)
+{
+	int number = table->gpu[gpus->gpu[0]].numa;
+
+	for (int i = 1; i < gpus->count; i++)
+		if (table->gpu[gpus->gpu[i]].numa != number)
+			return NULL;
+	return number == GT_UNKNOWN ? NULL : gt_table_numa(table, number);
+}
+
+/* As numactl --cpunodebind, but within what the task has and --cpus-per-task asked for. */
+static void plan_cpus(const gt_numa_t *numa, const gt_place_t *place, gt_plan_t *plan)
+{
+	unsigned left;
+
+	if (place->has_cpu_bind || !numa || !gt_cpuset_parse(&plan->cpus, numa->cpus))
+		return;
+	gt_cpuset_and(&plan->cpus, &place->cpus);
+	left = gt_cpuset_count(&plan->cpus);
+	plan->set_cpus = left && left >= (unsigned) place->cpus_per_task &&
+		!gt_cpuset_equal(&plan->cpus, &place->cpus);
+}
+
+static bool fits(const gt_numa_t *numa, const gt_place_t *place)
+{
+	long there = numa->memory_mb;
+
+	if (there == GT_UNKNOWN && place->numa_memory_mb)
+		there = place->numa_memory_mb(numa->number);
+	return place->memory_mb && there > 0 && place->memory_mb <= (unsigned long) there;
+}
+
+static void plan_memory(const gt_table_t *table, const gt_list_t *gpus, const gt_numa_t *numa,
+			const gt_place_t *place, gt_mem_t wanted, gt_plan_t *plan)
+{
+	if (place->has_mem_bind || wanted == GT_MEM_NONE)
+		return;
+	if (wanted == GT_MEM_INTERLEAVE) {
+		for (int i = 0; i < gpus->count; i++) {
+			if (table->gpu[gpus->gpu[i]].numa == GT_UNKNOWN)
+				return;
+			plan->numa_nodes |= UINT64_C(1) << table->gpu[gpus->gpu[i]].numa;
+		}
+		plan->mem = GT_MEM_INTERLEAVE;
+	} else if (numa) {
+		plan->mem = wanted == GT_MEM_BIND && fits(numa, place) ? GT_MEM_BIND :
+			GT_MEM_PREFERRED;
+		plan->numa_nodes = UINT64_C(1) << numa->number;
+	}
+}
+
+/* `name` (len bytes) in a list by comma. */
+static bool is_listed(const char *list, const char *name, size_t len)
+{
+	for (const char *at = list; *at; at += strspn(at, ",")) {
+		size_t here = strcspn(at, ",");
+
+		if (here == len && !memcmp(at, name, len))
+			return true;
+		at += here;
+	}
+	return false;
+}
+
+/* Adds the NICs of `more` to `list` once each; false when one is not there or too many are. */
+static bool add_nics(char *list, size_t size, const char *more, const gt_place_t *place)
+{
+	for (const char *at = more; *at; at += strspn(at, ",")) {
+		size_t len = strcspn(at, ","), used = strlen(list);
+		char name[GT_NAME];
+
+		if (len >= sizeof(name) || used + len + 2 > size)
+			return false;
+		memcpy(name, at, len);
+		name[len] = '\0';
+		at += len;
+		if (is_listed(list, name, len))
+			continue;
+		if (place->has_nic && !place->has_nic(name))
+			return false;
+		snprintf(list + used, size - used, "%s%s", used ? "," : "", name);
+	}
+	return true;
+}
+
+/*
+ * The NICs nearest to the task's GPUs. No hint where one GPU has none nearer than another,
+ * where a name is unknown to the kernel (a wrong hint stops UCX), or where all would be named.
+ */
+static void plan_nics(const gt_table_t *table, const gt_list_t *gpus, const gt_place_t *place,
+		      gt_plan_t *plan)
+{
+	bool is_narrower = false;
+
+	for (int i = 0; i < gpus->count; i++) {
+		const char *nics = table->gpu[gpus->gpu[i]].nics;
+
+		if (!nics[0] || !add_nics(plan->nics, sizeof(plan->nics), nics, place)) {
+			plan->nics[0] = '\0';
+			return;
+		}
+	}
+	for (int i = 0; i < table->gpus; i++)
+		for (const char *at = table->gpu[i].nics; *at; at += strspn(at, ",")) {
+			size_t len = strcspn(at, ",");
+
+			is_narrower = is_narrower || !is_listed(plan->nics, at, len);
+			at += len;
+		}
+	if (!is_narrower)
+		plan->nics[0] = '\0';
+}
+
+extern bool gt_plan(const gt_table_t *table, const gt_settings_t *settings,
+		    const gt_ask_t *ask, const gt_place_t *place, gt_plan_t *plan,
+		    char *note)
+{
+	gt_devices_t devices;
+	const gt_numa_t *numa;
+
+	memset(plan, 0, sizeof(*plan));
+	if (!gt_devices(table, settings, ask, &devices, note))
+		return false;
+	gt_devices_print(table, &devices, plan->visible, sizeof(plan->visible));
+	numa = shared_numa(table, &devices.gpus);
+	if (settings->bind) {
+		plan_cpus(numa, place, plan);
+		plan_memory(table, &devices.gpus, numa, place, settings->mem, plan);
+	}
+	if (settings->nic != GT_NIC_OFF)
+		plan_nics(table, &devices.gpus, place, plan);
+	return true;
+}

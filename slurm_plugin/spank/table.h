@@ -1,0 +1,60 @@
+/*
+ * The node's launch table, as `gputopo launch-table` writes it (docs/binding.md has the
+ * format). Read whole and checked before anything of it is believed. Pure: no Slurm header.
+ */
+#ifndef GT_TABLE_H
+#define GT_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "limits.h"
+
+#define GT_PATTERNS 16
+#define GT_UNKNOWN (-1)
+
+typedef struct {
+	int device;		/* what CUDA or ROCr calls it when nothing is hidden */
+	int minor;		/* of its device file, or GT_UNKNOWN */
+	int numa;		/* or GT_UNKNOWN */
+	const char *nics;	/* the nearest, by comma; "" when none is nearer */
+} gt_gpu_t;
+
+typedef struct {
+	int number;
+	const char *cpus;	/* a list; "" when not known */
+	long memory_mb;		/* or GT_UNKNOWN */
+} gt_numa_t;
+
+typedef struct {
+	const char *name;
+	int order[GT_GPUS];	/* all GPUs; what a set without a row is ordered by */
+	char *rows, *rows_end;	/* lines "MASK ORDER", masks ascending, NUL-terminated */
+} gt_pattern_t;
+
+typedef struct {
+	char *text;
+	const char *machine;
+	bool amd;
+	int gpus, numas, patterns;
+	gt_gpu_t gpu[GT_GPUS];	/* by Slurm's index */
+	gt_numa_t numa[GT_NUMA];
+	gt_pattern_t pattern[GT_PATTERNS];
+} gt_table_t;
+
+/*
+ * Reads a table. RET true; or false with one sentence in wrong[GT_NOTE], and the table
+ * empty. gt_table_free after either.
+ */
+extern bool gt_table_load(gt_table_t *table, const char *path, char *wrong);
+
+/* The same from memory: `text` (malloced, `len` bytes and a NUL) becomes the table's. */
+extern bool gt_table_parse(gt_table_t *table, const char *name, char *text, size_t len,
+			   char *wrong);
+
+extern void gt_table_free(gt_table_t *table);
+
+extern const gt_pattern_t *gt_table_pattern(const gt_table_t *table, const char *name);
+extern const gt_numa_t *gt_table_numa(const gt_table_t *table, int number);
+
+#endif

@@ -1,0 +1,169 @@
+#include "task.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel.h"
+#include "option.h"
+#include "plan.h"
+#include "step.h"
+
+/* Slurm's number of the batch script's step. */
+#define BATCH_STEP 0xfffffffbu
+
+/* The texts that gt_ask_t points to. */
+typedef struct {
+	char visible[GT_TEXT], step_gpus[GT_TEXT], tres_bind[GT_TEXT];
+} texts_t;
+
+static bool is_set(spank_t spank, const char *name)
+{
+	char value[2];
+	spank_err_t got = spank_getenv(spank, name, value, sizeof(value));
+
+	return got == ESPANK_NOSPACE || (got == ESPANK_SUCCESS && value[0]);
+}
+
+static int number_in(spank_t spank, const char *name)
+{
+	char value[16];
+
+	gt_getenv(spank, name, value, sizeof(value));
+	return atoi(value);
+}
+
+static void read_ask(spank_t spank, gt_ask_t *ask, texts_t *texts)
+{
+	uint32_t step = 0, tasks = 0;
+
+	*ask = (gt_ask_t) { .visible = texts->visible, .step_gpus = texts->step_gpus,
+			    .tres_bind = texts->tres_bind };
+	spank_get_item(spank, S_JOB_STEPID, &step);
+	spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks);
+	spank_get_item(spank, S_TASK_ID, &ask->local_id);
+	ask->tasks = (int) tasks;
+	/* A step inherits SLURM_JOB_GPUS from the batch script, which may be another node's. */
+	gt_getenv(spank, "SLURM_STEP_GPUS", texts->step_gpus, GT_TEXT);
+	if (step == BATCH_STEP)
+		gt_getenv(spank, "SLURM_JOB_GPUS", texts->step_gpus, GT_TEXT);
+	gt_getenv(spank, gt_step.table.amd ? "ROCR_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES",
+		  texts->visible, GT_TEXT);
+	gt_getenv(spank, "SLURMD_TRES_BIND", texts->tres_bind, GT_TEXT);
+	ask->is_cpu_bound = is_set(spank, "SLURM_CPU_BIND_TYPE");
+	gt_kernel_access(&gt_step.table, &gt_step.settings, &ask->access);
+}
+
+static bool read_place(spank_t spank, gt_place_t *place)
+{
+	uint64_t memory_mb = 0;
+
+	*place = (gt_place_t) { .numa_memory_mb = gt_kernel_numa_memory_mb };
+	if (gt_step.settings.nic != GT_NIC_TRUST)
+		place->has_nic = gt_kernel_has_nic;
+	place->has_cpu_bind = is_set(spank, "SLURM_CPU_BIND_TYPE");
+	place->has_mem_bind = is_set(spank, "SLURM_MEM_BIND_TYPE");
+	place->cpus_per_task = number_in(spank, "SLURM_CPUS_PER_TASK");
+	spank_get_item(spank, S_JOB_ALLOC_MEM, &memory_mb);
+	place->memory_mb = (unsigned long) memory_mb;
+	return gt_kernel_cpus(&gt_step.settings, &place->cpus);
+}
+
+/* HIP and OpenCL filter what ROCr shows a second time, so only ROCr may filter. */
+static void set_devices(spank_t spank, const char *visible)
+{
+	if (gt_step.table.amd) {
+		spank_setenv(spank, "ROCR_VISIBLE_DEVICES", visible, 1);
+		spank_unsetenv(spank, "HIP_VISIBLE_DEVICES");
+		spank_unsetenv(spank, "CUDA_VISIBLE_DEVICES");
+		spank_unsetenv(spank, "GPU_DEVICE_ORDINAL");
+	} else {
+		spank_setenv(spank, "CUDA_VISIBLE_DEVICES", visible, 1);
+		spank_setenv(spank, "CUDA_DEVICE_ORDER", "PCI_BUS_ID", 1);
+	}
+}
+
+/* A user's own choice of NICs stands, for both libraries. */
+static void set_nics(spank_t spank, const char *nics)
+{
+	char ports[2 * GT_TEXT], names[GT_TEXT + 2];
+	size_t at = 0;
+
+	if (!nics[0] || is_set(spank, "UCX_NET_DEVICES") || is_set(spank, "NCCL_IB_HCA"))
+		return;
+	/* NCCL takes names as prefixes unless the list begins with "=". */
+	snprintf(names, sizeof(names), "=%s", nics);
+	for (const char *c = nics; *c && at + 4 < sizeof(ports); c++) {
+		if (*c == ',') {
+			memcpy(ports + at, ":1", 2);
+			at += 2;
+		}
+		ports[at++] = *c;
+	}
+	memcpy(ports + at, ":1", 3);
+	spank_setenv(spank, "UCX_NET_DEVICES", ports, 1);
+	spank_setenv(spank, "NCCL_IB_HCA", names, 1);
+}
+
+/* For tests: what was asked of the kernel and how long all of it took. */
+static void record(spank_t spank, const gt_plan_t *plan, long task_us)
+{
+	char path[GT_PATH + 64];
+	uint32_t job = 0, step = 0, rank = 0;
+	FILE *file;
+
+	spank_get_item(spank, S_JOB_ID, &job);
+	spank_get_item(spank, S_JOB_STEPID, &step);
+	spank_get_item(spank, S_TASK_GLOBAL_ID, &rank);
+	snprintf(path, sizeof(path), "%s/%u.%u.%u", gt_step.settings.record, job, step, rank);
+	if (!(file = fopen(path, "we")))
+		return;
+	gt_kernel_record(file, plan);
+	fprintf(file, "task_us=%ld prepare_us=%ld\n", task_us, gt_step.prepare_us);
+	fclose(file);
+}
+
+static void apply(spank_t spank, const gt_plan_t *plan)
+{
+	char note[GT_NOTE];
+	const char *failed;
+
+	set_devices(spank, plan->visible);
+	set_nics(spank, plan->nics);
+	if (!(failed = gt_kernel_apply(&gt_step.settings, plan)))
+		return;
+	snprintf(note, sizeof(note), "%s: %s; is the table (%.60s) this machine's?", failed,
+		 strerror(errno), gt_step.table.machine);
+	gt_step_notice(note);
+}
+
+extern void gt_task_init(spank_t spank)
+{
+	long start = gt_now_us();
+	char note[GT_NOTE];
+	texts_t texts;
+	gt_ask_t ask;
+	gt_place_t place;
+	gt_plan_t plan;
+
+	/* The job's own steps find the hint in their environment. */
+	if (gt_option_value())
+		spank_setenv(spank, GT_HINT_ENV, gt_option_value(), 1);
+	if (!gt_step.is_ready)
+		return;
+	read_ask(spank, &ask, &texts);
+	if (!read_place(spank, &place)) {
+		snprintf(note, sizeof(note), "sched_getaffinity: %s", strerror(errno));
+		gt_step_notice(note);
+		return;
+	}
+	if (!gt_plan(&gt_step.table, &gt_step.settings, &ask, &place, &plan, note)) {
+		if (note[0])
+			gt_step_notice(note);
+		return;
+	}
+	apply(spank, &plan);
+	if (gt_step.settings.record[0])
+		record(spank, &plan, gt_now_us() - start);
+}
