@@ -1,0 +1,121 @@
+"""Jobs that would rather wait than run on badly connected GPUs: min-utility, live and whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster
+from live_harness import by_policy, configure_engine, patient
+from select_harness import until
+from slurm_text import Job
+
+pytestmark = pytest.mark.cluster
+
+PICKY = "--comment=gpu-topo: min-utility=0.9"
+# Only GPUs on different sockets of dgx1 are left: far from the ideal pair.
+TAKEN = (1, 2, 3, 4, 6, 7)
+SENTENCE = re.compile(
+    r"\[gpu-topo: min-utility=0\.9 \| waiting (\d+)/\d+ since \d+: .*the best free GPUs reach"
+    r" 0\.\d\d of the ideal bandwidth, and the job asks for 0\.90 .*"
+    r"\(until (\d+), begin \d+\)\]"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """Placement is looked at here, not speed: the engine may take its time."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with patient(session_cluster):
+        yield
+
+
+@pytest.fixture
+def holders(cluster: Cluster) -> list[int]:
+    """The jobs that hold all of dgx1 but GPUs 0 and 5."""
+    return cluster.occupy("dgx1", TAKEN)
+
+
+def postponed(cluster: Cluster, *args: str) -> Job:
+    """A picky job on dgx1, once it says that it waits."""
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, *args, sleep_s=300)
+    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid} waits")
+    return cluster.job(jobid)
+
+
+def start_time(cluster: Cluster, jobid: int) -> int:
+    """When the job started, as Unix time."""
+    text = cluster.job(jobid).fields["StartTime"]
+    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
+
+
+def test_the_user_reads_why_the_job_waits(cluster: Cluster, holders: list[int]) -> None:
+    """Reason=BeginTime, and AdminComment has the share reached and the share asked for."""
+    job = postponed(cluster)
+    assert job.state == "PENDING"
+    assert SENTENCE.fullmatch(job.fields["AdminComment"]), job.fields["AdminComment"]
+
+
+def test_a_job_end_wakes_it_for_the_better_set(cluster: Cluster, holders: list[int]) -> None:
+    """GPU 3 comes free, a double link to GPU 0: the job starts on both, before its time."""
+    job = postponed(cluster)
+    found = SENTENCE.fullmatch(job.fields["AdminComment"])
+    assert found
+    cluster.cancel(holders[TAKEN.index(3)])
+    started = cluster.wait_running(job.id, timeout_s=60)
+    assert started.gpus == {"dgx1": (0, 3)}
+    assert start_time(cluster, job.id) < int(found[2])
+    assert "waiting" not in started.fields["AdminComment"]
+
+
+def test_an_end_that_helps_nobody_leaves_it_waiting(cluster: Cluster, holders: list[int]) -> None:
+    """GPU 2 has one link to 0: not enough. The job is asked about again, and waits on."""
+    job = postponed(cluster)
+    cluster.cancel(holders[TAKEN.index(2)])
+
+    def asked_again() -> bool:
+        comment = cluster.job(job.id).fields["AdminComment"]
+        return comment != job.fields["AdminComment"] and bool(SENTENCE.fullmatch(comment))
+
+    until(asked_again, "the engine is asked again")
+    assert cluster.job(job.id).state == "PENDING"
+
+
+def test_nobody_else_waits(cluster: Cluster, holders: list[int]) -> None:
+    """Jobs of lower priority start beside it, on the very GPUs it does not want."""
+    job = postponed(cluster, "--nice=0")
+    ids = [
+        cluster.sbatch("-w", "dgx1", "--nice=500", "--gres=gpu:1", sleep_s=300) for _ in range(2)
+    ]
+    got = sorted(cluster.wait_running(jobid).gpus["dgx1"] for jobid in ids)
+    assert got == [(0,), (5,)]
+    assert cluster.job(job.id).state == "PENDING"
+
+
+def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster: Cluster) -> None:
+    """The cap of gputopo.yaml: then the policy's best of what is left, not Slurm's."""
+    configure_engine(cluster, "waiting: {step_s: 1, max_postponements: 2}")
+    busy = (1, 2, 3, 4, 6)  # Slurm would take 0,5; one link joins 5 and 7
+    cluster.occupy("dgx1", busy)
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
+    until(lambda: "waiting 2/" in cluster.job(jobid).fields.get("AdminComment", ""), "two waits")
+    assert cluster.wait_running(jobid, timeout_s=60).gpus == by_policy(
+        {"dgx1": busy}, (2,), ("dgx1",)
+    )
+
+
+def test_a_node_that_is_good_enough_needs_no_wait(cluster: Cluster, holders: list[int]) -> None:
+    """The same job without --nodelist starts at once, elsewhere."""
+    jobid = cluster.sbatch("--gres=gpu:2", PICKY, sleep_s=300)
+    got = cluster.wait_running(jobid)
+    assert got.gpus == by_policy({"dgx1": TAKEN}, (2,), ("amd1", "bridged1", "dgx2", "minsky1"))
+    assert "waiting" not in got.fields["AdminComment"]
+
+
+def test_a_job_that_opted_out_starts_on_what_is_left(cluster: Cluster, holders: list[int]) -> None:
+    """off: no wait, no choice."""
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", "--comment=gpu-topo: off", sleep_s=300)
+    assert cluster.wait_running(jobid).gpus == {"dgx1": (0, 5)}
