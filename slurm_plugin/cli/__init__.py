@@ -13,7 +13,10 @@ COMMANDS = {
     "config": "slurm_plugin.cli.config",
     "doctor": "slurm_plugin.cli.doctor",
     "explain": "slurm_plugin.cli.explain",
+    "launch-table": "slurm_plugin.cli.launch",
+    "hints": "slurm_plugin.cli.hints",
     "place": "slurm_plugin.cli.place",
+    "report": "slurm_plugin.cli.report",
     "serve": "slurm_plugin.cli.serve",
     "status": "slurm_plugin.cli.status",
     "topology": "slurm_plugin.cli.topology",
@@ -40,7 +43,9 @@ class LazyGroup(click.Group):
         """The command, imported now; None where there is none."""
         if cmd_name not in COMMANDS:
             return None
-        command: object = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        command: object = getattr(
+            importlib.import_module(COMMANDS[cmd_name]), cmd_name.replace("-", "_")
+        )
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[cmd_name]}.{cmd_name} is no click command")
         if cmd_name == "topology":

@@ -1,0 +1,63 @@
+"""Writes the node's launch table; docs/binding.md has the format.
+
+The last line counts the lines before it and holds their CRC-32, so that a reader knows a
+table that was cut, half copied or edited by hand.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+
+from gres_topology.cpulist import format_list
+from policies.patterns import PATTERNS
+from slurm_plugin.launch.errors import LaunchError
+from slurm_plugin.launch.machine import LaunchMachine
+
+VERSION = 1
+#: The C plugin reads no larger file.
+MOST_BYTES = 16 << 20
+_LONGEST_NAME, _LONGEST_NICS = 63, 255
+
+
+def write(machine: LaunchMachine, patterns: Sequence[str] = tuple(PATTERNS)) -> str:
+    """The table's text. LaunchError where the machine cannot be written down."""
+    lines = [*_machine(machine)]
+    for pattern in patterns:
+        lines += _orders(machine, pattern)
+    body = "".join(line + "\n" for line in lines)
+    if len(body) > MOST_BYTES:
+        raise LaunchError(f"{machine.topology.name}: a table of {len(body)} bytes is too large")
+    return f"{body}end {len(lines)} {zlib.crc32(body.encode()):08x}\n"
+
+
+def _machine(machine: LaunchMachine) -> Iterator[str]:
+    name = machine.topology.name
+    if not name.isprintable() or not name.isascii() or not 0 < len(name) <= _LONGEST_NAME:
+        raise LaunchError(f"machine name {name!r}: expected up to {_LONGEST_NAME} ASCII characters")
+    yield f"gputopo-launch {VERSION}"
+    yield f"machine {name}"
+    yield f"vendor {'amd' if machine.is_amd else 'nvidia'}"
+    yield f"gpus {machine.gpus}"
+    for gpu in range(machine.gpus):
+        nics = ",".join(machine.nics[gpu])
+        if len(nics) > _LONGEST_NICS or not nics.isascii() or " " in nics:
+            raise LaunchError(f"{name}: NICs {nics!r} of GPU{gpu}; expected short ASCII names")
+        minor, numa = _known(machine.minors[gpu]), _known(machine.numa[gpu])
+        yield f"gpu {gpu} device={machine.devices[gpu]} minor={minor} numa={numa} nics={nics}"
+    for number in sorted(machine.numa_cpus.keys() | machine.numa_memory_mb.keys()):
+        cpus = format_list(machine.numa_cpus.get(number, ()))
+        memory_mb = _known(machine.numa_memory_mb.get(number))
+        yield f"numa {number} cpus={cpus} memory_mb={memory_mb}"
+
+
+def _known(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _orders(machine: LaunchMachine, pattern: str) -> Iterator[str]:
+    """The pattern's default order, then a row per set that is ordered otherwise."""
+    yield f"order {pattern} {','.join(map(str, machine.default_order(pattern)))}"
+    digits = (machine.gpus + 3) // 4
+    for mask, order in sorted(machine.orders(pattern).items()):
+        yield f"{mask:0{digits}x} {''.join(f'{gpu:x}' for gpu in order)}"
