@@ -87,6 +87,15 @@ class FakeEngine:
                 found.append(fields)
         return found
 
+    def own_choice(self, jobid: int) -> dict[str, tuple[int, ...]]:
+        """The GPUs that Slurm itself was about to take, from the last question about a job."""
+        chosen = {}
+        for node in self.questions(jobid)[-1]["node"]:
+            name, _, _, own, _ = node.split("/")
+            if gpus := tuple(gpu for gpu in range(64) if int(own, 16) >> gpu & 1):
+                chosen[name] = gpus
+        return chosen
+
     def asked_nodes(self, jobid: int) -> list[str]:
         """The candidates in the first question about a job."""
         return [node.split("/")[0] for node in self.questions(jobid)[0]["node"]]
