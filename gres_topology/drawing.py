@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,17 @@ _NUMA_COLOURS = (
     "#dff5f2",
     "#eee",
 )
+#: GPUs a job has.
+_CHOSEN = "#ffb300"
 #: Beyond this many GPUs paths over PCIe and numbers would only be noise.
 _MANY = 20
 
 
-def draw(topology: NodeTopology, target: Path) -> None:
+def draw(topology: NodeTopology, target: Path, chosen: Sequence[int] = (), title: str = "") -> None:
     """Write the drawing to `target` (.svg, .png or .pdf).
 
+    `chosen` GPUs, in rank order, are filled and numbered, and the links of the ring
+    through them underlaid.
     Raises TopologyError if matplotlib is missing, there is nothing to draw, or the file
     cannot be written.
     """
@@ -58,9 +63,10 @@ def draw(topology: NodeTopology, target: Path) -> None:
     try:
         _numa_arcs(axes, topology, places)
         used = _edges(axes, topology, places)
-        _gpus(axes, topology, places)
+        _gpus(axes, topology, places, chosen)
+        _ring(axes, places, chosen)
         _legend(axes, used)
-        axes.set_title(f"{topology.name}: {topology.gpus} GPUs", fontsize=13, pad=14)
+        axes.set_title(title or f"{topology.name}: {topology.gpus} GPUs", fontsize=13, pad=14)
         axes.set_aspect("equal")
         axes.set_axis_off()
         axes.set_xlim(-1.5, 1.5)
@@ -141,11 +147,23 @@ def _family(label: str) -> str:
     return label.rstrip("0123456789") if label not in _COLOURS else label
 
 
-def _gpus(axes: Any, topology: NodeTopology, places: list[float]) -> None:
+def _ring(axes: Any, places: list[float], chosen: Sequence[int]) -> None:
+    """Underlay the steps from rank to rank, and write each rank beside its GPU."""
+    steps = zip(chosen, (*chosen[1:], *chosen[:1]), strict=True)
+    for a, b in steps:
+        (x, y), (u, v) = _point(places[a]), _point(places[b])
+        axes.plot([x, u], [y, v], color=_CHOSEN, linewidth=14, alpha=0.45, zorder=0.5)
+    for rank, gpu in enumerate(chosen):
+        x, y = _point(places[gpu], 1.16)
+        axes.text(x, y, f"rank {rank}", ha="center", va="center", fontsize=8, color="#333")
+
+
+def _gpus(axes: Any, topology: NodeTopology, places: list[float], chosen: Sequence[int]) -> None:
     size = 900 if topology.gpus <= _MANY else 160
     for gpu, angle in enumerate(places):
         x, y = _point(angle)
-        axes.scatter([x], [y], s=size, color="white", edgecolors="#222", linewidths=1.4, zorder=3)
+        fill = _CHOSEN if gpu in chosen else "white"
+        axes.scatter([x], [y], s=size, color=fill, edgecolors="#222", linewidths=1.4, zorder=3)
         axes.text(
             x, y, str(gpu), ha="center", va="center", zorder=4,
             fontsize=12 if topology.gpus <= _MANY else 7, fontweight="bold",

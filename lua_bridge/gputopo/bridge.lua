@@ -117,7 +117,7 @@ end
 -- A hint on a job without GPUs. One component of a heterogeneous job may carry the hint
 -- meant for the others.
 local function submit_without_gpus(job)
-  local hint, refusal = hints.of(job.comment)
+  local hint, refusal = hints.asked(job.comment, job.spank_job_env)
   if (hint or refusal) and (job.het_job_offset or NO_VAL) >= NO_VAL then
     return refuse(CPU_ONLY)
   end
@@ -131,16 +131,22 @@ local function submit(job, part_list)
   elseif ask.foreign then
     return slurm.SUCCESS
   end
-  local hint, refusal = hints.of(job.comment)
+  local hint, refusal, by_option = hints.asked(job.comment, job.spank_job_env)
   if refusal then
     return refuse(refusal)
-  elseif not is_available() then
-    return slurm.SUCCESS
   end
-  local verb, plan = ask_engine(request.line(job, part_list, ask, hint))
+  local verb, plan
+  if is_available() then
+    verb, plan = ask_engine(request.line(job, part_list, ask, hint))
+  end
   if verb == "refuse" then
     return refuse(plan)
-  elseif verb == "ok" then
+  elseif not verb and by_option and comment.is_bracket("[gpu-topo: " .. hint .. "]") then
+    -- The engine checks the hint when the job starts; a comment would still be there then,
+    -- an option would not.
+    plan = { set = { admin_comment = "[gpu-topo: " .. hint .. "]" } }
+  end
+  if type(plan) == "table" then
     local ok, failure = reply.apply(job, plan)
     if not ok then
       log("the engine's reply could not be applied: " .. tostring(failure))
@@ -185,7 +191,12 @@ local function modify(job, record, part_list, submit_uid)
     return slurm.SUCCESS
   elseif (record.job_state or 0) % 256 ~= 0 then
     return slurm.SUCCESS
-  elseif refusal then
+  end
+  -- The option a job was submitted with stays with it, and must not contradict the comment.
+  if hint then
+    hint, refusal = hints.asked(job.comment, record.spank_job_env)
+  end
+  if refusal then
     return refuse(refusal)
   end
   local after = updated(job, record)

@@ -167,7 +167,7 @@ end
 function M.line(job, part_list, ask, hint)
   local gpus, per_node, nodes, max_nodes, tasks = M.shape(job, ask)
   return " uid=" .. job.user_id
-    .. field(" account=", job.account)
+    .. field(" account=", job.account or job.default_account)
     .. field(" partition=", whole_names(partition_of(job, part_list)))
     .. " gpus=" .. gpus
     .. field(" type=", ask.type)

@@ -1,58 +1,90 @@
-"""`gputopo explain`: why a job got the GPUs it got, from the decision log."""
+"""`gputopo explain`: why a job got the GPUs it got, and what Slurm would have taken."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from slurm_plugin.cli.options import config_option, json_option
 
+if TYPE_CHECKING:
+    from slurm_plugin.config import Config
+
 
 @click.command()
-@click.argument("job", type=click.IntRange(min=1))
+@click.argument("job", metavar="JOBID")
 @config_option
 @json_option
-@click.option("--all", "every", is_flag=True, help="Every decision, not only the last one.")
-def explain(job: int, config_path: Path, as_json: bool, every: bool) -> None:
-    """Show what was decided for JOB (an id, or an array's id) and what Slurm would have done."""
+@click.option("--all", "every", is_flag=True, help="Every decision in full, not only the last.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the node with the job's GPUs marked (.svg, .png; one file per node).",
+)
+@click.option(
+    "--engine",
+    metavar="HOST:PORT",
+    envvar="GPUTOPO_ENGINE",
+    help="Where the engine listens (explain_listen).  [default: the configuration's]",
+)
+def explain(
+    job: str, config_path: Path, as_json: bool, every: bool, plot: Path | None, engine: str | None
+) -> None:
+    """Show what was asked, considered, chosen and postponed for JOBID (or ARRAY_TASK).
+
+    Root and SlurmUser read the decision log; everybody else sees their own jobs, through
+    the engine where it listens for them, else as far as Slurm's AdminComment tells.
+    """
     import json
 
+    from slurm_plugin.explain.find import explained
+    from slurm_plugin.explain.story import gpus_of
+    from slurm_plugin.explain.text import in_words
+    from slurm_plugin.slurm.runner import ProcessRunner
+
+    job = _checked(job)
+    settings = _settings(config_path)
+    runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
+    found = explained(job, settings, _address(engine), runner)
+    if every and found.records:
+        for record in found.records:
+            click.echo(json.dumps(record) if as_json else in_words(record))
+    else:
+        click.echo(json.dumps(found.told) if as_json else in_words(found.told))
+    if plot is not None:
+        _draw(found.machines, gpus_of(found.told), int(found.told["job"]), plot)
+
+
+def _checked(job: str) -> str:
+    import re
+
+    if not re.fullmatch(r"[1-9]\d{0,9}(_\d{1,9})?", job):
+        raise click.UsageError(f"{job!r}: expected a job id, or ARRAY_TASK such as 12_3")
+    return job
+
+
+def _settings(path: Path) -> Config | None:
+    """The configuration, or None on hosts that have none."""
     from slurm_plugin import config
-    from slurm_plugin.cli import Fault
-    from slurm_plugin.engine import decision_log
 
-    log = config.load(config_path).decision_log
-    found = [r for r in decision_log.read(log) if job in (r.get("job"), r.get("array"))]
-    if not found:
-        raise Fault(f"job {job}: no decision in {log.path}; older ones are rotated away")
-    for record in found if every else found[-1:]:
-        click.echo(json.dumps(record) if as_json else _text(record))
+    return config.load(path) if path.exists() else None
 
 
-def _text(record: dict[str, Any]) -> str:
-    lines = [
-        f"job {record['job']}  {record['time']}  partition {record['partition'] or '-'}"
-        f"  {record['mode']}: {record['decision']} ({record['why']})"
-    ]
-    if record.get("note"):
-        lines.append(f"  {record['note']}")
-    if "chosen" in record:
-        lines.append(f"  policy {record['policy']}, pattern {record['pattern']}")
-        lines.append(_choice("chosen", record["chosen"]))
-    lines.append(_choice("Slurm's own", record["slurm"]))
-    lines += [_choice("looked at", candidate) for candidate in record.get("candidates", [])]
-    for name, why in record.get("excluded_nodes", {}).items():
-        lines.append(f"  left out {name}: {why}")
-    return "\n".join(lines)
+def _address(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.UsageError(f"--engine {text!r}: expected host:port")
+    return host.strip("[]"), int(port)
 
 
-def _choice(title: str, choice: dict[str, Any]) -> str:
-    gpus = "; ".join(f"{name}: {','.join(map(str, gpus))}" for name, gpus in choice["gpus"].items())
-    if "effbw_gbps" not in choice:
-        return f"  {title:12} {gpus}"
-    return (
-        f"  {title:12} {gpus}  score {choice['score']:.2f}, effective"
-        f" {choice['effbw_gbps']:.2f} GB/s, sum {choice['agg_gbps']:.0f} GB/s"
-    )
+def _draw(machines: dict[str, object], gpus: dict[str, list[int]], job: int, target: Path) -> None:
+    from slurm_plugin.explain.machines import draw
+
+    if not machines:
+        raise click.UsageError("--plot: the job's nodes are not known here")
+    for path in draw(machines, gpus, job, target):
+        click.echo(f"drawn: {path}", err=True)

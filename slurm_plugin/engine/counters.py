@@ -13,7 +13,7 @@ MAX_REASONS = 64
 
 
 class Counters:
-    """Plain numbers; one thread writes, `snapshot` copies."""
+    """Plain numbers; one thread writes, `snapshot` copies and may run in another."""
 
     def __init__(self, deadline_s: float) -> None:
         self.deadline_s = deadline_s
@@ -47,7 +47,8 @@ class Counters:
             "replies": dict(self.replies),
             "passes": dict(self.passes),
             "late": self.late,
-            "answer_ms": {verb: _percentiles(times) for verb, times in self._times.items()},
+            # Copies: the metrics' thread calls this while answers are counted.
+            "answer_ms": {v: _percentiles(deque(t)) for v, t in self._times.copy().items()},
         }
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,6 +33,7 @@ class DecisionLog:
         self.written = 0
         self.dropped = 0
         self._failing = False
+        self._watcher: Callable[[Mapping[str, Any]], None] | None = None
         self._file: BinaryIO | None = None
         self._size = 0
         self._queue: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MAX_QUEUED)
@@ -45,6 +46,10 @@ class DecisionLog:
             self._queue.put_nowait(record)
         except queue.Full:
             self.dropped += 1
+
+    def watch(self, watcher: Callable[[Mapping[str, Any]], None]) -> None:
+        """Show every further record to `watcher`, in the log's own thread."""
+        self._watcher = watcher
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Write what is queued, then stop."""
@@ -61,8 +66,18 @@ class DecisionLog:
                 self._write(encoder.encode(record) + b"\n")
             except (OSError, TypeError, ValueError) as error:
                 self._failed(error)
+            self._show(record)
         if self._file is not None:
             self._file.close()
+
+    def _show(self, record: Mapping[str, Any]) -> None:
+        if self._watcher is None:
+            return
+        try:
+            self._watcher(record)
+        except Exception:
+            logger.exception("a record could not be counted; counting no further")
+            self._watcher = None
 
     def _write(self, line: bytes) -> None:
         if self._file is None:

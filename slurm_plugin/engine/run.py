@@ -10,6 +10,7 @@ from pathlib import Path
 
 from slurm_plugin.engine import setup
 from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.engine.extras import Extras
 from slurm_plugin.engine.notify import Notifier
 from slurm_plugin.engine.server import LineServer
 from slurm_plugin.engine.service import Engine
@@ -29,6 +30,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     log = DecisionLog(first.config.decision_log)
     engine = Engine(first, log, setup.load)
     server = LineServer(first.config.socket, engine.answer)
+    extras = Extras(engine)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     reloads: set[asyncio.Task[None]] = set()
@@ -40,6 +42,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
 
     try:
         await server.start()
+        await extras.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         loop.add_signal_handler(signal.SIGHUP, reload_soon)
@@ -49,6 +52,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         watchdog.cancel()
     finally:
         notifier.stopping()
+        await extras.stop()
         await server.stop()
         await asyncio.to_thread(log.close)
     logger.info("stopped")

@@ -90,7 +90,11 @@ class LuaSlurmctld:
             if option in fields:
                 words.append(f"{option}={_quoted(fields.pop(option))}")
         for prefix, values in (("", fields), ("r", record)):
+            for number, text in enumerate(values.get("spank", ())):  # type: ignore[arg-type, var-annotated]
+                words.append(f"{prefix}o.{number}={_quoted(text)}")
             for name, value in values.items():
+                if name == "spank":
+                    continue
                 kind = "n" if isinstance(value, int) else "s"
                 words.append(f"{prefix}{kind}.{name}={_quoted(value)}")
         return _hook_result(self.command(" ".join(words)))

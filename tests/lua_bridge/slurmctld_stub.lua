@@ -1,6 +1,7 @@
 -- Imitates slurmctld's job_submit/lua for the tests: loads the script named in the first
 -- argument and runs one hook per command line on stdin. Values are percent-encoded:
 --   submit s.FIELD=text n.FIELD=number e.NAME=text p.PARTITION=0|1 uid=N
+--   o.N=text is the N-th variable SPANK options left
 --   modify, the same, with rs.FIELD and rn.FIELD for the job record
 --   eval LUA
 -- Replies are key=value lines and a final "." line.
@@ -73,9 +74,15 @@ local function run_hook(command, words)
     value = decode(value)
     local kind, field = key:match("^(%a+)%.(.*)$")
     if kind == "s" then values[field] = value
+    elseif kind == "o" then
+      values.spank_job_env = values.spank_job_env or {}
+      values.spank_job_env[tonumber(field)] = value
     elseif kind == "n" then values[field] = tonumber(value)
     elseif kind == "e" then environment[field] = value
     elseif kind == "p" then partitions[field] = { flag_default = tonumber(value) }
+    elseif kind == "ro" then
+      record.spank_job_env = record.spank_job_env or {}
+      record.spank_job_env[tonumber(field)] = value
     elseif kind == "rs" then record[field] = value
     elseif kind == "rn" then record[field] = tonumber(value)
     else options[key] = value end
@@ -93,6 +100,7 @@ local function run_hook(command, words)
   say("rc", rc)
   say("reads", table.concat(reads, " "))
   say("writes", table.concat(writes, " "))
+  values.spank_job_env = nil
   for field, value in pairs(values) do say("field." .. field, value) end
   for name, value in pairs(environment) do say("env." .. name, value) end
 end

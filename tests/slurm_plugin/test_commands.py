@@ -152,7 +152,8 @@ def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path: Path) -> No
         })  # fmt: skip
     log.close()
     done = run("explain", "12", "--config", str(path))
-    assert "enforce: use" in done.stdout
+    assert "partition gpu (enforce)" in done.stdout
+    assert re.search(r"before +2026-01-01T00:00:00", done.stdout)
     assert re.search(r"chosen +n1: 0,3 +score 1.00, effective 39.08 GB/s", done.stdout)
     assert re.search(r"Slurm's own +n1: 0,1", done.stdout)
     assert (

@@ -163,13 +163,13 @@ WAIT = Wait("busy", 45.0)
 def test_a_wait_is_cut_to_the_sites_step(decider: Decider) -> None:
     ours, _ = fixed(decider, WAIT)
     decision = ours.decide(place(node("dgx1", FULL, 1)))
-    assert decision.reply == WaitFor(30, "busy")
+    assert decision.reply == WaitFor(30, "fixed: busy")
 
 
 def test_a_wait_is_cut_to_what_is_left_of_the_jobs_time(decider: Decider) -> None:
     ours, _ = fixed(decider, WAIT)
     asked = place(node("dgx1", FULL, 1), postponed=1, waited_s=93)
-    assert ours.decide(asked).reply == WaitFor(7, "busy")
+    assert ours.decide(asked).reply == WaitFor(7, "fixed: busy")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_impossible_answer_of_a_policy_is_never_passed_on(
         asked = place(node("dgx1", mask(0, 1, 2), mask(1, 2)))
     with caplog.at_level(logging.ERROR):
         decision = ours.decide(asked)
-    assert decision.reply == Pass()
+    assert decision.reply == Pass("Slurm's own choice: internal error")
     assert decision.reason == "internal error"
     assert "the decision failed" in caplog.text
 
@@ -224,7 +224,10 @@ def test_a_policy_that_raises_costs_only_its_own_answer(
 ) -> None:
     ours, _ = fixed(decider, ZeroDivisionError("bug"))
     decision = ours.decide(place(node("dgx1", FULL, 1)))
-    assert (decision.reply, decision.reason) == (Pass(), "internal error")
+    assert (decision.reply, decision.reason) == (
+        Pass("Slurm's own choice: internal error"),
+        "internal error",
+    )
     assert decision.record()["why"] == "internal error"
 
 

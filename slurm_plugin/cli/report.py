@@ -1,0 +1,106 @@
+"""`gputopo report`: what the site gained, from the decision log."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from slurm_plugin.cli.options import config_option, json_option
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@click.command()
+@config_option
+@click.option("--since", metavar="WHEN", help="2h, 7d, 4w, or a date: 2026-01-31[T12:00].")
+@json_option
+def report(config_path: Path, since: str | None, as_json: bool) -> None:
+    """Sum up the decision log: bandwidth and rings against stock Slurm, waits, passes."""
+    import json
+
+    from slurm_plugin import config
+    from slurm_plugin.cli import Fault
+    from slurm_plugin.engine import decision_log
+    from slurm_plugin.explain.gains import Gains
+
+    first = _first(since, datetime.now(UTC)) if since else None
+    log = config.load(config_path).decision_log
+    gains = Gains()
+    try:
+        for record in decision_log.read(log):
+            if first is None or _is_after(record.get("time"), first):
+                gains.add(record)
+    except PermissionError as error:
+        raise Fault(f"{log.path}: permission denied; run this as root or SlurmUser") from error
+    summary = gains.summary()
+    if as_json:
+        click.echo(json.dumps(summary, indent=2))
+    elif not gains.records:
+        click.echo(f"nothing decided{f' since {since}' if since else ''}: {log.path}")
+    else:
+        click.echo(_text(summary))
+
+
+def _first(since: str, now: datetime) -> datetime:
+    number, unit = since[:-1], since[-1:]
+    if number.isdecimal() and unit in _UNITS and len(number) < 7:
+        try:
+            return now - timedelta(**{_UNITS[unit]: int(number)})
+        except OverflowError:
+            pass
+    try:
+        found = datetime.fromisoformat(since)
+    except ValueError:
+        raise click.UsageError(
+            f"--since {since!r}: expected 90m, 2h, 7d, 4w or a date such as 2026-01-31"
+        ) from None
+    return found if found.tzinfo else found.astimezone()
+
+
+def _is_after(stamp: object, first: datetime) -> bool:
+    try:
+        return datetime.fromisoformat(str(stamp)) >= first
+    except ValueError:
+        return False
+
+
+def _text(summary: dict[str, Any]) -> str:
+    waits = summary["postponements"]
+    lines = [f"{summary['from']} to {summary['to']}, {summary['records']} decisions and starts"]
+    lines += _block("placed", summary["placed"])
+    if summary["observed"]["jobs"]:
+        lines += _block("observed only", summary["observed"])
+    lines.append(
+        f"postponed: {waits['times']} times, {waits['jobs']} jobs,"
+        f" {waits['waited_s_mean']:.0f} s on average"
+    )
+    total = sum(summary["passes"].values())
+    lines.append(f"left to Slurm: {total} times")
+    lines += [f"  {count:>6}  {why}" for why, count in summary["passes"].items()]
+    for key, title in (("by_partition", "partition"), ("by_policy", "policy")):
+        for name, block in summary[key].items():
+            ratio = f", x {block['ratio_mean']:.2f}" if "ratio_mean" in block else ""
+            lines.append(f"{title} {name}: {block['jobs']} jobs{ratio}")
+    return "\n".join(lines)
+
+
+def _block(title: str, block: dict[str, Any]) -> list[str]:
+    other = block["started_otherwise"]
+    aside = f" ({other} started on other GPUs than chosen)" if other else ""
+    lines = [f"{title}: {block['jobs']} jobs{aside}"]
+    if "ratio_mean" in block:
+        low, middle, high = block["ratio_quartiles"]
+        lines.append(
+            f"  effective bandwidth of {block['compared']} multi-GPU jobs:"
+            f" {block['chosen_gbps_mean']:.1f} GB/s, stock {block['slurm_gbps_mean']:.1f} GB/s;"
+            f" mean ratio {block['ratio_mean']:.2f}, quartiles {low:.2f} {middle:.2f} {high:.2f}"
+        )
+    if block["rings"]:
+        lines.append(
+            f"  rings without a PCIe hop: {block['rings_without_pcie']} of {block['rings']},"
+            f" stock {block['rings_without_pcie_slurm']}"
+        )
+    return lines

@@ -1,0 +1,83 @@
+"""The engine's side of a question that came with a credential: who may see what.
+
+Root and SlurmUser see every job, everybody else their own. A stranger's job and a job that
+never was get the same answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from slurm_plugin.engine.setup import Setup
+from slurm_plugin.errors import PluginError
+from slurm_plugin.explain import machines, munge, search
+from slurm_plugin.explain.story import may_see, nodes_of, story
+
+#: Version of question and answer.
+VERSION = 1
+MAX_QUESTION_BYTES = 1024
+#: An answer as JSON; munge takes 1 MiB, base64 included.
+MAX_ANSWER_BYTES = 500_000
+
+
+class NotTold(PluginError):
+    """There is nothing this user may be told."""
+
+
+def unknown(job: int) -> str:
+    """What is said of a job that is not known, or not this user's."""
+    return f"job {job}: no decision for a job of yours with this number"
+
+
+def answer(credential: bytes, setup: Setup) -> bytes:
+    """The credential that answers a credential. Raises MungeError when it proves nobody.
+
+    Blocking (files, two processes): to be called in a thread.
+    """
+    asked = munge.open_sealed(credential)
+    reply: dict[str, Any] = {"gputopo": VERSION}
+    try:
+        job, reply["nonce"] = _question(asked.payload)
+        reply |= tell(job, asked.uid, setup)
+    except NotTold as error:
+        reply["message"] = str(error)
+    return munge.seal(_encoded(reply), only_uid=asked.uid)
+
+
+def tell(job: int, uid: int, setup: Setup) -> dict[str, Any]:
+    """`told` and the `machines` to draw, as far as `uid` may see; raises NotTold."""
+    records = search.find(setup.config.decision_log, job)
+    if uid not in (0, os.getuid()):
+        records = may_see(records, uid)
+    if not records:
+        raise NotTold(unknown(job))
+    told = story(job, records, "engine")
+    return {"told": told, "machines": machines.shown(setup.machines, nodes_of(told))}
+
+
+def _question(payload: bytes) -> tuple[int, str]:
+    try:
+        if len(payload) > MAX_QUESTION_BYTES:
+            raise ValueError
+        asked = json.loads(payload)
+        job, nonce = asked["job"], asked["nonce"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise NotTold("the question cannot be read; are both sides of one release?") from None
+    if type(job) is not int or not 0 < job < 2**32 or not isinstance(nonce, str):
+        raise NotTold("the question names no job")
+    return job, nonce[:64]
+
+
+def _encoded(reply: dict[str, Any]) -> bytes:
+    encoded = json.dumps(reply).encode()
+    for key in ("candidates", "earlier", "tasks"):
+        if len(encoded) <= MAX_ANSWER_BYTES:
+            return encoded
+        reply.get("told", {}).pop(key, None)
+        encoded = json.dumps(reply).encode()
+    if len(encoded) <= MAX_ANSWER_BYTES:
+        return encoded
+    small = {"gputopo": VERSION, "nonce": reply.get("nonce", "")}
+    return json.dumps({**small, "message": "the answer is too long to be sent"}).encode()

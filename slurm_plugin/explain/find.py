@@ -1,0 +1,80 @@
+"""Where an explanation comes from: the log where it may be read, the engine, else Slurm."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_plugin.config import Config
+from slurm_plugin.errors import EngineDown, SlurmError
+from slurm_plugin.explain import machines, remote, search, slurm_says
+from slurm_plugin.explain.answer import NotTold
+from slurm_plugin.explain.munge import MungeError
+from slurm_plugin.explain.story import nodes_of, story
+from slurm_plugin.slurm.runner import Runner
+
+
+@dataclass(slots=True)
+class Explained:
+    """A story, all records behind it (where they may be read), and the nodes to draw."""
+
+    told: dict[str, Any]
+    records: list[dict[str, Any]] = field(default_factory=list)
+    machines: dict[str, Any] = field(default_factory=dict)
+
+
+def explained(
+    text: str, config: Config | None, address: tuple[str, int] | None, run: Runner
+) -> Explained:
+    """What can be told about the job `text` (an id, or `ARRAY_TASK`).
+
+    Raises NotTold when there is nothing for this user, SlurmError when nobody answers.
+    """
+    job = slurm_says.job_number(run, text)
+    if config is not None and os.access(config.decision_log.path, os.R_OK):
+        return _from_log(job, config, run)
+    operators = slurm_says.operators(run)
+    address = address or (config.explain_listen if config else None)
+    if address is None:
+        return Explained(_from_slurm(job, run, operators, "the engine is not asked from here"))
+    try:
+        reply = remote.ask(address, job, operators)
+    except (EngineDown, MungeError) as error:
+        return Explained(_from_slurm(job, run, operators, f"the engine is not reached: {error}"))
+    except NotTold:
+        # A job of one's own that has not come up for a start yet is known to Slurm alone.
+        return Explained(_from_slurm(job, run, operators, "nothing was decided yet"))
+    told = dict(reply["told"])
+    _with_state(told, run)
+    return Explained(told, machines=reply.get("machines", {}))
+
+
+def _from_log(job: int, config: Config, run: Runner) -> Explained:
+    from slurm_plugin.engine.load_machines import load_machines
+
+    records = search.find(config.decision_log, job)
+    if not records:
+        nothing = f"job {job}: no decision in {config.decision_log.path}"
+        try:
+            told = _from_slurm(job, run, slurm_says.operators(run), "nothing was decided yet")
+        except (NotTold, SlurmError) as error:
+            raise NotTold(f"{nothing}; older ones are rotated away") from error
+        return Explained(told)
+    told = story(job, records, "decision log")
+    _with_state(told, run)
+    return Explained(told, records, machines.shown(load_machines(config), nodes_of(told)))
+
+
+def _from_slurm(job: int, run: Runner, operators: frozenset[int], remark: str) -> dict[str, Any]:
+    told = slurm_says.told_by_slurm(run, job, operators)
+    return told | {"remark": remark}
+
+
+def _with_state(told: dict[str, Any], run: Runner) -> None:
+    """Whether the job runs, waits, or ended; left out where Slurm does not answer."""
+    try:
+        state = slurm_says.state_of(run, int(told["job"]))
+    except SlurmError:
+        return
+    told["state"] = state or "ended, no longer in the controller"

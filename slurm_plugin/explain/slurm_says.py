@@ -1,0 +1,108 @@
+"""What Slurm itself tells about a job: state, and our bracket in AdminComment.
+
+For users without an engine to ask. One's own jobs only, unless one is root or SlurmUser;
+of jobs that ended long ago sacct still knows the comment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.explain.answer import NotTold, unknown
+from slurm_plugin.slurm.runner import Runner
+
+_BRACKET = re.compile(r"\[gpu-topo: *([^|\]]*?) *(?:\| *([^\]]*?) *)?\]")
+_PAIR = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
+_SLURM_USER = re.compile(r"^SlurmUser\s*=\s*\S*?\((\d+)\)", re.MULTILINE)
+_ADMIN_COMMENT = re.compile(r"(?:^|\s)AdminComment=(.*?)(?= [A-Z][A-Za-z/:]*=|$)")
+
+
+def operators(run: Runner) -> frozenset[int]:
+    """Uids the engine may run as, and that may see every job: root and SlurmUser."""
+    found = _SLURM_USER.search(run(["scontrol", "show", "config"]))
+    return frozenset({0, int(found[1])} if found else {0})
+
+
+def job_number(run: Runner, text: str) -> int:
+    """The job id behind `123` or `123_4` (an array's task).
+
+    Raises NotTold for a task that the controller no longer holds.
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        reply = run(["scontrol", "--oneliner", "show", "job", text])
+    except SlurmError as error:
+        raise NotTold(f"job {text}: Slurm no longer knows this task; ask by its job id") from error
+    return int(_pairs(reply.splitlines()[0])["JobId"])
+
+
+def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str, Any]:
+    """The story as far as Slurm knows it. Raises NotTold like the engine's side."""
+    uid = os.getuid()
+    found = _of_controller(run, job) or _of_accounting(run, job)
+    if found is None or (uid not in operators and found["uid"] != uid):
+        raise NotTold(unknown(job))
+    hint, note = _bracket(found["admin_comment"])
+    told = {"job": job, "source": "Slurm", **found}
+    if hint is not None:
+        told |= {"hint": hint, "note": note}
+    return told
+
+
+def state_of(run: Runner, job: int) -> str:
+    """State and reason in one line; empty when the controller no longer holds the job."""
+    found = _of_controller(run, job)
+    return str(found["state"]) if found else ""
+
+
+def _of_controller(run: Runner, job: int) -> dict[str, Any] | None:
+    try:
+        reply = run(["scontrol", "--oneliner", "show", "job", str(job)])
+    except SlurmError as error:
+        if "nvalid job id" in str(error):
+            return None
+        raise
+    lines = reply.splitlines()
+    if not lines:
+        return None
+    pairs = _pairs(lines[0])
+    uid = re.search(r"\((\d+)\)", pairs.get("UserId", ""))
+    comment = _ADMIN_COMMENT.search(lines[0])
+    reason = pairs.get("Reason", "None")
+    state = pairs.get("JobState", "")
+    return {
+        "uid": int(uid[1]) if uid else -1,
+        "state": state if reason in ("None", "") else f"{state} ({reason})",
+        "admin_comment": comment[1].strip() if comment else "",
+    }
+
+
+def _of_accounting(run: Runner, job: int) -> dict[str, Any] | None:
+    fields = "JobIDRaw,UID,State,AdminComment"
+    try:
+        reply = run(["sacct", "-X", "-n", "-P", "-j", str(job), "-o", fields])
+    except SlurmError:
+        # A cluster without accounting.
+        return None
+    for line in reply.splitlines():
+        number, uid, state, comment = [*line.split("|", 3), "", "", "", ""][:4]
+        if number == str(job) and uid.isdecimal():
+            return {"uid": int(uid), "state": state, "admin_comment": comment}
+    return None
+
+
+def _pairs(line: str) -> dict[str, str]:
+    # The first of a key counts: what a user wrote into a comment stands behind it.
+    found: dict[str, str] = {}
+    for key, value in _PAIR.findall(line):
+        found.setdefault(key, value)
+    return found
+
+
+def _bracket(comment: str) -> tuple[str | None, str]:
+    found = _BRACKET.findall(comment)
+    return (found[-1][0], found[-1][1]) if found else (None, "")

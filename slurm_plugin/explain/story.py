@@ -1,0 +1,81 @@
+"""What is told about one job: its last decision, what came before, where it started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+
+#: Array tasks named one by one.
+MAX_TASKS = 50
+
+
+def story(job: int, records: Sequence[Record], source: str) -> Record:
+    """The last decision's keys, and `source`, `earlier`, `started`, `tasks` beside them.
+
+    `records` are one job's or one array's, oldest first, and not empty. Of an array the
+    task decided last is told in full, all others under `tasks` (`tasks_left_out` counts).
+    """
+    last = max(
+        (i for i, record in enumerate(records) if record.get("decision") != "started"),
+        default=len(records) - 1,
+    )
+    chosen = records[last]
+    own = [record for record in records if record.get("job") == chosen.get("job")]
+    at = own.index(chosen)
+    told = dict(chosen) | {"source": source, "asked_for": job}
+    told["earlier"] = [_brief(record) for record in own[:at] if record["decision"] != "started"]
+    # A start before the last decision belongs to an earlier run of a requeued job.
+    starts = [record for record in own[at + 1 :] if record.get("decision") == "started"]
+    if starts:
+        told["started"] = {"time": starts[0].get("time"), "gpus": starts[0].get("gpus", {})}
+    others = _tasks(records, int(chosen.get("job", 0)))
+    if others:
+        told["tasks"] = others[-MAX_TASKS:]
+        told["tasks_left_out"] = max(0, len(others) - MAX_TASKS)
+    return told
+
+
+def _brief(record: Record) -> Record:
+    keys = ("time", "job", "decision", "why", "note", "wait_s", "postponed", "waited_s")
+    choice: Record = record.get("chosen") or record.get("slurm") or {}
+    return {key: record[key] for key in keys if key in record} | {"gpus": choice.get("gpus", {})}
+
+
+def _tasks(records: Sequence[Record], told: int) -> list[Record]:
+    """The last decision of every other task."""
+    last: dict[int, Record] = {}
+    for record in records:
+        if record.get("decision") != "started" and record.get("job") != told:
+            last[int(record.get("job", 0))] = record
+    return [_brief(record) for _, record in sorted(last.items())]
+
+
+def may_see(records: Sequence[Record], uid: int) -> list[Record]:
+    """Those records of a job or array that are this user's.
+
+    A start says nothing about its owner; it counts with the decision it belongs to.
+    """
+    jobs = {record.get("job") for record in records if record.get("uid") == uid}
+    return [r for r in records if r.get("job") in jobs and r.get("uid", uid) == uid]
+
+
+def nodes_of(told: Mapping[str, Any]) -> list[str]:
+    """The nodes a drawing shows: where the job started, else what was chosen."""
+    gpus = gpus_of(told)
+    return sorted(gpus)
+
+
+def gpus_of(told: Mapping[str, Any]) -> dict[str, list[int]]:
+    """node -> GPUs by Slurm's index: the started ones, in rank order where that is known."""
+    chosen: dict[str, list[int]] = told.get("chosen", {}).get("gpus", {})
+    slurm: dict[str, list[int]] = told.get("slurm", {}).get("gpus", {})
+    if "started" in told:
+        started: dict[str, list[int]] = told["started"]["gpus"]
+        same = {n: sorted(g) for n, g in chosen.items()} == {
+            n: sorted(g) for n, g in started.items()
+        }
+        return chosen if same and chosen else started
+    applied = told.get("applied", True) and told.get("decision") == "use"
+    return chosen if applied or not slurm else slurm

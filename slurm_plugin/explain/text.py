@@ -1,0 +1,136 @@
+"""A story in words, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: How each decision is said, by (decision, applied).
+_SAID = {
+    ("use", True): "placed",
+    ("use", False): "left as Slurm chose (observe mode)",
+    ("wait", True): "postponed",
+    ("wait", False): "left as Slurm chose (observe mode; would have been postponed)",
+    ("pass", True): "left to Slurm's own choice",
+    ("pass", False): "left to Slurm's own choice",
+}
+_TITLE = 12
+
+
+def in_words(told: Mapping[str, Any]) -> str:
+    """The whole story, one line per fact; nothing in it can move the cursor."""
+    lines = [_headline(told), *_asked(told)]
+    if "state" in told:
+        lines.append(_line("state", told["state"]))
+    lines += [*_choices(told), *_started(told), *_candidates(told), *_earlier(told), *_tasks(told)]
+    if "admin_comment" in told:
+        lines.append(_line("AdminComment", told["admin_comment"] or "nothing of ours"))
+    if told.get("remark"):
+        lines.append(_line("remark", told["remark"]))
+    return "\n".join(printable(line) for line in lines)
+
+
+def printable(text: str) -> str:
+    """The text with every control character shown as `?`."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def gpu_list(gpus: Mapping[str, Any]) -> str:
+    """`dgx1: 0,3; dgx2: 1,2`."""
+    return "; ".join(f"{name}: {','.join(map(str, found))}" for name, found in gpus.items())
+
+
+def _line(title: str, text: str) -> str:
+    return f"  {title:{_TITLE}}  {text}"
+
+
+def _headline(told: Mapping[str, Any]) -> str:
+    if "decision" not in told:
+        return f"job {told['job']}  told by {told['source']}"
+    applied = bool(told.get("applied", told.get("mode") != "observe"))
+    said = _SAID.get((told["decision"], applied), told["decision"])
+    of = f" of array {told['array']}" if told.get("array") else ""
+    when = f"{told.get('time', '')}  " if told.get("time") else ""
+    return f"job {told['job']}{of}  {when}{said}"
+
+
+def _asked(told: Mapping[str, Any]) -> list[str]:
+    if "decision" not in told:
+        return []
+    counts = told.get("gpus_per_node")
+    wanted = " + ".join(map(str, counts)) if counts else "?"
+    where = f"partition {told.get('partition') or '-'} ({told.get('mode', '-')})"
+    account = f", account {told['account']}" if told.get("account") else ""
+    hint = told.get("hint") or "none, the site's defaults"
+    lines = [_line("asked", f"{wanted} GPUs in {where}{account}; hint: {hint}")]
+    if "policy" in told:
+        nodes = told.get("candidate_nodes", "?")
+        text = f"policy {told['policy']}, pattern {told['pattern']}, {nodes} nodes to choose from"
+        lines.append(_line("decided by", text))
+    why = told.get("reason") or told.get("note") or told.get("why", "")
+    if told.get("decision") != "use":
+        why = told.get("note") or why
+    return [*lines, _line("because", why)] if why else lines
+
+
+def _choices(told: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if "chosen" in told:
+        waiting = told.get("decision") == "wait"
+        lines.append(_choice("would be now" if waiting else "chosen", told["chosen"]))
+    if "slurm" in told:
+        lines.append(_choice("Slurm's own", told["slurm"]))
+    if "alt" in told:
+        lines.append(_line("else", f"{gpu_list(told['alt'])}, within the nodes Slurm chose"))
+    lines += [
+        _line("left out", f"{name}: {why}") for name, why in told.get("excluded_nodes", {}).items()
+    ]
+    return lines
+
+
+def _choice(title: str, choice: Mapping[str, Any]) -> str:
+    text = gpu_list(choice.get("gpus", {}))
+    if "effbw_gbps" in choice:
+        text += (
+            f"  score {choice['score']:.2f}, effective {choice['effbw_gbps']:.2f} GB/s,"
+            f" sum {choice['agg_gbps']:.0f} GB/s, left {choice['preserved_gbps']:.0f} GB/s"
+        )
+    if choice.get("pcie_hops"):
+        text += f", {choice['pcie_hops']} PCIe hops"
+    return _line(title, text)
+
+
+def _started(told: Mapping[str, Any]) -> list[str]:
+    if "started" not in told:
+        return []
+    gpus = told["started"]["gpus"]
+    chosen = told.get("chosen", {}).get("gpus", {})
+    same = {name: sorted(found) for name, found in chosen.items()} == gpus
+    applied = told.get("decision") == "use" and told.get("applied", True)
+    differs = (
+        "" if same or not applied else "  (not as chosen: it did not fit beside CPUs or memory)"
+    )
+    return [_line("started", f"{told['started']['time']}  {gpu_list(gpus)}{differs}")]
+
+
+def _candidates(told: Mapping[str, Any]) -> list[str]:
+    return [_choice("looked at", candidate) for candidate in told.get("candidates", [])]
+
+
+def _earlier(told: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for record in told.get("earlier", []):
+        said = f"postponed {record['wait_s']} s" if "wait_s" in record else record["decision"]
+        why = record.get("note") or record.get("why", "")
+        lines.append(_line("before", f"{record.get('time', '')}  {said}: {why}"))
+    return lines
+
+
+def _tasks(told: Mapping[str, Any]) -> list[str]:
+    lines = [
+        _line("task", f"job {task['job']}  {task['decision']}  {gpu_list(task['gpus'])}")
+        for task in told.get("tasks", [])
+    ]
+    if told.get("tasks_left_out"):
+        lines.append(_line("task", f"and {told['tasks_left_out']} more"))
+    return lines
