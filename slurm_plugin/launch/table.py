@@ -45,7 +45,8 @@ def _machine(machine: LaunchMachine) -> Iterator[str]:
             raise LaunchError(f"{name}: NICs {nics!r} of GPU{gpu}; expected short ASCII names")
         minor, numa = _known(machine.minors[gpu]), _known(machine.numa[gpu])
         yield f"gpu {gpu} device={machine.devices[gpu]} minor={minor} numa={numa} nics={nics}"
-    for number in sorted(machine.numa_cpus.keys() | machine.numa_memory_mb.keys()):
+    of_gpus = {numa for numa in machine.numa if numa is not None}
+    for number in sorted(of_gpus | machine.numa_cpus.keys() | machine.numa_memory_mb.keys()):
         cpus = format_list(machine.numa_cpus.get(number, ()))
         memory_mb = _known(machine.numa_memory_mb.get(number))
         yield f"numa {number} cpus={cpus} memory_mb={memory_mb}"

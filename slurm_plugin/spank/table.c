@@ -18,15 +18,19 @@
 /* Where the reading stands. Lines end in NUL, as the parser leaves them. */
 typedef struct {
 	gt_table_t *table;
-	char *line, *end;
+	char *line, *line_end, *end;
 	unsigned long number;
 } reader_t;
 
+/* The end of a line is kept, as reading one may cut it in words. */
 static bool next(reader_t *r)
 {
-	r->line += strlen(r->line) + 1;
+	r->line = r->line_end + 1;
 	r->number++;
-	return r->line < r->end;
+	if (r->line >= r->end)
+		return false;
+	r->line_end = r->line + strlen(r->line);
+	return true;
 }
 
 /* Past `word`, or false. */
@@ -251,6 +255,7 @@ extern bool gt_table_parse(gt_table_t *table, const char *name, char *text, size
 		for (char *c = text; c < r.end; c++)
 			if (*c == '\n')
 				*c = '\0';
+		r.line_end = text + strlen(text);
 		if (read_lines(&r))
 			return true;
 		snprintf(wrong, GT_NOTE, "%.120s line %lu: not what a launch table has there;"

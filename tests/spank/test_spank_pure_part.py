@@ -1,0 +1,293 @@
+"""The SPANK plugin's part without Slurm, under sanitizers, beside the rule in Python."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gres_topology import NumaNode, catalog
+from gres_topology.cpulist import format_list
+from policies.patterns import PATTERNS
+from slurm_plugin.launch import Launch, LaunchMachine, Task, launch, machine_of, write
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = ROOT / "slurm_plugin" / "spank"
+TABLE = Path(__file__).parent / "assets" / "dgx1v.table"
+CLAIMS = re.findall(r"^\tTEST\((\w+)\)", Path(__file__).with_name("pure_test.c").read_text(), re.M)
+
+needs_compiler = pytest.mark.skipif(
+    not (shutil.which("gcc") and shutil.which("make")), reason="no gcc and make here"
+)
+pytestmark = needs_compiler
+
+
+def reversed_minors() -> LaunchMachine:
+    """A DGX-1V whose Slurm counts from the last GPU by PCI address; minors as Slurm counts."""
+    topology = catalog.load("dgx1v")
+    pci = tuple(f"00000000:{0x10 + 3 * gpu:02X}:00.0" for gpu in range(8))
+    minors = tuple(range(7, -1, -1))
+    numa = tuple(NumaNode(n.number, n.cpus, 256_000) for n in topology.numa_nodes)
+    known = replace(topology, name="reversed", pci=pci, minors=minors, numa_nodes=numa)
+    return machine_of(known, tuple(range(7, -1, -1)))
+
+
+MACHINES = {
+    **{
+        name: machine_of(catalog.load(name))
+        for name in ("dgx1v", "minsky", "a100-pcie-bridged", "mi250x", "gb200-nvl72")
+    },
+    "shuffled mi250x": machine_of(catalog.load("mi250x"), (5, 2, 7, 0, 1, 6, 3, 4)),
+    "reversed": reversed_minors(),
+}
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pure_test with address and undefined-behaviour sanitizers, ending at the first error."""
+    out = tmp_path_factory.mktemp("spank")
+    target = out / "pure_test_sanitized"
+    command = ["make", "-C", str(PLUGIN), f"OUT={out}", str(target)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return target
+
+
+def run(program: Path, *args: str | Path, stdin: str = "") -> str:
+    """The program's output; its errors fail the test."""
+    done = subprocess.run(
+        [program, *args], input=stdin, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_claim(program: Path, claim: str) -> None:
+    """Each test of pure_test.c holds under the sanitizers."""
+    assert run(program, "run", claim) == f"ok {claim}\n"
+
+
+def test_every_claim_is_known_here(program: Path) -> None:
+    """None is left out above."""
+    assert run(program, "list").split() == CLAIMS
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_mutated_tables_break_nothing(program: Path, seed: int) -> None:
+    """Tables, hints, arguments and tasks with random damage; the seed makes it repeatable."""
+    said = run(program, "fuzz", str(seed), "5000", TABLE)
+    assert said == f"ok fuzz seed={seed} rounds=5000\n"
+
+
+def random_task(machine: LaunchMachine, rng: Random) -> Task:
+    """A task as a step of this machine could have it."""
+    gpus = tuple(sorted(rng.sample(range(machine.gpus), rng.randint(1, min(8, machine.gpus)))))
+    share = rng.choice([n for n in range(1, len(gpus) + 1) if len(gpus) % n == 0])
+    tasks, rank = len(gpus) // share, rng.randrange(len(gpus) // share)
+    kind = rng.choice(("whole", "per task", "chosen"))
+    own = gpus if kind == "whole" else gpus[rank * share :][:share]
+    is_relative = kind == "whole" and rng.random() < 0.4
+    if not is_relative and kind == "chosen":
+        own = tuple(rng.sample(gpus, rng.randint(1, len(gpus))))
+    first = rng.randrange(0, 60)
+    return Task(
+        gpus=gpus,
+        own=own,
+        tasks=tasks,
+        local_rank=rank,
+        gpus_per_task=share if kind == "per task" else 0,
+        is_chosen=kind == "chosen",
+        is_relative=is_relative,
+        cpus=tuple(range(first, first + rng.choice((1, 20, 60)))),
+        cpus_per_task=rng.choice((0, 0, 1, 16)),
+        is_cpu_bound=rng.random() < 0.2,
+        is_memory_bound=rng.random() < 0.2,
+        memory_mb=rng.choice((0, 500, 100_000, 400_000)),
+    )
+
+
+def words(task: Task) -> str:
+    """The task as Slurm's environment says it, for pure_test."""
+    visible = task.own
+    if task.is_relative:
+        visible = tuple(range(len(task.own)))
+    bind = "gres/gpu:map:0" if task.is_chosen else ""
+    if task.gpus_per_task:
+        bind = f"gres/gpu:per_task:{task.gpus_per_task}"
+    flags = (" cpubind=1" if task.is_cpu_bound else "") + (
+        " membind=1" if task.is_memory_bound else ""
+    )
+    # Device files of other jobs that cannot be opened are how relative numbers are known.
+    if task.is_relative:
+        flags += " open=" + ",".join(map(str, task.gpus))
+    return (
+        f"step={','.join(map(str, task.gpus))} visible={','.join(map(str, visible))} tres={bind}"
+        f" tasks={task.tasks} local={task.local_rank} cpus={format_list(task.cpus)}"
+        f" percpu={task.cpus_per_task} memory={task.memory_mb}{flags}"
+    )
+
+
+def said(found: Launch) -> str:
+    """A launch in pure_test's words."""
+    cpus = "-" if found.cpus is None else format_list(found.cpus)
+    nodes = sum(1 << node for node in found.numa or ())
+    return (
+        f"visible={','.join(map(str, found.visible))} cpus={cpus} mem={found.memory}"
+        f" nodes={nodes:x} nics={','.join(found.nics)}"
+    )
+
+
+@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("pattern", ["ring", "tree", "star"])
+@pytest.mark.parametrize("memory", ["preferred", "bind", "interleave"])
+def test_the_plugin_plans_what_the_rule_says(
+    program: Path, tmp_path: Path, name: str, pattern: str, memory: str
+) -> None:
+    """A hundred tasks of every kind on each machine: the same environment and binding."""
+    machine, rng = MACHINES[name], Random(f"{name} {pattern} {memory}")
+    # Where the table is silent pure_test's node says 1000 MB, as a node's own files would.
+    numbers = {numa for numa in machine.numa if numa is not None} | machine.numa_cpus.keys()
+    told = dict.fromkeys(numbers, 1000) | machine.numa_memory_mb
+    numa_nodes = tuple(
+        NumaNode(number, machine.numa_cpus.get(number, ()), told[number]) for number in numbers
+    )
+    rule = replace(machine, topology=replace(machine.topology, numa_nodes=numa_nodes))
+    table = tmp_path / "table"
+    table.write_text(write(machine, [pattern]))
+    tasks = [random_task(machine, rng) for _ in range(100)]
+    settings = (f"pattern={pattern}", f"mem={memory}")
+    stdin = "".join(words(task) + "\n" for task in tasks)
+    lines = run(program, "plan", table, *settings, stdin=stdin).splitlines()
+    for task, line in zip(tasks, lines, strict=True):
+        assert line == said(launch(rule, task, pattern, memory=memory)), words(task)
+
+
+@pytest.mark.parametrize("name", ["dgx1v", "mi250x", "shuffled mi250x"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_set_has_the_rules_order(
+    program: Path, tmp_path: Path, name: str, pattern: str
+) -> None:
+    """All 255 sets of an eight-GPU node, in each pattern."""
+    machine = MACHINES[name]
+    table = tmp_path / "table"
+    table.write_text(write(machine))
+    sets = [tuple(gpu for gpu in range(8) if mask >> gpu & 1) for mask in range(1, 256)]
+    stdin = "".join(words(Task(gpus, gpus)) + "\n" for gpus in sets)
+    lines = run(program, "plan", table, f"pattern={pattern}", stdin=stdin).splitlines()
+    for gpus, line in zip(sets, lines, strict=True):
+        expected = [machine.devices[gpu] for gpu in machine.order(pattern, gpus)]
+        assert line.split()[0] == f"visible={','.join(map(str, expected))}"
+
+
+LEFT = [
+    (
+        "a step of another machine's GPUs",
+        "step=0,9 visible=0,9",
+        "the step has GPU 9 and the table (dgx1v) ends at 7; is it another machine's?",
+    ),
+    (
+        "a MIG slice",
+        "step=0 visible=MIG-5c89",
+        'the visible devices are "MIG-5c89"; expected indices (a MIG slice or a UUID stays as'
+        " Slurm set it)",
+    ),
+    (
+        "devices that are not the step's",
+        "step=0,1 visible=5,6",
+        'the visible devices "5,6" fit neither the step\'s GPUs "0,1" nor a count of them',
+    ),
+    (
+        "relative numbers of a task's own cgroup without minors",
+        "step=2,5 visible=0",
+        'which GPUs the relative numbers "0" mean cannot be told; expected the device minors in'
+        " the table (dgx1v)",
+    ),
+    ("a task without GPUs", "step= visible=", ""),
+]
+
+
+@pytest.mark.parametrize(("line", "note"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT])
+def test_a_task_that_cannot_be_told_is_left_alone(program: Path, line: str, note: str) -> None:
+    """And the sentence for the log says why."""
+    assert run(program, "plan", TABLE, stdin=line + "\n") == f"left: {note}\n"
+
+
+NUMBERINGS = [
+    ("all of the step, nothing hidden: node-wide numbers", "step=0,1 visible=0,1", "0,1"),
+    ("all of the step, counted from 0", "step=3,6 visible=0,1", "0,1"),
+    ("one of the step, others hidden: its own first", "step=2,5 visible=0 open=5", "0"),
+    ("one of the step, all open: task sharing counts the step", "step=2,5 visible=1 open=2,5", "1"),
+    ("both readings fit and devices are hidden: relative", "step=1,0 visible=1,0 open=0,1", "0,1"),
+    ("numbers above the count are node-wide", "step=6,7 visible=7,6", "6,7"),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "visible"), [row[1:] for row in NUMBERINGS], ids=[row[0] for row in NUMBERINGS]
+)
+def test_both_numberings_are_told_apart(program: Path, line: str, visible: str) -> None:
+    """Global indices, and the relative ones of constrained devices."""
+    assert run(program, "plan", TABLE, stdin=line + "\n").split()[0] == f"visible={visible}"
+
+
+def test_relative_numbers_follow_pci_and_not_minors(program: Path, tmp_path: Path) -> None:
+    """Slurm's GPUs 0 and 2 are the last and third last by PCI address: seen as 1 and 0."""
+    table = tmp_path / "table"
+    table.write_text(write(MACHINES["reversed"]))
+    out = run(program, "plan", table, stdin="step=0,2 visible=0 open=0,2 tres=gres/gpu:map:0\n")
+    assert out.split()[0] == "visible=1"
+
+
+def test_a_table_cut_anywhere_is_refused(program: Path, tmp_path: Path) -> None:
+    """After any line, and within the last."""
+    lines = TABLE.read_text().splitlines(keepends=True)
+    table = tmp_path / "table"
+    cuts = ["".join(lines[:end]) for end in (0, 1, 5, 20, 300, len(lines) - 1)]
+    for cut in [*cuts, TABLE.read_text()[:-1]]:
+        table.write_text(cut)
+        assert run(program, "plan", table).startswith(f"refused: {str(table)[:120]}: is ")
+
+
+def test_an_edited_table_is_refused(program: Path, tmp_path: Path) -> None:
+    """One digit of one row."""
+    text = TABLE.read_text()
+    table = tmp_path / "table"
+    table.write_text(text.replace("\n1b 0314\n", "\n1b 0341\n", 1))
+    assert "is cut or damaged" in run(program, "plan", table)
+
+
+def test_a_missing_table_or_a_folder_is_refused(program: Path, tmp_path: Path) -> None:
+    """With what was found there."""
+    said_missing = run(program, "plan", tmp_path / "none")
+    assert "No such file or directory; expected a table" in said_missing
+    assert "expected a table" in run(program, "plan", tmp_path)
+
+
+def test_nics_that_the_kernel_does_not_know_give_no_hint(program: Path, tmp_path: Path) -> None:
+    """A wrong UCX_NET_DEVICES would stop the job."""
+    text = write(MACHINES["dgx1v"])
+    assert "nics=mlx5_0" in run(program, "plan", TABLE, stdin="step=0 visible=0\n")
+    topology = catalog.load("dgx1v")
+    nics = tuple(replace(nic, name=f"absent{i}") for i, nic in enumerate(topology.nics))
+    table = tmp_path / "table"
+    table.write_text(write(machine_of(replace(topology, nics=nics))))
+    assert table.read_text() != text
+    assert run(program, "plan", table, stdin="step=0 visible=0\n").endswith("nics=\n")
+
+
+def test_device_files_are_looked_at_by_minor(program: Path, tmp_path: Path) -> None:
+    """Slurm's GPU 1 of the reversed machine is device file 1; a file that is away is no ban."""
+    table, folder = tmp_path / "table", tmp_path / "dev"
+    table.write_text(write(MACHINES["reversed"]))
+    folder.mkdir()
+    for minor in (1, 4):
+        (folder / f"gpu{minor}").touch()
+    found = run(program, "devices", folder / "gpu", table)
+    assert found == "known=1 restricted=0 minors=1 open=1,4\n"
+    assert run(program, "devices", folder / "x", table) == "known=0 restricted=0 minors=1 open=\n"
