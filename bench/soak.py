@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from bench import shim_log
 from bench.cluster import BenchCluster, clean
 from bench.measure import Figure, at_most, conditions, quantile
+from bench.start import STARTED
 
 STARTS = int(os.environ.get("SOAK_STARTS", "10000"))
 #: MaxArraySize is 1001 unless a site raises it.
@@ -73,7 +74,9 @@ def run() -> Iterator[Figure]:
         failed = cluster.sh(
             "sacct -anPX -o state | sort | uniq -c | grep -v -e COMPLETED || true"
         ).split("\n")
-    started_ms = [one.added_us / 1e3 for one in ours.added]
+    placed_ms = [one.added_us / 1e3 for one in ours.added if one.result in STARTED]
+    if not placed_ms:
+        raise AssertionError(f"the plugin placed no job: {shim_log.results(ours.added)}")
     yield at_most(
         "soak.memory",
         ours.after_kb / stock.after_kb,
@@ -86,8 +89,9 @@ def run() -> Iterator[Figure]:
             "ours_mib": [round(kb / 1024, 1) for kb in (ours.before_kb, ours.after_kb)],
             "took_s": {"stock": round(stock.took_s), "ours": round(ours.took_s)},
             "results": shim_log.results(ours.added),
-            "added_median_ms": round(quantile(started_ms, 0.5), 3),
-            "added_p99_ms": round(quantile(started_ms, 0.99), 3),
+            "placed_share": round(len(placed_ms) / len(ours.added), 3),
+            "added_median_ms": round(quantile(placed_ms, 0.5), 3),
+            "added_p99_ms": round(quantile(placed_ms, 0.99), 3),
             "not_completed": [" ".join(line.split()) for line in failed if line],
             "gpus_left_in_use": 0,
             **conditions(),
