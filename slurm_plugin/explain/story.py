@@ -23,7 +23,7 @@ def story(job: int, records: Sequence[Record], source: str) -> Record:
     )
     chosen = records[last]
     own = [record for record in records if record.get("job") == chosen.get("job")]
-    at = own.index(chosen)
+    at = next(i for i, record in enumerate(own) if record is chosen)
     told = dict(chosen) | {"source": source, "asked_for": job}
     told["earlier"] = [_brief(record) for record in own[:at] if record["decision"] != "started"]
     # A start before the last decision belongs to an earlier run of a requeued job.

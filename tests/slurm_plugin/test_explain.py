@@ -1,0 +1,235 @@
+"""Who is told what: the log's search, the listener with munge credentials, Slurm's own word."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines_in_tests import BASIC, mask, node, place
+
+from slurm_plugin.config import DecisionLogConfig
+from slurm_plugin.engine import setup
+from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.engine.setup import Setup
+from slurm_plugin.errors import EngineDown, SlurmError
+from slurm_plugin.explain import munge, remote, search, slurm_says
+from slurm_plugin.explain.answer import NotTold, unknown
+from slurm_plugin.explain.find import explained
+from slurm_plugin.explain.listener import Allowance, ExplainListener
+
+OWNER, STRANGER = 1000, 1001
+
+# As munge: the credential names its maker, and opens once. FAKE_UID is who runs it.
+FAKE_MUNGE = """#!/bin/sh
+printf 'MUNGE:%s:\\n' "$(printf '%s\\n%s' "$FAKE_UID" "$(cat)" | base64 -w0)"
+"""
+FAKE_UNMUNGE = """#!/bin/sh
+text="$(sed 's/^MUNGE://; s/:$//' | base64 -d 2>/dev/null)" || { echo 'unmunge: Error: Invalid' >&2; exit 15; }
+name="$(printf %s "$text" | cksum | tr ' ' -)"
+mkdir "$FAKE_SEEN/$name" 2>/dev/null || { echo 'unmunge: Error: Replayed credential' >&2; exit 17; }
+printf 'STATUS:          0\\nUID:             %s\\n\\n' "$(printf %s "$text" | head -1)"
+printf %s "$text" | tail -n +2
+"""
+
+
+@pytest.fixture
+def fake_munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """munge's tools without munged; whoever asks is FAKE_UID."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tmp_path / "seen").mkdir()
+    for name, text in (("munge", FAKE_MUNGE), ("unmunge", FAKE_UNMUNGE)):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_SEEN", str(tmp_path / "seen"))
+    monkeypatch.setenv("FAKE_UID", str(OWNER))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Setup:
+    """A configuration, and a log in which the owner's job 7 was placed on dgx1."""
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(BASIC.format(folder=tmp_path))
+    found = setup.load(path)
+    log = DecisionLog(found.config.decision_log)
+    asked = place(node("dgx1", 0xFF, mask(0, 1)), job=7, uid=OWNER)
+    log.append({"time": "T", **found.enforcement.on_place(asked).record()})
+    log.close()
+    return found
+
+
+@pytest.fixture
+def served(site: Setup, fake_munge: None) -> Iterator[tuple[str, int]]:
+    """The listener's address, served from a thread."""
+    loop = asyncio.new_event_loop()
+    listener = ExplainListener(("127.0.0.1", 0), lambda: site)
+    loop.run_until_complete(listener.start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield "127.0.0.1", listener.port
+    asyncio.run_coroutine_threadsafe(listener.stop(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+
+
+TRUSTED = frozenset({OWNER, STRANGER})
+
+
+def test_the_owner_is_told_everything_and_what_to_draw(served: tuple[str, int]) -> None:
+    reply = remote.ask(served, 7, TRUSTED)
+    assert reply["told"]["chosen"]["gpus"] == {"dgx1": [0, 3]}
+    assert reply["told"]["slurm"]["gpus"] == {"dgx1": [0, 1]}
+    assert reply["machines"]["dgx1"]["topology"]["gpus"] == 8
+
+
+def test_a_strangers_job_and_no_job_at_all_get_the_same_words(
+    served: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_UID", str(STRANGER))
+    for job in (7, 8):
+        with pytest.raises(NotTold) as refused:
+            remote.ask(served, job, TRUSTED)
+        assert str(refused.value) == unknown(job)
+
+
+def test_root_and_the_engines_own_user_see_every_job(
+    served: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for uid in {0, os.getuid()}:
+        monkeypatch.setenv("FAKE_UID", str(uid))
+        assert remote.ask(served, 7, frozenset({uid}))["told"]["job"] == 7
+
+
+def test_an_answer_of_somebody_else_is_not_believed(served: tuple[str, int]) -> None:
+    with pytest.raises(EngineDown, match="answered by uid 1000, which is not SlurmUser"):
+        remote.ask(served, 7, frozenset({0}))
+
+
+def test_a_credential_is_taken_once(served: tuple[str, int]) -> None:
+    credential = munge.seal(json.dumps({"job": 7, "nonce": "a"}).encode())
+    assert remote._exchange(served, credential, "x").startswith(b"MUNGE:")
+    assert b"error unmunge: Error: Replayed" in remote._exchange(served, credential, "x")
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"garbage", b"MUNGE:::", b"MUNGE:" + b"A" * 100_000 + b":", b"\xff\x00"],
+    ids=["nothing", "a word", "empty", "too long", "bytes"],
+)  # fmt: skip
+def test_what_is_no_credential_tells_nothing(served: tuple[str, int], line: bytes) -> None:
+    try:
+        reply = remote._exchange(served, line, "x")
+    except EngineDown:
+        return
+    assert reply.startswith(b"error ")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"[]", b"{}", b'{"job": -1, "nonce": ""}', b'{"job": true, "nonce": ""}', b"[" * 900,
+     b'{"job": "7", "nonce": ""}', b"x" * 5000],
+)  # fmt: skip
+def test_a_question_that_names_no_job_is_refused_kindly(
+    served: tuple[str, int], payload: bytes
+) -> None:
+    reply = json.loads(
+        munge.open_sealed(remote._exchange(served, munge.seal(payload), "x")).payload
+    )
+    assert "told" not in reply
+    assert reply["message"]
+
+
+def test_a_flood_is_slowed_down(served: tuple[str, int]) -> None:
+    replies = [remote._exchange(served, b"MUNGE:QQ==:", "x") for _ in range(15)]
+    assert b"busy" in replies[-1]
+
+
+def test_the_allowance_fills_again() -> None:
+    now = [0.0]
+    allowance = Allowance(lambda: now[0], rate=1, burst=2)
+    assert [allowance.take() for _ in range(3)] == [True, True, False]
+    now[0] = 1.0
+    assert [allowance.take() for _ in range(2)] == [True, False]
+
+
+def test_records_are_found_in_every_rotated_file_and_half_lines_skipped(tmp_path: Path) -> None:
+    config = DecisionLogConfig(tmp_path / "log", 1, 2)
+    (tmp_path / "log.1").write_bytes(b'{"job":12,"n":1}\n{"job":1,"n":2}\n{"job":12,"n')
+    rest = b'{"job":3,"array":12,"n":3}\n{"job":120,"n":4}\n'
+    (tmp_path / "log").write_bytes(b'{"job":9,"x":"' + b"y" * 600_000 + b'"}\n' + rest)
+    assert [r["n"] for r in search.find(config, 12)] == [1, 3]
+    assert search.find(config, 2) == []
+
+
+class Slurm:
+    """scontrol and sacct of one job, as a Runner."""
+
+    def __init__(self, uid: int = OWNER, held: bool = True, accounting: str = "") -> None:
+        self.uid, self.held, self.accounting = uid, held, accounting
+
+    def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
+        if argv == ["scontrol", "show", "config"]:
+            return "SlurmUser               = slurm(64030)\n"
+        if argv[0] == "sacct":
+            return self.accounting
+        if not self.held:
+            raise SlurmError("scontrol: exit 1: slurm_load_jobs error: Invalid job id specified")
+        return (
+            f"JobId=7 JobName=a b UserId=x({self.uid}) JobState=PENDING Reason=Resources"
+            " WorkDir=/home AdminComment=[gpu-topo: pattern=ring | dgx1:0,3 by mapa: ring: 40"
+            " GB/s]  Comment=gpu-topo: off  StdErr=/dev/null\n"
+        )
+
+
+@pytest.fixture
+def as_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: OWNER)
+
+
+def told(run: Slurm, text: str = "7", address: Any = None) -> dict[str, Any]:
+    return explained(text, None, address, run).told
+
+
+def test_without_an_engine_slurm_tells_what_stands_in_admin_comment(as_owner: None) -> None:
+    found = told(Slurm())
+    assert found["state"] == "PENDING (Resources)"
+    assert found["hint"] == "pattern=ring"
+    assert found["note"] == "dgx1:0,3 by mapa: ring: 40 GB/s"
+    assert told(Slurm(), "7_3")["job"] == 7
+
+
+def test_a_job_that_slurm_no_longer_holds_is_in_accounting(as_owner: None) -> None:
+    line = f"7|{OWNER}|COMPLETED|[gpu-topo: off | Slurm's own choice: opted out by hint]\n"
+    found = told(Slurm(held=False, accounting=line))
+    assert (found["state"], found["hint"]) == ("COMPLETED", "off")
+
+
+def test_a_strangers_job_is_not_told_by_slurm_either(as_owner: None) -> None:
+    for slurm in (Slurm(uid=STRANGER), Slurm(held=False)):
+        with pytest.raises(NotTold) as refused:
+            told(slurm)
+        assert str(refused.value) == unknown(7)
+
+
+def test_an_engine_that_is_not_reached_is_said_and_slurm_asked(
+    as_owner: None, fake_munge: None
+) -> None:
+    found = told(Slurm(), address=("127.0.0.1", 1))
+    assert "the engine is not reached: 127.0.0.1:1" in found["remark"]
+    assert found["note"].startswith("dgx1:0,3")
+
+
+def test_operators_are_root_and_slurmuser() -> None:
+    assert slurm_says.operators(Slurm()) == frozenset({0, 64030})
+
+
+def test_the_log_is_closed_to_others(site: Setup) -> None:
+    assert not stat.S_IMODE(site.config.decision_log.path.stat().st_mode) & stat.S_IRWXO

@@ -1,0 +1,122 @@
+"""`gputopo report`: sums that a reader can check by hand."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from machines_in_tests import BASIC
+
+from slurm_plugin.cli import cli
+from slurm_plugin.config import DecisionLogConfig
+from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.explain.gains import Gains
+
+NOW = datetime.now(UTC).isoformat()
+
+
+def use(job: int, ours: float, stock: float, hops: tuple[int, int] = (0, 1), **more: Any) -> dict:
+    return {
+        "time": NOW, "job": job, "decision": "use", "applied": True, "partition": "gpu",
+        "policy": "mapa", "pattern": "ring", "gpus_per_node": [2], "waited_s": 0,
+        "chosen": {"gpus": {"n1": [3, 0]}, "effbw_gbps": ours, "pcie_hops": hops[0]},
+        "slurm": {"gpus": {"n1": [0, 1]}, "effbw_gbps": stock, "pcie_hops": hops[1]}, **more,
+    }  # fmt: skip
+
+
+def summed(*records: dict) -> dict[str, Any]:
+    gains = Gains()
+    for record in records:
+        gains.add(record)
+    return gains.summary()
+
+
+def test_ratios_and_quartiles_are_of_the_jobs_not_of_the_questions() -> None:
+    told = summed(use(1, 40, 10), use(1, 40, 20), use(2, 30, 10), use(3, 10, 10))["placed"]
+    assert told["jobs"] == 3
+    assert told["ratio_mean"] == pytest.approx(2.0)
+    assert told["ratio_quartiles"] == pytest.approx([1.5, 2.0, 2.5])
+    assert told["chosen_gbps_mean"] == pytest.approx(80 / 3)
+
+
+def test_rings_without_pcie_are_counted_for_both() -> None:
+    told = summed(use(1, 1, 1, (0, 2)), use(2, 1, 1, (1, 0)), use(3, 1, 1, (0, 0)))["placed"]
+    assert (told["rings"], told["rings_without_pcie"], told["rings_without_pcie_slurm"]) == (
+        3,
+        2,
+        2,
+    )
+
+
+def test_a_single_gpu_and_another_pattern_are_no_ring() -> None:
+    one = use(1, 0, 0, gpus_per_node=[1])
+    tree = use(2, 4, 2, pattern="tree")
+    told = summed(one, tree)["placed"]
+    assert (told["jobs"], told["compared"], told["rings"]) == (2, 1, 0)
+
+
+def test_a_job_that_started_on_other_gpus_gained_nothing() -> None:
+    start = {"job": 1, "decision": "started", "gpus": {"n1": [4, 5]}}
+    told = summed(use(1, 40, 10), start, use(2, 20, 10))["placed"]
+    assert (told["jobs"], told["started_otherwise"], told["ratio_mean"]) == (2, 1, 2.0)
+    same = {"job": 1, "decision": "started", "gpus": {"n1": [0, 3]}}
+    assert summed(use(1, 40, 10), same)["placed"]["started_otherwise"] == 0
+
+
+def test_observed_jobs_are_apart_and_waits_and_passes_counted_by_reason() -> None:
+    told = summed(
+        use(1, 40, 10, applied=False),
+        {"job": 2, "decision": "wait"},
+        {"job": 2, "decision": "wait"},
+        use(2, 20, 10, waited_s=60),
+        {"job": 3, "decision": "pass", "why": "opted out by hint"},
+    )
+    assert (told["placed"]["jobs"], told["observed"]["jobs"]) == (1, 1)
+    assert told["postponements"] == {"times": 2, "jobs": 1, "waited_s_mean": 60.0}
+    assert told["passes"] == {"opted out by hint": 1}
+    assert told["by_partition"]["gpu"]["jobs"] == 1
+    assert set(told["by_policy"]) == {"mapa"}
+
+
+def test_lines_of_an_older_release_do_not_stop_the_report() -> None:
+    old = use(1, 40, 10)
+    del old["chosen"]["pcie_hops"], old["slurm"]["pcie_hops"], old["waited_s"]
+    assert summed(old, {}, {"decision": "?"})["placed"]["rings"] == 0
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(BASIC.format(folder=tmp_path))
+    log = DecisionLog(DecisionLogConfig(tmp_path / "decisions.jsonl", 1, 1))
+    log.append(use(1, 40, 10, time=(datetime.now(UTC) - timedelta(hours=3)).isoformat()))
+    log.append(use(2, 20, 10))
+    log.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("since", "jobs"), [(None, 2), ("2h", 1), ("4h", 2), ("1w", 2), ("2020-01-01", 2)]
+)
+def test_since_leaves_out_what_is_older(site: Path, since: str | None, jobs: int) -> None:
+    args = ["report", "--config", str(site), "--json", *(["--since", since] if since else [])]
+    done = CliRunner().invoke(cli, args)
+    assert json.loads(done.stdout)["placed"]["jobs"] == jobs
+
+
+def test_the_report_in_words(site: Path) -> None:
+    done = CliRunner().invoke(cli, ["report", "--config", str(site)])
+    assert "placed: 2 jobs" in done.stdout
+    assert "mean ratio 3.00, quartiles 2.50 3.00 3.50" in done.stdout
+    assert "rings without a PCIe hop: 2 of 2, stock 0" in done.stdout
+
+
+@pytest.mark.parametrize("since", ["yesterday", "h", "9999999999999d", ""])
+def test_a_bad_since_is_one_clear_line(site: Path, since: str) -> None:
+    done = CliRunner().invoke(cli, ["report", "--config", str(site), "--since", since or "x"])
+    assert done.exit_code == 2
+    assert "expected 90m, 2h" in done.stderr

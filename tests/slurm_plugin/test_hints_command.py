@@ -1,0 +1,52 @@
+"""`gputopo hints` and docs/hints.md say what the grammar knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from policies.hint_keys import KEYS, LAUNCH
+from policies.hint_page import tables
+from policies.hints import parse, supported_keys
+from slurm_plugin.cli import cli
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "hints.md"
+
+
+def run(*args: str) -> str:
+    done = CliRunner().invoke(cli, ["hints", *args])
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_every_key_is_listed_with_values_default_and_reader() -> None:
+    rows = json.loads(run("--json"))["keys"]
+    assert [row["key"] for row in rows] == list(KEYS)
+    assert all(row["values"] and row["default"] and row["doc"] for row in rows)
+    by_key = {row["key"]: row for row in rows}
+    assert by_key["mem"]["values"] == "preferred, bind, interleave, none"
+    assert by_key["bind"]["read_by"] == "the launch"
+    assert "mapa" in by_key["pattern"]["read_by"]
+    assert "refused" in by_key["batch"]["read_by"]
+
+
+def test_the_table_names_every_key_too() -> None:
+    table = run()
+    assert all(key in table for key in KEYS)
+
+
+def test_the_page_is_the_commands_output() -> None:
+    text = PAGE.read_text()
+    begin, end = "<!-- reference -->\n", "<!-- /reference -->"
+    written = text[text.index(begin) + len(begin) : text.index(end)]
+    # gputopo hints --markdown refreshes it.
+    assert written.strip() == tables().strip() == run("--markdown").strip()
+
+
+def test_launch_keys_go_with_every_policy() -> None:
+    assert set(supported_keys()) >= LAUNCH
+    for policy in ("mapa", "first-fit"):
+        text = f"policy={policy},bind=none,mem=interleave"
+        assert str(parse(text)) == text

@@ -1,0 +1,95 @@
+"""Partition, account, user: whose word counts for a job."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC, basic_config
+
+from slurm_plugin.engine.rules import Rules
+from slurm_plugin.engine.wish import WishError, read_wish
+from slurm_plugin.errors import ConfigError
+
+ME = pwd.getpwuid(os.getuid()).pw_name
+PERSONAL = """
+accounts:
+  physics: {{policy: mapa-preserve, hints: {{pattern: tree, min-utility: 0.5}}, users_may_set: [mem]}}
+  empty: {{}}
+users:
+  "4711": {{hints: {{pattern: star}}}}
+  %s: {{users_may_set: [pattern, bind], policy: best-fit}}
+  nobody-by-this-name: {{policy: first-fit}}
+"""
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Rules:
+    return Rules(basic_config(tmp_path, BASIC + PERSONAL % ME))
+
+
+def test_without_an_account_or_user_the_partition_speaks(rules: Rules) -> None:
+    assert rules("picky").users_may_set == ("pattern",)
+    assert rules("gpu", "unheard-of", 12345) == rules("gpu")
+    assert rules("gpu", "empty") == rules("gpu")
+
+
+def test_hints_are_laid_over_each_other_key_by_key_the_users_last(rules: Rules) -> None:
+    assert rules("picky", "physics").hints == {"min-utility": "0.5", "pattern": "tree"}
+    assert rules("picky", "physics", 4711).hints == {"min-utility": "0.5", "pattern": "star"}
+    assert rules("picky", "", 4711).hints == {"min-utility": "0.9", "pattern": "star"}
+
+
+def test_policy_and_limits_are_the_most_personal_ones(rules: Rules) -> None:
+    assert rules("picky", "physics").policy == "mapa-preserve"
+    assert rules("picky", "physics", os.getuid()).policy == "best-fit"
+    assert rules("picky", "physics", 4711).users_may_set == ("mem",)
+    assert rules("picky", "physics", os.getuid()).users_may_set == ("pattern", "bind")
+
+
+def test_the_mode_is_the_partitions_alone(rules: Rules) -> None:
+    assert rules("watched", "physics", os.getuid()).mode == "observe"
+
+
+def test_a_user_nobody_knows_costs_a_warning_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        Rules(basic_config(tmp_path, BASIC + PERSONAL % ME))
+    assert "users.nobody-by-this-name: no such user" in caplog.text
+
+
+def test_a_limit_counts_for_launch_keys_too(rules: Rules) -> None:
+    assert read_wish("mem=interleave", rules("gpu", "physics")).text == "mem=interleave"
+    with pytest.raises(WishError, match="bind: not allowed for this job; expected one of mem, off"):
+        read_wish("bind=none", rules("gpu", "physics"))
+
+
+def test_launch_keys_reach_no_policy(rules: Rules) -> None:
+    wish = read_wish("bind=none,mem=bind,pattern=tree", rules("gpu"))
+    assert not wish.request((2,), 1).options
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("users: {a: {mode: off}}", "users.a.mode: unknown key; allowed: policy, hints"),
+        ("accounts: {a: {policy: magic}}", "accounts.a.policy: 'magic' is no policy"),
+        ("users: {a: {hints: {bind: none}}}", "plugstack.conf"),
+        ("partitions: {p: {hints: {mem: none}}}", "plugstack.conf"),
+        ("explain_listen: 9400", "is not host:port"),
+        ("metrics_listen: 'localhost:99999'", "is not host:port"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        basic_config(tmp_path, text.replace("{", "{{").replace("}", "}}"))
+    assert says in str(caught.value)
+
+
+def test_addresses_are_read(tmp_path: Path) -> None:
+    found = basic_config(tmp_path, "explain_listen: '[::1]:9400'\nmetrics_listen: localhost:9401")
+    assert (found.explain_listen, found.metrics_listen) == (("::1", 9400), ("localhost", 9401))

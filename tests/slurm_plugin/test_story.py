@@ -1,0 +1,91 @@
+"""One job's records as a story: what is last, what came before, who may see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurm_plugin.explain.story import gpus_of, may_see, story
+from slurm_plugin.explain.text import in_words
+
+SCORES = {"score": 40.0, "effbw_gbps": 40.0, "agg_gbps": 50.0, "preserved_gbps": 400.0}
+
+
+def record(decision: str, job: int = 5, **more: Any) -> dict[str, Any]:
+    return {
+        "time": "2026-01-01T00:00:00", "job": job, "array": 0, "uid": 1000, "partition": "gpu",
+        "hint": "pattern=ring", "mode": "enforce", "decision": decision, "applied": True,
+        "why": "placed", "note": "", "policy": "mapa", "pattern": "ring", "gpus_per_node": [2],
+        "candidate_nodes": 2, "reason": "ring: 40 GB/s",
+        "slurm": {"gpus": {"n1": [0, 1]}, **SCORES, "effbw_gbps": 20.0, "pcie_hops": 1},
+        "chosen": {"gpus": {"n1": [3, 0]}, **SCORES},
+        "candidates": [{"gpus": {"n1": [3, 0]}, **SCORES}, {"gpus": {"n2": [1, 2]}, **SCORES}],
+        **more,
+    }  # fmt: skip
+
+
+def started(job: int = 5, **gpus: list[int]) -> dict[str, Any]:
+    return {"time": "T2", "job": job, "array": 0, "decision": "started", "gpus": gpus}
+
+
+WAIT = record("wait", note="mapa: a pair comes free", wait_s=30)
+
+
+def test_postponements_and_the_start_are_told_beside_the_last_decision() -> None:
+    told = story(5, [WAIT, WAIT, record("use"), started(n1=[0, 3])], "decision log")
+    assert told["decision"] == "use"
+    assert [r["wait_s"] for r in told["earlier"]] == [30, 30]
+    words = in_words(told)
+    assert "2 GPUs in partition gpu (enforce); hint: pattern=ring" in words
+    assert "because       ring: 40 GB/s" in words
+    assert "n1: 3,0  score 40.00" in words
+    assert "Slurm's own   n1: 0,1" in words
+    assert "1 PCIe hops" in words
+    assert words.count("looked at") == 2
+    assert words.count("postponed 30 s: mapa: a pair comes free") == 2
+    assert "not as chosen" not in words
+
+
+def test_a_start_elsewhere_is_said() -> None:
+    told = story(5, [record("use"), started(n1=[4, 5])], "decision log")
+    assert "n1: 4,5  (not as chosen" in in_words(told)
+    assert gpus_of(told) == {"n1": [4, 5]}
+
+
+def test_gpus_are_drawn_in_rank_order_where_they_are_known() -> None:
+    assert gpus_of(story(5, [record("use"), started(n1=[0, 3])], "")) == {"n1": [3, 0]}
+    assert gpus_of(story(5, [record("use", applied=False)], "")) == {"n1": [0, 1]}
+
+
+def test_a_start_of_an_earlier_run_is_not_the_start_of_this_one() -> None:
+    told = story(5, [record("use"), started(n1=[0, 3]), record("use")], "")
+    assert "started" not in told
+
+
+def test_of_an_array_every_task_is_named() -> None:
+    records = [record("use", job=job, array=10) for job in (11, 12, 10)]
+    told = story(10, records, "decision log")
+    assert told["job"] == 10
+    assert [task["job"] for task in told["tasks"]] == [11, 12]
+    assert "job 11  use  n1: 3,0" in in_words(told)
+
+
+def test_a_pass_says_why_and_a_wait_what_would_be() -> None:
+    passed = record("pass", note="Slurm's own choice: opted out by hint")
+    del passed["chosen"], passed["reason"]
+    words = in_words(story(5, [passed], ""))
+    assert "left to Slurm's own choice" in words.splitlines()[0]
+    assert "because       Slurm's own choice: opted out by hint" in words
+    assert "would be now  n1: 3,0" in in_words(story(5, [WAIT], ""))
+
+
+def test_a_stranger_sees_nothing_and_an_owner_only_their_own() -> None:
+    mine, theirs = record("use", job=1, uid=7), record("use", job=2, uid=8)
+    records = [mine, theirs, started(job=1, n1=[0]), started(job=2, n1=[1])]
+    assert may_see(records, 9) == []
+    assert {r["job"] for r in may_see(records, 7)} == {1}
+    assert len(may_see(records, 7)) == 2
+
+
+def test_nothing_in_a_story_can_move_the_cursor() -> None:
+    words = in_words(story(5, [record("use", hint="\x1b[2J\x9b2J\r")], ""))
+    assert words.replace("\n", "").isprintable()
