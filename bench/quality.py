@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Iterator
 
+from bench import shim_log
 from bench.cluster import BenchCluster, clean
 from bench.measure import Figure, at_least, quantile
 from gres_topology import catalog
@@ -77,14 +78,19 @@ def run() -> Iterator[Figure]:
     found: dict[str, list[list[Verdict]]] = {side: [] for side in SIDES}
     with clean() as live:
         live.configure_extra(FIFO)
-        for seed in seeds():
-            for side, judged in run_seed(live, seed).items():
-                found[side].append([verdict for verdict in judged if verdict.gpus > 1])
-    yield from figures(found)
+        with live.slurmctld_log_of() as lines:
+            for seed in seeds():
+                for side, judged in run_seed(live, seed).items():
+                    found[side].append([verdict for verdict in judged if verdict.gpus > 1])
+    # Both sides ask; the stock side is answered `pass`. Anything else but `used` failed open.
+    yield from figures(found, shim_log.results(shim_log.read(lines)))
 
 
-def figures(found: dict[str, list[list[Verdict]]]) -> Iterator[Figure]:
-    """The figures of the runs: `found[side][seed]` are the verdicts on multi-GPU jobs."""
+def figures(found: dict[str, list[list[Verdict]]], results: dict[str, int]) -> Iterator[Figure]:
+    """The figures of the runs: `found[side][seed]` are the verdicts on multi-GPU jobs.
+
+    `results` counts what the select plugin logged for the starts of both sides.
+    """
     shares = {
         side: [statistics.fmean(verdict.share for verdict in run) for run in runs]
         for side, runs in found.items()
@@ -101,7 +107,12 @@ def figures(found: dict[str, list[list[Verdict]]]) -> Iterator[Figure]:
         "share",
         BAR_SHARE,
         compared_with=f"stock Slurm with Links: {mean['stock']:.4f}",
-        detail={"per_seed": per_seed, "jobs": JOBS, "durations_s": "0.3-3.0 uniform"},
+        detail={
+            "per_seed": per_seed,
+            "jobs": JOBS,
+            "durations_s": "0.3-3.0 uniform",
+            "plugin_results": results,
+        },
     )
     yield Figure(
         "quality.pcie_rings",
