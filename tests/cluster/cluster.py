@@ -177,7 +177,10 @@ class Cluster:
 
     def jobs(self, jobid: int) -> list[Job]:
         """All records of a job id: one, or one per array task or component."""
-        return parse_jobs(self.run("ctl", ["scontrol", "show", "job", "-d", str(jobid)]).out)
+        told = self.run("ctl", ["scontrol", "show", "job", "-d", str(jobid)])
+        if not (found := parse_jobs(told.out)):
+            raise ClusterError(f"no record of job {jobid} in {told}")
+        return found
 
     def gres_used(self) -> dict[str, tuple[int, ...]]:
         """GPU indices in use per node."""

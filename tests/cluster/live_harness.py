@@ -1,7 +1,7 @@
 """What the live tests of the whole share: bulk submits, the policies' answer, a watch on GPUs.
 
 The engine may rightly miss its 50 ms on a busy machine, and the job then gets Slurm's own
-choice. Tests about placement therefore raise the deadline (`patient`).
+choice. Tests about placement therefore raise the deadline (`asking`).
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ WATCH_S = 0.2
 
 
 @contextmanager
-def patient(cluster: Cluster, **settings: int) -> Iterator[None]:
-    """A block in which plugin and bridge wait a second for the engine."""
-    plugin = {"deadline_ms": 1000, "pass_budget_ms": 10000, "breaker_s": 1, **settings}
-    lines = " ".join(f"{key}={value}" for key, value in plugin.items())
-    cluster.run("ctl", f"rm -f {SWITCH}; printf '%s\\n' {lines} >{SETTINGS}")
-    cluster.run("ctl", f"printf 'deadline_ms=1000\\nretry_first_s=1\\n' >{BRIDGE_SETTINGS}")
+def asking(cluster: Cluster, deadline_ms: int) -> Iterator[None]:
+    """A block in which plugin and bridge wait so long for the engine, and soon try again."""
+    plugin = {"deadline_ms": deadline_ms, "pass_budget_ms": 10 * deadline_ms, "breaker_s": 1}
+    bridge = {"deadline_ms": deadline_ms, "retry_first_s": 1, "retry_longest_s": 1}
+    for path, settings in ((SETTINGS, plugin), (BRIDGE_SETTINGS, bridge)):
+        lines = " ".join(f"{key}={value}" for key, value in settings.items())
+        cluster.run("ctl", f"printf '%s\\n' {lines} >{path}")
+    cluster.run("ctl", f"rm -f {SWITCH}")
     cluster.restart_slurmctld()
     try:
         yield
     finally:
         cluster.run("ctl", f"rm -f {SETTINGS} {BRIDGE_SETTINGS} {SWITCH}")
-        cluster.slurmctld("start")
         cluster.restart_slurmctld()
 
 

@@ -17,10 +17,10 @@ from live_harness import (
     MACHINES,
     Busy,
     Gpus,
+    asking,
     by_policy,
     end,
     is_used,
-    patient,
     running,
     submit_many,
     topology_of,
@@ -51,7 +51,7 @@ def patience(session_cluster: Cluster | str) -> Iterator[None]:
     if isinstance(session_cluster, str):
         yield
         return
-    with patient(session_cluster):
+    with asking(session_cluster, deadline_ms=1000):
         yield
     session_cluster.reset()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster
-from live_harness import by_policy, configure_engine, patient
+from live_harness import asking, by_policy, configure_engine
 from select_harness import until
 from slurm_text import Job
 
@@ -29,7 +29,7 @@ def patience(session_cluster: Cluster | str) -> Iterator[None]:
     if isinstance(session_cluster, str):
         yield
         return
-    with patient(session_cluster):
+    with asking(session_cluster, deadline_ms=1000):
         yield
 
 

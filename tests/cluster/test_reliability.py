@@ -1,0 +1,268 @@
+"""Whatever happens to the engine, to slurmctld or to a job: jobs run, and no GPU is given twice.
+
+The real engine, select plugin and bridge together. Slurm's books are sampled beside each test,
+and after it no node may report a GPU in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+from cluster import Cluster, Result
+from live_harness import Watch, asking, by_policy, end, running, submit_many, visible, watched
+from select_harness import until
+
+pytestmark = pytest.mark.cluster
+
+SOCKET = "/run/gputopo/engine.sock"
+FORMS = (
+    ("--gres=gpu:2",),
+    ("--gpus=3", "-N1"),
+    ("--gpus-per-node=1",),
+    ("-n2", "-N1", "--gpus-per-task=1"),
+    ("--gres=gpu:4", "--comment=gpu-topo: pattern=all-to-all"),
+)
+COUNTS = (2, 3, 1, 2, 4)
+PICKY = "--comment=gpu-topo: min-utility=0.9"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def settings(session_cluster: Cluster | str) -> Iterator[None]:
+    """The usual deadline, but a failed engine is tried again after a second."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=50):
+        yield
+
+
+@pytest.fixture
+def watch(cluster: Cluster) -> Iterator[Watch]:
+    """No GPU is held by two jobs at any moment of the test."""
+    with watched(cluster) as found:
+        yield found
+
+
+# -- the engine ---------------------------------------------------------------
+
+
+@contextmanager
+def jitter(cluster: Cluster) -> Iterator[None]:
+    """The engine stops for 40 to 200 ms, again and again: half its answers come late."""
+    loop = (
+        "pid=$(clusterctl engine pid); while kill -STOP $pid 2>/dev/null; do"
+        " for s in 0.04 0.2 0.08; do kill -STOP $pid; sleep $s; kill -CONT $pid; sleep 0.03; done;"
+        " done"
+    )
+    cluster.run("ctl", f"({loop}) >/dev/null 2>&1 & echo $! >/tmp/jitter.pid")
+    try:
+        yield
+    finally:
+        cluster.run("ctl", "kill $(cat /tmp/jitter.pid); kill -CONT $(clusterctl engine pid)")
+
+
+@contextmanager
+def without_socket(cluster: Cluster) -> Iterator[None]:
+    """No engine, and not even the name of its socket."""
+    cluster.engine("kill")
+    cluster.run("ctl", ["rm", SOCKET])
+    yield
+    cluster.engine("start")
+
+
+@contextmanager
+def done_to_the_engine(cluster: Cluster, action: str, undo: str) -> Iterator[None]:
+    """An action of clusterctl before the block, another after it."""
+    cluster.engine(action)
+    yield
+    cluster.engine(undo)
+
+
+TROUBLES = {
+    "killed": lambda cluster: done_to_the_engine(cluster, "kill", "start"),
+    "stopped by SIGSTOP": lambda cluster: done_to_the_engine(cluster, "pause", "resume"),
+    "restarted": lambda cluster: done_to_the_engine(cluster, "restart", "restart"),
+    "slow": jitter,
+    "without its socket": without_socket,
+}
+# What slurmctld's log has to show, so that the trouble was met at all.
+MET = {
+    "killed": {"down"},
+    "stopped by SIGSTOP": {"timeout"},
+    "restarted": {"used"},
+    "slow": {"timeout"},
+    "without its socket": {"down"},
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, trouble: str) -> None:
+    """Jobs before, during and after it: each runs to its end with the GPUs it asked for."""
+    pid = cluster.slurmctld("pid")
+    script = "sleep 1"
+    with cluster.slurmctld_log_of() as log:
+        ids = submit_many(cluster, FORMS * 2, script=script)
+        with TROUBLES[trouble](cluster):
+            ids += submit_many(cluster, FORMS * 3, script=script)
+            finish(cluster, ids[: -len(FORMS)])
+        ids += submit_many(cluster, FORMS, script=script)
+        finish(cluster, ids)
+    cluster.wait_idle()
+    assert cluster.slurmctld("pid") == pid
+    results = {line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line}
+    assert MET[trouble] <= results, results
+    for jobid, count in zip(ids, COUNTS * 6, strict=True):
+        for held in watch.held.get(jobid, ()):
+            assert sum(len(gpus) for _, gpus in held) == count
+    again_advised(cluster)
+
+
+def finish(cluster: Cluster, ids: Sequence[int]) -> None:
+    """Waits for the ends of jobs, all of them good ones."""
+    for jobid in ids:
+        assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
+
+
+def again_advised(cluster: Cluster) -> None:
+    """After the trouble jobs get our GPUs again (when the callers ask again, and in time)."""
+
+    def advised() -> bool:
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
+        got = cluster.wait_running(jobid).gpus
+        end(cluster, [jobid])
+        return got == by_policy({}, (2,), ("dgx1",))
+
+    until(advised, "advice after the trouble", 60)
+
+
+# -- bad input ----------------------------------------------------------------
+
+
+def submit(cluster: Cluster, hint: str) -> Result:
+    """One sbatch with this hint."""
+    return cluster.run(
+        "ctl",
+        ["sbatch", "-o", "/dev/null", "--gres=gpu:1", f"--comment=gpu-topo: {hint}", "--wrap=true"],
+        user="alice",
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("hint", "said"),
+    [
+        ("patern=ring", "unknown key 'patern'; expected one of policy, pattern"),
+        ("pattern=circle", "pattern: 'circle'; expected ring"),
+        ("min-utility=2", "min-utility: '2'; expected a number from 0 to 1"),
+        ("off,pattern=ring", "off: stands alone"),
+        ("pattern=ring\nx", "control character"),
+        ("pattern=ring\x1b[31m", "control character"),
+        ("""pattern="ring'$(id)%41]|""", "pattern: "),
+        ("pattern=" + "x" * 100_000, "bytes long, at most 1024"),
+    ],
+    ids=["key", "value", "number", "off", "line feed", "escape", "quotes", "100 kB"],
+)
+def test_a_bad_hint_is_refused_in_one_line(cluster: Cluster, hint: str, said: str) -> None:
+    """The user reads what is wrong; nothing is queued, the engine and slurmctld go on."""
+    refused = submit(cluster, hint)
+    assert refused.code != 0
+    (line,) = [line for line in refused.err.splitlines() if "gpu-topo" in line]
+    assert said in line
+    assert line.isprintable()
+    assert cluster.run("ctl", "squeue -h").out == ""
+    assert submit(cluster, "pattern=ring").code == 0
+
+
+def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
+    """In a script's #SBATCH line the job is refused, whoever does it; on the socket, hung up."""
+    hint = "head -c 10000000 /dev/zero | tr '\\0' x"
+    script = f"(echo '#!/bin/sh'; printf '#SBATCH --comment=gpu-topo:'; {hint}; echo)"
+    refused = cluster.run("ctl", f"{script} | sbatch --gres=gpu:1", user="alice", check=False)
+    assert refused.code != 0
+    assert refused.err.count("\n") <= 3
+    pid = cluster.engine_pid()
+    line = f"(printf 'place id=7 job=7 hint='; {hint}; echo) | socat - UNIX-CONNECT:{SOCKET}"
+    reply = cluster.run("ctl", line, check=False).out
+    assert reply == "" or reply.startswith("error id=0 ")
+    assert cluster.engine_pid() == pid
+    again_advised(cluster)
+
+
+# -- slurmctld ----------------------------------------------------------------
+
+
+def saved(cluster: Cluster) -> None:
+    """Waits until slurmctld's state on disk is newer than now (it saves every few seconds)."""
+    cluster.run("ctl", "touch /tmp/now")
+    newer = "[ /var/spool/slurmctld/job_state -nt /tmp/now ]"
+    until(lambda: not cluster.run("ctl", newer, check=False).code, "the state is saved", 60)
+
+
+def killed(cluster: Cluster) -> None:
+    """SIGKILL, and a new slurmctld on what was saved."""
+    saved(cluster)
+    cluster.slurmctld("kill")
+    cluster.slurmctld("start")
+
+
+RESTARTS = {
+    "restart": Cluster.restart_slurmctld,
+    "scontrol reconfigure": Cluster.reconfigure,
+    "SIGKILL": killed,
+}
+
+
+@pytest.mark.parametrize("way", RESTARTS)
+def test_slurmctld_comes_back_with_every_job_as_it_was(
+    cluster: Cluster, watch: Watch, way: str
+) -> None:
+    """Running jobs keep their GPUs; pending and postponed ones wait on and then start."""
+    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    held = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
+    before = running(cluster, held)
+    full = submit_many(cluster, [("-w", "minsky1", "--gres=gpu:4")] * 2)
+    picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
+    until(lambda: cluster.job(picky).reason == "BeginTime", "the picky job waits")
+    used = cluster.gres_used()
+    RESTARTS[way](cluster)
+    until(lambda: cluster.gres_used() == used, "the same GPUs in use")
+    assert running(cluster, held) == before
+    assert visible(cluster, held) == [gpus for got in before for gpus in got.values()]
+    assert cluster.job(picky).state == cluster.job(full[1]).state == "PENDING"
+    cluster.cancel(full[0])
+    assert running(cluster, full[1:])[0] == {"minsky1": (0, 1, 2, 3)}
+    cluster.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
+    got = cluster.wait_running(picky, timeout_s=90).gpus["dgx1"]
+    assert len(got) == 2
+
+
+def test_slurmctld_starts_while_the_engine_is_away(cluster: Cluster, watch: Watch) -> None:
+    """Neither needs the other to start; advice begins when both are there."""
+    jobid = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
+    gpus = cluster.wait_running(jobid).gpus
+    cluster.engine("kill")
+    cluster.restart_slurmctld()
+    stock = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
+    assert cluster.wait_running(stock).gpus == {"dgx1": (0, 1)}
+    assert cluster.job(jobid).gpus == gpus
+    end(cluster, [stock, jobid])
+    cluster.engine("start")
+    again_advised(cluster)
+
+
+def test_the_engine_restarts_under_running_jobs(cluster: Cluster, watch: Watch) -> None:
+    """It remembers nothing and needs not to: the next question says which GPUs are free."""
+    first = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)
+    busy = cluster.wait_running(first).gpus
+    cluster.engine("kill")
+    cluster.engine("start")
+
+    def advised() -> bool:
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
+        got = cluster.wait_running(jobid).gpus
+        end(cluster, [jobid], busy)
+        return got == by_policy(busy, (2,), ("dgx1",))
+
+    until(advised, "advice for what the first job left", 60)
