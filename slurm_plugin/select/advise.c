@@ -59,13 +59,23 @@ static uint64_t this_pass(void)
 	       slurmctld_diag_stats.bf_cycle_counter;
 }
 
-static int64_t budget_left_us(int64_t now_us)
+/*
+ * RET how long one answer may take, or 0: this pass has had its share. An engine
+ * is never blamed for missing a deadline that was cut short, and the budget is
+ * not overdrawn either: without room for a full deadline nothing is asked.
+ */
+static int64_t answer_limit_us(int64_t now_us)
 {
 	const gt_config_t *config = &gt_plugin.config;
+	int64_t budget_us = config->pass_budget_ms * 1000LL;
+	int64_t limit_us = config->deadline_ms * 1000LL;
+	int64_t left_us = gt_budget_left(&gt_plugin.budget, this_pass(), now_us,
+					 budget_us,
+					 config->pass_window_s * 1000000LL);
 
-	return gt_budget_left(&gt_plugin.budget, this_pass(), now_us,
-			      config->pass_budget_ms * 1000LL,
-			      config->pass_window_s * 1000000LL);
+	if (limit_us > budget_us)
+		limit_us = budget_us;
+	return left_us >= limit_us ? limit_us : 0;
 }
 
 /* ----------------------------------------------------------------- asking */
@@ -258,12 +268,12 @@ static void select_unmasked(decision_t *decision)
 static void decide(decision_t *decision)
 {
 	job_record_t *job = decision->question.test->job;
-	int64_t start_us = gt_now_us(), left_us = budget_left_us(start_us);
+	int64_t start_us = gt_now_us(), limit_us = answer_limit_us(start_us);
 	gt_result_t result = GT_BUDGET_OUT;
 
 	gt_plugin.reply.note[0] = '\0';
 	gt_wait_settle(job, &decision->earlier);
-	if (left_us > 0 && ask(decision, left_us, &result))
+	if (limit_us && ask(decision, limit_us, &result))
 		result = obey(decision);
 	if (decision->reselect)
 		select_unmasked(decision);

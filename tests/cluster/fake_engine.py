@@ -100,7 +100,8 @@ def answer(rule: Rule, question: Question) -> bytes | None:
         case "pass":
             return f"pass id={number}{note}\n".encode()
         case "raw":
-            return rule["text"].replace("%ID%", number).encode()
+            text: str = rule["text"]
+            return text.replace("%ID%", number).encode()
         case "slow":
             time.sleep(rule["ms"] / 1000)
             return answer(rule["then"], question)

@@ -67,7 +67,7 @@ class FakeEngine:
 
     def settle(self, **settings: Any) -> None:
         """Gives the plugin these settings, and a deadline that a busy test machine can meet."""
-        settings = {"deadline_ms": 300, **settings}
+        settings = {"deadline_ms": 450, "pass_budget_ms": 5000, **settings}
         self.put(SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
         self.cluster.reconfigure()
 
