@@ -24,13 +24,14 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin import config
     from slurm_plugin.cli import Fault
     from slurm_plugin.engine import decision_log
+    from slurm_plugin.explain.attribution import attributed
     from slurm_plugin.explain.gains import Gains
 
     first = _first(since, datetime.now(UTC)) if since else None
     log = config.load(config_path).decision_log
     gains = Gains()
     try:
-        for record in decision_log.read(log):
+        for record in attributed(decision_log.read(log)):
             if first is None or _is_after(record.get("time"), first):
                 gains.add(record)
     except PermissionError as error:

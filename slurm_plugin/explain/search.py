@@ -15,10 +15,11 @@ import msgspec
 
 from slurm_plugin.config import DecisionLogConfig
 from slurm_plugin.engine.decision_log import rotated
+from slurm_plugin.explain.attribution import attributed
 
 BLOCK_BYTES = 256 << 10
-#: Records kept per job (or array), the newest ones.
-MAX_RECORDS = 200
+#: Records kept per job or array, the newest ones: a thousand tasks.
+MAX_RECORDS = 2000
 
 
 def find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
@@ -26,6 +27,15 @@ def find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
 
     Raises PermissionError where the log is closed to this user.
     """
+    found = _find(config, job)
+    array = next((int(r["array"]) for r in found if r.get("array") not in (0, None, job)), 0)
+    if array:
+        # A task: what was decided for it stands under its array's id.
+        return [r for r in attributed(_find(config, array)) if r.get("job") == job]
+    return list(attributed(found))
+
+
+def _find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
     found: deque[dict[str, Any]] = deque(maxlen=MAX_RECORDS)
     for path in reversed(rotated(config)):
         for line in _lines(path, (b'"job":%d,' % job, b'"array":%d,' % job)):

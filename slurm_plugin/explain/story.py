@@ -7,8 +7,9 @@ from typing import Any
 
 Record = dict[str, Any]
 
-#: Array tasks named one by one.
+#: Array tasks, and earlier decisions, named one by one.
 MAX_TASKS = 50
+MAX_EARLIER = 50
 
 
 def story(job: int, records: Sequence[Record], source: str) -> Record:
@@ -25,7 +26,9 @@ def story(job: int, records: Sequence[Record], source: str) -> Record:
     own = [record for record in records if record.get("job") == chosen.get("job")]
     at = next(i for i, record in enumerate(own) if record is chosen)
     told = dict(chosen) | {"source": source, "asked_for": job}
-    told["earlier"] = [_brief(record) for record in own[:at] if record["decision"] != "started"]
+    before = [_brief(record) for record in own[:at] if record.get("decision") != "started"]
+    told["earlier"] = before[-MAX_EARLIER:]
+    told["earlier_left_out"] = max(0, len(before) - MAX_EARLIER)
     # A start before the last decision belongs to an earlier run of a requeued job.
     starts = [record for record in own[at + 1 :] if record.get("decision") == "started"]
     if starts:

@@ -79,7 +79,9 @@ def _choices(told: Mapping[str, Any]) -> list[str]:
         waiting = told.get("decision") == "wait"
         lines.append(_choice("would be now" if waiting else "chosen", told["chosen"]))
     if "slurm" in told:
-        lines.append(_choice("Slurm's own", told["slurm"]))
+        # Its score is of that set alone, so it would not compare with the candidates'.
+        own = {key: value for key, value in told["slurm"].items() if key != "score"}
+        lines.append(_choice("Slurm's own", own))
     if "alt" in told:
         lines.append(_line("else", f"{gpu_list(told['alt'])}, within the nodes Slurm chose"))
     lines += [
@@ -91,8 +93,9 @@ def _choices(told: Mapping[str, Any]) -> list[str]:
 def _choice(title: str, choice: Mapping[str, Any]) -> str:
     text = gpu_list(choice.get("gpus", {}))
     if "effbw_gbps" in choice:
+        score = f"score {choice['score']:.2f}, " if "score" in choice else ""
         text += (
-            f"  score {choice['score']:.2f}, effective {choice['effbw_gbps']:.2f} GB/s,"
+            f"  {score}effective {choice['effbw_gbps']:.2f} GB/s,"
             f" sum {choice['agg_gbps']:.0f} GB/s, left {choice['preserved_gbps']:.0f} GB/s"
         )
     if choice.get("pcie_hops"):
@@ -119,6 +122,8 @@ def _candidates(told: Mapping[str, Any]) -> list[str]:
 
 def _earlier(told: Mapping[str, Any]) -> list[str]:
     lines = []
+    if told.get("earlier_left_out"):
+        lines.append(_line("before", f"{told['earlier_left_out']} more decisions"))
     for record in told.get("earlier", []):
         said = f"postponed {record['wait_s']} s" if "wait_s" in record else record["decision"]
         why = record.get("note") or record.get("why", "")

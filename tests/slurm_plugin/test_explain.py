@@ -31,9 +31,10 @@ FAKE_MUNGE = """#!/bin/sh
 printf 'MUNGE:%s:\\n' "$(printf '%s\\n%s' "$FAKE_UID" "$(cat)" | base64 -w0)"
 """
 FAKE_UNMUNGE = """#!/bin/sh
-text="$(sed 's/^MUNGE://; s/:$//' | base64 -d 2>/dev/null)" || { echo 'unmunge: Error: Invalid' >&2; exit 15; }
+fail() { echo "unmunge: Error: $1" >&2; exit 15; }
+text="$(sed 's/^MUNGE://; s/:$//' | base64 -d 2>/dev/null)" || fail Invalid
 name="$(printf %s "$text" | cksum | tr ' ' -)"
-mkdir "$FAKE_SEEN/$name" 2>/dev/null || { echo 'unmunge: Error: Replayed credential' >&2; exit 17; }
+mkdir "$FAKE_SEEN/$name" 2>/dev/null || fail 'Replayed credential'
 printf 'STATUS:          0\\nUID:             %s\\n\\n' "$(printf %s "$text" | head -1)"
 printf %s "$text" | tail -n +2
 """
@@ -167,6 +168,31 @@ def test_records_are_found_in_every_rotated_file_and_half_lines_skipped(tmp_path
     (tmp_path / "log").write_bytes(b'{"job":9,"x":"' + b"y" * 600_000 + b'"}\n' + rest)
     assert [r["n"] for r in search.find(config, 12)] == [1, 3]
     assert search.find(config, 2) == []
+
+
+ARRAY = [
+    {"job": 6, "array": 6, "decision": "use", "uid": 1, "n": 1},
+    {"job": 7, "array": 6, "decision": "started", "gpus": {}},
+    {"job": 6, "array": 6, "decision": "wait", "uid": 1, "n": 2},
+    {"job": 6, "array": 6, "decision": "use", "uid": 1, "n": 3},
+    {"job": 6, "array": 6, "decision": "use", "uid": 1, "n": 4},
+    {"job": 6, "array": 6, "decision": "started", "gpus": {}},
+]
+
+
+def test_an_arrays_decisions_are_given_to_the_tasks_that_started(tmp_path: Path) -> None:
+    """Slurm asks under the array's id; only the start names the task."""
+    config = DecisionLogConfig(tmp_path / "log", 1, 1)
+    config.path.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in ARRAY))
+    whole = [(r["job"], r["decision"], r.get("n")) for r in search.find(config, 6)]
+    assert whole == [
+        (7, "use", 1), (7, "started", None), (6, "wait", 2), (6, "use", 3), (6, "use", 4),
+        (6, "started", None),
+    ]  # fmt: skip
+    assert [(r["decision"], r.get("n")) for r in search.find(config, 7)] == [
+        ("use", 1),
+        ("started", None),
+    ]
 
 
 class Slurm:

@@ -17,7 +17,10 @@ from slurm_plugin.errors import ConfigError
 ME = pwd.getpwuid(os.getuid()).pw_name
 PERSONAL = """
 accounts:
-  physics: {{policy: mapa-preserve, hints: {{pattern: tree, min-utility: 0.5}}, users_may_set: [mem]}}
+  physics:
+    policy: mapa-preserve
+    hints: {{pattern: tree, min-utility: 0.5}}
+    users_may_set: [mem]
   empty: {{}}
 users:
   "4711": {{hints: {{pattern: star}}}}

@@ -1,0 +1,190 @@
+"""What users write and what they are told, on a live Slurm: hints, rules, explain, report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster, ClusterError, Result
+
+pytestmark = pytest.mark.cluster
+
+CONFIG = "/etc/slurm/gputopo.yaml"
+LISTEN = "explain_listen: ctl:9402\n"
+RULES = """
+accounts:
+  research: {hints: {pattern: tree}}
+users:
+  bob: {users_may_set: [pattern, mem]}
+"""
+PAIR = ("-w", "dgx1", "--gres=gpu:2")
+
+
+@pytest.fixture
+def configured(cluster: Cluster) -> Iterator[Cluster]:
+    """An engine that listens for users and has rules for an account and a user."""
+    cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >>{CONFIG}', "sh", LISTEN + RULES])
+    cluster.engine("restart")
+    yield cluster
+    cluster.run("ctl", ["cp", "/src/gputopo.yaml", CONFIG])
+    cluster.engine("restart")
+
+
+def explain(cluster: Cluster, user: str, *args: str) -> Result:
+    return cluster.run("ctl", ["gputopo", "explain", *args], user=user, check=False)
+
+
+def told(cluster: Cluster, user: str, job: object) -> dict:
+    done = explain(cluster, user, str(job), "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert isinstance(found, dict)
+    return found
+
+
+def admin_comment(cluster: Cluster, jobid: int) -> str:
+    return cluster.job(jobid).fields.get("AdminComment", "")
+
+
+REFUSED = [
+    ("an unknown key", "patern=ring", "gpu-topo: unknown key 'patern'; expected one of policy, "),
+    ("a bad value", "pattern=knot", "gpu-topo: pattern: 'knot'; expected ring, tree, chain"),
+    ("a bad launch value", "mem=all", "gpu-topo: mem: 'all'; expected preferred, bind, interleave"),
+    ("too long", "x" * 1025, "gpu-topo: the hint is 1025 bytes long, at most 1024 are allowed"),
+]
+
+
+@pytest.mark.parametrize("command", ["sbatch", "srun", "salloc"])
+@pytest.mark.parametrize(("hint", "says"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
+def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(
+    cluster: Cluster, command: str, hint: str, says: str
+) -> None:
+    rest = ["--wrap", "true"] if command == "sbatch" else ["true"]
+    argv = [command, *PAIR, f"--comment=gpu-topo:{hint}", *rest]
+    done = cluster.run("ctl", argv, user="alice", check=False)
+    assert done.code != 0
+    lines = [line for line in done.err.splitlines() if "gpu-topo" in line]
+    assert len(lines) == 1
+    assert says in lines[0]
+
+
+def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(cluster: Cluster) -> None:
+    with pytest.raises(ClusterError) as refused:
+        cluster.sbatch("--comment=gpu-topo: pattern=ring")
+    lines = [line for line in str(refused.value).splitlines() if "asks for no GPUs" in line]
+    assert len(lines) == 1
+
+
+def test_admin_comment_names_gpus_policy_and_reason(cluster: Cluster) -> None:
+    jobid = cluster.sbatch(*PAIR, "--comment=gpu-topo: pattern=ring,mem=interleave", sleep_s=60)
+    cluster.wait_running(jobid)
+    text = admin_comment(cluster, jobid)
+    assert text.startswith("[gpu-topo: pattern=ring,mem=interleave | dgx1:0,3 by mapa: ring: ")
+
+
+def test_admin_comment_says_why_slurm_chose(cluster: Cluster) -> None:
+    jobid = cluster.sbatch(*PAIR, "--comment=gpu-topo: off", sleep_s=60)
+    cluster.wait_running(jobid)
+    text = admin_comment(cluster, jobid)
+    assert text == "[gpu-topo: off | Slurm's own choice: opted out by hint]"
+
+
+def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(
+    configured: Cluster,
+) -> None:
+    with pytest.raises(ClusterError, match="min-utility: not allowed for this job; expected one"):
+        configured.sbatch(*PAIR, "--comment=gpu-topo: min-utility=0.5", user="bob")
+    allowed = configured.sbatch(*PAIR, "--comment=gpu-topo: mem=none", user="bob", sleep_s=60)
+    free = configured.sbatch(*PAIR, "--comment=gpu-topo: min-utility=0.1", sleep_s=60)
+    for jobid in (allowed, free):
+        configured.wait_running(jobid)
+        # Neither named an account: the default one's rule counts.
+        assert told(configured, "root", jobid)["pattern"] == "tree"
+
+
+def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster) -> None:
+    jobid = configured.sbatch(*PAIR, sleep_s=60)
+    configured.wait_running(jobid)
+    mine = told(configured, "alice", jobid)
+    assert mine["source"] == "engine"
+    assert sorted(mine["chosen"]["gpus"]["dgx1"]) == [0, 3]
+    assert mine["slurm"]["gpus"] == {"dgx1": [0, 1]}
+    assert mine["started"]["gpus"] == {"dgx1": [0, 3]}
+    assert mine["state"] == "RUNNING"
+    assert mine["candidates"]
+    strangers = explain(configured, "bob", str(jobid))
+    nobodys = explain(configured, "bob", "999999")
+    assert strangers.code == nobodys.code == 2
+    assert strangers.err.replace(str(jobid), "N") == nobodys.err.replace("999999", "N")
+    assert strangers.err.count("\n") == 1
+    assert told(configured, "root", jobid)["source"] == "decision log"
+
+
+def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(
+    configured: Cluster,
+) -> None:
+    jobid = configured.sbatch(*PAIR, "--array=0-2", script="true")
+    for _ in range(3):
+        configured.wait_finished(jobid)
+    configured.wait_idle()
+    configured.engine("restart")
+    found = told(configured, "alice", jobid)
+    assert len(found["tasks"]) == 2
+    one = told(configured, "alice", f"{jobid}_1")
+    assert one["array"] == jobid
+    assert "COMPLETED" in one["state"]
+
+
+def test_a_pending_job_that_was_never_decided_is_told_by_slurm(configured: Cluster) -> None:
+    jobid = configured.sbatch(*PAIR, "--hold", "--comment=gpu-topo: pattern=tree")
+    for user in ("alice", "root"):
+        found = told(configured, user, jobid)
+        assert "PENDING" in found["state"]
+        assert found["hint"] == "pattern=tree"
+        assert found["remark"] == "nothing was decided yet"
+
+
+def test_a_job_that_waits_says_why_and_what_it_would_get(configured: Cluster) -> None:
+    configured.occupy("dgx1", [0, 1, 2, 4, 6, 7])
+    jobid = configured.sbatch(*PAIR, "--comment=gpu-topo: min-utility=0.95", sleep_s=60)
+    configured.wait_state(jobid, "PENDING")
+    for _ in range(100):
+        done = explain(configured, "alice", str(jobid), "--json")
+        found = json.loads(done.out) if not done.code else {}
+        if found.get("decision") == "wait":
+            break
+    assert found["decision"] == "wait"
+    assert "of the ideal bandwidth" in found["note"]
+    assert found["chosen"]["gpus"] == {"dgx1": [3, 5]}
+    assert "postponed" in explain(configured, "alice", str(jobid)).out
+
+
+@pytest.mark.parametrize("engine", ["without a listener", "stopped"])
+def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster, engine: str) -> None:
+    jobid = cluster.sbatch(*PAIR, sleep_s=60)
+    cluster.wait_running(jobid)
+    if engine == "stopped":
+        cluster.engine("stop")
+    found = told(cluster, "alice", jobid)
+    assert found["source"] == "Slurm"
+    assert found["note"].startswith("dgx1:0,3 by mapa: ")
+    assert explain(cluster, "bob", str(jobid)).code == 2
+
+
+def test_garbage_at_the_listener_costs_no_job_its_placement(configured: Cluster) -> None:
+    flood = "for i in $(seq 40); do head -c 20000 /dev/urandom | socat -t1 - TCP:ctl:9402; done"
+    configured.run("ctl", f"{flood} >/dev/null 2>&1; true")
+    jobid = configured.sbatch(*PAIR, sleep_s=60)
+    assert configured.wait_running(jobid).gpus == {"dgx1": (0, 3)}
+    assert "Traceback" not in configured.engine_log()
+
+
+def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
+    jobid = cluster.sbatch(*PAIR, sleep_s=60)
+    cluster.wait_running(jobid)
+    done = cluster.run("ctl", ["gputopo", "report", "--since", "1h", "--json"])
+    summary = json.loads(done.out)
+    assert summary["placed"]["jobs"] >= 1
+    assert summary["placed"]["ratio_mean"] >= 1
+    assert cluster.run("ctl", ["gputopo", "report"], user="alice", check=False).code == 2
