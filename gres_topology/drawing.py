@@ -154,7 +154,7 @@ def _ring(axes: Any, places: list[float], chosen: Sequence[int]) -> None:
         (x, y), (u, v) = _point(places[a]), _point(places[b])
         axes.plot([x, u], [y, v], color=_CHOSEN, linewidth=14, alpha=0.45, zorder=0.5)
     for rank, gpu in enumerate(chosen):
-        x, y = _point(places[gpu], 1.16)
+        x, y = _point(places[gpu], 1.22)
         axes.text(x, y, f"rank {rank}", ha="center", va="center", fontsize=8, color="#333")
 
 

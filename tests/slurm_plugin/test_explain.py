@@ -19,7 +19,7 @@ from slurm_plugin.engine import setup
 from slurm_plugin.engine.decision_log import DecisionLog
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import EngineDown, SlurmError
-from slurm_plugin.explain import munge, remote, search, slurm_says
+from slurm_plugin.explain import machines, munge, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold, unknown
 from slurm_plugin.explain.find import explained
 from slurm_plugin.explain.listener import Allowance, ExplainListener
@@ -259,3 +259,16 @@ def test_operators_are_root_and_slurmuser() -> None:
 
 def test_the_log_is_closed_to_others(site: Setup) -> None:
     assert not stat.S_IMODE(site.config.decision_log.path.stat().st_mode) & stat.S_IRWXO
+
+
+def test_a_job_is_drawn_with_its_gpus_and_ranks(site: Setup, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    known = machines.shown(site.machines, ["dgx1", "mirrored", "alien"])
+    gpus = {"dgx1": [3, 0], "mirrored": [7, 1]}
+    written = machines.draw(known, gpus, 7, tmp_path / "job.svg")
+    assert [path.name for path in written] == ["job-dgx1.svg", "job-mirrored.svg"]
+    plain = machines.draw({"dgx1": known["dgx1"]}, {}, 7, tmp_path / "plain.svg")
+    marked = written[0].read_text()
+    # Filled like nothing else in the drawing: the job's two GPUs.
+    assert marked.count("fill: #ffb300") == 2
+    assert "fill: #ffb300" not in plain[0].read_text()
