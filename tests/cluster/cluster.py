@@ -177,15 +177,28 @@ class Cluster:
 
     def jobs(self, jobid: int) -> list[Job]:
         """All records of a job id: one, or one per array task or component."""
-        told = self.run("ctl", ["scontrol", "show", "job", "-d", str(jobid)])
-        if not (found := parse_jobs(told.out)):
-            raise ClusterError(f"no record of job {jobid} in {told}")
+        found = parse_jobs(self._told(["scontrol", "show", "job", "-d", str(jobid)]))
+        if not found:
+            raise ClusterError(f"scontrol has no record of job {jobid}")
         return found
+
+    def _told(self, command: Sequence[str]) -> str:
+        """Output of a command that always prints something.
+
+        On a very busy machine docker now and then hands back none of it, with exit code 0.
+        """
+        for _ in range(5):
+            if out := self.run("ctl", command).out:
+                return out
+        raise ClusterError(f"{shlex.join(command)} printed nothing")
 
     def gres_used(self) -> dict[str, tuple[int, ...]]:
         """GPU indices in use per node."""
-        lines = self.run("ctl", "sinfo -h -N -O NodeHost:64,GresUsed:200").out.splitlines()
-        return {node: parse_gres(gres) for node, gres in (line.split(None, 1) for line in lines)}
+        told = self._told(["sinfo", "-h", "-N", "-O", "NodeHost:64,GresUsed:200"])
+        return {
+            node: parse_gres(gres)
+            for node, gres in (line.split(None, 1) for line in told.splitlines())
+        }
 
     def cancel(self, *jobids: int) -> None:
         """Cancels jobs; finished ones are no error."""

@@ -1,0 +1,165 @@
+"""Jobs that Slurm moves, stops, shrinks or shares: with engine, plugin and bridge in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cluster import GPUS, RECORD, Cluster
+from live_harness import Watch, asking, by_policy, end, running, submit_many, visible, watched
+from node_variants import DGX2, other_gpus, wait_node
+from select_harness import until
+
+pytestmark = pytest.mark.cluster
+
+PAIR = {"dgx1": (0, 3)}
+LEFT_OF_PAIR = by_policy(PAIR, (2,), ("dgx1",))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """Placement is looked at here, not speed: the engine may take its time."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=1000):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def watch(cluster: Cluster) -> Iterator[Watch]:
+    """No GPU is held by two jobs at any moment of the test."""
+    with watched(cluster) as found:
+        yield found
+
+
+def pair(cluster: Cluster, *args: str) -> int:
+    """A running job with the double link 0,3 of dgx1; its id."""
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", *args, sleep_s=300)
+    assert cluster.wait_running(jobid).gpus == PAIR
+    return jobid
+
+
+def test_an_exclusive_job_has_its_node_alone(cluster: Cluster) -> None:
+    """All of them (Slurm's rule), and nobody else gets the node until it ends."""
+    jobid = cluster.sbatch("-w", "dgx1", "--exclusive", "--gres=gpu:2", sleep_s=300)
+    assert cluster.wait_running(jobid).gpus == {"dgx1": tuple(range(8))}
+    elsewhere = cluster.sbatch("-p", "dgx", "--gres=gpu:2", sleep_s=300)
+    assert list(cluster.wait_running(elsewhere).gpus) == ["dgx2"]
+
+
+def test_a_requeued_job_is_advised_anew(cluster: Cluster) -> None:
+    """It gives its GPUs back, another takes them, and it gets the best of the rest."""
+    first = pair(cluster)
+    cluster.run("ctl", f"scontrol requeue {first}")
+    until(lambda: cluster.gres_used()["dgx1"] == (), "its GPUs are free")
+    pair(cluster)
+    # Slurm itself lets a requeued job wait for two minutes
+    cluster.run("ctl", f"scontrol update jobid={first} starttime=now")
+    assert cluster.wait_running(first, timeout_s=60).gpus == LEFT_OF_PAIR
+
+
+def test_a_node_that_goes_down_frees_its_gpus(cluster: Cluster) -> None:
+    """The job leaves the node, the books are empty, and the node is used as before."""
+    jobid = pair(cluster, "--no-requeue")
+    try:
+        cluster.run("ctl", "scontrol update nodename=dgx1 state=down reason=test")
+        assert cluster.wait_finished(jobid).state == "NODE_FAIL"
+    finally:
+        wait_node(cluster, "dgx1")
+    assert cluster.gres_used()["dgx1"] == ()
+    pair(cluster)
+
+
+def test_a_suspended_job_keeps_its_gpus(cluster: Cluster) -> None:
+    """Others get other GPUs meanwhile; it goes on with its own."""
+    jobid = pair(cluster)
+    cluster.run("ctl", f"scontrol suspend {jobid}")
+    cluster.wait_state(jobid, "SUSPENDED")
+    other = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    assert cluster.wait_running(other).gpus == LEFT_OF_PAIR
+    cluster.run("ctl", f"scontrol resume {jobid}")
+    assert cluster.wait_running(jobid).gpus == PAIR
+
+
+def test_a_job_that_gives_up_a_node(cluster: Cluster) -> None:
+    """It keeps its GPUs on the other one; those it gave up are free for the next."""
+    jobid = cluster.sbatch("-p", "dgx", "-N2", "--gpus-per-node=2", sleep_s=300)
+    before = cluster.wait_running(jobid).gpus
+    assert before == by_policy({}, (2, 2), ("dgx1", "dgx2"))
+    cluster.run("ctl", f"scontrol update jobid={jobid} numnodes=1", user="alice")
+    (kept,) = cluster.job(jobid).gpus
+    assert cluster.job(jobid).gpus == {kept: before[kept]}
+    gone = "dgx2" if kept == "dgx1" else "dgx1"
+    until(lambda: cluster.gres_used()[gone] == (), f"the GPUs on {gone} are free")
+    other = cluster.sbatch("-w", gone, "--gres=gpu:3", sleep_s=300)
+    assert cluster.wait_running(other).gpus == by_policy({}, (3,), (gone,))
+
+
+def test_a_job_in_a_reservation_of_nodes(cluster: Cluster) -> None:
+    """Its nodes are the candidates; outside of it nobody gets them."""
+    reserve = "reservationname=r users=alice starttime=now duration=10 nodes=dgx1"
+    cluster.run("ctl", f"scontrol create reservation {reserve}")
+    inside = cluster.sbatch("--reservation=r", "--gres=gpu:3", sleep_s=300)
+    assert cluster.wait_running(inside).gpus == by_policy({}, (3,), ("dgx1",))
+    outside = cluster.sbatch("-p", "dgx", "--gres=gpu:3", sleep_s=300)
+    assert cluster.wait_running(outside).gpus == by_policy({}, (3,), ("dgx2",))
+
+
+PREEMPTION = """PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=low Nodes=dgx1 PriorityTier=1 DefaultTime=10
+PartitionName=high Nodes=dgx1 PriorityTier=9 DefaultTime=10"""
+
+
+def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> None:
+    """Two jobs of four give way to one of three; nobody shares a GPU on the way."""
+    cluster.configure_extra(PREEMPTION)
+    victims = submit_many(cluster, [("-p", "low", "--gres=gpu:4")] * 2)
+    running(cluster, victims)
+    winner = cluster.sbatch("-p", "high", "--gres=gpu:3", sleep_s=300)
+    got = cluster.wait_running(winner, timeout_s=90).gpus
+    stay = [job.gpus["dgx1"] for job in map(cluster.job, victims) if job.gpus]
+    assert got == by_policy({"dgx1": [gpu for gpus in stay for gpu in gpus]}, (3,), ("dgx1",))
+
+
+# -- shared and sliced GPUs ---------------------------------------------------
+
+
+def environment(cluster: Cluster, jobid: int) -> str:
+    """CUDA_VISIBLE_DEVICES inside the job, as it is."""
+    return cluster.env_of(jobid).get("CUDA_VISIBLE_DEVICES", "")
+
+
+def test_mps_jobs_share_their_gpu_and_nothing_else(cluster: Cluster) -> None:
+    """--gres=mps is untouched; whole GPUs beside it are the policy's of the others."""
+    gres = "$a NodeName=dgx2 Name=mps Count=800"
+    with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:8,mps:800/", gres, types="gpu,mps"):
+        sharing = [
+            cluster.sbatch("-w", "dgx2", "--gres=mps:50", script=f"{RECORD}; sleep 300")
+            for _ in range(2)
+        ]
+        running(cluster, sharing)
+        shared = {environment(cluster, jobid) for jobid in sharing}
+        assert len(shared) == 1
+        assert all("AdminComment" not in cluster.job(jobid).fields for jobid in sharing)
+        whole = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
+        got = cluster.wait_running(whole).gpus
+        assert got == by_policy({"dgx2": [int(gpu) for gpu in shared]}, (2,), ("dgx2",))
+        end(cluster, [*sharing, whole])
+
+
+def test_mig_slices_are_slurms_business(cluster: Cluster) -> None:
+    """Typed slices and a plain --gres=gpu on such a node: as if we were not there."""
+    gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100/\\1Type=1g.5gb/"
+    with other_gpus(cluster, "s/gpu:v100:8/gpu:1g.5gb:8/", gres):
+        with cluster.slurmctld_log_of() as log:
+            forms = ("--gres=gpu:1g.5gb:2", "--gres=gpu:2")
+            ids = submit_many(cluster, [("-w", "dgx2", form) for form in forms])
+            got = running(cluster, ids)
+        assert [len(gpus["dgx2"]) for gpus in got] == [2, 2]
+        assert visible(cluster, ids) == [gpus["dgx2"] for gpus in got]
+        assert not [line for line in log if "gputopo:" in line]
+        assert all("AdminComment" not in cluster.job(jobid).fields for jobid in ids)
+        end(cluster, ids)
+    assert cluster.gres_used() == dict.fromkeys(GPUS, ())

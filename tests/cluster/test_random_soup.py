@@ -1,0 +1,161 @@
+"""A random soup: every kind of job, hint and trouble at once; seeded, checked at every moment.
+
+What happens when is up to the machine; what is submitted and done is the seed's. Whatever the
+order, no GPU is held twice, each job has as many GPUs as it asked for, and all come back.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from cluster import GPUS, Cluster
+from live_harness import Watch, all_jobs, asking, watched
+from select_harness import until
+
+pytestmark = pytest.mark.cluster
+
+SEED = int(os.environ.get("GPUTOPO_SEED", "20240611"))
+JOBS = 160
+BATCH = 8
+TWO_NODES = "-p dgx -N2 --gpus-per-node={}"
+FORMS = (
+    "--gres=gpu:{}",
+    "-N1 --gpus={}",
+    "-N1 --gpus-per-node={}",
+    "-N1 -n{} --gpus-per-task=1",
+    "-N1 --gpus={} --cpus-per-gpu=1",
+    "--gres=gpu:{} --mem-per-gpu=20",
+    "-p dgx --gres=gpu:v100:{}",
+    "-x minsky1 --gres=gpu:{}",
+    "-p observe --gres=gpu:{}",
+    "-p off --gres=gpu:{}",
+    TWO_NODES,
+)
+HINTS = (
+    "",
+    "",
+    "off",
+    "pattern=all-to-all",
+    "pattern=chain,sensitive=no",
+    "policy=first-fit",
+    "policy=mapa-preserve,pattern=tree",
+    "spread",
+    "min-utility=0.9",
+    "min-utility=1",
+)
+BAD_HINTS = ("patern=ring", "pattern=", "min-utility=7", "off,spread", "a\"b='c", "x" * 2000)
+TROUBLES = ("kill", "pause", "restart", "stop", "start", "resume")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def settings(session_cluster: Cluster | str) -> Iterator[None]:
+    """The usual deadline, but a failed engine is tried again after a second."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=50):
+        yield
+
+
+class Soup:
+    """What the seed does, and what is then expected of Slurm."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self._cluster = cluster
+        self._chance = random.Random(seed)
+        self.wanted: dict[int, int] = {}
+        self.reconfigured = 0
+
+    def submits(self) -> None:
+        """A batch of jobs; none may be refused, whatever the engine does."""
+        lines, counts = [], []
+        for _ in range(BATCH):
+            count = self._chance.choice((1, 1, 2, 2, 3, 4))
+            hint = self._chance.choice(HINTS)
+            form = self._chance.choice(FORMS)
+            args = shlex.split(form.format(count))
+            if hint:
+                args.append(f"--comment=gpu-topo: {hint}")
+            wrap = f"sleep {self._chance.uniform(0.1, 2.5):.1f}"
+            lines.append(shlex.join(["sbatch", "--parsable", "-o/dev/null", *args, "--wrap", wrap]))
+            counts.append(2 * count if form is TWO_NODES else count)
+        done = self._cluster.run("ctl", "; ".join(lines), user="alice", timeout_s=120)
+        ids = [int(word) for word in done.out.split()]
+        assert len(ids) == BATCH, f"refused: {done.err}"
+        self.wanted.update(zip(ids, counts, strict=True))
+
+    def refusals(self) -> None:
+        """A bad hint: a clear refusal, or (no engine to know better) an ordinary job."""
+        hint = self._chance.choice(BAD_HINTS)
+        args = ["sbatch", "--parsable", "-o/dev/null", "--gres=gpu:1", "--wrap=sleep 0.2"]
+        comment = f"--comment=gpu-topo: {hint}"
+        done = self._cluster.run("ctl", [*args, comment], user="alice", check=False)
+        if done.code:
+            assert "gpu-topo: " in done.err
+        else:
+            self.wanted[int(done.out)] = 1
+
+    def trouble(self) -> None:
+        """Something happens to the engine, or to a few jobs."""
+        action = self._chance.choice((*TROUBLES, "cancel", "requeue", "reconfigure"))
+        some = " ".join(map(str, self._chance.sample(sorted(self.wanted), 3)))
+        if action == "cancel":
+            self._cluster.run("ctl", f"scancel {some}", check=False)
+        elif action == "requeue":
+            # by itself Slurm would let them wait two minutes
+            again = "scontrol requeue $j && scontrol update jobid=$j starttime=now"
+            self._cluster.run("ctl", f"for j in {some}; do {again}; done", check=False)
+        elif action == "reconfigure":
+            self._cluster.reconfigure()
+            self.reconfigured += 1
+        else:
+            # not all can be done in every state (a dead engine cannot be paused)
+            self._cluster.run("ctl", ["clusterctl", "engine", action], check=False)
+
+
+def test_hundred_and_sixty_random_jobs(cluster: Cluster) -> None:
+    """Right counts, no GPU twice at any moment, none in use at the end, slurmctld never fell."""
+    print(f"GPUTOPO_SEED={SEED}")  # shown when the test fails
+    soup = Soup(cluster, SEED)
+    with cluster.slurmctld_log_of() as log, watched(cluster) as watch:
+        while len(soup.wanted) < JOBS:
+            soup.submits()
+            soup.refusals()
+            soup.trouble()
+        drain(cluster)
+    # since 23.11 a reconfiguration is a new process; any other start would be after a crash
+    assert sum("slurmctld version" in line for line in log) <= soup.reconfigured
+    assert cluster.gres_used() == dict.fromkeys(GPUS, ())
+    check_counts(soup, watch)
+    states = {job.id: job.state for job in all_jobs(cluster) if job.id in soup.wanted}
+    assert set(states.values()) <= {"COMPLETED", "CANCELLED"}, states
+    results = [line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line]
+    # both ways to start were taken, or the soup was too thin
+    assert results.count("used") > JOBS // 10, results
+    assert {"timeout", "down", "breaker"} & set(results), results
+
+
+def drain(cluster: Cluster) -> None:
+    """The engine is well again; whoever still waits for better GPUs is told not to."""
+    cluster.run("ctl", "clusterctl engine resume; clusterctl engine start", check=False)
+
+    def over() -> bool:
+        update = "xargs -r -I J scontrol update jobid=J starttime=now"
+        cluster.run("ctl", f"squeue -h -t PD -o '%A %r' | sed -n 's/ BeginTime//p' | {update}")
+        return not cluster.run("ctl", "squeue -h -o %A").out.strip()
+
+    until(over, "every job has ended", 240)
+    cluster.wait_idle()
+
+
+def check_counts(soup: Soup, watch: Watch) -> None:
+    """Each job that was seen running had what it asked for, and one and the same all the time."""
+    seen = {jobid: held for jobid, held in watch.held.items() if jobid in soup.wanted}
+    assert len(seen) > len(soup.wanted) // 4, "the watch was too slow to see the soup"
+    for jobid, held in seen.items():
+        for gpus in held:
+            assert sum(len(indices) for _, indices in gpus) == soup.wanted[jobid], (jobid, gpus)
