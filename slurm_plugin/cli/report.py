@@ -81,6 +81,7 @@ def _text(summary: dict[str, Any]) -> str:
     total = sum(summary["passes"].values())
     lines.append(f"left to Slurm: {total} times")
     lines += [f"  {count:>6}  {why}" for why, count in summary["passes"].items()]
+    lines.append(f"started without an answer of ours: {summary['started_undecided']} jobs")
     for key, title in (("by_partition", "partition"), ("by_policy", "policy")):
         for name, block in summary[key].items():
             ratio = f", x {block['ratio_mean']:.2f}" if "ratio_mean" in block else ""

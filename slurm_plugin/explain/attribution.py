@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 def attributed(records: Iterable[Record]) -> Iterator[Record]:
-    """The records, oldest first; a placement directly before a task's start gets its job id."""
+    """The records, oldest first; what was decided directly before a task's start gets its id."""
     held: dict[int, Record] = {}
     for record in records:
         array = int(record.get("array") or 0)
@@ -28,7 +28,7 @@ def attributed(records: Iterable[Record]) -> Iterator[Record]:
             continue
         if before is not None:
             yield before
-        if record.get("decision") == "use" and record.get("job") == array:
+        if record.get("decision") in ("use", "pass") and record.get("job") == array:
             held[array] = record
         else:
             yield record

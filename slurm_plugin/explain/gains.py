@@ -63,6 +63,8 @@ class Gains:
     jobs: dict[int, JobGain] = field(default_factory=dict)
     postponed: Counter[int] = field(default_factory=Counter)
     passes: Counter[str] = field(default_factory=Counter)
+    decided: set[int] = field(default_factory=set)
+    undecided: set[int] = field(default_factory=set)
     records: int = 0
     first: str = ""
     last: str = ""
@@ -73,6 +75,11 @@ class Gains:
         when = str(record.get("time", ""))
         self.records += 1
         self.first, self.last = self.first or when, when or self.last
+        if decision != "started":
+            self.decided.add(job)
+        elif job not in self.decided and record.get("gpus"):
+            # Slurm went on without us: no answer in time, or the engine was away.
+            self.undecided.add(job)
         if decision == "wait":
             self.postponed[job] += bool(record.get("applied", True))
         elif decision == "pass":
@@ -101,6 +108,7 @@ class Gains:
                 "waited_s_mean": statistics.fmean(waited) if waited else 0.0,
             },
             "passes": dict(self.passes.most_common()),
+            "started_undecided": len(self.undecided),
             "by_partition": _grouped(applied, "partition"),
             "by_policy": _grouped(applied, "policy"),
         }

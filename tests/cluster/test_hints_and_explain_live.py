@@ -188,3 +188,62 @@ def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
     assert summary["placed"]["jobs"] >= 1
     assert summary["placed"]["ratio_mean"] >= 1
     assert cluster.run("ctl", ["gputopo", "report"], user="alice", check=False).code == 2
+
+
+@pytest.fixture
+def with_option(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster on which the SPANK plugin gives users --gpu-topo."""
+    with cluster.variant_as("gputopo-launch"):
+        if "--gpu-topo" not in cluster.run("ctl", ["srun", "--help"], check=False).out:
+            pytest.skip("the image has no SPANK plugin for this release")
+        yield cluster
+
+
+def test_the_option_means_the_same_as_the_comment(with_option: Cluster) -> None:
+    by_option = with_option.sbatch(*PAIR, "--gpu-topo=pattern=tree,mem=none", sleep_s=60)
+    by_comment = with_option.sbatch(
+        "-w", "dgx2", "--gres=gpu:2", "--comment=gpu-topo: pattern=tree,mem=none", sleep_s=60
+    )
+    notes = []
+    for jobid in (by_option, by_comment):
+        with_option.wait_running(jobid)
+        notes.append(admin_comment(with_option, jobid).replace("dgx2", "dgx1"))
+        assert told(with_option, "root", jobid)["pattern"] == "tree"
+    assert notes[0] == notes[1]
+    assert notes[0].startswith("[gpu-topo: pattern=tree,mem=none | dgx1:")
+
+
+@pytest.mark.parametrize("command", ["sbatch", "srun", "salloc"])
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((*PAIR, "--gpu-topo=patern=ring"), "unknown key 'patern'; expected one of policy"),
+        ((*PAIR, "--gpu-topo=mem=all"), "mem: 'all'; expected preferred, bind"),
+        (("-n1", "--gpu-topo=pattern=ring"), "this job asks for no GPUs"),
+        (
+            (*PAIR, "--gpu-topo=pattern=ring", "--comment=gpu-topo: pattern=tree"),
+            "--gpu-topo says 'pattern=ring' and --comment says 'pattern=tree'; give the hint once",
+        ),
+        ((*PAIR, f"--gpu-topo={'x' * 1025}"), "1024"),
+    ],
+    ids=["unknown key", "bad value", "no GPUs", "contradiction", "too long"],
+)
+def test_an_option_that_is_wrong_is_refused_with_one_line(
+    with_option: Cluster, command: str, args: tuple[str, ...], says: str
+) -> None:
+    rest = ["--wrap", "true"] if command == "sbatch" else ["true"]
+    done = with_option.run("ctl", [command, *args, *rest], user="alice", check=False)
+    assert done.code != 0
+    assert len([line for line in done.err.splitlines() if says in line]) == 1
+
+
+def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(
+    with_option: Cluster,
+) -> None:
+    with_option.engine("stop")
+    jobid = with_option.sbatch(*PAIR, "--hold", "--gpu-topo=pattern=tree", sleep_s=60)
+    assert admin_comment(with_option, jobid) == "[gpu-topo: pattern=tree]"
+    with_option.engine("start")
+    with_option.run("ctl", ["scontrol", "release", str(jobid)])
+    with_option.wait_running(jobid)
+    assert told(with_option, "root", jobid)["pattern"] == "tree"

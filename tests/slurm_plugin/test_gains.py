@@ -82,6 +82,14 @@ def test_observed_jobs_are_apart_and_waits_and_passes_counted_by_reason() -> Non
     assert set(told["by_policy"]) == {"mapa"}
 
 
+def test_a_start_that_no_decision_precedes_is_a_fail_open() -> None:
+    alone = {"job": 9, "decision": "started", "gpus": {"n1": [0]}}
+    passed = {"job": 8, "decision": "pass", "why": "x"}
+    cpus = {"job": 7, "decision": "started", "gpus": {}}
+    told = summed(alone, passed, {**alone, "job": 8}, cpus)
+    assert told["started_undecided"] == 1
+
+
 def test_lines_of_an_older_release_do_not_stop_the_report() -> None:
     old = use(1, 40, 10)
     del old["chosen"]["pcie_hops"], old["slurm"]["pcie_hops"], old["waited_s"]
