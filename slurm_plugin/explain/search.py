@@ -6,6 +6,7 @@ under the interpreter's lock and one read without it, so decisions never wait fo
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,9 @@ from slurm_plugin.config import DecisionLogConfig
 from slurm_plugin.engine.decision_log import rotated
 from slurm_plugin.explain.attribution import attributed
 
-BLOCK_BYTES = 256 << 10
+BLOCK_BYTES = 128 << 10
+#: Rest after each block: a thread that only reads takes the lock back before others get it.
+REST_S = 0.0005
 #: Records kept per job or array, the newest ones: a thousand tasks.
 MAX_RECORDS = 2000
 
@@ -55,6 +58,7 @@ def _lines(path: Path, needles: tuple[bytes, bytes]) -> Iterator[bytes]:
         with path.open("rb", buffering=0) as file:
             rest = b""
             while block := file.read(BLOCK_BYTES):
+                time.sleep(REST_S)
                 whole, newline, rest_of = (rest + block).rpartition(b"\n")
                 rest = rest_of
                 if newline and any(needle in whole for needle in needles):
