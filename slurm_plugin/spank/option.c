@@ -18,7 +18,8 @@ static int take(int value, const char *text, int remote)
 		if (remote)
 			return ESPANK_SUCCESS;
 		slurm_error("gpu-topo: the hint %s", refused);
-		return ESPANK_BAD_ARG;
+		/* An error code makes Slurm print the whole hint once more, a kilobyte of it. */
+		exit(EXIT_FAILURE);
 	}
 	snprintf(given, sizeof(given), "%s", text);
 	is_given = 1;

@@ -1,0 +1,349 @@
+"""The launch in a live Slurm: what each task sees, and where it runs, beside the rule.
+
+The machine has two CPUs and one NUMA node, so masks and policies of larger machines are
+compared where the plugin hands them to the kernel (record=, with pretend= for the CPUs), and
+one real mask and policy of each mode is read back in the task.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from cluster import Cluster
+from slurm_text import parse_indices
+
+from gres_topology import catalog
+from gres_topology.cpulist import format_list
+from slurm_plugin.launch import LaunchMachine, Task, launch, machine_of
+
+pytestmark = pytest.mark.cluster
+
+ASSETS = Path(__file__).parent / "assets"
+PLUGIN = "optional /cluster/launch/gputopo.so table=/cluster/launch/%n.table devices=/dev/fakegpu"
+RECORD = " record=/home/alice/launch"
+PRETEND = " pretend=0-159 nic=trust"
+MACHINES = {
+    "dgx1": machine_of(catalog.load("dgx1v")),
+    "minsky1": machine_of(catalog.load("minsky")),
+    "bridged1": machine_of(catalog.load("a100-pcie-bridged")),
+    "amd1": machine_of(catalog.load("mi250x")),
+}
+#: Every task leaves its environment in one step, named by job, step and rank.
+DUMP = (
+    "f=$HOME/launch/$SLURM_JOB_ID.${SLURM_STEP_ID:-batch}.$SLURM_PROCID;"
+    " env >$f.tmp && mv $f.tmp $f.env"
+)
+MPI_STYLE = f"srun {{args}} sh -c '{DUMP}'"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One task: its environment and what the plugin asked of the kernel ("" without record)."""
+
+    env: dict[str, str]
+    asked: str
+
+    @property
+    def visible(self) -> tuple[int, ...]:
+        """The device list of the task, in its order."""
+        name = "ROCR" if "ROCR_VISIBLE_DEVICES" in self.env and not self.cuda else "CUDA"
+        return parse_indices(self.env[f"{name}_VISIBLE_DEVICES"])
+
+    @property
+    def cuda(self) -> str:
+        """CUDA_VISIBLE_DEVICES, "" where it is not set."""
+        return self.env.get("CUDA_VISIBLE_DEVICES", "")
+
+
+@contextmanager
+def launching(cluster: Cluster, *lines: str) -> Iterator[None]:
+    """The variant with the plugin; `lines` are plugstack.conf."""
+    cluster.switch("gputopo-launch")
+    cluster.run("ctl", "rm -rf /home/alice/launch; install -d -o alice -g alice /home/alice/launch")
+    cluster.run(
+        "ctl",
+        ["sh", "-c", 'printf "%s\\n" "$1" >/cluster/plugstack.conf', "sh", "\n".join(lines)],
+    )
+    yield
+
+
+def steps(cluster: Cluster) -> dict[str, dict[int, Seen]]:
+    """What was left, by job.step and rank."""
+    script = 'cd /home/alice/launch && for f in *; do echo "== $f"; cat "$f"; done'
+    texts = dict(
+        part.split("\n", 1)
+        for part in re.split(r"^== ", cluster.run("ctl", script).out, flags=re.M)
+        if "\n" in part
+    )
+    found: dict[str, dict[int, Seen]] = {}
+    for name in (name for name in texts if name.endswith(".env")):
+        job, step, rank, _ = name.split(".")
+        env = dict(line.split("=", 1) for line in texts[name].splitlines() if "=" in line)
+        number = "4294967291" if step == "batch" else step
+        asked = texts.get(f"{job}.{number}.{rank}", "")
+        found.setdefault(f"{job}.{step}", {})[int(rank)] = Seen(env, asked)
+    return found
+
+
+def srun(cluster: Cluster, *args: str) -> dict[int, Seen]:
+    """One srun of alice's that dumps every task; its tasks by rank."""
+    before = set(steps(cluster))
+    cluster.run("ctl", ["srun", "-t1", *args, "sh", "-c", DUMP], user="alice")
+    (new,) = set(left := steps(cluster)) - before
+    return left[new]
+
+
+def task_of(seen: Seen, rank: int, tasks: int, machine: LaunchMachine) -> Task:
+    """The task as Slurm's environment describes it (whole set, or --gpus-per-task)."""
+    gpus = parse_indices(seen.env["SLURM_STEP_GPUS"])
+    per_task = re.search(r"per_task:(\d+)", seen.env.get("SLURMD_TRES_BIND", ""))
+    return Task(
+        gpus=gpus,
+        own=gpus,
+        tasks=tasks,
+        local_rank=rank,
+        gpus_per_task=int(per_task[1]) if per_task else 0,
+        cpus=tuple(range(160)),
+        cpus_per_task=int(seen.env.get("SLURM_CPUS_PER_TASK", 0)),
+    )
+
+
+def check(machine: LaunchMachine, found: dict[int, Seen], pattern: str = "ring") -> None:
+    """Every task has the rule's devices, NICs, mask and policy."""
+    for rank, seen in found.items():
+        rule = launch(machine, task_of(seen, rank, len(found), machine), pattern)
+        assert seen.visible == rule.visible
+        if machine.is_amd:
+            assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & seen.env.keys()
+        else:
+            assert seen.env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+        expected = []
+        if rule.cpus is not None:
+            expected.append(f"sched_setaffinity cpus={format_list(rule.cpus)}")
+        if rule.numa is not None:
+            nodes = sum(1 << node for node in rule.numa)
+            expected.append(f"set_mempolicy mode={rule.memory} nodes={nodes:#x}")
+        assert seen.asked.splitlines()[:-1] == expected
+        assert seen.env.get("UCX_NET_DEVICES", "") == ",".join(f"{n}:1" for n in rule.nics)
+        assert seen.env.get("NCCL_IB_HCA", "=").removeprefix("=") == ",".join(rule.nics)
+
+
+SHAPES = [
+    ("two tasks share two GPUs", ("-n2", "--gres=gpu:2")),
+    ("four tasks share four GPUs", ("-n4", "--gres=gpu:4")),
+    ("two tasks of two GPUs", ("-n2", "--gpus-per-task=2")),
+    ("four tasks of one GPU", ("-n4", "--gpus-per-task=1")),
+    ("three GPUs and two CPUs each", ("-n3", "--gpus-per-task=1", "--cpus-per-task=2")),
+]
+WHOLE = [
+    ("eight tasks share the whole node", ("-n8", "--gres=gpu:8", "--exclusive")),
+    ("eight tasks of one GPU", ("-n8", "--gpus-per-task=1", "--exclusive")),
+    ("a pattern by hint", ("-n8", "--gpus-per-task=1", "--gpu-topo=pattern=tree")),
+]
+
+
+@pytest.mark.parametrize("node", MACHINES)
+def test_tasks_on_each_machine(cluster: Cluster, node: str) -> None:
+    """Two to eight tasks, whole and parted sets, with and without --cpus-per-task."""
+    machine = MACHINES[node]
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        for _, args in SHAPES + (WHOLE if machine.gpus == 8 else []):
+            pattern = "tree" if "pattern=tree" in args[-1] else "ring"
+            check(machine, srun(cluster, "-w", node, *args), pattern)
+
+
+def test_a_shared_node(cluster: Cluster) -> None:
+    """Beside other jobs only the free GPUs are named, in their own rank order."""
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        cluster.occupy("dgx1", [0, 2, 5])
+        found = srun(cluster, "-w", "dgx1", "-n5", "--gres=gpu:5")
+        assert found[0].env["SLURM_STEP_GPUS"] == "1,3,4,6,7"
+        check(MACHINES["dgx1"], found)
+
+
+def test_batch_array_salloc_and_requeue(cluster: Cluster) -> None:
+    """The hint holds for the batch script and the steps it starts; the engine is gone."""
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        cluster.engine("stop")
+        args = ["-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-topo=pattern=star", "-o", "/dev/null"]
+        step = MPI_STYLE.format(args="-n4 --gpus-per-task=1")
+        job = cluster.sbatch("--array=0-1", *args, script=f"{DUMP}; {step}")
+        cluster.wait_idle()
+        command = f"salloc {' '.join(args[:5])} sh -c \"{MPI_STYLE.format(args='')}\""
+        cluster.run("ctl", command.replace("$", "\\$"), user="alice")
+        requeued = cluster.sbatch("--requeue", *args, script=f"{DUMP}; sleep 30")
+        cluster.wait_running(requeued)
+        cluster.run("ctl", ["scontrol", "requeue", str(requeued)])
+        cluster.wait_state(requeued, "PENDING")
+        cluster.run("ctl", "rm -f /home/alice/launch/" + f"{requeued}.*")
+        cluster.run("ctl", ["scontrol", "update", f"jobid={requeued}", "StartTime=now"])
+        cluster.wait_running(requeued, timeout_s=150)
+        cluster.run("ctl", f"until [ -e /home/alice/launch/{requeued}.batch.0.env ]; do :; done")
+        found = steps(cluster)
+        star = MACHINES["dgx1"].order("star", (0, 1, 2, 3))
+        batches = [tasks[0] for name, tasks in found.items() if name.endswith(".batch")]
+        assert len(batches) == 3
+        for seen in batches:
+            gpus = parse_indices(seen.env["SLURM_JOB_GPUS"])
+            assert seen.visible == MACHINES["dgx1"].order("star", gpus)
+            assert seen.env["GPUTOPO_HINT"] == "pattern=star"
+        parted = [tasks for name, tasks in found.items() if name.endswith(".0")]
+        assert len(parted) == 3
+        for tasks in parted:
+            check(MACHINES["dgx1"], tasks, "star")
+        assert star[0] in found[f"{job}.batch"][0].visible
+
+
+def test_an_explicit_gpu_bind_stands(cluster: Cluster) -> None:
+    """map: gives each task what the user wrote; single: what Slurm gave."""
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        found = srun(cluster, "-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-bind=map:3,2,1,0")
+        assert [found[rank].visible for rank in range(4)] == [(3,), (2,), (1,), (0,)]
+        found = srun(cluster, "-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-bind=single:2")
+        assert [found[rank].visible for rank in range(4)] == [(0,), (0,), (1,), (1,)]
+
+
+def test_explicit_cpu_and_memory_binds_stand(cluster: Cluster) -> None:
+    """Devices in rank order all the same, but no mask and no policy."""
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        binds = ("--cpu-bind=none", "--mem-bind=local")
+        found = srun(cluster, "-w", "dgx1", "-n1", "--gres=gpu:2", *binds)
+        assert found[0].asked.startswith("task_us=")
+
+
+def test_a_hint_of_off_leaves_the_task_to_slurm(cluster: Cluster) -> None:
+    """No CUDA_DEVICE_ORDER, and the list as Slurm writes it."""
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        seen = srun(cluster, "-w", "dgx1", "-n1", "--gres=gpu:2", "--gpu-topo=off")[0]
+        assert "CUDA_DEVICE_ORDER" not in seen.env
+        assert seen.cuda == seen.env["SLURM_STEP_GPUS"]
+
+
+@pytest.mark.parametrize("args", [("-n2", "--gres=gpu:4"), ("-n1", "--gres=gpu:3")])
+def test_relative_numbers_of_constrained_devices(
+    cluster: Cluster, tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    """With the numbers Slurm writes under ConstrainDevices=yes: the same order, counted anew."""
+    source = ASSETS / "constrained.c"
+    build = ["docker", "run", "--rm", "-v", f"{source.parent}:/src:ro", "-v", f"{tmp_path}:/out"]
+    image = f"slurm-gputopo-builder:{cluster.suite}"
+    command = f"gcc -shared -fPIC -O2 -Wall -Werror -o /out/constrained.so /src/{source.name}"
+    subprocess.run([*build, image, "sh", "-c", command], check=True)
+    stand_in = "required /cluster/launch/constrained.so"
+    with launching(cluster, stand_in, PLUGIN + RECORD + PRETEND + " numbering=relative"):
+        target = f"{cluster.container('ctl').id}:/cluster/launch/constrained.so"
+        subprocess.run(["docker", "cp", "-q", tmp_path / "constrained.so", target], check=True)
+        cluster.occupy("dgx1", [0, 3, 5])
+        for rank, seen in srun(cluster, "-w", "dgx1", *args).items():
+            task = task_of(seen, rank, 1, MACHINES["dgx1"])
+            rule = launch(MACHINES["dgx1"], replace(task, is_relative=True))
+            assert seen.visible == rule.visible
+            assert sorted(seen.visible) == list(range(len(task.gpus)))
+
+
+def test_minors_that_differ_from_the_drivers_order(cluster: Cluster) -> None:
+    """Slurm's GPUs 0..3 are the driver's 2, 0, 3, 1: the task gets the driver's numbers."""
+    machine = machine_of(catalog.load("minsky"), (2, 0, 3, 1))
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        table = "gputopo launch-table minsky --slurm-index 2,0,3,1 >/cluster/launch/minsky1.table"
+        cluster.run("ctl", table)
+        for args in (("-n2", "--gpus-per-task=2"), ("-n1", "--gres=gpu:3")):
+            check(machine, srun(cluster, "-w", "minsky1", *args))
+        bound = ("--gres=gpu:4", "--gpu-bind=map:0,1,2,3")
+        found = srun(cluster, "-w", "minsky1", "-n4", *bound)
+        assert [found[rank].visible for rank in range(4)] == [(2,), (0,), (3,), (1,)]
+
+
+TROUBLES = [
+    ("missing", "rm /cluster/launch/dgx1.table", "No such file or directory"),
+    ("cut", "sed -i '$d' /cluster/launch/dgx1.table", "is cut or damaged"),
+    ("another machine's", "cp /cluster/launch/minsky1.table /cluster/launch/dgx1.table", "GPU 7"),
+]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"), [row[1:] for row in TROUBLES], ids=[row[0] for row in TROUBLES]
+)
+def test_without_a_good_table_the_job_runs_as_slurm_alone(
+    cluster: Cluster, break_it: str, words: str
+) -> None:
+    """Eight tasks, one line in slurmd's log."""
+    with launching(cluster, PLUGIN):
+        cluster.run("ctl", break_it)
+        cluster.run("dgx1", ": >/var/log/slurm/slurmd.log")
+        found = srun(cluster, "-w", "dgx1", "-n8", "--gres=gpu:8")
+        assert {seen.cuda for seen in found.values()} == {"0,1,2,3,4,5,6,7"}
+        assert not any("CUDA_DEVICE_ORDER" in seen.env for seen in found.values())
+        log = cluster.run("dgx1", "grep 'gputopo:' /var/log/slurm/slurmd.log").out
+        assert len(log.splitlines()) == 1
+        assert words in log
+
+
+def test_a_wrong_argument_leaves_every_task_to_slurm(cluster: Cluster) -> None:
+    """And the log names the key."""
+    with launching(cluster, PLUGIN + " memory=bind"):
+        cluster.run("dgx1", ": >/var/log/slurm/slurmd.log")
+        assert "CUDA_DEVICE_ORDER" not in srun(cluster, "-w", "dgx1", "--gres=gpu:1")[0].env
+        log = cluster.run("dgx1", "grep 'gputopo:' /var/log/slurm/slurmd.log").out
+        assert 'argument "memory": no such key' in log
+
+
+#: One NUMA node with one of the two CPUs: what this machine can really apply.
+REAL = """\
+name: one-cpu
+source: a machine that is here
+rates: {nvlink: 2, pcie: 3}
+gpus: 8
+other_links: SYS
+numa: [0, 0, 0, 0, 0, 0, 0, 0]
+numa_nodes: {0: "0"}
+"""
+
+
+@pytest.mark.parametrize("mode", ["preferred", "bind", "interleave", "none"])
+def test_one_real_mask_and_policy_of_each_mode(cluster: Cluster, mode: str) -> None:
+    """Read back in the task by numactl (sched_getaffinity and get_mempolicy)."""
+    with launching(cluster, PLUGIN + f" mem={mode}"):
+        cluster.run("ctl", ["sh", "-c", 'printf "%s" "$1" >/tmp/m.yaml', "sh", REAL])
+        cluster.run("ctl", "gputopo launch-table /tmp/m.yaml >/cluster/launch/dgx1.table")
+        args = ["srun", "-w", "dgx1", "--gres=gpu:2", "--mem=100"]
+        shown = cluster.run("ctl", [*args, "numactl", "--show"], user="alice").out
+        policy = "default" if mode == "none" else mode
+        assert shown.splitlines()[0] == f"policy: {policy}"
+        assert re.search(r"^physcpubind: 0 *$", shown, re.M)
+        off = cluster.run("ctl", [*args, "--gpu-topo=bind=none", "numactl", "--show"], user="alice")
+        assert off.out.startswith("policy: default\n")
+        assert re.search(r"^physcpubind: 0 1 *$", off.out, re.M)
+
+
+@pytest.mark.parametrize("node", ["dgx1", "amd1"])
+def test_the_task_prolog_gives_the_same_environment(cluster: Cluster, node: str) -> None:
+    """The way without C: devices in rank order, and a real mask."""
+    conf = "TaskProlog=/cluster/launch/task-prolog"
+    with launching(cluster, "# no plugin"):
+        cluster.run("ctl", "echo table=/cluster/launch/%n.table >/cluster/launch/task-prolog.conf")
+        cluster.configure_extra(conf)
+        cluster.run("ctl", "echo table=/cluster/launch/%n.table >/cluster/launch/task-prolog.conf")
+        cluster.reconfigure()
+        for args in (("-n4", "--gres=gpu:4"), ("-n4", "--gpus-per-task=1")):
+            found = srun(cluster, "-w", node, *args)
+            for rank, seen in found.items():
+                task = task_of(seen, rank, 4, MACHINES[node])
+                assert seen.visible == launch(MACHINES[node], task).visible
+
+
+def test_switching_back_leaves_nothing(cluster: Cluster) -> None:
+    """No file on the shared volume, and no option in srun."""
+    with launching(cluster, PLUGIN):
+        assert "--gpu-topo" in cluster.run("ctl", ["srun", "--help"]).out
+    cluster.switch("gputopo")
+    assert cluster.run("dgx1", "ls /cluster").out.split() == [
+        "cgroup.conf", "gres.conf", "munge.key", "ready", "slurm.conf", "variant",
+    ]  # fmt: skip
+    assert "--gpu-topo" not in cluster.run("ctl", ["srun", "--help"]).out

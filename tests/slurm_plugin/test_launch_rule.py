@@ -1,0 +1,204 @@
+"""The rule of a launch, the table and the command."""
+
+from __future__ import annotations
+
+import subprocess
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gres_topology import NumaNode, catalog
+from slurm_plugin.cli import cli
+from slurm_plugin.launch import Launch, LaunchMachine, Task, launch, machine_of, write
+from slurm_plugin.launch.drawing import svg
+from slurm_plugin.launch.errors import LaunchError
+
+ROOT = Path(__file__).resolve().parents[2]
+DGX1V = machine_of(catalog.load("dgx1v"))
+MI250X = machine_of(catalog.load("mi250x"))
+ALL = tuple(range(8))
+CPUS = tuple(range(80))
+
+
+def with_memory(machine: LaunchMachine, memory_mb: int) -> LaunchMachine:
+    nodes = machine.topology.numa_nodes
+    known = tuple(NumaNode(node.number, node.cpus, memory_mb) for node in nodes)
+    return replace(machine, topology=replace(machine.topology, numa_nodes=known))
+
+
+def test_neighbours_of_a_ring_have_neighbouring_ranks() -> None:
+    """Every hop of four GPUs around a DGX-1V is an NVLink."""
+    order = launch(DGX1V, Task((0, 1, 4, 5), (0, 1, 4, 5))).visible
+    hops = zip(order, (*order[1:], order[0]), strict=True)
+    assert all(DGX1V.topology.kinds[a][b].startswith("NV") for a, b in hops)
+
+
+def test_one_gpu_per_task_is_its_own_and_alone() -> None:
+    """The eight tasks get the eight GPUs, in the order of the ring."""
+    parts = [
+        launch(DGX1V, Task(ALL, (rank,), tasks=8, local_rank=rank, gpus_per_task=1)).visible
+        for rank in range(8)
+    ]
+    assert sum(parts, ()) == DGX1V.order("ring", ALL)
+
+
+def test_where_slurm_placed_the_tasks_its_own_gpus_stay() -> None:
+    """Their CPUs are near those GPUs."""
+    task = Task((0, 3), (3,), tasks=2, local_rank=0, gpus_per_task=1, is_cpu_bound=True)
+    assert launch(DGX1V, task).visible == (3,)
+
+
+def test_a_task_is_bound_to_the_node_of_its_gpus() -> None:
+    """CPUs, memory and NIC of NUMA node 1."""
+    found = launch(DGX1V, Task((4, 5), (4, 5), cpus=CPUS))
+    expected = (*range(20, 40), *range(60, 80))
+    assert found == Launch((4, 5), (4, 5), expected, (1,), "preferred", ("mlx5_2",))
+
+
+def test_gpus_of_two_nodes_bind_nothing_but_may_interleave() -> None:
+    """GPUs 0 and 4 sit on different sockets."""
+    task = Task((0, 4), (0, 4), cpus=CPUS)
+    assert launch(DGX1V, task).cpus is None
+    assert launch(DGX1V, task).memory == "none"
+    found = launch(DGX1V, task, memory="interleave")
+    assert (found.numa, found.memory) == ((0, 1), "interleave")
+
+
+@pytest.mark.parametrize(
+    ("memory_mb", "expected"), [(1000, "bind"), (1001, "preferred"), (0, "preferred")]
+)
+def test_strict_memory_only_where_the_job_fits(memory_mb: int, expected: str) -> None:
+    """0 is a job of unknown memory."""
+    task = Task((0,), (0,), memory_mb=memory_mb)
+    assert launch(with_memory(DGX1V, 1000), task, memory="bind").memory == expected
+
+
+def test_cpus_are_never_widened_or_taken_away() -> None:
+    """No CPU the task lacks, none below --cpus-per-task, none against a binding."""
+    assert launch(DGX1V, Task((0,), (0,), cpus=(5, 25))).cpus == (5,)
+    assert launch(DGX1V, Task((0,), (0,), cpus=(25, 26))).cpus is None
+    assert launch(DGX1V, Task((0,), (0,), cpus=(5, 25), cpus_per_task=2)).cpus is None
+    assert launch(DGX1V, Task((0,), (0,), cpus=(5, 25), is_cpu_bound=True)).cpus is None
+    assert launch(DGX1V, Task((0,), (0,), cpus=(5, 25)), bind="none").cpus is None
+
+
+def test_devices_are_named_by_pci_address() -> None:
+    """Slurm counts from the last PCI address: its GPU 0 is the driver's 7."""
+    pci = tuple(f"00000000:{0x10 + gpu:02X}:00.0" for gpu in ALL)
+    machine = machine_of(replace(DGX1V.topology, pci=pci), ALL[::-1])
+    assert launch(machine, Task((0,), (0,))).visible == (7,)
+    relative = Task((0, 2), (0,), is_relative=True, is_chosen=True)
+    assert launch(machine, relative).visible == (1,)
+
+
+def test_a_table_ends_with_its_length_and_checksum() -> None:
+    """Lines before the last, and their CRC-32."""
+    text = write(DGX1V)
+    body, _, last = text.rstrip("\n").rpartition("\n")
+    body += "\n"
+    assert last == f"end {body.count(chr(10))} {zlib.crc32(body.encode()):08x}"
+
+
+def test_a_table_of_a_large_node_stays_small() -> None:
+    """72 GPUs: one order per pattern and no rows."""
+    assert len(write(machine_of(catalog.load("gb200-nvl72")))) < 8_000
+
+
+def test_a_mapping_that_is_no_permutation_is_refused() -> None:
+    with pytest.raises(LaunchError, match="expected each of"):
+        machine_of(DGX1V.topology, (0, 0, 1, 2, 3, 4, 5, 6))
+
+
+def test_amd_machines_are_told() -> None:
+    assert MI250X.is_amd
+    assert not DGX1V.is_amd
+    assert "\nvendor amd\n" in write(MI250X)
+
+
+def test_the_command_writes_the_table_of_a_numbering() -> None:
+    """Slurm's GPU 0 is the topology's GPU 2."""
+    args = ["launch-table", "minsky", "--slurm-index", "2,0,3,1"]
+    done = CliRunner().invoke(cli, args)
+    assert done.exit_code == 0, done.output
+    assert "\ngpu 0 device=2 minor=- numa=1 nics=\n" in done.output
+
+
+def test_the_command_reads_gres_conf(tmp_path: Path) -> None:
+    """Minors given by hand and File= in another order."""
+    gres = tmp_path / "gres.conf"
+    gres.write_text("".join(f"NodeName=n[1-2] Name=gpu File=/dev/nvidia{m}\n" for m in (3, 2, 1, 0)))
+    args = ["launch-table", "minsky", "--slurm-index", "gres-conf", "--gres-conf", str(gres)]
+    done = CliRunner().invoke(cli, [*args, "--node", "n2", "--minors", "0,1,2,3"])
+    assert "\ngpu 0 device=3 minor=3 numa=1 nics=\n" in done.output
+
+
+def test_a_bad_numbering_is_one_line() -> None:
+    done = CliRunner().invoke(cli, ["launch-table", "minsky", "--slurm-index", "0,x"])
+    assert done.exit_code == 2
+    assert "expected numbers such as 2,0,1,3" in done.output
+
+
+@pytest.mark.parametrize("name", ["dgx1v", "mi250x"])
+def test_the_pictures_in_the_docs_are_current(name: str) -> None:
+    """Made again by gputopo launch-table NAME --plot docs/binding-NAME.svg."""
+    assert (ROOT / "docs" / f"binding-{name}.svg").read_text() == svg(machine_of(catalog.load(name)))
+
+
+PROLOG = ROOT / "slurm_plugin" / "launch" / "task-prolog"
+
+
+def prolog(tmp_path: Path, machine: LaunchMachine, **env: str) -> list[str]:
+    """What the TaskProlog prints for a task."""
+    (tmp_path / "table").write_text(write(machine))
+    (tmp_path / "conf").write_text(f"table={tmp_path}/table\nnic=trust\nbind=none\n")
+    full = {"GPUTOPO_CONF": str(tmp_path / "conf"), "SLURM_STEP_ID": "0", **env}
+    done = subprocess.run([PROLOG], env=full, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("gpus", ["0", "0,1,3,4", "2,5,6", "0,1,2,3,4,5,6,7"])
+def test_the_task_prolog_prints_the_rules_environment(tmp_path: Path, gpus: str) -> None:
+    chosen = tuple(map(int, gpus.split(",")))
+    rule = launch(DGX1V, Task(chosen, chosen))
+    lines = prolog(tmp_path, DGX1V, SLURM_STEP_GPUS=gpus, CUDA_VISIBLE_DEVICES=gpus)
+    expected = [
+        f"export CUDA_VISIBLE_DEVICES={','.join(map(str, rule.visible))}",
+        "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
+    ]
+    if rule.nics:
+        expected.append("export UCX_NET_DEVICES=" + ",".join(f"{nic}:1" for nic in rule.nics))
+        expected.append("export NCCL_IB_HCA==" + ",".join(rule.nics))
+    assert lines == expected
+
+
+def test_the_task_prolog_divides_among_tasks(tmp_path: Path) -> None:
+    env = {"SLURMD_TRES_BIND": "gres/gpu:per_task:1", "SLURM_STEP_TASKS_PER_NODE": "4"}
+    found = [
+        prolog(tmp_path, MI250X, SLURM_STEP_GPUS="0,1,2,3", ROCR_VISIBLE_DEVICES=str(rank),
+               SLURM_LOCALID=str(rank), **env)[0]
+        for rank in range(4)
+    ]  # fmt: skip
+    order = MI250X.order("ring", (0, 1, 2, 3))
+    assert found == [f"export ROCR_VISIBLE_DEVICES={gpu}" for gpu in order]
+
+
+def test_the_task_prolog_is_silent_on_a_broken_table(tmp_path: Path) -> None:
+    assert prolog(tmp_path, DGX1V, SLURM_STEP_GPUS="0,1", CUDA_VISIBLE_DEVICES="0,1") != []
+    (tmp_path / "table").write_text("\n".join(write(DGX1V).splitlines()[:-1]))
+    env = {"GPUTOPO_CONF": str(tmp_path / "conf"), "SLURM_STEP_ID": "0"}
+    env |= {"SLURM_STEP_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1"}
+    done = subprocess.run([PROLOG], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+
+
+def test_the_task_prolog_obeys_a_hint(tmp_path: Path) -> None:
+    """A pattern, and off; a hint cannot name another table."""
+    gpus = {"SLURM_STEP_GPUS": "0,1,2,3", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
+    lines = prolog(tmp_path, DGX1V, **gpus, GPUTOPO_HINT="table=/x, pattern = star")
+    star = ",".join(map(str, DGX1V.order("star", (0, 1, 2, 3))))
+    assert lines[0] == f"export CUDA_VISIBLE_DEVICES={star}"
+    assert prolog(tmp_path, DGX1V, **gpus, GPUTOPO_HINT="off") == []
