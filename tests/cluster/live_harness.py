@@ -64,6 +64,13 @@ def configure_engine(cluster: Cluster, lines: str) -> None:
     cluster.engine("restart")
 
 
+def saved(cluster: Cluster) -> None:
+    """Waits until slurmctld's state on disk is newer than now (it saves every few seconds)."""
+    cluster.run("ctl", "touch /tmp/now")
+    newer = "[ /var/spool/slurmctld/job_state -nt /tmp/now ]"
+    until(lambda: not cluster.run("ctl", newer, check=False).code, "the state is saved", 60)
+
+
 # -- many jobs at once --------------------------------------------------------
 
 

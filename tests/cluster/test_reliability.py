@@ -11,7 +11,17 @@ from contextlib import contextmanager
 
 import pytest
 from cluster import Cluster, Result
-from live_harness import Watch, asking, by_policy, end, running, submit_many, visible, watched
+from live_harness import (
+    Watch,
+    asking,
+    by_policy,
+    end,
+    running,
+    saved,
+    submit_many,
+    visible,
+    watched,
+)
 from select_harness import until
 
 pytestmark = pytest.mark.cluster
@@ -191,13 +201,6 @@ def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
 
 
 # -- slurmctld ----------------------------------------------------------------
-
-
-def saved(cluster: Cluster) -> None:
-    """Waits until slurmctld's state on disk is newer than now (it saves every few seconds)."""
-    cluster.run("ctl", "touch /tmp/now")
-    newer = "[ /var/spool/slurmctld/job_state -nt /tmp/now ]"
-    until(lambda: not cluster.run("ctl", newer, check=False).code, "the state is saved", 60)
 
 
 def killed(cluster: Cluster) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from cluster import Cluster
-from select_harness import PREFER, FakeEngine, assert_no_overlap, clear, scripted_engine, until
+from node_variants import DGX2, other_gpus
+from select_harness import PREFER, FakeEngine, assert_no_overlap, clear, scripted_engine
 
 pytestmark = pytest.mark.cluster
 
@@ -138,39 +138,6 @@ def test_preemption(cluster: Cluster, engine: FakeEngine) -> None:
     assert cluster.wait_running(winner, timeout_s=60).gpus == {"dgx1": (3, 6)}
     assert [q["node"] for q in engine.questions(winner)] == [["dgx1/8/ff/3/1"]]
     assert_no_overlap(cluster)
-
-
-@contextmanager
-def other_gpus(cluster: Cluster, slurm: str, gres: str) -> Iterator[None]:
-    """dgx2 with other GRES: sed scripts for slurm.conf and gres.conf, while the block lasts."""
-    split = r"/^NodeName=dgx\[1-2\]/{h;s/dgx\[1-2\]/dgx1/;p;g;s/dgx\[1-2\]/dgx2/;" + slurm + "}"
-    restart_slurmd = "kill $(pidof slurmd); while pidof slurmd; do sleep 0.1; done; slurmd"
-    cluster.run("ctl", ["sed", "-i", split, "/cluster/slurm.conf"])
-    cluster.run("ctl", ["sed", "-i", "s/^GresTypes=.*/GresTypes=gpu,shard/", "/cluster/slurm.conf"])
-    cluster.run("ctl", ["sed", "-i", gres, "/cluster/gres.conf"])
-    try:
-        cluster.restart_slurmctld()
-        cluster.run("dgx2", restart_slurmd)
-        wait_node(cluster)
-        yield
-        clear(cluster)
-    finally:
-        cluster.switch("gputopo")
-        cluster.run("dgx2", restart_slurmd)
-        wait_node(cluster)
-
-
-def wait_node(cluster: Cluster) -> None:
-    """dgx2 is idle; a drain for changed GRES is lifted."""
-
-    def idle() -> bool:
-        cluster.run("ctl", "scontrol update nodename=dgx2 state=resume", check=False)
-        return cluster.run("ctl", "sinfo -h -n dgx2 -p gpu -o %T").out.strip() == "idle"
-
-    until(idle, "dgx2 is idle with its other GPUs", 60)
-
-
-DGX2 = r"s/^NodeName=dgx\[1-2\] \(.*\)/NodeName=dgx1 \1\nNodeName=dgx2 \1/"
 
 
 def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:

@@ -1,0 +1,177 @@
+"""Enabling and removing: the controller alone changes, and no job notices.
+
+stock, then ours, then stock again, under running and pending jobs; nodes and login hosts have
+no file of ours at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cluster import GPUS, RECORD, Cluster
+from live_harness import (
+    Gpus,
+    Watch,
+    asking,
+    by_policy,
+    end,
+    running,
+    submit_many,
+    visible,
+    watched,
+)
+from node_variants import RESTART_SLURMD
+from select_harness import SWITCH, until
+from slurm_text import parse_indices
+
+pytestmark = pytest.mark.cluster
+
+OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
+STOCK_PAIR = {"dgx1": (0, 1)}
+OUR_PAIR = {"dgx1": (0, 3)}
+# Runs until told to, then notes its environment a second time.
+GO_ON = f"{RECORD}; until [ -e $HOME/go-on ]; do sleep 0.2; done; env >$HOME/end.$SLURM_JOB_ID.env"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """Placement is looked at here, not speed: the engine may take its time."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=1000):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def watch(cluster: Cluster) -> Iterator[Watch]:
+    """No GPU is held by two jobs at any moment of the test."""
+    cluster.run("ctl", "rm -f /home/alice/go-on")
+    with watched(cluster) as found:
+        yield found
+    cluster.run("ctl", "rm -f /home/alice/go-on /home/alice/end.*.env")
+
+
+def pair(cluster: Cluster) -> Gpus:
+    """What --gres=gpu:2 on an empty dgx1 gets now."""
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
+    got = cluster.wait_running(jobid).gpus
+    cluster.cancel(jobid)
+    until(lambda: cluster.gres_used()["dgx1"] == (), "dgx1 is empty")
+    return got
+
+
+def test_jobs_live_through_enabling_and_removing(cluster: Cluster) -> None:
+    """Started under stock, under ours, and pending all along: same GPUs, good ends, one each."""
+    cluster.switch("stock")
+    old = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1")], script=GO_ON)
+    old_gpus = running(cluster, old)
+    full = cluster.sbatch("-w", "minsky1", "--gres=gpu:4", script=GO_ON)
+    pending = cluster.sbatch("-w", "minsky1", "--gres=gpu:2", script=GO_ON)
+    cluster.switch("gputopo")
+    new = submit_many(
+        cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "bridged1")], script=GO_ON
+    )
+    new_gpus = running(cluster, new)
+    assert new_gpus == [
+        by_policy(old_gpus[0], (3,), ("dgx2",)),
+        by_policy({}, (3,), ("bridged1",)),
+    ]
+    assert running(cluster, old) == old_gpus
+    cluster.switch("stock")
+    assert running(cluster, [*old, *new]) == [*old_gpus, *new_gpus]
+    assert cluster.job(pending).state == "PENDING"
+    cluster.run("ctl", "touch /home/alice/go-on", user="alice")
+    for jobid in [*old, *new, full, pending]:
+        assert cluster.wait_finished(jobid).state == "COMPLETED"
+    for jobid, gpus in zip([*old, *new], [*old_gpus, *new_gpus], strict=True):
+        assert list(gpus.values()) == [at_end(cluster, jobid)]
+        assert visible(cluster, [jobid]) == list(gpus.values())
+    cluster.wait_idle()
+    assert pair(cluster) == STOCK_PAIR
+
+
+def at_end(cluster: Cluster, jobid: int) -> tuple[int, ...]:
+    """CUDA_VISIBLE_DEVICES when the job ended."""
+    line = f"sed -n 's/^CUDA_VISIBLE_DEVICES=//p' /home/alice/end.{jobid}.env"
+    return parse_indices(cluster.run("ctl", line).out.strip())
+
+
+def test_a_postponed_job_wakes_by_itself_after_removal(cluster: Cluster) -> None:
+    """Nobody has to help: its begin time comes, and stock Slurm starts it."""
+    cluster.run("ctl", "sed -i '$a waiting: {step_s: 10}' /etc/slurm/gputopo.yaml")
+    cluster.engine("restart")
+    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    picky = ("-w", "dgx1", "--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9")
+    jobid = cluster.sbatch(*picky, sleep_s=300)
+    until(lambda: cluster.job(jobid).reason == "BeginTime", "the picky job waits")
+    cluster.switch("stock")
+    assert cluster.wait_running(jobid, timeout_s=120).gpus == {"dgx1": (0, 5)}
+
+
+def test_the_kill_switch_stops_everything_but_the_jobs(cluster: Cluster) -> None:
+    """One file: Slurm's own choice at once, hints no longer checked, jobs as they were."""
+    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    held = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
+    gpus = cluster.wait_running(held).gpus
+    picky = cluster.sbatch(
+        "-w", "dgx1", "--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9", sleep_s=300
+    )
+    until(lambda: cluster.job(picky).reason == "BeginTime", "the picky job waits")
+    cluster.run("ctl", f"touch {SWITCH}; sleep 1.2")
+    odd = cluster.sbatch("-w", "bridged1", "--gres=gpu:2", "--comment=gpu-topo: oops", sleep_s=300)
+    assert cluster.wait_running(odd).gpus == {"bridged1": (0, 1)}
+    cluster.run("ctl", f"scontrol update jobid={picky} starttime=now")
+    assert cluster.wait_running(picky).gpus == {"dgx1": (0, 5)}
+    assert cluster.job(held).gpus == gpus
+    cluster.run("ctl", f"rm {SWITCH}; sleep 1.2; squeue -h -o %A | xargs scancel")
+    cluster.wait_idle()
+    assert pair(cluster) == OUR_PAIR
+
+
+def test_nodes_need_none_of_our_files(cluster: Cluster) -> None:
+    """Under our slurm.conf slurmd restarts on every node, with its job, and has no file of ours."""
+    ids = submit_many(cluster, [("-w", node, "--gres=gpu:2") for node in GPUS])
+    got = running(cluster, ids)
+    for node in GPUS:
+        assert "PluginDir=/usr/local/lib:" in cluster.run(node, "cat /etc/slurm/slurm.conf").out
+        assert cluster.run(node, OURS_ON_A_NODE).out == ""
+        cluster.run(node, RESTART_SLURMD)
+    for node in GPUS:
+        until(lambda node=node: is_up(cluster, node), f"slurmd of {node} is back")
+    assert running(cluster, ids) == got
+    end(cluster, ids)
+    assert pair(cluster) == OUR_PAIR
+
+
+def is_up(cluster: Cluster, node: str) -> bool:
+    """Whether the node runs slurmd and Slurm counts on it (`mixed*` would mean no answer)."""
+    state = cluster.run("ctl", f"sinfo -h -n {node} -p gpu -o %T").out.strip()
+    return not cluster.run(node, "pidof slurmd", check=False).code and state == "mixed"
+
+
+CLIENTS = (
+    "sinfo -N",
+    "squeue",
+    "scontrol show config",
+    "scontrol show nodes",
+    "sbatch --parsable -o /dev/null --gres=gpu:1 --wrap true",
+    "srun --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES",
+    "salloc -w dgx1 --gres=gpu:2 true",
+)
+
+
+@pytest.mark.parametrize("variant", ["gputopo", "stock"])
+def test_commands_on_a_login_host(cluster: Cluster, variant: str) -> None:
+    """A host with stock packages reads our slurm.conf and its client commands work."""
+    cluster.switch(variant)
+    for command in CLIENTS:
+        done = cluster.run("amd1", command, user="alice", check=False)
+        assert done.code == 0, f"{command}: {done}"
+        assert "plugin" not in done.err.lower(), done.err
+    if variant == "gputopo":
+        bad = "sbatch --gres=gpu:1 '--comment=gpu-topo: patern=ring' --wrap true"
+        refused = cluster.run("amd1", bad, user="alice", check=False)
+        assert refused.code != 0
+        assert "unknown key 'patern'" in refused.err
