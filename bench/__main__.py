@@ -14,6 +14,7 @@ BENCHMARKS = {
     "submit": "bench.submit",
     "start": "bench.start",
     "start-many": "bench.start_many",
+    "launch": "bench.launch",
     "quality": "bench.quality",
     "soak": "bench.soak",
 }
