@@ -1,0 +1,92 @@
+"""A backup slurmctld takes over: with the plugin and without an engine, which it does not need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster
+from live_harness import (
+    asking,
+    by_policy,
+    end,
+    running,
+    saved,
+    submit_many,
+    visible,
+    watched,
+)
+from select_harness import until
+
+pytestmark = pytest.mark.cluster
+
+TAKE_OVER_S = 90
+HINT = "--comment=gpu-topo: pattern=ring"
+PICKY = "--comment=gpu-topo: min-utility=0.9"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """Placement is looked at here, not speed: the engine may take its time."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=1000):
+        yield
+
+
+@pytest.fixture
+def backup(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with ctl2 on standby; ctl is in charge again at the end."""
+    with cluster.backup_host():
+        try:
+            yield cluster
+        finally:
+            cluster.slurmctld("start")
+            answered(cluster)
+
+
+def answered(cluster: Cluster) -> None:
+    """Waits until some slurmctld answers."""
+    until(
+        lambda: not cluster.run("ctl", "timeout 5 squeue", check=False).code, "squeue", TAKE_OVER_S
+    )
+
+
+def take_over(cluster: Cluster) -> None:
+    """slurmctld on ctl dies; returns when the one on ctl2 answers."""
+    saved(cluster)
+    cluster.slurmctld("kill")
+    answered(cluster)
+    assert cluster.run("ctl", "clusterctl slurmctld pid", check=False).code
+
+
+def test_the_backup_goes_on_without_an_engine(backup: Cluster) -> None:
+    """Jobs keep their GPUs there and back; new ones get Slurm's own, then ours again."""
+    backup.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    with watched(backup):
+        held = submit_many(backup, [("-w", node, "--gres=gpu:3") for node in ("dgx2", "amd1")])
+        gpus = running(backup, held)
+        assert gpus == [by_policy({}, (3,), (node,)) for node in ("dgx2", "amd1")]
+        picky = backup.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
+        until(lambda: backup.job(picky).reason == "BeginTime", "the picky job waits")
+        used = backup.gres_used()
+
+        take_over(backup)
+        assert backup.run("ctl2", "clusterctl engine pid", check=False).code
+        until(lambda: backup.gres_used() == used, "the same GPUs in use")
+        assert running(backup, held) == gpus
+        assert backup.job(picky).state == "PENDING"
+        new = submit_many(backup, [("-w", "bridged1", "--gres=gpu:2", HINT)])
+        assert running(backup, new) == [{"bridged1": (0, 1)}]
+        backup.run("ctl", f"scontrol update jobid={picky} starttime=now")
+        assert backup.wait_running(picky, timeout_s=60).gpus == {"dgx1": (0, 5)}
+        assert "gputopo" in backup.slurmctld_log(2000, host="ctl2")
+
+        backup.slurmctld("start")
+        answered(backup)
+        assert running(backup, [*held, *new]) == [*gpus, {"bridged1": (0, 1)}]
+        assert visible(backup, held) == [got for pair in gpus for got in pair.values()]
+        again = submit_many(backup, [("-w", "bridged1", "--gres=gpu:2", HINT)])
+        assert running(backup, again) == [by_policy({"bridged1": (0, 1)}, (2,), ("bridged1",))]
+        end(backup, [*held, *new, *again, picky], {"dgx1": (1, 2, 3, 4, 6, 7)})
