@@ -95,7 +95,8 @@ def _gpus(order: tuple[int, ...], places: dict[int, tuple[float, float]]) -> lis
         x, y = places[gpu]
         parts += [
             f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{_GPU / 2:.0f}" fill="white" stroke="#222"/>',
-            f'<text x="{x:.0f}" y="{y - 2:.0f}" text-anchor="middle" font-weight="bold">{gpu}</text>',
+            f'<text x="{x:.0f}" y="{y - 2:.0f}" text-anchor="middle" font-weight="bold">'
+            f"{gpu}</text>",
             f'<text x="{x:.0f}" y="{y + 12:.0f}" text-anchor="middle" font-size="9"'
             f' fill="#555">rank {rank}</text>',
         ]

@@ -153,9 +153,7 @@ class LaunchMachine:
         return {}
 
 
-def machine_of(
-    topology: NodeTopology, to_topology: Sequence[int] | None = None
-) -> LaunchMachine:
+def machine_of(topology: NodeTopology, to_topology: Sequence[int] | None = None) -> LaunchMachine:
     """The machine; `to_topology` None is the identity."""
     mapping = tuple(range(topology.gpus)) if to_topology is None else tuple(to_topology)
     return LaunchMachine(topology, mapping)

@@ -39,7 +39,7 @@ DUMP = (
     "f=$HOME/launch/$SLURM_JOB_ID.${SLURM_STEP_ID:-batch}.$SLURM_PROCID;"
     " env >$f.tmp && mv $f.tmp $f.env"
 )
-MPI_STYLE = f"srun {{args}} sh -c '{DUMP}'"
+DUMP_FILE = "/home/alice/dump"
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,20 @@ def launching(cluster: Cluster, *lines: str) -> Iterator[None]:
     """The variant with the plugin; `lines` are plugstack.conf."""
     cluster.switch("gputopo-launch")
     cluster.run("ctl", "rm -rf /home/alice/launch; install -d -o alice -g alice /home/alice/launch")
-    cluster.run(
-        "ctl",
-        ["sh", "-c", 'printf "%s\\n" "$1" >/cluster/plugstack.conf', "sh", "\n".join(lines)],
-    )
+    put(cluster, DUMP, DUMP_FILE)
+    put(cluster, "\n".join(lines), "/cluster/plugstack.conf")
     yield
+
+
+def put(cluster: Cluster, text: str, path: str) -> None:
+    """A file in ctl, whole or not at all."""
+    script = 'printf "%s\\n" "$1" >"$2.new" && mv "$2.new" "$2"'
+    cluster.run("ctl", ["sh", "-c", script, "sh", text, path])
 
 
 def steps(cluster: Cluster) -> dict[str, dict[int, Seen]]:
     """What was left, by job.step and rank."""
-    script = 'cd /home/alice/launch && for f in *; do echo "== $f"; cat "$f"; done'
+    script = 'cd /home/alice/launch && for f in $(ls); do echo "== $f"; cat "$f"; done'
     texts = dict(
         part.split("\n", 1)
         for part in re.split(r"^== ", cluster.run("ctl", script).out, flags=re.M)
@@ -94,12 +98,12 @@ def steps(cluster: Cluster) -> dict[str, dict[int, Seen]]:
 def srun(cluster: Cluster, *args: str) -> dict[int, Seen]:
     """One srun of alice's that dumps every task; its tasks by rank."""
     before = set(steps(cluster))
-    cluster.run("ctl", ["srun", "-t1", *args, "sh", "-c", DUMP], user="alice")
+    cluster.run("ctl", ["srun", "-t1", *args, "sh", DUMP_FILE], user="alice")
     (new,) = set(left := steps(cluster)) - before
     return left[new]
 
 
-def task_of(seen: Seen, rank: int, tasks: int, machine: LaunchMachine) -> Task:
+def task_of(seen: Seen, rank: int, tasks: int) -> Task:
     """The task as Slurm's environment describes it (whole set, or --gpus-per-task)."""
     gpus = parse_indices(seen.env["SLURM_STEP_GPUS"])
     per_task = re.search(r"per_task:(\d+)", seen.env.get("SLURMD_TRES_BIND", ""))
@@ -117,7 +121,7 @@ def task_of(seen: Seen, rank: int, tasks: int, machine: LaunchMachine) -> Task:
 def check(machine: LaunchMachine, found: dict[int, Seen], pattern: str = "ring") -> None:
     """Every task has the rule's devices, NICs, mask and policy."""
     for rank, seen in found.items():
-        rule = launch(machine, task_of(seen, rank, len(found), machine), pattern)
+        rule = launch(machine, task_of(seen, rank, len(found)), pattern)
         assert seen.visible == rule.visible
         if machine.is_amd:
             assert not {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & seen.env.keys()
@@ -167,37 +171,47 @@ def test_a_shared_node(cluster: Cluster) -> None:
         check(MACHINES["dgx1"], found)
 
 
-def test_batch_array_salloc_and_requeue(cluster: Cluster) -> None:
-    """The hint holds for the batch script and the steps it starts; the engine is gone."""
+STAR = ("-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-topo=pattern=star")
+
+
+def test_batch_array_and_salloc_without_the_engine(cluster: Cluster) -> None:
+    """The hint holds for the batch script and for the steps that a job starts."""
+    machine = MACHINES["dgx1"]
     with launching(cluster, PLUGIN + RECORD + PRETEND):
         cluster.engine("stop")
-        args = ["-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-topo=pattern=star", "-o", "/dev/null"]
-        step = MPI_STYLE.format(args="-n4 --gpus-per-task=1")
-        job = cluster.sbatch("--array=0-1", *args, script=f"{DUMP}; {step}")
+        script = f"sh {DUMP_FILE}; srun -n4 --gpus-per-task=1 sh {DUMP_FILE}"
+        cluster.sbatch("--array=0-1", *STAR, script=script)
         cluster.wait_idle()
-        command = f"salloc {' '.join(args[:5])} sh -c \"{MPI_STYLE.format(args='')}\""
-        cluster.run("ctl", command.replace("$", "\\$"), user="alice")
-        requeued = cluster.sbatch("--requeue", *args, script=f"{DUMP}; sleep 30")
-        cluster.wait_running(requeued)
-        cluster.run("ctl", ["scontrol", "requeue", str(requeued)])
-        cluster.wait_state(requeued, "PENDING")
-        cluster.run("ctl", "rm -f /home/alice/launch/" + f"{requeued}.*")
-        cluster.run("ctl", ["scontrol", "update", f"jobid={requeued}", "StartTime=now"])
-        cluster.wait_running(requeued, timeout_s=150)
-        cluster.run("ctl", f"until [ -e /home/alice/launch/{requeued}.batch.0.env ]; do :; done")
+        cluster.run("ctl", ["salloc", *STAR, "srun", "sh", DUMP_FILE], user="alice")
         found = steps(cluster)
-        star = MACHINES["dgx1"].order("star", (0, 1, 2, 3))
-        batches = [tasks[0] for name, tasks in found.items() if name.endswith(".batch")]
-        assert len(batches) == 3
-        for seen in batches:
-            gpus = parse_indices(seen.env["SLURM_JOB_GPUS"])
-            assert seen.visible == MACHINES["dgx1"].order("star", gpus)
-            assert seen.env["GPUTOPO_HINT"] == "pattern=star"
-        parted = [tasks for name, tasks in found.items() if name.endswith(".0")]
-        assert len(parted) == 3
-        for tasks in parted:
-            check(MACHINES["dgx1"], tasks, "star")
-        assert star[0] in found[f"{job}.batch"][0].visible
+    batches = [tasks[0] for name, tasks in found.items() if name.endswith(".batch")]
+    started = [tasks for name, tasks in found.items() if name.endswith(".0")]
+    assert (len(batches), len(started)) == (2, 3)
+    for seen in batches:
+        gpus = parse_indices(seen.env["SLURM_JOB_GPUS"])
+        assert seen.visible == machine.order("star", gpus)
+        assert seen.env["GPUTOPO_HINT"] == "pattern=star"
+    for tasks in started:
+        assert len(tasks) == 4
+        check(machine, tasks, "star")
+
+
+def test_a_requeued_job_is_launched_alike(cluster: Cluster) -> None:
+    """The second start has the hint too, and again the order of its GPUs."""
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        script = f"sh {DUMP_FILE}; sleep 30"
+        job = cluster.sbatch("--requeue", *STAR, script=script)
+        cluster.wait_running(job)
+        cluster.run("ctl", ["scontrol", "requeue", str(job)])
+        cluster.wait_state(job, "PENDING")
+        # Slurm holds a requeued job back for two minutes.
+        cluster.run("ctl", ["scontrol", "update", f"jobid={job}", "StartTime=now"])
+        cluster.wait_running(job)
+        again = f"until grep -q SLURM_RESTART_COUNT=1 launch/{job}.batch.0.env; do sleep 0.2; done"
+        cluster.run("ctl", again, user="alice")
+        seen = steps(cluster)[f"{job}.batch"][0]
+    gpus = parse_indices(seen.env["SLURM_JOB_GPUS"])
+    assert seen.visible == MACHINES["dgx1"].order("star", gpus)
 
 
 def test_an_explicit_gpu_bind_stands(cluster: Cluster) -> None:
@@ -241,7 +255,7 @@ def test_relative_numbers_of_constrained_devices(
         subprocess.run(["docker", "cp", "-q", tmp_path / "constrained.so", target], check=True)
         cluster.occupy("dgx1", [0, 3, 5])
         for rank, seen in srun(cluster, "-w", "dgx1", *args).items():
-            task = task_of(seen, rank, 1, MACHINES["dgx1"])
+            task = task_of(seen, rank, 1)
             rule = launch(MACHINES["dgx1"], replace(task, is_relative=True))
             assert seen.visible == rule.visible
             assert sorted(seen.visible) == list(range(len(task.gpus)))
@@ -310,7 +324,7 @@ numa_nodes: {0: "0"}
 def test_one_real_mask_and_policy_of_each_mode(cluster: Cluster, mode: str) -> None:
     """Read back in the task by numactl (sched_getaffinity and get_mempolicy)."""
     with launching(cluster, PLUGIN + f" mem={mode}"):
-        cluster.run("ctl", ["sh", "-c", 'printf "%s" "$1" >/tmp/m.yaml', "sh", REAL])
+        put(cluster, REAL, "/tmp/m.yaml")
         cluster.run("ctl", "gputopo launch-table /tmp/m.yaml >/cluster/launch/dgx1.table")
         args = ["srun", "-w", "dgx1", "--gres=gpu:2", "--mem=100"]
         shown = cluster.run("ctl", [*args, "numactl", "--show"], user="alice").out
@@ -325,16 +339,14 @@ def test_one_real_mask_and_policy_of_each_mode(cluster: Cluster, mode: str) -> N
 @pytest.mark.parametrize("node", ["dgx1", "amd1"])
 def test_the_task_prolog_gives_the_same_environment(cluster: Cluster, node: str) -> None:
     """The way without C: devices in rank order, and a real mask."""
-    conf = "TaskProlog=/cluster/launch/task-prolog"
-    with launching(cluster, "# no plugin"):
-        cluster.run("ctl", "echo table=/cluster/launch/%n.table >/cluster/launch/task-prolog.conf")
-        cluster.configure_extra(conf)
-        cluster.run("ctl", "echo table=/cluster/launch/%n.table >/cluster/launch/task-prolog.conf")
+    with launching(cluster):
+        cluster.configure_extra("TaskProlog=/cluster/launch/task-prolog")
+        put(cluster, "table=/cluster/launch/%n.table", "/cluster/launch/task-prolog.conf")
+        put(cluster, "", "/cluster/plugstack.conf")
         cluster.reconfigure()
         for args in (("-n4", "--gres=gpu:4"), ("-n4", "--gpus-per-task=1")):
-            found = srun(cluster, "-w", node, *args)
-            for rank, seen in found.items():
-                task = task_of(seen, rank, 4, MACHINES[node])
+            for rank, seen in srun(cluster, "-w", node, *args).items():
+                task = task_of(seen, rank, 4)
                 assert seen.visible == launch(MACHINES[node], task).visible
 
 

@@ -129,7 +129,9 @@ def test_the_command_writes_the_table_of_a_numbering() -> None:
 def test_the_command_reads_gres_conf(tmp_path: Path) -> None:
     """Minors given by hand and File= in another order."""
     gres = tmp_path / "gres.conf"
-    gres.write_text("".join(f"NodeName=n[1-2] Name=gpu File=/dev/nvidia{m}\n" for m in (3, 2, 1, 0)))
+    gres.write_text(
+        "".join(f"NodeName=n[1-2] Name=gpu File=/dev/nvidia{m}\n" for m in (3, 2, 1, 0))
+    )
     args = ["launch-table", "minsky", "--slurm-index", "gres-conf", "--gres-conf", str(gres)]
     done = CliRunner().invoke(cli, [*args, "--node", "n2", "--minors", "0,1,2,3"])
     assert "\ngpu 0 device=3 minor=3 numa=1 nics=\n" in done.output
@@ -144,7 +146,9 @@ def test_a_bad_numbering_is_one_line() -> None:
 @pytest.mark.parametrize("name", ["dgx1v", "mi250x"])
 def test_the_pictures_in_the_docs_are_current(name: str) -> None:
     """Made again by gputopo launch-table NAME --plot docs/binding-NAME.svg."""
-    assert (ROOT / "docs" / f"binding-{name}.svg").read_text() == svg(machine_of(catalog.load(name)))
+    assert (ROOT / "docs" / f"binding-{name}.svg").read_text() == svg(
+        machine_of(catalog.load(name))
+    )
 
 
 PROLOG = ROOT / "slurm_plugin" / "launch" / "task-prolog"
