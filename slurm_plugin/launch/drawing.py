@@ -8,7 +8,7 @@ from gres_topology.cpulist import format_list
 from slurm_plugin.launch.errors import LaunchError
 from slurm_plugin.launch.machine import LaunchMachine
 
-_BOX_W, _BOX_H, _GPU, _GAP = 210, 132, 38, 24
+_BOX_W, _BOX_H, _GPU, _GAP = 210, 154, 38, 24
 _COLOURS = ("#fff3c4", "#d7ecff", "#e2f5dd", "#fde0e6", "#ece3fa", "#fbe5d0", "#dff5f2", "#eeeeee")
 
 
@@ -64,7 +64,7 @@ def _box(
     gpus = [gpu for gpu in range(machine.gpus) if machine.numa[gpu] == node]
     for at, gpu in enumerate(gpus):
         step = _BOX_W / (len(gpus) + 1)
-        places[gpu] = (x + step * (at + 1), y + 52)
+        places[gpu] = (x + step * (at + 1), y + 76)
     nics = list(dict.fromkeys(nic for gpu in gpus for nic in machine.nics[gpu]))
     cpus = format_list(machine.numa_cpus.get(node, ()))
     lines = [f"CPUs {cpus}", f"memory: preferred, node {node}"]
@@ -74,19 +74,23 @@ def _box(
         ' stroke="#999"/>',
         f'<text x="{x + 10}" y="{y + 18}" font-weight="bold">NUMA node {node}</text>',
         *(
-            f'<text x="{x + 10}" y="{y + 92 + 15 * at}">{line}</text>'
+            f'<text x="{x + 10}" y="{y + 114 + 15 * at}">{line}</text>'
             for at, line in enumerate(lines)
         ),
     ]
 
 
 def _ring(order: tuple[int, ...], places: dict[int, tuple[float, float]]) -> list[str]:
-    pairs = zip(order, [*order[1:], order[0]], strict=True)
-    return [
-        f'<line x1="{places[a][0]:.0f}" y1="{places[a][1]:.0f}" x2="{places[b][0]:.0f}"'
-        f' y2="{places[b][1]:.0f}" stroke="#2e7d32" stroke-width="2" opacity="0.6"/>'
-        for a, b in pairs
-    ]
+    """A hop per neighbouring ranks, bent upwards so that long ones pass over short ones."""
+    parts = []
+    for a, b in zip(order, [*order[1:], order[0]], strict=True):
+        (x, y), (u, v) = places[a], places[b]
+        top = min(y, v) - 2 * min(46.0, abs(u - x) / 9)
+        parts.append(
+            f'<path d="M {x:.0f} {y:.0f} Q {(x + u) / 2:.0f} {top:.0f} {u:.0f} {v:.0f}"'
+            ' fill="none" stroke="#2e7d32" stroke-width="2" opacity="0.6"/>'
+        )
+    return parts
 
 
 def _gpus(order: tuple[int, ...], places: dict[int, tuple[float, float]]) -> list[str]:
