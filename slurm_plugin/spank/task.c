@@ -13,6 +13,9 @@
 /* Slurm's number of the batch script's step. */
 #define BATCH_STEP 0xfffffffbu
 
+/* What we named in a batch script's environment, which its steps inherit. */
+#define NICS_ENV "GPUTOPO_NICS"
+
 /* The texts that gt_ask_t points to. */
 typedef struct {
 	char visible[GT_TEXT], step_gpus[GT_TEXT], tres_bind[GT_TEXT];
@@ -84,17 +87,14 @@ static void set_devices(spank_t spank, const char *visible)
 	}
 }
 
-/* A user's own choice of NICs stands, for both libraries. */
-static void set_nics(spank_t spank, const char *nics)
+/* Names by comma as each library wants them: UCX with a port, NCCL as whole names. */
+static void for_libraries(const char *nics, char ports[2 * GT_TEXT], char names[GT_TEXT + 2])
 {
-	char ports[2 * GT_TEXT], names[GT_TEXT + 2];
 	size_t at = 0;
 
-	if (!nics[0] || is_set(spank, "UCX_NET_DEVICES") || is_set(spank, "NCCL_IB_HCA"))
-		return;
 	/* NCCL takes names as prefixes unless the list begins with "=". */
-	snprintf(names, sizeof(names), "=%s", nics);
-	for (const char *c = nics; *c && at + 4 < sizeof(ports); c++) {
+	snprintf(names, GT_TEXT + 2, "=%s", nics);
+	for (const char *c = nics; *c && at + 6 < 2 * GT_TEXT; c++) {
 		if (*c == ',') {
 			memcpy(ports + at, ":1", 2);
 			at += 2;
@@ -102,8 +102,38 @@ static void set_nics(spank_t spank, const char *nics)
 		ports[at++] = *c;
 	}
 	memcpy(ports + at, ":1", 3);
-	spank_setenv(spank, "UCX_NET_DEVICES", ports, 1);
-	spank_setenv(spank, "NCCL_IB_HCA", names, 1);
+}
+
+/* Whether a variable is not set, or as we set it for the batch script this step came from. */
+static bool is_ours(spank_t spank, const char *name, const char *ours)
+{
+	char value[2 * GT_TEXT];
+
+	if (!is_set(spank, name))
+		return true;
+	gt_getenv(spank, name, value, sizeof(value));
+	return !strcmp(value, ours);
+}
+
+/* A user's own choice of NICs stands, for both libraries. */
+static void set_nics(spank_t spank, const char *nics)
+{
+	char before[GT_TEXT], ports[2 * GT_TEXT], names[GT_TEXT + 2];
+
+	gt_getenv(spank, NICS_ENV, before, sizeof(before));
+	for_libraries(before, ports, names);
+	if (!is_ours(spank, "UCX_NET_DEVICES", ports) || !is_ours(spank, "NCCL_IB_HCA", names))
+		return;
+	if (nics[0]) {
+		for_libraries(nics, ports, names);
+		spank_setenv(spank, NICS_ENV, nics, 1);
+		spank_setenv(spank, "UCX_NET_DEVICES", ports, 1);
+		spank_setenv(spank, "NCCL_IB_HCA", names, 1);
+	} else if (before[0]) {
+		spank_unsetenv(spank, NICS_ENV);
+		spank_unsetenv(spank, "UCX_NET_DEVICES");
+		spank_unsetenv(spank, "NCCL_IB_HCA");
+	}
 }
 
 /* For tests: what was asked of the kernel and how long all of it took. */

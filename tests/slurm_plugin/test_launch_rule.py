@@ -174,6 +174,7 @@ def test_the_task_prolog_prints_the_rules_environment(tmp_path: Path, gpus: str)
         "export CUDA_DEVICE_ORDER=PCI_BUS_ID",
     ]
     if rule.nics:
+        expected.append("export GPUTOPO_NICS=" + ",".join(rule.nics))
         expected.append("export UCX_NET_DEVICES=" + ",".join(f"{nic}:1" for nic in rule.nics))
         expected.append("export NCCL_IB_HCA==" + ",".join(rule.nics))
     assert lines == expected
@@ -197,6 +198,17 @@ def test_the_task_prolog_is_silent_on_a_broken_table(tmp_path: Path) -> None:
     env |= {"SLURM_STEP_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1"}
     done = subprocess.run([PROLOG], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == ""
+
+
+def test_the_task_prolog_replaces_its_own_nics_only(tmp_path: Path) -> None:
+    """A step inherits the batch script's; a user's choice stands."""
+    env = {"SLURM_STEP_GPUS": "0", "CUDA_VISIBLE_DEVICES": "0"}
+    ours = {"UCX_NET_DEVICES": "a:1,b:1", "NCCL_IB_HCA": "=a,b", "GPUTOPO_NICS": "a,b"}
+    assert "export NCCL_IB_HCA==mlx5_0" in prolog(tmp_path, DGX1V, **env, **ours)
+    lines = prolog(tmp_path, DGX1V, **env, **(ours | {"NCCL_IB_HCA": "mine"}))
+    assert not any("NCCL" in line for line in lines)
+    lines = prolog(tmp_path, MI250X, SLURM_STEP_GPUS="0", ROCR_VISIBLE_DEVICES="0", **ours)
+    assert "unset NCCL_IB_HCA" in lines
 
 
 def test_the_task_prolog_obeys_a_hint(tmp_path: Path) -> None:
