@@ -33,6 +33,10 @@ FORMS = (
     "-x minsky1 --gres=gpu:{}",
     "-p observe --gres=gpu:{}",
     "-p off --gres=gpu:{}",
+    "-p dgx -N1-2 --gpus={}",
+    "-N1 -n2 --gres=gpu:{} --gres-flags=enforce-binding",
+    "-N1 --gpus={} --ntasks-per-gpu=1",
+    "--array=0-2 --gres=gpu:{}",
     TWO_NODES,
 )
 HINTS = (
@@ -68,7 +72,7 @@ class Soup:
         self._cluster = cluster
         self._chance = random.Random(seed)
         self.wanted: dict[int, int] = {}
-        self.reconfigured = 0
+        self.starts = 0
 
     def submits(self) -> None:
         """A batch of jobs; none may be refused, whatever the engine does."""
@@ -101,7 +105,7 @@ class Soup:
 
     def trouble(self) -> None:
         """Something happens to the engine, or to a few jobs."""
-        action = self._chance.choice((*TROUBLES, "cancel", "requeue", "reconfigure"))
+        action = self._chance.choice((*TROUBLES, "cancel", "requeue", "reconfigure", "slurmctld"))
         some = " ".join(map(str, self._chance.sample(sorted(self.wanted), 3)))
         if action == "cancel":
             self._cluster.run("ctl", f"scancel {some}", check=False)
@@ -111,7 +115,10 @@ class Soup:
             self._cluster.run("ctl", f"for j in {some}; do {again}; done", check=False)
         elif action == "reconfigure":
             self._cluster.reconfigure()
-            self.reconfigured += 1
+            self.starts += 1
+        elif action == "slurmctld":
+            self._cluster.restart_slurmctld()
+            self.starts += 1
         else:
             # not all can be done in every state (a dead engine cannot be paused)
             self._cluster.run("ctl", ["clusterctl", "engine", action], check=False)
@@ -128,7 +135,7 @@ def test_hundred_and_sixty_random_jobs(cluster: Cluster) -> None:
             soup.trouble()
         drain(cluster)
     # since 23.11 a reconfiguration is a new process; any other start would be after a crash
-    assert sum("slurmctld version" in line for line in log) <= soup.reconfigured
+    assert sum("slurmctld version" in line for line in log) <= soup.starts
     assert cluster.gres_used() == dict.fromkeys(GPUS, ())
     check_counts(soup, watch)
     states = {job.id: job.state for job in all_jobs(cluster) if job.id in soup.wanted}
@@ -145,7 +152,9 @@ def drain(cluster: Cluster) -> None:
 
     def over() -> bool:
         update = "xargs -r -I J scontrol update jobid=J starttime=now"
-        cluster.run("ctl", f"squeue -h -t PD -o '%A %r' | sed -n 's/ BeginTime//p' | {update}")
+        # some may start or end between the two commands
+        waiting = "squeue -h -t PD -o '%A %r' | sed -n 's/ BeginTime//p'"
+        cluster.run("ctl", f"{waiting} | {update}", check=False)
         return not cluster.run("ctl", "squeue -h -o %A").out.strip()
 
     until(over, "every job has ended", 240)
