@@ -27,7 +27,8 @@ from bench.cluster import ASSETS, BENCH_DIR, BenchCluster, build_client, clean
 from bench.measure import Figure, at_least, at_most, conditions, quantile
 
 BLOCK_S = 2
-RATE_ROUNDS = 10
+#: Odd, so that the median is a round and not the lower one of two.
+RATE_ROUNDS = 15
 HOOK_ROUNDS = 3
 BAR_P99_MS = 2.0
 BAR_RATE = 0.95
