@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from math import prod
 
 #: More names than any cluster has; keeps a typing error from eating the memory.
 MAX_HOSTS = 65_536
@@ -22,10 +23,7 @@ def expand(text: str) -> tuple[str, ...]:
     for word in _words(text):
         pieces = _PIECE.split(word)
         choices = [_numbers(p, word) if i % 2 else [p] for i, p in enumerate(pieces)]
-        total = len(names)
-        for choice in choices:
-            total = max(total, 1) * len(choice)
-        if total > MAX_HOSTS:
+        if len(names) + prod(len(choice) for choice in choices) > MAX_HOSTS:
             raise ValueError(f"{word!r} names more than {MAX_HOSTS} hosts")
         for parts in product(*choices):
             name = "".join(parts)

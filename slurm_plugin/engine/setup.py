@@ -58,7 +58,11 @@ def load(path: Path) -> Setup:
 
 
 def warm_up(setup: Setup) -> None:
-    """Ask every policy once per machine kind and job size, so that tables are computed."""
+    """Ask every policy once per machine kind and job size, so that tables are computed.
+
+    On nodes of at most `WARM_GPUS` GPUs the policies in use then answer every free mask
+    for the default pattern, so that no first question of its kind is slow.
+    """
     kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
     # The common one first: a reload under load is useful before it is complete.
     patterns = ("ring", *(pattern for pattern in PATTERNS if pattern != "ring"))
@@ -68,13 +72,19 @@ def warm_up(setup: Setup) -> None:
             cluster = Cluster({"warm-up": NodeState("warm-up", topology, full, weight=1)})
             for pattern in patterns if "pattern" in registry.hints_of(policy.name) else ("ring",):
                 _warm(policy, pattern, topology, cluster)
+        for topology in kinds.values():
+            if topology.gpus <= WARM_GPUS:
+                for free in range(1, (1 << topology.gpus) - 1):
+                    cluster = Cluster({"warm-up": NodeState("warm-up", topology, free, weight=1)})
+                    _warm(policy, "ring", topology, cluster)
     gc.collect()
     # Tables live as long as the process: keep them out of every later collection.
     gc.freeze()
 
 
 def _warm(policy: Policy, pattern: str, topology: NodeTopology, cluster: Cluster) -> None:
-    for gpus in range(1, min(WARM_GPUS, topology.gpus) + 1):
+    free = cluster.nodes["warm-up"].free.bit_count()
+    for gpus in range(1, min(WARM_GPUS, free) + 1):
         try:
             policy.place(Request((gpus,), pattern=pattern), cluster)
         except Exception:

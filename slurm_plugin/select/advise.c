@@ -119,8 +119,10 @@ static bool ask(decision_t *decision, int64_t limit_us, gt_result_t *result)
 	}
 	*result = failure(rc);
 	if (rc != GT_RPC_BREAKER && gt_channel_should_log(channel))
-		error("gputopo: engine: %s; jobs start on Slurm's own choice, next try in %u s",
-		      channel->wrong, gt_plugin.config.breaker_s);
+		error("gputopo: engine: %s; Slurm's own choice, not asked again for %u s",
+		      channel->wrong,
+		      gt_now_us() < channel->breaker_until_us ?
+		      gt_plugin.config.breaker_s : 0);
 	return false;
 }
 

@@ -32,6 +32,7 @@ extern void gt_channel_close(gt_channel_t *channel)
 	if (channel->fd >= 0)
 		close(channel->fd);
 	channel->fd = -1;
+	channel->proven = false;
 	channel->len = 0;
 }
 
@@ -201,12 +202,19 @@ extern gt_rpc_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
 	}
 	if (rc == GT_RPC_OK) {
 		channel->failing = false;
+		channel->proven = true;
 		channel->logged_us = -RETELL_US;
 		return rc;
 	}
+	/*
+	 * One late answer of an engine that has answered is a hiccup of a busy
+	 * host; the next question, on a new connection, decides.
+	 */
+	if (rc != GT_RPC_TIMEOUT || !channel->proven)
+		channel->breaker_until_us = gt_now_us() +
+					    config->breaker_s * 1000000LL;
 	gt_channel_close(channel);
 	channel->failing = true;
-	channel->breaker_until_us = gt_now_us() + config->breaker_s * 1000000LL;
 	return rc;
 }
 

@@ -25,6 +25,7 @@ typedef struct {
 	uint64_t last_id;
 	int64_t breaker_until_us;
 	bool failing;		/* the last question failed */
+	bool proven;		/* this connection has answered before */
 	int64_t logged_us;	/* when a failure was last told */
 	uint64_t notices_dropped;
 	char wrong[160];	/* why the last question failed */

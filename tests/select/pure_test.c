@@ -538,6 +538,23 @@ static void silence_ends_at_the_deadline_and_opens_the_breaker(void)
 	stop(&server);
 }
 
+static void one_late_answer_of_a_working_engine_is_forgiven(void)
+{
+	server_t server = { .answers = { "pass id=1\n", "use id=2 no" } };
+	gt_config_t config;
+
+	start(&server, &config);
+	config.deadline_ms = 300;
+	gt_channel_init(&channel);
+	CHECK(ask(&config, 1) == GT_RPC_OK);
+	config.deadline_ms = 30;
+	CHECK(ask(&config, 2) == GT_RPC_TIMEOUT && channel.failing);
+	CHECK(ask(&config, 3) == GT_RPC_TIMEOUT);
+	CHECK(ask(&config, 4) == GT_RPC_BREAKER);
+	gt_channel_close(&channel);
+	stop(&server);
+}
+
 static void a_stale_connection_is_replaced_within_the_question(void)
 {
 	server_t server = { .answers = { "pass id=1\n", "pass id=2\n" },
@@ -636,6 +653,7 @@ static const struct {
 	TEST(answers_come_over_one_kept_connection),
 	TEST(late_answers_are_skipped_by_their_id),
 	TEST(silence_ends_at_the_deadline_and_opens_the_breaker),
+	TEST(one_late_answer_of_a_working_engine_is_forgiven),
 	TEST(a_stale_connection_is_replaced_within_the_question),
 	TEST(nobody_listening_is_told_at_once),
 	TEST(garbage_closes_the_connection),

@@ -16,6 +16,7 @@ from slurm_plugin.hostlist import expand
         ("a,b[1-2],c", ("a", "b1", "b2", "c")),
         ("r[1-2]n[1-2]", ("r1n1", "r1n2", "r2n1", "r2n2")),
         ("n1,n1", ("n1",)),
+        ("n[000-999],m[000-999]", tuple(f"{c}{i:03}" for c in "nm" for i in range(1000))),
         ("gpu-[1]-a.site", ("gpu-1-a.site",)),
     ],
 )
