@@ -204,8 +204,9 @@ def test_a_requeued_job_is_launched_alike(cluster: Cluster) -> None:
         cluster.wait_running(job)
         cluster.run("ctl", ["scontrol", "requeue", str(job)])
         cluster.wait_state(job, "PENDING")
-        # Slurm holds a requeued job back for two minutes.
-        cluster.run("ctl", ["scontrol", "update", f"jobid={job}", "StartTime=now"])
+        # Slurm holds a requeued job back for two minutes; in the very second of the requeue
+        # slurmd would still refuse it ("Job credential revoked").
+        cluster.run("ctl", ["scontrol", "update", f"jobid={job}", "StartTime=now+3"])
         cluster.wait_running(job)
         again = f"until grep -q SLURM_RESTART_COUNT=1 launch/{job}.batch.0.env; do sleep 0.2; done"
         cluster.run("ctl", again, user="alice")
@@ -277,7 +278,11 @@ def test_minors_that_differ_from_the_drivers_order(cluster: Cluster) -> None:
 TROUBLES = [
     ("missing", "rm /cluster/launch/dgx1.table", "No such file or directory"),
     ("cut", "sed -i '$d' /cluster/launch/dgx1.table", "is cut or damaged"),
-    ("another machine's", "cp /cluster/launch/minsky1.table /cluster/launch/dgx1.table", "another machine"),
+    (
+        "another machine's",
+        "cp /cluster/launch/minsky1.table /cluster/launch/dgx1.table",
+        "another machine",
+    ),
 ]
 
 
@@ -359,3 +364,18 @@ def test_switching_back_leaves_nothing(cluster: Cluster) -> None:
         "cgroup.conf", "gres.conf", "munge.key", "ready", "slurm.conf", "variant",
     ]  # fmt: skip
     assert "--gpu-topo" not in cluster.run("ctl", ["srun", "--help"]).out
+
+
+@pytest.mark.parametrize("command", ["srun", "sbatch", "salloc"])
+def test_a_hint_that_cannot_be_carried_is_one_line(cluster: Cluster, command: str) -> None:
+    """Too long, or with a tab: refused before anything is submitted."""
+    with launching(cluster, PLUGIN):
+        script = ["--wrap", "true"] if command == "sbatch" else ["true"]
+        for hint, words in (("a" * 1025, "longer than 1024"), ("a\tb", "control character")):
+            done = cluster.run(
+                "ctl", [command, f"--gpu-topo={hint}", "--gres=gpu:1", *script],
+                user="alice", check=False,
+            )  # fmt: skip
+            assert done.code == 1
+            (line,) = done.err.splitlines()
+            assert words in line
