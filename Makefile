@@ -5,7 +5,7 @@
 #   make bench    the benchmarks (ONLY=name for one)
 #   make lint | cluster | cluster-down | shell
 # GPUTOPO_PROJECT names the cluster (default gputopo), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test demo bench cluster cluster-down shell
+.PHONY: setup lint test test-tools demo bench cluster cluster-down shell
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -26,9 +26,15 @@ lint: setup
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 
+# What the tests run besides Python: Lua 5.1 as slurmctld embeds it, a compiler with sanitizers.
+test-tools:
+	@{ lua5.1 -e 'require "socket.unix"' && command -v gcc && command -v make; } >/dev/null 2>&1 || \
+		{ $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends \
+		lua5.1 lua-socket gcc libc6-dev make; }
+
 # Exit 3: no container engine can start. Said in one line; the tests that need none
 # still run and pytest counts the skipped ones (as failures where CI=true).
-test: setup
+test: setup test-tools
 	@docker/cluster.sh images || test $$? = 3
 	$(PYTHON) -m pytest $(ARGS)
 
