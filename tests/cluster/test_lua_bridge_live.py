@@ -107,11 +107,13 @@ def test_every_way_to_ask_gives_the_same_request(cluster: Cluster, stand_in: Sta
             assert submit(cluster, *args, tool=tool).code == 0
     lines = engine.requests()
     assert len(lines) == 3 * len(ONE_JOB)
-    assert set(lines) == {"submit uid=2001 partition=gpu name=j gpus=2 nodes=1 per_node=2 tasks=1"}
+    assert set(lines) == {
+        "submit uid=2001 account=research partition=gpu gpus=2 nodes=1 per_node=2 tasks=1"
+    }
     for args in TWO_NODE_JOB:
         assert submit(cluster, "-p", "dgx", *args).code == 0
     assert set(engine.requests()[len(lines) :]) == {
-        "submit uid=2001 partition=dgx name=j gpus=8 type=v100 nodes=2 per_node=4 tasks=2"
+        "submit uid=2001 account=research partition=dgx gpus=8 type=v100 nodes=2 per_node=4 tasks=2"
     }
 
 
