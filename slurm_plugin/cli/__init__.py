@@ -12,6 +12,7 @@ import click
 COMMANDS = {
     "config": "slurm_plugin.cli.config",
     "doctor": "slurm_plugin.cli.doctor",
+    "experiment": "slurm_plugin.cli.experiment",
     "explain": "slurm_plugin.cli.explain",
     "launch-table": "slurm_plugin.cli.launch",
     "hints": "slurm_plugin.cli.hints",
@@ -58,6 +59,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; expected errors become one line."""
         from gres_topology import TopologyError
+        from simulation.errors import SimulationError
         from slurm_plugin.errors import PluginError
 
         try:
@@ -65,7 +67,7 @@ class LazyGroup(click.Group):
         except click.exceptions.NoArgsIsHelpError:
             # Help was asked for by giving nothing; click prints it.
             raise
-        except (PluginError, TopologyError) as error:
+        except (PluginError, SimulationError, TopologyError) as error:
             raise Fault(str(error)) from error
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path

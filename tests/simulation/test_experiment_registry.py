@@ -1,0 +1,89 @@
+"""Experiments have one name each, and their command prints the shape everybody can read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from simulation import SimulationError
+from simulation.experiments import Experiment, Registry, Result, experiments
+
+
+def two_jobs(seeds, variant="long"):
+    """Stands for an experiment's module: this very file is what `where` names."""
+    return Result(
+        experiment="two-jobs",
+        seeds=tuple(seeds),
+        measured={"mapa": {"makespan_s": 2.0 if variant == "long" else 1.0}},
+        paper={"mapa": {"makespan_s": 3.0}},
+        notes=("A deviation.",),
+    )
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """The registry with one more experiment, for one test."""
+    monkeypatch.setattr(experiments, "_found", dict(experiments._found))
+    import sys
+
+    monkeypatch.setitem(sys.modules, "an_experiment", sys.modules[__name__])
+    found = Experiment(
+        "two-jobs", "Two jobs.", "an_experiment:two_jobs", (7,), {"variant": ("long", "short")}
+    )
+    experiments.register(found)
+    return found
+
+
+def command(*arguments):
+    from slurm_plugin.cli import cli
+
+    return CliRunner().invoke(cli, ["experiment", *arguments])
+
+
+def test_a_name_is_taken_once():
+    registry = Registry()
+    registry.register(Experiment("x", "", "a:b"))
+    with pytest.raises(SimulationError, match=r"'x' is registered already \(a:b\)"):
+        registry.register(Experiment("x", "", "c:d"))
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    registry = Registry()
+    registry.register(Experiment("known", "", "a:b"))
+    with pytest.raises(SimulationError, match="no experiment named 'other': expected one of known"):
+        registry.get("other")
+
+
+def test_the_first_word_of_an_option_and_the_declared_seeds_are_the_default(registered):
+    result = registered.run()
+    assert (result.seeds, result.measured["mapa"]["makespan_s"]) == ((7,), 2.0)
+
+
+def test_an_option_it_does_not_have_is_refused(registered):
+    with pytest.raises(SimulationError, match="variant='odd': expected long, short"):
+        registered.run(variant="odd")
+
+
+def test_the_json_has_the_five_keys(registered):
+    done = command("two-jobs", "--variant", "short", "--seeds", "1-2,5", "--json")
+    assert json.loads(done.output) == {
+        "experiment": "two-jobs",
+        "seeds": [1, 2, 5],
+        "measured": {"mapa": {"makespan_s": 1.0}},
+        "paper": {"mapa": {"makespan_s": 3.0}},
+        "notes": ["A deviation."],
+    }
+
+
+def test_the_table_shows_the_papers_figure_beside_ours_and_the_notes(registered):
+    done = command("two-jobs")
+    assert "2 (3)" in done.output
+    assert "- A deviation." in done.output
+
+
+def test_seeds_that_are_none_are_refused_in_one_line(registered):
+    done = command("two-jobs", "--seeds", "a")
+    assert done.exit_code == 2
+    assert "expected seeds such as 3, 1-5 or 1,4,9" in done.output
