@@ -1,6 +1,23 @@
 """Slurm behind one narrow interface: what the engine and the commands may ask of it."""
 
 from slurm_plugin.slurm.commands import CommandLine
-from slurm_plugin.slurm.interface import SlurmClient, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import (
+    NOW,
+    JobUpdate,
+    QueuedJob,
+    SlurmClient,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+)
 
-__all__ = ["CommandLine", "SlurmClient", "SlurmJob", "SlurmNode", "SlurmPartition"]
+__all__ = [
+    "NOW",
+    "CommandLine",
+    "JobUpdate",
+    "QueuedJob",
+    "SlurmClient",
+    "SlurmJob",
+    "SlurmNode",
+    "SlurmPartition",
+]

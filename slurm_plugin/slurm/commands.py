@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
 
 from slurm_plugin import hostlist
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import gres_text, releases
-from slurm_plugin.slurm.interface import SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm import releases, rows, update_text
+from slurm_plugin.slurm.interface import (
+    JobUpdate,
+    QueuedJob,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+)
 from slurm_plugin.slurm.runner import Runner
 
 _CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()/.\-]*)\s*=\s?(.*?)\s*\Z")
-
-
-_Noun = TypeVar("_Noun")
 
 
 class CommandLine:
@@ -38,11 +39,24 @@ class CommandLine:
 
     def nodes(self) -> list[SlurmNode]:
         """Every node, by name."""
-        return sorted(self._read(self._commands.nodes, "nodes", _node), key=lambda node: node.name)
+        argv = self._commands.nodes
+        return rows.nodes(self._run(list(argv)), " ".join(argv))
 
     def jobs(self) -> list[SlurmJob]:
         """Every job the controller holds, by id."""
-        return sorted(self._read(self._commands.jobs, "jobs", _job), key=lambda job: job.job_id)
+        argv = self._commands.jobs
+        return rows.jobs(self._run(list(argv)), " ".join(argv))
+
+    def queue(self) -> list[QueuedJob]:
+        """Every job that waits or holds resources, by id."""
+        argv = self._commands.jobs
+        return rows.queue(self._run(list(argv)), " ".join(argv))
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        """`scontrol update`, one call for all the jobs."""
+        if jobs and change != JobUpdate():
+            words = update_text.words(jobs, change, self._commands.gres_separator)
+            self._run(["scontrol", "update", *words])
 
     def job(self, job_id: int) -> SlurmJob | None:
         """One job by its id (of an array: the first task listed), None if unknown."""
@@ -72,59 +86,6 @@ class CommandLine:
                 nodes = pairs.get("Nodes", "")
                 names = () if nodes in ("", "(null)") else hostlist.expand(nodes)
                 default = pairs.get("Default") == "YES"
-                found.append(SlurmPartition(pairs["PartitionName"], names, default))
+                tier = int(pairs.get("PriorityTier") or 1)
+                found.append(SlurmPartition(pairs["PartitionName"], names, default, tier))
         return sorted(found, key=lambda partition: partition.name)
-
-    def _read(
-        self, argv: tuple[str, ...], key: str, read: Callable[[dict[str, Any]], _Noun]
-    ) -> list[_Noun]:
-        shown = " ".join(argv)
-        try:
-            reply = json.loads(self._run(list(argv)))
-        except ValueError as error:
-            raise SlurmError(f"{shown}: the reply is not JSON: {error}") from error
-        rows = reply.get(key) if isinstance(reply, dict) else None
-        if not isinstance(rows, list):
-            raise SlurmError(f"{shown}: no list {key!r} in the reply")
-        try:
-            return [read(row) for row in rows]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise SlurmError(f"{shown}: an entry of {key!r} cannot be read: {error!r}") from error
-
-
-def _node(row: dict[str, Any]) -> SlurmNode:
-    return SlurmNode(
-        name=row["name"],
-        state=releases.states(row),
-        partitions=releases.words(row.get("partitions")),
-        weight=releases.number(row.get("weight")),
-        cpus=releases.number(row.get("cpus")),
-        memory_mb=releases.number(row.get("real_memory")),
-        gpus=gres_text.counts(row.get("gres") or ""),
-        used=gres_text.indices(row.get("gres_used") or ""),
-    )
-
-
-def _job(row: dict[str, Any]) -> SlurmJob:
-    nodes = row.get("nodes") or ""
-    names = hostlist.expand(nodes) if nodes else ()
-    details = row.get("gres_detail") or []
-    gpus = {}
-    # One gres_detail entry per allocated node, in the order of `nodes`.
-    for name, text in zip(names, details, strict=False):
-        indices = gres_text.indices(text)
-        if indices:
-            gpus[name] = indices
-    state = releases.words(row.get("job_state"))
-    return SlurmJob(
-        job_id=releases.number(row["job_id"]),
-        array_id=releases.number(row.get("array_job_id")),
-        name=row.get("name") or "",
-        user=row.get("user_name") or "",
-        partition=row.get("partition") or "",
-        state=state[0] if state else "",
-        nodes=names,
-        gpus=gpus,
-        comment=row.get("comment") or "",
-        admin_comment=row.get("admin_comment") or "",
-    )

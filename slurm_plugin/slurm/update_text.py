@@ -1,0 +1,73 @@
+"""A JobUpdate in scontrol's words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm.interface import NOW, JobUpdate
+
+_WORDS = {
+    "tres_per_job": "TresPerJob",
+    "tres_per_task": "TresPerTask",
+    "tres_per_socket": "TresPerSocket",
+    "tres_bind": "TresBind",
+    "req_nodes": "ReqNodeList",
+    "exc_nodes": "ExcNodeList",
+    "features": "Features",
+    "min_cpus": "NumCPUs",
+    "cpus_per_task": "CPUsPerTask",
+    "min_cpus_per_node": "MinCPUsNode",
+    "cpus_per_tres": "CpusPerTres",
+    "memory_per_node_mb": "MinMemoryNode",
+    "memory_per_cpu_mb": "MinMemoryCPU",
+    "memory_per_tres": "MemPerTres",
+    "admin_comment": "AdminComment",
+}
+_TRES = ("tres_per_job", "tres_per_task", "tres_per_socket")
+
+
+def words(jobs: Sequence[str], change: JobUpdate, separator: str) -> list[str]:
+    """`JobId=.. Key=Value ...` for scontrol; `separator` stands in `gres/gpu` (`:` on 22.05).
+
+    Raises SlurmError for a value that scontrol would read as something else.
+    """
+    found = [f"JobId={','.join(jobs)}"]
+    # What is cleared comes first: `gres=` is refused while another kind of request stands.
+    for name in (*_TRES, *(name for name in _WORDS if name not in _TRES)):
+        value = getattr(change, name)
+        if value is not None:
+            text = tres(value, separator) if name in _TRES else str(value)
+            found.append(f"{_WORDS[name]}={text}")
+    if change.tres_per_node is not None:
+        # scontrol writes the prefix of its own release.
+        found.append(f"Gres={','.join(bare(item) for item in items(change.tres_per_node))}")
+    if change.num_nodes is not None:
+        low, high = change.num_nodes
+        found.append(f"NumNodes={low}-{high}" if high else f"NumNodes={low}")
+    if change.begin_time is not None:
+        # `uts` is scontrol's word for an epoch: no time zone can shift it.
+        at = "now" if change.begin_time == NOW else f"uts{change.begin_time}"
+        found.append(f"StartTime={at}")
+    for word in found:
+        if "\n" in word or "\0" in word:
+            raise SlurmError(f"scontrol update: {word!r} has a line break; nothing was changed")
+    return found
+
+
+def tres(text: str, separator: str) -> str:
+    """`gpu:s1:1` or `gres:gpu:s1:1` as this release writes it: `gres/gpu:s1:1`."""
+    return ",".join(
+        item if item.startswith(("cpu", "mem", "license")) else f"gres{separator}{bare(item)}"
+        for item in items(text)
+    )
+
+
+def items(text: str) -> list[str]:
+    """The parts between commas."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def bare(item: str) -> str:
+    """`gres/gpu:s1:1` as `gpu:s1:1`."""
+    return item.removeprefix("gres/").removeprefix("gres:")

@@ -1,0 +1,131 @@
+"""The queue and updates of the command-line client, on replies recorded from each release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_slurm import FakeRunner, RecordedRunner
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm import NOW, CommandLine, JobUpdate, QueuedJob, rows, update_text
+
+REPLIES = Path(__file__).parent / "replies"
+RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
+
+
+@pytest.fixture(params=RELEASES)
+def queue(request: pytest.FixtureRequest) -> list[QueuedJob]:
+    return CommandLine(RecordedRunner(REPLIES / request.param)).queue()
+
+
+def by_name(queue: list[QueuedJob]) -> dict[str, QueuedJob]:
+    return {job.name: job for job in queue}
+
+
+def test_the_queue_has_what_waits_or_runs_and_nothing_finished(queue: list[QueuedJob]) -> None:
+    states = sorted(job.state for job in queue)
+    assert states == ["PENDING"] * 4 + ["RUNNING"] * 5
+    assert [job.job_id for job in queue] == sorted(job.job_id for job in queue)
+
+
+def test_the_tasks_of_an_array_that_wait_are_one_job(queue: list[QueuedJob]) -> None:
+    (waiting,) = (job for job in queue if job.tasks > 1)
+    assert waiting.name == f"{waiting.array_id}_[1-3]"
+    assert (waiting.task, waiting.tasks, waiting.throttle) == ("1-3", 3, 1)
+    (running,) = (job for job in queue if job.array_id and job.state == "RUNNING")
+    assert running.name == f"{running.array_id}_0"
+    assert (running.task, running.tasks, running.gpus) == ("0", 1, {"minsky1": (0,)})
+
+
+def test_a_waiting_job_says_what_it_asked_for(queue: list[QueuedJob]) -> None:
+    (held,) = (job for job in queue if job.held)
+    assert held.reason == "JobHeldUser"
+    assert held.tres_per_task in ("gres/gpu=2", "gres:gpu:2")
+    assert (held.ntasks, held.cpus, held.memory_per_cpu_mb) == (2, 2, 50)
+    (later,) = (job for job in queue if job.reason == "BeginTime")
+    assert later.tres_per_node in ("gres/gpu:v100:4", "gres:gpu:v100:4")
+    assert later.start - later.submit == pytest.approx(3600, abs=5)
+    assert (later.user, later.account, later.partition) == ("alice", "research", "gpu")
+    assert later.uid == 2001
+    assert not later.exclusive
+    assert later.time_limit_s == 600
+
+
+def test_a_running_job_says_what_it_holds_and_until_when(queue: list[QueuedJob]) -> None:
+    (job,) = (job for job in queue if len(job.nodes) == 2)
+    assert {node: len(gpus) for node, gpus in job.gpus.items()} == {"dgx1": 3, "dgx2": 3}
+    assert job.end - job.start == 600
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_node_says_what_is_in_use_by_type(release: str) -> None:
+    nodes = {node.name: node for node in CommandLine(RecordedRunner(REPLIES / release)).nodes()}
+    assert nodes["dgx1"].used_by_type == {"v100": 5}
+    assert nodes["amd1"].used_by_type == {"mi250x": 0}
+    assert (nodes["dgx1"].alloc_cpus, nodes["dgx1"].alloc_memory_mb) == (2, 100)
+
+
+@pytest.mark.parametrize(
+    ("state", "is_told_as"),
+    [
+        (("PENDING",), "PENDING"),
+        (("RUNNING", "CONFIGURING"), "CONFIGURING"),
+        (("COMPLETED", "COMPLETING"), "COMPLETING"),
+        (("RUNNING", "SIGNALING"), "RUNNING"),
+        (("SUSPENDED", "STOPPED"), "SUSPENDED"),
+        (("PENDING", "REQUEUED"), "PENDING"),
+        (("CANCELLED",), ""),
+        ((), ""),
+    ],
+)
+def test_a_state_with_flags_is_one_word(state: tuple[str, ...], is_told_as: str) -> None:
+    assert rows.queue_state(state) == is_told_as
+
+
+def test_task_lists_are_read_whole_or_refused() -> None:
+    assert rows.task_list("1-3,7%2") == (1, 2, 3, 7)
+    assert rows.task_list("[0-8:4]") == (0, 4, 8)
+    assert rows.task_list("") == ()
+    with pytest.raises(ValueError, match="no array tasks"):
+        rows.task_list("1,3,...")
+
+
+def words(change: JobUpdate, separator: str = "/") -> list[str]:
+    return update_text.words(["7", "8_2"], change, separator)
+
+
+def test_an_update_names_all_jobs_once_and_only_what_changes() -> None:
+    assert words(JobUpdate(begin_time=1795229124)) == ["JobId=7,8_2", "StartTime=uts1795229124"]
+    assert words(JobUpdate(begin_time=NOW, req_nodes="")) == [
+        "JobId=7,8_2", "ReqNodeList=", "StartTime=now",
+    ]  # fmt: skip
+
+
+def test_other_kinds_of_request_are_cleared_before_the_nodes_gres_is_set() -> None:
+    told = words(JobUpdate(tres_per_node="gres/gpu:s1:1,gpu:s3:1", tres_per_job=""))
+    assert told == ["JobId=7,8_2", "TresPerJob=", "Gres=gpu:s1:1,gpu:s3:1"]
+
+
+@pytest.mark.parametrize(("separator", "written"), [("/", "gres/gpu:2"), (":", "gres:gpu:2")])
+def test_tres_are_written_as_the_release_writes_them(separator: str, written: str) -> None:
+    for text in ("gpu:2", "gres/gpu:2", "gres:gpu:2"):
+        assert words(JobUpdate(tres_per_job=text), separator)[1] == f"TresPerJob={written}"
+
+
+def test_the_later_form_of_a_tasks_tres_is_left_as_it_is() -> None:
+    told = words(JobUpdate(tres_per_task="cpu=2,gres/gpu:v100=1"))
+    assert told[1] == "TresPerTask=cpu=2,gres/gpu:v100=1"
+
+
+def test_a_value_with_a_line_break_is_refused() -> None:
+    with pytest.raises(SlurmError, match="line break"):
+        words(JobUpdate(admin_comment="a\nb"))
+
+
+def test_nothing_is_run_for_no_change_or_no_job() -> None:
+    runner = FakeRunner({"scontrol --version": "slurm 24.11.5"})
+    client = CommandLine(runner)
+    client.update(["7"], JobUpdate())
+    client.update([], JobUpdate(begin_time=NOW))
+    assert runner.calls == []
