@@ -15,7 +15,7 @@ from gres_topology.links import is_direct
 from policies.bits import mask_of, subsets
 from policies.tables import tables
 from simulation.errors import SimulationError
-from simulation.replay import Record
+from simulation.record import Record
 
 
 @dataclass(frozen=True, slots=True)

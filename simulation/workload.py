@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """One job of a workload. `duration_s` is stated: placement does not change it.
+    """One job of a workload. `duration_s` is stated: what it took, or takes at its best.
 
-    `gpus_per_node` is one count per node wanted; `hint` the user's text after `gpu-topo:`.
+    `gpus_per_node` is one count per node wanted; `hint` the user's text after `gpu-topo:`;
+    `walltime_s` what the user asked for (None: unknown), which backfill plans with.
     """
 
     job_id: int
@@ -18,6 +19,8 @@ class SimJob:
     duration_s: float
     submit_s: float = 0.0
     hint: str = ""
+    walltime_s: float | None = None
+    user: str = ""
 
 
 #: Stated durations of the mixed workload, seconds: uniform whole numbers.

@@ -46,7 +46,7 @@ def test_a_waiting_job_is_passed_and_gets_its_links_when_they_are_free():
     ]
     records = {r.job.job_id: r for r in replay(jobs, DGX, _Leaves01())}
     assert records[3].start_s == 0.0
-    assert records[2].start_s == 120.0
+    assert records[2].start_s == 100.0
     assert records[2].postponed == 2
 
 
@@ -54,6 +54,7 @@ class _Leaves01:
     """Six GPUs: all but 0 and 1 (one NVLink); anything else as mapa."""
 
     name = "leaves-0-1"
+    hints = frozenset({"min-utility"})
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         if request.gpus_per_node == (6,):

@@ -1,0 +1,58 @@
+"""What a policy is asked for a job of a trace: the same Request the live engine builds.
+
+A trace's hints act as a site's defaults: a key without effect under the policy is left
+out, so that one trace can be asked of every policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policies import Policy, Request, RunningJob
+from policies.errors import HintError
+from policies.hints import Hints, to_request
+from policies.registry import Registry
+from simulation.errors import SimulationError
+from simulation.workload import SimJob
+
+
+def hint_values(hint: str) -> dict[str, str]:
+    """`key=value,flag` as a mapping; flags are yes."""
+    values = {}
+    for item in filter(None, (part.strip() for part in hint.split(","))):
+        key, _, value = item.partition("=")
+        values[key] = value or "yes"
+    return values
+
+
+class Asking:
+    """Builds one policy's requests, remembering those of equal jobs."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policies = Registry((policy,))
+        self._name = policy.name
+        self._known: dict[tuple[str, tuple[int, ...]], Request] = {}
+
+    def request(self, job: SimJob) -> Request:
+        """The request of one job; SimulationError names a job whose hint is wrong."""
+        key = (job.hint, job.gpus_per_node)
+        found = self._known.get(key)
+        if found is None:
+            defaults = {**hint_values(job.hint), "policy": self._name}
+            try:
+                found = to_request(Hints(), job.gpus_per_node, defaults, policies=self._policies)
+            except HintError as error:
+                raise SimulationError(f"job {job.job_id}: hint {job.hint!r}: {error}") from None
+            self._known[key] = found
+        return Request(
+            gpus_per_node=found.gpus_per_node,
+            job_id=job.job_id,
+            pattern=found.pattern,
+            sensitive=found.sensitive,
+            min_utility=found.min_utility,
+            options=found.options,
+        )
+
+    def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:
+        """The job as its later neighbours see it."""
+        return RunningJob(job.job_id, masks, hint_values(job.hint).get("profile"))
