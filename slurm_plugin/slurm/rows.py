@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -169,9 +169,13 @@ class QueueRow(msgspec.Struct):
             exclusive="none" in words(self.shared),
             nodes=names,
             gpus=gpus,
-            **{noun: number(getattr(self, field)) for noun, field in _NUMBERS},
-            **{noun: getattr(self, field) or "" for noun, field in _TEXTS},
+            **self._same(),
         )
+
+    def _same(self) -> dict[str, Any]:
+        """The fields that are the same here and in QueuedJob, under its names."""
+        found: dict[str, Any] = {noun: number(getattr(self, own)) for noun, own in _NUMBERS}
+        return found | {noun: getattr(self, own) or "" for noun, own in _TEXTS}
 
 
 # QueuedJob's field and the row's, where one is the other.
