@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from policies import Policy, Request, RunningJob
 from policies.errors import HintError
+from policies.hint_keys import KEYS
 from policies.hints import Hints, to_request
 from policies.registry import Registry
 from simulation.errors import SimulationError
@@ -23,6 +24,16 @@ def hint_values(hint: str) -> dict[str, str]:
         key, _, value = item.partition("=")
         values[key] = value or "yes"
     return values
+
+
+def wrong_hint(hint: str) -> str:
+    """What is wrong with a trace's hint, in a sentence; empty if nothing is."""
+    for name, value in hint_values(hint).items():
+        key = KEYS.get(name)
+        if key is None or key.read(value) is None:
+            allowed = f"one of {', '.join(KEYS)}" if key is None else key.allowed
+            return f"hint {name}={value!r}; expected {allowed}"
+    return ""
 
 
 class Asking:

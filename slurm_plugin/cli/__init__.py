@@ -19,6 +19,7 @@ COMMANDS = {
     "place": "slurm_plugin.cli.place",
     "report": "slurm_plugin.cli.report",
     "serve": "slurm_plugin.cli.serve",
+    "simulate": "slurm_plugin.cli.simulate",
     "status": "slurm_plugin.cli.status",
     "topology": "slurm_plugin.cli.topology",
 }

@@ -1,0 +1,141 @@
+"""A site's own log: `sacct --json`, or `sacct --parsable2` with its header.
+
+Recorded replies of Slurm 24.11 are test assets; fields that a release leaves out are
+treated as unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from simulation.errors import SimulationError
+from simulation.traces.trace import Rejected, Trace
+
+#: What `--format` must name at least, and how to get all that is used.
+NEEDED = ("JobID", "Submit", "AllocTRES")
+COMMAND = (
+    "sacct -a -X --parsable2"
+    " --format=JobID,User,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,NNodes,AllocTRES"
+    ",AdminComment"
+)
+_GPU = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
+_HINT = re.compile(r"\[gpu-topo: ([^|\]]*)")
+
+
+def from_json(source: str, jobs: list[Any]) -> Trace:
+    """The `jobs` of `sacct --json`."""
+    trace = Trace(source, "sacct-json")
+    for place, job in enumerate(jobs):
+        where = f"jobs[{place}]"
+        try:
+            _add_json(trace, where, job)
+        except (KeyError, TypeError, AttributeError) as error:
+            trace.rejected.append(Rejected(where, f"not a job as Slurm writes it: {error!r}"))
+    return trace
+
+
+def _add_json(trace: Trace, where: str, job: Mapping[str, Any]) -> None:
+    times, state = job["time"], job["state"]["current"]
+    state = state[0] if isinstance(state, list) else state
+    counts = {
+        (tres.get("name") or ""): tres["count"]
+        for tres in job["tres"]["allocated"]
+        if tres["type"] == "gres" and (tres.get("name") or "").split(":")[0] == "gpu"
+    }
+    where = f"{where} (job {job['job_id']})"
+    if _is_over(trace, where, state, times["start"], times["end"]):
+        limit = times.get("limit") or {}
+        minutes = limit.get("number") if isinstance(limit, dict) and limit.get("set") else None
+        trace_gpus = counts.get("gpu") or sum(counts.values())
+        if not trace_gpus:
+            trace.leave_out("jobs without GPUs")
+            return
+        trace.add(
+            where, job["job_id"], gpus=trace_gpus, nodes=job.get("allocation_nodes") or 1,
+            submit_s=times["submission"], duration_s=times["elapsed"],
+            walltime_s=None if minutes is None else 60 * minutes,
+            hint=_hint((job.get("comment") or {}).get("administrator")), user=job.get("user"),
+        )  # fmt: skip
+
+
+def from_parsable(source: str, text: str) -> Trace:
+    """The lines of `sacct --parsable2`; columns in any order."""
+    trace = Trace(source, "sacct")
+    lines = text.splitlines()
+    header = lines[0].split("|")
+    missing = [name for name in NEEDED if name not in header]
+    if missing or not {"ElapsedRaw", "End"} & set(header):
+        name = missing[0] if missing else "ElapsedRaw"
+        raise SimulationError(f"{source}: no column {name}; expected the output of: {COMMAND}")
+    for number, line in enumerate(lines[1:], 2):
+        words = line.split("|")
+        where = f"line {number}"
+        if len(words) != len(header):
+            reason = f"{len(words)} fields; the header has {len(header)}"
+            trace.rejected.append(Rejected(where, reason))
+            continue
+        row = dict(zip(header, words, strict=True))
+        try:
+            _add_row(trace, f"{where} (job {row['JobID']})", row)
+        except ValueError as error:
+            trace.rejected.append(Rejected(where, str(error)))
+    return trace
+
+
+def _add_row(trace: Trace, where: str, row: Mapping[str, str]) -> None:
+    if "." in row["JobID"]:
+        trace.leave_out("job steps")
+        return
+    start, end = _epoch(row.get("Start", "")), _epoch(row.get("End", ""))
+    elapsed = row.get("ElapsedRaw", "")
+    if "Start" in row and not _is_over(trace, where, row.get("State", ""), start, end):
+        return
+    gpus = _gpus(row["AllocTRES"])
+    if not gpus:
+        trace.leave_out("jobs without GPUs")
+        return
+    limit = row.get("TimelimitRaw", "")
+    trace.add(
+        where, row["JobID"], gpus=gpus, nodes=row.get("NNodes") or row.get("AllocNodes") or 1,
+        submit_s=_epoch(row["Submit"]), duration_s=elapsed or (end or 0) - (start or 0),
+        walltime_s=60 * int(limit) if limit.isdecimal() else None,
+        hint=_hint(row.get("AdminComment")), user=row.get("User"),
+    )  # fmt: skip
+
+
+def _is_over(trace: Trace, where: str, state: str, start: object, end: object) -> bool:
+    """Whether the job ran and ended; counted where it did not."""
+    word = state.split(" ")[0] or "in no state"
+    if not start:
+        trace.leave_out(f"never started ({word.lower()})")
+    elif not end:
+        trace.leave_out("still running")
+    return bool(start and end)
+
+
+def _gpus(tres: str) -> int:
+    """Untyped GPUs, else the typed ones together: Slurm counts the same GPU under both."""
+    found = {kind: int(count) for kind, count in _GPU.findall(tres)}
+    return found.get("") or sum(found.values())
+
+
+def _epoch(text: str) -> float | None:
+    """Seconds since 1970 of `2026-01-31T12:00:00` (read as UTC) or a number."""
+    if text in ("", "Unknown", "None"):
+        return None
+    if text.isdecimal():
+        return float(text)
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise ValueError(f"{text!r} is no time; expected 2026-01-31T12:00:00") from None
+
+
+def _hint(comment: str | None) -> str:
+    """The user's hint in the admin comment's bracket."""
+    found = _HINT.search(comment or "")
+    text = found[1].strip() if found else ""
+    return "" if text == "off" else text
