@@ -17,6 +17,31 @@ case "$suite" in
         apt-cache policy python3 | sed -n "s/.*Candidate: \([0-9]*\.[0-9]*\).*/\1/p"')" ;;
 esac
 
+machine="$(uname -m)"
+wheels() { # wheels FOLDER REQUIREMENT...: for the suite's Python
+    folder="$1"
+    shift
+    "$pip" download -q --only-binary=:all: --implementation cp --python-version "$python" \
+        --platform "manylinux2014_$machine" --platform "manylinux_2_27_$machine" --platform "manylinux_2_28_$machine" \
+        -d "$folder" "$@"
+}
+
+# PySlurm is built in the image, where there is a patch for its Slurm: here only what that needs.
+pyslurm="$here/.cluster/pyslurm/$suite"
+sources="pyslurm==25.11.2"
+if [ "$(cat "$pyslurm/.stamp" 2>/dev/null)" != "$python $sources" ]; then
+    rm -rf "$pyslurm"
+    mkdir -p "$pyslurm"
+    if [ "$suite" != trixie ] || {
+        wheels "$pyslurm" 'cython>=3.1,<4' packaging setuptools wheel &&
+            "$pip" download -q --no-deps --no-binary pyslurm -d "$pyslurm" "$sources"
+    }; then
+        echo "$python $sources" >"$pyslurm/.stamp"
+    else
+        echo "wheels.sh: PySlurm cannot be fetched; the image is built without it" >&2
+    fi
+fi
+
 # The install_requires block of setup.cfg is the one list of dependencies.
 requires="$(sed -n '/^install_requires *=/,/^[^ ]/s/^  *//p' "$here/setup.cfg")"
 stamp="$(printf '%s\n%s\n' "$python" "$requires" | cksum)"
@@ -24,9 +49,6 @@ stamp="$(printf '%s\n%s\n' "$python" "$requires" | cksum)"
 
 rm -rf "$out"
 mkdir -p "$out"
-machine="$(uname -m)"
 # shellcheck disable=SC2086 # one requirement per word
-"$pip" download -q --only-binary=:all: --implementation cp --python-version "$python" \
-    --platform "manylinux2014_$machine" --platform "manylinux_2_27_$machine" --platform "manylinux_2_28_$machine" \
-    -d "$out" $requires setuptools wheel
+wheels "$out" $requires setuptools wheel
 echo "$stamp" >"$out/.stamp"
