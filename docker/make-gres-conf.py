@@ -1,9 +1,13 @@
 """Writes the cluster's gres.conf to standard output, from the catalog: the one place it is made.
 
+With --slots as one GRES type per GPU (the variant gputopo-slots).
+
 The fake nodes have sockets of 4 or 8 cores, so the machines' NUMA nodes are laid over those.
 """
 
 from __future__ import annotations
+
+import sys
 
 from gres_topology import catalog
 from gres_topology.gres_file import gres_conf
@@ -28,6 +32,10 @@ if __name__ == "__main__":
     print("# Made by docker/make-gres-conf.py")
     for nodes, machine, cores in NODES:
         text = gres_conf(
-            catalog.load(machine), nodes, "/dev/fakegpu{index}", numa_cores=cores_of(machine, cores)
+            catalog.load(machine),
+            nodes,
+            "/dev/fakegpu{index}",
+            numa_cores=cores_of(machine, cores),
+            slots="--slots" in sys.argv,
         )
         print(text, end="")

@@ -43,25 +43,27 @@ def gres_conf(
     gpu_type: str | None = None,
     with_cores: bool = True,
     numa_cores: Mapping[int, Sequence[int]] | None = None,
+    slots: bool = False,
 ) -> str:
     """One line per GPU: NodeName, Name, Type, File, Cores, Links.
 
     `device_pattern` may use {minor} (must be known) and {index}. `gpu_type` defaults to a
     name cut from the model (v100, mi250x; none if unknown). `numa_cores` gives abstract
     cores by NUMA node where the administrator knows better than `core_numbers`; without
-    NUMA nodes or CPUs, or with `with_cores=False`, Cores is left out. Raises TopologyError.
+    NUMA nodes or CPUs, or with `with_cores=False`, Cores is left out. With `slots` every
+    GPU is a type of its own (`slot_types`). Raises TopologyError.
     """
-    if not re.fullmatch(r"[\w.\[\],-]+", node_names):
-        raise TopologyError(f"node names '{node_names}': expected Slurm's form, dgx[1-4]")
+    _check_names(node_names)
     kind = gpu_type if gpu_type is not None else type_of(topology.model)
+    types = slot_types(topology, kind) if slots else [kind] * topology.gpus
     cores = numa_cores
     if with_cores and cores is None:
         cores = core_numbers(topology)
     lines = []
     for gpu in range(topology.gpus):
         parts = [f"NodeName={node_names}", "Name=gpu"]
-        if kind:
-            parts.append(f"Type={kind}")
+        if types[gpu]:
+            parts.append(f"Type={types[gpu]}")
         parts.append(f"File={_device(topology, gpu, device_pattern)}")
         node = topology.numa[gpu]
         own = cores.get(node) if cores and node is not None else None
@@ -70,6 +72,38 @@ def gres_conf(
         parts.append("Links=" + ",".join(map(str, link_counts(topology, gpu))))
         lines.append(" ".join(parts))
     return "\n".join(lines) + "\n"
+
+
+def slot_types(topology: NodeTopology, gpu_type: str | None = None) -> list[str]:
+    """A GRES type per GPU, by Slurm's index: v100.s0, v100.s1, ... (s0, ... without a type).
+
+    Raises TopologyError for a type that Slurm could not tell from the rest of a request.
+    """
+    if gpu_type and not re.fullmatch(r"[A-Za-z][\w-]*", gpu_type):
+        raise TopologyError(
+            f"GRES type '{gpu_type}': expected a letter, then letters, digits, '_' or '-'"
+        )
+    prefix = f"{gpu_type}." if gpu_type else ""
+    return [f"{prefix}s{gpu}" for gpu in range(topology.gpus)]
+
+
+def slots_node_words(
+    topology: NodeTopology, node_names: str, *, gpu_type: str | None = None
+) -> str:
+    """What slurm.conf's node line says where every GPU is a type of its own.
+
+    `NodeName=dgx[1-4] Gres=gpu:v100.s0:1,... Feature=v100`: jobs keep asking for a model by
+    its feature. Without a known type there is no Feature. Raises TopologyError.
+    """
+    _check_names(node_names)
+    kind = gpu_type if gpu_type is not None else type_of(topology.model)
+    gres = ",".join(f"gpu:{slot}:1" for slot in slot_types(topology, kind))
+    return f"NodeName={node_names} Gres={gres}" + (f" Feature={kind}" if kind else "")
+
+
+def _check_names(node_names: str) -> None:
+    if not re.fullmatch(r"[\w.\[\],-]+", node_names):
+        raise TopologyError(f"node names '{node_names}': expected Slurm's form, dgx[1-4]")
 
 
 def type_of(model: str | None) -> str | None:

@@ -89,15 +89,30 @@ def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None)
               help="Device file of each GPU: {minor} and {index} stand for numbers.")  # fmt: skip
 @click.option("--type", "gpu_type", help="GRES type (default: from the model).")
 @click.option("--cores/--no-cores", "with_cores", default=True, help="Write Cores=, or not.")
+@click.option("--slots", is_flag=True,
+              help="One GRES type per GPU (v100.s0, ...), for enforcement: slots.")  # fmt: skip
 @one_line_errors
 def gres_conf(
-    machine: str, nodes: str, device_pattern: str, gpu_type: str | None, with_cores: bool
+    machine: str,
+    nodes: str,
+    device_pattern: str,
+    gpu_type: str | None,
+    with_cores: bool,
+    slots: bool,
 ) -> None:
-    """Write gres.conf for NODES (Slurm's form, dgx[1-4])."""
-    from gres_topology import find
-    from gres_topology import gres_conf as write
+    """Write gres.conf for NODES (Slurm's form, dgx[1-4]).
 
-    text = write(find(machine), nodes, device_pattern, gpu_type=gpu_type, with_cores=with_cores)
+    With --slots what slurm.conf's node line needs is printed too, as a comment.
+    """
+    from gres_topology import find, gres_file
+
+    found = find(machine)
+    text = gres_file.gres_conf(
+        found, nodes, device_pattern, gpu_type=gpu_type, with_cores=with_cores, slots=slots
+    )
+    if slots:
+        words = gres_file.slots_node_words(found, nodes, gpu_type=gpu_type)
+        click.echo(f"# slurm.conf: {words}")
     click.echo(text, nl=False)
 
 

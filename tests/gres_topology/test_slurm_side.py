@@ -90,6 +90,26 @@ class TestGresConf:
             gres_conf(catalog.load("minsky"), bad, FAKE)
 
 
+class TestSlots:
+    def test_every_gpu_is_a_type_of_its_own(self):
+        lines = gres_file.parse(gres_conf(catalog.load("minsky"), "n1", FAKE, slots=True))
+        assert [line.type for line in lines] == ["p100.s0", "p100.s1", "p100.s2", "p100.s3"]
+        unnamed = gres_conf(catalog.load("minsky"), "n1", FAKE, gpu_type="", slots=True)
+        assert [line.type for line in gres_file.parse(unnamed)] == ["s0", "s1", "s2", "s3"]
+
+    def test_the_node_line_has_the_same_types_and_the_model_as_a_feature(self):
+        words = gres_file.slots_node_words(catalog.load("minsky"), "n[1-2]")
+        assert words == (
+            "NodeName=n[1-2] Gres=gpu:p100.s0:1,gpu:p100.s1:1,gpu:p100.s2:1,gpu:p100.s3:1"
+            " Feature=p100"
+        )
+
+    @pytest.mark.parametrize("bad", ["a.100", "a:100", "1a", "a,b"])
+    def test_a_type_slurm_could_not_read_is_refused(self, bad):
+        with pytest.raises(TopologyError, match="GRES type"):
+            gres_conf(catalog.load("minsky"), "n1", FAKE, gpu_type=bad, slots=True)
+
+
 class TestSlurmIndex:
     def test_masks_go_both_ways(self):
         index = SlurmIndex((2, 0, 1, 3))

@@ -97,6 +97,13 @@ def test_gres_conf_is_printed_as_slurm_reads_it():
     )
 
 
+def test_gres_conf_with_slots_says_what_slurm_conf_needs():
+    result = run("gres-conf", "minsky", "n1", "--device", "/dev/fakegpu{index}", "--slots")
+    first, second = result.output.splitlines()[:2]
+    assert first.startswith("# slurm.conf: NodeName=n1 Gres=gpu:p100.s0:1,")
+    assert second.startswith("NodeName=n1 Name=gpu Type=p100.s0 File=/dev/fakegpu0 ")
+
+
 def test_diff_exits_one_where_machines_differ():
     assert run("diff", "dgx1v", "dgx1v").exit_code == 0
     result = run("diff", "dgx1v", "dgx1p")
