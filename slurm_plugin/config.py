@@ -45,8 +45,10 @@ class WaitingConfig:
 
 @dataclass(frozen=True, slots=True)
 class SlurmConfig:
-    """How to run Slurm's commands (`bin_dir` None: by PATH)."""
+    """How to reach Slurm (`bin_dir` None: its commands by PATH)."""
 
+    client: str
+    rest_socket: Path
     bin_dir: Path | None
     timeout_s: float
 

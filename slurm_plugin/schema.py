@@ -98,7 +98,21 @@ WAITING = (
     Option("step_s", "integer", 60, "Longest single wait, in seconds.", low=1, high=86400),
 )
 
+CLIENTS = ("command", "rest", "pyslurm")
 SLURM = (
+    Option(
+        "client",
+        "text",
+        "command",
+        "How Slurm is asked: its commands, slurmrestd, or the Python package PySlurm.",
+        CLIENTS,
+    ),
+    Option(
+        "rest_socket",
+        "path",
+        "/run/slurmrestd/slurmrestd.sock",
+        "The Unix socket slurmrestd listens on, for `client: rest`.",
+    ),
     Option("bin_dir", "path", None, "Directory of scontrol, squeue, sinfo, srun; else PATH."),
     Option("timeout_s", "number", 10.0, "Longest a Slurm command may take.", low=0.1, high=600),
 )

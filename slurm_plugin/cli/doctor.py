@@ -24,13 +24,11 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
     from slurm_plugin.config import Config
     from slurm_plugin.doctor import examine
     from slurm_plugin.doctor.checks import Installation
-    from slurm_plugin.slurm import CommandLine, SlurmClient
+    from slurm_plugin.slurm import CommandLine, SlurmClient, choose
     from slurm_plugin.slurm.runner import ProcessRunner
 
     def make_client(config: Config | None) -> SlurmClient:
-        if config is None:
-            return CommandLine(ProcessRunner())
-        return CommandLine(ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s))
+        return CommandLine(ProcessRunner()) if config is None else choose.client(config.slurm)
 
     findings = list(examine(Installation(config_path, make_client)))
     wrong = sum(finding.level == "fail" for finding in findings)

@@ -40,9 +40,10 @@ class Installation:
     def slurm(self) -> SlurmClient:
         """Slurm, reached as the configuration says (or by PATH without one)."""
         try:
-            return self._make_client(self.config)
+            settings = self.config
         except PluginError:
-            return self._make_client(None)
+            settings = None
+        return self._make_client(settings)
 
     @cached_property
     def slurm_config(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
 from slurm_plugin.engine.rules import Rules
+from slurm_plugin.slurm import choose
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,12 @@ class Setup:
 
 
 def load(path: Path) -> Setup:
-    """Read, build and warm up; raises ConfigError naming file, line and key."""
+    """Read, build and warm up; raises ConfigError naming file, line and key.
+
+    Raises SlurmError where the chosen Slurm client cannot work on this host.
+    """
     config = configuration.load(path)
+    choose.check(config.slurm)
     machines = load_machines(config)
     decider = Decider(machines, Rules(config), config.waiting, registry.get)
     setup = Setup(config, machines, {"select": Select}[config.enforcement](decider))

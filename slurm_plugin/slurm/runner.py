@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +11,9 @@ from slurm_plugin.errors import SlurmError
 
 #: How much of a command line an error repeats.
 SHOWN_CHARS = 60
+
+# A long list of array tasks comes whole (22.05 and later would cut it at 64 characters).
+_ENVIRONMENT = {"SLURM_BITSTR_LEN": "0"}
 
 
 class Runner(Protocol):
@@ -42,6 +46,7 @@ class ProcessRunner:
                 errors="replace",
                 timeout=limit,
                 check=False,
+                env=os.environ | _ENVIRONMENT,
             )
         except FileNotFoundError as error:
             raise SlurmError(

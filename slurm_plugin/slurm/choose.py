@@ -1,0 +1,43 @@
+"""The Slurm client that gputopo.yaml asks for."""
+
+from __future__ import annotations
+
+import logging
+
+from slurm_plugin.config import SlurmConfig
+from slurm_plugin.slurm import pyslurm_client
+from slurm_plugin.slurm.commands import CommandLine
+from slurm_plugin.slurm.interface import SlurmClient
+from slurm_plugin.slurm.pyslurm_client import PySlurm
+from slurm_plugin.slurm.rest import Rest
+from slurm_plugin.slurm.runner import ProcessRunner
+
+logger = logging.getLogger(__name__)
+
+
+def check(settings: SlurmConfig) -> None:
+    """SlurmError where the chosen client can never work on this host.
+
+    A slurmrestd that is not there yet may come: that is only logged.
+    """
+    if settings.client == "pyslurm":
+        pyslurm_client.check()
+    elif settings.client == "rest" and not settings.rest_socket.exists():
+        logger.error(
+            "slurm.client is rest, but %s does not exist (or this user may not see it): start"
+            " slurmrestd or set slurm.rest_socket",
+            settings.rest_socket,
+        )
+
+
+def client(settings: SlurmConfig) -> SlurmClient:
+    """The client `slurm.client` names; SlurmError where it cannot work on this host.
+
+    Neither slurmrestd nor slurmctld is asked anything here.
+    """
+    run = ProcessRunner(settings.bin_dir, settings.timeout_s)
+    if settings.client == "rest":
+        return Rest(settings.rest_socket, run, settings.timeout_s)
+    if settings.client == "pyslurm":
+        return PySlurm(run)
+    return CommandLine(run)

@@ -1,0 +1,261 @@
+"""A SlurmClient over slurmrestd: JSON over HTTP over a Unix socket, no process per question."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from slurm_plugin import hostlist
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm import releases, rows, update_text
+from slurm_plugin.slurm.commands import CommandLine
+from slurm_plugin.slurm.http_socket import UnixConnection
+from slurm_plugin.slurm.interface import (
+    NOW,
+    JobUpdate,
+    QueuedJob,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+)
+from slurm_plugin.slurm.runner import Runner
+
+# The JobUpdate fields that the API holds as they are, as numbers that may be unset, as lists.
+_PLAIN = {
+    "tres_bind": "tres_bind",
+    "cpus_per_tres": "cpus_per_tres",
+    "memory_per_tres": "memory_per_tres",
+    "min_cpus": "minimum_cpus",
+    "cpus_per_task": "cpus_per_task",
+    "min_cpus_per_node": "minimum_cpus_per_node",
+    "features": "constraints",
+    "admin_comment": "admin_comment",
+}
+_TRES = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
+_NUMBERS = {"memory_per_node_mb": "memory_per_node", "memory_per_cpu_mb": "memory_per_cpu"}
+_NODES = {"req_nodes": "required_nodes", "exc_nodes": "excluded_nodes"}
+#: The API of 22.05, whose job description has bare numbers, texts and other names.
+_OLD = (0, 0, 38)
+_NOT_FOUND = 404
+_NO_SUCH_JOB = 2017
+
+
+class _Fault(msgspec.Struct):
+    """One error of a reply."""
+
+    description: str | None = ""
+    error: str | None = ""
+    error_number: int = 0
+
+
+class _Release(msgspec.Struct):
+    release: str = ""
+
+
+class _Meta(msgspec.Struct):
+    """What every reply ends with."""
+
+    slurm: _Release | None = None
+    Slurm: _Release | None = None
+
+
+class _Envelope(msgspec.Struct):
+    errors: list[_Fault] = []
+    meta: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class Rest:
+    """A SlurmClient over the socket of a slurmrestd that our user may use.
+
+    The API has no call for slurm.conf's values: `config` asks scontrol through `run`.
+    """
+
+    def __init__(self, path: Path, run: Runner, timeout_s: float = 10.0) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+        self._commands = CommandLine(run)
+
+    @cached_property
+    def _api(self) -> str:
+        """The newest API that this slurmrestd offers, such as `v0.0.42`."""
+        _, body = self._call("GET", "/openapi/v3")
+        found = re.findall(rb"/slurm\\?/v(\d+)\.(\d+)\.(\d+)\\?/job", body)
+        found += re.findall(rb"v(\d+)\.(\d+)\.(\d+)_job", body)
+        if not found:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: offers no API of slurmctld;"
+                " start it with -s openapi/slurmctld (22.05: -s openapi/v0.0.38)"
+            )
+        return "v" + ".".join(map(str, max(tuple(map(int, version)) for version in found)))
+
+    @property
+    def _is_old(self) -> bool:
+        return tuple(map(int, self._api[1:].split("."))) <= _OLD
+
+    def version(self) -> str:
+        """The release of the controller's host, as slurmrestd knows it."""
+        meta = msgspec.json.decode(self._get("ping/"), type=_Envelope).meta
+        text = next((part.release for part in (meta.slurm, meta.Slurm) if part), "")
+        releases.parse_version(text)
+        return text
+
+    def nodes(self) -> list[SlurmNode]:
+        """Every node, by name."""
+        return rows.nodes(self._get("nodes/"), "slurmrestd: nodes")
+
+    def jobs(self) -> list[SlurmJob]:
+        """Every job the controller holds, by id."""
+        return rows.jobs(self._get(self._jobs_path), "slurmrestd: jobs")
+
+    def queue(self) -> list[QueuedJob]:
+        """Every job that waits or holds resources, by id."""
+        return rows.queue(self._get(self._jobs_path), "slurmrestd: jobs")
+
+    @property
+    def _jobs_path(self) -> str:
+        return "jobs/" if self._is_old else "jobs/?flags=ALL&flags=DETAIL"
+
+    def job(self, job_id: int) -> SlurmJob | None:
+        """One job by its id (of an array: the first task listed), None if unknown."""
+        status, body = self._call("GET", f"/slurm/{self._api}/job/{job_id}")
+        faults = self._faults(body)
+        if status == _NOT_FOUND or any(fault.error_number == _NO_SUCH_JOB for fault in faults):
+            return None
+        self._check("job", status, body)
+        found = rows.jobs(body, f"slurmrestd: job {job_id}")
+        exact = [job for job in found if job.job_id == job_id]
+        return next(iter(exact or found), None)
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        """One POST per job over one connection; array tasks, which the API refuses, by scontrol."""
+        if not jobs or change == JobUpdate():
+            return
+        refused = self._post([job for job in jobs if job.isdecimal()], change)
+        try:
+            self._commands.update([job for job in jobs if not job.isdecimal()], change)
+        except SlurmError as error:
+            refused.append(str(error))
+        if refused:
+            raise SlurmError("; ".join(refused[:3]))
+
+    def _post(self, jobs: Sequence[str], change: JobUpdate) -> list[str]:
+        """What was refused; SlurmError where slurmrestd does not answer."""
+        body = json.dumps(self._description(change)).encode()
+        refused = []
+        connection = self._connection()
+        try:
+            for job in jobs:
+                path = f"/slurm/{self._api}/job/{job}"
+                status, reply = self._exchange(connection, "POST", path, body)
+                try:
+                    self._check(f"update of job {job}", status, reply)
+                except SlurmError as error:
+                    refused.append(str(error))
+        finally:
+            connection.close()
+        return refused
+
+    def config(self) -> Mapping[str, str]:
+        """slurm.conf's values, from scontrol."""
+        return self._commands.config()
+
+    def partitions(self) -> list[SlurmPartition]:
+        """Every partition, from scontrol (the API does not say which is the default)."""
+        return self._commands.partitions()
+
+    def _description(self, change: JobUpdate) -> dict[str, Any]:
+        """The change as the API's job description."""
+        separator = ":" if self._is_old else "/"
+        found: dict[str, Any] = {}
+        for name in _TRES:
+            if (text := getattr(change, name)) is not None:
+                found[name] = update_text.tres(text, separator)
+        for name, key in _PLAIN.items():
+            if (value := getattr(change, name)) is not None:
+                found[key] = value
+        for name, key in _NUMBERS.items():
+            if (value := getattr(change, name)) is not None:
+                found[key] = self._number(value)
+        for name, key in _NODES.items():
+            if (text := getattr(change, name)) is not None:
+                # An empty list would leave the nodes as they are; one empty name clears them.
+                found[key] = list(hostlist.expand(text)) if text else [""]
+        if change.num_nodes is not None:
+            found["minimum_nodes"], high = change.num_nodes
+            found |= {"maximum_nodes": high} if high else {}
+        if change.begin_time is not None:
+            at = int(time.time()) if change.begin_time == NOW else change.begin_time
+            found["begin_time"] = self._number(at)
+        return found
+
+    def _number(self, value: int) -> Any:
+        return value if self._is_old else {"set": True, "number": value}
+
+    def _get(self, what: str) -> bytes:
+        status, body = self._call("GET", f"/slurm/{self._api}/{what}")
+        self._check(what.partition("/")[0], status, body)
+        return body
+
+    def _call(self, method: str, path: str) -> tuple[int, bytes]:
+        connection = self._connection()
+        try:
+            return self._exchange(connection, method, path, None)
+        finally:
+            connection.close()
+
+    def _connection(self) -> UnixConnection:
+        return UnixConnection(self._path, self._timeout_s)
+
+    def _exchange(
+        self, connection: UnixConnection, method: str, path: str, body: bytes | None
+    ) -> tuple[int, bytes]:
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except PermissionError as error:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: permission denied; the engine must run as"
+                " slurmrestd's user, or as root"
+            ) from error
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: nobody listens there; start slurmrestd or set"
+                " slurm.rest_socket"
+            ) from error
+        except TimeoutError as error:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: no answer within {self._timeout_s:g} s;"
+                " is slurmctld up?"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: closed the connection ({error or type(error)});"
+                " it answers only its own user and root"
+            ) from error
+
+    @staticmethod
+    def _faults(body: bytes) -> list[_Fault]:
+        try:
+            return msgspec.json.decode(body, type=_Envelope).errors
+        except msgspec.MsgspecError:
+            return []
+
+    def _check(self, what: str, status: int, body: bytes) -> None:
+        """Raises SlurmError with Slurm's words for a reply that is an error."""
+        faults = self._faults(body)
+        told = [
+            f"{fault.error or 'error'} ({fault.description or 'no description'})"
+            for fault in faults
+        ]
+        if told or status >= http.client.BAD_REQUEST:
+            shown = "; ".join(told[:3]) or body[:200].decode(errors="replace") or "no message"
+            raise SlurmError(f"slurmrestd: {what}: {status}: {' '.join(shown.split())}")

@@ -1,0 +1,36 @@
+"""squeue's columns, read so that no user's text can pass for another column.
+
+`squeue -O` ends each field with whatever it is told. Told a word that nobody can guess, its
+output is unambiguous whatever a job's name or comment holds, line breaks included.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm.runner import Runner
+
+#: What squeue prints for a text that is not set.
+_UNSET = ("(null)", "N/A", "n/a")
+
+
+def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
+    """The columns (squeue's long names) of every job in the queue, unset ones ''."""
+    end = f"\x1f{secrets.token_hex(8)}"
+    wanted = ",".join(f"{name}:0{end}" for name in columns)
+    argv = ["squeue", "-h", "-a", "--noconvert", "-O", wanted]
+    text = run(argv)
+    fields = text.split(end)
+    tail = fields.pop()
+    if len(fields) % len(columns) or tail.strip():
+        raise SlurmError(
+            f"squeue -O {','.join(columns)}: {len(fields)} fields; expected a multiple of"
+            f" {len(columns)}"
+        )
+    for start in range(0, len(fields), len(columns)):
+        row = fields[start : start + len(columns)]
+        # The line break after a job stands before the next one's first field.
+        row[0] = row[0].lstrip("\n")
+        yield ["" if text in _UNSET else text for text in row]
