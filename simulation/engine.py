@@ -38,11 +38,15 @@ class Postponing:
 
 @dataclass(slots=True)
 class Running:
-    """A job that runs: `left` of its work (1 = all) at `since_s`, at `full_s` for all of it."""
+    """A job that runs: `left` of its work (1 = all) at `since_s`, at `full_s` for all of it.
+
+    `seen` is the job as the policy sees it beside later ones.
+    """
 
     job: SimJob
     placement: Placement
     masks: Mapping[str, int]
+    seen: RunningJob
     start_s: float
     since_s: float
     full_s: float
@@ -165,9 +169,7 @@ class Simulator:
 
     def _jobs(self) -> tuple[RunningJob, ...]:
         if self._snapshot is None:
-            self._snapshot = tuple(
-                self._asking.running(run.job, run.masks) for run in self.running.values()
-            )
+            self._snapshot = tuple(run.seen for run in self.running.values())
         return self._snapshot
 
     def _next_moment(self) -> None:
@@ -202,9 +204,17 @@ class Simulator:
         del self.queue[job.job_id]
         waiting = self._waiting.pop(job.job_id, None)
         run = Running(
-            job, placement, masks, self.now_s, self.now_s, 0.0, self.speed.ideal_s(job),
-            postponed=waiting.count if waiting else 0, is_forced=is_forced,
-        )  # fmt: skip
+            job=job,
+            placement=placement,
+            masks=masks,
+            seen=self._asking.running(job, masks),
+            start_s=self.now_s,
+            since_s=self.now_s,
+            full_s=0.0,
+            ideal_s=self.speed.ideal_s(job),
+            postponed=waiting.count if waiting else 0,
+            is_forced=is_forced,
+        )
         self.running[job.job_id] = run
         self._order[job.job_id] = len(self._order)
         self._snapshot = None

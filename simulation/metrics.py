@@ -28,10 +28,12 @@ def quantile(values: Sequence[float], q: float) -> float:
 def summary(run: Run, cluster: Mapping[str, NodeTopology]) -> dict[str, float | None]:
     """Metric -> value; times in seconds, shares from 0 to 1.
 
-    `makespan_s` counts from the first submit to the last end. `slo_violations` leaves out
-    jobs placed by force (`slo_violations_forced`). `bandwidth_share` and `pcie_rings` are
-    over jobs of two GPUs or more per node (None without any): effective bandwidth over the
-    best set's of that size, and how many rings cross the host.
+    `makespan_s` counts from the first submit to the last end; `utilisation` is the share of
+    GPU time in use over it, `busy_while_arriving` that up to the last submit.
+    `slo_violations` leaves out jobs placed by force (`slo_violations_forced`).
+    `bandwidth_share` and `pcie_rings` are over jobs of two GPUs or more per node (None without
+    any): effective bandwidth over the best set's of that size, and how many rings cross the
+    host.
     """
     records = run.records
     waits = [record.waited_s for record in records]
@@ -54,12 +56,25 @@ def summary(run: Run, cluster: Mapping[str, NodeTopology]) -> dict[str, float | 
         "slo_violations_forced": sum(record.is_forced for record in late),
         "forced": sum(record.is_forced for record in records),
         "waits": run.waits,
+        "busy_while_arriving": _busy(records, run.gpus),
         "utilisation": used / (run.gpus * makespan) if makespan > 0 and run.gpus else 0.0,
         "bandwidth_share": share,
         "pcie_rings": hops,
         "decision_median_s": median(run.decision_s) if run.decision_s else 0.0,
         "decision_max_s": max(run.decision_s, default=0.0),
     }
+
+
+def _busy(records: Sequence[Record], gpus: int) -> float | None:
+    """Share of GPU time in use from the first submit to the last; None if they are one."""
+    if not records:
+        return None
+    submits = [record.job.submit_s for record in records]
+    first, last = min(submits), max(submits)
+    used = sum(
+        _gpus(record) * max(0.0, min(record.end_s, last) - record.start_s) for record in records
+    )
+    return used / (gpus * (last - first)) if last > first and gpus else None
 
 
 def _gpus(record: Record) -> int:

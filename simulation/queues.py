@@ -8,6 +8,7 @@ the nodes it was promised.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -26,22 +27,23 @@ def schedule(run: Simulator) -> None:
     free = sum(state.free != 0 for state in run.room.nodes.values())
     if not run.queue or not free:
         return
-    for at, job in enumerate(list(islice(run.queue.values(), DEPTH))):
+    looked_at = list(islice(run.queue.values(), DEPTH))
+    for at, job in enumerate(looked_at):
         if not run.may_ask(job):
             continue
         if run.room.room.fits(job.gpus_per_node):
             run.try_start(job)
         elif run.easy:
-            _backfill(run, job, at)
+            _backfill(run, job, looked_at[at + 1 :])
             return
         else:
             return
 
 
-def _backfill(run: Simulator, first: SimJob, at: int) -> None:
-    """Start later jobs that do not delay `first`, which stands at `at` and does not fit."""
+def _backfill(run: Simulator, first: SimJob, later: Sequence[SimJob]) -> None:
+    """Start later jobs that do not delay `first`, which does not fit."""
     start_s, promised = _promise(run, first)
-    for job in list(islice(run.queue.values(), at + 1, DEPTH)):
+    for job in later:
         if not run.may_ask(job):
             continue
         walltime = run.speed.ideal_s(job) if job.walltime_s is None else job.walltime_s

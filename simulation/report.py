@@ -23,6 +23,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "slowdown_mean": ("mean slowdown", "2"),
     "slo_violations": ("slowed > 1 %", "0"),
     "utilisation": ("GPUs in use", "share"),
+    "busy_while_arriving": ("while jobs arrive", "share"),
     "bandwidth_share": ("of ideal bandwidth", "share"),
     "pcie_rings": ("rings over PCIe", "share"),
     "waits": ("postponed", "0"),

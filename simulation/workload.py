@@ -6,6 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from simulation.errors import SimulationError
+
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
@@ -41,15 +45,23 @@ def mixed_jobs(seed: int, count: int = 150, sizes: tuple[int, int] = (1, 5)) -> 
 
 
 def offered_load(
-    jobs: Sequence[SimJob], gpus: int, ideal_s: Callable[[SimJob], float] | None = None
+    jobs: Sequence[SimJob],
+    gpus: int,
+    ideal_s: Callable[[SimJob], float] | None = None,
+    stretch: float = 1.0,
 ) -> float:
-    """GPU-seconds the jobs bring over what the cluster has while they arrive."""
-    span = max(job.submit_s for job in jobs) - min(job.submit_s for job in jobs)
-    work = sum(
-        sum(job.gpus_per_node) * (job.duration_s if ideal_s is None else ideal_s(job))
-        for job in jobs
-    )
-    return work / (gpus * span) if span > 0 else float("inf")
+    """What the jobs ask of the cluster from the first submit to the last: 1 is all GPUs, always.
+
+    Only what a job would run within that time counts, were it started at once; `stretch`
+    multiplies the times between submits. `ideal_s` replaces the stated durations.
+    """
+    submit = np.array([job.submit_s for job in jobs]) * stretch
+    runs = np.array([job.duration_s if ideal_s is None else ideal_s(job) for job in jobs])
+    width = np.array([sum(job.gpus_per_node) for job in jobs])
+    first, last = float(submit.min()), float(submit.max())
+    if last <= first:
+        return 0.0
+    return float((width * np.minimum(runs, last - submit)).sum() / (gpus * (last - first)))
 
 
 def at_load(
@@ -60,10 +72,21 @@ def at_load(
 ) -> list[SimJob]:
     """The same jobs in the same order, arriving faster or slower so that they offer `load`.
 
-    Every submit time is scaled by one factor; durations stay.
+    Every time between submits is multiplied by one factor; durations stay. SimulationError
+    where these jobs cannot bring as much or as little.
     """
-    factor = offered_load(jobs, gpus, ideal_s) / load
-    if factor == float("inf"):
-        return list(jobs)
+    low, high = 1e-6, 1e6
+    most, least = (offered_load(jobs, gpus, ideal_s, stretch) for stretch in (low, high))
+    if not least < load < most:
+        raise SimulationError(
+            f"these {len(jobs)} jobs on {gpus} GPUs can be made to offer a load from {least:.3g} to"
+            f" {most:.3g}, not {load:g}"
+        )
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        if offered_load(jobs, gpus, ideal_s, middle) > load:
+            low = middle
+        else:
+            high = middle
     first = min(job.submit_s for job in jobs)
-    return [replace(job, submit_s=(job.submit_s - first) * factor) for job in jobs]
+    return [replace(job, submit_s=(job.submit_s - first) * high) for job in jobs]

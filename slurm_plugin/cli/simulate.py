@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -112,6 +111,7 @@ def _runs(
     from policies.registry import registry
     from simulation.engine import Simulator
     from simulation.errors import SimulationError
+    from simulation.progress import bars
     from simulation.speed import ByBandwidth, Speed, Stated
     from slurm_plugin.plugins import load_policies
 
@@ -125,31 +125,13 @@ def _runs(
         raise SimulationError(str(error)) from None
     speed: Speed = ByBandwidth(part) if part else Stated()
     runs = []
-    with ExitStack() as stack:
-        advance = _progress(stack, len(trace.jobs))
+    with bars() as begin:
         for policy in policies:
-            progress = advance(policy.name)
+            progress = begin(policy.name, len(trace.jobs))
             runs.append(
                 Simulator(cluster, policy, speed, easy=easy, progress=progress).run(trace.jobs)
             )
     return runs
-
-
-def _progress(stack: ExitStack, jobs: int) -> Any:
-    """A bar per policy on stderr, where that is a terminal and the run is not a short one."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    bars = stack.enter_context(
-        Progress(console=console, transient=True, disable=jobs < 1000 or not console.is_terminal)
-    )
-
-    def begin(name: str) -> Any:
-        task = bars.add_task(name, total=jobs)
-        return lambda done: bars.update(task, completed=done)
-
-    return begin
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,0 +1,38 @@
+"""TOPO-AWARE's experiments (Amaral et al., SC17, section 5) on the authors' own data.
+
+The data beside this file are theirs (Apache-2.0, see NOTICE).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from policies import Policy
+from policies.registry import registry
+from simulation.traces.tables import from_sc17
+from simulation.workload import SimJob
+
+#: The paper's policies, by the names they have here.
+POLICIES = ("fcfs", "best-fit", "topo-aware", "topo-aware-p")
+#: The machine of section 3.1.
+MACHINE = "minsky"
+
+
+def loaded(name: str) -> Any:
+    """One of the authors' files."""
+    packed = resources.files(__package__).joinpath(f"{name}.json.gz").read_bytes()
+    return json.loads(gzip.decompress(packed))
+
+
+def workload(name: str) -> list[SimJob]:
+    """One of the authors' workloads; durations come from their profile, not from it."""
+    return from_sc17(name, loaded(name)).jobs
+
+
+def policies() -> Sequence[Policy]:
+    """The four policies, in the paper's order."""
+    return [registry.get(name) for name in POLICIES]
