@@ -127,8 +127,8 @@ class Simulator:
         while self._events:
             self._next_moment()
             schedule(self)
-        if self.queue:
-            raise SimulationError(f"job {next(iter(self.queue))} never started; this is a bug")
+        if self.queue or self.running:
+            raise SimulationError(f"job {next(iter(self.queue or self.running))}: never ended")
         self.result.records.sort(key=lambda record: self._order[record.job.job_id])
         return self.result
 
@@ -210,7 +210,7 @@ class Simulator:
             seen=self._asking.running(job, masks),
             start_s=self.now_s,
             since_s=self.now_s,
-            full_s=0.0,
+            full_s=-1.0,  # not known yet: differs from every speed, a job of 0 s too
             ideal_s=self.speed.ideal_s(job),
             postponed=waiting.count if waiting else 0,
             is_forced=is_forced,

@@ -143,6 +143,12 @@ def test_a_wait_cut_short_by_an_ending_job_does_not_count():
     assert records[1].postponed == 1
 
 
+@pytest.mark.parametrize("speed", [Stated(), Halved(), ByBandwidth(0.3)])
+def test_a_job_of_no_length_ends_when_it_starts(speed):
+    run = Simulator(MINSKY, FIRST, speed).run([SimJob(1, (4,), 0.0), SimJob(2, (4,), 1.0)])
+    assert times(run) == {1: (0.0, 0.0), 2: (0.0, 1.0)}
+
+
 def test_a_policy_that_places_busy_gpus_stops_the_run():
     class Greedy:
         name = "greedy"
@@ -159,7 +165,7 @@ jobs_to_run = st.lists(
     st.builds(
         lambda gpus, duration, submit: (gpus, float(duration), float(submit)),
         st.sampled_from([(1,), (2,), (3,), (4,), (2, 2), (4, 1)]),
-        st.integers(1, 50),
+        st.integers(0, 50),
         st.integers(0, 60),
     ),
     min_size=1,
