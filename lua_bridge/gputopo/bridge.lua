@@ -14,6 +14,8 @@ local config = require("gputopo.config")
 local hints = require("gputopo.hint")
 local reply = require("gputopo.reply")
 local request = require("gputopo.request")
+local slots_modify = require("gputopo.slots_modify")
+local slots_submit = require("gputopo.slots_submit")
 local transport = require("gputopo.transport")
 
 local M = {}
@@ -25,7 +27,7 @@ local CPU_ONLY = "gpu-topo: this job asks for no GPUs, so a placement hint has n
 local FIXED_BRACKET = "gpu-topo: the hint of a submitted job can be changed by an administrator "
   .. "only; cancel the job and submit it again"
 
-local engine, kept, pause, settings
+local engine, is_slots, kept, pause, settings
 local was_configured = false
 
 local function log(text)
@@ -53,9 +55,17 @@ function M.configure(directory)
   for _, complaint in ipairs(complaints) do
     log(complaint)
   end
-  engine = transport.new(settings.socket, settings.deadline_ms / 1000)
+  is_slots = settings.enforcement == "slots"
   kept = answers.new()
   pause = breaker.new(settings.retry_first_s, settings.retry_longest_s)
+  local made, result = pcall(transport.new, settings.socket, settings.deadline_ms / 1000)
+  engine = made and result or nil
+  if not made and not is_slots then
+    error(result, 0)
+  elseif not made then
+    -- Jobs must lose their models all the same, or Slurm could not run them.
+    log("the engine is not asked: " .. tostring(result))
+  end
 end
 
 local function note_failure(reason)
@@ -70,7 +80,7 @@ end
 -- nil and the reason when it cannot be used.
 local function meaning(verb, fields)
   if verb == "ok" then
-    return reply.checked(fields)
+    return reply.checked(fields, is_slots)
   elseif verb == "refuse" then
     return fields.message, "a refusal without a message"
   elseif verb == "pass" then
@@ -108,10 +118,13 @@ local function ask_engine(rest)
 end
 
 local function is_available()
+  return engine ~= nil and pause:allows(engine.now())
+end
+
+local function configure_once()
   if not was_configured then
     M.configure()
   end
-  return engine ~= nil and pause:allows(engine.now())
 end
 
 -- A hint on a job without GPUs. One component of a heterogeneous job may carry the hint
@@ -120,37 +133,6 @@ local function submit_without_gpus(job)
   local hint, refusal = hints.asked(job.comment, job.spank_job_env)
   if (hint or refusal) and (job.het_job_offset or NO_VAL) >= NO_VAL then
     return refuse(CPU_ONLY)
-  end
-  return slurm.SUCCESS
-end
-
-local function submit(job, part_list)
-  local ask = request.asked(job) or request.asked_by_tasks(job)
-  if not ask then
-    return submit_without_gpus(job)
-  elseif ask.foreign then
-    return slurm.SUCCESS
-  end
-  local hint, refusal, by_option = hints.asked(job.comment, job.spank_job_env)
-  if refusal then
-    return refuse(refusal)
-  end
-  local verb, plan
-  if is_available() then
-    verb, plan = ask_engine(request.line(job, part_list, ask, hint))
-  end
-  if verb == "refuse" then
-    return refuse(plan)
-  elseif not verb and by_option and comment.is_bracket("[gpu-topo: " .. hint .. "]") then
-    -- The engine checks the hint when the job starts; a comment would still be there then,
-    -- an option would not.
-    plan = { set = { admin_comment = "[gpu-topo: " .. hint .. "]" } }
-  end
-  if type(plan) == "table" then
-    local ok, failure = reply.apply(job, plan)
-    if not ok then
-      log("the engine's reply could not be applied: " .. tostring(failure))
-    end
   end
   return slurm.SUCCESS
 end
@@ -166,6 +148,65 @@ local function may_write_admin_comment(uid)
     end
   end
   return uid == 0 or uid == own_uid
+end
+
+-- In the slots mode a job's request loses its model whether or not an engine answers.
+-- -> what the engine is told besides (nil: it is not asked), refusal
+local function without_model(job, submit_uid)
+  local asked, is_batch = slots_submit.read(job)
+  if slots_submit.names_slot(asked) and may_write_admin_comment(submit_uid) then
+    return nil
+  end
+  local set, refusal = slots_submit.normalised(job, asked, is_batch)
+  if refusal then
+    return nil, refusal
+  end
+  local keys = slots_submit.keys(job, asked, is_batch, set)
+  local env = is_batch and next(set) and slots_submit.environment(job.environment) or nil
+  local ok, failure = reply.apply(job, { set = set, env = env })
+  if not ok then
+    log("a job's request could not be rewritten: " .. tostring(failure))
+    return nil
+  end
+  return keys
+end
+
+local function submit(job, part_list, submit_uid)
+  local ask = request.asked(job) or request.asked_by_tasks(job)
+  if not ask then
+    return submit_without_gpus(job)
+  elseif ask.foreign then
+    return slurm.SUCCESS
+  end
+  local hint, refusal, by_option = hints.asked(job.comment, job.spank_job_env)
+  if refusal then
+    return refuse(refusal)
+  end
+  local more = ""
+  if is_slots then
+    more, refusal = without_model(job, submit_uid)
+    if refusal then
+      return refuse(refusal)
+    end
+  end
+  local verb, plan
+  if more and is_available() then
+    verb, plan = ask_engine(request.line(job, part_list, ask, hint) .. more)
+  end
+  if verb == "refuse" then
+    return refuse(plan)
+  elseif not verb and by_option and comment.is_bracket("[gpu-topo: " .. hint .. "]") then
+    -- The engine checks the hint when the job starts; a comment would still be there then,
+    -- an option would not.
+    plan = { set = { admin_comment = "[gpu-topo: " .. hint .. "]" } }
+  end
+  if type(plan) == "table" then
+    local ok, failure = reply.apply(job, plan)
+    if not ok then
+      log("the engine's reply could not be applied: " .. tostring(failure))
+    end
+  end
+  return slurm.SUCCESS
 end
 
 -- The job as it will be after the update: what the update sets, else the record's.
@@ -184,8 +225,23 @@ local function updated(job, record)
   })
 end
 
--- Only a new hint in the comment of a pending job is our business.
+-- The slots mode's part of an update -> the refusal, or nil.
+local function guard_slots(job, record, submit_uid)
+  if not may_write_admin_comment(submit_uid) then
+    return slots_modify.refusal(job, record)
+  end
+  local nodes = slots_modify.pinned(job)
+  if nodes then
+    job.req_nodes = nodes
+  end
+end
+
+-- A new hint in the comment of a pending job; in the slots mode also what is the engine's.
 local function modify(job, record, part_list, submit_uid)
+  local closed = is_slots and guard_slots(job, record, submit_uid)
+  if closed then
+    return refuse(closed)
+  end
   local hint, refusal = hints.of(job.comment)
   if not hint and not refusal then
     return slurm.SUCCESS
@@ -226,7 +282,10 @@ local function modify(job, record, part_list, submit_uid)
 end
 
 local function guarded(hook, ...)
-  local ok, result = pcall(hook, ...)
+  local ok, result = pcall(configure_once)
+  if ok then
+    ok, result = pcall(hook, ...)
+  end
   if ok then
     return result
   end

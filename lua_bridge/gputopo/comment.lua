@@ -1,18 +1,34 @@
--- Our part of AdminComment: "[gpu-topo: HINT]" or "[gpu-topo: HINT | NOTE]". Whatever a
--- site or an administrator wrote around it stays.
+-- Our parts of AdminComment: "[gpu-topo: HINT]" or "[gpu-topo: HINT | NOTE]", and in the
+-- slots mode "[gpu-slots: STATE key=value ...]" behind it. Whatever a site or an
+-- administrator wrote around them stays.
 local M = {}
 
 local find, gsub, match = string.find, string.gsub, string.match
 
 local BRACKET = "%[gpu%-topo:[^%]]*%]"
+local SLOTS_BRACKET = "%[gpu%-slots:[^%]]*%]"
+local KINDS = { ["[gpu-topo:"] = BRACKET, ["[gpu-slots:"] = SLOTS_BRACKET }
 M.LONGEST_BRACKET = 1536
 -- AdminComment has no limit in Slurm; somebody else's text beyond this is left alone.
 M.LONGEST = 32768
 
--- Is this text exactly one bracket of ours?
-function M.is_bracket(text)
+local function is_one(text, pattern)
   return #text <= M.LONGEST_BRACKET and not find(text, "%c")
-    and match(text, "^" .. BRACKET .. "$") ~= nil
+    and match(text, "^" .. pattern .. "$") ~= nil
+end
+
+-- Is this text exactly one bracket with a hint?
+function M.is_bracket(text)
+  return is_one(text, BRACKET)
+end
+
+-- Is this text one of our brackets, or "[gpu-topo: ...] [gpu-slots: ...]"?
+function M.are_brackets(text)
+  if is_one(text, BRACKET) or is_one(text, SLOTS_BRACKET) then
+    return true
+  end
+  local first, second = match(text, "^(%[[^%]]*%]) (%[[^%]]*%])$")
+  return first ~= nil and is_one(first, BRACKET) and is_one(second, SLOTS_BRACKET)
 end
 
 -- The HINT inside the last bracket of a comment, or nil when there is none.
@@ -24,22 +40,21 @@ function M.hint_in(comment)
   return last and match(match(last, "^[^|]*"), "^(.-) *$")
 end
 
--- merged(old, bracket) -> the comment with our bracket at its end, older ones removed;
--- nil when the old text is too long to be touched.
-function M.merged(old, bracket)
+-- merged(old, ours) -> the comment with our brackets at its end, older ones of the same kind
+-- removed; nil when the old text is too long to be touched.
+function M.merged(old, ours)
   if old == nil or old == "" then
-    return bracket
+    return ours
   end
   if #old > M.LONGEST then
     return nil
   end
-  if find(old, "[gpu-topo:", 1, true) then
-    old = gsub(gsub(old, " ?" .. BRACKET, ""), "^ ", "")
-    if old == "" then
-      return bracket
+  for mark, pattern in pairs(KINDS) do
+    if find(old, mark, 1, true) and find(ours, mark, 1, true) then
+      old = gsub(gsub(old, " ?" .. pattern, ""), "^ ", "")
     end
   end
-  return old .. " " .. bracket
+  return old == "" and ours or old .. " " .. ours
 end
 
 return M

@@ -22,9 +22,22 @@ local function socket_path(text)
   return nil, "an absolute path of at most 107 bytes"
 end
 
+local function one_of(...)
+  local choices = { ... }
+  return function(text)
+    for _, choice in ipairs(choices) do
+      if text == choice then
+        return text
+      end
+    end
+    return nil, "one of " .. table.concat(choices, ", ")
+  end
+end
+
 -- Settings as data: default, and a reader that returns the value or nil and what is expected.
 M.SETTINGS = {
   socket = { default = "/run/gputopo/engine.sock", read = socket_path },
+  enforcement = { default = "select", read = one_of("select", "slots") },
   deadline_ms = { default = 50, read = number_between(1, 1000) },
   retry_first_s = { default = 5, read = number_between(0.1, 3600) },
   retry_longest_s = { default = 60, read = number_between(0.1, 3600) },
@@ -51,7 +64,8 @@ function M.parse(text, name)
       if setting then
         value, expected = setting.read(text_value)
       else
-        expected = "one of deadline_ms, retry_first_s, retry_longest_s, socket, then '= value'"
+        expected = "one of deadline_ms, enforcement, retry_first_s, retry_longest_s, socket, then "
+          .. "'= value'"
       end
       if value ~= nil then
         settings[key] = value

@@ -6,7 +6,7 @@ local M = {}
 local find, match = string.find, string.match
 local pairs = pairs
 
--- The fields of job_desc an engine may set; all are strings, "" clears one.
+-- The fields of job_desc an engine may set; these are strings, "" clears one.
 local SETTABLE = {
   admin_comment = true,
   tres_per_node = true,
@@ -16,22 +16,55 @@ local SETTABLE = {
   exc_nodes = true,
   features = true,
 }
+-- ... and in the slots mode besides: "text" as above, "number" in decimal.
+local SLOTS_SETTABLE = {
+  tres_per_socket = "text",
+  tres_bind = "text",
+  cpus_per_tres = "text",
+  mem_per_tres = "text",
+  begin_time = "number",
+  min_nodes = "number",
+  max_nodes = "number",
+  min_cpus = "number",
+  cpus_per_task = "number",
+  pn_min_cpus = "number",
+  pn_min_memory = "number",
+}
 local LONGEST_VALUE = 4096
 
--- checked(fields) -> plan {set = {field -> text}, env = {name -> text} or nil} | nil, reason
-function M.checked(fields)
+-- checked_field(field, value, is_slots) -> value to set | nil, reason
+local function checked_field(field, value, is_slots)
+  local kind = SETTABLE[field] and "text" or (is_slots and SLOTS_SETTABLE[field])
+  if not kind then
+    return nil, "the field " .. field .. " is not one the bridge may set"
+  elseif field == "admin_comment" then
+    if is_slots and not comment.are_brackets(value) then
+      return nil, "admin_comment is not of the form [gpu-topo: ...] [gpu-slots: ...]"
+    elseif not is_slots and not comment.is_bracket(value) then
+      return nil, "admin_comment is not of the form [gpu-topo: ...]"
+    end
+  elseif kind == "number" then
+    -- Slurm's marks for "no value" are below this, too.
+    value = find(value, "^%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$") and tonumber(value)
+    return value or nil, field .. " is not a number"
+  end
+  return value
+end
+
+-- checked(fields, is_slots) -> plan {set = {field -> value}, env = {name -> text} or nil} |
+-- nil, reason
+function M.checked(fields, is_slots)
   local plan = { set = {} }
   for key, value in pairs(fields) do
     local field, name = match(key, "^set%.(.*)$"), match(key, "^env%.(.*)$")
     if (field or name) and (#value > LONGEST_VALUE or find(value, "[%c]")) then
       return nil, key .. " is too long or holds a control character"
     elseif field then
-      if not SETTABLE[field] then
-        return nil, "the field " .. field .. " is not one the bridge may set"
-      elseif field == "admin_comment" and not comment.is_bracket(value) then
-        return nil, "admin_comment is not of the form [gpu-topo: ...]"
+      local checked, reason = checked_field(field, value, is_slots)
+      if checked == nil then
+        return nil, reason
       end
-      plan.set[field] = value
+      plan.set[field] = checked
     elseif name then
       if not find(name, "^[%a_][%w_]*$") then
         return nil, "'" .. name .. "' is not the name of an environment variable"

@@ -24,8 +24,9 @@ slurm = {
 }
 
 local STRINGS = {}
-for name in ([[account admin_comment comment exc_nodes features name partition req_nodes script
-    tres_per_job tres_per_node tres_per_socket tres_per_task user_name]]):gmatch("%S+") do
+for name in ([[account admin_comment array_inx comment cpus_per_tres dependency exc_nodes features
+    mem_per_tres name partition req_nodes reservation script tres_bind tres_per_job tres_per_node
+    tres_per_socket tres_per_task user_name]]):gmatch("%S+") do
   STRINGS[name] = true
 end
 
@@ -33,7 +34,9 @@ end
 local UNSET = {
   min_nodes = 4294967294, max_nodes = 4294967294, num_tasks = 4294967294,
   ntasks_per_node = 65534, ntasks_per_gpu = 65534, sockets_per_node = 65534,
-  het_job_offset = 4294967294, user_id = 1000,
+  het_job_offset = 4294967294, user_id = 1000, begin_time = 0, time_limit = 4294967294,
+  min_cpus = 1, cpus_per_task = 65534, pn_min_cpus = 65534, shared = 65534,
+  priority = 4294967294,
 }
 
 local reads, writes

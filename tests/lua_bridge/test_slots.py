@@ -1,0 +1,331 @@
+"""The slots mode: requests lose their model, the engine hears more and may set more."""
+
+from __future__ import annotations
+
+import pytest
+
+BATCH = {"script": "#!/bin/sh\n"}
+V100 = {"tres_per_node": "gres/gpu:v100:2"}
+NO_KEYS = " begin=0 time_s=0 cpus=1 cpus_per_task=0 cpus_per_gpu=0 mem_node_mb=0 mem_cpu_mb=0"
+
+
+@pytest.fixture
+def lua(installed, start_lua):
+    """A Lua 5.1 that loaded the installed script in the slots mode."""
+    with (installed / "gputopo-bridge.conf").open("a") as file:
+        file.write("enforcement = slots\n")
+    return start_lua(installed / "job_submit.lua")
+
+
+def slots_keys(engine) -> str:
+    """What the last request said after the keys of every mode."""
+    return engine.requests[-1].partition(" slots=1")[2]
+
+
+def text_of(lua, call: str) -> str:
+    return lua.evaluate(f"return tostring(require('gputopo.slots').{call})")
+
+
+# -- a request without its model ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "plain"),
+    [
+        pytest.param("gres/gpu:v100:2", "gres/gpu:2", id="type and count"),
+        pytest.param("gres:gpu:v100:2", "gres:gpu:2", id="as 22.05 writes it"),
+        pytest.param("gres/gpu:v100=2", "gres/gpu=2", id="as tres_per_task has it"),
+        pytest.param("gres/gpu:v100", "gres/gpu:1", id="a type alone is one"),
+        pytest.param("cpu=4,gres/gpu:v100=1", "cpu=4,gres/gpu=1", id="CPUs beside it stay"),
+        pytest.param("gres/nvme:x:1,gres/gpu:v100:2", "gres/nvme:x:1,gres/gpu:2", id="other GRES"),
+        pytest.param("gpu:v100:1,gpu:v100:2", "gpu:3", id="two of one type become one item"),
+        pytest.param("gres/gpu:2", "gres/gpu:2", id="no type, no change"),
+        pytest.param("gres/gpu", "gres/gpu", id="nor without a count"),
+        pytest.param("gres/gpufs:fast:1", "gres/gpufs:fast:1", id="a name that begins with gpu"),
+    ],
+)
+def test_a_request_without_its_model_is(lua, spec, plain):
+    assert text_of(lua, f"untyped('{spec}')") == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("v100:2", "2"), ("v100", "1"), ("v100:1,a100:2", "3"), ("2", "nil"), ("", "nil")],
+)
+def test_a_variable_without_its_model_is(lua, text, plain):
+    assert text_of(lua, f"untyped_count('{text}')") == plain
+
+
+@pytest.mark.parametrize(
+    ("features", "joined"),
+    [
+        pytest.param("", "v100", id="none"),
+        pytest.param("ib", "ib&v100", id="one"),
+        pytest.param("ib&v100", "ib&v100", id="already asked for"),
+        pytest.param("ib|eth", "(ib|eth)&v100", id="a choice is bracketed"),
+        pytest.param("[rack1|rack2]", "nil", id="one of several for all nodes cannot be joined"),
+        pytest.param("ib*2", "nil", id="a count cannot be joined"),
+    ],
+)
+def test_a_constraint_with_the_model_is(lua, features, joined):
+    assert text_of(lua, f"with_feature('{features}', 'v100')") == joined
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "is_slot"),
+    [("s0", True), ("v100.s12", True), ("s", False), ("l40s", False), ("as5", False)],
+)
+def test_a_particular_gpu_is_told_from_a_model(lua, gpu_type, is_slot):
+    assert text_of(lua, f"is_slot('{gpu_type}')") == str(is_slot).lower()
+
+
+def test_a_job_by_model_becomes_one_by_feature_before_the_engine_is_asked(lua, engine):
+    result = lua.submit(**V100, **BATCH, features="ib")
+    assert (result.job["tres_per_node"], result.job["features"]) == ("gres/gpu:2", "ib&v100")
+    assert " type=v100 " in engine.requests[0]
+    assert " features=ib&v100 tpn=gres/gpu:2" in engine.requests[0]
+
+
+def test_a_job_by_model_becomes_one_by_feature_without_an_engine(lua, engine):
+    engine.stop()
+    for job in (lua.submit(**V100, **BATCH).job, lua.submit(**V100).job):
+        assert (job["tres_per_node"], job["features"]) == ("gres/gpu:2", "v100")
+
+
+def test_a_job_by_model_becomes_one_by_feature_without_luasocket(installed, lua, start_lua):
+    (installed / "socket").mkdir()
+    (installed / "socket" / "unix.lua").write_text("error('LuaSocket is not installed')\n")
+    result = start_lua(installed / "job_submit.lua").submit(**V100)
+    assert result.job["tres_per_node"] == "gres/gpu:2"
+
+
+def test_steps_do_not_inherit_the_model(lua):
+    env = {
+        "SLURM_GPUS": "v100:2",
+        "SLURM_GPUS_PER_NODE": "2",
+        "SLURM_TRES_PER_TASK": "cpu=1,gres/gpu:v100=1",
+        "SBATCH_GRES": "gpu:v100:2",
+        "OTHER": "v100:2",
+    }
+    assert lua.submit(**V100, **BATCH, env=env).env == {
+        "SLURM_GPUS": "2",
+        "SLURM_GPUS_PER_NODE": "2",
+        "SLURM_TRES_PER_TASK": "cpu=1,gres/gpu=1",
+        "SBATCH_GRES": "gpu:2",
+        "OTHER": "v100:2",
+    }
+
+
+# -- refusals -----------------------------------------------------------------
+
+
+def refusal(result) -> str:
+    assert result.rc == -1
+    assert result.writes == []
+    (line,) = result.user
+    return line
+
+
+def test_users_cannot_pick_a_gpu_but_administrators_can(lua, engine):
+    job = {"tres_per_node": "gres/gpu:v100.s3:1", "uid": 1000}
+    assert "v100.s3 is one particular GPU" in refusal(lua.submit(**job))
+    as_root = lua.submit(**{**job, "uid": 0})
+    assert (as_root.rc, as_root.writes, engine.connections) == (0, [], 0)
+
+
+def test_two_models_in_one_job_are_refused(lua):
+    job = {"tres_per_node": "gres/gpu:v100:1", "tres_per_job": "gres/gpu:a100:2"}
+    assert "v100 and a100 in one job" in refusal(lua.submit(**job))
+
+
+def test_a_constraint_that_cannot_be_joined_is_refused(lua):
+    assert "--constraint=[r1|r2]" in refusal(lua.submit(**V100, features="[r1|r2]"))
+
+
+@pytest.mark.parametrize("field", ["tres_per_job", "tres_per_task", "tres_per_socket"])
+def test_srun_and_salloc_take_a_model_by_gres_only(lua, field):
+    """The step asks for the model again, and Slurm has no such type any more."""
+    assert "--gres=gpu:v100:N" in refusal(lua.submit(**{field: "gres/gpu:v100=2"}))
+    assert lua.submit(**{field: "gres/gpu:v100=2"}, **BATCH).rc == 0
+    assert lua.submit(**{field: "gres/gpu=2"}).rc == 0
+
+
+# -- what the engine hears ----------------------------------------------------
+
+
+def test_the_engine_hears_all_that_bears_on_where_a_job_fits(lua, engine):
+    lua.submit(
+        **BATCH,
+        tres_per_job="gres/gpu:4",
+        tres_per_task="cpu=2",
+        array_inx="0-3",
+        begin_time=1700000000,
+        time_limit=90,
+        min_cpus=8,
+        cpus_per_task=2,
+        cpus_per_tres="gres/gpu:3",
+        min_mem_per_node=2000,
+        mem_per_tres="gres/gpu:500",
+        shared=0,
+        req_nodes="n[1-2]",
+        exc_nodes="n3",
+        reservation="big day",
+        dependency="afterok:3",
+        priority=0,
+        features="ib",
+    )
+    assert slots_keys(engine) == (
+        " form=job batch=1 array=1 het=0 begin=1700000000 time_s=5400 cpus=8 cpus_per_task=2"
+        " cpus_per_gpu=3 mem_node_mb=2000 mem_cpu_mb=0 mem_gpu_mb=500 exclusive=1 depends=1 held=1"
+        " features=ib req_nodes=n[1-2] exc_nodes=n3 reservation=big%20day tpj=gres/gpu:4 tpt=cpu=2"
+    )
+
+
+def test_what_a_job_does_not_ask_for_is_zero_or_absent(lua, engine):
+    lua.submit(tres_per_node="gres/gpu:1")
+    assert slots_keys(engine) == (
+        " form=node batch=0 array=0 het=0"
+        + NO_KEYS
+        + " mem_gpu_mb=0 exclusive=0 depends=0 held=0 tpn=gres/gpu:1"
+    )
+
+
+def test_a_component_of_a_heterogeneous_job_says_so(lua, engine):
+    lua.submit(tres_per_node="gres/gpu:1", het_job_offset=0)
+    assert " het=1 " in slots_keys(engine)
+
+
+def test_no_time_limit_is_ten_years(lua, engine):
+    lua.submit(tres_per_node="gres/gpu:1", time_limit=4294967295)
+    assert " time_s=315360000 " in slots_keys(engine)
+
+
+def test_a_node_list_is_never_cut(lua, engine):
+    """A cut list would name other nodes: such a job gets Slurm's own choice."""
+    result = lua.submit(**V100, req_nodes="n1," * 2000)
+    assert (result.rc, engine.requests) == (0, [])
+    assert result.job["tres_per_node"] == "gres/gpu:2"
+
+
+def test_tasks_per_gpu_alone_are_slurms_own_business(lua, engine):
+    assert lua.submit(ntasks_per_gpu=2, num_tasks=4).rc == 0
+    assert engine.requests == []
+
+
+def test_select_mode_says_nothing_new(installed, engine, start_lua):
+    start_lua(installed / "job_submit.lua").submit(**V100, **BATCH)
+    assert engine.requests == [
+        "submit id=1 uid=1000 partition=main gpus=2 type=v100 nodes=1 per_node=2 tasks=1"
+    ]
+
+
+# -- what the engine may set --------------------------------------------------
+
+PLACED = (
+    "ok id={id} set.tres_per_node=gres/gpu:v100.s0:1,gres/gpu:v100.s3:1 set.req_nodes=n1"
+    " set.min_nodes=1 set.max_nodes=1 set.tres_per_job= set.begin_time=1700000000"
+    " set.admin_comment=[gpu-topo:%20x]%20[gpu-slots:%20placed%20token=1]\n"
+)
+
+
+def test_a_placed_job_gets_its_slots(lua, engine):
+    engine.answers(PLACED)
+    job = lua.submit(tres_per_job="gres/gpu:v100=2", **BATCH).job
+    assert job["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
+    assert "tres_per_job" not in job
+    assert (job["min_nodes"], job["begin_time"], job["req_nodes"]) == ("1", "1700000000", "n1")
+    assert job["features"] == "v100"
+    assert job["admin_comment"] == "[gpu-topo: x] [gpu-slots: placed token=1]"
+
+
+def test_each_kind_of_bracket_replaces_its_own(lua, engine):
+    engine.answers("ok id={id} set.admin_comment=[gpu-slots:%20placed]\n")
+    old = "site [gpu-topo: a] more [gpu-slots: gated x=1]"
+    assert lua.submit(**V100, admin_comment=old).job["admin_comment"] == (
+        "site [gpu-topo: a] more [gpu-slots: placed]"
+    )
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "set.min_nodes=two",
+        "set.begin_time=",
+        "set.min_cpus=99999999999",
+        "set.priority=1",
+        "set.admin_comment=[gpu-slots:%20a]%20[gpu-slots:%20b]",
+        "set.admin_comment=[gpu-slots:%20a]%20x",
+    ],
+)
+def test_a_reply_with_anything_else_leaves_the_job_without_its_model(lua, engine, reply):
+    engine.answers(f"ok id={{id}} set.req_nodes=n9 {reply}\n")
+    job = lua.submit(**V100, **BATCH).job
+    assert "req_nodes" not in job
+    assert (job["tres_per_node"], job["features"]) == ("gres/gpu:2", "v100")
+
+
+def test_what_slurm_does_not_take_is_put_back(lua, engine):
+    engine.answers(PLACED)
+    job = lua.submit(**V100, **BATCH, poisoned="req_nodes").job
+    assert job["tres_per_node"] == "gres/gpu:2"
+    assert job["features"] == "v100"
+
+
+@pytest.mark.parametrize("field", ["begin_time=5", "tres_per_socket=x", "min_nodes=1"])
+def test_select_mode_may_set_no_more_than_before(installed, engine, start_lua, field):
+    engine.answers(f"ok id={{id}} set.req_nodes=n9 set.{field}\n")
+    result = start_lua(installed / "job_submit.lua").submit(**V100, **BATCH)
+    assert result.writes == []
+
+
+# -- updates ------------------------------------------------------------------
+
+GATED = {
+    "job_state": 0,
+    "user_id": 1000,
+    "tres_per_node": "gres/gpu:2",
+    "admin_comment": "[gpu-slots: gated token=1]",
+}
+
+
+@pytest.mark.parametrize(
+    ("update", "what"),
+    [
+        ({"begin_time": 1700000000}, "start time"),
+        ({"tres_per_node": "gres/gpu:1"}, "GPU request"),
+        ({"tres_per_job": ""}, "GPU request"),
+        ({"req_nodes": "n1"}, "nodes"),
+        ({"exc_nodes": "n1"}, "nodes"),
+        ({"features": "ib"}, "constraint"),
+        ({"min_nodes": 2}, "number of nodes"),
+    ],
+)
+def test_a_user_cannot_open_the_gate(lua, update, what):
+    result = lua.modify(GATED, **update)
+    assert f"its {what} cannot be changed by users" in refusal(result)
+    assert lua.modify(GATED, **update, uid=0).rc == 0
+    assert lua.modify({**GATED, "job_state": 1}, **update).rc == 0
+    assert lua.modify({**GATED, "admin_comment": "[gpu-topo: x]"}, **update).rc == 0
+
+
+@pytest.mark.parametrize("update", [{"priority": 0}, {"time_limit": 5}, {"name": "x"}])
+def test_a_user_may_still_hold_shorten_and_name_a_gated_job(lua, update):
+    assert lua.modify(GATED, **update).rc == 0
+
+
+def test_a_user_cannot_pick_a_gpu_afterwards(lua):
+    update = {"tres_per_node": "gres/gpu:v100.s3:1"}
+    record = {"job_state": 0, "user_id": 1000}
+    assert "one particular GPU" in refusal(lua.modify(record, **update))
+
+
+def test_an_administrators_update_may_pin_a_component(lua):
+    update = {"admin_comment": "[gpu-topo: x] [gpu-slots: placed token=1 pin=n1%2Cn3]"}
+    assert lua.modify(GATED, **update, uid=0).job["req_nodes"] == "n1,n3"
+    assert "req_nodes" not in lua.modify(GATED, admin_comment="[gpu-slots: x]", uid=0).job
+    assert lua.modify(GATED, **update, req_nodes="n7", uid=0).job["req_nodes"] == "n7"
+
+
+def test_a_changed_hint_is_asked_about_as_in_the_other_mode(lua, engine):
+    lua.modify({**GATED, "partition": "main"}, comment="gpu-topo: pattern=star")
+    assert engine.requests[0].endswith("per_node=2 tasks=1 hint=pattern=star")
