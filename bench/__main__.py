@@ -16,6 +16,7 @@ BENCHMARKS = {
     "start-many": "bench.start_many",
     "launch": "bench.launch",
     "quality": "bench.quality",
+    "simulate": "bench.simulate",
     "soak": "bench.soak",
 }
 
