@@ -222,18 +222,21 @@ class Nodes(msgspec.Struct):
     """A reply about nodes."""
 
     nodes: list[NodeRow]
+    last_update: _Number = None
 
 
 class Jobs(msgspec.Struct):
     """A reply about jobs."""
 
     jobs: list[JobRow]
+    last_update: _Number = None
 
 
 class Queue(msgspec.Struct):
     """A reply about jobs, read for the queue."""
 
     jobs: list[QueueRow]
+    last_update: _Number = None
 
 
 _Reply = TypeVar("_Reply", Nodes, Jobs, Queue)
@@ -242,7 +245,7 @@ _Reply = TypeVar("_Reply", Nodes, Jobs, Queue)
 def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
     """A reply; SlurmError that names the command or path `shown` if it is not what Slurm says."""
     try:
-        return msgspec.json.decode(text, type=kind)
+        reply = msgspec.json.decode(text, type=kind)
     except msgspec.ValidationError as error:
         key = kind.__struct_fields__[0]
         if f"$.{key}[" in str(error):
@@ -252,6 +255,11 @@ def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
         raise SlurmError(f"{shown}: {told}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SlurmError(f"{shown}: the reply is not JSON: {error}") from error
+    # 24.11's `scontrol show jobs --json` prints an empty list, no error and exits 0 when
+    # slurmctld is down. Mistaken for an empty queue, that would be a disaster.
+    if reply.last_update is not None and number(reply.last_update) == 0:
+        raise SlurmError(f"{shown}: an empty reply of no date; is slurmctld up?")
+    return reply
 
 
 def nodes(text: str | bytes, shown: str) -> list[SlurmNode]:

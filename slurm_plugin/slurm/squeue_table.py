@@ -20,7 +20,8 @@ def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
     """The columns (squeue's long names) of every job in the queue, unset ones ''."""
     end = f"\x1f{secrets.token_hex(8)}"
     wanted = ",".join(f"{name}:0{end}" for name in columns)
-    argv = ["squeue", "-h", "-a", "--noconvert", "-O", wanted]
+    # -r: else squeue makes one job of array tasks that wait, even of those changed by themselves.
+    argv = ["squeue", "-h", "-a", "-r", "--noconvert", "-O", wanted]
     text = run(argv)
     fields = text.split(end)
     tail = fields.pop()

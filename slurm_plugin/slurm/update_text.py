@@ -33,15 +33,15 @@ def words(jobs: Sequence[str], change: JobUpdate, separator: str) -> list[str]:
     Raises SlurmError for a value that scontrol would read as something else.
     """
     found = [f"JobId={','.join(jobs)}"]
-    # What is cleared comes first: `gres=` is refused while another kind of request stands.
+    # Other kinds of request first: those of the node are refused while they stand.
     for name in (*_TRES, *(name for name in _WORDS if name not in _TRES)):
         value = getattr(change, name)
         if value is not None:
             text = tres(value, separator) if name in _TRES else str(value)
             found.append(f"{_WORDS[name]}={text}")
     if change.tres_per_node is not None:
-        # scontrol writes the prefix of its own release.
-        found.append(f"Gres={','.join(bare(item) for item in items(change.tres_per_node))}")
+        # Not `Gres=`, which makes `gres/` of an empty text.
+        found.append(f"TresPerNode={tres(change.tres_per_node, separator)}")
     if change.num_nodes is not None:
         low, high = change.num_nodes
         found.append(f"NumNodes={low}-{high}" if high else f"NumNodes={low}")

@@ -104,7 +104,7 @@ def test_an_update_names_all_jobs_once_and_only_what_changes() -> None:
 
 def test_other_kinds_of_request_are_cleared_before_the_nodes_gres_is_set() -> None:
     told = words(JobUpdate(tres_per_node="gres/gpu:s1:1,gpu:s3:1", tres_per_job=""))
-    assert told == ["JobId=7,8_2", "TresPerJob=", "Gres=gpu:s1:1,gpu:s3:1"]
+    assert told == ["JobId=7,8_2", "TresPerJob=", "TresPerNode=gres/gpu:s1:1,gres/gpu:s3:1"]
 
 
 @pytest.mark.parametrize(("separator", "written"), [("/", "gres/gpu:2"), (":", "gres:gpu:2")])
@@ -121,6 +121,15 @@ def test_the_later_form_of_a_tasks_tres_is_left_as_it_is() -> None:
 def test_a_value_with_a_line_break_is_refused() -> None:
     with pytest.raises(SlurmError, match="line break"):
         words(JobUpdate(admin_comment="a\nb"))
+
+
+def test_a_reply_that_scontrol_prints_without_slurmctld_is_an_error() -> None:
+    # Exit 0, no error, no jobs; only the time of the last update gives it away.
+    reply = '{"jobs": [], "last_update": {"set": true, "infinite": false, "number": 0}}'
+    with pytest.raises(SlurmError, match="is slurmctld up"):
+        rows.queue(reply, "scontrol show jobs --json")
+    with pytest.raises(SlurmError, match="is slurmctld up"):
+        rows.jobs(reply, "scontrol show jobs --json")
 
 
 def test_nothing_is_run_for_no_change_or_no_job() -> None:
