@@ -201,7 +201,7 @@ class Cluster:
 
     def gres_used(self) -> dict[str, tuple[int, ...]]:
         """GPU indices in use per node."""
-        told = self.run("ctl", "sinfo -h -N -O NodeHost:64,GresUsed:200").out
+        told = self.run("ctl", "sinfo -h -N -O NodeHost:64,GresUsed:1000").out
         return {
             node: parse_gres(gres)
             for node, gres in (line.split(None, 1) for line in told.splitlines())

@@ -13,6 +13,8 @@ Runs inside the controller with nothing but Python.
   slow           "then" after "ms"
   unless         "then" if "node" is a candidate, else "otherwise"
   silence half garbage close huge late   what a broken engine does
+
+"submit" beside it is the answer to `submit`, %ID% replaced (otherwise pass).
 """
 
 from __future__ import annotations
@@ -160,7 +162,9 @@ class Handler(socketserver.StreamRequestHandler):
             if sent is not None:
                 self.wfile.write(sent)
         elif verb == "submit" and (number := re.search(r" id=(\d+)", line)):
-            self.wfile.write(f"pass id={number[1]}\n".encode())
+            with open(RULE) as file:
+                text: str = json.load(file).get("submit", "pass id=%ID%")
+            self.wfile.write(text.replace("%ID%", number[1]).encode() + b"\n")
 
 
 class Server(socketserver.ThreadingUnixStreamServer):

@@ -1,0 +1,424 @@
+"""What stock Slurm makes of slots, gates and the bridge's rewriting; the engine is scripted.
+
+Each test is a trap of Slurm's that the slots mode steps around.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from cluster import RECORD_EACH_NODE, Cluster, Result
+from select_harness import FakeEngine, clear, until
+from slurm_text import Job, parse_indices
+
+pytestmark = pytest.mark.cluster
+
+SETTINGS = "/etc/slurm/gputopo-bridge.conf"
+NOTHING_OF_OURS = "TresPerJob= TresPerTask= TresPerSocket= TresBind="
+SHOW_GPUS = "srun sh -c 'echo gpus $CUDA_VISIBLE_DEVICES'"
+_kept: dict[str, FakeEngine] = {}
+
+
+@pytest.fixture(scope="module")
+def engine_stop() -> Iterator[None]:
+    """At the end of the file the cluster is what it was."""
+    yield
+    for engine in _kept.values():
+        engine.stop()
+        engine.cluster.run("ctl", f"rm -f {SETTINGS}")
+        engine.cluster.reset()
+    _kept.clear()
+
+
+@pytest.fixture
+def engine(live: Cluster, engine_stop: None) -> Iterator[FakeEngine]:
+    """A scripted engine beside stock Slurm with a GRES type per GPU; no job is left over."""
+    if not _kept:
+        live.reset()
+        live.run("ctl", f"printf 'deadline_ms = 800\\nretry_first_s = 0.1\\n' >{SETTINGS}")
+        live.engine("stop")
+        live.switch("gputopo-slots")
+        live.engine("stop")
+        _kept["engine"] = FakeEngine(live)
+    clear(live)
+    _kept["engine"].rule(do="pass")
+    yield _kept["engine"]
+    clear(live)
+
+
+@pytest.fixture
+def slurm(engine: FakeEngine) -> Cluster:
+    """The same cluster, where the engine leaves every job alone."""
+    return engine.cluster
+
+
+def gres(slots: Sequence[int], model: str = "v100", count: int = 1) -> str:
+    """One item per slot."""
+    return ",".join(f"gres/gpu:{model}.s{slot}:{count}" for slot in slots)
+
+
+def answers(engine: FakeEngine, **fields: Any) -> None:
+    """The engine sets these fields of every job from now on."""
+    words = (f"set.{key}={str(value).replace(' ', '%20')}" for key, value in fields.items())
+    engine.rule(do="pass", submit=" ".join(["ok id=%ID%", *words]))
+
+
+def places(
+    engine: FakeEngine, node: str, slots: Sequence[int], nodes: int = 1, **more: Any
+) -> None:
+    """Every job gets these slots of these nodes from now on, as a batch job does."""
+    fields = {
+        "tres_per_node": gres(slots),
+        "tres_per_job": "",
+        "tres_per_task": "",
+        "tres_per_socket": "",
+        "req_nodes": node,
+        "min_nodes": nodes,
+        "max_nodes": nodes,
+        "admin_comment": "[gpu-slots: placed token=1]",
+    }
+    answers(engine, **{**fields, **more})
+
+
+def gates(engine: FakeEngine, seconds: int, **more: Any) -> None:
+    """Every job waits behind a gate that opens by itself after so many seconds."""
+    answers(
+        engine,
+        begin_time=int(time.time()) + seconds,
+        admin_comment="[gpu-slots: gated token=1]",
+        **more,
+    )
+
+
+def update(slurm: Cluster, job: int | str, words: str, user: str = "root") -> Result:
+    """`scontrol update`; what came of it."""
+    command = ["scontrol", "update", f"JobId={job}", *words.split()]
+    return slurm.run("ctl", command, user=user, check=False)
+
+
+def release(node: str, slots: Sequence[int], nodes: int = 1) -> str:
+    """The one update that lets a gated batch job start with its slots."""
+    return f"StartTime=now ReqNodeList={node} gres={gres(slots)} {NOTHING_OF_OURS} NumNodes={nodes}"
+
+
+def gpus_of_steps(result: Result) -> set[tuple[int, ...]]:
+    """What every task of `SHOW_GPUS` saw."""
+    lines = [line for line in result.out.splitlines() if line.startswith("gpus ")]
+    assert lines, result
+    return {parse_indices(line.removeprefix("gpus ")) for line in lines}
+
+
+def step_in(slurm: Cluster, jobid: int) -> Result:
+    """The output file of a batch job that ended."""
+    slurm.wait_finished(jobid)
+    return slurm.run("ctl", ["cat", f"/home/alice/slots.{jobid}"])
+
+
+def batch(slurm: Cluster, *args: str, script: str = SHOW_GPUS) -> int:
+    """A batch job whose output is kept for `step_in`."""
+    command = ["sbatch", "--parsable", "-o", "slots.%j", *args, "--wrap", script]
+    return int(slurm.run("ctl", command, user="alice").out)
+
+
+# -- slots are exact ----------------------------------------------------------
+
+ONE_NODE = {
+    "--gres by model": (["--gres=gpu:v100:2"], (0, 3)),
+    "--gpus by model": (["--gpus=v100:2"], (1, 6)),
+    "--gpus-per-task by model": (["-n2", "--gpus-per-task=v100:1"], (2, 5)),
+}
+
+
+def test_whatever_the_user_wrote_the_job_gets_exactly_its_slots(engine: FakeEngine) -> None:
+    """Three jobs side by side on one node; the request by model is Slurm's no more."""
+    slurm, jobs = engine.cluster, {}
+    for name, (args, slots) in ONE_NODE.items():
+        places(engine, "dgx1", slots)
+        jobs[name] = slurm.sbatch(*args, sleep_s=60)
+    for name, jobid in jobs.items():
+        expected = ONE_NODE[name][1]
+        job = slurm.wait_running(jobid)
+        assert job.gpus == {"dgx1": expected}, name
+        assert job.fields["Features"] == "v100", name
+        assert slurm.visible_gpus(jobid) == expected, name
+
+
+def test_two_nodes_get_the_same_slots_on_each(engine: FakeEngine) -> None:
+    """Slurm takes a GRES type on every node; NumNodes is fixed with the slots (--gpus=4 is not)."""
+    slurm = engine.cluster
+    places(engine, "dgx[1-2]", (1, 6), nodes=2)
+    jobid = slurm.sbatch("-N1-2", "--gpus=v100:4", script=f"{RECORD_EACH_NODE}; sleep 60")
+    assert slurm.wait_running(jobid).gpus == {"dgx1": (1, 6), "dgx2": (1, 6)}
+    for node in ("dgx1", "dgx2"):
+        assert slurm.visible_gpus(jobid, node=node) == (1, 6)
+
+
+def test_steps_inside_inherit_no_model(engine: FakeEngine) -> None:
+    """sbatch leaves SLURM_GPUS=v100:2 and the like behind, which would break every srun."""
+    slurm = engine.cluster
+    for args in (
+        ["--gpus=v100:2"],
+        ["-N1", "--gpus-per-node=v100:2"],
+        ["-n2", "--gpus-per-task=v100:1"],
+    ):
+        places(engine, "dgx1", (2, 5))
+        seen = gpus_of_steps(step_in(slurm, batch(slurm, *args)))
+        assert seen in ({(2, 5)}, {(2,), (5,)}), args
+
+
+def test_cpus_and_memory_per_gpu_become_the_jobs_own(engine: FakeEngine) -> None:
+    """Two GRES types and --cpus-per-gpu in one job are refused by Slurm."""
+    slurm = engine.cluster
+    places(
+        engine,
+        "dgx1",
+        (0, 3),
+        cpus_per_tres="",
+        cpus_per_task=6,
+        min_cpus=6,
+    )
+    jobid = batch(slurm, "-n1", "--gpus=2", "--cpus-per-gpu=3", "--mem-per-gpu=100")
+    assert gpus_of_steps(step_in(slurm, jobid)) == {(0, 3)}
+    fields = slurm.job(jobid).fields
+    assert fields["NumCPUs"] == "6"
+    assert "mem=200M" in fields["AllocTRES"]
+
+
+# -- srun and salloc ----------------------------------------------------------
+
+INTERACTIVE = [
+    ["-n1", "--gres=gpu:2"],
+    ["-n1", "--gpus=2"],
+    ["-n1", "-N1", "--gpus-per-node=2"],
+    ["-n2", "--gpus-per-task=1"],
+]
+
+
+def interactive(slurm: Cluster, *args: str) -> Result:
+    """A command under srun or salloc."""
+    return slurm.run("ctl", args, user="alice", check=False)
+
+
+def test_srun_and_salloc_run_with_their_slots(engine: FakeEngine) -> None:
+    """Slots per node would contradict what the client's step asks for; slots per job do not."""
+    slurm = engine.cluster
+    per_job = {"tres_per_node": "", "tres_per_job": gres((0, 3)), "tres_bind": ""}
+    places(engine, "dgx1", (), **per_job)
+    for args in INTERACTIVE:
+        for command in (["srun", *args], ["salloc", *args, "srun"]):
+            done = interactive(slurm, *command, "sh", "-c", "echo gpus $CUDA_VISIBLE_DEVICES")
+            assert gpus_of_steps(done) in ({(0, 3)}, {(0,), (3,)}), command
+    places(engine, "dgx[1-2]", (), 2, **{**per_job, "tres_per_job": gres((0, 3), count=2)})
+    two = interactive(
+        slurm, "srun", "-N2", "--gpus=4", "sh", "-c", "echo gpus $CUDA_VISIBLE_DEVICES"
+    )
+    assert gpus_of_steps(two) == {(0, 3)}
+
+
+def test_srun_by_model_takes_gres_only(engine: FakeEngine) -> None:
+    """The step of --gres=gpu:v100:2 takes over the job's slots; other forms ask for v100 again."""
+    slurm = engine.cluster
+    places(engine, "dgx1", (0, 3))
+    show = ["sh", "-c", "echo gpus $CUDA_VISIBLE_DEVICES"]
+    assert gpus_of_steps(interactive(slurm, "srun", "--gres=gpu:v100:2", *show)) == {(0, 3)}
+    for args in (["--gpus=v100:2"], ["-n2", "--gpus-per-task=v100:1"]):
+        for tool in ("srun", "salloc"):
+            refused = interactive(slurm, tool, *args, *show)
+            assert refused.code != 0
+            assert "srun and salloc take a model by --gres=gpu:v100:N only" in refused.err
+
+
+# -- the engine is away -------------------------------------------------------
+
+
+def test_without_an_engine_a_request_by_model_runs_where_the_model_is(slurm: Cluster) -> None:
+    """Slurm has no type v100 any more, so the bridge says it by the node's feature."""
+    fake = _kept["engine"]
+    fake.stop()
+    try:
+        jobs = [
+            slurm.sbatch("--gres=gpu:a100:2", sleep_s=60),
+            slurm.sbatch("--gpus=a100:2", "-C", "a100|p100", sleep_s=60),
+        ]
+        for jobid in jobs:
+            assert set(slurm.wait_running(jobid).gpus) == {"bridged1"}
+            assert len(slurm.visible_gpus(jobid)) == 2
+    finally:
+        fake.start()
+
+
+def test_a_gate_that_is_not_renewed_opens_to_the_original_request(engine: FakeEngine) -> None:
+    """The gate is a begin time: Slurm itself opens it."""
+    slurm = engine.cluster
+    gates(engine, seconds=4)
+    jobid = slurm.sbatch("--gpus=p100:3", sleep_s=60)
+    engine.stop()
+    try:
+        assert (slurm.job(jobid).state, slurm.job(jobid).reason) == ("PENDING", "BeginTime")
+        assert len(slurm.wait_running(jobid).gpus["minsky1"]) == 3
+    finally:
+        engine.start()
+
+
+# -- the gate -----------------------------------------------------------------
+
+
+@contextmanager
+def gated(engine: FakeEngine, *args: str) -> Iterator[int]:
+    """A job behind a gate of an hour."""
+    gates(engine, seconds=3600)
+    jobid = engine.cluster.sbatch(*args, sleep_s=60)
+    assert engine.cluster.job(jobid).state == "PENDING"
+    yield jobid
+    engine.cluster.cancel(jobid)
+
+
+def test_users_neither_open_the_gate_nor_pick_gpus(engine: FakeEngine) -> None:
+    """One clear line each; what is the user's own stays the user's."""
+    slurm = engine.cluster
+    picked = slurm.run(
+        "ctl", ["sbatch", "--gres=gpu:v100.s3:1", "--wrap", "true"], user="alice", check=False
+    )
+    assert picked.code != 0
+    assert "v100.s3 is one particular GPU" in picked.err
+    with gated(engine, "--gres=gpu:v100:2") as jobid:
+        for words in (
+            "StartTime=now",
+            "gres=gpu:1",
+            "gres=gpu:v100.s3:1",
+            "ReqNodeList=dgx1",
+            "ExcNodeList=dgx1",
+            "Features=a100",
+            "NumNodes=2",
+        ):
+            assert update(slurm, jobid, words, user="alice").code != 0, words
+        assert slurm.job(jobid).fields["TresPerNode"] == "gres/gpu:2"
+        for words in ("TimeLimit=5", "JobName=mine", "Comment=mine"):
+            assert update(slurm, jobid, words, user="alice").code == 0, words
+        for verb in ("hold", "release"):
+            slurm.run("ctl", ["scontrol", verb, str(jobid)], user="alice")
+        job = slurm.job(jobid)
+        assert (job.state, job.reason) != ("RUNNING", "None")
+        assert "gpu-slots: gated" in job.fields["AdminComment"]
+
+
+def test_a_users_own_begin_time_reaches_the_engine(engine: FakeEngine) -> None:
+    """The engine's gate may only be later; here it leaves the job alone."""
+    slurm = engine.cluster
+    jobid = slurm.sbatch("--gres=gpu:1", "--begin=now+600")
+    (line,) = [line for line in engine.lines("submit") if " begin=0 " not in line][-1:]
+    begin = int(line.partition(" begin=")[2].split()[0])
+    assert 500 < begin - time.time() < 700
+    assert slurm.job(jobid).state == "PENDING"
+
+
+RELEASED = {
+    "per node": (["--gres=gpu:2"], "gres=gpu:2"),
+    "per job": (["-N1", "--gpus=2"], "TresPerNode= TresPerJob=gres/gpu:2"),
+    "per task": (
+        ["-N1", "-n2", "--gpus-per-task=1"],
+        "TresPerNode= TresPerTask=gres/gpu=1 TresBind=gres/gpu:per_task:1",
+    ),
+    "per socket": (
+        ["-N1", "--sockets-per-node=2", "--gpus-per-socket=1"],
+        "TresPerNode= TresPerSocket=gres/gpu:1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("args", "original"), RELEASED.values(), ids=RELEASED)
+def test_one_update_releases_and_one_restores(
+    engine: FakeEngine, args: list[str], original: str
+) -> None:
+    """The update never merges slots with what was asked for; restored, the job runs as asked."""
+    slurm = engine.cluster
+    with gated(engine, *args) as jobid:
+        former = slurm.job(jobid)
+        there = release("dgx1", (0, 3)).replace("StartTime=now", "StartTime=now+3600")
+        assert update(slurm, jobid, there).code == 0
+        assert slurm.job(jobid).fields["TresPerNode"] == gres((0, 3))
+        assert update(slurm, jobid, f"ReqNodeList= {original}").code == 0
+        assert requested(slurm.job(jobid)) == requested(former)
+        assert update(slurm, jobid, release("dgx2", (1, 6))).code == 0
+        assert slurm.wait_running(jobid).gpus == {"dgx2": (1, 6)}
+
+
+def requested(job: Job) -> dict[str, str]:
+    """The fields of a request that are set."""
+    names = ("TresPerJob", "TresPerNode", "TresPerTask", "TresPerSocket", "ReqNodeList", "TresBind")
+    found = {name: job.fields.get(name, "") for name in names}
+    return {name: text for name, text in found.items() if text not in ("", "(null)")}
+
+
+def test_a_gated_srun_is_released_into_slots_per_job(engine: FakeEngine) -> None:
+    """It waits with a line that says so, and its step then sees the slots."""
+    slurm = engine.cluster
+    gates(engine, seconds=3600)
+    start = "srun --gpus=2 sh -c 'echo gpus $CUDA_VISIBLE_DEVICES' >srun.out 2>&1 &"
+    slurm.run("ctl", start, user="alice")
+    until(lambda: slurm.run("ctl", "squeue -h -o %A").out.strip(), "the job is queued")
+    jobid = int(slurm.run("ctl", "squeue -h -o %A").out)
+    words = f"StartTime=now ReqNodeList=dgx1 TresPerNode= TresPerJob={gres((0, 3))} NumNodes=1"
+    assert update(slurm, jobid, words).code == 0
+    slurm.wait_finished(jobid)
+    told = slurm.run("ctl", "cat /home/alice/srun.out")
+    assert "queued and waiting for resources" in told.out
+    assert gpus_of_steps(told) == {(0, 3)}
+
+
+def test_array_tasks_are_released_one_by_one(engine: FakeEngine) -> None:
+    """The others keep their gate and their request."""
+    slurm = engine.cluster
+    gates(engine, seconds=3600)
+    jobid = slurm.sbatch("--array=0-2", "--gpus=2", sleep_s=60)
+    assert update(slurm, f"{jobid}_1", release("dgx1", (0, 3))).code == 0
+    until(lambda: [j.gpus for j in slurm.jobs(jobid) if j.gpus] == [{"dgx1": (0, 3)}], "it runs")
+    waiting = [job for job in slurm.jobs(jobid) if job.state == "PENDING"]
+    assert {requested(job)["TresPerJob"] for job in waiting} == {"gres/gpu:2"}
+
+
+def test_the_first_component_of_a_heterogeneous_job_can_be_pinned(engine: FakeEngine) -> None:
+    """scontrol refuses ReqNodeList for it, so the bridge takes the node from the bracket."""
+    slurm = engine.cluster
+    gates(engine, seconds=3600)
+    jobid = slurm.sbatch("-n1", "--gpus=2", ":", "-n1", "--gpus=1", sleep_s=60)
+    first, second = slurm.jobs(jobid)
+    assert update(slurm, first.id, "ReqNodeList=dgx2").code != 0
+    comment = ["scontrol", "update", f"JobId={first.id}"]
+    comment += [
+        "AdminComment=[gpu-slots: placed token=1 pin=dgx2]",
+        f"gres={gres((2, 5))}",
+        "TresPerJob=",
+    ]
+    slurm.run("ctl", comment)
+    words = f"ReqNodeList=dgx1 gres={gres((7,))} TresPerJob= NumNodes=1"
+    assert update(slurm, second.id, words).code == 0
+    assert update(slurm, first.id, "StartTime=now").code == 0
+    assert slurm.wait_running(first.id).gpus == {"dgx2": (2, 5)}
+    assert slurm.wait_running(second.id).gpus == {"dgx1": (7,)}
+
+
+def test_a_requeued_job_comes_back_with_its_slots_behind_a_begin_time(engine: FakeEngine) -> None:
+    """Slurm puts it off by two minutes, in which the engine plans it anew."""
+    slurm = engine.cluster
+    places(engine, "dgx1", (0, 3))
+    jobid = slurm.sbatch("--requeue", "--gres=gpu:2", sleep_s=60)
+    slurm.wait_running(jobid)
+    slurm.run("ctl", ["scontrol", "requeue", str(jobid)])
+    job = slurm.wait_state(jobid, "PENDING")
+    until(lambda: slurm.job(jobid).reason == "BeginTime", "it is put off")
+    assert job.fields["TresPerNode"] == gres((0, 3))
+    assert "gpu-slots: placed" in job.fields["AdminComment"]
+
+
+def test_the_engine_hears_at_once_that_a_job_ended(engine: FakeEngine) -> None:
+    """EpilogSlurmctld tells it."""
+    slurm = engine.cluster
+    jobid = slurm.sbatch("--gres=gpu:1", sleep_s=60)
+    slurm.wait_running(jobid)
+    slurm.cancel(jobid)
+    until(lambda: f"ended job={jobid} array=0" in engine.lines("ended"), "a notice", 5)
