@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from policies.registry import registry as policies
 from simulation.errors import SimulationError
 
 #: {policy: {metric: value}}; times in seconds and named `..._s`. None: not given, not defined.
@@ -41,7 +42,8 @@ class Experiment:
     """One experiment: where it is, the seeds it uses by default, what can be chosen.
 
     `options` maps a name (`variant`) to the words allowed, the default first; the run gets
-    them as keyword arguments with `-` written `_`.
+    them as keyword arguments with `-` written `_`. `needs` are the policies it compares: where
+    one is not installed the experiment is not offered.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Experiment:
     where: str
     seeds: tuple[int, ...] = (1,)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
     def run(self, seeds: Sequence[int] | None = None, **options: str) -> Result:
         """Run it; SimulationError for an option or word it does not have."""
@@ -90,9 +93,45 @@ class Registry:
             ) from None
 
     def names(self) -> tuple[str, ...]:
-        """All names, in the order of registration."""
-        return tuple(self._found)
+        """The experiments offered here, in the order of registration."""
+        installed = set(policies.names())
+        return tuple(
+            name for name, found in self._found.items() if installed.issuperset(found.needs)
+        )
 
 
 #: Ours. A new experiment is one `register` below.
 experiments = Registry()
+
+_SC17 = ("fcfs", "best-fit", "topo-aware", "topo-aware-p")
+_LOADS = {"load": ("printed", "80", "95")}
+experiments.register(
+    Experiment(
+        "sc17-table1",
+        "TOPO-AWARE's Table 1: six jobs on one Minsky, with the exhaustive bound.",
+        "simulation.experiments.sc17.table1:run",
+        seeds=(),
+        options={"variant": ("authors", "printed")},
+        needs=_SC17,
+    )
+)
+experiments.register(
+    Experiment(
+        "sc17-scenario1",
+        "TOPO-AWARE's scenario 1: 100 jobs on 5 machines.",
+        "simulation.experiments.sc17.scenarios:scenario1",
+        seeds=(),
+        options=_LOADS,
+        needs=_SC17,
+    )
+)
+experiments.register(
+    Experiment(
+        "sc17-scenario2",
+        "TOPO-AWARE's scenario 2: 10,000 jobs on 1,000 machines.",
+        "simulation.experiments.sc17.scenarios:scenario2",
+        seeds=(),
+        options=_LOADS,
+        needs=_SC17,
+    )
+)

@@ -51,7 +51,7 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
 
 
 def _command(found: Experiment) -> click.Command:
-    def run(seeds: list[int] | None, as_json: bool, **options: str) -> None:
+    def run(as_json: bool, seeds: list[int] | None = None, **options: str) -> None:
         result = found.run(seeds, **options)
         if as_json:
             click.echo(json.dumps(result.to_dict(), indent=2))
@@ -59,13 +59,15 @@ def _command(found: Experiment) -> click.Command:
             _print(result)
 
     command = click.command(name=found.name, help=found.summary)(json_option(run))
-    default = ",".join(map(str, found.seeds))
-    command.params.insert(
-        0, click.Option(["--seeds"], callback=_seeds, metavar="LIST", help=f"Default: {default}.")
-    )
+    if found.seeds:
+        default = ",".join(map(str, found.seeds))
+        command.params.insert(
+            0,
+            click.Option(["--seeds"], callback=_seeds, metavar="LIST", help=f"Default: {default}."),
+        )
     for name, words in found.options.items():
         option = click.Option([f"--{name}"], type=click.Choice(words), default=words[0],
-                              show_default=True)  # fmt: skip
+                              show_default=True, help="Which form of it.")  # fmt: skip
         command.params.insert(0, option)
     return command
 

@@ -87,3 +87,15 @@ def test_seeds_that_are_none_are_refused_in_one_line(registered):
     done = command("two-jobs", "--seeds", "a")
     assert done.exit_code == 2
     assert "expected seeds such as 3, 1-5 or 1,4,9" in done.output
+
+
+def test_an_experiment_is_offered_only_where_its_policies_are_installed():
+    registry = Registry()
+    registry.register(Experiment("here", "", "a:b", needs=("mapa", "first-fit")))
+    registry.register(Experiment("not-here", "", "a:b", needs=("mapa", "somebody-elses")))
+    assert registry.names() == ("here",)
+
+
+def test_what_draws_nothing_takes_no_seeds(registered):
+    experiments.register(Experiment("drawn", "", "an_experiment:two_jobs", seeds=()))
+    assert command("drawn", "--seeds", "1").exit_code == 2
