@@ -71,7 +71,9 @@ def _bar(axes: Any, row: int, record: Record, number: int, legend: bool) -> None
     axes.barh(row, record.end_s - record.start_s, left=record.start_s, height=0.85,
               color=colour, edgecolor="white", linewidth=0.4)  # fmt: skip
     if legend:
-        axes.text(record.start_s, row, f" {record.job.job_id}", va="center", fontsize=7)
+        axes.text(
+            record.start_s, row, f" {record.job.name or record.job.job_id}", va="center", fontsize=7
+        )
 
 
 def _curves(title: str, label: str, curves: Mapping[str, Sequence[float]], log: bool) -> str:

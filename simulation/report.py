@@ -90,9 +90,10 @@ def write_csv(runs: Iterable[Run], file: TextIO) -> None:
                 f"{name}:{'+'.join(map(str, order))}"
                 for name, order in record.placement.gpus.items()
             )
-            times = (record.job.submit_s, record.start_s, record.end_s, record.waited_s)
+            job = record.job
+            times = (job.submit_s, record.start_s, record.end_s, record.waited_s)
             out.writerow(
-                [run.policy, record.job.job_id, record.job.user, *(f"{t:.3f}" for t in times),
+                [run.policy, job.name or job.job_id, job.user, *(f"{t:.3f}" for t in times),
                  f"{record.slowdown:.4f}", record.postponed, int(record.is_forced), " ".join(gpus)]
             )  # fmt: skip
 

@@ -16,7 +16,8 @@ class SimJob:
     """One job of a workload. `duration_s` is stated: what it took, or takes at its best.
 
     `gpus_per_node` is one count per node wanted; `hint` the user's text after `gpu-topo:`;
-    `walltime_s` what the user asked for (None: unknown), which backfill plans with.
+    `walltime_s` what the user asked for (None: unknown), which backfill plans with; `name`
+    the log's own id where it is no number (17_3 of an array).
     """
 
     job_id: int
@@ -26,6 +27,7 @@ class SimJob:
     hint: str = ""
     walltime_s: float | None = None
     user: str = ""
+    name: str = ""
 
 
 #: Stated durations of the mixed workload, seconds: uniform whole numbers.

@@ -47,16 +47,17 @@ def _add_json(trace: Trace, where: str, job: Mapping[str, Any]) -> None:
     }
     where = f"{where} (job {job['job_id']})"
     if _is_over(trace, where, state, times["start"], times["end"]):
-        limit = times.get("limit") or {}
-        minutes = limit.get("number") if isinstance(limit, dict) and limit.get("set") else None
-        trace_gpus = counts.get("gpu") or sum(counts.values())
-        if not trace_gpus:
+        limit = times.get("limit")
+        if isinstance(limit, dict):  # a plain number before Slurm 23.02
+            limit = limit.get("number") if limit.get("set") else None
+        gpus = counts.get("gpu") or sum(counts.values())
+        if not gpus:
             trace.leave_out("jobs without GPUs")
             return
         trace.add(
-            where, job["job_id"], gpus=trace_gpus, nodes=job.get("allocation_nodes") or 1,
+            where, job["job_id"], gpus=gpus, nodes=job.get("allocation_nodes") or 1,
             submit_s=times["submission"], duration_s=times["elapsed"],
-            walltime_s=None if minutes is None else 60 * minutes,
+            walltime_s=None if limit is None else 60 * limit,
             hint=_hint((job.get("comment") or {}).get("administrator")), user=job.get("user"),
         )  # fmt: skip
 

@@ -57,11 +57,9 @@ def _job(number: int, job_id: object, said: dict[str, object]) -> SimJob:
     if nodes > gpus:
         raise ValueError(f"{nodes} nodes for {gpus} GPUs; expected a GPU on every node")
     walltime = said.get("walltime_s")
-    try:
-        identity = int(str(job_id))
-    except ValueError:
-        # Ids that are no numbers (17_3 of an array) get the row's number instead.
-        identity = -number
+    name = str(job_id)
+    # Ids that are no numbers (17_3 of an array) get the row's number instead.
+    identity = int(name) if name.isascii() and name.isdecimal() else -number
     each, more = divmod(gpus, nodes)
     return SimJob(
         identity,
@@ -71,6 +69,7 @@ def _job(number: int, job_id: object, said: dict[str, object]) -> SimJob:
         str(said.get("hint") or ""),
         None if walltime in (None, "") else _seconds("walltime_s", walltime),
         str(said.get("user") or ""),
+        "" if identity >= 0 else name,
     )
 
 
@@ -119,13 +118,15 @@ def prepare(
             continue
         if not room.fits(job.gpus_per_node):
             shape = f"{sum(job.gpus_per_node)} GPUs on {len(job.gpus_per_node)} nodes"
-            ready.rejected.append(Rejected(f"job {job.job_id}", f"{shape}: not on this cluster"))
+            where = f"job {job.name or job.job_id}"
+            ready.rejected.append(Rejected(where, f"{shape}: not on this cluster"))
             continue
         if wrong := wrong_hint(job.hint):
-            ready.rejected.append(Rejected(f"job {job.job_id}", wrong))
+            ready.rejected.append(Rejected(f"job {job.name or job.job_id}", wrong))
             continue
         start = job.submit_s if start is None else start
         identity = job.job_id if job.job_id >= 0 and job.job_id not in seen else -number
         seen.add(identity)
-        ready.jobs.append(replace(job, job_id=identity, submit_s=job.submit_s - start))
+        name = job.name or ("" if identity == job.job_id else str(job.job_id))
+        ready.jobs.append(replace(job, job_id=identity, name=name, submit_s=job.submit_s - start))
     return ready

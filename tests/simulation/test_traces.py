@@ -121,6 +121,21 @@ def test_both_exports_of_one_slurm_agree():
     assert shapes[0] == shapes[1]
 
 
+def test_older_releases_write_plain_numbers_and_words(log):
+    """22.05: `limit` is a number of minutes, `current` one word."""
+    tres = {"allocated": [{"type": "gres", "name": "gpu", "id": 1001, "count": 2}]}
+    times = {"submission": 5, "start": 6, "end": 9, "elapsed": 3, "limit": 10}
+    job = {"job_id": 1, "time": times, "state": {"current": "COMPLETED"}, "tres": tres}
+    (found,) = log(json.dumps({"jobs": [job]})).jobs
+    assert (found.gpus_per_node, found.duration_s, found.walltime_s) == ((2,), 3.0, 600.0)
+
+
+def test_tasks_of_an_array_keep_their_names():
+    ready = prepare(read(ASSETS / "sacct-24.11.parsable2"), CLUSTER)
+    assert [job.name for job in ready.jobs if job.name] == ["4_1", "4_2", "4_3", "4_4"]
+    assert len({job.job_id for job in ready.jobs}) == 18
+
+
 def test_the_hint_is_read_from_the_admin_comment():
     hints = {job.job_id: job.hint for job in read(ASSETS / "sacct-24.11.json.gz").jobs}
     assert hints[2] == "pattern=ring"
@@ -227,6 +242,7 @@ def test_the_beginning_can_be_skipped_and_is_counted(log):
 def test_equal_ids_are_told_apart(log):
     ready = prepare(log(GOOD + "1,0,1,1,1,,,\n1,0,1,1,1,,,\n"), CLUSTER)
     assert len({job.job_id for job in ready.jobs}) == 2
+    assert [job.name or str(job.job_id) for job in ready.jobs] == ["1", "1"]
 
 
 @pytest.mark.parametrize("load", [0.3, 0.8, 0.95, 1.4])
