@@ -16,6 +16,7 @@ from slurm_plugin.slurm.interface import (
     SlurmNode,
     SlurmPartition,
 )
+from slurm_plugin.slurm.queue_reader import QueueReader
 from slurm_plugin.slurm.runner import Runner
 
 _CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()/.\-]*)\s*=\s?(.*?)\s*\Z")
@@ -30,6 +31,12 @@ class CommandLine:
     @cached_property
     def _commands(self) -> releases.Commands:
         return releases.commands(releases.parse_version(self._run(["scontrol", "--version"])))
+
+    @cached_property
+    def _reader(self) -> QueueReader | None:
+        """None on 22.05, which cannot tell of one job in JSON."""
+        one = self._commands.one_job
+        return QueueReader(self._run, self._commands.jobs, one) if one else None
 
     def version(self) -> str:
         """The controller's release (not the client's: they may differ)."""
@@ -49,6 +56,8 @@ class CommandLine:
 
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
+        if self._reader is not None:
+            return self._reader.read()
         argv = self._commands.jobs
         return rows.queue(self._run(list(argv)), " ".join(argv))
 

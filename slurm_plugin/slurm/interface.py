@@ -57,16 +57,16 @@ class SlurmJob:
 class QueuedJob:
     """One job that waits or holds resources: everything a scheduler must know of it.
 
-    Times are epochs in seconds, 0 where Slurm has none yet. A field of Slurm that is unset is
-    0, '' or (): `time_limit_s` 0 is no limit, `max_nodes` 0 no upper bound, `throttle` 0 no
-    `%N`. The tres texts are Slurm's own: `gres/gpu:v100:2`, on 22.05 `gres:gpu:v100:2`, and per
-    task on 24.11 and later `cpu=1,gres/gpu:v100=2`.
+    Times are epochs in seconds, 0 where Slurm has none yet; a job that waits has no `end`. A
+    field of Slurm that is unset is 0, '' or (): `time_limit_s` 0 is no limit, `max_nodes` 0 no
+    upper bound, `throttle` 0 no `%N`. The tres texts are Slurm's own: `gres/gpu:v100:2`, on
+    22.05 `gres:gpu:v100:2`, and per task on 24.11 and later `cpu=1,gres/gpu:v100=2`.
     `state` is PENDING, RUNNING, SUSPENDED, CONFIGURING or COMPLETING (whatever else Slurm adds
     to it). `gpus` maps nodes to Slurm's GPU indices while the job holds them.
 
     The tasks of an array that wait are one job: `task` is their text (`2-9`), `tasks` their
     number, `array_id` the array. A task by itself has `task` `1`, `tasks` 1. `name` is what an
-    update calls the job: `7`, `4_1`, or for tasks that wait together `4`.
+    update calls the job: `7`, `4_1`, or for tasks that wait together `4_[2-9]`.
     """
 
     job_id: int
@@ -182,7 +182,7 @@ class SlurmClient(Protocol):
         ...
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        """Change the jobs (`7`, `4_1`; of an array's `4` all tasks that wait) at one request.
+        """Change the jobs, each called by its QueuedJob's `name`, or `4_1` for a task.
 
         Raises SlurmError with Slurm's words; jobs named beside a refused one may have changed,
         so what matters must be read again.

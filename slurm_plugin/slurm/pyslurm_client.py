@@ -291,7 +291,7 @@ def _times(job: Any) -> dict[str, Any]:
         "submit": _count(job.submit_time),
         "eligible": _count(job.eligible_time),
         "start": _count(job.start_time),
-        "end": _count(job.end_time),
+        "end": 0 if job.state == "PENDING" else _count(job.end_time),
         "time_limit_s": 60 * _count(job.time_limit),
     }
 

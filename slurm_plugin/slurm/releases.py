@@ -19,10 +19,14 @@ _SLASH_GRES = (24, 11)
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands one release answers in JSON, and what stands in its `gres/gpu`."""
+    """The commands one release answers in JSON, and what stands in its `gres/gpu`.
+
+    `one_job` lacks the job's id; () where no command tells of one job in JSON.
+    """
 
     nodes: tuple[str, ...]
     jobs: tuple[str, ...]
+    one_job: tuple[str, ...]
     gres_separator: str
 
 
@@ -42,9 +46,10 @@ def commands(version: tuple[int, int]) -> Commands:
         )
     separator = "/" if version >= _SLASH_GRES else ":"
     if version < _JSON_SCONTROL:
-        return Commands(("sinfo", "--json"), ("squeue", "--json"), separator)
+        return Commands(("sinfo", "--json"), ("squeue", "--json"), (), separator)
     return Commands(
         ("scontrol", "show", "nodes", "--json"),
         ("scontrol", "-d", "show", "jobs", "--json"),
+        ("scontrol", "-d", "--json", "show", "job"),
         separator,
     )

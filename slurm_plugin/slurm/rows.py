@@ -169,6 +169,8 @@ class QueueRow(msgspec.Struct):
             exclusive="none" in words(self.shared),
             nodes=names,
             gpus=gpus,
+            # What Slurm writes there for a job that waits is an estimate, and not always.
+            end=0 if state == "PENDING" else number(self.end_time),
             **self._same(),
         )
 
@@ -188,7 +190,6 @@ _NUMBERS = (
     ("submit", "submit_time"),
     ("eligible", "eligible_time"),
     ("start", "start_time"),
-    ("end", "end_time"),
     ("min_nodes", "node_count"),
     ("max_nodes", "max_nodes"),
     ("ntasks", "tasks"),

@@ -12,8 +12,8 @@ from slurm_plugin.errors import SlurmError
 #: How much of a command line an error repeats.
 SHOWN_CHARS = 60
 
-# A long list of array tasks comes whole (22.05 and later would cut it at 64 characters).
-_ENVIRONMENT = {"SLURM_BITSTR_LEN": "0"}
+# A long list of array tasks comes whole (it would be cut at 64 characters), times as epochs.
+_ENVIRONMENT = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"}
 
 
 class Runner(Protocol):

@@ -8,7 +8,15 @@ import pytest
 from fake_slurm import FakeRunner, RecordedRunner
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import NOW, CommandLine, JobUpdate, QueuedJob, rows, update_text
+from slurm_plugin.slurm import (
+    NOW,
+    CommandLine,
+    JobUpdate,
+    QueuedJob,
+    releases,
+    rows,
+    update_text,
+)
 
 REPLIES = Path(__file__).parent / "replies"
 RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
@@ -16,7 +24,9 @@ RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir())
 
 @pytest.fixture(params=RELEASES)
 def queue(request: pytest.FixtureRequest) -> list[QueuedJob]:
-    return CommandLine(RecordedRunner(REPLIES / request.param)).queue()
+    run = RecordedRunner(REPLIES / request.param)
+    argv = list(releases.commands(releases.parse_version(request.param)).jobs)
+    return rows.queue(run(argv), " ".join(argv))
 
 
 def by_name(queue: list[QueuedJob]) -> dict[str, QueuedJob]:

@@ -1,0 +1,156 @@
+"""The queue read from squeue's table and, where that changed, from JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fake_slurm import FakeRunner
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm import CommandLine
+from slurm_plugin.slurm.queue_reader import FEW
+
+
+class Queue:
+    """A queue that squeue and scontrol tell of; `asked` are the ids scontrol was asked for."""
+
+    def __init__(self, jobs: dict[int, dict[str, Any]]) -> None:
+        self.jobs = jobs
+        self.asked: list[str] = []
+        self.run = FakeRunner(
+            {
+                "scontrol --version": "slurm 24.11.5",
+                "squeue -h": self.squeue,
+                "scontrol -d show jobs --json": self.all,
+                "scontrol -d --json show job": self.one,
+            }
+        )
+
+    def squeue(self, argv: list[str], _stdin: str) -> str:
+        assert "-r" in argv
+        columns = [word.partition(":0") for word in argv[argv.index("-O") + 1].split(",")]
+        ends = {end for _, _, end in columns}
+        assert len(ends) == 1
+        (end,) = ends
+        lines = []
+        for job_id, job in self.jobs.items():
+            for task in job.get("tasks") or ["N/A"]:
+                told = {"JobId": job_id, "ArrayTaskId": task, **self.columns(job)}
+                lines.append("".join(f"{told.get(name, 'N/A')}{end}" for name, _, _ in columns))
+        return "".join(f"{line}\n" for line in lines)
+
+    def columns(self, job: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "State": job["job_state"],
+            "Reason": job.get("state_reason", "None"),
+            "PriorityLong": job.get("priority", 1),
+            "StartTime": job.get("start_time") or "N/A",
+            "Comment": job.get("comment") or "(null)",
+            "NodeList": job.get("nodes", ""),
+        }
+
+    def all(self, _argv: list[str], _stdin: str) -> str:
+        self.asked.append("all")
+        return self.told(list(self.jobs))
+
+    def one(self, argv: list[str], _stdin: str) -> str:
+        self.asked.append(argv[-1])
+        return self.told([int(argv[-1])] if int(argv[-1]) in self.jobs else [])
+
+    def told(self, ids: list[int]) -> str:
+        if not ids:
+            return json.dumps({"jobs": [], "last_update": {"set": True, "number": 0}})
+        fields = [{"job_id": job_id} | self.jobs[job_id] for job_id in ids]
+        for row in fields:
+            row["array_task_string"] = ",".join(row.pop("tasks", ()))
+        return json.dumps({"jobs": fields})
+
+
+def waiting(**more: Any) -> dict[str, Any]:
+    return {"job_state": "PENDING", "state_reason": "Priority", "priority": 5, **more}
+
+
+def test_a_job_is_read_once_and_again_only_when_it_changed() -> None:
+    queue = Queue({1: waiting(), 2: waiting(comment="first")})
+    client = CommandLine(queue.run)
+    assert [job.comment for job in client.queue()] == ["", "first"]
+    assert queue.asked == ["1", "2"]
+    assert [job.comment for job in client.queue()] == ["", "first"]
+    queue.jobs[2]["comment"] = "second"
+    assert [job.comment for job in client.queue()] == ["", "second"]
+    assert queue.asked == ["1", "2", "2"]
+
+
+def test_state_reason_priority_and_start_are_always_those_of_the_table() -> None:
+    queue = Queue({1: waiting()})
+    client = CommandLine(queue.run)
+    client.queue()
+    queue.jobs[1] |= {"state_reason": "Resources", "priority": 9, "start_time": 1795229124}
+    (job,) = client.queue()
+    assert (job.reason, job.priority, job.start) == ("Resources", 9, 1795229124)
+    assert queue.asked == ["1"]
+
+
+def test_many_changed_jobs_are_read_at_once() -> None:
+    queue = Queue({job_id: waiting() for job_id in range(1, FEW + 2)})
+    assert len(CommandLine(queue.run).queue()) == FEW + 1
+    assert queue.asked == ["all"]
+
+
+def test_a_job_that_started_is_read_anew_with_its_gpus() -> None:
+    queue = Queue({1: waiting()})
+    client = CommandLine(queue.run)
+    client.queue()
+    held = ["gpu:a:1(IDX:3)", "gpu:a:1(IDX:0)"]
+    queue.jobs[1] |= {"job_state": "RUNNING", "nodes": "n[1-2]", "gres_detail": held}
+    (job,) = client.queue()
+    assert job.gpus == {"n1": (3,), "n2": (0,)}
+
+
+def test_a_job_that_ended_is_gone_and_the_others_stay() -> None:
+    queue = Queue({1: waiting(), 2: waiting()})
+    client = CommandLine(queue.run)
+    client.queue()
+    del queue.jobs[1]
+    assert [job.job_id for job in client.queue()] == [2]
+
+
+def test_a_job_that_ended_between_the_two_questions_is_no_error() -> None:
+    queue = Queue({1: waiting(), 2: waiting()})
+    one = queue.one
+
+    def ends(argv: list[str], stdin: str) -> str:
+        queue.jobs.pop(2, None)
+        return one(argv, stdin)
+
+    queue.run.replies["scontrol -d --json show job"] = ends
+    assert [job.job_id for job in CommandLine(queue.run).queue()] == [1]
+
+
+def test_an_array_that_lost_a_task_is_read_anew() -> None:
+    queue = Queue({7: waiting(array_job_id=7, tasks=["1", "2", "3"])})
+    client = CommandLine(queue.run)
+    assert client.queue()[0].name == "7_[1-3]"
+    queue.jobs[7]["tasks"] = ["1", "3"]
+    assert client.queue()[0].name == "7_[1,3]"
+
+
+@pytest.mark.parametrize("comment", ["two\nlines", "a,b|c", "\x1f", "(null)", "1\x1fPENDING\x1f"])
+def test_no_text_of_a_user_can_pass_for_another_column(comment: str) -> None:
+    queue = Queue({1: waiting(comment=comment), 2: waiting()})
+    client = CommandLine(queue.run)
+    assert [(job.job_id, job.reason) for job in client.queue()] == [
+        (1, "Priority"),
+        (2, "Priority"),
+    ]
+    assert client.queue()[0].comment == comment
+
+
+def test_a_table_that_is_cut_short_is_an_error() -> None:
+    queue = Queue({1: waiting()})
+    whole = queue.squeue
+    queue.run.replies["squeue -h"] = lambda argv, stdin: whole(argv, stdin)[:-30]
+    with pytest.raises(SlurmError, match="expected a multiple of"):
+        CommandLine(queue.run).queue()
