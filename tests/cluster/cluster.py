@@ -14,9 +14,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from modes import enforcement
 from slurm_text import Job, parse_gres, parse_indices, parse_jobs
 
 import docker
@@ -79,6 +81,17 @@ class Cluster:
             raise ClusterError(f"docker/cluster.sh up failed:\n{done.stdout}{done.stderr}")
         return cls(project, suite)
 
+    @cached_property
+    def release(self) -> tuple[int, int]:
+        """Slurm's release: (24, 11)."""
+        year, month = self.run("ctl", "sinfo -V").out.split()[1].split(".")[:2]
+        return int(year), int(month)
+
+    @cached_property
+    def has_select_plugin(self) -> bool:
+        """Whether the image could build it: not without this Slurm's source."""
+        return not self.run("ctl", "test -e /usr/local/lib/select_cons_tres.so", check=False).code
+
     def down(self) -> None:
         """Removes containers, network and volumes; images stay."""
         _cluster_sh(self.project, self.suite, "down")
@@ -101,11 +114,11 @@ class Cluster:
             self._containers.pop("ctl2", None)
 
     def reset(self) -> None:
-        """No jobs, nodes idle, no GPU in use, variant gputopo, the engine running as configured."""
-        without = os.environ.get("GPUTOPO_WITHOUT_ENGINE", "")
-        self.run(
-            "ctl", ["clusterctl", "reset"], timeout_s=150, env={"GPUTOPO_WITHOUT_ENGINE": without}
-        )
+        """No jobs, nodes idle, no GPU in use, our variant, the engine running as configured."""
+        how = {"GPUTOPO_WITHOUT_ENGINE": os.environ.get("GPUTOPO_WITHOUT_ENGINE", "")}
+        if enforcement() == "slots":
+            how["GPUTOPO_VARIANT"] = "gputopo-slots"
+        self.run("ctl", ["clusterctl", "reset"], timeout_s=150, env=how)
         self.wait_idle()
 
     # -- commands -----------------------------------------------------------

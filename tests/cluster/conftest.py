@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cluster import Cluster, NoEngineError, is_running
+from modes import enforcement
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 _skipped: list[str] = []
@@ -33,6 +34,12 @@ def session_cluster() -> Iterator[Cluster | str]:
         found.down()
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """In slots mode nothing of ours in C is there to be tested."""
+    if enforcement() == "slots" and item.get_closest_marker("select_plugin"):
+        pytest.skip("about the select plugin")
+
+
 @pytest.fixture
 def live(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Cluster:
     """The cluster as it is, for tests that keep a state among themselves."""
@@ -41,6 +48,9 @@ def live(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Clus
             pytest.fail(f"in CI a live test must run: {session_cluster}", pytrace=False)
         _skipped.append(request.node.nodeid)
         pytest.skip(session_cluster)
+    for_plugin = any(map(request.node.get_closest_marker, ("select_plugin", "enforced")))
+    if for_plugin and enforcement() == "select" and not session_cluster.has_select_plugin:
+        pytest.skip("the select plugin is not built: no source of this Slurm could be had")
     return session_cluster
 
 
