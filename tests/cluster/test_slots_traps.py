@@ -232,6 +232,26 @@ def test_srun_by_model_takes_gres_only(engine: FakeEngine) -> None:
             assert "srun and salloc take a model by --gres=gpu:v100:N only" in refused.err
 
 
+def test_with_the_client_side_script_every_form_takes_a_model(engine: FakeEngine) -> None:
+    """cli_filter.lua rewrites what the step asks for, which no submit hook can."""
+    slurm = engine.cluster
+    # a configuration of the client's own: with the common one every host needs the script
+    slurm.run(
+        "ctl",
+        "rm -rf /tmp/filtered; cp -rL /etc/slurm /tmp/filtered;"
+        " cp -r /src/lua_bridge/cli_filter.lua /src/lua_bridge/gputopo /tmp/filtered;"
+        " echo CliFilterPlugins=lua >>/tmp/filtered/slurm.conf; chmod -R a+rX /tmp/filtered",
+    )
+    places(engine, "dgx1", (), tres_per_node="", tres_per_job=gres((0, 3)), tres_bind="")
+    env = ["env", "SLURM_CONF=/tmp/filtered/slurm.conf"]
+    show = ["sh", "-c", "echo gpus $CUDA_VISIBLE_DEVICES"]
+    for args in (["--gpus=v100:2"], ["-N1", "--gpus-per-node=v100:2"], ["--gres=gpu:v100:2"]):
+        assert gpus_of_steps(interactive(slurm, *env, "srun", *args, *show)) == {(0, 3)}, args
+    assert " features=v100 " in engine.lines("submit")[-1]
+    step = ["srun", "--gpus=a100:1", *show]
+    assert gpus_of_steps(interactive(slurm, *env, "salloc", "--gpus=2", *step)) == {(0,)}
+
+
 # -- the engine is away -------------------------------------------------------
 
 
@@ -422,3 +442,19 @@ def test_the_engine_hears_at_once_that_a_job_ended(engine: FakeEngine) -> None:
     slurm.wait_running(jobid)
     slurm.cancel(jobid)
     until(lambda: f"ended job={jobid} array=0" in engine.lines("ended"), "a notice", 5)
+
+
+def test_a_prolog_sees_the_last_slot_only(engine: FakeEngine) -> None:
+    """Slurm's own flaw, which docs/slots.md tells administrators of; the job sees all."""
+    slurm = engine.cluster
+    prolog = "#!/bin/sh\necho $SLURM_JOB_GPUS >/tmp/prolog.$SLURM_JOB_ID\n"
+    slurm.run(
+        "ctl",
+        ["sh", "-c", 'printf "$1" >/cluster/prolog; chmod +x $2', "sh", prolog, "/cluster/prolog"],
+    )
+    slurm.configure_extra("Prolog=/cluster/prolog")
+    slurm.reconfigure()
+    places(engine, "dgx1", (1, 6))
+    jobid = slurm.sbatch("--gres=gpu:2", sleep_s=60)
+    assert slurm.visible_gpus(jobid) == (1, 6)
+    assert slurm.run("dgx1", ["cat", f"/tmp/prolog.{jobid}"]).out == "6\n"
