@@ -8,7 +8,7 @@ from functools import cached_property
 
 from slurm_plugin import hostlist
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import releases, rows, update_text
+from slurm_plugin.slurm import releases, rows, squeue_table, update_text
 from slurm_plugin.slurm.interface import (
     JobUpdate,
     QueuedJob,
@@ -59,7 +59,8 @@ class CommandLine:
         if self._reader is not None:
             return self._reader.read()
         argv = self._commands.jobs
-        return rows.queue(self._run(list(argv)), " ".join(argv))
+        found = rows.queue(self._run(list(argv)), " ".join(argv))
+        return squeue_table.with_cpus_per_task(self._run, found)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """`scontrol update`, one call for all the jobs."""

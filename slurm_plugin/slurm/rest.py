@@ -15,7 +15,7 @@ import msgspec
 
 from slurm_plugin import hostlist
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import releases, rows, update_text
+from slurm_plugin.slurm import releases, rows, squeue_table, update_text
 from slurm_plugin.slurm.commands import CommandLine
 from slurm_plugin.slurm.http_socket import UnixConnection
 from slurm_plugin.slurm.interface import (
@@ -42,18 +42,10 @@ _PLAIN = {
 _TRES = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
 _NUMBERS = {"memory_per_node_mb": "memory_per_node", "memory_per_cpu_mb": "memory_per_cpu"}
 _NODES = {"req_nodes": "required_nodes", "exc_nodes": "excluded_nodes"}
-#: The API of 22.05, whose job description has bare numbers, texts and other names.
+#: The newest API of 22.05.
 _OLD = (0, 0, 38)
 _NOT_FOUND = 404
 _NO_SUCH_JOB = 2017
-
-
-class _Fault(msgspec.Struct):
-    """One error of a reply."""
-
-    description: str | None = ""
-    error: str | None = ""
-    error_number: int = 0
 
 
 class _Release(msgspec.Struct):
@@ -68,7 +60,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Envelope(msgspec.Struct):
-    errors: list[_Fault] = []
+    errors: list[rows.Fault] = []
     meta: _Meta = msgspec.field(default_factory=_Meta)
 
 
@@ -81,6 +73,7 @@ class Rest:
     def __init__(self, path: Path, run: Runner, timeout_s: float = 10.0) -> None:
         self._path = path
         self._timeout_s = timeout_s
+        self._run = run
         self._commands = CommandLine(run)
 
     @cached_property
@@ -117,7 +110,8 @@ class Rest:
 
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
-        return rows.queue(self._get(self._jobs_path), "slurmrestd: jobs")
+        found = rows.queue(self._get(self._jobs_path), "slurmrestd: jobs")
+        return squeue_table.with_cpus_per_task(self._run, found) if self._is_old else found
 
     @property
     def _jobs_path(self) -> str:
@@ -135,12 +129,17 @@ class Rest:
         return next(iter(exact or found), None)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        """One POST per job over one connection; array tasks, which the API refuses, by scontrol."""
+        """One POST per job over one connection.
+
+        Array tasks, which the API refuses, and everything on 22.05, whose API knows few
+        fields, by scontrol.
+        """
         if not jobs or change == JobUpdate():
             return
-        refused = self._post([job for job in jobs if job.isdecimal()], change)
+        posted = [] if self._is_old else [job for job in jobs if job.isdecimal()]
+        refused = self._post(posted, change)
         try:
-            self._commands.update([job for job in jobs if not job.isdecimal()], change)
+            self._commands.update([job for job in jobs if job not in posted], change)
         except SlurmError as error:
             refused.append(str(error))
         if refused:
@@ -173,17 +172,16 @@ class Rest:
 
     def _description(self, change: JobUpdate) -> dict[str, Any]:
         """The change as the API's job description."""
-        separator = ":" if self._is_old else "/"
         found: dict[str, Any] = {}
         for name in _TRES:
             if (text := getattr(change, name)) is not None:
-                found[name] = update_text.tres(text, separator)
+                found[name] = update_text.tres(text, "/")
         for name, key in _PLAIN.items():
             if (value := getattr(change, name)) is not None:
                 found[key] = value
         for name, key in _NUMBERS.items():
             if (value := getattr(change, name)) is not None:
-                found[key] = self._number(value)
+                found[key] = _number(value)
         for name, key in _NODES.items():
             if (text := getattr(change, name)) is not None:
                 # An empty list would leave the nodes as they are; one empty name clears them.
@@ -193,11 +191,8 @@ class Rest:
             found |= {"maximum_nodes": high} if high else {}
         if change.begin_time is not None:
             at = int(time.time()) if change.begin_time == NOW else change.begin_time
-            found["begin_time"] = self._number(at)
+            found["begin_time"] = _number(at)
         return found
-
-    def _number(self, value: int) -> Any:
-        return value if self._is_old else {"set": True, "number": value}
 
     def _get(self, what: str) -> bytes:
         status, body = self._call("GET", f"/slurm/{self._api}/{what}")
@@ -243,7 +238,7 @@ class Rest:
             ) from error
 
     @staticmethod
-    def _faults(body: bytes) -> list[_Fault]:
+    def _faults(body: bytes) -> list[rows.Fault]:
         try:
             return msgspec.json.decode(body, type=_Envelope).errors
         except msgspec.MsgspecError:
@@ -251,11 +246,13 @@ class Rest:
 
     def _check(self, what: str, status: int, body: bytes) -> None:
         """Raises SlurmError with Slurm's words for a reply that is an error."""
-        faults = self._faults(body)
-        told = [
-            f"{fault.error or 'error'} ({fault.description or 'no description'})"
-            for fault in faults
-        ]
+        told = [str(fault) for fault in self._faults(body)]
         if told or status >= http.client.BAD_REQUEST:
             shown = "; ".join(told[:3]) or body[:200].decode(errors="replace") or "no message"
-            raise SlurmError(f"slurmrestd: {what}: {status}: {' '.join(shown.split())}")
+            # A question that fails: most often there is nobody to ask.
+            hint = "; is slurmctld up?" if "update" not in what else ""
+            raise SlurmError(f"slurmrestd: {what}: {status}: {' '.join(shown.split())}{hint}")
+
+
+def _number(value: int) -> dict[str, Any]:
+    return {"set": True, "number": value}

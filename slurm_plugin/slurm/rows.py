@@ -33,6 +33,17 @@ _Words = list[str] | str | None
 _Text = str | None
 
 
+class Fault(msgspec.Struct):
+    """One error of a reply."""
+
+    description: _Text = ""
+    error: _Text = ""
+    error_number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.error or 'error'} ({self.description or 'no description'})"
+
+
 class NodeRow(msgspec.Struct):
     """A node."""
 
@@ -224,6 +235,7 @@ class Nodes(msgspec.Struct):
 
     nodes: list[NodeRow]
     last_update: _Number = None
+    errors: list[Fault] = []
 
 
 class Jobs(msgspec.Struct):
@@ -231,6 +243,7 @@ class Jobs(msgspec.Struct):
 
     jobs: list[JobRow]
     last_update: _Number = None
+    errors: list[Fault] = []
 
 
 class Queue(msgspec.Struct):
@@ -238,6 +251,7 @@ class Queue(msgspec.Struct):
 
     jobs: list[QueueRow]
     last_update: _Number = None
+    errors: list[Fault] = []
 
 
 _Reply = TypeVar("_Reply", Nodes, Jobs, Queue)
@@ -256,6 +270,10 @@ def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
         raise SlurmError(f"{shown}: {told}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SlurmError(f"{shown}: the reply is not JSON: {error}") from error
+    # 22.05's commands exit 0 whatever went wrong.
+    if reply.errors:
+        told = "; ".join(map(str, reply.errors[:3]))
+        raise SlurmError(f"{shown}: {told}; is slurmctld up?")
     # 24.11's `scontrol show jobs --json` prints an empty list, no error and exits 0 when
     # slurmctld is down. Mistaken for an empty queue, that would be a disaster.
     if reply.last_update is not None and number(reply.last_update) == 0:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import Runner
 
 #: What squeue prints for a text that is not set.
@@ -35,3 +37,9 @@ def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
         # The line break after a job stands before the next one's first field.
         row[0] = row[0].lstrip("\n")
         yield ["" if text in _UNSET else text for text in row]
+
+
+def with_cpus_per_task(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
+    """The jobs with their CPUs per task, which 22.05's JSON always has as null."""
+    told = {int(job): int(cpus or 0) for job, cpus in read(run, ("JobId", "cpus-per-task"))}
+    return [replace(job, cpus_per_task=told.get(job.job_id, 0)) for job in jobs]

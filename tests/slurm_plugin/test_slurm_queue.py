@@ -142,6 +142,12 @@ def test_a_reply_that_scontrol_prints_without_slurmctld_is_an_error() -> None:
         rows.jobs(reply, "scontrol show jobs --json")
 
 
+def test_errors_in_a_reply_are_errors_whatever_the_exit_status_was() -> None:
+    fault = '{"description": "Failed while looking for jobs", "error": "Unspecified error"}'
+    with pytest.raises(SlurmError, match=r"Failed while looking for jobs.*is slurmctld up"):
+        rows.queue(f'{{"jobs": [], "errors": [{fault}]}}', "squeue --json")
+
+
 def test_nothing_is_run_for_no_change_or_no_job() -> None:
     runner = FakeRunner({"scontrol --version": "slurm 24.11.5"})
     client = CommandLine(runner)
