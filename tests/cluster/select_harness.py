@@ -20,9 +20,15 @@ SWITCH = "/etc/slurm/gputopo.disable"
 # Lowest indices first is Slurm's habit; this order is nobody's but ours.
 OURS = [6, 3, 5, 0, 7, 2, 4, 1]
 PREFER: dict[str, Any] = {"do": "prefer", "order": OURS, "note": "by preference"}
-STOCK = {"dgx1": (0, 1)}
+#: What 22.05 takes for --gres=gpu:2 of an empty node: it finds the pair by Links.
+PAIRS_22_05 = {"dgx1": (0, 3), "dgx2": (0, 3), "bridged1": (0, 2)}
 # A wait must outlast whatever Slurm does by itself within a test.
 LONG_S = 300
+
+
+def stock_pair(cluster: Cluster, node: str = "dgx1") -> dict[str, tuple[int, ...]]:
+    """What stock Slurm takes for --gres=gpu:2 of an empty node: the lowest two since 23.02."""
+    return {node: PAIRS_22_05[node] if cluster.release < (23, 2) else (0, 1)}
 
 
 class FakeEngine:

@@ -16,9 +16,9 @@ from live_harness import (
     visible,
     watched,
 )
-from select_harness import until
+from select_harness import stock_pair, until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 TAKE_OVER_S = 90
 HINT = "--comment=gpu-topo: pattern=ring"
@@ -77,16 +77,17 @@ def test_the_backup_goes_on_without_an_engine(backup: Cluster) -> None:
         until(lambda: backup.gres_used() == used, "the same GPUs in use")
         assert running(backup, held) == gpus
         assert backup.job(picky).state == "PENDING"
+        slurms = stock_pair(backup, "bridged1")
         new = submit_many(backup, [("-w", "bridged1", "--gres=gpu:2", HINT)])
-        assert running(backup, new) == [{"bridged1": (0, 1)}]
+        assert running(backup, new) == [slurms]
         backup.run("ctl", f"scontrol update jobid={picky} starttime=now")
         assert backup.wait_running(picky, timeout_s=60).gpus == {"dgx1": (0, 5)}
         assert "gputopo" in backup.slurmctld_log(2000, host="ctl2")
 
         backup.slurmctld("start")
         answered(backup)
-        assert running(backup, [*held, *new]) == [*gpus, {"bridged1": (0, 1)}]
+        assert running(backup, [*held, *new]) == [*gpus, slurms]
         assert visible(backup, held) == [got for pair in gpus for got in pair.values()]
         again = submit_many(backup, [("-w", "bridged1", "--gres=gpu:2", HINT)])
-        assert running(backup, again) == [by_policy({"bridged1": (0, 1)}, (2,), ("bridged1",))]
+        assert running(backup, again) == [by_policy(slurms, (2,), ("bridged1",))]
         end(backup, [*held, *new, *again, picky], {"dgx1": (1, 2, 3, 4, 6, 7)})

@@ -22,13 +22,12 @@ from live_harness import (
     watched,
 )
 from node_variants import RESTART_SLURMD
-from select_harness import SWITCH, until
+from select_harness import SWITCH, stock_pair, until
 from slurm_text import parse_indices
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
-STOCK_PAIR = {"dgx1": (0, 1)}
 OUR_PAIR = {"dgx1": (0, 3)}
 # Runs until told to, then notes its environment a second time.
 GO_ON = f"{RECORD}; until [ -e $HOME/go-on ]; do sleep 0.2; done; env >$HOME/end.$SLURM_JOB_ID.env"
@@ -89,7 +88,7 @@ def test_jobs_live_through_enabling_and_removing(cluster: Cluster) -> None:
         assert list(gpus.values()) == [at_end(cluster, jobid)]
         assert visible(cluster, [jobid]) == list(gpus.values())
     cluster.wait_idle()
-    assert pair(cluster) == STOCK_PAIR
+    assert pair(cluster) == stock_pair(cluster)
 
 
 def at_end(cluster: Cluster, jobid: int) -> tuple[int, ...]:
@@ -128,7 +127,7 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster: Cluster) -> None
     until(lambda: cluster.job(picky).reason == "BeginTime", "the picky job waits")
     cluster.run("ctl", f"touch {SWITCH}; sleep 1.2")
     odd = cluster.sbatch("-w", "bridged1", "--gres=gpu:2", "--comment=gpu-topo: oops", sleep_s=300)
-    assert cluster.wait_running(odd).gpus == {"bridged1": (0, 1)}
+    assert cluster.wait_running(odd).gpus == stock_pair(cluster, "bridged1")
     cluster.run("ctl", f"scontrol update jobid={picky} starttime=now")
     assert cluster.wait_running(picky).gpus == {"dgx1": (0, 5)}
     assert cluster.job(held).gpus == gpus

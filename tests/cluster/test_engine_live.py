@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, Result
+from select_harness import stock_pair
 
 pytestmark = pytest.mark.cluster
 
@@ -85,13 +86,13 @@ def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean: Cluster) -
     down = gputopo(clean, "status", check=False)
     assert down.code == 2
     assert "the engine is not running" in down.err
-    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == (0, 1)
+    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)["dgx1"]
 
 
 def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean: Cluster) -> None:
     clean.run("ctl", "touch /etc/slurm/gputopo.disable")
     assert [finding["check"] for finding in doctor(clean)] == ["kill switch"]
-    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == (0, 1)
+    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)["dgx1"]
 
 
 def test_doctor_names_stock_slurm(clean: Cluster) -> None:
@@ -107,14 +108,16 @@ def test_status_and_explain_tell_what_slurm_did(clean: Cluster) -> None:
     assert told["answer_ms"]["place"]["p99"] < told["uptime_s"] * 1e3
     record = json.loads(gputopo(clean, "explain", str(jobid), "--json").out)
     assert tuple(sorted(record["chosen"]["gpus"]["dgx1"])) == gpus
-    assert record["slurm"]["gpus"] == {"dgx1": [0, 1]}
-    assert record["chosen"]["effbw_gbps"] > record["slurm"]["effbw_gbps"]
+    slurms = stock_pair(clean)["dgx1"]
+    assert record["slurm"]["gpus"] == {"dgx1": list(slurms)}
+    ours_is_better = record["chosen"]["effbw_gbps"] > record["slurm"]["effbw_gbps"]
+    assert ours_is_better == (slurms != gpus)
 
 
 def test_observe_logs_what_would_be_done_and_changes_nothing(clean: Cluster) -> None:
     jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", "-p", "observe", sleep_s=60)
     (gpus,) = clean.wait_running(jobid).gpus.values()
-    assert gpus == (0, 1)
+    assert gpus == stock_pair(clean)["dgx1"]
     record = json.loads(gputopo(clean, "explain", str(jobid), "--json").out)
     assert record["applied"] is False
     assert sorted(record["chosen"]["gpus"]["dgx1"]) == [0, 3]

@@ -10,7 +10,7 @@ from live_harness import Watch, asking, by_policy, end, running, submit_many, vi
 from node_variants import DGX2, other_gpus, wait_node
 from select_harness import until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 PAIR = {"dgx1": (0, 3)}
 LEFT_OF_PAIR = by_policy(PAIR, (2,), ("dgx1",))

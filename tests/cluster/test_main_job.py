@@ -31,7 +31,7 @@ from slurm_text import parse_indices, parse_jobs
 
 from simulation.judge import judge
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 OFF = "--comment=gpu-topo: off"
 EMPTY: Busy = {}

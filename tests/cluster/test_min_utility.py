@@ -11,7 +11,7 @@ from live_harness import asking, by_policy, configure_engine
 from select_harness import until
 from slurm_text import Job
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 PICKY = "--comment=gpu-topo: min-utility=0.9"
 # Only GPUs on different sockets of dgx1 are left: far from the ideal pair.

@@ -16,7 +16,7 @@ from cluster import GPUS, Cluster
 from live_harness import Watch, all_jobs, asking, watched
 from select_harness import until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 SEED = int(os.environ.get("GPUTOPO_SEED", "7"))
 JOBS = 160

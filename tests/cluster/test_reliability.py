@@ -22,9 +22,9 @@ from live_harness import (
     visible,
     watched,
 )
-from select_harness import until
+from select_harness import stock_pair, until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 SOCKET = "/run/gputopo/engine.sock"
 FORMS = (
@@ -248,7 +248,7 @@ def test_slurmctld_starts_while_the_engine_is_away(cluster: Cluster, watch: Watc
     cluster.engine("kill")
     cluster.restart_slurmctld()
     stock = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
-    assert cluster.wait_running(stock).gpus == {"dgx1": (0, 1)}
+    assert cluster.wait_running(stock).gpus == stock_pair(cluster)
     assert cluster.job(jobid).gpus == gpus
     end(cluster, [stock, jobid])
     cluster.engine("start")

@@ -12,15 +12,15 @@ from cluster import Cluster
 from select_harness import (
     PREFER,
     SETTINGS,
-    STOCK,
     SWITCH,
     FakeEngine,
     assert_no_overlap,
     clear,
     scripted_engine,
+    stock_pair,
 )
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_a_broken_engine_costs_one_log_line(
     with cluster.slurmctld_log_of() as log:
         first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
         second = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
-        assert cluster.wait_running(first).gpus == STOCK
-        assert cluster.wait_running(second).gpus == {"dgx2": (0, 1)}
+        assert cluster.wait_running(first).gpus == stock_pair(cluster)
+        assert cluster.wait_running(second).gpus == stock_pair(cluster, "dgx2")
     told = [line for line in log if "error: gputopo: engine:" in line]
     assert len(told) == 1
     assert said in told[0]
@@ -71,7 +71,7 @@ def test_an_answer_to_an_earlier_question_is_skipped(cluster: Cluster, engine: F
     engine.rule(do="late")
     with cluster.slurmctld_log_of() as log:
         jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-        assert cluster.wait_running(jobid).gpus == STOCK
+        assert cluster.wait_running(jobid).gpus == stock_pair(cluster)
     assert any(f"job={jobid} " in line and "result=used" in line for line in log)
 
 
@@ -132,7 +132,7 @@ def test_infeasible_advice_without_alternative_is_slurms_choice(
     engine.rule(do="use", nodes={"dgx2": [0, 3]})
     with cluster.slurmctld_log_of() as log:
         jobid = cluster.sbatch("-p", "dgx", "-n4", "--mem=500", "-N1", "--gres=gpu:2", sleep_s=30)
-        assert cluster.wait_running(jobid).gpus == STOCK
+        assert cluster.wait_running(jobid).gpus == stock_pair(cluster)
     assert any(f"job={jobid} " in line and "result=infeasible" in line for line in log)
     assert cluster.gres_used()["dgx2"] == ()
 
@@ -185,7 +185,7 @@ def test_the_kill_switch_works_within_a_second(cluster: Cluster, engine: FakeEng
     cluster.run("ctl", f"touch {SWITCH}")
     time.sleep(1.1)
     first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    assert cluster.wait_running(first).gpus == STOCK
+    assert cluster.wait_running(first).gpus == stock_pair(cluster)
     assert engine.questions(first) == []
     cluster.run("ctl", f"rm {SWITCH}")
     time.sleep(1.1)
@@ -199,7 +199,7 @@ def test_a_bad_setting_is_named_and_only_forwards(cluster: Cluster, engine: Fake
     with cluster.slurmctld_log_of() as log:
         engine.settle(deadline=50)
         jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-        assert cluster.wait_running(jobid).gpus == STOCK
+        assert cluster.wait_running(jobid).gpus == stock_pair(cluster)
     assert any(f'{SETTINGS} line 3: unknown key "deadline"' in line for line in log)
 
 
@@ -209,11 +209,11 @@ def test_a_stopped_engine_is_noticed_and_found_again(cluster: Cluster, engine: F
     engine.rule(**PREFER)
     engine.signal("STOP")
     first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    assert cluster.wait_running(first).gpus == STOCK
+    assert cluster.wait_running(first).gpus == stock_pair(cluster)
     engine.stop()
     time.sleep(1.1)
     second = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
-    assert cluster.wait_running(second).gpus == {"dgx2": (0, 1)}
+    assert cluster.wait_running(second).gpus == stock_pair(cluster, "dgx2")
     engine.start()
     time.sleep(1.1)
     third = cluster.sbatch("-w", "bridged1", "--gres=gpu:2", sleep_s=30)

@@ -22,7 +22,7 @@ from select_harness import (
     until,
 )
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from cluster import Cluster
 from node_variants import DGX2, other_gpus
 from select_harness import PREFER, FakeEngine, assert_no_overlap, clear, scripted_engine
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from select_harness import (
 )
 from slurm_text import Job
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 LAZY = {"do": "wait", "s": LONG_S, "note": "for a pair"}
 
 
