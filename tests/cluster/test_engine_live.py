@@ -76,10 +76,12 @@ def got(cluster: Cluster, *args: str) -> tuple[int, ...]:
     return gpus
 
 
+@pytest.mark.enforced
 def test_doctor_has_nothing_to_fix_on_a_whole_installation(clean: Cluster) -> None:
     assert doctor(clean) == []
 
 
+@pytest.mark.enforced
 def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean: Cluster) -> None:
     clean.engine("stop")
     assert {finding["check"] for finding in doctor(clean)} == {"socket", "engine"}
@@ -89,17 +91,20 @@ def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean: Cluster) -
     assert got(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)["dgx1"]
 
 
+@pytest.mark.enforced
 def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean: Cluster) -> None:
     clean.run("ctl", "touch /etc/slurm/gputopo.disable")
     assert [finding["check"] for finding in doctor(clean)] == ["kill switch"]
     assert got(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)["dgx1"]
 
 
+@pytest.mark.enforced
 def test_doctor_names_stock_slurm(clean: Cluster) -> None:
     with clean.variant_as("stock"):
         assert {finding["check"] for finding in doctor(clean)} == {"bridge", "select plugin"}
 
 
+@pytest.mark.enforced
 def test_status_and_explain_tell_what_slurm_did(clean: Cluster) -> None:
     jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
     (gpus,) = clean.wait_running(jobid).gpus.values()
@@ -114,6 +119,7 @@ def test_status_and_explain_tell_what_slurm_did(clean: Cluster) -> None:
     assert ours_is_better == (slurms != gpus)
 
 
+@pytest.mark.enforced
 def test_observe_logs_what_would_be_done_and_changes_nothing(clean: Cluster) -> None:
     jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", "-p", "observe", sleep_s=60)
     (gpus,) = clean.wait_running(jobid).gpus.values()
@@ -123,6 +129,7 @@ def test_observe_logs_what_would_be_done_and_changes_nothing(clean: Cluster) -> 
     assert sorted(record["chosen"]["gpus"]["dgx1"]) == [0, 3]
 
 
+@pytest.mark.enforced
 def test_every_node_is_collected_without_files_on_it_and_twice_is_no_change(
     clean: Cluster,
 ) -> None:
@@ -139,6 +146,7 @@ def test_a_busy_node_is_collected_while_its_gpus_are_in_use(clean: Cluster) -> N
     assert collect(clean, "minsky1")["minsky1"][0] == "new"
 
 
+@pytest.mark.enforced
 def test_changed_hardware_leaves_the_node_to_slurm_until_it_is_repaired(clean: Cluster) -> None:
     collect(clean, "minsky1")
     with clean.fake_tools_of("minsky1") as folder:
@@ -168,6 +176,7 @@ def test_a_lost_gpu_is_a_failed_collection_that_says_so(clean: Cluster) -> None:
     assert "Unable to determine the device handle" in text
 
 
+@pytest.mark.enforced
 def test_minors_that_contradict_the_stated_mapping_are_refused(clean: Cluster) -> None:
     with clean.fake_tools_of("minsky1") as folder:
         clean.run("minsky1", f"echo 0,2,1,3 >{folder}/minors")
@@ -178,6 +187,7 @@ def test_minors_that_contradict_the_stated_mapping_are_refused(clean: Cluster) -
         assert "say [0, 2, 1, 3]" in finding["text"]
 
 
+@pytest.mark.enforced
 def test_permuted_minors_are_followed_by_gres_conf(clean: Cluster) -> None:
     configure(
         clean,
@@ -192,6 +202,7 @@ def test_permuted_minors_are_followed_by_gres_conf(clean: Cluster) -> None:
         assert got(clean, "-w", "minsky1", "--gres=gpu:2") in ((0, 2), (1, 3))
 
 
+@pytest.mark.enforced
 def test_a_wrong_configuration_at_reload_changes_nothing(clean: Cluster) -> None:
     configure(clean, "enforcement: select", "enforcement: slots")
     assert "not one of select" in clean.engine_log()

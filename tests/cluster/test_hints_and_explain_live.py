@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster, ClusterError, Result
+from select_harness import stock_pair
 
 pytestmark = pytest.mark.cluster
 
@@ -76,6 +77,7 @@ def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(cluster: Cluster)
     assert len(lines) == 1
 
 
+@pytest.mark.enforced
 def test_admin_comment_names_gpus_policy_and_reason(cluster: Cluster) -> None:
     jobid = cluster.sbatch(*PAIR, "--comment=gpu-topo: pattern=ring,mem=interleave", sleep_s=60)
     cluster.wait_running(jobid)
@@ -83,6 +85,7 @@ def test_admin_comment_names_gpus_policy_and_reason(cluster: Cluster) -> None:
     assert text.startswith("[gpu-topo: pattern=ring,mem=interleave | dgx1:0,3 by mapa: ring: ")
 
 
+@pytest.mark.enforced
 def test_admin_comment_says_why_slurm_chose(cluster: Cluster) -> None:
     jobid = cluster.sbatch(*PAIR, "--comment=gpu-topo: off", sleep_s=60)
     cluster.wait_running(jobid)
@@ -90,6 +93,7 @@ def test_admin_comment_says_why_slurm_chose(cluster: Cluster) -> None:
     assert text == "[gpu-topo: off | Slurm's own choice: opted out by hint]"
 
 
+@pytest.mark.enforced
 def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(
     configured: Cluster,
 ) -> None:
@@ -103,13 +107,14 @@ def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(
         assert told(configured, "root", jobid)["pattern"] == "tree"
 
 
+@pytest.mark.enforced
 def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster) -> None:
     jobid = configured.sbatch(*PAIR, sleep_s=60)
     configured.wait_running(jobid)
     mine = told(configured, "alice", jobid)
     assert mine["source"] == "engine"
     assert sorted(mine["chosen"]["gpus"]["dgx1"]) == [0, 3]
-    assert mine["slurm"]["gpus"] == {"dgx1": [0, 1]}
+    assert mine["slurm"]["gpus"] == {"dgx1": list(stock_pair(configured)["dgx1"])}
     assert mine["started"]["gpus"] == {"dgx1": [0, 3]}
     assert mine["state"] == "RUNNING"
     assert mine["candidates"]
@@ -121,6 +126,7 @@ def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster
     assert told(configured, "root", jobid)["source"] == "decision log"
 
 
+@pytest.mark.enforced
 def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(
     configured: Cluster,
 ) -> None:
@@ -145,6 +151,7 @@ def test_a_pending_job_that_was_never_decided_is_told_by_slurm(configured: Clust
         assert found["remark"] == "nothing was decided yet"
 
 
+@pytest.mark.enforced
 def test_a_job_that_waits_says_why_and_what_it_would_get(configured: Cluster) -> None:
     configured.occupy("dgx1", [0, 1, 2, 4, 6, 7])
     jobid = configured.sbatch(*PAIR, "--comment=gpu-topo: min-utility=0.95", sleep_s=60)
@@ -160,6 +167,7 @@ def test_a_job_that_waits_says_why_and_what_it_would_get(configured: Cluster) ->
     assert "postponed" in explain(configured, "alice", str(jobid)).out
 
 
+@pytest.mark.enforced
 @pytest.mark.parametrize("engine", ["without a listener", "stopped"])
 def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster, engine: str) -> None:
     jobid = cluster.sbatch(*PAIR, sleep_s=60)
@@ -172,6 +180,7 @@ def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster, engi
     assert explain(cluster, "bob", str(jobid)).code == 2
 
 
+@pytest.mark.enforced
 def test_garbage_at_the_listener_costs_no_job_its_placement(configured: Cluster) -> None:
     flood = "for i in $(seq 40); do head -c 20000 /dev/urandom | socat -t1 - TCP:ctl:9402; done"
     configured.run("ctl", f"{flood} >/dev/null 2>&1; true")
@@ -180,6 +189,7 @@ def test_garbage_at_the_listener_costs_no_job_its_placement(configured: Cluster)
     assert "Traceback" not in configured.engine_log()
 
 
+@pytest.mark.enforced
 def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
     jobid = cluster.sbatch(*PAIR, sleep_s=60)
     cluster.wait_running(jobid)
@@ -199,6 +209,7 @@ def with_option(cluster: Cluster) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.enforced
 def test_the_option_means_the_same_as_the_comment(with_option: Cluster) -> None:
     by_option = with_option.sbatch(*PAIR, "--gpu-topo=pattern=tree,mem=none", sleep_s=60)
     by_comment = with_option.sbatch(
@@ -237,6 +248,7 @@ def test_an_option_that_is_wrong_is_refused_with_one_line(
     assert len([line for line in done.err.splitlines() if says in line]) == 1
 
 
+@pytest.mark.enforced
 def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(
     with_option: Cluster,
 ) -> None:
