@@ -326,5 +326,6 @@ def test_observe_writes_down_what_would_have_been_done(
     assert {n: tuple(g) for n, g in told["slurm"]["gpus"].items()} == got.gpus
     chosen = {node: tuple(sorted(gpus)) for node, gpus in told["chosen"]["gpus"].items()}
     assert chosen == by_policy(EMPTY, (2,), ("bridged1",))
-    assert chosen != got.gpus
+    # 22.05 finds the bridged pair by itself
+    assert (chosen == got.gpus) == (live.release < (23, 2))
     assert "AdminComment" not in got.fields
