@@ -57,7 +57,9 @@ class CommandLine:
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
         if self._reader is not None:
-            return self._reader.read()
+            found = self._reader.read()
+            late = self._commands.exclusive
+            return squeue_table.with_exclusive(self._run, found) if late else found
         argv = self._commands.jobs
         found = rows.queue(self._run(list(argv)), " ".join(argv))
         return squeue_table.with_cpus_per_task(self._run, found)

@@ -1,7 +1,8 @@
 """What differs between Slurm releases in the commands.
 
 22.05: scontrol knows no --json, so sinfo and squeue are asked, and GRES are `gres:gpu:2`.
-23.02 and later: scontrol prints JSON. 24.11 and later write `gres/gpu:2`.
+23.02 and later: scontrol prints JSON. 24.11 and later write `gres/gpu:2`. 26.05 no longer tells
+in JSON that a job is exclusive, but squeue does.
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from slurm_plugin.errors import SlurmError
 OLDEST = (22, 5)
 _JSON_SCONTROL = (23, 2)
 _SLASH_GRES = (24, 11)
+# Seen on 26.05; a release between that has no such column is asked without it.
+_EXCLUSIVE_COLUMN = (25, 5)
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
     """The commands one release answers in JSON, and what stands in its `gres/gpu`.
 
-    `one_job` lacks the job's id; () where no command tells of one job in JSON.
+    `one_job` lacks the job's id; () where no command tells of one job in JSON. `exclusive`:
+    squeue tells which jobs are, and JSON no longer does.
     """
 
     nodes: tuple[str, ...]
     jobs: tuple[str, ...]
     one_job: tuple[str, ...]
     gres_separator: str
+    exclusive: bool
 
 
 def parse_version(text: str) -> tuple[int, int]:
@@ -46,10 +51,11 @@ def commands(version: tuple[int, int]) -> Commands:
         )
     separator = "/" if version >= _SLASH_GRES else ":"
     if version < _JSON_SCONTROL:
-        return Commands(("sinfo", "--json"), ("squeue", "--json"), (), separator)
+        return Commands(("sinfo", "--json"), ("squeue", "--json"), (), separator, exclusive=False)
     return Commands(
         ("scontrol", "show", "nodes", "--json"),
         ("scontrol", "-d", "show", "jobs", "--json"),
         ("scontrol", "-d", "--json", "show", "job"),
         separator,
+        exclusive=version >= _EXCLUSIVE_COLUMN,
     )

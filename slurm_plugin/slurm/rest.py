@@ -44,6 +44,8 @@ _NUMBERS = {"memory_per_node_mb": "memory_per_node", "memory_per_cpu_mb": "memor
 _NODES = {"req_nodes": "required_nodes", "exc_nodes": "excluded_nodes"}
 #: The newest API of 22.05.
 _OLD = (0, 0, 38)
+#: That of 24.11.
+_TELLS_EXCLUSIVE = (0, 0, 42)
 _NOT_FOUND = 404
 _NO_SUCH_JOB = 2017
 
@@ -93,6 +95,10 @@ class Rest:
     def _is_old(self) -> bool:
         return tuple(map(int, self._api[1:].split("."))) <= _OLD
 
+    @property
+    def _is_late(self) -> bool:
+        return tuple(map(int, self._api[1:].split("."))) > _TELLS_EXCLUSIVE
+
     def version(self) -> str:
         """The release of the controller's host, as slurmrestd knows it."""
         meta = msgspec.json.decode(self._get("ping/"), type=_Envelope).meta
@@ -111,7 +117,10 @@ class Rest:
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
         found = rows.queue(self._get(self._jobs_path), "slurmrestd: jobs")
-        return squeue_table.with_cpus_per_task(self._run, found) if self._is_old else found
+        if self._is_old:
+            return squeue_table.with_cpus_per_task(self._run, found)
+        # Later APIs do not say which jobs are exclusive.
+        return squeue_table.with_exclusive(self._run, found) if self._is_late else found
 
     @property
     def _jobs_path(self) -> str:

@@ -362,6 +362,8 @@ def ranges(tasks: tuple[int, ...]) -> str:
 
 def update_name(job_id: int, array_id: int, task: int | None, together: tuple[int, ...]) -> str:
     """What `scontrol update` and the others call the job (never the whole array by mistake)."""
+    if len(together) == 1:
+        return f"{array_id}_{together[0]}"
     if together:
         return f"{array_id}_[{ranges(together)}]"
     return str(job_id) if task is None else f"{array_id}_{task}"

@@ -16,6 +16,8 @@ from slurm_plugin.slurm.runner import Runner
 
 #: What squeue prints for a text that is not set.
 _UNSET = ("(null)", "N/A", "n/a")
+#: In squeue's words for a column it does not have.
+NO_COLUMN = "Invalid job format"
 
 
 def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
@@ -43,3 +45,24 @@ def with_cpus_per_task(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob
     """The jobs with their CPUs per task, which 22.05's JSON always has as null."""
     told = {int(job): int(cpus or 0) for job, cpus in read(run, ("JobId", "cpus-per-task"))}
     return [replace(job, cpus_per_task=told.get(job.job_id, 0)) for job in jobs]
+
+
+def exclusive(run: Runner) -> dict[int, bool]:
+    """Which jobs are exclusive, where squeue has the column; else nothing."""
+    try:
+        return {int(job): is_exclusive(told) for job, told in read(run, ("JobId", "Exclusive"))}
+    except SlurmError as error:
+        if NO_COLUMN in str(error):
+            return {}
+        raise
+
+
+def is_exclusive(told: str) -> bool:
+    """Whether squeue's column Exclusive says that the job shares its nodes with nobody."""
+    return told == "NODE"
+
+
+def with_exclusive(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
+    """The jobs as squeue tells which of them are exclusive."""
+    told = exclusive(run)
+    return [replace(job, exclusive=told.get(job.job_id, job.exclusive)) for job in jobs]
