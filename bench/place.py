@@ -23,6 +23,7 @@ from policies import Cluster, NodeState, Placement, Request, bits
 from policies.bandwidth import RING_EFFICIENCY, eq2, model_for
 from policies.mapa import Mapa
 from policies.objectives import BALANCED, EFFBW
+from policies.solved import solved
 from policies.tables import Tables
 
 #: Machine -> ring sizes that NetworkX gets; more would take it minutes.
@@ -48,8 +49,8 @@ def seconds(act: Callable[[], object]) -> float:
 
 def cold_s(topology: NodeTopology, k: int, preserve: bool = False) -> float:
     """One decision with every cache empty."""
-    bits.members.cache_clear()
-    bits.subsets.cache_clear()
+    bits.clear_caches()
+    solved.clear()
     fresh = replace(topology)
     policy = Mapa("bench", EFFBW if preserve else BALANCED, known=Tables())
     cluster = cluster_of(fresh, (1 << fresh.gpus) - 1)

@@ -30,10 +30,34 @@ def mask_of(gpus: Iterable[int]) -> int:
     return mask
 
 
+#: Largest node whose sets are all listed, and tabulated.
+EXACT_GPUS = 16
+
+
+@lru_cache(maxsize=EXACT_GPUS + 1)
+def _by_size(n: int) -> tuple[Ints, ...]:
+    """The masks of n GPUs by how many GPUs they hold, each lexicographic by ids."""
+    masks, sizes = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int8)
+    # GPU 0 is decided last and first with "taken": that is the order of ascending ids.
+    for gpu in reversed(range(n)):
+        masks = np.concatenate([masks | (1 << gpu), masks])
+        sizes = np.concatenate([sizes + 1, sizes])
+    ranked = masks[np.argsort(sizes, kind="stable")]
+    ends = np.cumsum(np.bincount(sizes, minlength=n + 1))
+    layers = tuple(np.split(ranked, ends[:-1]))
+    for layer in layers:
+        layer.flags.writeable = False
+    return layers
+
+
 @lru_cache(maxsize=256)
 def members(n: int, k: int) -> Ints:
     """All k-subsets of n GPUs, shape (subsets, k), in lexicographic order."""
-    rows = np.array(list(combinations(range(n), k)), dtype=np.int64).reshape(-1, k)
+    if n > EXACT_GPUS:
+        rows = np.array(list(combinations(range(n), k)), dtype=np.int64).reshape(-1, k)
+    else:
+        held = (subsets(n, k)[:, None] >> np.arange(n)) & 1
+        rows = np.nonzero(held)[1].reshape(len(held), k)
     rows.flags.writeable = False
     return rows
 
@@ -41,6 +65,24 @@ def members(n: int, k: int) -> Ints:
 @lru_cache(maxsize=256)
 def subsets(n: int, k: int) -> Ints:
     """The masks of `members(n, k)`, in the same order; the first is the lowest ids."""
+    if n <= EXACT_GPUS:
+        return _by_size(n)[k] if k <= n else np.zeros(0, dtype=np.int64)
     masks: Ints = (np.int64(1) << members(n, k)).sum(axis=1, dtype=np.int64)
     masks.flags.writeable = False
     return masks
+
+
+@lru_cache(maxsize=EXACT_GPUS + 1)
+def rows_of(n: int) -> NDArray[np.int32]:
+    """The row of every mask within `subsets(n, its size)`, shape (2**n,); n <= 16."""
+    rows = np.empty(1 << n, dtype=np.int32)
+    for masks in _by_size(n):
+        rows[masks] = np.arange(len(masks), dtype=np.int32)
+    rows.flags.writeable = False
+    return rows
+
+
+def clear_caches() -> None:
+    """Forget every list of subsets, so that a benchmark starts cold."""
+    for cached in (_by_size, members, subsets, rows_of):
+        cached.cache_clear()

@@ -38,10 +38,12 @@ def at_least(weights: Ints, width: int) -> Ints:
 def inside(weights: Ints) -> Ints:
     """Sum of the links inside every mask, shape (2**gpus,): eq. 3 of MAPA for what is left."""
     n = len(weights)
-    to_mask = np.zeros((n, 1 << n), dtype=np.int64)
     total = np.zeros(1 << n, dtype=np.int64)
     for gpu in range(n):
         bit = 1 << gpu
-        to_mask[:, bit : 2 * bit] = to_mask[:, :bit] + weights[:, gpu : gpu + 1]
-        total[bit : 2 * bit] = total[:bit] + to_mask[gpu, :bit]
+        to_mask = np.zeros(bit, dtype=np.int64)
+        for other in range(gpu):
+            low = 1 << other
+            to_mask[low : 2 * low] = to_mask[:low] + weights[gpu, other]
+        total[bit : 2 * bit] = total[:bit] + to_mask
     return total

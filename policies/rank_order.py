@@ -6,22 +6,15 @@ second ids; among equally good matchings the lexicographically first is taken.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
 from gres_topology import NodeTopology
 from policies.bandwidth import eq2, model_for, ring_orders
-from policies.bits import Ints
-from policies.links import at_least, link_mbps
-from policies.solvers import solver_for
-
-
-@lru_cache(maxsize=16_384)
-def _solved(pattern: str, k: int, links: bytes) -> tuple[int, ...]:
-    weights = np.frombuffer(links, dtype=np.int64).reshape(k, k)
-    return solver_for(pattern, weights).order()
+from policies.bits import EXACT_GPUS, Ints, mask_of
+from policies.links import link_mbps
+from policies.solved import solved
 
 
 def _best_ring(topology: NodeTopology, gpus: tuple[int, ...], weights: Ints) -> tuple[int, ...]:
@@ -50,9 +43,14 @@ def rank_order(
     weights = link_mbps(topology)
     if prefers == "effbw" and model_for(topology, pattern, k).name == "mapa-dgx1v":
         local = _best_ring(topology, gpus, weights)
-    else:
-        links = weights[np.ix_(gpus, gpus)]
-        if prefers != "agg":
-            links = at_least(links, weakest)
-        local = _solved(pattern, k, np.ascontiguousarray(links).tobytes())
+        return tuple(gpus[at] for at in local)
+    return _solved(pattern, weights, gpus, 0 if prefers == "agg" else weakest)
+
+
+def _solved(pattern: str, weights: Ints, gpus: tuple[int, ...], narrowest: int) -> tuple[int, ...]:
+    """The order of the largest sum of links among those no narrower than `narrowest`."""
+    if len(weights) <= EXACT_GPUS:
+        return solved.sums(pattern, weights, narrowest).order(mask_of(gpus))
+    links = np.ascontiguousarray(weights[np.ix_(gpus, gpus)])
+    local = solved.sums(pattern, links, narrowest).order()
     return tuple(gpus[at] for at in local)

@@ -10,23 +10,23 @@ remembered answers are bounded by `REMEMBERED` and dropped all at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from gres_topology import NodeTopology
 from policies import large
 from policies.bandwidth import RING_EFFICIENCY, Floats, model_for
+from policies.bits import EXACT_GPUS as EXACT_GPUS
 from policies.bits import Ints, gpus_of, mask_of, members, subsets
-from policies.links import FORBIDDEN, MB_PER_GB, at_least, inside, link_mbps, widths
+from policies.links import MB_PER_GB, inside, link_mbps, widths
 from policies.objectives import Objective, Scored
 from policies.patterns import pattern_of
 from policies.rank_order import rank_order
-from policies.solvers import Solver, solver_for
+from policies.solved import solved
 
-#: Largest node whose sets are all tabulated.
-EXACT_GPUS = 16
 #: Answers kept, over all nodes (some 2 KB each).
 REMEMBERED = 20_000
 #: How many alternatives an answer carries for the decision log.
@@ -56,33 +56,45 @@ class Choice:
     destroyed_gbps: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SetTable:
     """Every k-subset of one kind of node, row i = row i of `members(gpus, k)`.
 
     `agg` is the best matching's sum of links, `weakest` the narrowest link of the widest
-    matching (both MB/s), `effbw` GB/s by the model named.
+    matching (both MB/s), `effbw` GB/s by the model named. `agg` is computed when asked for:
+    what is left for later jobs is counted over many sizes, and needs no sums.
     """
 
     masks: Ints
-    agg: Ints
     weakest: Ints
     effbw: Floats
     model: str
+    sums: Callable[[], Ints]
 
-    def columns(self) -> tuple[Ints | Floats, ...]:
-        """The arrays this table is made of."""
-        return self.masks, self.agg, self.weakest, self.effbw
+    @cached_property
+    def agg(self) -> Ints:
+        """Sums of links, see above."""
+        return self.sums()
 
-    @property
+    def size_bytes(self) -> int:
+        """Memory of the arrays this table is made of; the masks are shared."""
+        known = vars(self).get("agg")
+        return self.weakest.nbytes + self.effbw.nbytes + (0 if known is None else known.nbytes)
+
+    @cached_property
     def ideal_effbw_gbps(self) -> float:
         """The best any set of this size reaches on the empty node."""
         return float(self.effbw.max())
 
-    @property
+    @cached_property
     def ideal_weakest(self) -> int:
         """The widest weakest link of any set of this size, MB/s."""
         return int(self.weakest.max())
+
+    @cached_property
+    def ideal_agg(self) -> int:
+        """The largest sum of links of any set of this size, MB/s."""
+        return int(self.agg.max())
 
 
 def share_of(values: Floats | Ints, ideal: float) -> Floats:
@@ -100,7 +112,6 @@ class NodeTables:
         self.topology, self.pattern = topology, pattern_of(pattern).name
         self.weights = link_mbps(topology)
         self._widths = widths(self.weights)
-        self._solvers: dict[int, Solver] = {}
         self._sets: dict[int, SetTable] = {}
 
     @cached_property
@@ -111,40 +122,33 @@ class NodeTables:
     def sets(self, k: int) -> SetTable:
         """The table of k-subsets, 1 <= k <= GPUs of the node."""
         if k not in self._sets:
-            agg, weakest = self._solve(k)
+            weakest = self._weakest(k)
             model = model_for(self.topology, self.pattern, k)
             effbw = model.effbw_gbps(self.topology, self.pattern, k, weakest)
             masks = subsets(self.topology.gpus, k)
-            self._sets[k] = SetTable(masks, agg, weakest, effbw, model.name)
-            if len(self._sets) == self.topology.gpus:
-                self._solvers.clear()
+            self._sets[k] = SetTable(masks, weakest, effbw, model.name, partial(self._agg, k))
         return self._sets[k]
 
-    def _solve(self, k: int) -> tuple[Ints, Ints]:
-        """Best sum and widest weakest link of every k-subset, MB/s."""
+    def _weakest(self, k: int) -> Ints:
+        """Widest weakest link of every k-subset, MB/s."""
         count = len(subsets(self.topology.gpus, k))
-        if k == 1:
-            return np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        if len(self._widths) == 1:
-            edges = len(pattern_of(self.pattern).edges(k))
-            width = self._widths[0]
-            return np.full(count, edges * width), np.full(count, width)
-        weakest = np.full(count, FORBIDDEN, dtype=np.int64)
-        for width in self._widths:
-            sums = self._solver(width).sums(k)
-            weakest[(weakest == FORBIDDEN) & (sums > FORBIDDEN // 2)] = width
-        return self._solver(self._widths[-1]).sums(k), weakest
+        if k == 1 or len(self._widths) == 1:
+            return np.full(count, 0 if k == 1 else self._widths[0], dtype=np.int64)
+        return solved.widest(self.pattern, self.weights).sums(k)
 
-    def _solver(self, width: int) -> Solver:
-        if width not in self._solvers:
-            self._solvers[width] = solver_for(self.pattern, at_least(self.weights, width))
-        return self._solvers[width]
+    def _agg(self, k: int) -> Ints:
+        """Best sum of every k-subset, MB/s."""
+        count = len(subsets(self.topology.gpus, k))
+        if k == 1 or len(self._widths) == 1:
+            edges = len(pattern_of(self.pattern).edges(k))
+            return np.full(count, 0 if k == 1 else edges * self._widths[0], dtype=np.int64)
+        return solved.sums(self.pattern, self.weights).sums(k)
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
-        kept = [table for sets in self._sets.values() for table in sets.columns()]
-        kept += [found for found in vars(self).values() if isinstance(found, np.ndarray)]
-        return sum(column.nbytes for column in kept)
+        kept = [found for found in vars(self).values() if isinstance(found, np.ndarray)]
+        tables_bytes = sum(table.size_bytes() for table in self._sets.values())
+        return tables_bytes + sum(column.nbytes for column in kept)
 
     @cached_property
     def future(self) -> Floats:
@@ -180,7 +184,7 @@ class NodeTables:
             k=k,
             share=share_of(table.effbw[rows], table.ideal_effbw_gbps),
             wide_share=share_of(table.weakest[rows], table.ideal_weakest),
-            agg_share=share_of(table.agg[rows], float(table.agg.max())),
+            agg_share=share_of(table.agg[rows], float(table.ideal_agg)),
             effbw_gbps=table.effbw[rows],
             agg=table.agg[rows],
             preserved=self.inside[left],
@@ -318,7 +322,7 @@ class Tables:
 
     def size_bytes(self) -> int:
         """Memory of the tables (remembered answers not counted)."""
-        return sum(node.size_bytes() for node in self._nodes.values())
+        return solved.size_bytes() + sum(node.size_bytes() for node in self._nodes.values())
 
 
 #: The one set of tables a process needs; topologies of equal shape share them.

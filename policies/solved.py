@@ -1,0 +1,57 @@
+"""The solvers at work: what a node's sets are worth is computed once and shared.
+
+Bounded: at most `KEPT` solvers of at most 8 MB each (16 GPUs, 8-byte sums), so 64 MiB in
+all; the one not asked for longest goes first, and is computed again when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from policies.bits import Ints
+from policies.links import at_least
+from policies.solvers import NARROWEST, SUM, Join, Solver, solver_for
+
+#: Solvers kept, over all nodes and patterns.
+KEPT = 8
+
+_Key = tuple[bytes, str, bool, int]
+
+
+class Solved:
+    """Solvers by (links, pattern, what is maximised, narrowest link allowed)."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Key, Solver] = OrderedDict()
+
+    def sums(self, pattern: str, weights: Ints, narrowest: int = 0) -> Solver:
+        """Largest sums of links, none narrower than `narrowest` (MB/s)."""
+        return self._get(pattern, weights, SUM, narrowest)
+
+    def widest(self, pattern: str, weights: Ints) -> Solver:
+        """Widest narrowest links."""
+        return self._get(pattern, weights, NARROWEST, 0)
+
+    def _get(self, pattern: str, weights: Ints, joined: Join, narrowest: int) -> Solver:
+        key = (weights.tobytes(), pattern, joined is SUM, narrowest)
+        found = self._kept.get(key)
+        if found is None:
+            links = at_least(weights, narrowest) if narrowest else weights
+            found = self._kept[key] = solver_for(pattern, links, joined)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return found
+
+    def size_bytes(self) -> int:
+        """Memory of the solvers kept."""
+        return sum(solver.size_bytes() for solver in self._kept.values())
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._kept.clear()
+
+
+#: The solvers of this process.
+solved = Solved()

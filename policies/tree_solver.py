@@ -1,0 +1,148 @@
+"""Best balanced binary tree on every set of GPUs at once: rank r's parent is rank (r-1)//2.
+
+The two subtrees of a balanced tree depend on its size alone, so a set is cut in two: its
+left part hangs below a root of the other part, which hangs the right part below itself.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from policies.bits import Ints, gpus_of, members, rows_of, subsets
+from policies.solvers import SUM, Compact, Join, Small
+
+
+@lru_cache(maxsize=64)
+def _split(size: int) -> tuple[int, int]:
+    """Ranks in the left and right subtree of the balanced tree of `size` ranks."""
+    left = right = 0
+    for rank in range(1, size):
+        top = rank
+        while top > 2:
+            top = (top - 1) // 2
+        left, right = left + (top == 1), right + (top == 2)
+    return left, right
+
+
+def _spread(bits: Ints) -> Ints:
+    """The mask for every choice of the given bits, shape (2**bits,)."""
+    spread = np.zeros(1, dtype=np.int64)
+    for bit in bits:
+        spread = np.concatenate([spread, spread | bit])
+    return spread
+
+
+class TreeSolver:
+    """Balanced binary trees (a Solver); every table has one row per set, one column per root."""
+
+    def __init__(self, weights: Ints, joined: Join = SUM) -> None:
+        self._n, self._joined, self._compact = len(weights), joined, Compact(weights, joined)
+        self._rooted: dict[int, Small] = {}
+        self._hung: dict[int, Small] = {}
+
+    def _empty(self, size: int) -> Small:
+        shape = (len(subsets(self._n, size)), self._n)
+        return np.full(shape, self._compact.forbidden, dtype=self._compact.links.dtype)
+
+    def _rooted_values(self, size: int) -> Small:
+        """Best tree on each subset by its root, shape (subsets, n)."""
+        if size not in self._rooted:
+            left, right = _split(size)
+            values = self._with_right_part(right)
+            if left:
+                values = self._with_left_part(size, left, self._hung_values(left), values)
+            self._rooted[size] = values
+        return self._rooted[size]
+
+    def _with_right_part(self, right: int) -> Small:
+        """Each root with the rest of its set hung below it, shape (subsets, n)."""
+        values = self._empty(right + 1)
+        masks, rows = subsets(self._n, right + 1), rows_of(self._n)
+        for root in range(self._n):
+            at = np.flatnonzero((masks >> root) & 1)
+            if right:
+                rest = rows[masks[at] ^ (1 << root)]
+                values[at, root] = self._hung_values(right)[rest, root]
+            else:
+                values[at, root] = self._compact.start
+        return values
+
+    def _with_left_part(self, size: int, left: int, hung: Small, rest: Small) -> Small:
+        """The best way to cut each set into a left part and a root with its right part."""
+        values, rows = self._empty(size), rows_of(self._n)
+        masks = subsets(self._n, size)
+        bits = np.left_shift(1, members(self._n, size)).T.copy()
+        if len(masks) < math.comb(size, left):  # few sets of many cuts: one set at a time
+            cuts = subsets(size, left)
+            for row, mask in enumerate(masks):
+                parts = _spread(bits[:, row])[cuts]
+                cut = hung.take(rows[parts], axis=0)
+                self._joined(cut, rest.take(rows[mask ^ parts], axis=0), out=cut)
+                values[row] = np.maximum(cut.max(axis=0), self._compact.forbidden)
+            return values
+        for places in combinations(range(size), left):
+            part = bits[list(places)].sum(axis=0)
+            cut = hung.take(rows[part], axis=0)
+            self._joined(cut, rest.take(rows[masks ^ part], axis=0), out=cut)
+            np.maximum(values, cut, out=values)
+        return values
+
+    def _hung_values(self, size: int) -> Small:
+        """Best tree on each subset hung below each GPU outside it, shape (subsets, n)."""
+        if size not in self._hung:
+            rooted, links = self._rooted_values(size), self._compact.links
+            hung = self._empty(size)
+            for top in range(self._n):
+                outside = (subsets(self._n, size) >> top) & 1 == 0
+                best = self._joined(rooted[outside], links[top]).max(axis=1)
+                hung[outside, top] = np.maximum(best, self._compact.forbidden)
+            self._hung[size] = hung
+        return self._hung[size]
+
+    def sums(self, k: int) -> Ints:
+        """See Solver."""
+        return self._compact.mbps(self._rooted_values(k).max(axis=1))
+
+    def order(self, mask: int | None = None) -> tuple[int, ...]:
+        """See Solver: rank order, so the root comes first.
+
+        Only the parts' tables are needed, not the one of the set's own size.
+        """
+        mask = (1 << self._n) - 1 if mask is None else mask
+        ranks: dict[int, int] = {}
+        worth = {root: int(self._cuts(root, mask)[1].max()) for root in gpus_of(mask)}
+        self._place(0, max(worth, key=lambda root: (worth[root], -root)), mask, ranks)
+        return tuple(ranks[rank] for rank in range(len(ranks)))
+
+    def _cuts(self, root: int, mask: int) -> tuple[Ints, Small]:
+        """Every left part of a set with that root, and what the cut is worth."""
+        rest = mask ^ (1 << root)
+        left, right = _split(mask.bit_count())
+        if not left:
+            return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        rows = rows_of(self._n)
+        held = gpus_of(rest)
+        lefts = _spread(np.left_shift(1, np.array(held)))[subsets(len(held), left)]
+        values = self._hung_values(left)[rows[lefts], root]
+        if right:
+            values = self._joined(values, self._hung_values(right)[rows[rest ^ lefts], root])
+        return lefts, values
+
+    def _place(self, rank: int, root: int, mask: int, ranks: dict[int, int]) -> None:
+        ranks[rank] = root
+        rest = mask ^ (1 << root)
+        lefts, values = self._cuts(root, mask)
+        first = int(lefts[int(values.argmax())])
+        for child, part in ((2 * rank + 1, first), (2 * rank + 2, rest ^ first)):
+            if part:
+                rooted = self._rooted_values(part.bit_count())[rows_of(self._n)[part]]
+                below = self._joined(rooted, self._compact.links[root])
+                self._place(child, int(below.argmax()), part, ranks)
+
+    def size_bytes(self) -> int:
+        """See Solver."""
+        return sum(v.nbytes for known in (self._rooted, self._hung) for v in known.values())
