@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, TextIO
+from typing import Any
 
 from gres_topology import NodeTopology
 from simulation import plots
@@ -77,9 +78,10 @@ def to_json(
     )
 
 
-def write_csv(runs: Iterable[Run], file: TextIO) -> None:
+def to_csv(runs: Iterable[Run]) -> str:
     """One line per policy and job; `gpus` as node:GPU+GPU, nodes separated by spaces."""
-    out = csv.writer(file)
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
     out.writerow(
         ["policy", "job_id", "user", "submit_s", "start_s", "end_s", "wait_s", "slowdown",
          "postponed", "forced", "gpus"]
@@ -96,6 +98,7 @@ def write_csv(runs: Iterable[Run], file: TextIO) -> None:
                 [run.policy, job.name or job.job_id, job.user, *(f"{t:.3f}" for t in times),
                  f"{record.slowdown:.4f}", record.postponed, int(record.is_forced), " ".join(gpus)]
             )  # fmt: skip
+    return text.getvalue()
 
 
 _STYLE = """

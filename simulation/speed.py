@@ -12,6 +12,7 @@ from typing import Protocol
 
 from gres_topology import NodeTopology
 from policies.bits import gpus_of, mask_of
+from simulation.errors import SimulationError
 from simulation.judge import judge
 from simulation.workload import SimJob
 
@@ -80,6 +81,10 @@ class ByBandwidth:
 
     communication: float
     has_neighbours: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.communication <= 1:
+            raise SimulationError(f"communication {self.communication}; expected 0 to 1")
 
     def full_s(
         self,

@@ -93,11 +93,7 @@ def simulate(
     if html is not None:
         _write(html, report.to_html(runs, cluster, trace, facts))
     if csv_file is not None:
-        import io
-
-        rows = io.StringIO()
-        report.write_csv(runs, rows)
-        _write(csv_file, rows.getvalue())
+        _write(csv_file, report.to_csv(runs))
     if as_json:
         click.echo(report.to_json(runs, cluster, trace, facts))
     else:
