@@ -162,7 +162,7 @@ local function without_model(job, submit_uid)
     return nil, refusal
   end
   local keys = slots_submit.keys(job, asked, is_batch, set)
-  local env = is_batch and next(set) and slots_submit.environment(job.environment) or nil
+  local env = is_batch and slots_submit.environment(job.environment, asked) or nil
   local ok, failure = reply.apply(job, { set = set, env = env })
   if not ok then
     log("a job's request could not be rewritten: " .. tostring(failure))

@@ -41,10 +41,11 @@ function M.types(spec)
   return found
 end
 
--- untyped(spec) -> the same request without GPU types; the text itself where it names none.
--- The spec must be one that gres.parse can read.
+-- untyped(spec) -> the same request without GPU types; the text itself where it names none
+-- or cannot be read.
 function M.untyped(spec)
-  if #M.types(spec) == 0 then
+  local total = gres.parse(spec)
+  if not total or #M.types(spec) == 0 then
     return spec
   end
   local items, place, head = {}, nil, nil
@@ -58,7 +59,7 @@ function M.untyped(spec)
     end
   end
   -- Slurm refuses a type and none beside each other, so all GPUs become one item.
-  items[place] = head .. gres.parse(spec)
+  items[place] = head .. total
   return table.concat(items, ",")
 end
 
@@ -67,13 +68,15 @@ end
 function M.untyped_count(text)
   local total, typed = 0, false
   for item in gmatch(text, "[^,]+") do
-    local gpu_type, count = match(item, "^([%a][^:]*):(%d+)$")
+    local gpu_type, count = match(item, "^(%a[%w_.%-]*):(%d+)$")
     count = tonumber(count or match(item, "^%d+$"))
     if gpu_type then
       typed = true
-    elseif not count then
+    elseif find(item, "^%a[%w_.%-]*$") then
       -- A type alone is one of it.
       count, typed = 1, true
+    elseif not count then
+      return nil
     end
     total = total + count
   end

@@ -38,6 +38,8 @@ local SEVERAL = "gpu-topo: %s and %s in one job; a job gets GPUs of one model he
   .. "or submit a heterogeneous job"
 local NOT_JOINED = "gpu-topo: the model %s is a node feature here and cannot be added to "
   .. "--constraint=%s; write it into the constraint and leave it out of the GPU request"
+local NOT_BY_MODEL = "gpu-topo: srun and salloc cannot take the model %s here; leave it out of the "
+  .. "GPU request and add --constraint=%s"
 local BY_MODEL = "gpu-topo: srun and salloc take a model by --gres=gpu:%s:N only; or leave it "
   .. "out of the GPU request and add --constraint=%s"
 
@@ -69,6 +71,17 @@ function M.names_slot(asked)
   end
 end
 
+-- Slurm 22.05, which writes "gres:gpu:2": a step there may not ask without a type for GPUs of
+-- several types, and typed steps find no model.
+local function is_old(asked)
+  for _, field in ipairs(FIELDS) do
+    if find(asked[field.form] or "", "^gres:") then
+      return true
+    end
+  end
+  return false
+end
+
 local function shortened(text)
   return codec.one_line(text, 120)
 end
@@ -84,6 +97,8 @@ function M.normalised(job, asked, is_batch)
   local model = types[1]
   if not model then
     return set
+  elseif not is_batch and is_old(asked) then
+    return nil, string.format(NOT_BY_MODEL, shortened(model), shortened(model))
   end
   for _, other in ipairs(types) do
     if other ~= model then
@@ -108,26 +123,24 @@ function M.normalised(job, asked, is_batch)
   return set
 end
 
--- environment(environment) -> {name -> text}: what a step inside the job must not inherit.
-function M.environment(environment)
-  local changed
+-- environment(environment, asked) -> {name -> text}: what a step inside the job must not
+-- inherit; nil where nothing is to be changed.
+function M.environment(environment, asked)
+  local changed = {}
   for _, name in ipairs(COUNT_VARIABLES) do
     local text = environment[name]
-    local plain = text and slots.untyped_count(text)
-    if plain then
-      changed = changed or {}
-      changed[name] = plain
-    end
+    changed[name] = text and slots.untyped_count(text)
   end
   for _, name in ipairs(TRES_VARIABLES) do
     local text = environment[name]
     local plain = text and slots.untyped(text)
-    if plain and plain ~= text then
-      changed = changed or {}
-      changed[name] = plain
-    end
+    changed[name] = plain ~= text and plain or nil
   end
-  return changed
+  if is_old(asked) and environment.SLURM_GPUS_PER_NODE then
+    -- Left empty, a step takes all of the job's GPUs.
+    changed.SLURM_GPUS_PER_NODE = ""
+  end
+  return next(changed) and changed or nil
 end
 
 local function number32(value)
@@ -186,11 +199,12 @@ local function form_of(asked)
   end
 end
 
--- keys(job, asked, is_batch, set) -> " slots=1 ..." | nil where a text is too long to send
+-- keys(job, asked, is_batch, set) -> " slots=1 ..." | nil where a text is too long to send, or
+-- no slots could be used
 --   asked, set: what normalised left and found.
 function M.keys(job, asked, is_batch, set)
   local some = texts(job, asked, set.features or job.features)
-  if not some then
+  if not some or not form_of(asked) or (not is_batch and is_old(asked)) then
     return nil
   end
   local shared = job.shared

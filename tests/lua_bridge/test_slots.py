@@ -41,6 +41,7 @@ def text_of(lua, call: str) -> str:
         pytest.param("gpu:v100:1,gpu:v100:2", "gpu:3", id="two of one type become one item"),
         pytest.param("gres/gpu:2", "gres/gpu:2", id="no type, no change"),
         pytest.param("gres/gpu", "gres/gpu", id="nor without a count"),
+        pytest.param("gpu:1g.5gb:1", "gpu:1g.5gb:1", id="MIG is left alone"),
         pytest.param("gres/gpufs:fast:1", "gres/gpufs:fast:1", id="a name that begins with gpu"),
     ],
 )
@@ -50,7 +51,14 @@ def test_a_request_without_its_model_is(lua, spec, plain):
 
 @pytest.mark.parametrize(
     ("text", "plain"),
-    [("v100:2", "2"), ("v100", "1"), ("v100:1,a100:2", "3"), ("2", "nil"), ("", "nil")],
+    [
+        ("v100:2", "2"),
+        ("v100", "1"),
+        ("v100:1,a100:2", "3"),
+        ("2", "nil"),
+        ("", "nil"),
+        ("a:b", "nil"),
+    ],
 )
 def test_a_variable_without_its_model_is(lua, text, plain):
     assert text_of(lua, f"untyped_count('{text}')") == plain
@@ -150,6 +158,18 @@ def test_srun_and_salloc_take_a_model_by_gres_only(lua, field):
     assert lua.submit(**{field: "gres/gpu=2"}).rc == 0
 
 
+def test_slurm_22_05_takes_a_model_from_sbatch_only(lua, engine):
+    """Its steps may not ask for GPUs of several types, so srun and salloc get no slots there."""
+    old = {"tres_per_node": "gres:gpu:v100:2"}
+    assert "add --constraint=v100" in refusal(lua.submit(**old))
+    assert lua.submit(tres_per_node="gres:gpu:2").rc == 0
+    assert engine.requests == []
+    env = {"SLURM_GPUS_PER_NODE": "v100:2", "SLURM_GPUS": "v100:2"}
+    result = lua.submit(**old, **BATCH, env=env)
+    assert result.env == {"SLURM_GPUS_PER_NODE": "", "SLURM_GPUS": "2"}
+    assert slots_keys(engine).endswith(" tpn=gres:gpu:2")
+
+
 # -- what the engine hears ----------------------------------------------------
 
 
@@ -208,7 +228,8 @@ def test_a_node_list_is_never_cut(lua, engine):
 
 
 def test_tasks_per_gpu_alone_are_slurms_own_business(lua, engine):
-    assert lua.submit(ntasks_per_gpu=2, num_tasks=4).rc == 0
+    result = lua.submit(ntasks_per_gpu=2, num_tasks=4)
+    assert (result.rc, result.log) == (0, [])
     assert engine.requests == []
 
 
