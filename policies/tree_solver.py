@@ -14,6 +14,7 @@ import numpy as np
 
 from policies.bits import Ints, gpus_of, members, rows_of, subsets
 from policies.solvers import SUM, Compact, Join, Small
+from policies.symmetry import symmetry
 
 
 @lru_cache(maxsize=64)
@@ -41,6 +42,7 @@ class TreeSolver:
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:
         self._n, self._joined, self._compact = len(weights), joined, Compact(weights, joined)
+        self._symmetry = symmetry(weights)
         self._rooted: dict[int, Small] = {}
         self._hung: dict[int, Small] = {}
 
@@ -73,9 +75,24 @@ class TreeSolver:
 
     def _with_left_part(self, size: int, left: int, hung: Small, rest: Small) -> Small:
         """The best way to cut each set into a left part and a root with its right part."""
-        values, rows = self._empty(size), rows_of(self._n)
-        masks = subsets(self._n, size)
-        bits = np.left_shift(1, members(self._n, size)).T.copy()
+        every, rows = subsets(self._n, size), rows_of(self._n)
+        canon = self._symmetry.canon[every]
+        first = np.flatnonzero(canon == every)  # one set of those that a symmetry swaps
+        masks, held = every[first], members(self._n, size)[first]
+        values: Small = np.full_like(rest, self._compact.forbidden, shape=(len(masks), self._n))
+        self._fill_cuts(values, masks, np.left_shift(1, held).T.copy(), left, hung, rest)
+        if len(masks) == len(every):
+            return values
+        at = np.zeros(len(every), dtype=np.int64)
+        at[first] = np.arange(len(first))
+        columns = self._symmetry.renamings[self._symmetry.via[every]]
+        return values[at[rows[canon]][:, None], columns]
+
+    def _fill_cuts(
+        self, values: Small, masks: Ints, bits: Ints, left: int, hung: Small, rest: Small
+    ) -> None:
+        """The best of all cuts of each set; `bits` has the sets as columns."""
+        rows, size = rows_of(self._n), len(bits)
         if len(masks) < math.comb(size, left):  # few sets of many cuts: one set at a time
             cuts = subsets(size, left)
             for row, mask in enumerate(masks):
@@ -83,13 +100,12 @@ class TreeSolver:
                 cut = hung.take(rows[parts], axis=0)
                 self._joined(cut, rest.take(rows[mask ^ parts], axis=0), out=cut)
                 values[row] = np.maximum(cut.max(axis=0), self._compact.forbidden)
-            return values
+            return
         for places in combinations(range(size), left):
             part = bits[list(places)].sum(axis=0)
             cut = hung.take(rows[part], axis=0)
             self._joined(cut, rest.take(rows[masks ^ part], axis=0), out=cut)
             np.maximum(values, cut, out=values)
-        return values
 
     def _hung_values(self, size: int) -> Small:
         """Best tree on each subset hung below each GPU outside it, shape (subsets, n)."""
