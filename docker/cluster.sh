@@ -75,7 +75,7 @@ up() {
     wait_idle
     echo "cluster '$COMPOSE_PROJECT_NAME' is up: Slurm $(in_host ctl sinfo -V | cut -d' ' -f2), $nodes nodes, variant $(in_host ctl clusterctl variant)"
     # What the image could not include is said, not buried in a build log.
-    in_host ctl cat /usr/local/share/cluster/select-plugin.txt
+    in_host ctl cat /usr/local/share/cluster/select-plugin.txt /opt/pyslurm/pyslurm.txt
 }
 
 backup() {

@@ -175,14 +175,21 @@ _Layout = Mapping[str, Mapping[str, tuple[int, ...]]]
 
 def _layout(job: Any) -> _Layout:
     """The GPU indices a job holds: node -> type ('' = untyped) -> indices."""
+    try:
+        layouts = job.get_resource_layout_per_node() or {}
+    except ValueError as error:
+        # It cannot read GRES without a type, `gpu:(null):4(IDX:0-3)`.
+        raise SlurmError(
+            f"PySlurm: the GPUs of job {job.id} cannot be read ({error}); give GPUs a Type= in"
+            " gres.conf or set slurm.client: command"
+        ) from error
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    for node, layout in (job.get_resource_layout_per_node() or {}).items():
+    for node, layout in layouts.items():
         for name, held in (layout.get("gres") or {}).items():
             kind, _, model = name.partition(":")
-            if kind == "gpu" and isinstance(held, dict) and held.get("indexes"):
-                model = "" if model == "(null)" else model
-                indices = tuple(gres_text.index_list(held["indexes"]))
-                found.setdefault(node, {})[model] = indices
+            indices = held.get("indexes") if isinstance(held, dict) else None
+            if kind == "gpu" and indices and indices != "N/A":
+                found.setdefault(node, {})[model] = tuple(gres_text.index_list(indices))
     return found
 
 

@@ -162,3 +162,14 @@ def test_errors_of_pyslurm_are_ours_in_its_words(
     monkeypatch.setattr(pyslurm.Nodes, "load", staticmethod(down))
     with pytest.raises(SlurmError, match="Unable to contact slurm controller; is slurmctld up"):
         client.nodes()
+
+
+def test_gpus_that_pyslurm_cannot_read_are_an_error_and_not_free(
+    pyslurm: SimpleNamespace, run: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_job: Job) -> None:
+        raise ValueError("invalid literal for int() with base 10: '4(IDX'")
+
+    monkeypatch.setattr(Job, "get_resource_layout_per_node", fails)
+    with pytest.raises(SlurmError, match=r"give GPUs a Type= .* or set slurm\.client: command"):
+        PySlurm(run).nodes()
