@@ -148,6 +148,21 @@ def test_errors_in_a_reply_are_errors_whatever_the_exit_status_was() -> None:
         rows.queue(f'{{"jobs": [], "errors": [{fault}]}}', "squeue --json")
 
 
+def test_many_jobs_are_changed_a_few_hundred_at_a_time_and_a_refusal_stops_none() -> None:
+    def refuse(argv: list[str], _stdin: str) -> str:
+        if "1" in argv[2].removeprefix("JobId=").split(","):
+            raise SlurmError("scontrol update: exit 1: Invalid job id specified for job 1")
+        return ""
+
+    runner = FakeRunner({"scontrol --version": "slurm 24.11.5", "scontrol update": refuse})
+    names = [str(job) for job in range(1, 1102)]
+    with pytest.raises(SlurmError, match="Invalid job id"):
+        CommandLine(runner).update(names, JobUpdate(begin_time=NOW))
+    told = [argv[2].removeprefix("JobId=").split(",") for argv, _ in runner.calls[1:]]
+    assert [len(some) for some in told] == [500, 500, 101]
+    assert [name for some in told for name in some] == names
+
+
 def test_nothing_is_run_for_no_change_or_no_job() -> None:
     runner = FakeRunner({"scontrol --version": "slurm 24.11.5"})
     client = CommandLine(runner)
