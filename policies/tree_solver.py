@@ -6,9 +6,7 @@ left part hangs below a root of the other part, which hangs the right part below
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
-from itertools import combinations
 
 import numpy as np
 
@@ -30,11 +28,22 @@ def _split(size: int) -> tuple[int, int]:
 
 
 def _spread(bits: Ints) -> Ints:
-    """The mask for every choice of the given bits, shape (2**bits,)."""
-    spread = np.zeros(1, dtype=np.int64)
-    for bit in bits:
-        spread = np.concatenate([spread, spread | bit])
+    """The mask for every choice among the rows of `bits`, shape (2**rows, columns)."""
+    spread = np.zeros((1 << len(bits), bits.shape[1]), dtype=np.int64)
+    for at, row in enumerate(bits):
+        low = 1 << at
+        np.bitwise_or(spread[:low], row, out=spread[low : 2 * low])
     return spread
+
+
+def _largest(rows: Small) -> Small:
+    """Column maxima, by halves: on short rows several times faster than `max(axis=0)`."""
+    while len(rows) > 1:
+        half = (len(rows) + 1) // 2
+        np.maximum(rows[: len(rows) - half], rows[half:], out=rows[: len(rows) - half])
+        rows = rows[:half]
+    largest: Small = rows[0]
+    return largest
 
 
 class TreeSolver:
@@ -93,16 +102,19 @@ class TreeSolver:
     ) -> None:
         """The best of all cuts of each set; `bits` has the sets as columns."""
         rows, size = rows_of(self._n), len(bits)
-        if len(masks) < math.comb(size, left):  # few sets of many cuts: one set at a time
-            cuts = subsets(size, left)
+        cuts = subsets(size, left)
+        if len(masks) < len(cuts):  # few sets of many cuts: one set at a time
+            half = size // 2
+            low, high = _spread(bits[:half]), _spread(bits[half:])
+            in_low, in_high = cuts & ((1 << half) - 1), cuts >> half
             for row, mask in enumerate(masks):
-                parts = _spread(bits[:, row])[cuts]
-                cut = hung.take(rows[parts], axis=0)
-                self._joined(cut, rest.take(rows[mask ^ parts], axis=0), out=cut)
-                values[row] = np.maximum(cut.max(axis=0), self._compact.forbidden)
+                part = low[in_low, row] | high[in_high, row]
+                cut = hung.take(rows[part], axis=0)
+                self._joined(cut, rest.take(rows[mask ^ part], axis=0), out=cut)
+                values[row] = np.maximum(_largest(cut), self._compact.forbidden)
             return
-        for places in combinations(range(size), left):
-            part = bits[list(places)].sum(axis=0)
+        for places in members(size, left):
+            part = bits[places].sum(axis=0)
             cut = hung.take(rows[part], axis=0)
             self._joined(cut, rest.take(rows[masks ^ part], axis=0), out=cut)
             np.maximum(values, cut, out=values)
@@ -111,11 +123,13 @@ class TreeSolver:
         """Best tree on each subset hung below each GPU outside it, shape (subsets, n)."""
         if size not in self._hung:
             rooted, links = self._rooted_values(size), self._compact.links
-            hung = self._empty(size)
+            masks, by_root = subsets(self._n, size), rooted.T.copy()
+            hung = np.full_like(by_root, self._compact.forbidden)
             for top in range(self._n):
-                outside = (subsets(self._n, size) >> top) & 1 == 0
-                best = self._joined(rooted[outside], links[top]).max(axis=1)
-                hung[outside, top] = np.maximum(best, self._compact.forbidden)
+                best = self._joined(by_root, links[:, top : top + 1]).max(axis=0)
+                outside = (masks >> top) & 1 == 0
+                np.maximum(hung[top], best, out=hung[top], where=outside)
+            hung = hung.T.copy()
             self._hung[size] = hung
         return self._hung[size]
 
@@ -142,7 +156,7 @@ class TreeSolver:
             return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
         rows = rows_of(self._n)
         held = gpus_of(rest)
-        lefts = _spread(np.left_shift(1, np.array(held)))[subsets(len(held), left)]
+        lefts = _spread(np.left_shift(1, np.array(held))[:, None])[subsets(len(held), left), 0]
         values = self._hung_values(left)[rows[lefts], root]
         if right:
             values = self._joined(values, self._hung_values(right)[rows[rest ^ lefts], root])
