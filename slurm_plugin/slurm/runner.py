@@ -14,6 +14,13 @@ SHOWN_CHARS = 60
 
 # A long list of array tasks comes whole (it would be cut at 64 characters), times as epochs.
 _ENVIRONMENT = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"}
+# What a person's shell may hold to see less of the queue: the engine must see all.
+_PERSONAL = ("SQUEUE_", "SINFO_")
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(_PERSONAL)}
+    return kept | _ENVIRONMENT
 
 
 class Runner(Protocol):
@@ -46,7 +53,7 @@ class ProcessRunner:
                 errors="replace",
                 timeout=limit,
                 check=False,
-                env=os.environ | _ENVIRONMENT,
+                env=_environment(),
             )
         except FileNotFoundError as error:
             raise SlurmError(

@@ -154,6 +154,18 @@ def test_a_command_that_hangs_is_given_up(tmp_path: Path) -> None:
         ProcessRunner(tmp_path, timeout_s=0.2)(["scontrol", "ping"])
 
 
+def test_a_persons_settings_do_not_hide_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "squeue"
+    script.write_text("#!/bin/sh\nenv\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("SQUEUE_STATES", "RUNNING")
+    told = ProcessRunner(tmp_path)(["squeue"]).splitlines()
+    assert "SLURM_BITSTR_LEN=0" in told
+    assert not [line for line in told if line.startswith("SQUEUE_")]
+
+
 def test_a_missing_command_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(SlurmError, match=r"install Slurm's client tools or set slurm\.bin_dir"):
         ProcessRunner(tmp_path)(["scontrol", "ping"])
