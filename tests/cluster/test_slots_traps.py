@@ -294,7 +294,8 @@ def test_a_gate_that_is_not_renewed_opens_to_the_original_request(engine: FakeEn
     engine.stop()
     try:
         assert (slurm.job(jobid).state, slurm.job(jobid).reason) == ("PENDING", "BeginTime")
-        assert len(slurm.wait_running(jobid).gpus["minsky1"]) == 3
+        # where nothing else happens, 26.05 looks again only after sched_interval (60 s)
+        assert len(slurm.wait_running(jobid, timeout_s=80).gpus["minsky1"]) == 3
     finally:
         engine.start()
 
