@@ -1,12 +1,13 @@
-"""Nodes of more than 16 GPUs: good sets by growing them, not by looking at all.
+"""Sets of what no table holds: nodes of more than 16 GPUs, other graphs on more than 8.
 
-Not exact, and says so in its reason; on a machine whose links are all alike (one NVSwitch
-domain) every set is equally good and growing finds one of them.
+The best matching is searched by branch and bound (`policies.search`); growing adds other
+good sets, which the decision log shows and among which what is left decides ties.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from policies.bandwidth import RING_EFFICIENCY
 from policies.bits import Ints, gpus_of, mask_of
 from policies.links import MB_PER_GB, link_mbps
 from policies.patterns import pattern_of
+from policies.search import best_match
 
 #: How many first GPUs are tried.
 _SEEDS = 16
@@ -30,6 +32,7 @@ class Grown:
     agg_gbps: float
     weakest_gbps: float
     preserved_gbps: float
+    proven: bool = False
 
 
 def _grow_from(weights: Ints, seed: int, free: tuple[int, ...], k: int) -> tuple[int, ...]:
@@ -63,13 +66,29 @@ def grow(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Grown
     """Sets of k GPUs within `free`, best first: widest weakest link, sum, what is left."""
     weights, gpus = link_mbps(topology), gpus_of(free)
     step = max(1, len(gpus) // _SEEDS)
-    found: dict[int, Grown] = {}
-    for seed in gpus[::step]:
-        grown = _measure(topology, pattern, weights, _grow_from(weights, seed, gpus, k), free)
-        found.setdefault(grown.mask, grown)
-    return tuple(
-        sorted(
-            found.values(),
-            key=lambda g: (-g.weakest_gbps, -g.agg_gbps, -g.preserved_gbps, sorted(g.order)),
-        )
+    orders = [_grow_from(weights, seed, gpus, k) for seed in gpus[::step]]
+    return _ranked(_measure(topology, pattern, weights, order, free) for order in orders)
+
+
+def _ranked(found: Iterable[Grown]) -> tuple[Grown, ...]:
+    """Each set once, best first; ties to the lowest ids."""
+    ranked = sorted(
+        found, key=lambda g: (-g.weakest_gbps, -g.agg_gbps, -g.preserved_gbps, sorted(g.order))
     )
+    return tuple({grown.mask: grown for grown in reversed(ranked)}.values())[::-1]
+
+
+def find(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Grown, ...]:
+    """As `grow`, with the best matching there is; the first says whether that is proven."""
+    weights = link_mbps(topology)
+    match = best_match(weights, pattern_of(pattern).edges(k), k, free)
+    best = _measure(topology, pattern, weights, match.order, free)
+    ranked = _ranked([best, *grow(topology, pattern, k, free)])
+    return (replace(ranked[0], proven=match.proven), *ranked[1:])
+
+
+def ideal_gbps(topology: NodeTopology, pattern: str, k: int) -> float:
+    """The best effective bandwidth of k GPUs on the empty node, by the model `rings`."""
+    weights, full = link_mbps(topology), (1 << topology.gpus) - 1
+    match = best_match(weights, pattern_of(pattern).edges(k), k, full)
+    return _measure(topology, pattern, weights, match.order, full).effbw_gbps

@@ -10,7 +10,7 @@ from __future__ import annotations
 from policies.nodes import Key, assign, groups_of
 from policies.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
 from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST, Objective
-from policies.tables import EXACT_GPUS, TOP, Choice, Tables, tables
+from policies.tables import TOP, Choice, Tables, tables
 
 #: How long a job that waits for a better set waits before it is asked about again.
 WAIT_S = 60.0
@@ -116,7 +116,7 @@ class _Question:
         return Placement(
             gpus=own.gpus,
             policy=policy,
-            reason=self._reason(chosen[0][0], own, utility),
+            reason=self._reason(own, utility, all(tops[0].proven for _, _, tops in chosen)),
             score=own.score,
             effbw_gbps=own.effbw_gbps,
             agg_gbps=own.agg_gbps,
@@ -141,8 +141,8 @@ class _Question:
         elsewhere = [_candidate([(s.name, self._top(s, count)[0]), *fixed]) for s in rest]
         return (own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere)
 
-    def _reason(self, state: NodeState, own: Candidate, utility: float) -> str:
-        exact = "" if state.topology.gpus <= EXACT_GPUS else " (grown, not exhaustive)"
+    def _reason(self, own: Candidate, utility: float, proven: bool) -> str:
+        exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
             return f"the GPU whose loss hurts the rest least{exact}"
         return (

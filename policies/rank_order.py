@@ -13,7 +13,10 @@ import numpy as np
 from gres_topology import NodeTopology
 from policies.bandwidth import eq2, model_for, ring_orders
 from policies.bits import EXACT_GPUS, Ints, mask_of
+from policies.graph_solver import MOST_GPUS
 from policies.links import link_mbps
+from policies.patterns import pattern_of
+from policies.search import best_match
 from policies.solved import solved
 
 
@@ -49,6 +52,9 @@ def rank_order(
 
 def _solved(pattern: str, weights: Ints, gpus: tuple[int, ...], narrowest: int) -> tuple[int, ...]:
     """The order of the largest sum of links among those no narrower than `narrowest`."""
+    k, kind = len(gpus), pattern_of(pattern)
+    if k > MOST_GPUS and not kind.tabulated:
+        return best_match(weights, kind.edges(k), k, mask_of(gpus)).order
     if len(weights) <= EXACT_GPUS:
         return solved.sums(pattern, weights, narrowest).order(mask_of(gpus))
     links = np.ascontiguousarray(weights[np.ix_(gpus, gpus)])

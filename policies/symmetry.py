@@ -50,18 +50,24 @@ def twins(weights: Ints) -> list[int]:
     return found
 
 
-def _renamings(weights: Ints) -> Iterator[Renaming]:
-    """Renamings that change no link; at most `_TRIES` partial ones are looked at."""
+def renamings(weights: Ints) -> Iterator[tuple[Renaming, bool]]:
+    """Renamings that change no link, each with whether the search is still complete.
+
+    At most `_TRIES` partial renamings are looked at; the identity ends a search cut short.
+    """
     links = weights.tolist()
     n, tries = len(links), 0
     rows = [sorted(row) for row in links]
     stack: list[Renaming] = [(first,) for first in reversed(range(n)) if rows[first] == rows[0]]
-    while stack and tries < _TRIES:
+    while stack:
         tries += 1
+        if tries > _TRIES:
+            yield tuple(range(n)), False
+            return
         chosen = stack.pop()
         at = len(chosen)
         if at == n:
-            yield chosen
+            yield chosen, True
             continue
         for gpu in reversed(range(n)):
             if gpu not in chosen and rows[gpu] == rows[at]:
@@ -85,19 +91,19 @@ def _closed(group: set[Renaming], new: Renaming) -> set[Renaming] | None:
 def _symmetry(links: bytes, n: int) -> Symmetry:
     weights = np.frombuffer(links, dtype=np.int64).reshape(n, n)
     group: set[Renaming] = {tuple(range(n))}
-    for renaming in _renamings(weights):
+    for renaming, _ in renamings(weights):
         if len(group) * 2 > MOST:
             break
         if renaming not in group:
             group = _closed(group, renaming) or group
-    renamings = np.array(sorted(group), dtype=np.int64)
-    images = np.zeros((len(renamings), 1 << n), dtype=np.int32)
+    kept = np.array(sorted(group), dtype=np.int64)
+    images = np.zeros((len(kept), 1 << n), dtype=np.int32)
     for gpu in range(n):
         bit = 1 << gpu
-        images[:, bit : 2 * bit] = images[:, :bit] | (1 << renamings[:, gpu : gpu + 1])
+        images[:, bit : 2 * bit] = images[:, :bit] | (1 << kept[:, gpu : gpu + 1])
     via = images.argmin(axis=0)
     canon = np.take_along_axis(images, via[None, :], axis=0)[0].astype(np.int64)
-    return Symmetry(renamings, canon, via)
+    return Symmetry(kept, canon, via)
 
 
 def symmetry(weights: Ints) -> Symmetry:

@@ -1,11 +1,12 @@
 """What every GPU set of a node is worth, computed once per (shape, pattern, size).
 
-`best(topology, pattern, k, free_mask, objective)` is the one question policies ask. Exact
-up to 16 GPUs per node; larger nodes go to `policies.large`, behind the same interface.
+`best(topology, pattern, k, free_mask, objective)` is the one question policies ask. Tables up
+to 16 GPUs per node; what has none goes to `policies.large`, behind the same interface.
 
-Memory: a 16-GPU node holds at most 65,536 sets per pattern over all sizes, 56 bytes each
-(3.7 MB), plus 8 MB of solver state per different link width while it is being filled;
-remembered answers are bounded by `REMEMBERED` and dropped all at once.
+Memory: a 16-GPU node holds at most 65,536 sets per pattern over all sizes, 24 bytes each,
+plus 1 MB by free mask; no table comes near 64 MiB. Kinds of nodes and patterns are bounded
+by `KINDS` (the one not asked for longest goes first), the solvers by `policies.solved`,
+remembered answers by `REMEMBERED` (dropped all at once).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from policies import large
 from policies.bandwidth import RING_EFFICIENCY, Floats, model_for
 from policies.bits import EXACT_GPUS as EXACT_GPUS
 from policies.bits import Ints, gpus_of, mask_of, members, subsets
+from policies.graph_solver import MOST_GPUS
 from policies.links import MB_PER_GB, inside, link_mbps, widths
 from policies.objectives import Objective, Scored
 from policies.patterns import pattern_of
@@ -29,6 +31,8 @@ from policies.solved import solved
 
 #: Answers kept, over all nodes (some 2 KB each).
 REMEMBERED = 20_000
+#: Tables kept, over all (shape of node, pattern): some 2.6 MB each for 16 GPUs.
+KINDS = 64
 #: How many alternatives an answer carries for the decision log.
 TOP = 8
 
@@ -54,6 +58,8 @@ class Choice:
     loss: float = 0.0
     broken_gbps: float = 0.0
     destroyed_gbps: float = 0.0
+    #: Whether it is known that no free set has a better matching.
+    proven: bool = True
 
 
 @dataclass(frozen=True)
@@ -235,31 +241,45 @@ class NodeTables:
         )
 
 
+def is_tabulated(topology: NodeTopology, pattern: str) -> bool:
+    """Whether all sets of such a node are tabulated; else they are searched when asked for."""
+    if topology.gpus > EXACT_GPUS:
+        return False
+    return pattern_of(pattern).tabulated or topology.gpus <= MOST_GPUS
+
+
 class Tables:
     """Tables of every kind of node seen so far, and the answers given."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, str], NodeTables] = {}
         self._answers: dict[tuple[str, str, int, int, str], tuple[Choice, ...]] = {}
+        self._ideals: dict[tuple[str, str, int], float] = {}
 
     def of(self, topology: NodeTopology, pattern: str) -> NodeTables:
         """The tables of one kind of node (at most `EXACT_GPUS` GPUs) and one pattern."""
         key = (topology.shape, pattern)
-        if key not in self._nodes:
-            self._nodes[key] = NodeTables(topology, pattern)
-        return self._nodes[key]
+        found = self._nodes.pop(key, None) or NodeTables(topology, pattern)
+        self._nodes[key] = found  # the last one asked for stands last
+        if len(self._nodes) > KINDS:
+            del self._nodes[next(iter(self._nodes))]
+        return found
 
     def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
         """The best any set of k GPUs reaches on an empty node of this kind."""
-        if topology.gpus <= EXACT_GPUS:
+        if is_tabulated(topology, pattern):
             return self.of(topology, pattern).sets(k).ideal_effbw_gbps
-        free = (1 << topology.gpus) - 1
-        return large.grow(topology, pattern, k, free)[0].effbw_gbps
+        key = (topology.shape, pattern, k)
+        if key not in self._ideals:
+            self._ideals[key] = large.ideal_gbps(topology, pattern, k)
+        return self._ideals[key]
 
     def top(
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> tuple[Choice, ...]:
         """The best sets of k GPUs within `free_mask` (which has at least k), best first."""
+        if k == 1:
+            pattern = "ring"  # one GPU talks to nobody, whatever the pattern
         key = (topology.shape, pattern, k, free_mask, objective.name)
         answer = self._answers.get(key)
         if answer is None:
@@ -272,7 +292,7 @@ class Tables:
     def _compute(
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> tuple[Choice, ...]:
-        if topology.gpus <= EXACT_GPUS:
+        if is_tabulated(topology, pattern):
             return self.of(topology, pattern).top(k, free_mask, objective, TOP)
         return tuple(
             Choice(
@@ -283,8 +303,9 @@ class Tables:
                 agg_gbps=grown.agg_gbps,
                 preserved_gbps=grown.preserved_gbps,
                 weakest_gbps=grown.weakest_gbps,
+                proven=grown.proven,
             )
-            for grown in large.grow(topology, pattern, k, free_mask)[:TOP]
+            for grown in large.find(topology, pattern, k, free_mask)[:TOP]
         )
 
     def best(
@@ -303,7 +324,7 @@ class Tables:
         left = gpus_of(free_mask & ~mask)
         weakest = min(used, default=0)
         effbw = weakest * RING_EFFICIENCY / MB_PER_GB
-        if topology.gpus <= EXACT_GPUS:
+        if is_tabulated(topology, pattern):
             table = self.of(topology, pattern).sets(k)
             row = int(np.flatnonzero(table.masks == mask)[0])
             effbw, weakest = float(table.effbw[row]), int(table.weakest[row])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gres_topology import NodeTopology
 from policies import Cluster, NodeState, Policy, Request
-from policies.patterns import PATTERNS
+from policies.patterns import TABULATED
 from policies.registry import registry
 from slurm_plugin import config as configuration
 from slurm_plugin.config import Config
@@ -70,7 +70,7 @@ def warm_up(setup: Setup) -> None:
     """
     kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
     # The common one first: a reload under load is useful before it is complete.
-    patterns = ("ring", *(pattern for pattern in PATTERNS if pattern != "ring"))
+    patterns = ("ring", *(pattern for pattern in TABULATED if pattern != "ring"))
     for policy in setup.policies():
         for topology in kinds.values():
             full = (1 << topology.gpus) - 1

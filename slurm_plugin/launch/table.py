@@ -10,7 +10,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from gres_topology.cpulist import format_list
-from policies.patterns import PATTERNS
+from policies.graph_solver import MOST_GPUS
+from policies.patterns import PATTERNS, TABULATED
 from slurm_plugin.launch.errors import LaunchError
 from slurm_plugin.launch.machine import LaunchMachine
 
@@ -20,8 +21,13 @@ MOST_BYTES = 16 << 20
 _LONGEST_NAME, _LONGEST_NICS = 63, 255
 
 
-def write(machine: LaunchMachine, patterns: Sequence[str] = tuple(PATTERNS)) -> str:
-    """The table's text. LaunchError where the machine cannot be written down."""
+def write(machine: LaunchMachine, patterns: Sequence[str] = ()) -> str:
+    """The table's text, of all patterns that can be tabulated if none are named.
+
+    LaunchError where the machine cannot be written down.
+    """
+    if not patterns:
+        patterns = tuple(PATTERNS) if machine.gpus <= MOST_GPUS else TABULATED
     lines = [*_machine(machine)]
     for pattern in patterns:
         lines += _orders(machine, pattern)
