@@ -43,8 +43,9 @@ class Setup:
 
     def tables_bytes(self) -> int | None:
         """Memory of the policies' tables; None where no policy tells."""
-        sizes = [getattr(policy, "tables_bytes", None) for policy in self.policies()]
-        told = [int(size()) for size in sizes if callable(size)]
+        # Variants of one policy share their tables: each kind is counted once.
+        kinds = {type(policy): getattr(policy, "tables_bytes", None) for policy in self.policies()}
+        told = [int(size()) for size in kinds.values() if callable(size)]
         return sum(told) if told else None
 
 
