@@ -52,6 +52,9 @@ def test_a_broken_engine_costs_one_log_line(
     cluster: Cluster, engine: FakeEngine, rule: dict[str, Any], said: str
 ) -> None:
     """Both jobs start on Slurm's own GPUs; the breaker spares the second the question."""
+    if cluster.release < (23, 11):
+        # its reconfigure is no restart, so the breaker of the case before is still open
+        cluster.restart_slurmctld()
     engine.rule(**rule)
     with cluster.slurmctld_log_of() as log:
         first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
