@@ -69,17 +69,19 @@ def cell(junit: str) -> Cell:
         raise MatrixError(f"JUnit XML expected, read {junit[:60]!r}: {error}") from error
     if not cases:
         raise MatrixError("the JUnit file has no test case: did the collection fail?")
-    failed = passed = 0
+    bad: set[object] = set()
+    ran: set[object] = set()
     skipped: Counter[str] = Counter()
     for case in cases:
-        # one test may both fail and be reported again when its fixtures end
+        # a test that fails, and again when its fixtures end, is reported twice
+        test = (case.get("classname"), case.get("name"))
         if case.find("failure") is not None or case.find("error") is not None:
-            failed += 1
+            bad.add(test)
         elif (skip := case.find("skipped")) is not None:
             skipped[skip.get("message") or "no reason told"] += 1
         else:
-            passed += 1
-    return {"passed": passed, "failed": failed, "skipped": dict(skipped)}
+            ran.add(test)
+    return {"passed": len(ran - bad), "failed": len(bad), "skipped": dict(skipped)}
 
 
 class _Notes:

@@ -12,9 +12,11 @@ TESTS = Path(__file__).parent
 ROOT = TESTS.parents[1]
 NO_PLUGIN = "about the select plugin"
 
-JUNIT = """<testsuites><testsuite tests="4">
+JUNIT = """<testsuites><testsuite tests="7">
 <testcase name="a"/>
 <testcase name="b"><failure message="no">text</failure></testcase>
+<testcase name="b"><error message="at its end"/></testcase>
+<testcase name="c"/>
 <testcase name="c"><error message="at its end"/></testcase>
 <testcase name="d"><skipped message="about the select plugin"/></testcase>
 <testcase name="e"><skipped message="about the select plugin"/></testcase>
@@ -35,7 +37,7 @@ def row(result: Cell | None) -> list[str]:
 
 
 def test_a_junit_file_is_counted_with_the_reasons_of_what_was_skipped() -> None:
-    """Errors of fixtures are failures; equal reasons are one."""
+    """Errors of fixtures are failures, a test counts once; equal reasons are one."""
     assert cell(JUNIT) == {"passed": 1, "failed": 2, "skipped": {NO_PLUGIN: 2}}
 
 
