@@ -341,11 +341,19 @@ class Cluster:
     @contextmanager
     def slurmctld_log_of(self) -> Iterator[list[str]]:
         """Collects what slurmctld logs during a block; the list is filled at its end."""
-        size = int(self.run("ctl", "stat -c %s /var/log/slurm/slurmctld.log").out)
+        size = self.slurmctld_log_size()
         lines: list[str] = []
         yield lines
-        lines += self.run(
-            "ctl", f"tail -c +{size + 1} /var/log/slurm/slurmctld.log"
+        lines += self.slurmctld_log_from(size)
+
+    def slurmctld_log_size(self) -> int:
+        """Bytes in slurmctld's log."""
+        return int(self.run("ctl", "stat -c %s /var/log/slurm/slurmctld.log").out)
+
+    def slurmctld_log_from(self, since: int) -> list[str]:
+        """Its lines from that byte on."""
+        return self.run(
+            "ctl", f"tail -c +{since + 1} /var/log/slurm/slurmctld.log"
         ).out.splitlines()
 
     # -- the engine ---------------------------------------------------------

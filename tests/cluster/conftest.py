@@ -16,7 +16,9 @@ from cluster import Cluster, NoEngineError, is_running
 from modes import enforcement
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
+HELD_TWICE = "GPU held by two jobs"
 _skipped: list[str] = []
+_again: list[str] = []
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +34,25 @@ def session_cluster() -> Iterator[Cluster | str]:
     yield found
     if not ran_before and not os.environ.get("GPUTOPO_KEEP"):
         found.down()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A live test that fails is run once more, on a clean cluster, and the summary says so.
+
+    A dozen daemons on a loaded machine now and then miss a time that a test gives them. A GPU
+    held by two jobs is never a matter of time: there is no second chance for that.
+    """
+    for item in items:
+        if item.get_closest_marker("cluster") and not item.get_closest_marker("flaky"):
+            item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=HELD_TWICE))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keeps why a test had to be run again."""
+    if report.outcome == "rerun":
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = str(crash.message if crash else report.longrepr).splitlines()[0]
+        _again.append(f"{report.nodeid} ({report.when}): {message}")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -68,3 +89,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"{len(_skipped)} live-cluster tests skipped: no container engine"
         )
+    if _again:
+        terminalreporter.section("live tests that failed once and were run again", sep="-")
+        for line in _again:
+            terminalreporter.write_line(line)

@@ -196,4 +196,4 @@ def watched(cluster: Cluster) -> Iterator[Watch]:
         watch._stop.set()
         watch._thread.join(30)
     assert watch.samples, "the watch saw nothing"
-    assert not watch.twice, watch.twice
+    assert not watch.twice, f"GPU held by two jobs: {watch.twice}"
