@@ -36,12 +36,14 @@ def session_cluster() -> Iterator[Cluster | str]:
         found.down()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A live test that fails is run once more, on a clean cluster, and the summary says so.
 
     A dozen daemons on a loaded machine now and then miss a time that a test gives them. A GPU
     held by two jobs is never a matter of time: there is no second chance for that.
     """
+    if not config.pluginmanager.hasplugin("rerunfailures"):
+        return  # -p no:rerunfailures
     for item in items:
         if item.get_closest_marker("cluster") and not item.get_closest_marker("flaky"):
             item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=HELD_TWICE))
