@@ -92,6 +92,16 @@ class NodeTopology:
                         f"{self.name}: GPU{i}-GPU{j} is {self.kinds[i][j]} one way and"
                         f" {self.kinds[j][i]} the other; expected a symmetric matrix"
                     )
+                if not 0 < matrix[i, j] < np.inf:
+                    raise TopologyError(
+                        f"{self.name}: link {self.kinds[i][j]} of GPU{j}-GPU{i} carries"
+                        f" {matrix[i, j]:g} GB/s; expected more than 0: all GPUs of a node"
+                        " reach each other"
+                    )
+        known = [address for address in self.pci if address is not None]
+        twice = next((address for address in known if known.count(address) > 1), None)
+        if twice is not None:
+            raise TopologyError(f"{self.name}: two GPUs at PCI address {twice}; expected each once")
         matrix.flags.writeable = False
         object.__setattr__(self, "bandwidth_gbps", matrix)
 

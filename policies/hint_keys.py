@@ -63,6 +63,11 @@ def _read_name(text: str) -> str | None:
     return text if _NAME.fullmatch(text) else None
 
 
+def is_pattern_name(text: str) -> bool:
+    """Whether a site may give a pattern this name: none of ours, short enough for the launch."""
+    return bool(_NAME.fullmatch(text)) and len(text) < 64 and text not in PATTERNS
+
+
 def _read_duration(text: str) -> str | None:
     return text if text and _DURATION.fullmatch(text) else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from policies.nodes import Key, assign, groups_of
 from policies.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
 from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST, Objective
+from policies.patterns import told
 from policies.tables import TOP, Choice, Tables, tables
 
 #: How long a job that waits for a better set waits before it is asked about again.
@@ -145,8 +146,9 @@ class _Question:
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
             return f"the GPU whose loss hurts the rest least{exact}"
+        pattern = told(self._request.pattern, self._request.gpus_per_node)
         return (
-            f"{self._request.pattern}: {own.effbw_gbps:.1f} GB/s,"
+            f"{pattern}: {own.effbw_gbps:.1f} GB/s,"
             f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}{exact}"
         )
 

@@ -25,7 +25,7 @@ from policies.bits import Ints, gpus_of, mask_of, members, subsets
 from policies.graph_solver import MOST_GPUS
 from policies.links import MB_PER_GB, inside, link_mbps, widths
 from policies.objectives import Objective, Scored
-from policies.patterns import pattern_of
+from policies.patterns import fitting, pattern_of
 from policies.rank_order import rank_order
 from policies.solved import solved
 
@@ -129,8 +129,9 @@ class NodeTables:
         """The table of k-subsets, 1 <= k <= GPUs of the node."""
         if k not in self._sets:
             weakest = self._weakest(k)
-            model = model_for(self.topology, self.pattern, k)
-            effbw = model.effbw_gbps(self.topology, self.pattern, k, weakest)
+            pattern = pattern_of(fitting(self.pattern, k)).judged_as
+            model = model_for(self.topology, pattern, k)
+            effbw = model.effbw_gbps(self.topology, pattern, k, weakest)
             masks = subsets(self.topology.gpus, k)
             self._sets[k] = SetTable(masks, weakest, effbw, model.name, partial(self._agg, k))
         return self._sets[k]
@@ -140,15 +141,16 @@ class NodeTables:
         count = len(subsets(self.topology.gpus, k))
         if k == 1 or len(self._widths) == 1:
             return np.full(count, 0 if k == 1 else self._widths[0], dtype=np.int64)
-        return solved.widest(self.pattern, self.weights).sums(k)
+        return solved.widest(fitting(self.pattern, k), self.weights).sums(k)
 
     def _agg(self, k: int) -> Ints:
         """Best sum of every k-subset, MB/s."""
         count = len(subsets(self.topology.gpus, k))
+        pattern = fitting(self.pattern, k)
         if k == 1 or len(self._widths) == 1:
-            edges = len(pattern_of(self.pattern).edges(k))
+            edges = len(pattern_of(pattern).edges(k))
             return np.full(count, 0 if k == 1 else edges * self._widths[0], dtype=np.int64)
-        return solved.sums(self.pattern, self.weights).sums(k)
+        return solved.sums(pattern, self.weights).sums(k)
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
@@ -222,7 +224,7 @@ class NodeTables:
         order = rank_order(
             self.topology, self.pattern, gpus_of(mask), int(table.weakest[row]), objective.prefers
         )
-        edges = pattern_of(self.pattern).edges(k)
+        edges = pattern_of(fitting(self.pattern, k)).edges(k)
         used = sum(int(self.weights[order[a], order[b]]) for a, b in edges)
         preserved = int(scored.preserved[at])
         return Choice(
@@ -267,6 +269,7 @@ class Tables:
 
     def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
         """The best any set of k GPUs reaches on an empty node of this kind."""
+        pattern = fitting(pattern, k)
         if is_tabulated(topology, pattern):
             return self.of(topology, pattern).sets(k).ideal_effbw_gbps
         key = (topology.shape, pattern, k)
@@ -278,8 +281,8 @@ class Tables:
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> tuple[Choice, ...]:
         """The best sets of k GPUs within `free_mask` (which has at least k), best first."""
-        if k == 1:
-            pattern = "ring"  # one GPU talks to nobody, whatever the pattern
+        # One GPU talks to nobody, whatever the pattern.
+        pattern = "ring" if k == 1 else fitting(pattern, k)
         key = (topology.shape, pattern, k, free_mask, objective.name)
         answer = self._answers.get(key)
         if answer is None:
@@ -319,6 +322,7 @@ class Tables:
     ) -> Choice:
         """What a set chosen by someone else is worth; `order` is kept as its rank order."""
         k, mask = len(order), mask_of(order)
+        pattern = fitting(pattern, k)
         weights = link_mbps(topology)
         used = [int(weights[order[a], order[b]]) for a, b in pattern_of(pattern).edges(k)]
         left = gpus_of(free_mask & ~mask)

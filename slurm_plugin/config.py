@@ -16,9 +16,10 @@ import yaml
 
 from policies import hints
 from policies.errors import HintError
-from policies.hint_keys import KEYS, LAUNCH
+from policies.hint_keys import KEYS, LAUNCH, is_pattern_name
+from policies.patterns import PATTERNS, add_graph
 from policies.registry import registry
-from slurm_plugin import hostlist, schema
+from slurm_plugin import hostlist, pattern_file, schema
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.plugins import load_policies
 
@@ -65,13 +66,27 @@ class NodeSet:
 
 
 @dataclass(frozen=True, slots=True)
+class SitePattern:
+    """One pattern of the site: the name policies know it by, its number of ranks, its line."""
+
+    internal: str
+    ranks: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """What applies to a partition: mode, policy, default hints, what users may set."""
+    """What applies to a partition: mode, policy, default hints, what users may set.
+
+    `patterns` are the site's own, the same in every rule: the names users write, and
+    those `policies.patterns` knows them by.
+    """
 
     mode: str
     policy: str
     hints: Mapping[str, str] = field(default_factory=dict)
     users_may_set: tuple[str, ...] | None = None
+    patterns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +112,7 @@ class Config:
     waiting: WaitingConfig
     slurm: SlurmConfig
     nodes: tuple[NodeSet, ...]
+    patterns: Mapping[str, SitePattern]
     partitions: Mapping[str, Rule]
     accounts: Mapping[str, Personal] = field(default_factory=dict)
     users: Mapping[str, Personal] = field(default_factory=dict)
@@ -119,6 +135,8 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        #: The site's patterns, once they are read: hints may name them.
+        self.patterns: dict[str, str] = {}
 
     def fail(self, node: yaml.Node, key: str, text: str) -> ConfigError:
         return ConfigError(f"{self.path}:{node.start_mark.line + 1}: {key}: {text}")
@@ -222,7 +240,8 @@ class _Reader:
                 raise self.fail(value, full, "expected one value")
             values[name] = value.value
             try:
-                hints.to_request(hints.Hints(), (1,), {name: value.value})
+                given = {name: value.value}
+                hints.to_request(hints.Hints(), (1,), given, patterns=self.patterns)
             except HintError as error:
                 raise self.fail(value, full, str(error)) from error
         return MappingProxyType(values)
@@ -298,6 +317,7 @@ def parse(text: str, path: Path) -> Config:
     values["waiting"] = WaitingConfig(**waiting)
     values["slurm"] = SlurmConfig(**slurm)
     values["nodes"] = _node_sets(reader, values["nodes"])
+    values["patterns"] = _patterns(reader, values["patterns"])
     values["partitions"] = _partitions(reader, values["partitions"])
     for key in ("accounts", "users"):
         values[key] = _personal(reader, values[key], key)
@@ -325,6 +345,26 @@ def _node_sets(reader: _Reader, node: yaml.Node | None) -> tuple[NodeSet, ...]:
     return tuple(sets)
 
 
+def _patterns(reader: _Reader, node: yaml.Node | None) -> Mapping[str, SitePattern]:
+    """The site's patterns by the name users write; the reader knows them from then on."""
+    found = {}
+    for name, (name_node, value) in reader.mapping(node, "patterns").items():
+        key = f"patterns.{name}"
+        if not is_pattern_name(name):
+            told = (
+                f"expected a name of up to 63 letters, digits, . - _, none of {', '.join(PATTERNS)}"
+            )
+            raise reader.fail(name_node, key, told)
+        try:
+            graph = pattern_file.read(reader.file(value, key, schema.PATTERN))
+        except pattern_file.PatternFileError as error:
+            raise reader.fail(value, key, str(error)) from error
+        internal = add_graph(name, graph.ranks, graph.edges)
+        found[name] = SitePattern(internal, graph.ranks, value.start_mark.line + 1)
+        reader.patterns[name] = internal
+    return MappingProxyType(found)
+
+
 def _partitions(reader: _Reader, node: yaml.Node | None) -> Mapping[str, Rule]:
     """Rules by name; a partition takes what it does not say from `default`."""
     found = reader.mapping(node, "partitions")
@@ -337,7 +377,9 @@ def _partitions(reader: _Reader, node: yaml.Node | None) -> Mapping[str, Rule]:
         merged = base | {option: own[option] for option in written}
         if name == "default":
             base = merged
-        rules[name] = Rule(**merged | {"hints": merged["hints"] or {}})
+        rules[name] = Rule(
+            **merged | {"hints": merged["hints"] or {}}, patterns=dict(reader.patterns)
+        )
     return MappingProxyType(rules)
 
 

@@ -57,6 +57,12 @@ ROOT = (
     Option("waiting", "section", None, "How long a policy may postpone a job."),
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
     Option("nodes", "list", None, "Which nodes are which machine."),
+    Option(
+        "patterns",
+        "section",
+        None,
+        "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
+    ),
     Option("partitions", "section", None, "Mode and policy per partition, and `default`."),
     Option("accounts", "section", None, "Policy, default hints and limits per Slurm account."),
     Option("users", "section", None, "The same per user: a login name or a numeric uid."),
@@ -149,6 +155,8 @@ PARTITION = (
     Option("hints", "hints", None, "Hints for jobs that give none: `{pattern: ring}`."),
     Option("users_may_set", "hint keys", None, "Hint keys users may write; all when unset."),
 )
+#: Each value of `patterns`.
+PATTERN = Option("FILE", "path", None, "A pattern's file, relative to this one.")
 #: What a rule of an account or a user may say; what it does not say, the partition says.
 PERSONAL = (
     Option("policy", "policy", None, "Policy for jobs whose hint names none."),

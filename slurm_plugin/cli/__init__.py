@@ -16,6 +16,7 @@ COMMANDS = {
     "explain": "slurm_plugin.cli.explain",
     "launch-table": "slurm_plugin.cli.launch",
     "hints": "slurm_plugin.cli.hints",
+    "pattern": "slurm_plugin.cli.pattern",
     "place": "slurm_plugin.cli.place",
     "report": "slurm_plugin.cli.report",
     "serve": "slurm_plugin.cli.serve",

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 @click.option("--free", help="GPUs that are free, such as 0-2,5.  [default: all]")
 @click.option("--gpus", required=True, type=click.IntRange(min=1), help="GPUs wanted.")
 @click.option("--hint", default="", help="A hint as users write it: policy=mapa,pattern=ring.")
+@click.option("--pattern", metavar="NAME|FILE",
+              help="Which ranks talk to which; a file as gputopo pattern reads it.")  # fmt: skip
 @json_option
-def place(machine: str, free: str | None, gpus: int, hint: str, as_json: bool) -> None:
+def place(
+    machine: str, free: str | None, gpus: int, hint: str, pattern: str | None, as_json: bool
+) -> None:
     """Choose GPUs on one machine and show the scores."""
     import json
 
@@ -39,7 +43,8 @@ def place(machine: str, free: str | None, gpus: int, hint: str, as_json: bool) -
         raise click.UsageError(
             f"--gpus {gpus}: only {len(available)} of {topology.gpus} GPUs are free on {machine}"
         )
-    wish = read_wish(hint, Rule("enforce", "mapa"))
+    hint, patterns = _with_pattern(hint, pattern, topology)
+    wish = read_wish(hint, Rule("enforce", "mapa", patterns=patterns))
     if wish.off:
         raise click.UsageError("--hint off: the job opts out, Slurm chooses")
     state = NodeState(topology.name, topology, mask_of(available))
@@ -71,6 +76,30 @@ def _available(topology: NodeTopology, free: str | None) -> list[int]:
             f"--free: {topology.name} has GPUs 0-{topology.gpus - 1}, not {chosen[-1]}"
         )
     return chosen
+
+
+def _with_pattern(
+    hint: str, pattern: str | None, topology: NodeTopology
+) -> tuple[str, dict[str, str]]:
+    """The hint that asks for the pattern, and the patterns known beside ours."""
+    from pathlib import Path
+
+    from policies.hint_keys import is_pattern_name
+    from policies.patterns import PATTERNS, add_graph
+    from slurm_plugin import pattern_file
+
+    if pattern is None:
+        return hint, {}
+    patterns, name, file = {}, pattern, Path(pattern)
+    if pattern not in PATTERNS:
+        graph = pattern_file.read(file)
+        if graph.ranks > topology.gpus:
+            raise click.UsageError(
+                f"--pattern {file}: {graph.ranks} ranks; {topology.name} has {topology.gpus} GPUs"
+            )
+        name = file.stem if is_pattern_name(file.stem) else "file"
+        patterns[name] = add_graph(name, graph.ranks, graph.edges)
+    return ",".join(part for part in (hint.strip(), f"pattern={name}") if part), patterns
 
 
 def _told(outcome: Placement | Wait) -> dict[str, Any]:

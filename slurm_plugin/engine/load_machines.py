@@ -25,7 +25,20 @@ def load_machines(config: Config) -> Machines:
 
     Raises ConfigError for a topology that cannot be read or a permutation that cannot fit.
     """
-    return _Loader(config).load()
+    machines = _Loader(config).load()
+    _check_patterns(config, machines)
+    return machines
+
+
+def _check_patterns(config: Config, machines: Machines) -> None:
+    """A pattern no declared node has GPUs enough for is a mistake, not a wish."""
+    most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
+    for name, pattern in config.patterns.items():
+        if most is not None and pattern.ranks > most:
+            raise ConfigError(
+                f"{config.where(pattern.line)}: patterns.{name}: {pattern.ranks} ranks; the largest"
+                f" declared node has {most} GPUs, so no job could be placed by it"
+            )
 
 
 class _Problem(Exception):

@@ -71,7 +71,9 @@ def warm_up(setup: Setup) -> None:
     """
     kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
     # The common one first: a reload under load is useful before it is complete.
-    patterns = ("ring", *(pattern for pattern in TABULATED if pattern != "ring"))
+    others = (pattern for pattern in TABULATED if pattern != "ring")
+    site = (pattern.internal for pattern in setup.config.patterns.values())
+    patterns = ("ring", *others, *site)
     for policy in setup.policies():
         for topology in kinds.values():
             full = (1 << topology.gpus) - 1
