@@ -49,7 +49,8 @@ class NodeTopology:
     `kinds[i][j]` is the label of the best path between GPUs i and j (`NV2`, `PIX`,
     `SYS`, `XGMI`, ...; `X` on the diagonal); `bandwidth_gbps` is the same matrix in
     GB/s per direction (float64, shape (gpus, gpus), zero diagonal, read-only).
-    Per-GPU entries are None where the source does not say.
+    Per-GPU entries are None where the source does not say. `calibration` names a bandwidth
+    model fitted to this kind of node (`policies.calibrated`); empty where there is none.
 
     Raises TopologyError if the parts do not fit together.
     """
@@ -66,6 +67,7 @@ class NodeTopology:
     nics: tuple[Nic, ...] = ()
     numa_nodes: tuple[NumaNode, ...] = ()
     threads_per_core: int | None = None
+    calibration: str = ""
 
     def __post_init__(self) -> None:
         n = len(self.kinds)
@@ -114,10 +116,11 @@ class NodeTopology:
     def shape(self) -> str:
         """A short digest of what placement depends on: links, bandwidths, NUMA nodes.
 
-        Two nodes of equal shape share every precomputed table, whatever their name,
-        PCI addresses or CPU numbers.
+        A calibration counts too, where there is one. Two nodes of equal shape share every
+        precomputed table, whatever their name, PCI addresses or CPU numbers.
         """
-        text = json.dumps([self.kinds, self.bandwidth_gbps.tolist(), self.numa])
+        parts = [self.kinds, self.bandwidth_gbps.tolist(), self.numa]
+        text = json.dumps([*parts, self.calibration] if self.calibration else parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __hash__(self) -> int:

@@ -277,6 +277,10 @@ class Tables:
             self._ideals[key] = large.ideal_gbps(topology, pattern, k)
         return self._ideals[key]
 
+    def model_name(self, topology: NodeTopology, pattern: str, k: int) -> str:
+        """The bandwidth model that tells sets of this size apart."""
+        return model_for(topology, pattern_of(fitting(pattern, k)).judged_as, k).name
+
     def top(
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> tuple[Choice, ...]:

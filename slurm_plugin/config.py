@@ -62,6 +62,7 @@ class NodeSet:
     topology: str
     slurm_index: str | tuple[int, ...]
     gres_conf: Path
+    bandwidth_model: Path | None
     line: int
 
 

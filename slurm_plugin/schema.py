@@ -139,6 +139,12 @@ NODE_SET = (
         f"`{IDENTITY}`, a list (`[2, 0, 1, 3]`: Slurm's GPU 0 is the topology's GPU 2, ...),"
         f" or `{GRES_CONF}`.",
     ),
+    Option(
+        "bandwidth_model",
+        "path",
+        None,
+        "What `gputopo calibrate` wrote for these nodes; else the general models.",
+    ),
     Option("gres_conf", "path", "/etc/slurm/gres.conf", f"Read for `slurm_index: {GRES_CONF}`."),
 )
 

@@ -10,6 +10,7 @@ import click
 #: Command -> module; the attribute has the command's name. Imported only when called, so
 #: that `gputopo --help` and shell completion stay fast.
 COMMANDS = {
+    "calibrate": "slurm_plugin.cli.calibrate",
     "config": "slurm_plugin.cli.config",
     "doctor": "slurm_plugin.cli.doctor",
     "experiment": "slurm_plugin.cli.experiment",

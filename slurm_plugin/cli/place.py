@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
 @click.option("--hint", default="", help="A hint as users write it: policy=mapa,pattern=ring.")
 @click.option("--pattern", metavar="NAME|FILE",
               help="Which ranks talk to which; a file as gputopo pattern reads it.")  # fmt: skip
+@click.option("--bandwidth-model", "model", type=click.Path(path_type=Path),
+              help="What gputopo calibrate wrote for this machine.")  # fmt: skip
 @json_option
 def place(
-    machine: str, free: str | None, gpus: int, hint: str, pattern: str | None, as_json: bool
+    machine: str,
+    free: str | None,
+    gpus: int,
+    hint: str,
+    pattern: str | None,
+    model: Path | None,
+    as_json: bool,
 ) -> None:
     """Choose GPUs on one machine and show the scores."""
     import json
@@ -30,6 +39,7 @@ def place(
     from gres_topology import find
     from policies import Cluster, NodeState, Placement, Wait
     from policies.registry import registry
+    from slurm_plugin.calibrate.attach import with_model
     from slurm_plugin.config import Rule
     from slurm_plugin.engine.judge import with_scores
     from slurm_plugin.engine.machines import mask_of
@@ -37,7 +47,7 @@ def place(
     from slurm_plugin.plugins import load_policies
 
     load_policies()
-    topology = find(machine)
+    topology = find(machine) if model is None else with_model(find(machine), model)
     available = _available(topology, free)
     if gpus > len(available):
         raise click.UsageError(
@@ -82,8 +92,6 @@ def _with_pattern(
     hint: str, pattern: str | None, topology: NodeTopology
 ) -> tuple[str, dict[str, str]]:
     """The hint that asks for the pattern, and the patterns known beside ours."""
-    from pathlib import Path
-
     from policies.hint_keys import is_pattern_name
     from policies.patterns import PATTERNS, add_graph
     from slurm_plugin import pattern_file
