@@ -9,7 +9,8 @@ from gres_topology import NodeTopology, pci
 from slurm_plugin.calibrate.errors import CalibrationError
 from slurm_plugin.calibrate.log import Gpu, Log
 
-_FAMILY = re.compile(r"[a-z]{0,3}\d{2,4}[a-z]?")
+#: Product families in a name: V100, MI250 (of MI250X), L40S; never memory sizes.
+_FAMILY = re.compile(r"\b([a-z]{1,3}\d{2,4}[a-wyz]?)x?\b")
 
 
 def gpus_of(logs: Sequence[Log], topology: NodeTopology) -> list[tuple[int, ...]]:
@@ -28,11 +29,10 @@ def gpus_of(logs: Sequence[Log], topology: NodeTopology) -> list[tuple[int, ...]
 
 
 def _same_model(log: Log, topology: NodeTopology) -> None:
-    """The products' families (v100, a100, mi250x) are the same, where both say one."""
+    """The products' families are the same, where both names say one."""
     told = log.gpus[0].name
     here, there = (set(_FAMILY.findall(name.lower())) for name in (topology.model or "", told))
-    here, there = ({word for word in words if not word.isdigit()} for words in (here, there))
-    if here and there and not any(a.startswith(b) or b.startswith(a) for a in here for b in there):
+    if here and there and not here & there:
         raise log.fail(
             log.gpus[0].line, f"{told}; {topology.name} has {topology.model}: another machine"
         )

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 from nccl_logs import DGX1V_BUSES, log, rank_line, write
 
@@ -234,6 +236,21 @@ def test_what_is_no_whole_run_is_refused_with_its_line(text: str, message: str) 
     assert "\n" not in str(caught.value)
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, len(GOOD) - 1), st.text(max_size=12), st.integers(0, 80))
+def test_a_damaged_log_is_read_or_refused_in_one_line(at: int, put: str, lost: int) -> None:
+    try:
+        found = read(GOOD[:at] + put + GOOD[at + lost :])
+    except CalibrationError as error:
+        told = str(error)
+    else:
+        told = "a.log:"
+        assert 0 < found.busbw_gbps < float("inf")
+        assert len(found.gpus) >= 2
+    assert told.startswith("a.log:")
+    assert len(told.splitlines()) == 1
+
+
 # Which GPUs
 
 
@@ -272,6 +289,12 @@ OTHER_MACHINE = [
         DGX1V,
         "NVIDIA A100-SXM4-40GB; dgx1v has Tesla V100-SXM2-16GB: another machine",
     ),
+    (
+        "a model whose name begins alike",
+        log(ALL, 128.0, name="NVIDIA A10 40GB"),
+        replace(DGX1V, model="NVIDIA A100-SXM4-40GB"),
+        "NVIDIA A10 40GB; dgx1v has NVIDIA A100-SXM4-40GB: another machine",
+    ),
     ("more GPUs", log(ALL, 128.0), replace(catalog.load("minsky"), model=None), "8 GPUs; minsky"),
     (
         "some GPUs, and nothing to find them by",
@@ -301,6 +324,9 @@ def test_a_log_of_another_machine_is_refused(
         ("NVIDIA A100-SXM4-40GB", "A100-SXM4-80GB"),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100"),
         ("AMD Instinct MI250X", "AMD Instinct MI250X / MI250"),
+        ("NVIDIA L40S", "L40S"),
+        ("AMD Instinct MI300X OAM", "AMD Instinct MI300X"),
+        ("NVIDIA RTX 6000 Ada Generation", "Tesla V100-SXM2-16GB"),
         ("NVIDIA Graphics Device", "Tesla V100-SXM2-16GB"),
     ],
 )
