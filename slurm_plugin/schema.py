@@ -57,6 +57,13 @@ ROOT = (
     Option("waiting", "section", None, "How long a policy may postpone a job."),
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
     Option("nodes", "list", None, "Which nodes are which machine."),
+    Option(
+        "usual_jobs",
+        "demand",
+        "learned",
+        "What `mapa-preserve-site` expects to be asked: weights by GPUs per node, `{1: 60, 2: 30,"
+        " 8: 10}`, or `learned`: counted in the decision log.",
+    ),
     Option("partitions", "section", None, "Mode and policy per partition, and `default`."),
     Option("accounts", "section", None, "Policy, default hints and limits per Slurm account."),
     Option("users", "section", None, "The same per user: a login name or a numeric uid."),
