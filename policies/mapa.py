@@ -2,14 +2,25 @@
 
 `mapa` (the default) balances effective bandwidth, the weakest link and what is left for
 others; `mapa-preserve` is the paper's Algorithm 1, `mapa-greedy` its Greedy, and
-`mapa-widest` gives up bandwidth sooner than a PCIe hop.
+`mapa-widest` gives up bandwidth sooner than a PCIe hop; `mapa-preserve-site` is Algorithm 1
+that weighs what is left by what the site usually asks.
 """
 
 from __future__ import annotations
 
+from policies.demand import Shares
 from policies.nodes import Key, assign, groups_of
 from policies.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
-from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST, Objective
+from policies.objectives import (
+    AGGREGATE,
+    BALANCED,
+    EFFBW,
+    PRESERVED,
+    WIDEST,
+    Objective,
+    site_insensitive,
+    site_sensitive,
+)
 from policies.patterns import told
 from policies.tables import TOP, Choice, Tables, tables
 
@@ -44,6 +55,11 @@ class Mapa:
                 instead=placement,
             )
         return placement
+
+    @property
+    def spares_links(self) -> bool:
+        """Whether a single GPU never breaks an NVLink pair while another GPU is free."""
+        return self._sensitive.spares_links
 
     def tables_bytes(self) -> int:
         """Memory of the tables behind all policies of this file, for `gputopo status`."""
@@ -103,9 +119,12 @@ class _Question:
     def _own_key(self, choice: Choice, count: int) -> Key:
         if count == 1:
             return (choice.broken_gbps,)
-        if self._objective is PRESERVED:
+        across = self._objective.across
+        if across == "loss":
+            return (choice.loss, choice.destroyed_gbps)
+        if across == "destroys":
             return (choice.destroyed_gbps,)
-        if self._objective is AGGREGATE:
+        if across == "sum":
             return (-choice.agg_gbps,)
         return (-self._utility(choice, count), -choice.weakest_gbps)
 
@@ -194,3 +213,11 @@ MAPA = Mapa("mapa", BALANCED)
 MAPA_WIDEST = Mapa("mapa-widest", WIDEST)
 MAPA_PRESERVE = Mapa("mapa-preserve", EFFBW)
 MAPA_GREEDY = Mapa("mapa-greedy", AGGREGATE, insensitive=AGGREGATE)
+
+
+def preserve_site(demand: Shares = ()) -> Mapa:
+    """`mapa-preserve-site` for a site that usually asks `demand` (empty: nothing is known)."""
+    return Mapa("mapa-preserve-site", site_sensitive(demand), site_insensitive(demand))
+
+
+MAPA_PRESERVE_SITE = preserve_site()

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from policies.best_fit import BestFit
 from policies.errors import RegistryError
 from policies.first_fit import FirstFit
-from policies.mapa import MAPA, MAPA_GREEDY, MAPA_PRESERVE, MAPA_WIDEST
+from policies.mapa import MAPA, MAPA_GREEDY, MAPA_PRESERVE, MAPA_PRESERVE_SITE, MAPA_WIDEST
 from policies.nouns import Policy
 
 #: The entry point group third parties register under.
@@ -81,7 +81,8 @@ class Registry:
 
 def built_in() -> Registry:
     """A registry with the policies of this project."""
-    return Registry((MAPA, MAPA_WIDEST, MAPA_PRESERVE, MAPA_GREEDY, FirstFit(), BestFit()))
+    ours = (MAPA, MAPA_WIDEST, MAPA_PRESERVE, MAPA_PRESERVE_SITE, MAPA_GREEDY)
+    return Registry((*ours, FirstFit(), BestFit()))
 
 
 #: The registry a process uses; `load_plugins()` is the caller's to call, once, at start.

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from policies import hints
+from policies.demand import Shares, shares
 from policies.errors import HintError
 from policies.hint_keys import KEYS, LAUNCH, is_pattern_name
 from policies.patterns import PATTERNS, add_graph
@@ -114,6 +115,7 @@ class Config:
     slurm: SlurmConfig
     nodes: tuple[NodeSet, ...]
     patterns: Mapping[str, SitePattern]
+    usual_jobs: Shares | str
     partitions: Mapping[str, Rule]
     accounts: Mapping[str, Personal] = field(default_factory=dict)
     users: Mapping[str, Personal] = field(default_factory=dict)
@@ -196,6 +198,7 @@ class _Reader:
             "hint keys": self.hint_keys,
             "index": self.index,
             "address": self.address,
+            "demand": self.demand,
         }
         return reader[option.type](node, key, option)
 
@@ -278,6 +281,19 @@ class _Reader:
         if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
             raise self.fail(node, key, f"{text!r} is not host:port; expected 127.0.0.1:9401, say")
         return host.strip("[]"), int(port)
+
+    def demand(self, node: yaml.Node, key: str, option: schema.Option) -> Shares | str:
+        """Shares by GPUs per node, or the default's word."""
+        allowed = f"expected {option.default} or weights by GPUs per node, such as {{1: 60, 2: 40}}"
+        if isinstance(node, yaml.ScalarNode) and node.value == option.default:
+            return str(node.value)
+        if not isinstance(node, yaml.MappingNode) or not node.value:
+            raise self.fail(node, key, allowed)
+        written = self.mapping(node, key)
+        try:
+            return shares({int(name): float(value.value) for name, (_, value) in written.items()})
+        except (TypeError, ValueError) as error:  # a PolicyError is one
+            raise self.fail(node, key, f"{error}; {allowed}") from error
 
     def items(self, node: yaml.Node, key: str) -> list[yaml.Node]:
         if not isinstance(node, yaml.SequenceNode):

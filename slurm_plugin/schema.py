@@ -63,6 +63,13 @@ ROOT = (
         None,
         "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
     ),
+    Option(
+        "usual_jobs",
+        "demand",
+        "learned",
+        "What `mapa-preserve-site` expects to be asked: weights by GPUs per node, `{1: 60, 2: 30,"
+        " 8: 10}`, or `learned`: counted in the decision log.",
+    ),
     Option("partitions", "section", None, "Mode and policy per partition, and `default`."),
     Option("accounts", "section", None, "Policy, default hints and limits per Slurm account."),
     Option("users", "section", None, "The same per user: a login name or a numeric uid."),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gres_topology import NodeTopology
 from policies import Cluster, NodeState, Policy, Request
+from policies.mapa import preserve_site
 from policies.patterns import TABULATED
 from policies.registry import registry
 from slurm_plugin import config as configuration
@@ -18,6 +20,7 @@ from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
 from slurm_plugin.engine.rules import Rules
+from slurm_plugin.engine.usual_jobs import usual_jobs
 from slurm_plugin.slurm import choose
 
 logger = logging.getLogger(__name__)
@@ -33,13 +36,14 @@ class Setup:
     config: Config
     machines: Machines
     enforcement: Enforcement
+    get_policy: Callable[[str], Policy] = registry.get
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
         names = {rule.policy for rule in self.config.partitions.values() if rule.mode != "off"}
         personal = (*self.config.accounts.values(), *self.config.users.values())
         names |= {rule.policy for rule in personal if rule.policy}
-        return [registry.get(name) for name in sorted(names)]
+        return [self.get_policy(name) for name in sorted(names)]
 
     def tables_bytes(self) -> int | None:
         """Memory of the policies' tables; None where no policy tells."""
@@ -57,10 +61,17 @@ def load(path: Path) -> Setup:
     config = configuration.load(path)
     choose.check(config.slurm)
     machines = load_machines(config)
-    decider = Decider(machines, Rules(config), config.waiting, registry.get)
-    setup = Setup(config, machines, {"select": Select}[config.enforcement](decider))
+    get_policy = _policies_of(config)
+    decider = Decider(machines, Rules(config), config.waiting, get_policy)
+    setup = Setup(config, machines, {"select": Select}[config.enforcement](decider), get_policy)
     warm_up(setup)
     return setup
+
+
+def _policies_of(config: Config) -> Callable[[str], Policy]:
+    """The registered policies, where one must know the site the site's own in its place."""
+    own = preserve_site(usual_jobs(config))
+    return lambda name: own if name == own.name else registry.get(name)
 
 
 def warm_up(setup: Setup) -> None:
