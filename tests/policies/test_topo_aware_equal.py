@@ -124,3 +124,20 @@ def test_a_question_is_answered_alike_whatever_was_asked_before():
         assert old.place(request, cluster) == policies(interference=MEASURED)[0].place(
             request, cluster
         )
+
+
+def test_hundreds_of_jobs_may_come_and_go_at_once():
+    """As when the engine's cache of running jobs is read again; old and new in any order."""
+    draw = random.Random(5)
+    nodes = {
+        f"n{number:03}": NodeState(f"n{number:03}", machine("dgx1v"), 0x0F) for number in range(200)
+    }
+    jobs = [
+        RunningJob(number, {f"n{number:03}": 0x10 << number % 4}, *KINDS[number % len(KINDS)])
+        for number in range(200)
+    ]
+    old, _ = policies(interference=MEASURED)
+    for _ in range(30):
+        now = tuple(draw.sample(jobs, draw.choice((0, 3, 100, 200))))
+        cluster, asked = Cluster(nodes, now), Request((draw.randint(1, 4),))
+        assert old.place(asked, cluster) == policies(interference=MEASURED)[0].place(asked, cluster)
