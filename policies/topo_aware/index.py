@@ -16,7 +16,6 @@ from policies.interference import Interference, kind_of_running
 from policies.nouns import Cluster, NodeState, RunningJob
 from policies.topo_aware.utility import Beside, Terms
 
-
 #: Jobs that came or went between two snapshots before all are compared at once.
 _FEW = 64
 _Jobs = tuple[RunningJob, ...]
