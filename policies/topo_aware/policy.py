@@ -41,6 +41,9 @@ class _Chosen(NamedTuple):
 class TopoAware:
     """The paper's policy; `postpones`: with its minimum utility."""
 
+    #: `Cluster.jobs` matters to it.
+    looks_at_jobs = True
+
     def __init__(self, name: str, solver: Solver, *, postpones: bool) -> None:
         self.name, self._solver, self._postpones = name, solver, postpones
         hints = {"profile", "batch", "sensitive", "memory-bandwidth", "single-node"}
