@@ -24,7 +24,6 @@ def check(file: Path | None, config_path: Path) -> None:
     """
     from slurm_plugin import config as configuration
     from slurm_plugin.engine.load_machines import load_machines
-
     from slurm_plugin.profiles import read_profiles
 
     settings = configuration.load(file or config_path)
