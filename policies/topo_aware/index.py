@@ -71,6 +71,10 @@ class Index:
         self._jobs: tuple[RunningJob, ...] = ()
         self._beside: dict[str, dict[int, Beside]] = {}
 
+    def size(self) -> int:
+        """How many nodes the last snapshot had."""
+        return len(self._nodes)
+
     def groups(self) -> Iterator[Group]:
         """All groups, in no order that matters."""
         return iter(self._groups.values())

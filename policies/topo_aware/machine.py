@@ -6,6 +6,8 @@ by all nodes of that shape.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gres_topology import NodeTopology
@@ -14,6 +16,9 @@ from policies.bits import EXACT_GPUS, Ints, gpus_of, mask_of, subsets
 from policies.links import inside
 from policies.topo_aware.fiduccia import bipartition
 from policies.topo_aware.graph import Levels, distances
+
+#: Sets whose cut, paths or sockets are kept: all of a 16-GPU node.
+MOST_SETS = 1 << 16
 
 
 class Machine:
@@ -34,6 +39,7 @@ class Machine:
         """The two halves of a set of two GPUs or more, as masks."""
         found = self._cuts.get(mask)
         if found is None:
+            _bounded(self._cuts)
             first, second = bipartition(self.distance, gpus_of(mask))
             found = self._cuts[mask] = (mask_of(first), mask_of(second))
         return found
@@ -42,6 +48,7 @@ class Machine:
         """Sum of the shortest paths between the GPUs of a set."""
         found = self._paths.get(mask)
         if found is None:
+            _bounded(self._paths)
             gpus = gpus_of(mask)
             found = self._paths[mask] = int(self.distance[np.ix_(gpus, gpus)].sum()) // 2
         return found
@@ -79,6 +86,7 @@ class Machine:
         """The sockets a set has GPUs on, as a mask of sockets."""
         found = self._touched.get(mask)
         if found is None:
+            _bounded(self._touched)
             found = mask_of(at for at, socket in enumerate(self.sockets) if socket & mask)
             self._touched[mask] = found
         return found
@@ -99,3 +107,9 @@ class Machine:
             return False
         pairs = self.distance[np.ix_(gpus, gpus)]
         return len(gpus) < 3 or len(np.unique(pairs[~np.eye(len(gpus), dtype=bool)])) == 1
+
+
+def _bounded(kept: dict[int, Any]) -> None:
+    """Forget everything before there is too much of it."""
+    if len(kept) >= MOST_SETS:
+        kept.clear()

@@ -52,8 +52,7 @@ class TopoAware:
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits; wait for its constraints or minimum utility."""
-        index = self._solver.borrow()
-        index.update(cluster)
+        index = self._solver.borrow(cluster)
         problem = constraints.against_counts(request)
         chosen, others = self._choose(request, index, limited=True)
         if len(chosen) < len(request.gpus_per_node):

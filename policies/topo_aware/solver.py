@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
 from policies.interference import Interference
+from policies.nouns import Cluster
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.graph import Levels
 from policies.topo_aware.index import Group, Index, State
@@ -18,8 +19,10 @@ from policies.topo_aware.utility import Asked, Scale, Terms, Weights
 
 #: (mask of GPUs, terms).
 Solution = tuple[int, Terms]
-#: Node states whose solutions are kept; then they are forgotten and start anew.
-MOST_STATES = 50_000
+#: Solutions kept, some 60 MB; then all but those of the present snapshot are forgotten.
+MOST_SOLUTIONS = 200_000
+#: A snapshot of so many times fewer nodes than the last does not take its place.
+MUCH_SMALLER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Solver:
         self.settings, self.interference = settings, interference
         self._machines: dict[str, Machine] = {}
         self._solved: dict[State, dict[int, Solution]] = {}
+        self._count = 0
         self._numbers: dict[Asked, int] = {}
         self._idle: list[Index] = []
 
@@ -52,12 +56,23 @@ class Solver:
             found = self._machines[topology.shape] = Machine(topology, self.settings.levels)
         return found
 
-    def borrow(self) -> Index:
-        """The index of the last snapshot, the caller's alone until it is given back."""
+    def borrow(self, cluster: Cluster) -> Index:
+        """The index of this snapshot, the caller's alone until it is given back.
+
+        The last one brought up to date; a new one beside it for a question about a few of
+        many nodes, such as the engine's about the nodes that Slurm chose.
+        """
         try:
-            return self._idle.pop()
+            index = self._idle.pop()
         except IndexError:
-            return Index(self.interference)
+            index = Index(self.interference)
+        if index.size() > MUCH_SMALLER * len(cluster.nodes):
+            self.give_back(index)
+            index = Index(self.interference)
+            near = tuple(job for job in cluster.jobs if job.gpus.keys() & cluster.nodes.keys())
+            cluster = Cluster(cluster.nodes, near)
+        index.update(cluster)
+        return index
 
     def give_back(self, index: Index) -> None:
         """Keep an index for the next question."""
@@ -80,12 +95,14 @@ class Solver:
             solution = group.solved.get(number)
             if solution is None:
                 solution = group.solved[number] = self.solve(group, asked)
+                self._count += 1
             found.append((group, solution))
         return found
 
     def _of_state(self, state: State) -> dict[int, Solution]:
-        if len(self._solved) > MOST_STATES:
+        if self._count > MOST_SOLUTIONS:
             self._solved.clear()
+            self._count = 0
         return self._solved.setdefault(state, {})
 
     def solve(self, group: Group, asked: Asked) -> Solution:

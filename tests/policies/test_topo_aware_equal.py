@@ -141,3 +141,27 @@ def test_hundreds_of_jobs_may_come_and_go_at_once():
         now = tuple(draw.sample(jobs, draw.choice((0, 3, 100, 200))))
         cluster, asked = Cluster(nodes, now), Request((draw.randint(1, 4),))
         assert old.place(asked, cluster) == policies(interference=MEASURED)[0].place(asked, cluster)
+
+
+def test_forgetting_solutions_changes_no_answer(monkeypatch):
+    monkeypatch.setattr("policies.topo_aware.solver.MOST_SOLUTIONS", 3)
+    monkeypatch.setattr("policies.topo_aware.machine.MOST_SETS", 5)
+    forgetful, _ = policies(interference=MEASURED)
+    for request, cluster in states(78, 100):
+        assert forgetful.place(request, cluster) == policies(interference=MEASURED)[0].place(
+            request, cluster
+        )
+
+
+def test_a_question_about_one_node_of_many_disturbs_nothing():
+    """What the engine asks beside: the same job on the nodes that Slurm chose."""
+    nodes = {f"n{n:02}": NodeState(f"n{n:02}", machine("minsky"), 0b1110) for n in range(30)}
+    jobs = tuple(RunningJob(n, {f"n{n:02}": 1}, None, 4 if n % 2 else 128) for n in range(30))
+    whole, one = Cluster(nodes, jobs), Cluster({"n07": nodes["n07"]}, jobs)
+    asked = Request((1,), options={"batch": "1"})
+    old, _ = policies()
+    before = old.place(asked, whole)
+    alone = old.place(asked, one)
+    assert alone == policies()[0].place(asked, one)
+    assert alone.gpus == {"n07": (2,)}
+    assert old.place(asked, whole) == before
