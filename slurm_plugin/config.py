@@ -56,6 +56,19 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TopoAwareConfig:
+    """Weights of the utility, GB/s of a socket, profiles, and how neighbours are read."""
+
+    communication: float = 1.0
+    interference: float = 1.0
+    fragmentation: float = 1.0
+    socket_memory_gbps: float = 0.0
+    profiles: Path | None = None
+    refresh_s: float = 5.0
+    max_age_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSet:
     """Nodes of one machine kind; `slurm_index` is a word of the schema or a permutation."""
 
@@ -119,6 +132,7 @@ class Config:
     partitions: Mapping[str, Rule]
     accounts: Mapping[str, Personal] = field(default_factory=dict)
     users: Mapping[str, Personal] = field(default_factory=dict)
+    topo_aware: TopoAwareConfig = field(default_factory=TopoAwareConfig)
     explain_listen: tuple[str, int] | None = None
     metrics_listen: tuple[str, int] | None = None
 
@@ -333,12 +347,20 @@ def parse(text: str, path: Path) -> Config:
     values["decision_log"] = DecisionLogConfig(**log)
     values["waiting"] = WaitingConfig(**waiting)
     values["slurm"] = SlurmConfig(**slurm)
+    values["topo_aware"] = _topo_aware(reader, values["topo_aware"])
     values["nodes"] = _node_sets(reader, values["nodes"])
     values["patterns"] = _patterns(reader, values["patterns"])
     values["partitions"] = _partitions(reader, values["partitions"])
     for key in ("accounts", "users"):
         values[key] = _personal(reader, values[key], key)
     return Config(path=path, **values)
+
+
+def _topo_aware(reader: _Reader, node: yaml.Node | None) -> TopoAwareConfig:
+    found = TopoAwareConfig(**reader.section(node, "topo_aware", schema.TOPO_AWARE))
+    if node is not None and not found.communication + found.interference + found.fragmentation:
+        raise reader.fail(node, "topo_aware", "all three weights are 0; expected one above")
+    return found
 
 
 def _node_sets(reader: _Reader, node: yaml.Node | None) -> tuple[NodeSet, ...]:

@@ -56,6 +56,7 @@ ROOT = (
     Option("decision_log", "section", None, "Where decisions are written."),
     Option("waiting", "section", None, "How long a policy may postpone a job."),
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
+    Option("topo_aware", "section", None, "What `topo-aware` and `topo-aware-p` go by."),
     Option("nodes", "list", None, "Which nodes are which machine."),
     Option(
         "patterns",
@@ -130,6 +131,36 @@ SLURM = (
     Option("timeout_s", "number", 10.0, "Longest a Slurm command may take.", low=0.1, high=600),
 )
 
+TOPO_AWARE = (
+    Option("communication", "number", 1.0, "Weight of the term of distance.", high=1000),
+    Option("interference", "number", 1.0, "Weight of the term of neighbours.", high=1000),
+    Option("fragmentation", "number", 1.0, "Weight of the term of whole sockets.", high=1000),
+    Option(
+        "socket_memory_gbps",
+        "number",
+        0.0,
+        "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
+        high=100_000,
+    ),
+    Option("profiles", "path", None, "Directory of job profiles (YAML, JSON); none when unset."),
+    Option(
+        "refresh_s",
+        "number",
+        5.0,
+        "Seconds between two readings of Slurm's queue, by which neighbours are known.",
+        low=0.1,
+        high=3600,
+    ),
+    Option(
+        "max_age_s",
+        "number",
+        30.0,
+        "Age of the last reading from which on no neighbour is taken into account.",
+        low=1,
+        high=86400,
+    ),
+)
+
 NODE_SET = (
     Option("nodes", "text", None, "Host list, as in slurm.conf: `dgx[1-2,5]`.", required=True),
     Option(
@@ -182,6 +213,7 @@ SECTIONS = {
     "decision_log": DECISION_LOG,
     "waiting": WAITING,
     "slurm": SLURM,
+    "topo_aware": TOPO_AWARE,
     "nodes[]": NODE_SET,
     "partitions.NAME": PARTITION,
     "accounts.NAME": PERSONAL,

@@ -127,6 +127,8 @@ def _told(outcome: Placement | Wait) -> dict[str, Any]:
         "effbw_gbps": placement.effbw_gbps,
         "agg_gbps": placement.agg_gbps,
         "preserved_gbps": placement.preserved_gbps,
+        "utility": placement.utility,
+        "terms": dict(placement.terms),
         "policy": placement.policy,
         "reason": placement.reason,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gres_topology import NodeTopology
@@ -17,14 +17,23 @@ from slurm_plugin import config as configuration
 from slurm_plugin.config import Config
 from slurm_plugin.enforcement import Enforcement, Select
 from slurm_plugin.engine.decide import Decider
+from slurm_plugin.engine.in_use import InUse
+from slurm_plugin.engine.learning import Teacher
 from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
+from slurm_plugin.engine.neighbours import Neighbours
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.usual_jobs import usual_jobs
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import Learned
 from slurm_plugin.slurm import choose
 
 logger = logging.getLogger(__name__)
 
+#: What finished jobs taught, in the state directory.
+LEARNED = "learned-profiles.json"
+#: How long a start waits for Slurm to say what runs.
+FIRST_LOOK_S = 2.0
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
 
@@ -36,7 +45,20 @@ class Setup:
     config: Config
     machines: Machines
     enforcement: Enforcement
+    neighbours: Neighbours
     get_policy: Callable[[str], Policy] = registry.get
+
+    def begin(self) -> None:
+        """Read the queue from now on: at once where a rule names a policy that looks at jobs."""
+        self.neighbours.start(at_once=self.looks_at_jobs())
+
+    def end(self) -> None:
+        """Another configuration took over."""
+        self.neighbours.stop()
+
+    def looks_at_jobs(self) -> bool:
+        """Whether a policy the rules name goes by who runs beside a job."""
+        return any(getattr(policy, "looks_at_jobs", False) for policy in self.policies())
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
@@ -61,17 +83,33 @@ def load(path: Path) -> Setup:
     config = configuration.load(path)
     choose.check(config.slurm)
     machines = load_machines(config)
-    get_policy = _policies_of(config)
-    decider = Decider(machines, Rules(config), config.waiting, get_policy)
-    setup = Setup(config, machines, {"select": Select}[config.enforcement](decider), get_policy)
+    learned = Learned(config.state_dir / LEARNED)
+    chosen = InUse(config.topo_aware, learned, [preserve_site(usual_jobs(config))])
+    teacher = Teacher(learned, machines, chosen.update)
+    neighbours = Neighbours(
+        choose.client(config.slurm),
+        machines,
+        config.topo_aware.refresh_s,
+        config.topo_aware.max_age_s,
+        teacher,
+    )
+    decider = Decider(machines, Rules(config), config.waiting, chosen, neighbours.jobs)
+    enforcement = {"select": Select}[config.enforcement](decider)
+    setup = Setup(config, machines, enforcement, neighbours, chosen)
     warm_up(setup)
+    if setup.looks_at_jobs():
+        _first_look(setup)
     return setup
 
 
-def _policies_of(config: Config) -> Callable[[str], Policy]:
-    """The registered policies, where one must know the site the site's own in its place."""
-    own = preserve_site(usual_jobs(config))
-    return lambda name: own if name == own.name else registry.get(name)
+def _first_look(setup: Setup) -> None:
+    """Who runs beside whom, before the first question; a Slurm that is down is not waited for."""
+    patience_s = min(FIRST_LOOK_S, setup.config.slurm.timeout_s)
+    client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
+    try:
+        setup.neighbours.refresh(client)
+    except SlurmError as error:
+        logger.warning("who runs beside whom is not known yet: %s", error)
 
 
 def warm_up(setup: Setup) -> None:
