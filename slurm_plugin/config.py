@@ -17,11 +17,11 @@ import yaml
 from policies import hints
 from policies.demand import Shares, shares
 from policies.errors import HintError
-from policies.hint_keys import KEYS, LAUNCH, is_pattern_name
-from policies.patterns import PATTERNS, add_graph
+from policies.hint_keys import KEYS, LAUNCH
 from policies.registry import registry
-from slurm_plugin import hostlist, pattern_file, schema
+from slurm_plugin import hostlist, schema
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.pattern_file import PatternFileError, SitePattern, site_pattern
 from slurm_plugin.plugins import load_policies
 
 DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
@@ -77,15 +77,6 @@ class NodeSet:
     slurm_index: str | tuple[int, ...]
     gres_conf: Path
     bandwidth_model: Path | None
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class SitePattern:
-    """One pattern of the site: the name policies know it by, its number of ranks, its line."""
-
-    internal: str
-    ranks: int
     line: int
 
 
@@ -387,20 +378,14 @@ def _node_sets(reader: _Reader, node: yaml.Node | None) -> tuple[NodeSet, ...]:
 def _patterns(reader: _Reader, node: yaml.Node | None) -> Mapping[str, SitePattern]:
     """The site's patterns by the name users write; the reader knows them from then on."""
     found = {}
-    for name, (name_node, value) in reader.mapping(node, "patterns").items():
+    for name, (_, value) in reader.mapping(node, "patterns").items():
         key = f"patterns.{name}"
-        if not is_pattern_name(name):
-            told = (
-                f"expected a name of up to 63 letters, digits, . - _, none of {', '.join(PATTERNS)}"
-            )
-            raise reader.fail(name_node, key, told)
+        path = reader.file(value, key, schema.PATTERN)
         try:
-            graph = pattern_file.read(reader.file(value, key, schema.PATTERN))
-        except pattern_file.PatternFileError as error:
+            found[name] = site_pattern(name, path, value.start_mark.line + 1)
+        except PatternFileError as error:
             raise reader.fail(value, key, str(error)) from error
-        internal = add_graph(name, graph.ranks, graph.edges)
-        found[name] = SitePattern(internal, graph.ranks, value.start_mark.line + 1)
-        reader.patterns[name] = internal
+        reader.patterns[name] = found[name].internal
     return MappingProxyType(found)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from policies import graph_file
 from policies.errors import PatternError
 from policies.graph_file import Graph
+from policies.hint_keys import is_pattern_name
+from policies.patterns import PATTERNS, add_graph
 from slurm_plugin.errors import PluginError
 
 #: Two nvidia-smi readings of a large node are some hundred kilobytes.
@@ -15,6 +18,29 @@ MAX_BYTES = 8 << 20
 
 class PatternFileError(PluginError):
     """A pattern's file cannot be read or holds none; one line that starts with its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class SitePattern:
+    """One pattern of the site: the name policies know it by, its number of ranks.
+
+    `line` is where gputopo.yaml names it.
+    """
+
+    internal: str
+    ranks: int
+    line: int = 0
+
+
+def site_pattern(name: str, path: Path, line: int = 0) -> SitePattern:
+    """Read the pattern in `path` and make it known; raises PatternFileError, for a name too."""
+    if not is_pattern_name(name):
+        others = ", ".join(PATTERNS)
+        raise PatternFileError(
+            f"expected a name of up to 63 letters, digits, . - _, none of {others}"
+        )
+    graph = read(path)
+    return SitePattern(add_graph(name, graph.ranks, graph.edges), graph.ranks, line)
 
 
 def read(path: Path) -> Graph:

@@ -61,16 +61,14 @@ def launch_table(
 def _patterns(files: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns of `NAME=FILE`, by the names policies know them by."""
     from policies.hint_keys import is_pattern_name
-    from policies.patterns import add_graph
-    from slurm_plugin import pattern_file
+    from slurm_plugin.pattern_file import site_pattern
 
     found: dict[str, str] = {}
     for text in files:
         name, equals, file = text.partition("=")
         if not (equals and file and is_pattern_name(name)) or name in found:
             raise click.UsageError(f"--pattern {text!r}; expected NAME=FILE, each new NAME once")
-        graph = pattern_file.read(Path(file))
-        found[name] = add_graph(name, graph.ranks, graph.edges)
+        found[name] = site_pattern(name, Path(file)).internal
     return tuple(found.values())
 
 

@@ -93,20 +93,20 @@ def _with_pattern(
 ) -> tuple[str, dict[str, str]]:
     """The hint that asks for the pattern, and the patterns known beside ours."""
     from policies.hint_keys import is_pattern_name
-    from policies.patterns import PATTERNS, add_graph
-    from slurm_plugin import pattern_file
+    from policies.patterns import PATTERNS
+    from slurm_plugin.pattern_file import site_pattern
 
     if pattern is None:
         return hint, {}
     patterns, name, file = {}, pattern, Path(pattern)
     if pattern not in PATTERNS:
-        graph = pattern_file.read(file)
-        if graph.ranks > topology.gpus:
-            raise click.UsageError(
-                f"--pattern {file}: {graph.ranks} ranks; {topology.name} has {topology.gpus} GPUs"
-            )
         name = file.stem if is_pattern_name(file.stem) else "file"
-        patterns[name] = add_graph(name, graph.ranks, graph.edges)
+        found = site_pattern(name, file)
+        if found.ranks > topology.gpus:
+            raise click.UsageError(
+                f"--pattern {file}: {found.ranks} ranks; {topology.name} has {topology.gpus} GPUs"
+            )
+        patterns[name] = found.internal
     return ",".join(part for part in (hint.strip(), f"pattern={name}") if part), patterns
 
 
