@@ -102,6 +102,7 @@ class Config:
     partitions: Mapping[str, Rule]
     accounts: Mapping[str, Personal] = field(default_factory=dict)
     users: Mapping[str, Personal] = field(default_factory=dict)
+    topology_conf: Path | None = None
     explain_listen: tuple[str, int] | None = None
     metrics_listen: tuple[str, int] | None = None
 

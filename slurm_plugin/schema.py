@@ -58,6 +58,13 @@ ROOT = (
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
     Option("nodes", "list", None, "Which nodes are which machine."),
     Option(
+        "topology_conf",
+        "path",
+        None,
+        "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can be."
+        " Unset: all nodes are alike.",
+    ),
+    Option(
         "usual_jobs",
         "demand",
         "learned",

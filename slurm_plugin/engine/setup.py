@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gres_topology import NodeTopology
+from gres_topology import Network, NodeTopology, TopologyError, network
 from policies import Cluster, NodeState, Policy, Request
 from policies.mapa import preserve_site
 from policies.patterns import TABULATED
@@ -21,6 +21,7 @@ from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.usual_jobs import usual_jobs
+from slurm_plugin.errors import ConfigError
 from slurm_plugin.slurm import choose
 
 logger = logging.getLogger(__name__)
@@ -62,10 +63,27 @@ def load(path: Path) -> Setup:
     choose.check(config.slurm)
     machines = load_machines(config)
     get_policy = _policies_of(config)
-    decider = Decider(machines, Rules(config), config.waiting, get_policy)
+    rules = Rules(config)
+    decider = Decider(machines, rules, config.waiting, get_policy, _network(config))
     setup = Setup(config, machines, {"select": Select}[config.enforcement](decider), get_policy)
     warm_up(setup)
     return setup
+
+
+def _network(config: Config) -> Network | None:
+    """What topology.conf says, where one is named; ConfigError where it cannot be read."""
+    if config.topology_conf is None:
+        return None
+    try:
+        found = network.read(config.topology_conf)
+    except TopologyError as error:
+        raise ConfigError(f"topology_conf: {error}") from error
+    joined = {name for domain in found.domains for name in domain.nodes}
+    alone = sorted(name for item in config.nodes for name in item.names if name not in joined)
+    if alone:
+        told = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
+        logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), told)
+    return found
 
 
 def _policies_of(config: Config) -> Callable[[str], Policy]:
