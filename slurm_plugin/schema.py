@@ -65,6 +65,13 @@ ROOT = (
         "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
     ),
     Option(
+        "topology_conf",
+        "path",
+        None,
+        "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can be."
+        " Unset: all nodes are alike.",
+    ),
+    Option(
         "usual_jobs",
         "demand",
         "learned",
