@@ -78,12 +78,13 @@ def _print(result: Result) -> None:
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("policy")
-    metrics = _metrics(result.measured, result.paper)
-    for metric in metrics:
-        table.add_column(metric, justify="right")
-    for policy in dict.fromkeys([*result.measured, *result.paper]):
-        table.add_row(policy, *(_cell(result, policy, metric) for metric in metrics))
+    policies = list(dict.fromkeys([*result.measured, *result.paper]))
+    # Metrics are many and policies few: so a narrow terminal shows all of both.
+    table.add_column("", no_wrap=True)
+    for policy in policies:
+        table.add_column(policy, justify="right", overflow="fold")
+    for metric in _metrics(result.measured, result.paper):
+        table.add_row(metric, *(_cell(result, policy, metric) for policy in policies))
     seeds = " ".join(map(str, result.seeds)) or "none"
     console.print(f"[bold]{result.experiment}[/bold], seeds {seeds}; (in brackets: the paper)")
     console.print(table)

@@ -76,6 +76,7 @@ def cache(slurm: Slurm, clock: Clock, tmp_path: Path) -> Neighbours:
     machines = load_machines(basic_config(tmp_path))
     teacher = Teacher(Learned(tmp_path / "learned.json"), machines, clock=clock)
     found = Neighbours(slurm, machines, 5.0, 30.0, teacher, clock)  # type: ignore[arg-type]
+    assert found.jobs() == ()  # somebody asks from now on
     found.refresh()
     return found
 
@@ -150,6 +151,8 @@ def test_nothing_older_than_the_bound_is_used(
 def test_before_the_first_reading_nobody_is_known(tmp_path: Path, slurm: Slurm) -> None:
     machines = load_machines(basic_config(tmp_path))
     fresh = Neighbours(slurm, machines)  # type: ignore[arg-type]
+    fresh.notice(started(6, dgx1=2))  # nobody has asked yet
+    assert fresh.jobs() == ()
     fresh.notice(started(7, dgx1=1))
     assert fresh.jobs() == ()
     assert fresh.told() == {"jobs": 1, "age_s": None}
