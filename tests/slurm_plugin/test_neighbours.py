@@ -327,3 +327,22 @@ def test_a_broken_file_is_learned_anew(tmp_path: Path, caplog: pytest.LogCapture
     path.write_text("[{")
     assert Learned(path).slowdowns() == {}
     assert "cannot be read" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    learned = Learned(tmp_path / "file" / "learned.json")
+    for _ in range(3):
+        learned.add(Sort(BERT, True), 80)
+        learned.save()
+    assert caplog.text.count("what jobs taught is not written") == 1
+
+
+def test_systemd_lets_the_engines_commands_reach_slurmctld() -> None:
+    from importlib import resources
+
+    unit = resources.files("slurm_plugin").joinpath("systemd/gputopo.service").read_text()
+    (line,) = (line for line in unit.splitlines() if line.startswith("RestrictAddressFamilies="))
+    assert {"AF_UNIX", "AF_INET", "AF_INET6"} <= set(line.partition("=")[2].split())
