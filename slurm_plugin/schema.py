@@ -45,7 +45,7 @@ ROOT = (
         "state_dir",
         "path",
         "/var/lib/gputopo",
-        "What `gputopo topology collect` found: topologies and fingerprints.",
+        "What `gputopo topology collect` found, and what finished jobs taught.",
     ),
     Option(
         "kill_switch",
