@@ -71,26 +71,28 @@ def host_tree(topology: NodeTopology, levels: Levels) -> nx.Graph:
     return tree
 
 
-def distances(topology: NodeTopology, levels: Levels) -> Ints:
-    """Shortest paths between GPUs in 1/SCALE of a weight, shape (gpus, gpus), int64."""
+def host_distances(topology: NodeTopology, levels: Levels) -> Ints:
+    """Shortest paths through the host, as if there were no direct links; as `distances`."""
     n = topology.gpus
     tree = host_tree(topology, levels)
-    direct = [
-        float(topology.bandwidth_gbps[a, b])
-        for a in range(n)
-        for b in range(a)
-        if is_direct(topology.kinds[a][b])
-    ]
-    widest = max(direct, default=0.0)
     found = np.zeros((n, n), dtype=np.int64)
     for gpu in range(n):
         lengths = nx.single_source_dijkstra_path_length(tree, gpu)
         for other in range(n):
-            if other == gpu:
-                continue
-            length = lengths[other]
-            if is_direct(topology.kinds[gpu][other]) and widest > 0:
-                share = float(topology.bandwidth_gbps[gpu, other]) / widest
-                length = min(length, levels.gpu * (2.0 - share))
-            found[gpu, other] = round(SCALE * length)
+            found[gpu, other] = round(SCALE * lengths[other])
+    return found
+
+
+def distances(topology: NodeTopology, levels: Levels) -> Ints:
+    """Shortest paths between GPUs in 1/SCALE of a weight, shape (gpus, gpus), int64."""
+    n = topology.gpus
+    found = host_distances(topology, levels)
+    direct = [
+        (a, b) for a in range(n) for b in range(n) if a != b and is_direct(topology.kinds[a][b])
+    ]
+    links = topology.bandwidth_gbps
+    widest = max((float(links[pair]) for pair in direct), default=0.0)
+    for pair in direct:
+        share = float(links[pair]) / widest if widest > 0 else 1.0
+        found[pair] = min(int(found[pair]), round(SCALE * levels.gpu * (2.0 - share)))
     return found

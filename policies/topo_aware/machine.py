@@ -15,7 +15,7 @@ from policies.best_fit import domains
 from policies.bits import EXACT_GPUS, Ints, gpus_of, mask_of, subsets
 from policies.links import inside
 from policies.topo_aware.fiduccia import bipartition
-from policies.topo_aware.graph import Levels, distances
+from policies.topo_aware.graph import Levels, distances, host_distances
 
 #: Sets whose cut, paths or sockets are kept: all of a 16-GPU node.
 MOST_SETS = 1 << 16
@@ -27,6 +27,8 @@ class Machine:
     def __init__(self, topology: NodeTopology, levels: Levels) -> None:
         self.topology = topology
         self.distance: Ints = distances(topology, levels)
+        #: What halves are cut by: sockets count where direct links make all GPUs near.
+        self.apart: Ints = self.distance + host_distances(topology, levels)
         self.sockets = tuple(domains(topology))
         self.sizes = tuple(mask.bit_count() for mask in self.sockets)
         self._cuts: dict[int, tuple[int, int]] = {}
@@ -40,7 +42,7 @@ class Machine:
         found = self._cuts.get(mask)
         if found is None:
             _bounded(self._cuts)
-            first, second = bipartition(self.distance, gpus_of(mask))
+            first, second = bipartition(self.apart, gpus_of(mask))
             found = self._cuts[mask] = (mask_of(first), mask_of(second))
         return found
 

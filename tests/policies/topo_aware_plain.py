@@ -25,7 +25,7 @@ from policies.interference import (
     weight_of,
 )
 from policies.topo_aware.fiduccia import bipartition
-from policies.topo_aware.graph import Levels, distances, host_tree
+from policies.topo_aware.graph import Levels, distances, host_distances, host_tree
 
 Set = tuple[int, ...]
 
@@ -37,7 +37,8 @@ def tree(topology: NodeTopology) -> nx.Graph:
 
 @cache
 def halves(topology: NodeTopology, free: Set) -> tuple[Set, Set]:
-    return bipartition(distances(topology, Levels()), free)
+    apart = distances(topology, Levels()) + host_distances(topology, Levels())
+    return bipartition(apart, free)
 
 
 @cache
