@@ -57,8 +57,8 @@ def need_of(asked: Submit, room: Room, default_partition: str) -> Need:
         memory,
         frozenset(filter(None, (asked.partition or default_partition).split(","))),
         keys.features,
-        _names(keys.req_nodes),
-        _names(keys.exc_nodes),
+        node_names(keys.req_nodes),
+        node_names(keys.exc_nodes),
         keys.exclusive,
     )
 
@@ -77,7 +77,8 @@ def _nodes(asked: Submit, keys: SlotsKeys, room: Room) -> int:
     raise Unplaceable(f"{asked.gpus} GPUs cannot be spread evenly over the nodes asked for")
 
 
-def _names(text: str) -> frozenset[str]:
+def node_names(text: str) -> frozenset[str]:
+    """The nodes of a host list; raises Unplaceable for one that cannot be read."""
     try:
         return frozenset(hostlist.expand(text)) if text else frozenset()
     except ValueError as error:
