@@ -53,6 +53,9 @@ class Slots:
         now = self._clock()
         if asked.slots is None or wish.off or not self._board.is_fresh(now):
             return plain
+        if asked.slots.array or asked.slots.het:
+            # The plan does not release these yet, and no job may wait for a gate's lapse.
+            return plain
         try:
             need = demand.need_of(asked, self._board.room, self._board.default_partition)
             if not groups(need, emptied(self._board.room)):
@@ -70,7 +73,7 @@ class Slots:
     ) -> SubmitReply | None:
         keys = asked.slots
         assert keys is not None
-        later = keys.het or keys.array or keys.depends or keys.held or keys.begin > now
+        later = keys.depends or keys.held or keys.begin > now
         if later:
             return self._gate(asked, wish, now)
         room, holds = self._board.now(now)

@@ -34,14 +34,21 @@ class Clock:
 
 @dataclass(slots=True)
 class Plan:
-    """What to do, and what the board is to hold: room and holds with the releases in them."""
+    """What to do, and what is then taken: `added` are the holds of jobs about to start."""
 
     room: Room
     holds: list[Hold] = field(default_factory=list)
+    added: list[Hold] = field(default_factory=list)
     first: Need | None = None
     releases: list[tuple[str, JobUpdate]] = field(default_factory=list)
     restores: list[tuple[str, JobUpdate]] = field(default_factory=list)
     renew: list[str] = field(default_factory=list)
+
+    def take(self, hold: Hold) -> None:
+        """A job is about to hold this."""
+        self.room = with_hold(self.room, hold)
+        self.holds.append(hold)
+        self.added.append(hold)
 
 
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
@@ -70,11 +77,19 @@ def is_simple(job: QueuedJob) -> bool:
 
 
 def plan(
-    queue: Iterable[QueuedJob], room: Room, tiers: Mapping[str, int], clock: Clock, choose: Choose
+    queue: Iterable[QueuedJob],
+    room: Room,
+    tiers: Mapping[str, int],
+    clock: Clock,
+    choose: Choose,
+    promised: Sequence[Hold] = (),
 ) -> Plan:
-    """Everything to be done now. `room` is Slurm's own figures, without promises."""
+    """Everything to be done now. `room` is Slurm's own figures, without what is `promised`."""
     jobs = list(queue)
     made = Plan(room, [held_by(job, clock.now) for job in jobs if job.state != "PENDING"])
+    for hold in promised:
+        made.room = with_hold(made.room, hold)
+        made.holds.append(hold)
     gated = []
     for job in in_order((job for job in jobs if job.state == "PENDING" and is_simple(job)), tiers):
         kept = bracket.read(job.admin_comment)
@@ -109,8 +124,7 @@ def _placed(made: Plan, job: QueuedJob, kept: Bracket, need: Need, clock: Clock)
     )
     since = int(kept.get("at") or job.submit)
     if exact and clock.now - since <= clock.grace_s:
-        made.room = with_hold(made.room, hold)
-        made.holds.append(hold)
+        made.take(hold)
     else:
         made.restores.append((job.name, change.restore(job, kept, clock.now + clock.lease_s)))
 
@@ -139,8 +153,7 @@ def _open(
     after = with_hold(made.room, hold)
     if made.first and backfill.delays(made.first, made.room, made.holds, hold, after, clock.now):
         return False
-    made.room = after
-    made.holds.append(hold)
+    made.take(hold)
     update = change.release(job, kept, need, group, mask, clock.now)
     made.releases.append((job.name, update))
     return True
