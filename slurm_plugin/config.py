@@ -54,6 +54,15 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsConfig:
+    """The gates of `enforcement: slots`: lease, poll and grace, in seconds."""
+
+    lease_s: int
+    poll_s: float
+    grace_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSet:
     """Nodes of one machine kind; `slurm_index` is a word of the schema or a permutation."""
 
@@ -96,6 +105,7 @@ class Config:
     decision_log: DecisionLogConfig
     waiting: WaitingConfig
     slurm: SlurmConfig
+    slots: SlotsConfig
     nodes: tuple[NodeSet, ...]
     partitions: Mapping[str, Rule]
     accounts: Mapping[str, Personal] = field(default_factory=dict)
@@ -297,6 +307,7 @@ def parse(text: str, path: Path) -> Config:
     values["decision_log"] = DecisionLogConfig(**log)
     values["waiting"] = WaitingConfig(**waiting)
     values["slurm"] = SlurmConfig(**slurm)
+    values["slots"] = SlotsConfig(**reader.section(values["slots"], "slots", schema.SLOTS))
     values["nodes"] = _node_sets(reader, values["nodes"])
     values["partitions"] = _partitions(reader, values["partitions"])
     for key in ("accounts", "users"):

@@ -12,12 +12,15 @@ from collections.abc import Callable
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
-from slurm_plugin.slots import backfill, demand, question
-from slurm_plugin.slots.board import Board
+from slurm_plugin.slots import backfill, bracket, demand, question
+from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.bracket import Bracket
-from slurm_plugin.slots.candidates import Need, groups
+from slurm_plugin.slots.candidates import Group, Need, groups
 from slurm_plugin.slots.features import Unsupported
-from slurm_plugin.slots.room import emptied, with_hold
+from slurm_plugin.slots.room import Hold, with_hold
+
+#: Decisions of partitions that are only observed, kept until the next look writes them.
+MAX_OBSERVED = 1000
 
 
 class Slots:
@@ -34,31 +37,36 @@ class Slots:
         clock: Callable[[], float] = time.time,
         token: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
-        self._decider = decider
-        self._board = board
+        self.decider = decider
+        self.board = board
         self._lease_s = lease_s
         self._clock = clock
         self._token = token
 
     def on_submit(self, asked: Submit) -> SubmitReply:
         """Slots, a gate, a refused hint, or Slurm's own choice where slots cannot serve."""
-        rule = self._decider.rule(asked.partition, asked.account, asked.uid)
-        if rule.mode != "enforce":
+        rule = self.decider.rule(asked.partition, asked.account, asked.uid)
+        if rule.mode == "off":
             return Pass()
         try:
             wish = read_wish(asked.hint, rule)
         except WishError as error:
-            return Refuse(f"gpu-topo: {error}")
-        plain = Ok({"set.admin_comment": f"[gpu-topo: {wish.text}]"}) if asked.hint else Pass()
-        now = self._clock()
-        if asked.slots is None or wish.off or not self._board.is_fresh(now):
+            return Refuse(f"gpu-topo: {error}") if rule.mode == "enforce" else Pass()
+        plain: SubmitReply = Pass()
+        if asked.hint and rule.mode == "enforce":
+            plain = Ok({"set.admin_comment": bracket.topo(wish.text, "")})
+        # Slurm takes the components of a heterogeneous job together or not at all.
+        if asked.slots is None or asked.slots.het or wish.off:
             return plain
-        if asked.slots.array or asked.slots.het:
-            # The plan does not release these yet, and no job may wait for a gate's lapse.
+        now = self._clock()
+        if not self.board.is_fresh(now):
             return plain
         try:
-            need = demand.need_of(asked, self._board.room, self._board.default_partition)
-            if not groups(need, emptied(self._board.room)):
+            need = demand.need_of(asked, self.board.empty, self.board.default_partition)
+            if not groups(need, self.board.empty):
+                return plain
+            if rule.mode == "observe":
+                self._observe(asked, wish, need)
                 return plain
             return self._slots_or_gate(asked, wish, need, now) or plain
         except (demand.Unplaceable, Unsupported, ValueError):
@@ -66,54 +74,100 @@ class Slots:
 
     def on_place(self, asked: Place) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
-        return self._decider.decide(asked)
+        return self.decider.decide(asked)
+
+    def _observe(self, asked: Submit, wish: Wish, need: Need) -> None:
+        room, _ = self.board.now()
+        found = groups(need, room)
+        if found and len(self.board.observed) < MAX_OBSERVED:
+            self.board.observed.append(self._decide(asked, wish, need, found).record)
+
+    def _decide(self, asked: Submit, wish: Wish, need: Need, found: list[Group]) -> Decision:
+        base = Place(
+            id=asked.id,
+            job=0,
+            array=0,
+            uid=asked.uid,
+            postponed=0,
+            waited_s=0,
+            nodes=(),
+            account=asked.account,
+            partition=asked.partition or self.board.default_partition,
+            hint=wish.text,
+        )
+        return self.decider.decide(question.ask(base, need, found))
 
     def _slots_or_gate(
         self, asked: Submit, wish: Wish, need: Need, now: float
     ) -> SubmitReply | None:
+        """None: Slurm's own choice."""
         keys = asked.slots
         assert keys is not None
-        later = keys.depends or keys.held or keys.begin > now
-        if later:
-            return self._gate(asked, wish, now)
-        room, holds = self._board.now(now)
+        if need.partitions & self.board.preempting:
+            # Behind a gate it could push nobody aside; with slots it would have to push the
+            # jobs of exactly those GPUs.
+            return None
+        room, holds = self.board.now()
         found = groups(need, room)
-        if not found:
-            return self._gate(asked, wish, now)
-        base = Place(
-            asked.id, 0, 0, asked.uid, 0, 0, (), asked.account, asked.partition, hint=wish.text
-        )
-        reply = self._decider.decide(question.ask(base, need, found)).reply
+        if keys.array or keys.depends or keys.held or keys.begin > now or not found:
+            # The tasks of an array would all get the same slots.
+            return self._gate(asked, wish, need, now, _waits_for(need) if not found else "")
+        decision = self._decide(asked, wish, need, found)
+        reply = decision.reply
         if isinstance(reply, WaitFor):
-            return self._gate(asked, wish, now, reply.note)
+            return self._gate(asked, wish, need, now, reply.note, decision.record, since=True)
         if not isinstance(reply, Use):
             return None
         group, mask = question.answer(reply, found)
         end = now + keys.time_s if keys.time_s else float("inf")
         taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
         hold = need.hold(group.names, taken, end)
-        first = self._board.first
+        first = self.board.first
         if first and backfill.delays(first, room, holds, hold, with_hold(room, hold), now):
-            return self._gate(asked, wish, now)
+            return self._gate(asked, wish, need, now, "waits behind jobs that came first")
         token = self._token()
-        reply_ok = self._ok(asked, wish, "placed", token, reply.note)
-        reply_ok.update(_set(demand.placed(asked, need, group, mask)))
-        self._board.promise(token, hold, now)
-        return Ok(reply_ok)
+        note = question.named(reply.note, group, mask)
+        values = self._comment(asked, wish, "placed", token, note)
+        values.update(_set(demand.placed(asked, need, group, mask)))
+        self.board.promise(token, hold, now, decision.record)
+        return Ok(values)
 
-    def _gate(self, asked: Submit, wish: Wish, now: float, note: str = "") -> Ok:
-        keys = asked.slots
+    def _gate(
+        self,
+        asked: Submit,
+        wish: Wish,
+        need: Need,
+        now: float,
+        note: str,
+        build: Build | None = None,
+        since: bool = False,
+    ) -> Ok:
+        keys, token = asked.slots, self._token()
         assert keys is not None
-        values = self._ok(asked, wish, "gated", self._token(), note)
+        more = {"since": str(int(now))} if since else {}
+        values = self._comment(asked, wish, "gated", token, note, more)
         values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
+        # Nothing is promised; the next look writes the decision down once the job has its id.
+        self.board.promise(token, Hold(), now, build)
         return Ok(values)
 
     @staticmethod
-    def _ok(asked: Submit, wish: Wish, state: str, token: str, note: str) -> dict[str, str]:
-        said = wish.text + (f" | {note}" if note else "")
-        ours = f"[gpu-topo: {said.strip()}] " if said else ""
-        bracket = Bracket(state, demand.original(asked, token))
-        return {"set.admin_comment": ours + bracket.text()}
+    def _comment(
+        asked: Submit,
+        wish: Wish,
+        state: str,
+        token: str,
+        note: str,
+        more: dict[str, str] | None = None,
+    ) -> dict[str, str]:
+        kept = Bracket(state, {**demand.original(asked, token), **(more or {})})
+        said = bracket.topo(wish.text, note)
+        return {"set.admin_comment": f"{said} {kept.text()}".strip()}
+
+
+def _waits_for(need: Need) -> str:
+    each = f" on each of {need.nodes} nodes" if need.nodes > 1 else " on one node"
+    return f"waits for {need.gpus} free GPU{'s' if need.gpus > 1 else ''}{each}"
 
 
 def _set(fields: dict[str, str]) -> dict[str, str]:

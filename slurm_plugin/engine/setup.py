@@ -13,11 +13,12 @@ from policies.patterns import TABULATED
 from policies.registry import registry
 from slurm_plugin import config as configuration
 from slurm_plugin.config import Config
-from slurm_plugin.enforcement import Enforcement, Select
+from slurm_plugin.enforcement import Enforcement, Select, Slots
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
 from slurm_plugin.engine.rules import Rules
+from slurm_plugin.slots.board import Board
 from slurm_plugin.slurm import choose
 
 logger = logging.getLogger(__name__)
@@ -49,16 +50,20 @@ class Setup:
         return sum(told) if told else None
 
 
-def load(path: Path) -> Setup:
+def load(path: Path, board: Board | None = None) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
-    Raises SlurmError where the chosen Slurm client cannot work on this host.
+    `board` is what `enforcement: slots` knows of Slurm, kept from one configuration to the
+    next. Raises SlurmError where the chosen Slurm client cannot work on this host.
     """
     config = configuration.load(path)
     choose.check(config.slurm)
     machines = load_machines(config)
     decider = Decider(machines, Rules(config), config.waiting, registry.get)
-    setup = Setup(config, machines, {"select": Select}[config.enforcement](decider))
+    enforcement: Enforcement = Select(decider)
+    if config.enforcement == "slots":
+        enforcement = Slots(decider, board or Board(), config.slots.lease_s)
+    setup = Setup(config, machines, enforcement)
     warm_up(setup)
     return setup
 

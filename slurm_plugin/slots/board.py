@@ -5,57 +5,77 @@ Submits are answered from here, never from a call to Slurm. Times are epochs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from slurm_plugin.slots.candidates import Need
-from slurm_plugin.slots.room import Hold, Room, with_hold
+from slurm_plugin.slots.room import Hold, Room, emptied, with_hold
 
 #: A submit that Slurm refused later, or only tested, never shows in the queue.
 PROMISE_S = 5.0
 
+Build = Callable[[], dict[str, Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Slots given at submit to a job that was not seen in Slurm yet."""
+    """What a submit was told: its slots (none behind a gate), and the decision's log line.
+
+    Until the job is seen in Slurm, and then it is the job's own.
+    """
 
     hold: Hold
     until: float
+    build: Build | None = None
 
 
 @dataclass(slots=True)
 class Board:
-    """`looked` is when Slurm was last read (-inf: never); `first` is the first gated job."""
+    """`looked` is when Slurm was last read (-inf: never); `first` is the first gated job.
+
+    Jobs of the partitions `preempting` may push others aside once they are eligible, which a
+    gate would forbid. `observed` are decisions that were only to be written down.
+    """
 
     fresh_s: float = 15.0
     default_partition: str = ""
     looked: float = float("-inf")
     room: Room = field(default_factory=dict)
+    empty: Room = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
     first: Need | None = None
+    preempting: frozenset[str] = frozenset()
     promises: dict[str, Promise] = field(default_factory=dict)
+    observed: list[Build] = field(default_factory=list)
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
         return now - self.looked <= self.fresh_s
 
-    def look(
-        self, room: Room, holds: tuple[Hold, ...], first: Need | None, seen: set[str], now: float
-    ) -> None:
-        """Take what Slurm says; promises to jobs with a `seen` token are the jobs' own now."""
+    def look(self, room: Room, holds: tuple[Hold, ...], first: Need | None, now: float) -> None:
+        """Take what a look found, what it is about to release included."""
         self.room, self.holds, self.first, self.looked = room, holds, first, now
-        for token in seen:
-            self.promises.pop(token, None)
+        self.empty = emptied(room)
 
-    def promise(self, token: str, hold: Hold, now: float) -> None:
+    def promise(self, token: str, hold: Hold, now: float, build: Build | None = None) -> None:
         """Keep these slots for a job that is on its way."""
-        self.promises[token] = Promise(hold, now + PROMISE_S)
+        self.promises[token] = Promise(hold, now + PROMISE_S, build)
 
-    def now(self, now: float) -> tuple[Room, list[Hold]]:
-        """Room and holds with the promises that still count; the others are forgotten."""
-        for token in [t for t, promise in self.promises.items() if promise.until <= now]:
+    def forget(self, began: float) -> None:
+        """Drop promises to jobs that a look begun at `began` should have seen and did not.
+
+        Not sooner: a job may appear right after its promise ran out, and its slots must not be
+        given twice meanwhile.
+        """
+        for token in [t for t, promise in self.promises.items() if promise.until <= began]:
             del self.promises[token]
+
+    def now(self) -> tuple[Room, list[Hold]]:
+        """Room and holds with what is promised taken."""
         room, holds = self.room, list(self.holds)
         for promise in self.promises.values():
-            room = with_hold(room, promise.hold)
-            holds.append(promise.hold)
+            if promise.hold.gpus:
+                room = with_hold(room, promise.hold)
+                holds.append(promise.hold)
         return room, holds

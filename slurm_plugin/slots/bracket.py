@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
+from slurm_plugin.protocol import clean_note
+
 MAX_BYTES = 1536
 STATES = ("gated", "placed")
 
 _BRACKET = re.compile(r"\s*\[gpu-slots: ([^\]]*)\]")
+_TOPO = re.compile(r"\s*\[gpu-topo: *([^|\]]*?) *(?:\| *([^\]]*?) *)?\]")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.:/,=()&*+\-]")
 
 
@@ -64,3 +67,32 @@ def replaced(admin_comment: str, bracket: Bracket | None) -> str:
     """The comment with `bracket` in place of the one it has; None takes it away."""
     rest = _BRACKET.sub("", admin_comment).strip()
     return " ".join(part for part in (rest, bracket.text() if bracket else "") if part)
+
+
+def hint_in(admin_comment: str) -> str:
+    """The hint that the comment carries, '' without."""
+    match = _TOPO.search(admin_comment)
+    return match[1] if match else ""
+
+
+def note_in(admin_comment: str) -> str:
+    """The note behind the hint, '' without."""
+    match = _TOPO.search(admin_comment)
+    return (match[2] or "") if match else ""
+
+
+def topo(hint: str, note: str) -> str:
+    """`[gpu-topo: HINT | NOTE]`; '' with neither."""
+    note = clean_note(note)
+    said = f"{hint} | {note}".strip() if note else hint
+    return f"[gpu-topo: {said}]" if said else ""
+
+
+def noted(admin_comment: str, note: str) -> str:
+    """The comment with this note beside its hint."""
+    rest = _TOPO.sub("", admin_comment).strip()
+    ours = topo(hint_in(admin_comment), note)
+    # The gpu-topo bracket stands before the other, as the bridge puts them.
+    at = rest.find("[gpu-slots:")
+    before, after = (rest, "") if at < 0 else (rest[:at].strip(), rest[at:])
+    return " ".join(part for part in (before, ours, after) if part)

@@ -87,10 +87,10 @@ def groups(need: Need, room: Room) -> list[Group]:
         if len(need.req_nodes) > 1:
             return []
         return [Group((n.name,), n.slots, n.free, n.weight) for n in ready]
-    kinds: dict[tuple[str, ...], list[Node]] = {}
+    kinds: dict[tuple[str, tuple[str, ...]], list[Node]] = {}
     for node in ready:
-        kinds.setdefault(node.slots, []).append(node)
-    found = [_best(need, slots, nodes) for slots, nodes in kinds.items()]
+        kinds.setdefault((node.kind, node.slots), []).append(node)
+    found = [_best(need, slots, nodes) for (_, slots), nodes in kinds.items()]
     return [group for group in found if group is not None]
 
 

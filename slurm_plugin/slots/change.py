@@ -1,9 +1,7 @@
-"""From a queued job with our bracket to its submit as it was, and to the update that gives
+"""From a queued job with our bracket to its submit as it was, and to the updates that give
 it slots or its own request back."""
 
 from __future__ import annotations
-
-import re
 
 from slurm_plugin.protocol import Submit
 from slurm_plugin.slots import bracket, demand
@@ -16,8 +14,12 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 #: What `NumNodes=` is told where the user gave no upper bound.
 OPEN_MAX = 500
 
-_HINT = re.compile(r"\[gpu-topo: ([^|\]]*)")
 _FORMS = {"tpn": "node", "tpj": "job", "tpt": "task", "tps": "socket"}
+#: Keys of a release, which a job behind a gate does not have.
+_OF_RELEASE = ("at",)
+_NOTHING_ASKED = JobUpdate(
+    tres_per_node="", tres_per_job="", tres_per_task="", tres_per_socket="", tres_bind=""
+)
 
 
 def _gpus(text: str) -> int:
@@ -25,10 +27,13 @@ def _gpus(text: str) -> int:
     return sum(counts(",".join(gpus)).values())
 
 
-def hint_of(job: QueuedJob) -> str:
-    """The hint in the job's AdminComment, without the note."""
-    match = _HINT.search(job.admin_comment)
-    return match[1].strip() if match else ""
+def is_old(kept: Bracket) -> bool:
+    """Was the job submitted to Slurm 22.05, which writes `gres:gpu:2`?
+
+    There types and no types, or two sets of types, merge in one update, and a job that has
+    types keeps some.
+    """
+    return any(kept.get(key).startswith("gres:") for key in _FORMS)
 
 
 def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
@@ -53,6 +58,7 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
         cpus_per_gpu=int(kept.get("cpg") or 0),
         mem_node_mb=job.memory_per_node_mb,
         mem_cpu_mb=job.memory_per_cpu_mb,
+        mem_gpu_mb=_gpus(job.memory_per_tres),
         exclusive=job.exclusive,
         features=job.features,
         req_nodes=kept.get("req"),
@@ -75,19 +81,23 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
         job.account,
         job.partition,
         "",
-        hint_of(job),
+        bracket.hint_in(job.admin_comment),
         slots,
     )
 
 
 def release(
-    job: QueuedJob, kept: Bracket, need: Need, group: Group, mask: int, now: int
-) -> JobUpdate:
-    """The one update that starts the job on exactly these slots."""
+    job: QueuedJob, kept: Bracket, need: Need, group: Group, mask: int, now: int, note: str
+) -> tuple[JobUpdate, ...]:
+    """The updates, in this order, that start the job on exactly these slots.
+
+    One, and on 22.05 two: what the job asked goes first, still behind the gate.
+    """
     fields = demand.placed(submit_of(job, kept), need, group, mask)
-    values = dict(kept.values) | {"at": str(now)}
+    values = {**kept.values, "at": str(now)}
     cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
-    return JobUpdate(
+    comment = bracket.replaced(job.admin_comment, Bracket("placed", values))
+    last = JobUpdate(
         begin_time=NOW,
         tres_per_node=fields.get("tres_per_node", ""),
         tres_per_job=fields.get("tres_per_job", ""),
@@ -99,29 +109,64 @@ def release(
         min_cpus=int(cpus) if cpus else None,
         cpus_per_task=int(per_task) if per_task else None,
         cpus_per_tres=fields.get("cpus_per_tres"),
-        admin_comment=bracket.replaced(job.admin_comment, Bracket("placed", values)),
+        admin_comment=bracket.noted(comment, note),
     )
+    return (_NOTHING_ASKED, last) if is_old(kept) else (last,)
 
 
-def restore(job: QueuedJob, kept: Bracket, begin: int | None) -> JobUpdate:
-    """The update that gives the job its own request back.
+def regate(job: QueuedJob, kept: Bracket, begin: int, not_before: int, note: str) -> JobUpdate:
+    """The update that puts the job behind its gate again, with its own request.
 
-    `begin` is when the new gate opens; None leaves the job to Slurm, without a bracket.
+    `begin` is when the gate opens by itself; the next try comes at `not_before`.
     """
+    values = {key: text for key, text in kept.values.items() if key not in _OF_RELEASE}
+    values |= {"tries": str(tries(kept) + 1), "retry": str(not_before)}
+    comment = bracket.replaced(job.admin_comment, Bracket("gated", values))
+    own = int(kept.get("begin") or 0)
+    return _own_request(kept, max(begin, own), bracket.noted(comment, note))
+
+
+def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
+    """The update that leaves the job to Slurm, as the user wrote it and without a bracket."""
+    comment = bracket.replaced(job.admin_comment, None)
+    begin = int(kept.get("begin") or NOW)
+    if kept.state == "gated" and not is_old(kept):
+        # It has its own request still.
+        comment = bracket.noted(comment, note)
+        return JobUpdate(begin_time=begin, admin_comment=comment)
+    return _own_request(kept, begin, bracket.noted(comment, note))
+
+
+def waiting(job: QueuedJob, kept: Bracket, now: int, note: str) -> JobUpdate:
+    """The update that tells why a policy lets the job wait, and since when."""
+    values = {**kept.values, "since": kept.get("since") or str(now)}
+    comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
+    return JobUpdate(admin_comment=bracket.noted(comment, note))
+
+
+def tries(kept: Bracket) -> int:
+    """How often a release of the job came to nothing."""
+    return int(kept.get("tries") or 0)
+
+
+def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:
     least, _, most = kept.get("nodes").partition("-")
-    values = {key: text for key, text in kept.values.items() if key != "at"}
-    gate = Bracket("gated", values) if begin is not None else None
-    per_task = _gpus(kept.get("tpt"))
-    own = int(kept.get("begin") or NOW)
+    nodes = (int(least or 1), int(most or OPEN_MAX))
+    if is_old(kept):
+        return JobUpdate(
+            begin_time=begin, req_nodes=kept.get("req"), num_nodes=nodes, admin_comment=comment
+        )
+    per_task, per_gpu = _gpus(kept.get("tpt")), kept.get("cpg")
     return JobUpdate(
-        begin_time=own if begin is None else max(begin, own),
+        begin_time=begin,
         tres_per_node=kept.get("tpn"),
         tres_per_job=kept.get("tpj"),
         tres_per_task=kept.get("tpt"),
         tres_per_socket=kept.get("tps"),
         tres_bind=f"gres/gpu:per_task:{per_task}" if per_task else None,
         req_nodes=kept.get("req"),
-        num_nodes=(int(least or 1), int(most or OPEN_MAX)),
-        cpus_per_tres=f"gres/gpu:{kept.get('cpg')}" if kept.get("cpg") else None,
-        admin_comment=bracket.replaced(job.admin_comment, gate),
+        num_nodes=nodes,
+        cpus_per_task=int(kept.get("cpt") or 1) if per_gpu else None,
+        cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else None,
+        admin_comment=comment,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from slurm_plugin.engine.notes import use_note
 from slurm_plugin.protocol import AskedNode, Place, Use
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.names import lowest
@@ -43,3 +44,13 @@ def answer(use: Use, groups: Sequence[Group]) -> tuple[Group, int]:
     """The group and the slots that a policy chose."""
     [(name, mask)] = use.nodes.items()
     return next(group for group in groups if group.own == name), mask
+
+
+def named(note: str, group: Group, mask: int) -> str:
+    """The note for a job of several nodes: a policy saw one of them only."""
+    if len(group.names) == 1:
+        return note
+    _, by, reason = note.partition(" by ")
+    gpus = tuple(i for i in range(len(group.slots)) if mask >> i & 1)
+    policy, _, reason = reason.partition(": ")
+    return use_note(dict.fromkeys(group.names, gpus), policy, reason) if by else note

@@ -6,17 +6,18 @@ Pure snapshots; a hold is put on or taken off by making a new one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.slots.names import index_of, slots_of
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
-#: States in which Slurm starts nothing on a node.
+#: States in which Slurm starts nothing on a node. COMPLETING is none of them: it is over in
+#: a moment, and a job released meanwhile starts right then.
 CLOSED = frozenset(
     (
         *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN"),
-        *("NOT_RESPONDING", "INVALID_REG", "MAINTENANCE", "RESERVED", "COMPLETING"),
+        *("NOT_RESPONDING", "INVALID_REG", "MAINTENANCE", "RESERVED"),
         *("FUTURE", "DYNAMIC_FUTURE", "POWERED_DOWN", "POWERING_DOWN"),
         *("REBOOT_REQUESTED", "REBOOT_ISSUED"),
     )
@@ -25,7 +26,10 @@ CLOSED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node; `free` is a mask of slots; CPUs and memory are free ones, `jobs` run there."""
+    """One node; `free` is a mask of slots; CPUs and memory are free ones, `jobs` run there.
+
+    Nodes of one `kind` have the same topology and may be one group of a job.
+    """
 
     name: str
     slots: tuple[str, ...]
@@ -37,6 +41,7 @@ class Node:
     partitions: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
     is_open: bool = True
+    kind: str = ""
 
 
 Room = Mapping[str, Node]
@@ -52,7 +57,11 @@ class Hold:
     end: float = math.inf
 
 
-def room_of(nodes: Iterable[SlurmNode], running: Iterable[QueuedJob]) -> dict[str, Node]:
+def room_of(
+    nodes: Iterable[SlurmNode],
+    running: Iterable[QueuedJob],
+    kind: Callable[[str], str] = lambda name: "",
+) -> dict[str, Node]:
     """The nodes whose GPUs are slots, as Slurm's own figures say."""
     beside: dict[str, int] = {}
     for job in running:
@@ -77,6 +86,7 @@ def room_of(nodes: Iterable[SlurmNode], running: Iterable[QueuedJob]) -> dict[st
             frozenset(node.partitions),
             frozenset(node.features),
             not CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state},
+            kind(node.name),
         )
     return found
 
@@ -122,10 +132,18 @@ def without_hold(room: Room, hold: Hold) -> dict[str, Node]:
 
 
 def emptied(room: Room) -> dict[str, Node]:
-    """The room without any job: what could ever be free. CPUs and memory count as enough."""
+    """The room without any job: what could ever be free.
+
+    CPUs and memory count as enough, and a node that is down or drained now as one that is up.
+    """
     return {
         name: replace(
-            node, free=(1 << len(node.slots)) - 1, cpus=1 << 30, memory_mb=1 << 50, jobs=0
+            node,
+            free=(1 << len(node.slots)) - 1,
+            cpus=1 << 30,
+            memory_mb=1 << 50,
+            jobs=0,
+            is_open=True,
         )
         for name, node in room.items()
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from machines_in_tests import basic_decider
 
@@ -36,6 +37,9 @@ class Remembering:
     def partitions(self) -> list[SlurmPartition]:
         return [SlurmPartition("batch", ("dgx1",), True)]
 
+    def config(self) -> dict[str, str]:
+        return {"PreemptType": "preempt/none"}
+
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         self.updates.append((tuple(jobs), change))
         if self.refuses:
@@ -50,26 +54,28 @@ def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
     )  # fmt: skip
 
 
-def looked(folder: Path, slurm: Remembering, board: Board) -> None:
-    async def once() -> None:
-        planner = Planner(
-            slurm,  # type: ignore[arg-type]
-            basic_decider(folder),
-            board,
-            lease_s=120,
-            poll_s=5,
-            grace_s=30,
-            clock=lambda: float(NOW),
-        )
-        await planner.step()
-
-    asyncio.run(once())
+def looked(folder: Path, slurm: Remembering, board: Board) -> list[dict[str, Any]]:
+    """One look; the lines of the decision log."""
+    lines: list[dict[str, Any]] = []
+    planner = Planner(
+        slurm,  # type: ignore[arg-type]
+        basic_decider(folder),
+        board,
+        lambda build: lines.append(build()),
+        lease_s=120,
+        grace_s=30,
+        clock=lambda: float(NOW),
+    )
+    asyncio.run(planner.look())
+    return lines
 
 
 def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path: Path) -> None:
     slurm, board = Remembering(gated(1)), Board()
-    looked(tmp_path, slurm, board)
+    [line] = looked(tmp_path, slurm, board)
+    assert (line["job"], line["decision"], line["chosen"]["gpus"]) == (1, "use", {"dgx1": (0, 3)})
     [(names, update)] = slurm.updates
+    assert "dgx1:0,3 by mapa" in (update.admin_comment or "")
     assert (names, update.tres_per_node) == (("1",), "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
     assert board.is_fresh(NOW)
     assert board.room["dgx1"].free == 0xFF & ~0b1001

@@ -26,7 +26,9 @@ def board(*names: str, free: int = 0xFF) -> Board:
         name: Node(name, V100, free, 40, 100_000, partitions=PARTITIONS)
         for name in names or ("dgx1",)
     }
-    return Board(looked=NOW, room=room, default_partition="batch")
+    found = Board(default_partition="batch")
+    found.look(room, (), None, NOW)
+    return found
 
 
 def mode(folder: Path, state: Board) -> Slots:
@@ -79,11 +81,13 @@ def test_slots_promised_to_one_job_are_not_given_to_the_next(tmp_path: Path) -> 
     assert "tres_per_node" not in values
 
 
-def test_a_promise_that_slurm_never_saw_is_forgotten() -> None:
+def test_a_promise_lasts_until_a_look_begun_after_it_ran_out() -> None:
     state = board()
     state.promise("t", Hold({"dgx1": 0xFF}), NOW)
-    assert state.now(NOW)[0]["dgx1"].free == 0
-    assert state.now(NOW + PROMISE_S)[0]["dgx1"].free == 0xFF
+    state.forget(NOW + PROMISE_S - 0.1)
+    assert state.now()[0]["dgx1"].free == 0
+    state.forget(NOW + PROMISE_S)
+    assert state.now()[0]["dgx1"].free == 0xFF
 
 
 def test_a_full_cluster_gates_and_keeps_the_request(tmp_path: Path) -> None:
@@ -100,7 +104,7 @@ def test_the_users_own_begin_is_kept(tmp_path: Path) -> None:
     assert f"begin={later}" in values["admin_comment"]
 
 
-@pytest.mark.parametrize("key", ["depends", "held"])
+@pytest.mark.parametrize("key", ["depends", "held", "array"])
 def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> None:
     values = told(mode(tmp_path, board()).on_submit(submit(**{key: True})))
     assert state_of(values) == "gated"
@@ -116,7 +120,6 @@ def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> 
         ("a partition that is watched", submit(partition="watched")),
         ("a user who wants nothing of it", submit(hint="off")),
         ("a reservation", submit(reservation="r")),
-        ("an array", submit(array=True)),
         ("a heterogeneous job", submit(het=True)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -190,3 +193,24 @@ def test_a_job_without_a_partition_stays_in_the_default_one(tmp_path: Path) -> N
 def test_the_keys_travel() -> None:
     asked = submit(begin=5, exclusive=True, features="(a|b)&c", exc_nodes="dgx[1-2]")
     assert decode(encode_request(asked)) == asked
+
+
+def test_a_job_that_may_push_others_aside_is_slurms_own(tmp_path: Path) -> None:
+    state = board(free=0)
+    state.preempting = frozenset({"batch"})
+    assert isinstance(mode(tmp_path, state).on_submit(submit()), Pass)
+
+
+def test_a_watched_partition_changes_nothing_and_writes_the_decision_down(tmp_path: Path) -> None:
+    state = board()
+    assert mode(tmp_path, state).on_submit(submit(partition="watched")) == Pass()
+    [build] = state.observed
+    line = build()
+    assert (line["mode"], line["chosen"]["gpus"]) == ("observe", {"dgx1": (0, 3)})
+
+
+def test_a_gated_job_is_told_what_it_waits_for(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board(free=1)).on_submit(submit(hint="pattern=ring")))
+    assert values["admin_comment"].startswith(
+        "[gpu-topo: pattern=ring | waits for 2 free GPUs on one node] [gpu-slots: gated "
+    )
