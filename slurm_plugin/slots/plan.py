@@ -215,7 +215,8 @@ class _Look:
         return (
             not job.held
             and not job.depends
-            and job.reason in ABOUT_TO_START
+            # An array's limit is kept by our own count: Slurm's word may be an old one.
+            and (job.reason in ABOUT_TO_START or job.reason == "JobArrayTaskLimit")
             and want.own_begin <= now
             and int(want.kept.get("retry") or 0) <= now
             and self._terms.paused.get(job.name, 0) <= now
