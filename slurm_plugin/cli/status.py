@@ -57,7 +57,7 @@ def _text(told: dict[str, Any]) -> str:
 
 def _slots(told: dict[str, Any]) -> str:
     looked = told["looked_s_ago"]
-    when = "Slurm was not read yet" if looked is None else f"Slurm was read {looked} s ago"
+    when = "Slurm was not read yet" if looked is None else f"Slurm was read {looked:.1f} s ago"
     counts = ", ".join(f"{told.get(key, 0)} {key}" for key in _SLOTS)
     return f"slots: {counts}; {when}"
 

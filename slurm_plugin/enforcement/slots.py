@@ -109,9 +109,13 @@ class Slots:
             return None
         room, holds = self.board.now()
         found = groups(need, room)
-        if keys.array or keys.depends or keys.held or keys.begin > now or not found:
-            # The tasks of an array would all get the same slots.
-            return self._gate(asked, wish, need, now, _waits_for(need) if not found else "")
+        if not found:
+            return self._gate(asked, wish, need, now, _waits_for(need))
+        later = keys.depends or keys.held or keys.begin > now
+        if later or keys.array or self.board.is_behind:
+            # The tasks of an array would all get the same slots; and GPUs that came free a
+            # moment ago are known at the next look.
+            return self._gate(asked, wish, need, now, "")
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
         if isinstance(reply, WaitFor):

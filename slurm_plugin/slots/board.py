@@ -32,10 +32,11 @@ class Promise:
 
 @dataclass(slots=True)
 class Board:
-    """`looked` is when Slurm was last read (-inf: never); `first` is the first gated job.
+    """`looked` is when the last look at Slurm began (-inf: never); `first` is the first gated job.
 
     Jobs of the partitions `preempting` may push others aside once they are eligible, which a
-    gate would forbid. `observed` are decisions that were only to be written down.
+    gate would forbid. `observed` are decisions that were only to be written down;
+    `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
     """
 
     fresh_s: float = 15.0
@@ -48,14 +49,27 @@ class Board:
     preempting: frozenset[str] = frozenset()
     promises: dict[str, Promise] = field(default_factory=dict)
     observed: list[Build] = field(default_factory=list)
+    ended: int = 0
+    known: int = 0
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
         return now - self.looked <= self.fresh_s
 
-    def look(self, room: Room, holds: tuple[Hold, ...], first: Need | None, now: float) -> None:
-        """Take what a look found, what it is about to release included."""
+    @property
+    def is_behind(self) -> bool:
+        """Did jobs end of which no look knows yet? There may be better GPUs than it shows."""
+        return self.ended != self.known
+
+    def look(
+        self, room: Room, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0
+    ) -> None:
+        """Take what a look found, what it is about to release included.
+
+        `known` is what `ended` was when the look began.
+        """
         self.room, self.holds, self.first, self.looked = room, holds, first, now
+        self.known = known
         self.empty = emptied(room)
 
     def promise(self, token: str, hold: Hold, now: float, build: Build | None = None) -> None:

@@ -44,6 +44,8 @@ class Loop:
         """Something happened in Slurm, or to the configuration."""
         now = time.monotonic()
         if verb == "ended":
+            if isinstance(mode := self._engine.setup.enforcement, Slots):
+                mode.board.ended += 1
             self._echoes = [now + later for later in ECHOES_S]
         self._wake(now + (SUBMIT_S if verb == "submit" else 0))
 

@@ -89,6 +89,7 @@ class Planner:
 
     async def look(self) -> Plan:
         """Read, decide, act. Raises SlurmError when Slurm does not answer."""
+        known = self._board.ended
         seen = await asyncio.to_thread(self._read)
         self._meet(seen.queue)
         self._board.forget(seen.began)
@@ -97,7 +98,7 @@ class Planner:
         # Submits were answered meanwhile: what they were promised is not to be released.
         newer = [p.hold for token, p in self._board.promises.items() if token not in promised]
         self._drop(made, newer)
-        self._post(made, seen)
+        self._post(made, seen, known)
         await asyncio.to_thread(self._act, made)
         return made
 
@@ -168,7 +169,7 @@ class Planner:
                 kept.append(release)
         made.releases = kept
 
-    def _post(self, made: Plan, seen: Seen) -> None:
+    def _post(self, made: Plan, seen: Seen, known: int) -> None:
         """What submits see from now on."""
         room, board = made.room, self._board
         for hold in made.added:
@@ -180,7 +181,7 @@ class Planner:
         board.preempting = frozenset(
             p.name for p in seen.partitions if self._preempts and p.priority_tier > lowest
         )
-        board.look(room, tuple(holds), made.first, now)
+        board.look(room, tuple(holds), made.first, seen.began, known)
         self.waiting = {state: made.seen[state] for state in bracket.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
@@ -258,7 +259,7 @@ class Planner:
         """What `gputopo status` shows of the slots mode."""
         looked = self._board.looked
         return {
-            "looked_s_ago": round(self._clock() - looked, 1) if looked > 0 else None,
+            "looked_s_ago": round(self._clock() - looked, 3) if looked > 0 else None,
             **self.waiting,
             **{key: self.counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,

@@ -6,6 +6,7 @@ environment, never from the engine's log.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import struct
@@ -120,6 +121,7 @@ class Cluster:
             how["GPUTOPO_VARIANT"] = "gputopo-slots"
         self.run("ctl", ["clusterctl", "reset"], timeout_s=150, env=how)
         self.wait_idle()
+        self.look()
 
     # -- commands -----------------------------------------------------------
 
@@ -295,6 +297,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise ClusterError(f"{node} has {used} in use, wanted {sorted(wanted)}")
             time.sleep(POLL_S)
+        self.look()
         return [holders[gpu] for gpu in sorted(wanted)]
 
     # -- the controller -----------------------------------------------------
@@ -366,6 +369,30 @@ class Cluster:
     def engine(self, action: str) -> None:
         """start, stop, kill, restart, pause (SIGSTOP) or resume (SIGCONT)."""
         self.run("ctl", ["clusterctl", "engine", action])
+
+    def look(self) -> None:
+        """In the slots mode: the engine has seen what Slurm's books say now.
+
+        It looks by itself soon after a job ended; a test that asks at once would race it.
+        """
+        if self.variant() != "gputopo-slots" or self.engine_pid() is None:
+            return
+        asked = time.monotonic()
+        notice = "echo ended job=0 array=0 | socat - UNIX-CONNECT:/run/gputopo/engine.sock"
+        self.run("ctl", notice)
+        while True:
+            passed = time.monotonic() - asked
+            age = self.status()["slots"]["looked_s_ago"]
+            if age is not None and age < passed:
+                return
+            if passed > 20:
+                raise ClusterError(f"the engine has not looked at the queue for {age} s")
+            time.sleep(POLL_S)
+
+    def status(self) -> dict[str, Any]:
+        """`gputopo status --json`."""
+        found: dict[str, Any] = json.loads(self.run("ctl", ["gputopo", "status", "--json"]).out)
+        return found
 
     def engine_log(self, lines: int = 200) -> str:
         """The last lines the engine printed."""

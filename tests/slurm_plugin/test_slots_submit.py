@@ -214,3 +214,11 @@ def test_a_gated_job_is_told_what_it_waits_for(tmp_path: Path) -> None:
     assert values["admin_comment"].startswith(
         "[gpu-topo: pattern=ring | waits for 2 free GPUs on one node] [gpu-slots: gated "
     )
+
+
+def test_a_job_ended_that_no_look_has_seen_the_end_of(tmp_path: Path) -> None:
+    state = board()
+    state.ended += 1
+    assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "gated"
+    state.look(state.room, (), None, NOW, known=1)
+    assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "placed"
