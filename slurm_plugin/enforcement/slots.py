@@ -15,7 +15,7 @@ from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, 
 from slurm_plugin.slots import backfill, bracket, demand, question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.bracket import Bracket
-from slurm_plugin.slots.candidates import Group, Need, groups
+from slurm_plugin.slots.candidates import Group, Need, are_apart, groups
 from slurm_plugin.slots.features import Unsupported
 from slurm_plugin.slots.room import Hold, with_hold
 
@@ -55,8 +55,7 @@ class Slots:
         plain: SubmitReply = Pass()
         if asked.hint and rule.mode == "enforce":
             plain = Ok({"set.admin_comment": bracket.topo(wish.text, "")})
-        # Slurm takes the components of a heterogeneous job together or not at all.
-        if asked.slots is None or asked.slots.het or wish.off:
+        if asked.slots is None or wish.off:
             return plain
         now = self._clock()
         if not self.board.is_fresh(now):
@@ -110,11 +109,13 @@ class Slots:
         room, holds = self.board.now()
         found = groups(need, room)
         if not found:
-            return self._gate(asked, wish, need, now, _waits_for(need))
+            # Rather now with other GPUs on each node than later with the same ones.
+            is_now = are_apart(need, room) and not keys.het
+            return None if is_now else self._gate(asked, wish, need, now, _waits_for(need))
         later = keys.depends or keys.held or keys.begin > now
-        if later or keys.array or self.board.is_behind:
-            # The tasks of an array would all get the same slots; and GPUs that came free a
-            # moment ago are known at the next look.
+        if later or keys.array or keys.het or self.board.is_behind:
+            # The tasks of an array would all get the same slots, components start together or
+            # not at all, and GPUs that came free a moment ago are known at the next look.
             return self._gate(asked, wish, need, now, "")
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply

@@ -12,8 +12,9 @@ from typing import Any
 from slurm_plugin.slots.candidates import Need
 from slurm_plugin.slots.room import Hold, Room, emptied, with_hold
 
-#: A submit that Slurm refused later, or only tested, never shows in the queue.
-PROMISE_S = 5.0
+#: A submit that Slurm refused later, or only tested, never shows in the queue; another one does
+#: as soon as Slurm has its locks.
+PROMISE_S = 1.5
 
 Build = Callable[[], dict[str, Any]]
 

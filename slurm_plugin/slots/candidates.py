@@ -94,6 +94,11 @@ def groups(need: Need, room: Room) -> list[Group]:
     return [group for group in found if group is not None]
 
 
+def are_apart(need: Need, room: Room) -> bool:
+    """Could Slurm start the job of several nodes now, but with other GPUs on each of them?"""
+    return need.nodes > 1 and sum(fits(need, node) for node in room.values()) >= need.nodes
+
+
 def _best(need: Need, slots: tuple[str, ...], nodes: list[Node]) -> Group | None:
     """The nodes on which most slots are free together; of equals Slurm's first.
 

@@ -3,6 +3,9 @@ it slots or its own request back."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 from slurm_plugin.protocol import Submit
 from slurm_plugin.slots import bracket, demand
 from slurm_plugin.slots.bracket import Bracket
@@ -16,7 +19,7 @@ OPEN_MAX = 500
 
 _FORMS = {"tpn": "node", "tpj": "job", "tpt": "task", "tps": "socket"}
 #: Keys of a release, which a job behind a gate does not have.
-_OF_RELEASE = ("at",)
+_OF_RELEASE = ("at", "pin")
 _NOTHING_ASKED = JobUpdate(
     tres_per_node="", tres_per_job="", tres_per_task="", tres_per_socket="", tres_bind=""
 )
@@ -86,18 +89,49 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
     )
 
 
-def release(
-    job: QueuedJob, kept: Bracket, need: Need, group: Group, mask: int, now: int, note: str
-) -> tuple[JobUpdate, ...]:
-    """The updates, in this order, that start the job on exactly these slots.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One job, task or component about to be released; `name` is what updates call it."""
 
-    One, and on 22.05 two: what the job asked goes first, still behind the gate.
+    name: str
+    job: QueuedJob
+    kept: Bracket
+    need: Need
+    group: Group
+    mask: int
+    note: str = ""
+
+
+def release(parts: Sequence[Part], now: int) -> tuple[tuple[str, JobUpdate], ...]:
+    """The updates, in this order, that start a job, or all components of a heterogeneous one.
+
+    On 22.05 what the job asked goes first, still behind the gate.
     """
-    fields = demand.placed(submit_of(job, kept), need, group, mask)
-    values = {**kept.values, "at": str(now)}
+    leader = parts[0].job.het_id
+    steps: list[tuple[str, JobUpdate]] = []
+    for part in parts:
+        update = _given(part, now)
+        if leader:
+            update = replace(update, begin_time=None)
+        if leader == part.job.job_id:
+            update = _pinned(update)
+        if is_old(part.kept):
+            steps.append((part.name, _NOTHING_ASKED))
+        steps.append((part.name, update))
+    if leader:
+        # Only the first component's start time lets the whole job start.
+        steps.append((str(leader), JobUpdate(begin_time=NOW)))
+    return tuple(steps)
+
+
+def _given(part: Part, now: int) -> JobUpdate:
+    """The update that gives exactly these slots, and opens the gate."""
+    job, kept, need = part.job, part.kept, part.need
+    fields = demand.placed(submit_of(job, kept), need, part.group, part.mask)
     cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
-    comment = bracket.replaced(job.admin_comment, Bracket("placed", values))
-    last = JobUpdate(
+    values = {key: text for key, text in kept.values.items() if key != "pin"}
+    comment = bracket.replaced(job.admin_comment, Bracket("placed", {**values, "at": str(now)}))
+    return JobUpdate(
         begin_time=NOW,
         tres_per_node=fields.get("tres_per_node", ""),
         tres_per_job=fields.get("tres_per_job", ""),
@@ -109,9 +143,21 @@ def release(
         min_cpus=int(cpus) if cpus else None,
         cpus_per_task=int(per_task) if per_task else None,
         cpus_per_tres=fields.get("cpus_per_tres"),
-        admin_comment=bracket.noted(comment, note),
+        admin_comment=bracket.noted(comment, part.note),
     )
-    return (_NOTHING_ASKED, last) if is_old(kept) else (last,)
+
+
+def _pinned(update: JobUpdate) -> JobUpdate:
+    """The update for a first component, whose nodes Slurm lets only the bridge set.
+
+    `pin=` in the comment tells it which. The other components get this comment, too: their own
+    updates have to come later.
+    """
+    kept = bracket.read(update.admin_comment or "")
+    assert kept is not None
+    values = {**kept.values, "pin": update.req_nodes or ""}
+    comment = bracket.replaced(update.admin_comment or "", Bracket(kept.state, values))
+    return replace(update, req_nodes=None, num_nodes=None, admin_comment=comment)
 
 
 def regate(job: QueuedJob, kept: Bracket, begin: int, not_before: int, note: str) -> JobUpdate:
@@ -123,7 +169,13 @@ def regate(job: QueuedJob, kept: Bracket, begin: int, not_before: int, note: str
     values |= {"tries": str(tries(kept) + 1), "retry": str(not_before)}
     comment = bracket.replaced(job.admin_comment, Bracket("gated", values))
     own = int(kept.get("begin") or 0)
-    return _own_request(kept, max(begin, own), bracket.noted(comment, note))
+    update = _own_request(kept, max(begin, own), bracket.noted(comment, note))
+    return _of_leader(update) if job.het_id == job.job_id else update
+
+
+def _of_leader(update: JobUpdate) -> JobUpdate:
+    """Without what Slurm refuses for a first component; it stays on the nodes it was pinned to."""
+    return replace(update, req_nodes=None, num_nodes=None)
 
 
 def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
@@ -134,7 +186,8 @@ def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
         # It has its own request still.
         comment = bracket.noted(comment, note)
         return JobUpdate(begin_time=begin, admin_comment=comment)
-    return _own_request(kept, begin, bracket.noted(comment, note))
+    update = _own_request(kept, begin, bracket.noted(comment, note))
+    return _of_leader(update) if job.het_id == job.job_id else update
 
 
 def waiting(job: QueuedJob, kept: Bracket, now: int, note: str) -> JobUpdate:

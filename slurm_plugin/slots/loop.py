@@ -12,6 +12,7 @@ from slurm_plugin.enforcement import Slots
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.slots.board import PROMISE_S
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slurm import choose
 from slurm_plugin.slurm.interface import SlurmClient
@@ -103,7 +104,10 @@ class Loop:
             # A gate that is not renewed opens: the next look may work again.
             logger.exception("slots: a look at the queue failed")
             return poll_s
-        return min(poll_s, SUBMIT_S) if made.again else poll_s
+        if made.again:
+            return SUBMIT_S
+        # A promise nobody took up gives its GPUs back in time.
+        return min(poll_s, PROMISE_S) if setup.enforcement.board.promises else poll_s
 
     async def _give_back(self, planner: Planner) -> None:
         """The kill switch: waiting jobs are Slurm's own, once."""

@@ -20,7 +20,8 @@ from slurm_plugin.slots import bracket, question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.candidates import Group
 from slurm_plugin.slots.give_back import give_back
-from slurm_plugin.slots.plan import Choice, Chosen, Left, Plan, Release, Terms, Waits, plan
+from slurm_plugin.slots.look import plan
+from slurm_plugin.slots.plan import Choice, Chosen, Left, Plan, Release, Terms, Waits
 from slurm_plugin.slots.room import Hold, emptied, held_by, room_of, with_hold
 from slurm_plugin.slots.want import Want, Wants
 from slurm_plugin.slots.watch import Watch, of_job
@@ -162,8 +163,10 @@ class Planner:
             return
         kept: list[Release] = []
         for release in made.releases:
-            if any(taken[name] & mask for name, mask in release.hold.gpus.items()):
-                made.added.remove(release.hold)
+            masks = [item for hold in release.holds for item in hold.gpus.items()]
+            if any(taken[name] & mask for name, mask in masks):
+                for hold in release.holds:
+                    made.added.remove(hold)
                 made.again = True
             else:
                 kept.append(release)
@@ -216,9 +219,10 @@ class Planner:
         """Releases first: they are what people wait for."""
         self.counts["regated"] += made.seen["regated"]
         for release in made.releases:
-            if all(self._update([release.name], step) for step in release.steps):
-                self.counts["released"] += 1
-                self._watch.released(release, self._decided.get(release.name))
+            if all(self._update([name], step) for name, step in release.steps):
+                self.counts["released"] += len(release.jobs)
+                for name, job in release.jobs.items():
+                    self._watch.released(name, job, self._decided.get(name))
         for name, change in made.updates:
             if self._update([name], change) and (build := self._decided.get(name)):
                 self._write(build)

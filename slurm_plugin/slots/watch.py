@@ -10,7 +10,7 @@ from slurm_plugin.protocol import Notice
 from slurm_plugin.slots import bracket
 from slurm_plugin.slots.board import Build
 from slurm_plugin.slots.names import index_of
-from slurm_plugin.slots.plan import Plan, Release
+from slurm_plugin.slots.plan import Plan
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -26,12 +26,12 @@ class Watch:
         self._tasks: dict[str, Build] = {}
         self.mismatched = 0
 
-    def released(self, release: Release, build: Build | None) -> None:
+    def released(self, name: str, job: QueuedJob, build: Build | None) -> None:
         """A release was taken by Slurm. An array's task gets its own id only then."""
         if build is None:
             return
-        if release.job.tasks > 1:
-            self._tasks[release.name] = build
+        if job.tasks > 1:
+            self._tasks[name] = build
         else:
             self._write(build)
 
@@ -47,12 +47,11 @@ class Watch:
         for job_id in running.keys() - (running if self._running is None else self._running):
             self._started(running[job_id])
         self._running = set(running)
-        names = {release.name for release in made.releases}
-        alive = {job.array_id for job in ours} | {release.job.array_id for release in made.releases}
+        alive = {job.array_id for job in ours}
         self._tasks = {
             name: build
             for name, build in self._tasks.items()
-            if name in names or int(name.partition("_")[0]) in alive
+            if name in made.released or int(name.partition("_")[0]) in alive
         }
 
     def _started(self, job: QueuedJob) -> None:

@@ -6,21 +6,12 @@ from collections.abc import Sequence
 
 from slurm_plugin.slots import bracket
 from slurm_plugin.slots.candidates import Group, Need
+from slurm_plugin.slots.look import plan, tasks_of
 from slurm_plugin.slots.names import lowest
-from slurm_plugin.slots.plan import (
-    Choice,
-    Choose,
-    Chosen,
-    Left,
-    Plan,
-    Terms,
-    Waits,
-    plan,
-    tasks_of,
-)
+from slurm_plugin.slots.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits
 from slurm_plugin.slots.room import Node, emptied
 from slurm_plugin.slots.want import Want, Wants
-from slurm_plugin.slurm.interface import NOW, QueuedJob
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 TERMS = Terms(now=1000, lease_s=120, grace_s=30)
@@ -56,7 +47,7 @@ def planned(
 
 
 def released(made: Plan) -> list[str]:
-    return [release.name for release in made.releases]
+    return made.released
 
 
 def test_gates_open_in_slurms_order_while_there_is_room() -> None:
@@ -67,7 +58,7 @@ def test_gates_open_in_slurms_order_while_there_is_room() -> None:
 
 def test_a_release_names_exact_slots_and_opens_the_gate() -> None:
     [release] = planned(gated(1), free=0b11000).releases
-    [update] = release.steps
+    [(_, update)] = release.steps
     assert update.tres_per_node == "gres/gpu:v100.s3:1,gres/gpu:v100.s4:1"
     assert (update.begin_time, update.req_nodes, update.num_nodes) == (NOW, "dgx1", (1, 1))
     kept = bracket.read(update.admin_comment or "")
@@ -101,7 +92,7 @@ def test_a_gate_is_renewed_at_half_its_lease() -> None:
 
 def test_a_released_job_keeps_its_slots_until_it_starts() -> None:
     made = planned(placed(1, 990, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), gated(2, 2))
-    [update] = made.releases[0].steps
+    [(_, update)] = made.releases[0].steps
     assert update.tres_per_node == "gres/gpu:v100.s1:1,gres/gpu:v100.s2:1"
     assert not made.updates
 
@@ -215,6 +206,31 @@ def test_tasks_in_slurms_words() -> None:
 def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come() -> None:
     comment = "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node]"
     [release] = planned(gated(1, admin_comment=comment)).releases
-    first, last = release.steps
+    (_, first), (_, last) = release.steps
     assert (first.tres_per_node, first.begin_time) == ("", None)
     assert (last.tres_per_node, last.begin_time) == ("gres:gpu:v100.s0:1,gres:gpu:v100.s1:1", NOW)
+
+
+def component(offset: int, gpus: int, **more: object) -> QueuedJob:
+    return gated(5 + offset, gpus, het_id=5, het_offset=offset, **more)
+
+
+def test_the_components_of_a_heterogeneous_job_start_together_the_first_ones_update_last() -> None:
+    [release] = planned(component(1, 2), component(0, 3)).releases
+    assert list(release.jobs) == ["5", "6"]
+    (first, pinned), (second, own), (last, start) = release.steps
+    assert (first, second, last) == ("5", "6", "5")
+    assert (pinned.begin_time, pinned.req_nodes, pinned.num_nodes) == (None, None, None)
+    assert " pin=dgx1]" in (pinned.admin_comment or "")
+    assert (own.begin_time, own.req_nodes) == (None, "dgx1")
+    assert own.tres_per_node == "gres/gpu:v100.s3:1,gres/gpu:v100.s4:1"
+    assert start == JobUpdate(begin_time=NOW)
+
+
+def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room() -> None:
+    made = planned(component(0, 4), component(1, 8, eligible=1001), gated(9))
+    assert released(made) == []
+    assert made.renew == []
+    made = planned(component(0, 4, eligible=1001), component(1, 8), gated(9, time_limit_s=0))
+    assert made.renew == ["5"]
+    assert made.room["dgx1"].free == 0xFF

@@ -104,7 +104,7 @@ def test_the_users_own_begin_is_kept(tmp_path: Path) -> None:
     assert f"begin={later}" in values["admin_comment"]
 
 
-@pytest.mark.parametrize("key", ["depends", "held", "array"])
+@pytest.mark.parametrize("key", ["depends", "held", "array", "het"])
 def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> None:
     values = told(mode(tmp_path, board()).on_submit(submit(**{key: True})))
     assert state_of(values) == "gated"
@@ -120,7 +120,6 @@ def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> 
         ("a partition that is watched", submit(partition="watched")),
         ("a user who wants nothing of it", submit(hint="off")),
         ("a reservation", submit(reservation="r")),
-        ("a heterogeneous job", submit(het=True)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
