@@ -62,4 +62,4 @@ def _slots(told: dict[str, Any]) -> str:
     return f"slots: {counts}; {when}"
 
 
-_SLOTS = ("gated", "placed", "released", "regated", "refused", "mismatched")
+_SLOTS = ("promised", "gated", "placed", "released", "regated", "refused", "mismatched")

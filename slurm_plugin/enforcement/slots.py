@@ -108,11 +108,15 @@ class Slots:
             return None
         room, holds = self.board.now()
         found = groups(need, room)
+        later = keys.depends or keys.held or keys.begin > now
         if not found:
             # Rather now with other GPUs on each node than later with the same ones.
-            is_now = are_apart(need, room) and not keys.het
-            return None if is_now else self._gate(asked, wish, need, now, _waits_for(need))
-        later = keys.depends or keys.held or keys.begin > now
+            if are_apart(need, room) and not keys.het:
+                return None
+            if not (later or self.board.first):
+                # Known at once: the next submit may come before the next look.
+                self.board.first = need
+            return self._gate(asked, wish, need, now, _waits_for(need))
         if later or keys.array or keys.het or self.board.is_behind:
             # The tasks of an array would all get the same slots, components start together or
             # not at all, and GPUs that came free a moment ago are known at the next look.

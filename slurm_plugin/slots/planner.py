@@ -264,6 +264,7 @@ class Planner:
         looked = self._board.looked
         return {
             "looked_s_ago": round(self._clock() - looked, 3) if looked > 0 else None,
+            "promised": len(self._board.promises),
             **self.waiting,
             **{key: self.counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,

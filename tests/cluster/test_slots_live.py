@@ -177,6 +177,21 @@ def test_two_nodes_with_the_same_slots(cluster: Cluster) -> None:
     assert cluster.wait_running(jobid).gpus == {"dgx1": pair, "dgx2": pair}
 
 
+def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch: Watch) -> None:
+    """Both wait until there is room for both; each gets the policy's GPUs on its node."""
+    busy = cluster.occupy("dgx2", (0, 1, 2, 3, 4, 5, 6))
+    parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "dgx2", "--gpus=3")
+    jobid = cluster.sbatch(*parts, script="sleep 300")
+    until(lambda: all(map(is_gated, cluster.jobs(jobid))), "both parts wait")
+    time.sleep(3)
+    assert cluster.gres_used()["dgx1"] == ()
+    cluster.cancel(*busy[:4])
+    until(lambda: [j.state for j in cluster.jobs(jobid)] == ["RUNNING"] * 2, "both run", 60)
+    left = {"dgx2": (4, 5, 6)}
+    wanted = [{"dgx1": (0, 3)}, by_policy(left, (3,), ("dgx2",))]
+    assert [job.gpus for job in cluster.jobs(jobid)] == wanted
+
+
 # -- order --------------------------------------------------------------------
 
 
@@ -222,6 +237,7 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
 ) -> None:
     """A limit of Slurm's own stands against the start: gate again, try again, later and later."""
     cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=1")
+    cluster.configure_extra("AccountingStorageEnforce=limits")
     try:
         first = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", sleep_s=300)
         cluster.wait_running(first)
@@ -309,8 +325,10 @@ def test_release_all_gives_every_job_its_own_request_back(cluster: Cluster) -> N
         assert "gates new jobs" in done.err
         assert listed(cluster) == []
         cluster.cancel(busy)
-        assert running(cluster, ids) == [{"dgx1": (0, 1)}, {"dgx1": (2, 3)}]
-        assert visible(cluster, ids) == [(0, 1), (2, 3)]
+        got = [gpus["dgx1"] for gpus in running(cluster, ids)]
+        assert [len(gpus) for gpus in got] == [2, 2]
+        assert visible(cluster, ids) == got
+        assert cluster.job(ids[0]).fields["TresPerJob"] == "gres/gpu:2"
     finally:
         cluster.engine("start")
 
@@ -324,9 +342,10 @@ def test_the_kill_switch_gives_waiting_jobs_back(cluster: Cluster) -> None:
     try:
         until(lambda: not is_gated(cluster.job(jobid)), "it is Slurm's own")
         cluster.cancel(busy)
-        assert cluster.wait_running(jobid).gpus == {"dgx1": (0, 1)}
         later = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-        assert cluster.wait_running(later).gpus == {"dgx1": (2, 3)}
+        for job in (cluster.wait_running(jobid), cluster.wait_running(later)):
+            assert "gpu-slots" not in job.fields.get("AdminComment", "")
+            assert job.fields["TresPerNode"] == "gres/gpu:2"
     finally:
         cluster.run("ctl", f"rm -f {SWITCH}")
 
