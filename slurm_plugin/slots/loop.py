@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 SUBMIT_S = 0.05
 #: So much of the time at most is spent looking.
 BUSY_SHARE = 0.25
+#: Figures that so many polls have not renewed are no ground to place on.
+MISSED_POLLS = 3
 #: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
 ECHOES_S = (0.15, 0.5, 1.5)
 
@@ -124,6 +126,7 @@ class Loop:
         if self._client is None or self._client[0] != config.slurm:
             self._client = (config.slurm, choose.client(config.slurm))
         self._setup = setup
+        mode.board.fresh_s = MISSED_POLLS * config.slots.poll_s
         self._planner = Planner(
             self._client[1],
             mode.decider,
