@@ -18,6 +18,7 @@ BENCHMARKS = {
     "launch": "bench.launch",
     "quality": "bench.quality",
     "simulate": "bench.simulate",
+    "topo-aware": "bench.topo_aware",
     "soak": "bench.soak",
 }
 

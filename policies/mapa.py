@@ -2,14 +2,26 @@
 
 `mapa` (the default) balances effective bandwidth, the weakest link and what is left for
 others; `mapa-preserve` is the paper's Algorithm 1, `mapa-greedy` its Greedy, and
-`mapa-widest` gives up bandwidth sooner than a PCIe hop.
+`mapa-widest` gives up bandwidth sooner than a PCIe hop; `mapa-preserve-site` is Algorithm 1
+that weighs what is left by what the site usually asks.
 """
 
 from __future__ import annotations
 
+from policies.demand import Shares
 from policies.nodes import Key, assign, groups_of
 from policies.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
-from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST, Objective
+from policies.objectives import (
+    AGGREGATE,
+    BALANCED,
+    EFFBW,
+    PRESERVED,
+    WIDEST,
+    Objective,
+    site_insensitive,
+    site_sensitive,
+)
+from policies.patterns import told
 from policies.tables import TOP, Choice, Tables, tables
 
 #: How long a job that waits for a better set waits before it is asked about again.
@@ -43,6 +55,11 @@ class Mapa:
                 instead=placement,
             )
         return placement
+
+    @property
+    def spares_links(self) -> bool:
+        """Whether a single GPU never breaks an NVLink pair while another GPU is free."""
+        return self._sensitive.spares_links
 
     def tables_bytes(self) -> int:
         """Memory of the tables behind all policies of this file, for `gputopo status`."""
@@ -102,9 +119,12 @@ class _Question:
     def _own_key(self, choice: Choice, count: int) -> Key:
         if count == 1:
             return (choice.broken_gbps,)
-        if self._objective is PRESERVED:
+        across = self._objective.across
+        if across == "loss":
+            return (choice.loss, choice.destroyed_gbps)
+        if across == "destroys":
             return (choice.destroyed_gbps,)
-        if self._objective is AGGREGATE:
+        if across == "sum":
             return (-choice.agg_gbps,)
         return (-self._utility(choice, count), -choice.weakest_gbps)
 
@@ -116,7 +136,7 @@ class _Question:
         return Placement(
             gpus=own.gpus,
             policy=policy,
-            reason=self._reason(own, utility, all(tops[0].proven for _, _, tops in chosen)),
+            reason=self._reason(own, utility, chosen),
             score=own.score,
             effbw_gbps=own.effbw_gbps,
             agg_gbps=own.agg_gbps,
@@ -141,14 +161,32 @@ class _Question:
         elsewhere = [_candidate([(s.name, self._top(s, count)[0]), *fixed]) for s in rest]
         return (own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere)
 
-    def _reason(self, own: Candidate, utility: float, proven: bool) -> str:
+    def _reason(
+        self,
+        own: Candidate,
+        utility: float,
+        chosen: list[tuple[NodeState, int, tuple[Choice, ...]]],
+    ) -> str:
+        proven = all(tops[0].proven for _, _, tops in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
             return f"the GPU whose loss hurts the rest least{exact}"
+        pattern = told(self._request.pattern, self._request.gpus_per_node)
         return (
-            f"{self._request.pattern}: {own.effbw_gbps:.1f} GB/s,"
+            f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)},"
             f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}{exact}"
         )
+
+    def _by(self, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]) -> str:
+        """Where the site's own measurements told every number: that they did."""
+        if not all(state.topology.calibration for state, _, _ in chosen):
+            return ""
+        models = {
+            self._tables.model_name(state.topology, self._request.pattern, count)
+            for state, count, _ in chosen
+            if count > 1
+        }
+        return " as calibrated" if models == {"calibrated"} else ""
 
 
 def _candidate(choices: list[tuple[str, Choice]]) -> Candidate:
@@ -175,3 +213,11 @@ MAPA = Mapa("mapa", BALANCED)
 MAPA_WIDEST = Mapa("mapa-widest", WIDEST)
 MAPA_PRESERVE = Mapa("mapa-preserve", EFFBW)
 MAPA_GREEDY = Mapa("mapa-greedy", AGGREGATE, insensitive=AGGREGATE)
+
+
+def preserve_site(demand: Shares = ()) -> Mapa:
+    """`mapa-preserve-site` for a site that usually asks `demand` (empty: nothing is known)."""
+    return Mapa("mapa-preserve-site", site_sensitive(demand), site_insensitive(demand))
+
+
+MAPA_PRESERVE_SITE = preserve_site()

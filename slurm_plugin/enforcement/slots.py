@@ -17,6 +17,7 @@ from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need, are_apart, groups
 from slurm_plugin.slots.features import Unsupported
+from slurm_plugin.slots.look import APART
 from slurm_plugin.slots.room import Hold, with_hold
 
 #: Decisions of partitions that are only observed, kept until the next look writes them.
@@ -52,24 +53,37 @@ class Slots:
             wish = read_wish(asked.hint, rule)
         except WishError as error:
             return Refuse(f"gpu-topo: {error}") if rule.mode == "enforce" else Pass()
-        plain: SubmitReply = Pass()
-        if asked.hint and rule.mode == "enforce":
-            plain = Ok({"set.admin_comment": bracket.topo(wish.text, "")})
-        if asked.slots is None or wish.off:
-            return plain
+        if asked.slots is None:
+            # A changed hint: the job has its place, or its gate, already.
+            said = bracket.topo(wish.text, "") if rule.mode == "enforce" else ""
+            return Ok({"set.admin_comment": said}) if said else Pass()
+        answer, why = self._answer(asked, wish, rule.mode)
+        if answer is not None:
+            return answer
+        if rule.mode != "enforce":
+            return Pass()
+        note = f"Slurm's own choice: {why}"
+        return Ok({"set.admin_comment": bracket.topo(wish.text, note)})
+
+    def _answer(self, asked: Submit, wish: Wish, mode: str) -> tuple[SubmitReply | None, str]:
+        """Slots or a gate; else None, and why it is Slurm's own choice."""
         now = self._clock()
+        if wish.off:
+            return None, "opted out by hint"
         if not self.board.is_fresh(now):
-            return plain
+            return None, "Slurm's queue was not read lately"
         try:
             need = demand.need_of(asked, self.board.empty, self.board.default_partition)
             if not groups(need, self.board.empty):
-                return plain
-            if rule.mode == "observe":
+                return None, "no node can ever serve it"
+            if mode == "observe":
                 self._observe(asked, wish, need)
-                return plain
-            return self._slots_or_gate(asked, wish, need, now) or plain
-        except (demand.Unplaceable, Unsupported, ValueError):
-            return plain
+                return None, ""
+            return self._slots_or_gate(asked, wish, need, now)
+        except Unsupported as error:
+            return None, f"the constraint {error} cannot be judged"
+        except (demand.Unplaceable, ValueError) as error:
+            return None, str(error)
 
     def on_place(self, asked: Place) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
@@ -98,54 +112,54 @@ class Slots:
 
     def _slots_or_gate(
         self, asked: Submit, wish: Wish, need: Need, now: float
-    ) -> SubmitReply | None:
-        """None: Slurm's own choice."""
+    ) -> tuple[SubmitReply | None, str]:
+        """As `_answer`."""
         keys = asked.slots
         assert keys is not None
         if need.partitions & self.board.preempting:
             # Behind a gate it could push nobody aside; with slots it would have to push the
             # jobs of exactly those GPUs.
-            return None
+            return None, "the partition may preempt others"
         room, holds = self.board.now()
         found = groups(need, room)
         later = keys.depends or keys.held or keys.begin > now
         if not found:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, room) and not keys.het:
-                return None
+                return None, APART
             if not (later or self.board.first):
                 # Known at once: the next submit may come before the next look.
                 self.board.first = need
-            return self._gate(asked, wish, need, now, _waits_for(need))
+            return self._gate(asked, wish, now, _waits_for(need)), ""
         if later or keys.array or keys.het or self.board.is_behind:
             # The tasks of an array would all get the same slots, components start together or
             # not at all, and GPUs that came free a moment ago are known at the next look.
-            return self._gate(asked, wish, need, now, "")
+            return self._gate(asked, wish, now, ""), ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
         if isinstance(reply, WaitFor):
-            return self._gate(asked, wish, need, now, reply.note, decision.record, since=True)
+            gate = self._gate(asked, wish, now, reply.note, decision.record, since=True)
+            return gate, ""
         if not isinstance(reply, Use):
-            return None
+            return None, decision.reason
         group, mask = question.answer(reply, found)
         end = now + keys.time_s if keys.time_s else float("inf")
         taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
         hold = need.hold(group.names, taken, end)
         first = self.board.first
         if first and backfill.delays(first, room, holds, hold, with_hold(room, hold), now):
-            return self._gate(asked, wish, need, now, "waits behind jobs that came first")
+            return self._gate(asked, wish, now, "waits behind jobs that came first"), ""
         token = self._token()
         note = question.named(reply.note, group, mask)
         values = self._comment(asked, wish, "placed", token, note)
         values.update(_set(demand.placed(asked, need, group, mask)))
         self.board.promise(token, hold, now, decision.record)
-        return Ok(values)
+        return Ok(values), ""
 
     def _gate(
         self,
         asked: Submit,
         wish: Wish,
-        need: Need,
         now: float,
         note: str,
         build: Build | None = None,

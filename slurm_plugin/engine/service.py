@@ -76,6 +76,7 @@ class Engine:
             self.counters.answered(message.kind, "none", took_s)
             if self._heard is not None and message.kind == "ended":
                 self._heard("ended")
+            self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
                 return Answer(None)
             return Answer(None, after=self._after(partial(started, message), took_s))
@@ -102,6 +103,7 @@ class Engine:
             if self.setup.config.kill_switch.exists():
                 self.counters.passed("kill switch")
                 return Pass(), None
+            self.setup.neighbours.asked(message)
             decision = self.setup.enforcement.on_place(message)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
@@ -136,7 +138,10 @@ class Engine:
             except Exception as error:
                 logger.exception("reload failed; the old configuration stays")
                 return f"{type(error).__name__}: {error}; the old configuration stays"
-            old, self.setup = self.setup.config, setup
+            former, self.setup = self.setup, setup
+            former.end()
+            setup.begin()
+            old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3
             self.log.config = setup.config.decision_log
             if setup.config.socket != old.socket:
@@ -178,6 +183,7 @@ class Engine:
             "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
             "nodes_left_to_slurm_count": len(problems),
             "tables_bytes": setup.tables_bytes(),
+            "neighbours": setup.neighbours.told(),
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,
             **self.counters.snapshot(),

@@ -164,7 +164,8 @@ class Look:
         age = now - int(want.kept.get("at") or job.submit)
         comes = job.reason in ABOUT_TO_START or age < STALE_REASON_S
         is_placed = want.kept.state == "placed"
-        in_time = age <= self._terms.grace_s
+        # Slurm lets a requeued job wait for two minutes: its slots are others' meanwhile.
+        in_time = age <= self._terms.grace_s and job.eligible <= now + STALE_REASON_S
         return hold if is_placed and is_exact and comes and in_time and not job.held else None
 
     def _is_ready(self, job: QueuedJob, want: Want) -> bool:

@@ -74,8 +74,9 @@ class Loop:
                 self._echoes.pop(0)
             if self._echoes:
                 self._wake(self._echoes[0])
-            rest_until = ended + (ended - began) * (1 / BUSY_SHARE - 1)
-            await self._sleep(rest_until)
+            # Not for ever: a look may have been stopped, or waited for a Slurm that is down.
+            rest_s = min((ended - began) * (1 / BUSY_SHARE - 1), poll_s)
+            await self._sleep(ended + rest_s)
 
     async def _sleep(self, not_before: float) -> None:
         """Until the next look is due; what is heard meanwhile may bring it forward."""

@@ -110,6 +110,7 @@ MET = {
 }
 
 
+@pytest.mark.select_plugin
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, trouble: str) -> None:
     """Jobs before, during and after it: each runs to its end with the GPUs it asked for."""

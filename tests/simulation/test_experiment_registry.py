@@ -83,6 +83,19 @@ def test_the_table_shows_the_papers_figure_beside_ours_and_the_notes(registered)
     assert "- A deviation." in done.output
 
 
+def spread_out(seeds):
+    """Stands for an experiment of many metrics, one of them with its spread."""
+    row = {f"metric_{number:02}": float(number) for number in range(20)}
+    return Result("many", tuple(seeds), {"mapa": row | {"metric_03_sd": 0.5}, "other": {}}, {})
+
+
+def test_many_metrics_are_rows_and_a_spread_stands_beside_its_value(registered):
+    experiments.register(Experiment("many", "", "an_experiment:spread_out"))
+    done = command("many")
+    (line,) = [line for line in done.output.splitlines() if line.startswith("metric_03")]
+    assert line.split() == ["metric_03", "3", "±0.5", "-"]
+
+
 def test_seeds_that_are_none_are_refused_in_one_line(registered):
     done = command("two-jobs", "--seeds", "a")
     assert done.exit_code == 2

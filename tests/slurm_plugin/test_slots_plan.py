@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from slurm_plugin.slots import bracket
 from slurm_plugin.slots.candidates import Group, Need
@@ -29,7 +30,7 @@ def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> Queu
 
 def placed(job_id: int, at: int, slots: str) -> QueuedJob:
     comment = f"[gpu-slots: placed token=t tpn=gres/gpu:2 nodes=1-1 by=node at={at}]"
-    return gated(job_id, admin_comment=comment, tres_per_node=slots, req_nodes="dgx1")
+    return gated(job_id, admin_comment=comment, tres_per_node=slots, req_nodes="dgx1", eligible=at)
 
 
 def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
@@ -105,6 +106,13 @@ def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_reques
     assert (update.req_nodes, update.num_nodes) == ("", (1, 1))
     assert kept is not None
     assert kept.state == "gated"
+
+
+def test_a_requeued_job_gives_its_slots_to_others_until_its_time() -> None:
+    requeued = replace(placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), eligible=1120)
+    made = planned(requeued, gated(2, 8))
+    assert [name for name, _ in made.updates] == ["1"]
+    assert released(made) == ["2"]
 
 
 def test_a_release_that_did_not_take_is_gated_again_at_once() -> None:

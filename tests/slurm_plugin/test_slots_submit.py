@@ -54,6 +54,14 @@ def told(reply: object) -> dict[str, str]:
     return {key.removeprefix("set."): value for key, value in reply.values.items()}
 
 
+def left(reply: object) -> str:
+    """Why the job is left to Slurm."""
+    values = told(reply)
+    assert set(values) == {"admin_comment"}
+    assert "gpu-slots" not in values["admin_comment"]
+    return bracket.note_in(values["admin_comment"]).removeprefix("Slurm's own choice: ")
+
+
 def state_of(values: dict[str, str]) -> str:
     found = bracket.read(values["admin_comment"])
     assert found is not None
@@ -132,7 +140,7 @@ def test_slurms_own_choice(tmp_path: Path, sentence: str, asked: Submit) -> None
 def test_nothing_is_given_or_gated_on_old_figures(tmp_path: Path) -> None:
     state = board(free=0)
     state.looked = NOW - 60
-    assert isinstance(mode(tmp_path, state).on_submit(submit()), Pass)
+    assert left(mode(tmp_path, state).on_submit(submit())) == "Slurm's queue was not read lately"
 
 
 def test_a_bad_hint_is_refused(tmp_path: Path) -> None:
@@ -186,7 +194,9 @@ def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path: Path) -> None:
 def test_a_job_without_a_partition_stays_in_the_default_one(tmp_path: Path) -> None:
     state = board()
     state.default_partition = "elsewhere"
-    assert isinstance(mode(tmp_path, state).on_submit(submit(partition="")), Pass)
+    assert (
+        left(mode(tmp_path, state).on_submit(submit(partition=""))) == "no node can ever serve it"
+    )
 
 
 def test_the_keys_travel() -> None:
@@ -197,7 +207,7 @@ def test_the_keys_travel() -> None:
 def test_a_job_that_may_push_others_aside_is_slurms_own(tmp_path: Path) -> None:
     state = board(free=0)
     state.preempting = frozenset({"batch"})
-    assert isinstance(mode(tmp_path, state).on_submit(submit()), Pass)
+    assert "preempt" in left(mode(tmp_path, state).on_submit(submit()))
 
 
 def test_a_watched_partition_changes_nothing_and_writes_the_decision_down(tmp_path: Path) -> None:

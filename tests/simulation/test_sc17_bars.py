@@ -1,0 +1,42 @@
+"""What the SC17 paper's policies must reach in its experiments; tolerances beside the bars."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.experiments import experiments
+
+OTHERS = ("fcfs", "best-fit", "topo-aware")
+
+
+@pytest.fixture(scope="module", params=["authors", "printed"])
+def table1(request):
+    return experiments.get("sc17-table1").run(variant=request.param)
+
+
+def test_postponing_is_within_5_per_cent_of_the_exhaustive_bound(table1):
+    assert table1.measured["topo-aware-p"]["over_bound"] <= 1.05
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_postponing_never_ends_behind(table1, other):
+    ours = table1.measured["topo-aware-p"]["makespan_s"]
+    assert ours <= table1.measured[other]["makespan_s"] + 1e-6
+
+
+@pytest.mark.parametrize("load", ["printed", "80", "95"])
+def test_postponing_violates_the_fewest_slos_in_scenario_1(load):
+    measured = experiments.get("sc17-scenario1").run(load=load).measured
+    fewest = min(row["slo_violations"] for row in measured.values())
+    assert measured["topo-aware-p"]["slo_violations"] == fewest
+
+
+def test_the_experiments_are_offered():
+    assert {"sc17-table1", "sc17-scenario1", "sc17-scenario2"} <= set(experiments.names())
+
+
+def test_scenario_2_as_printed_is_nearly_free_of_violations():
+    """Most of the cluster is idle: who looks at neighbours finds a place without."""
+    measured = experiments.get("sc17-scenario2").run(load="printed").measured
+    assert measured["topo-aware-p"]["slo_violations"] < 100
+    assert measured["best-fit"]["slo_violations"] > 1000
