@@ -17,6 +17,8 @@ from gres_topology.errors import TopologyError
 
 #: A diagonal cell: a GPU and itself.
 SELF = "X"
+#: Paths from a GPU to a NIC, nearest first; whatever else there is (SYS) is farther.
+_NIC_PATHS = ("PIX", "PXB", "PHB", "NODE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,18 @@ class NodeTopology:
         parts = [self.kinds, self.bandwidth_gbps.tolist(), self.numa]
         text = json.dumps([*parts, self.calibration] if self.calibration else parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def nic_distance(self) -> tuple[int, ...]:
+        """For each GPU how far its nearest NIC is: 0 below one switch (PIX) to 4 (SYS).
+
+        Empty where no NIC is known, or where all GPUs are equally far, so that it cannot matter.
+        """
+        found = tuple(
+            min(_NIC_PATHS.index(kind) if kind in _NIC_PATHS else len(_NIC_PATHS) for kind in kinds)
+            for kinds in zip(*(nic.kinds for nic in self.nics), strict=True)
+        )
+        return found if len(set(found)) > 1 else ()
 
     def __hash__(self) -> int:
         return hash(self.shape)

@@ -9,7 +9,7 @@ that weighs what is left by what the site usually asks.
 from __future__ import annotations
 
 from policies.demand import Shares
-from policies.nodes import Key, assign, groups_of
+from policies.nodes import Key, assign_near, groups_of
 from policies.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
 from policies.objectives import (
     AGGREGATE,
@@ -18,6 +18,7 @@ from policies.objectives import (
     PRESERVED,
     WIDEST,
     Objective,
+    near_nics,
     site_insensitive,
     site_sensitive,
 )
@@ -80,12 +81,22 @@ class _Question:
         self._objective = objective
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._ideals: dict[int, float] = {}
-        self._groups = groups_of(cluster.nodes)
+        self._network = cluster.network
+        self._is_spread = len(request.gpus_per_node) > 1
+        self._groups = groups_of(cluster.nodes, by_nic=self._is_spread)
 
     def _top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
-        return self._tables.top(
-            state.topology, self._request.pattern, count, state.free, self._objective
-        )
+        objective = self._objective
+        if self._is_spread:
+            objective = near_nics(objective, state.topology.nic_distance)
+        return self._tables.top(state.topology, self._request.pattern, count, state.free, objective)
+
+    def _far(self, state: NodeState, choice: Choice) -> float:
+        """How far a GPU of the set is from a NIC on average, for a job of several nodes."""
+        distance = state.topology.nic_distance
+        if not self._is_spread or not distance:
+            return 0.0
+        return sum(distance[gpu] for gpu in choice.order) / len(choice.order)
 
     def _ideal(self, count: int) -> float:
         """Effective bandwidth of the best set of this size on the best candidate, empty."""
@@ -106,11 +117,12 @@ class _Question:
         return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
 
     def _key(self, state: NodeState, count: int) -> Key:
-        """Across nodes: this job first, then empty nodes stay whole, then what is lost."""
+        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost."""
         choice = self._top(state, count)[0]
         remaining = state.free.bit_count() - count
         return (
             *self._own_key(choice, count),
+            self._far(state, choice),
             self._packing * remaining,
             choice.loss,
             choice.destroyed_gbps,
@@ -129,7 +141,8 @@ class _Question:
         return (-self._utility(choice, count), -choice.weakest_gbps)
 
     def answer(self, policy: str) -> Placement:
-        pairs = assign(self._request.gpus_per_node, self._nodes, self._groups, self._key)
+        counts = self._request.gpus_per_node
+        pairs = assign_near(counts, self._nodes, self._groups, self._key, self._network)
         chosen = [(state, count, self._top(state, count)) for state, count in pairs]
         own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
         utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
@@ -170,12 +183,20 @@ class _Question:
         proven = all(tops[0].proven for _, _, tops in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
-            return f"the GPU whose loss hurts the rest least{exact}"
+            return f"the GPU whose loss hurts the rest least{self._apart(own)}{exact}"
         pattern = told(self._request.pattern, self._request.gpus_per_node)
         return (
             f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)},"
-            f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}{exact}"
+            f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}"
+            f"{self._apart(own)}{exact}"
         )
+
+    def _apart(self, own: Candidate) -> str:
+        """Where the nodes of a job of several are, as far as the network is known."""
+        if self._network is None or not self._is_spread:
+            return ""
+        joined = self._network.common(own.gpus)
+        return ", nodes joined by no switch" if joined is None else f", nodes below {joined.name}"
 
     def _by(self, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]) -> str:
         """Where the site's own measurements told every number: that they did."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from gres_topology import NodeTopology
+from gres_topology import Network, NodeTopology
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,14 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A snapshot: candidate nodes by name, and what runs on them."""
+    """A snapshot: candidate nodes by name, what runs on them, and the network between them.
+
+    `network` is None where it is not known (one switch for all, say).
+    """
 
     nodes: Mapping[str, NodeState]
     jobs: tuple[RunningJob, ...] = ()
+    network: Network | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ class Scored:
 
     `share`, `wide_share`: effective bandwidth and weakest link over the ideal of the size.
     `agg_share`: the sum of the links used over the largest of the size.
+    `nic` is the sum over the set of how far each GPU's nearest NIC is, where that is asked for.
     `agg`, `preserved`, `broken` in MB/s: the links used, those left among the free GPUs,
     the widest one cut (single GPUs only). `loss` in [0, 1] as in `NodeTables.future_of`.
     """
@@ -38,6 +39,7 @@ class Scored:
     preserved: Ints
     broken: Ints
     loss: Floats | None
+    nic: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Objective:
     nodes: the job's own `bandwidth`, the `sum` of its links, what it `destroys`, or its `loss`.
     `demand` is what later jobs are expected to ask (see `policies.demand`).
     `spares_links`: a single GPU never cuts a wider link while it could cut a narrower one.
+    `nic_distance`: see `near_nics`.
     """
 
     name: str
@@ -60,6 +63,15 @@ class Objective:
     across: Across = "bandwidth"
     demand: Shares = ()
     spares_links: bool = False
+    nic_distance: tuple[int, ...] = ()
+
+
+def near_nics(objective: Objective, nic_distance: tuple[int, ...]) -> Objective:
+    """The same order, ties to the sets whose GPUs are nearest to a NIC (jobs of several nodes).
+
+    `nic_distance` has one entry per GPU, as `NodeTopology.nic_distance`; empty: no change.
+    """
+    return replace(objective, nic_distance=nic_distance) if nic_distance else objective
 
 
 #: What counts beside the share of effective bandwidth: the weakest link, the sum of the

@@ -212,8 +212,16 @@ class NodeTables:
             preserved=self.inside[left],
             broken=broken,
             loss=self._loss(free, left, objective),
+            nic=self._to_nics(k, rows, objective.nic_distance),
         )
         return rows, scored
+
+    def _to_nics(self, k: int, rows: Ints, nic_distance: tuple[int, ...]) -> Ints | None:
+        """How far from NICs each set is, all its GPUs together; None where it is not asked."""
+        if not nic_distance:
+            return None
+        far: Ints = np.array(nic_distance)[members(self.topology.gpus, k)[rows]].sum(axis=1)
+        return far
 
     def _loss(self, free: int, left: Ints, objective: Objective) -> Floats | None:
         """What later jobs lose by each of the sets; None where the objective does not ask."""
@@ -227,6 +235,8 @@ class NodeTables:
         """The best `count` sets in `free`, best first; ties go to the lowest ids."""
         rows, scored = self.score(k, free, objective)
         keys = objective.keys(scored)
+        if scored.nic is not None:
+            keys = [keys[0], -scored.nic, *keys[1:]]
         first = keys[0]
         if len(first) > 4 * count:
             cut = np.partition(first, len(first) - count)[len(first) - count]
@@ -272,8 +282,8 @@ def is_tabulated(topology: NodeTopology, pattern: str) -> bool:
     return pattern_of(pattern).tabulated or topology.gpus <= MOST_GPUS
 
 
-#: A question: shape, pattern, GPUs, free mask, objective, and the demand it looks ahead to.
-_Asked = tuple[str, str, int, int, str, Shares]
+#: A question: shape, pattern, GPUs, free mask, objective, and what that was made for.
+_Asked = tuple[str, str, int, int, str, tuple[Shares, tuple[int, ...]]]
 
 
 class Tables:
@@ -313,7 +323,8 @@ class Tables:
         """The best sets of k GPUs within `free_mask` (which has at least k), best first."""
         # One GPU talks to nobody, whatever the pattern.
         pattern = "ring" if k == 1 else fitting(pattern, k)
-        key = (topology.shape, pattern, k, free_mask, objective.name, objective.demand)
+        ahead = (objective.demand, objective.nic_distance)
+        key = (topology.shape, pattern, k, free_mask, objective.name, ahead)
         answer = self._answers.get(key)
         if answer is None:
             if len(self._answers) >= REMEMBERED:

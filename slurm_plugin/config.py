@@ -134,6 +134,7 @@ class Config:
     accounts: Mapping[str, Personal] = field(default_factory=dict)
     users: Mapping[str, Personal] = field(default_factory=dict)
     topo_aware: TopoAwareConfig = field(default_factory=TopoAwareConfig)
+    topology_conf: Path | None = None
     explain_listen: tuple[str, int] | None = None
     metrics_listen: tuple[str, int] | None = None
 

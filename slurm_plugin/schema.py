@@ -45,7 +45,7 @@ ROOT = (
         "state_dir",
         "path",
         "/var/lib/gputopo",
-        "What `gputopo topology collect` found: topologies and fingerprints.",
+        "What `gputopo topology collect` found, and what finished jobs taught.",
     ),
     Option(
         "kill_switch",
@@ -64,6 +64,13 @@ ROOT = (
         "section",
         None,
         "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
+    ),
+    Option(
+        "topology_conf",
+        "path",
+        None,
+        "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can be."
+        " Unset: all nodes are alike.",
     ),
     Option(
         "usual_jobs",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from gres_topology import links
+from gres_topology import Network, links
 from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
 from slurm_plugin.config import Rule, WaitingConfig
 from slurm_plugin.engine.judge import judge, with_scores
@@ -76,6 +76,7 @@ class Decider:
     waiting: WaitingConfig
     get_policy: Callable[[str], Policy]
     neighbours: Callable[[], tuple[RunningJob, ...]] = tuple
+    network: Network | None = None
 
     def decide(self, asked: Place) -> Decision:
         """The decision for one question; never raises."""
@@ -119,7 +120,8 @@ class Decider:
         policy = self.get_policy(wish.policy)
         # Only who looks at neighbours has them read.
         jobs = self.neighbours() if getattr(policy, "looks_at_jobs", False) else ()
-        return _Question(asked, rule, wish, policy, request, Cluster(nodes, jobs), own, excluded)
+        cluster = Cluster(nodes, jobs, network=self.network)
+        return _Question(asked, rule, wish, policy, request, cluster, own, excluded)
 
     def _nodes(self, asked: tuple[AskedNode, ...]) -> tuple[dict[str, NodeState], dict[str, str]]:
         """Candidates in the topology's indices, and why the others are left out."""

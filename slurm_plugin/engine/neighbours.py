@@ -104,12 +104,16 @@ class Neighbours:
 
     def asked(self, question: Place) -> None:
         """Keep the hint of a job that may start soon."""
+        if not self._wanted.is_set():
+            return
         if len(self._hints) >= MOST_HINTS:
             self._hints.clear()
         self._hints[question.job] = question.hint
 
     def notice(self, notice: Notice) -> None:
-        """A job started or ended."""
+        """A job started or ended. Not followed while nobody asks: nothing mends it then."""
+        if not self._wanted.is_set():
+            return
         with self._lock:
             self._changed_at[notice.job] = self.clock()
             if notice.kind == "ended":

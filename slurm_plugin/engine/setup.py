@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gres_topology import NodeTopology
+from gres_topology import Network, NodeTopology, TopologyError, network
 from policies import Cluster, NodeState, Policy, Request
 from policies.mapa import preserve_site
 from policies.patterns import TABULATED
@@ -24,7 +24,7 @@ from slurm_plugin.engine.machines import Machines
 from slurm_plugin.engine.neighbours import Neighbours
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.usual_jobs import usual_jobs
-from slurm_plugin.errors import SlurmError
+from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.profiles import Learned
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slurm import choose
@@ -95,7 +95,8 @@ def load(path: Path, board: Board | None = None) -> Setup:
         config.topo_aware.max_age_s,
         teacher,
     )
-    decider = Decider(machines, Rules(config), config.waiting, chosen, neighbours.jobs)
+    rules = Rules(config)
+    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
     enforcement: Enforcement = Select(decider)
     if config.enforcement == "slots":
         enforcement = Slots(decider, board or Board(), config.slots.lease_s)
@@ -114,6 +115,22 @@ def _first_look(setup: Setup) -> None:
         setup.neighbours.refresh(client)
     except SlurmError as error:
         logger.warning("who runs beside whom is not known yet: %s", error)
+
+
+def _network(config: Config) -> Network | None:
+    """What topology.conf says, where one is named; ConfigError where it cannot be read."""
+    if config.topology_conf is None:
+        return None
+    try:
+        found = network.read(config.topology_conf)
+    except TopologyError as error:
+        raise ConfigError(f"topology_conf: {error}") from error
+    joined = {name for domain in found.domains for name in domain.nodes}
+    alone = sorted(name for item in config.nodes for name in item.names if name not in joined)
+    if alone:
+        told = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
+        logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), told)
+    return found
 
 
 def warm_up(setup: Setup) -> None:

@@ -54,7 +54,7 @@ class Learned:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._runs: dict[Sort, list[float]] = {}
-        self._is_dirty = False
+        self._is_dirty = self._is_failing = False
         if path is not None:
             self._load(path)
 
@@ -96,9 +96,11 @@ class Learned:
                 file.write(msgspec.json.encode(rows))
             os.chmod(name, 0o640)
             os.replace(name, self._path)
-            self._is_dirty = False
+            self._is_dirty = self._is_failing = False
         except OSError as error:
-            logger.error("%s: what jobs taught is not written: %s", self._path, error)
+            if not self._is_failing:
+                logger.error("%s: what jobs taught is not written: %s", self._path, error)
+            self._is_failing = True
 
     def _load(self, path: Path) -> None:
         try:

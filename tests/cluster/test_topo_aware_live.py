@@ -148,3 +148,24 @@ def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster: Clust
     until(lambda: neighbours(cluster)["jobs"] == 0, "both are gone", 10)
     ages = [neighbours(cluster)["age_s"] for _ in range(10)]
     assert all(age is not None and age < 5 for age in ages), ages
+
+
+def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
+    """Five jobs of one kind, alone on their socket; a failed one teaches nothing."""
+    path = "/var/lib/gputopo/learned-profiles.json"
+    cluster.run("ctl", f"rm -f {path}")
+    configure_engine(cluster, f"{WATCHED}\ntopo_aware: {{refresh_s: 1}}")
+    hint = "--comment=gpu-topo: policy=topo-aware,profile=bert,batch=4"
+    for script in ("sleep 1",) * 5 + ("sleep 1; exit 1",):
+        job = cluster.sbatch("-w", NODE, "--gres=gpu:2", hint, script=script)
+        cluster.wait_finished(job)
+
+    def runs() -> list[float]:
+        told = cluster.run("ctl", f"cat {path}", check=False).out
+        found: list[float] = json.loads(told)[0]["seconds"] if told else []
+        return found
+
+    until(lambda: len(runs()) == 5, "five runs are written down", 30)
+    time.sleep(3)
+    assert len(runs()) == 5
+    assert all(1 <= seconds < 20 for seconds in runs())

@@ -123,3 +123,9 @@ def test_the_documentation_lists_every_key_as_declared() -> None:
 
 def test_the_tests_own_configuration_loads(tmp_path: Path) -> None:
     assert len(basic_config(tmp_path, BASIC).nodes) == 3
+
+
+def test_topology_conf_is_relative_to_the_configuration_and_unset_by_default() -> None:
+    assert config.parse("", FILE).topology_conf is None
+    settings = config.parse("topology_conf: topology.conf", FILE)
+    assert settings.topology_conf == Path("/etc/slurm/topology.conf")

@@ -76,6 +76,7 @@ def cache(slurm: Slurm, clock: Clock, tmp_path: Path) -> Neighbours:
     machines = load_machines(basic_config(tmp_path))
     teacher = Teacher(Learned(tmp_path / "learned.json"), machines, clock=clock)
     found = Neighbours(slurm, machines, 5.0, 30.0, teacher, clock)  # type: ignore[arg-type]
+    assert found.jobs() == ()  # somebody asks from now on
     found.refresh()
     return found
 
@@ -150,6 +151,8 @@ def test_nothing_older_than_the_bound_is_used(
 def test_before_the_first_reading_nobody_is_known(tmp_path: Path, slurm: Slurm) -> None:
     machines = load_machines(basic_config(tmp_path))
     fresh = Neighbours(slurm, machines)  # type: ignore[arg-type]
+    fresh.notice(started(6, dgx1=2))  # nobody has asked yet
+    assert fresh.jobs() == ()
     fresh.notice(started(7, dgx1=1))
     assert fresh.jobs() == ()
     assert fresh.told() == {"jobs": 1, "age_s": None}
@@ -324,3 +327,22 @@ def test_a_broken_file_is_learned_anew(tmp_path: Path, caplog: pytest.LogCapture
     path.write_text("[{")
     assert Learned(path).slowdowns() == {}
     assert "cannot be read" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    learned = Learned(tmp_path / "file" / "learned.json")
+    for _ in range(3):
+        learned.add(Sort(BERT, True), 80)
+        learned.save()
+    assert caplog.text.count("what jobs taught is not written") == 1
+
+
+def test_systemd_lets_the_engines_commands_reach_slurmctld() -> None:
+    from importlib import resources
+
+    unit = resources.files("slurm_plugin").joinpath("systemd/gputopo.service").read_text()
+    (line,) = (line for line in unit.splitlines() if line.startswith("RestrictAddressFamilies="))
+    assert {"AF_UNIX", "AF_INET", "AF_INET6"} <= set(line.partition("=")[2].split())
