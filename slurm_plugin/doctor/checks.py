@@ -226,7 +226,7 @@ def check_plugin(here: Installation) -> Iterator[Finding]:
     try:
         enforcement = here.config.enforcement
     except PluginError:
-        enforcement = "select"
+        enforcement = slots.bridge_enforcement(here.slurm_config)
     if enforcement == "select":
         yield from slurm_files.plugin(here.slurm_config)
 

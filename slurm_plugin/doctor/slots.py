@@ -14,27 +14,31 @@ _GUIDE = "see docs/slots.md"
 
 def bridge_half(slurm_config: Mapping[str, str], enforcement: str) -> Iterator[Finding]:
     """gputopo-bridge.conf and gputopo.yaml name the same way of enforcing."""
-    conf = Path(slurm_config.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
-    path = conf.with_name("gputopo-bridge.conf")
-    told = _bridge_enforcement(path)
+    told = bridge_enforcement(slurm_config)
     if told != enforcement:
         yield fail(
             "enforcement",
-            f"{path} says enforcement = {told}, gputopo.yaml {enforcement}",
+            f"{_bridge_conf(slurm_config)} says enforcement = {told}, gputopo.yaml {enforcement}",
             "set both to the same, restart slurmctld and gputopo",
         )
     else:
         yield ok("enforcement", f"{enforcement}, in the bridge and in the engine")
 
 
-def _bridge_enforcement(path: Path) -> str:
+def bridge_enforcement(slurm_config: Mapping[str, str]) -> str:
+    """What the bridge was told: `select` where its file says nothing."""
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        lines = _bridge_conf(slurm_config).read_text(errors="replace").splitlines()
     except OSError:
         return "select"
     pairs = (line.split("#")[0].partition("=") for line in lines)
     found = [value.strip() for key, _, value in pairs if key.strip() == "enforcement"]
     return found[-1] if found else "select"
+
+
+def _bridge_conf(slurm_config: Mapping[str, str]) -> Path:
+    conf = Path(slurm_config.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
+    return conf.with_name("gputopo-bridge.conf")
 
 
 def settings(slurm_config: Mapping[str, str]) -> Iterator[Finding]:

@@ -324,6 +324,20 @@ class Cluster:
         """Adds lines to slurm.conf until the next reset, and restarts slurmctld."""
         self.run("ctl", ["sh", "-c", 'printf "%s\\n" "$1" >/cluster/extra.conf', "sh", lines])
         self.switch(self.variant())
+        self._wait_registered()
+
+    def _wait_registered(self) -> None:
+        """With a GRES type per GPU slurmctld refuses GPUs of no type until nodes register."""
+        if self.variant() != "gputopo-slots":
+            return
+        probe = "sbatch --test-only -p off --gres=gpu:4 --wrap true"
+        deadline = time.monotonic() + 30
+        while self.run("ctl", probe, check=False).code:
+            if time.monotonic() > deadline:
+                raise ClusterError("no node has registered its GPUs within 30 s")
+            time.sleep(POLL_S)
+        self.engine("restart")  # it reads partitions and Slurm's settings now and then only
+        self.look()
 
     def slurmctld(self, action: str, *, host: str = "ctl") -> str:
         """start, stop, kill, restart or pid of slurmctld; a start returns when it answers."""

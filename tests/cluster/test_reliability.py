@@ -248,6 +248,7 @@ def test_slurmctld_comes_back_with_every_job_as_it_was(
     held = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
     before = running(cluster, held)
     full = submit_many(cluster, [("-w", "minsky1", "--gres=gpu:4")] * 2)
+    cluster.wait_running(full[0])
     picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
     until(lambda: cluster.job(picky).reason == "BeginTime", "the picky job waits")
     used = cluster.gres_used()
