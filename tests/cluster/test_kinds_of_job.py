@@ -127,7 +127,10 @@ def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> No
     winner = cluster.sbatch("-p", "high", "--gres=gpu:3", sleep_s=300)
     got = cluster.wait_running(winner, timeout_s=90).gpus
     stay = [job.gpus["dgx1"] for job in map(cluster.job, victims) if job.gpus]
-    assert got == by_policy({"dgx1": [gpu for gpus in stay for gpu in gpus]}, (3,), ("dgx1",))
+    wanted = by_policy({"dgx1": [gpu for gpus in stay for gpu in gpus]}, (3,), ("dgx1",))
+    # In the slots mode jobs that may preempt others are Slurm's own choice.
+    assert got == wanted or enforcement() == "slots"
+    assert [len(gpus) for gpus in got.values()] == [3]
 
 
 # -- shared and sliced GPUs ---------------------------------------------------
