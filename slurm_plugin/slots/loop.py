@@ -135,5 +135,6 @@ class Loop:
             self._engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
+            neighbours=setup.neighbours,
         )
         return self._planner

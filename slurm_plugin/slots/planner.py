@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from slurm_plugin.engine.decide import Decider
+from slurm_plugin.engine.neighbours import Neighbours
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.protocol import Place, Use, WaitFor
 from slurm_plugin.slots import bracket, question
@@ -67,6 +68,7 @@ class Planner:
         *,
         lease_s: int,
         grace_s: int,
+        neighbours: Neighbours | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -76,6 +78,7 @@ class Planner:
         self._lease_s = lease_s
         self._grace_s = grace_s
         self._clock = clock
+        self._neighbours = neighbours
         self._wants = Wants()
         self._watch = Watch(write)
         self._partitions: list[SlurmPartition] = []
@@ -109,8 +112,12 @@ class Planner:
 
     def _read(self) -> Seen:
         began = self._clock()
+        mark = self._neighbours.clock() if self._neighbours else 0.0
         # The queue first: a job that starts in between is then counted twice, never missed.
         queue = self._client.queue()
+        if self._neighbours is not None:
+            # Policies look at who runs where: what is decided now is about this very queue.
+            self._neighbours.saw(queue, mark, starts=True)
         nodes = self._client.nodes()
         if began - self._settings_at > SETTINGS_S:
             self._partitions = self._client.partitions()
