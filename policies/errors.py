@@ -11,3 +11,7 @@ class HintError(PolicyError):
 
 class RegistryError(PolicyError):
     """A policy's name is unknown, or taken twice."""
+
+
+class ProfileError(PolicyError):
+    """Measured runs or a stored model that cannot be used."""

@@ -135,3 +135,11 @@ experiments.register(
         needs=_SC17,
     )
 )
+experiments.register(
+    Experiment(
+        "genie-accuracy",
+        "GENIE's performance model and the calibrated one against measured step times.",
+        "simulation.experiments.genie.accuracy:run",
+        seeds=(1, 2, 3),
+    )
+)
