@@ -17,6 +17,7 @@ BENCHMARKS = {
     "launch": "bench.launch",
     "quality": "bench.quality",
     "simulate": "bench.simulate",
+    "genie": "bench.genie",
     "soak": "bench.soak",
 }
 
