@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from simulation.experiments import Experiment, Figures, Result
 
 
+#: A table of more metrics than this is printed with the metrics as rows.
+MANY = 16
+
+
 class Experiments(click.Group):
     """One command for each registered experiment, made from its declaration."""
 
@@ -78,12 +82,30 @@ def _print(result: Result) -> None:
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("policy")
     metrics = _metrics(result.measured, result.paper)
-    for metric in metrics:
-        table.add_column(metric, justify="right")
-    for policy in dict.fromkeys([*result.measured, *result.paper]):
-        table.add_row(policy, *(_cell(result, policy, metric) for metric in metrics))
+    policies = list(dict.fromkeys([*result.measured, *result.paper]))
+    if len(metrics) > MANY:
+        # More than a line holds: one line per metric instead of per policy.
+        console.width = max(console.width, 140)
+        titles, rows = (
+            ["metric", *policies],
+            [
+                (metric, *(_cell(result, policy, metric) for policy in policies))
+                for metric in metrics
+            ],
+        )
+    else:
+        titles, rows = (
+            ["policy", *metrics],
+            [
+                (policy, *(_cell(result, policy, metric) for metric in metrics))
+                for policy in policies
+            ],
+        )
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
     seeds = " ".join(map(str, result.seeds)) or "none"
     console.print(f"[bold]{result.experiment}[/bold], seeds {seeds}; (in brackets: the paper)")
     console.print(table)

@@ -24,6 +24,7 @@ from policies.performance import (
     fit,
     lightweight,
 )
+from policies.performance.nouns import Floats
 from policies.scheduling import NORMAL, PRIOR, URGENT, Platform, Task
 from simulation.experiments.pollux import PROFILES, runs_of
 
@@ -126,10 +127,14 @@ class TrueTimes:
     def __init__(self, platform: Platform, works: dict[int, Work], fitted: Models) -> None:
         self._maker = TaskMaker(platform, fitted)
         self._works = works
-        self._known: dict[int, tuple[float, ...]] = {}
+        self._known: dict[int, Floats] = {}
+
+    def all(self, task: Task) -> Floats:
+        """Seconds with every shape of the platform."""
+        if task.job_id not in self._known:
+            self._known[task.job_id] = self._maker.latencies_s(self._works[task.job_id])
+        return self._known[task.job_id]
 
     def __call__(self, task: Task, shape: Shape) -> float:
         """Seconds."""
-        if task.job_id not in self._known:
-            self._known[task.job_id] = tuple(self._maker.latencies_s(self._works[task.job_id]))
-        return self._known[task.job_id][self._maker.platform.index(shape)]
+        return float(self.all(task)[self._maker.platform.index(shape)])
