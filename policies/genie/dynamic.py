@@ -25,7 +25,7 @@ from policies.performance.nouns import Floats
 from policies.scheduling import URGENT, Planned, Queue, Room
 
 #: Groups in the order in which they may have GPUs.
-_URGENT, _IN_TIME, _TOO_MUCH, _LATE = range(4)
+_STARVING, _URGENT, _IN_TIME, _TOO_MUCH, _LATE = range(5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,15 @@ class Genie:
     """The default.
 
     `margin`: predictions are taken so many times longer when a deadline is at stake, since they
-    are off by some 10 %. `patience_s`: a task so much over its deadline goes first, so that
-    nobody waits for ever.
+    are off by some 10 %. `patience_s`: a task so much over its deadline goes first and nobody
+    passes it any more, so that nobody waits for ever; `urgent_patience_s`: the same for urgent
+    ones, whose deadline is their arrival.
     """
 
     name: str = "genie"
     margin: float = 1.1
     patience_s: float = 7 * 86400.0
+    urgent_patience_s: float = 3600.0
 
     def plan(self, queue: Queue) -> list[Planned]:
         """Choose shapes, order, start whoever fits."""
@@ -54,16 +56,19 @@ class Genie:
         group = self._groups(queue, table, meets, work)
         rank = np.where(group == _IN_TIME, allowance, work)
         order = np.lexsort((table.job_id, rank, group))
-        return _started(queue, table, meets, chosen, allowance, order)
+        holding = int((group == _STARVING).sum())
+        return _started(queue, table, meets, chosen, allowance, order, holding)
 
     def _groups(
         self, queue: Queue, table: Table, meets: NDArray[np.bool_], work: Floats
     ) -> Indices:
         urgent = np.array([task.service == URGENT for task in queue.waiting])
-        starving = queue.now_s - table.deadline_s > self.patience_s
+        late_s = queue.now_s - table.deadline_s
+        starving = late_s > np.where(urgent, self.urgent_patience_s, self.patience_s)
         possible = np.logical_or.reduce(meets, axis=1)
         group = np.where(possible, _IN_TIME, _LATE)
-        group[urgent | starving] = _URGENT
+        group[urgent] = _URGENT
+        group[starving] = _STARVING
         candidates = np.flatnonzero(group == _IN_TIME)
         group[_too_much(queue, table, work, candidates)] = _TOO_MUCH
         return np.asarray(group, dtype=np.int64)
@@ -107,11 +112,12 @@ def _started(
     chosen: Indices,
     allowance: Floats,
     order: Indices,
+    holding: int,
 ) -> list[Planned]:
     """Start in order whoever has a shape that fits now; among those the highest ratio.
 
-    A task that can still be in time starts only with a shape that is. What does not fit now
-    will not once more is taken, so one pass over the order is enough.
+    A task that can still be in time starts only with a shape that is. Nobody passes the first
+    `holding`. What does not fit now will not once more is taken, so one pass is enough.
     """
     possible = np.logical_or.reduce(meets, axis=1).reshape(-1, 1)
     allowed = np.where(possible, meets, np.isfinite(table.latency_s))[order]
@@ -122,7 +128,7 @@ def _started(
     while first < len(order) and room.gpus:
         fits = np.logical_or.reduce(least[first:] <= room.nodes_with()[1:], axis=1)
         ahead = int(fits.argmax())
-        if not fits[ahead]:
+        if not fits[ahead] or (ahead and first < holding):
             break
         first += ahead
         at = int(order[first])

@@ -130,14 +130,14 @@ class Calibrated:
         return compute, np.column_stack(columns).astype(np.float64), table.gpus > 1
 
     def _basis(self, batch: Floats) -> Floats:
-        """Hat functions of the knots; beyond the outer ones the last slope goes on."""
+        """Hat functions of the knots; above the last one its slope goes on."""
         found = np.zeros((len(batch), len(self.knots)))
         if len(self.knots) == 1:
             found[:] = 1.0
             return found
         at = np.clip(np.searchsorted(self.knots, batch) - 1, 0, len(self.knots) - 2)
         share = (batch - self.knots[at]) / (self.knots[at + 1] - self.knots[at])
-        # Below the smallest measured batch a step gets no shorter than there: unmeasured.
+        # Below the smallest measured batch a step gets no shorter than it was there.
         share = np.maximum(share, 0.0)
         rows = np.arange(len(batch))
         found[rows, at], found[rows, at + 1] = 1 - share, share

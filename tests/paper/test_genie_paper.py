@@ -6,7 +6,7 @@ import pytest
 
 from policies.genie.schedulers import schedulers
 from simulation.experiments.genie.cluster import DENSITIES, cluster
-from simulation.experiments.genie.runs import Setting, compared
+from simulation.experiments.genie.runs import Setting, Table, compared
 from simulation.experiments.genie.workload import Spec
 
 BASELINES = [one.name for one in schedulers(("any",)) if not one.name.startswith("genie")]
@@ -71,6 +71,7 @@ def test_with_the_papers_own_model_the_gains_are_of_the_papers_size():
     """The baselines suffer more from bad predictions than GENIE does: 67.4 and 28.2 printed."""
     table = compared([Setting("20/h", Spec(20))], (1,), "users", "genie")
     qos, makespan = table.gains("20/h")
+    assert qos is not None
     assert 40 < qos < 110
     assert 20 < makespan < 45
 
@@ -80,3 +81,9 @@ def test_other_shapes_of_the_black_boxes_change_nothing_for_genie():
     rows = [compared(settings, (1,), shapes, "calibrated").values["genie"]["qos_pct", "5/h"]
             for shapes in ("users", "smallest", "largest")]  # fmt: skip
     assert len(set(rows)) == 1
+
+
+def test_over_nothing_in_time_no_gain_is_defined():
+    table = Table({"fifo": {("qos_pct", "x"): 0.0, ("makespan_s", "x"): 10.0},
+                   "genie": {("qos_pct", "x"): 50.0, ("makespan_s", "x"): 8.0}})  # fmt: skip
+    assert table.gains("x") == (None, pytest.approx(20.0))

@@ -342,10 +342,26 @@ def test_nobody_waits_for_ever():
     assert order(Genie(patience_s=inf), forgotten, fresh) == [2, 1]
 
 
+def test_an_urgent_task_is_passed_for_an_hour_at_most():
+    wide = task(1, deadline_s=0.0, service=URGENT, shapes=(Shape(4, 4),))
+    small = task(2, deadline_s=9000)
+    busy = {**FREE, "n3": 3}
+    assert set(started(Genie(), wide, small, free=busy, now_s=3599)) == {2}
+    assert started(Genie(), wide, small, free=busy, now_s=3601) == {}
+
+
+def test_nobody_passes_a_task_that_waited_too_long():
+    wide = task(1, deadline_s=-8 * 86400.0, shapes=(Shape(4, 4),))
+    busy = {**FREE, "n3": 3}
+    assert started(Genie(), wide, task(2, deadline_s=150), free=busy) == {}
+    assert started(Genie(), wide, task(2, deadline_s=150)) == {1: "4x4"}
+    assert set(started(Genie(patience_s=inf), wide, task(2, deadline_s=150), free=busy)) == {2}
+
+
 @settings(max_examples=100, deadline=None)
 @given(queues())
 def test_whoever_could_start_in_time_does_unless_the_gpus_are_taken(asked):
-    plan = Genie().plan(asked)
+    plan = Genie(patience_s=inf, urgent_patience_s=inf).plan(asked)
     left = Counter(asked.free)
     for one in plan:
         left.subtract(dict.fromkeys(one.nodes, one.shape.gpus_per_node))

@@ -39,12 +39,15 @@ def _result(
     table = compared(settings, seeds, shapes, model)
     measured = table.flat()
     gains = {setting.label: table.gains(setting.label) for setting in settings}
-    for label, (qos, makespan) in gains.items():
-        measured[OURS] |= {f"qos_gain_pct.{label}": round(qos, 2),
-                           f"makespan_cut_pct.{label}": round(makespan, 2)}  # fmt: skip
+    for label, (gain, cut) in gains.items():
+        measured[OURS] |= {
+            f"qos_gain_pct.{label}": None if gain is None else round(gain, 2),
+            f"makespan_cut_pct.{label}": round(cut, 2),
+        }
+    known = [gain for gain, _ in gains.values() if gain is not None]
     measured[OURS] |= {
-        "qos_gain_pct": round(max(qos for qos, _ in gains.values()), 2),
-        "makespan_cut_pct": round(max(makespan for _, makespan in gains.values()), 2),
+        "qos_gain_pct": round(max(known), 2) if known else None,
+        "makespan_cut_pct": round(max(cut for _, cut in gains.values()), 2),
     }
     qos, makespan = PAPER[name]
     paper = {OURS: {"qos_gain_pct": qos, "makespan_cut_pct": makespan}}

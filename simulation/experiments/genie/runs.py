@@ -46,13 +46,16 @@ class Table:
             for name, row in self.values.items()
         }
 
-    def gains(self, label: str) -> tuple[float, float]:
-        """GENIE over the best of the others at a setting, per cent: QoS gained, makespan cut."""
+    def gains(self, label: str) -> tuple[float | None, float]:
+        """GENIE over the best of the others at a setting, per cent: QoS gained, makespan cut.
+
+        No gain is defined over others that have no task in time.
+        """
         others = [name for name in self.values if name not in (OURS, PRINTED, BOUND)]
         qos = max(self.values[name]["qos_pct", label] for name in others)
         makespan = min(self.values[name]["makespan_s", label] for name in others)
         ours = self.values[OURS]
-        gained = 100 * (ours["qos_pct", label] / qos - 1) if qos else float("inf")
+        gained = 100 * (ours["qos_pct", label] / qos - 1) if qos else None
         return gained, 100 * (1 - ours["makespan_s", label] / makespan)
 
 
