@@ -45,7 +45,8 @@ class Capacity:
     """Every kind of model has its own GPUs, shared evenly, and is served first come, first.
 
     `profiles` are the kinds. A job that asks for more than its kind has gets the largest shape
-    within; one that cannot run on so few may have what it needs while its kind runs nothing.
+    within; one that cannot run on so few may have what it needs while its kind runs nothing, and
+    so may one of a kind that is not listed.
     """
 
     profiles: tuple[str, ...]
@@ -68,7 +69,7 @@ class Capacity:
         stopped: set[str] = set()
         planned = []
         for task in sorted(queue.waiting, key=lambda task: (task.arrival_s, task.job_id)):
-            share = shares[task.profile]
+            share = shares.get(task.profile, 0)
             at = queue.platform.index(_within(task, share, queue.platform))
             gpus = int(queue.platform.gpu_counts[at])
             nodes: tuple[str, ...] = ()

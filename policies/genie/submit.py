@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.deadlines import deadline_s
-from policies.errors import HintError, PolicyError
+from policies.errors import HintError, PolicyError, ProfileError
 from policies.genie.tasks import TaskMaker, Wish
 from policies.hint_keys import KEYS
 from policies.performance import TRAINING, Shape, Work
@@ -84,9 +84,10 @@ def task_of(job_id: int, asked: Asked, maker: TaskMaker, now_s: float) -> Task:
     """The job as schedulers see it; HintError where its profile or batch cannot be."""
     try:
         return maker.task(job_id, asked.work, now_s, asked.wish)
+    except ProfileError as error:
+        raise HintError(f"profile: {error}") from None
     except PolicyError as error:
-        key = "profile" if "no profile" in str(error) else "batch"
-        raise HintError(f"{key}: {error}") from None
+        raise HintError(f"batch: {error}") from None
 
 
 def too_late(task: Task, platform: Platform, now_s: float) -> str:

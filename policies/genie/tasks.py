@@ -14,7 +14,7 @@ from math import inf
 
 import numpy as np
 
-from policies.errors import PolicyError
+from policies.errors import PolicyError, ProfileError
 from policies.performance import PerformanceModel, Shape, Work, fitting
 from policies.performance.nouns import Floats
 from policies.scheduling import NORMAL, PRIOR, URGENT, Platform, Task
@@ -51,7 +51,7 @@ class TaskMaker:
     def steps_s(self, work: Work) -> Floats:
         """Seconds per iteration for every shape, infinity where the batch does not fit.
 
-        PolicyError for a profile without a model, or a batch that fits no shape.
+        ProfileError for a profile without a model, PolicyError for a batch that fits no shape.
         """
         key = (work.profile, work.task, work.batch)
         if key not in self._steps:
@@ -76,7 +76,7 @@ class TaskMaker:
             return self.models[work.profile, work.task]
         except KeyError:
             known = sorted({name for name, _ in self.models})
-            raise PolicyError(
+            raise ProfileError(
                 f"no profile {work.profile!r} for {work.task}; expected one of {', '.join(known)}"
             ) from None
 

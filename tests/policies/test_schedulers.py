@@ -258,6 +258,11 @@ def test_tetris_lets_whoever_fits_pass():
     assert started(TETRIS_CER, wide, small, free={**FREE, "n0": 1}) == {2: "1x1"}
 
 
+def test_capacity_serves_a_kind_it_was_not_told_of_one_job_at_a_time():
+    strangers = [task(at, profile="mlp") for at in (1, 2)]
+    assert started(Capacity(("cnn", "rnn")), *strangers) == {1: "1x1"}
+
+
 # Algorithm 1 as printed.
 
 

@@ -99,3 +99,20 @@ def test_an_experiment_is_offered_only_where_its_policies_are_installed():
 def test_what_draws_nothing_takes_no_seeds(registered):
     experiments.register(Experiment("drawn", "", "an_experiment:two_jobs", seeds=()))
     assert command("drawn", "--seeds", "1").exit_code == 2
+
+
+def with_many_metrics(seeds):
+    """An experiment of more metrics than a line holds."""
+    row = {f"metric{number}": float(number) for number in range(20)}
+    return Result("many", (), {"mapa": row, "first-fit": row}, {})
+
+
+def test_many_metrics_are_printed_as_rows(registered, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "an_experiment", sys.modules[__name__])
+    experiments.register(Experiment("many", "", "an_experiment:with_many_metrics", seeds=()))
+    lines = command("many").output.splitlines()
+    assert lines[1].split() == ["metric", "mapa", "first-fit"]
+    assert lines[4].split() == ["metric2", "2", "2"]
+    assert len(lines) == 2 + 20
