@@ -17,6 +17,7 @@ BENCHMARKS = {
     "launch": "bench.launch",
     "quality": "bench.quality",
     "simulate": "bench.simulate",
+    "topo-aware": "bench.topo_aware",
     "genie": "bench.genie",
     "soak": "bench.soak",
 }

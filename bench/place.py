@@ -1,21 +1,27 @@
-"""place: how long a policy decides, in process, beside a NetworkX subgraph search.
+"""place: how long a policy decides, in process, beside general subgraph searches.
 
 cold      nothing computed yet: no tables, no remembered answers, no cached subsets
 new mask  tables there, a free mask that was not asked about before
 warm      a question that was asked before
-The search is what a Python user would write: every match of the ring in the complete graph
-of the free GPUs (VF2), each scored by the same bandwidth model. It must find the same
-bandwidth, or the run stops.
+The searches are what a Python user would write: every match of the ring in the complete
+graph of the free GPUs (VF2 of NetworkX, and of rustworkx where it is installed), each scored by the
+same bandwidth model. A search that ends must find the same bandwidth, or the run stops; one
+that exceeds a minute is left, and larger rings are not tried.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
 import networkx as nx
+
+try:
+    import rustworkx
+except ImportError:  # the extra `bench`: a search in Rust to compare with
+    rustworkx = None
 
 from bench.measure import Figure, at_least, at_most, conditions, quantile
 from gres_topology import NodeTopology, catalog
@@ -26,13 +32,9 @@ from policies.objectives import BALANCED, EFFBW
 from policies.solved import solved
 from policies.tables import Tables
 
-#: Machine -> ring sizes that NetworkX gets; more would take it minutes.
-MACHINES = {
-    "dgx1v": (2, 3, 4, 5),
-    "dgx2": (2, 3, 4),
-    "torus-16": (2, 3, 4),
-    "cubemesh-16": (),
-}
+MACHINES = ("dgx1v", "dgx2", "torus-16", "cubemesh-16")
+#: The machines that the searches get, and how long one search may take.
+SEARCHED, SEARCH_S = ("dgx1v", "dgx2", "torus-16"), 60.0
 #: Patterns every machine is asked about; a 72-GPU domain for these sizes only.
 PATTERNS = ("ring", "tree", "all-to-all")
 DOMAIN, DOMAIN_SIZES = "gb200-nvl72", (1, 2, 8, 24, 36, 72)
@@ -67,26 +69,67 @@ def cold_s(topology: NodeTopology, k: int, preserve: bool = False, pattern: str 
     return seconds(lambda: policy.place(Request((k,), pattern=pattern), cluster))
 
 
-def match_gbps(topology: NodeTopology, k: int, ring: tuple[int, ...]) -> float:
-    """Predicted bandwidth of one ring, in its order, by the model that ours uses there."""
-    ends = list(zip(ring, ring[1:] + ring[:1], strict=True))[: k if k > 2 else 1]
-    if model_for(topology, "ring", k).name == "mapa-dgx1v":
-        kinds = [topology.kinds[a][b] for a, b in ends]
-        x, y = kinds.count("NV2"), kinds.count("NV1")
-        return eq2(x, y, len(ends) - x - y)
-    return RING_EFFICIENCY * min(float(topology.bandwidth_gbps[a, b]) for a, b in ends)
+def scoring(topology: NodeTopology, k: int) -> Callable[[tuple[int, ...]], float]:
+    """The predicted bandwidth (GB/s) of one ring in its order, by the model that ours uses there."""
+    hops = k if k > 2 else 1
+    links, kinds = topology.bandwidth_gbps.tolist(), topology.kinds
+    is_fitted = model_for(topology, "ring", k).name == "mapa-dgx1v"
+
+    def gbps(ring: tuple[int, ...]) -> float:
+        ends = list(zip(ring, ring[1:] + ring[:1], strict=True))[:hops]
+        if is_fitted:
+            used = [kinds[a][b] for a, b in ends]
+            x, y = used.count("NV2"), used.count("NV1")
+            return eq2(x, y, hops - x - y)
+        return float(RING_EFFICIENCY * min(links[a][b] for a, b in ends))
+
+    return gbps
 
 
-def search(topology: NodeTopology, k: int) -> float:
-    """The best ring's bandwidth on the empty node, by NetworkX."""
-    graph = nx.complete_graph(topology.gpus)
+#: A ring's matches in a complete graph, as {rank: GPU}.
+Matches = Callable[[int, int], Iterator[Mapping[int, int]]]
+
+
+def networkx_matches(gpus: int, k: int) -> Iterator[Mapping[int, int]]:
+    """Every match by NetworkX's VF2."""
     pattern = nx.cycle_graph(k) if k > 2 else nx.path_graph(k)
-    matcher = nx.algorithms.isomorphism.GraphMatcher(graph, pattern)
-    best = 0.0
+    matcher = nx.algorithms.isomorphism.GraphMatcher(nx.complete_graph(gpus), pattern)
     for match in matcher.subgraph_monomorphisms_iter():
-        order = {rank: gpu for gpu, rank in match.items()}
-        best = max(best, match_gbps(topology, k, tuple(order[rank] for rank in range(k))))
-    return best
+        yield {rank: gpu for gpu, rank in match.items()}
+
+
+def rustworkx_matches(gpus: int, k: int) -> Iterator[Mapping[int, int]]:
+    """Every match by rustworkx's VF2, in Rust."""
+    generators = rustworkx.generators
+    pattern = generators.cycle_graph(k) if k > 2 else generators.path_graph(k)
+    graph = generators.complete_graph(gpus)
+    found = rustworkx.vf2_mapping(graph, pattern, subgraph=True, induced=False)
+    for match in found:
+        yield {rank: gpu for gpu, rank in match.items()}
+
+
+def searches() -> dict[str, Matches]:
+    """The libraries that are installed."""
+    found: dict[str, Matches] = {"networkx": networkx_matches}
+    if rustworkx is not None:
+        found["rustworkx"] = rustworkx_matches
+    return found
+
+
+def search(
+    matches: Matches, topology: NodeTopology, k: int, limit_s: float = SEARCH_S
+) -> tuple[float | None, float]:
+    """The best ring's bandwidth on the empty node, and the seconds that took.
+
+    None in place of the bandwidth where the limit was reached first.
+    """
+    gbps = scoring(topology, k)
+    began, best = time.perf_counter(), 0.0
+    for count, match in enumerate(matches(topology.gpus, k)):
+        best = max(best, gbps(tuple(match[rank] for rank in range(k))))
+        if count % 1024 == 0 and time.perf_counter() - began > limit_s:
+            return None, time.perf_counter() - began
+    return best, time.perf_counter() - began
 
 
 def ours(topology: NodeTopology, k: int) -> float:
@@ -131,42 +174,50 @@ def cold_figure(name: str, topology: NodeTopology, pattern: str, sizes: Iterable
     return at_most(f"place.cold.{name}.{pattern}", cold[worst], "ms", limit, detail=detail)
 
 
-def against_networkx(name: str, topology: NodeTopology, sizes: tuple[int, ...]) -> Figure:
-    """Cold exact search beside NetworkX: the least speed-up over the sizes."""
-    times = {}
-    for k in sizes:
-        expected, found = search(topology, k), ours(topology, k)
+def against(
+    library: str, matches: Matches, name: str, topology: NodeTopology, limit_s: float = SEARCH_S
+) -> Figure:
+    """Cold exact search beside a library's: the speed-up at the largest ring it does in time."""
+    mine: dict[int, float] = {}
+    theirs: dict[int, float] = {}
+    beyond: int | None = None
+    for k in range(2, topology.gpus + 1):
+        expected, took_s = search(matches, topology, k, limit_s)
+        if expected is None:
+            beyond = k
+            break
+        found = ours(topology, k)
         if abs(expected - found) > 1e-6:
-            raise AssertionError(f"{name}, {k} GPUs: NetworkX finds {expected}, we {found} GB/s")
-        theirs = seconds(lambda k=k: search(topology, k))
-        mine = quantile([cold_s(topology, k, preserve=True) for _ in range(REPEATS)], 0.5)
-        times[k] = (mine, theirs)
-    # Two GPUs are a handful of matches: whoever has less to set up wins, so it is only told.
-    ratios = {k: theirs / mine for k, (mine, theirs) in times.items()}
-    largest = max(sizes)
+            raise AssertionError(f"{name}, {k} GPUs: {library} finds {expected}, we {found} GB/s")
+        theirs[k] = took_s
+        mine[k] = quantile([cold_s(topology, k, preserve=True) for _ in range(REPEATS)], 0.5)
+    largest = max(theirs)
+    left = f"; {beyond} GPUs exceed {limit_s:g} s" if beyond else ""
     return at_least(
-        f"place.vs_networkx.{name}",
-        ratios[largest],
+        f"place.vs_{library}.{name}",
+        theirs[largest] / mine[largest],
         "times faster",
         1,
-        compared_with=f"NetworkX VF2: {1e3 * times[largest][1]:.1f} ms for {largest} GPUs",
+        compared_with=f"{library} VF2: {1e3 * theirs[largest]:.1f} ms for {largest} GPUs{left}",
         detail={
-            "cold_ms": {k: round(1e3 * mine, 2) for k, (mine, _) in times.items()},
-            "networkx_ms": {k: round(1e3 * theirs, 2) for k, (_, theirs) in times.items()},
-            "ratio": {k: round(ratio, 2) for k, ratio in ratios.items()},
+            "cold_ms": {k: round(1e3 * s, 2) for k, s in mine.items()},
+            f"{library}_ms": {k: round(1e3 * s, 2) for k, s in theirs.items()},
+            "ratio": {k: round(theirs[k] / mine[k], 2) for k in mine},
+            **conditions(),
         },
     )
 
 
 def run() -> Iterator[Figure]:
-    """The figures of every machine."""
-    for name, sizes in MACHINES.items():
+    """The figures of every machine; the searches, which take minutes, last."""
+    for name in MACHINES:
         topology = catalog.load(name)
         for pattern in PATTERNS:
             yield cold_figure(name, topology, pattern, range(1, topology.gpus + 1))
         yield from warm_figures(name, topology)
-        if sizes:
-            yield against_networkx(name, topology, sizes)
     for pattern in PATTERNS:
         yield cold_figure(DOMAIN, catalog.load(DOMAIN), pattern, DOMAIN_SIZES)
     yield from warm_figures(DOMAIN, catalog.load(DOMAIN))
+    for library, matches in searches().items():
+        for name in SEARCHED:
+            yield against(library, matches, name, catalog.load(name))

@@ -1,8 +1,9 @@
 """Effective bandwidth: what a collective is predicted to reach on a set of GPUs, in GB/s.
 
-Two models. `mapa-dgx1v` is the regression of MAPA (SC'21, eq. 2 and Table 2), which holds
-where it was fitted and nowhere else. `rings` holds on any machine. A number of one model
-is never compared with a number of the other: `utility` divides by the same model's ideal.
+`calibrated` (`policies.calibrated`) is a site's own, for machines it measured. `mapa-dgx1v`
+is the regression of MAPA (SC'21, eq. 2 and Table 2), which holds where it was fitted and
+nowhere else. `rings` holds on any machine. A number of one model is never compared with a
+number of another: `utility` divides by the same model's ideal.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
 from policies.bits import Ints, members
+from policies.calibrated import Calibrated
 from policies.errors import PolicyError
 from policies.links import MB_PER_GB
 
@@ -158,7 +160,7 @@ class Rings:
 
 
 #: The models in order of preference: the first that holds is used.
-MODELS: tuple[BandwidthModel, ...] = (MapaDgx1v(), Rings())
+MODELS: tuple[BandwidthModel, ...] = (Calibrated(), MapaDgx1v(), Rings())
 
 
 def model_for(topology: NodeTopology, pattern: str, k: int) -> BandwidthModel:

@@ -56,7 +56,8 @@ def members(n: int, k: int) -> Ints:
     if n > EXACT_GPUS:
         rows = np.array(list(combinations(range(n), k)), dtype=np.int64).reshape(-1, k)
     else:
-        held = (subsets(n, k)[:, None] >> np.arange(n)) & 1
+        two_bytes = subsets(n, k).astype("<u2").view(np.uint8).reshape(-1, 2)
+        held = np.unpackbits(two_bytes, axis=1, count=n, bitorder="little").view(np.bool_)
         rows = np.nonzero(held)[1].reshape(len(held), k)
     rows.flags.writeable = False
     return rows

@@ -13,5 +13,9 @@ class RegistryError(PolicyError):
     """A policy's name is unknown, or taken twice."""
 
 
+class PatternError(PolicyError):
+    """A file that describes no pattern; one line that names file and line."""
+
+
 class ProfileError(PolicyError):
     """Measured runs or a stored model that cannot be used."""

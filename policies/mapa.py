@@ -2,14 +2,27 @@
 
 `mapa` (the default) balances effective bandwidth, the weakest link and what is left for
 others; `mapa-preserve` is the paper's Algorithm 1, `mapa-greedy` its Greedy, and
-`mapa-widest` gives up bandwidth sooner than a PCIe hop.
+`mapa-widest` gives up bandwidth sooner than a PCIe hop; `mapa-preserve-site` is Algorithm 1
+that weighs what is left by what the site usually asks.
 """
 
 from __future__ import annotations
 
-from policies.nodes import Key, assign, groups_of
+from policies.demand import Shares
+from policies.nodes import Key, assign_near, groups_of
 from policies.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
-from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST, Objective
+from policies.objectives import (
+    AGGREGATE,
+    BALANCED,
+    EFFBW,
+    PRESERVED,
+    WIDEST,
+    Objective,
+    near_nics,
+    site_insensitive,
+    site_sensitive,
+)
+from policies.patterns import told
 from policies.tables import TOP, Choice, Tables, tables
 
 #: How long a job that waits for a better set waits before it is asked about again.
@@ -44,6 +57,11 @@ class Mapa:
             )
         return placement
 
+    @property
+    def spares_links(self) -> bool:
+        """Whether a single GPU never breaks an NVLink pair while another GPU is free."""
+        return self._sensitive.spares_links
+
     def tables_bytes(self) -> int:
         """Memory of the tables behind all policies of this file, for `gputopo status`."""
         return self._tables.size_bytes()
@@ -63,12 +81,22 @@ class _Question:
         self._objective = objective
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._ideals: dict[int, float] = {}
-        self._groups = groups_of(cluster.nodes)
+        self._network = cluster.network
+        self._is_spread = len(request.gpus_per_node) > 1
+        self._groups = groups_of(cluster.nodes, by_nic=self._is_spread)
 
     def _top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
-        return self._tables.top(
-            state.topology, self._request.pattern, count, state.free, self._objective
-        )
+        objective = self._objective
+        if self._is_spread:
+            objective = near_nics(objective, state.topology.nic_distance)
+        return self._tables.top(state.topology, self._request.pattern, count, state.free, objective)
+
+    def _far(self, state: NodeState, choice: Choice) -> float:
+        """How far a GPU of the set is from a NIC on average, for a job of several nodes."""
+        distance = state.topology.nic_distance
+        if not self._is_spread or not distance:
+            return 0.0
+        return sum(distance[gpu] for gpu in choice.order) / len(choice.order)
 
     def _ideal(self, count: int) -> float:
         """Effective bandwidth of the best set of this size on the best candidate, empty."""
@@ -89,11 +117,12 @@ class _Question:
         return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
 
     def _key(self, state: NodeState, count: int) -> Key:
-        """Across nodes: this job first, then empty nodes stay whole, then what is lost."""
+        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost."""
         choice = self._top(state, count)[0]
         remaining = state.free.bit_count() - count
         return (
             *self._own_key(choice, count),
+            self._far(state, choice),
             self._packing * remaining,
             choice.loss,
             choice.destroyed_gbps,
@@ -102,21 +131,25 @@ class _Question:
     def _own_key(self, choice: Choice, count: int) -> Key:
         if count == 1:
             return (choice.broken_gbps,)
-        if self._objective is PRESERVED:
+        across = self._objective.across
+        if across == "loss":
+            return (choice.loss, choice.destroyed_gbps)
+        if across == "destroys":
             return (choice.destroyed_gbps,)
-        if self._objective is AGGREGATE:
+        if across == "sum":
             return (-choice.agg_gbps,)
         return (-self._utility(choice, count), -choice.weakest_gbps)
 
     def answer(self, policy: str) -> Placement:
-        pairs = assign(self._request.gpus_per_node, self._nodes, self._groups, self._key)
+        counts = self._request.gpus_per_node
+        pairs = assign_near(counts, self._nodes, self._groups, self._key, self._network)
         chosen = [(state, count, self._top(state, count)) for state, count in pairs]
         own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
         utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
         return Placement(
             gpus=own.gpus,
             policy=policy,
-            reason=self._reason(own, utility, all(tops[0].proven for _, _, tops in chosen)),
+            reason=self._reason(own, utility, chosen),
             score=own.score,
             effbw_gbps=own.effbw_gbps,
             agg_gbps=own.agg_gbps,
@@ -141,14 +174,40 @@ class _Question:
         elsewhere = [_candidate([(s.name, self._top(s, count)[0]), *fixed]) for s in rest]
         return (own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere)
 
-    def _reason(self, own: Candidate, utility: float, proven: bool) -> str:
+    def _reason(
+        self,
+        own: Candidate,
+        utility: float,
+        chosen: list[tuple[NodeState, int, tuple[Choice, ...]]],
+    ) -> str:
+        proven = all(tops[0].proven for _, _, tops in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
-            return f"the GPU whose loss hurts the rest least{exact}"
+            return f"the GPU whose loss hurts the rest least{self._apart(own)}{exact}"
+        pattern = told(self._request.pattern, self._request.gpus_per_node)
         return (
-            f"{self._request.pattern}: {own.effbw_gbps:.1f} GB/s,"
-            f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}{exact}"
+            f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)},"
+            f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}"
+            f"{self._apart(own)}{exact}"
         )
+
+    def _apart(self, own: Candidate) -> str:
+        """Where the nodes of a job of several are, as far as the network is known."""
+        if self._network is None or not self._is_spread:
+            return ""
+        joined = self._network.common(own.gpus)
+        return ", nodes joined by no switch" if joined is None else f", nodes below {joined.name}"
+
+    def _by(self, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]) -> str:
+        """Where the site's own measurements told every number: that they did."""
+        if not all(state.topology.calibration for state, _, _ in chosen):
+            return ""
+        models = {
+            self._tables.model_name(state.topology, self._request.pattern, count)
+            for state, count, _ in chosen
+            if count > 1
+        }
+        return " as calibrated" if models == {"calibrated"} else ""
 
 
 def _candidate(choices: list[tuple[str, Choice]]) -> Candidate:
@@ -175,3 +234,11 @@ MAPA = Mapa("mapa", BALANCED)
 MAPA_WIDEST = Mapa("mapa-widest", WIDEST)
 MAPA_PRESERVE = Mapa("mapa-preserve", EFFBW)
 MAPA_GREEDY = Mapa("mapa-greedy", AGGREGATE, insensitive=AGGREGATE)
+
+
+def preserve_site(demand: Shares = ()) -> Mapa:
+    """`mapa-preserve-site` for a site that usually asks `demand` (empty: nothing is known)."""
+    return Mapa("mapa-preserve-site", site_sensitive(demand), site_insensitive(demand))
+
+
+MAPA_PRESERVE_SITE = preserve_site()

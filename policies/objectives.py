@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from policies.bandwidth import Floats
 from policies.bits import Ints
+from policies.demand import Shares
 from policies.links import MB_PER_GB
+
+Across = Literal["bandwidth", "sum", "destroys", "loss"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,9 @@ class Scored:
 
     `share`, `wide_share`: effective bandwidth and weakest link over the ideal of the size.
     `agg_share`: the sum of the links used over the largest of the size.
+    `nic` is the sum over the set of how far each GPU's nearest NIC is, where that is asked for.
     `agg`, `preserved`, `broken` in MB/s: the links used, those left among the free GPUs,
-    the widest one cut (single GPUs only). `loss` in [0, 1] as in `NodeTables.future`.
+    the widest one cut (single GPUs only). `loss` in [0, 1] as in `NodeTables.future_of`.
     """
 
     k: int
@@ -34,6 +39,7 @@ class Scored:
     preserved: Ints
     broken: Ints
     loss: Floats | None
+    nic: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,11 @@ class Objective:
     """A named order on candidate sets.
 
     `prefers` says which of a set's matchings gives the rank order: the one with the widest
-    weakest link, the best `effbw`, or the largest `agg`.
+    weakest link, the best `effbw`, or the largest `agg`. `across` says what decides between
+    nodes: the job's own `bandwidth`, the `sum` of its links, what it `destroys`, or its `loss`.
+    `demand` is what later jobs are expected to ask (see `policies.demand`).
+    `spares_links`: a single GPU never cuts a wider link while it could cut a narrower one.
+    `nic_distance`: see `near_nics`.
     """
 
     name: str
@@ -50,6 +60,18 @@ class Objective:
     prefers: str
     looks_ahead: bool
     doc: str
+    across: Across = "bandwidth"
+    demand: Shares = ()
+    spares_links: bool = False
+    nic_distance: tuple[int, ...] = ()
+
+
+def near_nics(objective: Objective, nic_distance: tuple[int, ...]) -> Objective:
+    """The same order, ties to the sets whose GPUs are nearest to a NIC (jobs of several nodes).
+
+    `nic_distance` has one entry per GPU, as `NodeTopology.nic_distance`; empty: no change.
+    """
+    return replace(objective, nic_distance=nic_distance) if nic_distance else objective
 
 
 #: What counts beside the share of effective bandwidth: the weakest link, the sum of the
@@ -76,7 +98,9 @@ def balanced(name: str, weakest_weight: float, loss_weight: float, doc: str) -> 
         first: list[Floats | Ints] = [-sets.broken] if sets.k == 1 else []
         return [*first, score(sets), sets.preserved]
 
-    return Objective(name, keys, score, prefers="widest", looks_ahead=True, doc=doc)
+    return Objective(
+        name, keys, score, prefers="widest", looks_ahead=True, doc=doc, spares_links=True
+    )
 
 
 def _plain(
@@ -85,6 +109,7 @@ def _plain(
     doc: str,
     *columns: Callable[[Scored], Floats | Ints],
     per_gbps: int = 1,
+    across: Across = "bandwidth",
 ) -> Objective:
     """The columns in order; the score is the first, of which `per_gbps` make one GB/s."""
 
@@ -94,7 +119,7 @@ def _plain(
     def keys(sets: Scored) -> list[Floats | Ints]:
         return [column(sets) for column in columns]
 
-    return Objective(name, keys, score, prefers=prefers, looks_ahead=False, doc=doc)
+    return Objective(name, keys, score, prefers, looks_ahead=False, doc=doc, across=across)
 
 
 BALANCED = balanced(
@@ -119,6 +144,7 @@ AGGREGATE = _plain(
     "largest sum of the links used (MAPA Greedy)",
     lambda sets: sets.agg,
     per_gbps=MB_PER_GB,
+    across="sum",
 )
 PRESERVED = _plain(
     "preserved",
@@ -127,4 +153,42 @@ PRESERVED = _plain(
     lambda sets: sets.preserved,
     lambda sets: sets.effbw_gbps,
     per_gbps=MB_PER_GB,
+    across="destroys",
 )
+
+
+def _loss(sets: Scored) -> Floats:
+    return np.zeros(len(sets.share)) if sets.loss is None else sets.loss
+
+
+def site_sensitive(demand: Shares) -> Objective:
+    """Algorithm 1's largest effective bandwidth; ties cost the jobs of `demand` least."""
+
+    def keys(sets: Scored) -> list[Floats | Ints]:
+        own: Floats | Ints = -sets.broken if sets.k == 1 else sets.effbw_gbps
+        return [own, -_loss(sets), sets.preserved]
+
+    return Objective(
+        "site-effbw",
+        keys,
+        lambda sets: sets.effbw_gbps,
+        prefers="effbw",
+        looks_ahead=True,
+        doc="largest effective bandwidth; ties cost the jobs the site usually asks for least",
+        demand=demand,
+        spares_links=True,
+    )
+
+
+def site_insensitive(demand: Shares) -> Objective:
+    """The set whose loss costs the jobs of `demand` least; then Algorithm 1's most preserved."""
+    return Objective(
+        "site-preserved",
+        lambda sets: [-_loss(sets), sets.preserved, sets.effbw_gbps],
+        lambda sets: -_loss(sets),
+        prefers="widest",
+        looks_ahead=True,
+        doc="what costs the jobs the site usually asks for least, then most bandwidth left",
+        across="loss",
+        demand=demand,
+    )

@@ -232,9 +232,12 @@ def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> Solver:
     """The solver of a pattern for one matrix of links (MB/s, shape (n, n), n <= 16)."""
     from policies.graph_solver import GraphSolver
     from policies.tree_solver import TreeSolver
+    from policies.tree_widths import TreeWidths, fits_masks
 
     if pattern in ("ring", "chain"):
         return PathSolver(weights, closed=pattern == "ring", joined=joined)
+    if pattern == "tree" and joined is NARROWEST and fits_masks(weights):
+        return TreeWidths(weights)
     if pattern == "tree":
         return TreeSolver(weights, joined)
     if pattern == "star":

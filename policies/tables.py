@@ -22,10 +22,11 @@ from policies import large
 from policies.bandwidth import RING_EFFICIENCY, Floats, model_for
 from policies.bits import EXACT_GPUS as EXACT_GPUS
 from policies.bits import Ints, gpus_of, mask_of, members, subsets
+from policies.demand import Shares
 from policies.graph_solver import MOST_GPUS
 from policies.links import MB_PER_GB, inside, link_mbps, widths
 from policies.objectives import Objective, Scored
-from policies.patterns import pattern_of
+from policies.patterns import fitting, pattern_of
 from policies.rank_order import rank_order
 from policies.solved import solved
 
@@ -33,6 +34,8 @@ from policies.solved import solved
 REMEMBERED = 20_000
 #: Tables kept, over all (shape of node, pattern): some 2.6 MB each for 16 GPUs.
 KINDS = 64
+#: Demands remembered per table (0.5 MB each for 16 GPUs): none known, and the site's.
+FUTURES = 3
 #: How many alternatives an answer carries for the decision log.
 TOP = 8
 
@@ -119,6 +122,7 @@ class NodeTables:
         self.weights = link_mbps(topology)
         self._widths = widths(self.weights)
         self._sets: dict[int, SetTable] = {}
+        self._futures: dict[Shares, Floats] = {}
 
     @cached_property
     def inside(self) -> Ints:
@@ -129,8 +133,9 @@ class NodeTables:
         """The table of k-subsets, 1 <= k <= GPUs of the node."""
         if k not in self._sets:
             weakest = self._weakest(k)
-            model = model_for(self.topology, self.pattern, k)
-            effbw = model.effbw_gbps(self.topology, self.pattern, k, weakest)
+            pattern = pattern_of(fitting(self.pattern, k)).judged_as
+            model = model_for(self.topology, pattern, k)
+            effbw = model.effbw_gbps(self.topology, pattern, k, weakest)
             masks = subsets(self.topology.gpus, k)
             self._sets[k] = SetTable(masks, weakest, effbw, model.name, partial(self._agg, k))
         return self._sets[k]
@@ -140,41 +145,52 @@ class NodeTables:
         count = len(subsets(self.topology.gpus, k))
         if k == 1 or len(self._widths) == 1:
             return np.full(count, 0 if k == 1 else self._widths[0], dtype=np.int64)
-        return solved.widest(self.pattern, self.weights).sums(k)
+        return solved.widest(fitting(self.pattern, k), self.weights).sums(k)
 
     def _agg(self, k: int) -> Ints:
         """Best sum of every k-subset, MB/s."""
         count = len(subsets(self.topology.gpus, k))
+        pattern = fitting(self.pattern, k)
         if k == 1 or len(self._widths) == 1:
-            edges = len(pattern_of(self.pattern).edges(k))
+            edges = len(pattern_of(pattern).edges(k))
             return np.full(count, 0 if k == 1 else edges * self._widths[0], dtype=np.int64)
-        return solved.sums(self.pattern, self.weights).sums(k)
+        return solved.sums(pattern, self.weights).sums(k)
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
         kept = [found for found in vars(self).values() if isinstance(found, np.ndarray)]
         tables_bytes = sum(table.size_bytes() for table in self._sets.values())
+        kept += self._futures.values()
         return tables_bytes + sum(column.nbytes for column in kept)
 
-    @cached_property
-    def future(self) -> Floats:
+    def future_of(self, demand: Shares) -> Floats:
         """What a set of free GPUs is worth to jobs still to come, in [0, 1], shape (2**gpus,).
 
-        The mean over the sizes 2 to half the node and one more of the best share of ideal
-        effective bandwidth that size would find there (0 where it does not fit).
+        The mean, weighted by `demand`, of the best share of ideal effective bandwidth that
+        each size would find there (0 where it does not fit). Sizes larger than the node are
+        left out; where nothing is known, the sizes 2 to half the node and one more count alike.
         """
         n = self.topology.gpus
-        sizes = range(2, min(n, n // 2 + 1) + 1)
-        total = np.zeros(1 << n)
-        for k in sizes:
+        usual = tuple((k, share) for k, share in demand if k <= n)
+        if not usual:
+            usual = tuple((k, 1.0) for k in range(2, min(n, n // 2 + 1) + 1))
+        if usual not in self._futures:
+            if len(self._futures) >= FUTURES:
+                del self._futures[next(iter(self._futures))]
+            self._futures[usual] = self._future(usual)
+        return self._futures[usual]
+
+    def _future(self, usual: Shares) -> Floats:
+        total = np.zeros(1 << self.topology.gpus)
+        for k, share in usual:
             table = self.sets(k)
-            best = np.zeros(1 << n)
+            best = np.zeros(len(total), dtype=np.float32)  # half the memory to go through
             best[table.masks] = share_of(table.effbw, table.ideal_effbw_gbps)
-            for gpu in range(n):
+            for gpu in range(self.topology.gpus):
                 pairs = best.reshape(-1, 2, 1 << gpu)
                 np.maximum(pairs[:, 1], pairs[:, 0], out=pairs[:, 1])
-            total += best
-        return total / max(len(sizes), 1)
+            total += share * best
+        return total / max(sum(share for _, share in usual), 1e-9)
 
     def score(self, k: int, free: int, objective: Objective) -> tuple[Ints, Scored]:
         """The k-subsets of `free` (row numbers of `sets(k)`) and what speaks for each."""
@@ -195,14 +211,32 @@ class NodeTables:
             agg=table.agg[rows],
             preserved=self.inside[left],
             broken=broken,
-            loss=self.future[free] - self.future[left] if objective.looks_ahead else None,
+            loss=self._loss(free, left, objective),
+            nic=self._to_nics(k, rows, objective.nic_distance),
         )
         return rows, scored
+
+    def _to_nics(self, k: int, rows: Ints, nic_distance: tuple[int, ...]) -> Ints | None:
+        """How far from NICs each set is, all its GPUs together; None where it is not asked."""
+        if not nic_distance:
+            return None
+        far: Ints = np.array(nic_distance)[members(self.topology.gpus, k)[rows]].sum(axis=1)
+        return far
+
+    def _loss(self, free: int, left: Ints, objective: Objective) -> Floats | None:
+        """What later jobs lose by each of the sets; None where the objective does not ask."""
+        if not objective.looks_ahead:
+            return None
+        future = self.future_of(objective.demand)
+        lost: Floats = future[free] - future[left]
+        return lost
 
     def top(self, k: int, free: int, objective: Objective, count: int) -> tuple[Choice, ...]:
         """The best `count` sets in `free`, best first; ties go to the lowest ids."""
         rows, scored = self.score(k, free, objective)
         keys = objective.keys(scored)
+        if scored.nic is not None:
+            keys = [keys[0], -scored.nic, *keys[1:]]
         first = keys[0]
         if len(first) > 4 * count:
             cut = np.partition(first, len(first) - count)[len(first) - count]
@@ -222,7 +256,7 @@ class NodeTables:
         order = rank_order(
             self.topology, self.pattern, gpus_of(mask), int(table.weakest[row]), objective.prefers
         )
-        edges = pattern_of(self.pattern).edges(k)
+        edges = pattern_of(fitting(self.pattern, k)).edges(k)
         used = sum(int(self.weights[order[a], order[b]]) for a, b in edges)
         preserved = int(scored.preserved[at])
         return Choice(
@@ -248,12 +282,16 @@ def is_tabulated(topology: NodeTopology, pattern: str) -> bool:
     return pattern_of(pattern).tabulated or topology.gpus <= MOST_GPUS
 
 
+#: A question: shape, pattern, GPUs, free mask, objective, and what that was made for.
+_Asked = tuple[str, str, int, int, str, tuple[Shares, tuple[int, ...]]]
+
+
 class Tables:
     """Tables of every kind of node seen so far, and the answers given."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, str], NodeTables] = {}
-        self._answers: dict[tuple[str, str, int, int, str], tuple[Choice, ...]] = {}
+        self._answers: dict[_Asked, tuple[Choice, ...]] = {}
         self._ideals: dict[tuple[str, str, int], float] = {}
 
     def of(self, topology: NodeTopology, pattern: str) -> NodeTables:
@@ -267,6 +305,7 @@ class Tables:
 
     def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
         """The best any set of k GPUs reaches on an empty node of this kind."""
+        pattern = fitting(pattern, k)
         if is_tabulated(topology, pattern):
             return self.of(topology, pattern).sets(k).ideal_effbw_gbps
         key = (topology.shape, pattern, k)
@@ -274,13 +313,18 @@ class Tables:
             self._ideals[key] = large.ideal_gbps(topology, pattern, k)
         return self._ideals[key]
 
+    def model_name(self, topology: NodeTopology, pattern: str, k: int) -> str:
+        """The bandwidth model that tells sets of this size apart."""
+        return model_for(topology, pattern_of(fitting(pattern, k)).judged_as, k).name
+
     def top(
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> tuple[Choice, ...]:
         """The best sets of k GPUs within `free_mask` (which has at least k), best first."""
-        if k == 1:
-            pattern = "ring"  # one GPU talks to nobody, whatever the pattern
-        key = (topology.shape, pattern, k, free_mask, objective.name)
+        # One GPU talks to nobody, whatever the pattern.
+        pattern = "ring" if k == 1 else fitting(pattern, k)
+        ahead = (objective.demand, objective.nic_distance)
+        key = (topology.shape, pattern, k, free_mask, objective.name, ahead)
         answer = self._answers.get(key)
         if answer is None:
             if len(self._answers) >= REMEMBERED:
@@ -319,6 +363,7 @@ class Tables:
     ) -> Choice:
         """What a set chosen by someone else is worth; `order` is kept as its rank order."""
         k, mask = len(order), mask_of(order)
+        pattern = fitting(pattern, k)
         weights = link_mbps(topology)
         used = [int(weights[order[a], order[b]]) for a, b in pattern_of(pattern).edges(k)]
         left = gpus_of(free_mask & ~mask)

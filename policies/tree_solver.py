@@ -14,9 +14,12 @@ from policies.bits import Ints, gpus_of, members, rows_of, subsets
 from policies.solvers import SUM, Compact, Join, Small
 from policies.symmetry import symmetry
 
+#: Sets whose cuts are looked at together: what the processor's cache holds.
+BLOCK = 16
+
 
 @lru_cache(maxsize=64)
-def _split(size: int) -> tuple[int, int]:
+def balanced_split(size: int) -> tuple[int, int]:
     """Ranks in the left and right subtree of the balanced tree of `size` ranks."""
     left = right = 0
     for rank in range(1, size):
@@ -27,23 +30,26 @@ def _split(size: int) -> tuple[int, int]:
     return left, right
 
 
-def _spread(bits: Ints) -> Ints:
+def spread(bits: Small) -> Small:
     """The mask for every choice among the rows of `bits`, shape (2**rows, columns)."""
-    spread = np.zeros((1 << len(bits), bits.shape[1]), dtype=np.int64)
+    masks = np.zeros((1 << len(bits), bits.shape[1]), dtype=bits.dtype)
     for at, row in enumerate(bits):
         low = 1 << at
-        np.bitwise_or(spread[:low], row, out=spread[low : 2 * low])
-    return spread
+        np.bitwise_or(masks[:low], row, out=masks[low : 2 * low])
+    return masks
 
 
-def _largest(rows: Small) -> Small:
-    """Column maxima, by halves: on short rows several times faster than `max(axis=0)`."""
-    while len(rows) > 1:
-        half = (len(rows) + 1) // 2
-        np.maximum(rows[: len(rows) - half], rows[half:], out=rows[: len(rows) - half])
-        rows = rows[:half]
-    largest: Small = rows[0]
-    return largest
+def by_halves(joined: np.ufunc, cuts: Small) -> Small:
+    """Reduced over the first axis, by halves while there are many: faster than `reduce`.
+
+    `cuts` is overwritten.
+    """
+    while len(cuts) > 32:
+        half = (len(cuts) + 1) // 2
+        joined(cuts[: len(cuts) - half], cuts[half:], out=cuts[: len(cuts) - half])
+        cuts = cuts[:half]
+    reduced: Small = joined.reduce(cuts, axis=0)
+    return reduced
 
 
 class TreeSolver:
@@ -54,6 +60,7 @@ class TreeSolver:
         self._symmetry = symmetry(weights)
         self._rooted: dict[int, Small] = {}
         self._hung: dict[int, Small] = {}
+        self._rest: dict[int, Small] = {}
 
     def _empty(self, size: int) -> Small:
         shape = (len(subsets(self._n, size)), self._n)
@@ -62,7 +69,7 @@ class TreeSolver:
     def _rooted_values(self, size: int) -> Small:
         """Best tree on each subset by its root, shape (subsets, n)."""
         if size not in self._rooted:
-            left, right = _split(size)
+            left, right = balanced_split(size)
             values = self._with_right_part(right)
             if left:
                 values = self._with_left_part(size, left, self._hung_values(left), values)
@@ -71,6 +78,11 @@ class TreeSolver:
 
     def _with_right_part(self, right: int) -> Small:
         """Each root with the rest of its set hung below it, shape (subsets, n)."""
+        if right not in self._rest:
+            self._rest[right] = self._hang_rest(right)
+        return self._rest[right]
+
+    def _hang_rest(self, right: int) -> Small:
         values = self._empty(right + 1)
         masks, rows = subsets(self._n, right + 1), rows_of(self._n)
         for root in range(self._n):
@@ -101,22 +113,22 @@ class TreeSolver:
         self, values: Small, masks: Ints, bits: Ints, left: int, hung: Small, rest: Small
     ) -> None:
         """The best of all cuts of each set; `bits` has the sets as columns."""
-        rows, size = rows_of(self._n), len(bits)
-        cuts = subsets(size, left)
-        if len(masks) < len(cuts):  # few sets of many cuts: one set at a time
-            half = size // 2
-            low, high = _spread(bits[:half]), _spread(bits[half:])
-            in_low, in_high = cuts & ((1 << half) - 1), cuts >> half
-            for row, mask in enumerate(masks):
-                part = low[in_low, row] | high[in_high, row]
-                cut = hung.take(rows[part], axis=0)
-                self._joined(cut, rest.take(rows[mask ^ part], axis=0), out=cut)
-                values[row] = np.maximum(_largest(cut), self._compact.forbidden)
+        rows, half = rows_of(self._n), len(bits) // 2
+        cuts = subsets(len(bits), left)
+        low, high = spread(bits[:half]), spread(bits[half:])
+        in_low, in_high = cuts & ((1 << half) - 1), cuts >> half
+        if len(masks) < len(cuts):  # few sets of many cuts: some sets at a time
+            for at in range(0, len(masks), BLOCK):
+                some = slice(at, at + BLOCK)
+                part = low[in_low, some] | high[in_high, some]
+                cut = hung.take(rows.take(part), axis=0)
+                self._joined(cut, rest.take(rows.take(masks[some] ^ part), axis=0), out=cut)
+                values[some] = np.maximum(by_halves(np.maximum, cut), self._compact.forbidden)
             return
-        for places in members(size, left):
-            part = bits[places].sum(axis=0)
-            cut = hung.take(rows[part], axis=0)
-            self._joined(cut, rest.take(rows[masks ^ part], axis=0), out=cut)
+        for at_low, at_high in zip(in_low.tolist(), in_high.tolist(), strict=True):
+            part = low[at_low] | high[at_high]
+            cut = hung.take(rows.take(part), axis=0)
+            self._joined(cut, rest.take(rows.take(masks ^ part), axis=0), out=cut)
             np.maximum(values, cut, out=values)
 
     def _hung_values(self, size: int) -> Small:
@@ -144,19 +156,32 @@ class TreeSolver:
         """
         mask = (1 << self._n) - 1 if mask is None else mask
         ranks: dict[int, int] = {}
-        worth = {root: int(self._cuts(root, mask)[1].max()) for root in gpus_of(mask)}
-        self._place(0, max(worth, key=lambda root: (worth[root], -root)), mask, ranks)
+        self._place(0, int(self._by_root(mask).argmax()), mask, ranks)
         return tuple(ranks[rank] for rank in range(len(ranks)))
+
+    def _by_root(self, mask: int) -> Small:
+        """The best tree on one set by its root, shape (n,); forbidden for GPUs outside it."""
+        size = mask.bit_count()
+        left, right = balanced_split(size)
+        rest = self._with_right_part(right)
+        every = np.array([mask])
+        if not left:
+            return np.asarray(rest[rows_of(self._n)[mask]])
+        values: Small = np.full((1, self._n), self._compact.forbidden, dtype=rest.dtype)
+        bits = np.left_shift(1, np.array(gpus_of(mask)))[:, None]
+        self._fill_cuts(values, every, bits, left, self._hung_values(left), rest)
+        found: Small = values[0]
+        return found
 
     def _cuts(self, root: int, mask: int) -> tuple[Ints, Small]:
         """Every left part of a set with that root, and what the cut is worth."""
         rest = mask ^ (1 << root)
-        left, right = _split(mask.bit_count())
+        left, right = balanced_split(mask.bit_count())
         if not left:
             return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
         rows = rows_of(self._n)
         held = gpus_of(rest)
-        lefts = _spread(np.left_shift(1, np.array(held))[:, None])[subsets(len(held), left), 0]
+        lefts = spread(np.left_shift(1, np.array(held))[:, None])[subsets(len(held), left), 0]
         values = self._hung_values(left)[rows[lefts], root]
         if right:
             values = self._joined(values, self._hung_values(right)[rows[rest ^ lefts], root])
@@ -175,4 +200,6 @@ class TreeSolver:
 
     def size_bytes(self) -> int:
         """See Solver."""
-        return sum(v.nbytes for known in (self._rooted, self._hung) for v in known.values())
+        return sum(
+            v.nbytes for known in (self._rooted, self._hung, self._rest) for v in known.values()
+        )

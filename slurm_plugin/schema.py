@@ -45,7 +45,7 @@ ROOT = (
         "state_dir",
         "path",
         "/var/lib/gputopo",
-        "What `gputopo topology collect` found: topologies and fingerprints.",
+        "What `gputopo topology collect` found, and what finished jobs taught.",
     ),
     Option(
         "kill_switch",
@@ -56,7 +56,28 @@ ROOT = (
     Option("decision_log", "section", None, "Where decisions are written."),
     Option("waiting", "section", None, "How long a policy may postpone a job."),
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
+    Option("topo_aware", "section", None, "What `topo-aware` and `topo-aware-p` go by."),
     Option("nodes", "list", None, "Which nodes are which machine."),
+    Option(
+        "patterns",
+        "section",
+        None,
+        "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
+    ),
+    Option(
+        "topology_conf",
+        "path",
+        None,
+        "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can be."
+        " Unset: all nodes are alike.",
+    ),
+    Option(
+        "usual_jobs",
+        "demand",
+        "learned",
+        "What `mapa-preserve-site` expects to be asked: weights by GPUs per node, `{1: 60, 2: 30,"
+        " 8: 10}`, or `learned`: counted in the decision log.",
+    ),
     Option("partitions", "section", None, "Mode and policy per partition, and `default`."),
     Option("accounts", "section", None, "Policy, default hints and limits per Slurm account."),
     Option("users", "section", None, "The same per user: a login name or a numeric uid."),
@@ -117,6 +138,36 @@ SLURM = (
     Option("timeout_s", "number", 10.0, "Longest a Slurm command may take.", low=0.1, high=600),
 )
 
+TOPO_AWARE = (
+    Option("communication", "number", 1.0, "Weight of the term of distance.", high=1000),
+    Option("interference", "number", 1.0, "Weight of the term of neighbours.", high=1000),
+    Option("fragmentation", "number", 1.0, "Weight of the term of whole sockets.", high=1000),
+    Option(
+        "socket_memory_gbps",
+        "number",
+        0.0,
+        "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
+        high=100_000,
+    ),
+    Option("profiles", "path", None, "Directory of job profiles (YAML, JSON); none when unset."),
+    Option(
+        "refresh_s",
+        "number",
+        5.0,
+        "Seconds between two readings of Slurm's queue, by which neighbours are known.",
+        low=0.1,
+        high=3600,
+    ),
+    Option(
+        "max_age_s",
+        "number",
+        30.0,
+        "Age of the last reading from which on no neighbour is taken into account.",
+        low=1,
+        high=86400,
+    ),
+)
+
 NODE_SET = (
     Option("nodes", "text", None, "Host list, as in slurm.conf: `dgx[1-2,5]`.", required=True),
     Option(
@@ -132,6 +183,12 @@ NODE_SET = (
         IDENTITY,
         f"`{IDENTITY}`, a list (`[2, 0, 1, 3]`: Slurm's GPU 0 is the topology's GPU 2, ...),"
         f" or `{GRES_CONF}`.",
+    ),
+    Option(
+        "bandwidth_model",
+        "path",
+        None,
+        "What `gputopo calibrate` wrote for these nodes; else the general models.",
     ),
     Option("gres_conf", "path", "/etc/slurm/gres.conf", f"Read for `slurm_index: {GRES_CONF}`."),
 )
@@ -149,6 +206,8 @@ PARTITION = (
     Option("hints", "hints", None, "Hints for jobs that give none: `{pattern: ring}`."),
     Option("users_may_set", "hint keys", None, "Hint keys users may write; all when unset."),
 )
+#: Each value of `patterns`.
+PATTERN = Option("FILE", "path", None, "A pattern's file, relative to this one.")
 #: What a rule of an account or a user may say; what it does not say, the partition says.
 PERSONAL = (
     Option("policy", "policy", None, "Policy for jobs whose hint names none."),
@@ -161,6 +220,7 @@ SECTIONS = {
     "decision_log": DECISION_LOG,
     "waiting": WAITING,
     "slurm": SLURM,
+    "topo_aware": TOPO_AWARE,
     "nodes[]": NODE_SET,
     "partitions.NAME": PARTITION,
     "accounts.NAME": PERSONAL,

@@ -135,6 +135,46 @@ experiments.register(
         needs=_SC17,
     )
 )
+
+_MAPA = ("first-fit", "best-fit", "mapa-greedy", "mapa-preserve", "mapa")
+_SEEDS = tuple(range(20))
+experiments.register(
+    Experiment(
+        "mapa-dgx1v",
+        "MAPA's section 4.1 and Table 3: 300 jobs on a DGX-1V, with an oracle's bound.",
+        "simulation.experiments.mapa.dgx1v:run",
+        seeds=_SEEDS,
+        needs=_MAPA,
+    )
+)
+experiments.register(
+    Experiment(
+        "mapa-torus16",
+        "MAPA's section 5.3: the same jobs on a 16-GPU torus.",
+        "simulation.experiments.mapa.novel:torus16",
+        seeds=_SEEDS,
+        needs=_MAPA,
+    )
+)
+experiments.register(
+    Experiment(
+        "mapa-cubemesh16",
+        "MAPA's section 5.3: the same jobs on a 16-GPU cube-mesh.",
+        "simulation.experiments.mapa.novel:cubemesh16",
+        seeds=_SEEDS,
+        needs=_MAPA,
+    )
+)
+experiments.register(
+    Experiment(
+        "mapa-overhead",
+        "MAPA's section 5.4: what a decision costs by job and machine size.",
+        "simulation.experiments.mapa.overhead:run",
+        seeds=(),
+        needs=_MAPA,
+    )
+)
+
 experiments.register(
     Experiment(
         "genie-accuracy",

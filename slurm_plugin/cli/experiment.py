@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,11 +11,14 @@ import click
 from slurm_plugin.cli.options import json_option
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from simulation.experiments import Experiment, Figures, Result
 
-
-#: A table of more metrics than this is printed with the metrics as rows.
-MANY = 16
+#: Widths of a table's columns where the metrics are the rows.
+_FIRST_COLUMN, _COLUMN = 32, 23
+#: Characters of a line that goes to a file.
+_WIDTH = 180
 
 
 class Experiments(click.Group):
@@ -78,50 +82,57 @@ def _command(found: Experiment) -> click.Command:
 
 def _print(result: Result) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    metrics = _metrics(result.measured, result.paper)
-    policies = list(dict.fromkeys([*result.measured, *result.paper]))
-    if len(metrics) > MANY:
-        # More than a line holds: one line per metric instead of per policy.
-        console.width = max(console.width, 140)
-        titles, rows = (
-            ["metric", *policies],
-            [
-                (metric, *(_cell(result, policy, metric) for policy in policies))
-                for metric in metrics
-            ],
-        )
-    else:
-        titles, rows = (
-            ["policy", *metrics],
-            [
-                (policy, *(_cell(result, policy, metric) for metric in metrics))
-                for policy in policies
-            ],
-        )
-    for number, title in enumerate(titles):
-        table.add_column(title, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
+    if not console.is_terminal:
+        console.width = _WIDTH
     seeds = " ".join(map(str, result.seeds)) or "none"
     console.print(f"[bold]{result.experiment}[/bold], seeds {seeds}; (in brackets: the paper)")
-    console.print(table)
+    for table in _tables(result, console.width):
+        console.print(table)
     for note in result.notes:
         console.print(f"- {note}", markup=False)
 
 
+def _tables(result: Result, width: int) -> Iterator[Table]:
+    """A row per policy; or, where there are more metrics than a line holds, a row per metric."""
+    policies = list(dict.fromkeys([*result.measured, *result.paper]))
+    metrics = _metrics(result.measured, result.paper)
+    if _FIRST_COLUMN + sum(2 + len(metric) for metric in metrics) <= width:
+        rows = [[name, *(_cell(result, name, metric) for metric in metrics)] for name in policies]
+        yield _table(["policy", *metrics], rows)
+        return
+    per_table = max(1, (width - _FIRST_COLUMN) // _COLUMN)
+    for at in range(0, len(policies), per_table):
+        some = policies[at : at + per_table]
+        cells = [[metric, *(_cell(result, name, metric) for name in some)] for metric in metrics]
+        yield _table(["metric", *some], [row for row in cells if set(row[1:]) != {"-"}])
+
+
+def _table(header: list[str], rows: list[list[str]]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for at, name in enumerate(header):
+        table.add_column(name, justify="right" if at else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def _metrics(*tables: Figures) -> list[str]:
-    return list(dict.fromkeys(m for table in tables for row in table.values() for m in row))
+    """Every metric once; a spread (`..._sd`) is printed with what it belongs to."""
+    found = list(dict.fromkeys(m for table in tables for row in table.values() for m in row))
+    return [name for name in found if not name.endswith("_sd") or name[:-3] not in found]
 
 
 def _cell(result: Result, policy: str, metric: str) -> str:
     ours = result.measured.get(policy, {}).get(metric)
+    spread = result.measured.get(policy, {}).get(f"{metric}_sd")
     paper = result.paper.get(policy, {}).get(metric)
+    beside = f" ±{spread:.2g}" if spread is not None else ""
     said = f" ({_number(paper)})" if paper is not None else ""
-    return _number(ours) + said
+    return _number(ours) + beside + said
 
 
 def _number(value: Any) -> str:

@@ -12,7 +12,7 @@ from slurm_plugin.cli.options import json_option
 
 if TYPE_CHECKING:
     from policies.performance import PerformanceModel, Run
-    from slurm_plugin.profiles.rows import Row
+    from slurm_plugin.performance.rows import Row
 
 _TASKS = ("training", "inference")
 _KINDS = ("calibrated", "genie")
@@ -20,9 +20,9 @@ _KINDS = ("calibrated", "genie")
 database_option = click.option(
     "--database",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("/var/lib/gputopo/profiles.db"),
+    default=Path("/var/lib/gputopo/performance.db"),
     show_default=True,
-    envvar="GPUTOPO_PROFILES",
+    envvar="GPUTOPO_PERFORMANCE",
     help="The model database.",
 )
 task_option = click.option(
@@ -63,7 +63,7 @@ def fit(
     from policies.hint_keys import KEYS
     from policies.performance import fit as fitted
     from policies.performance.similarity import Traits
-    from slurm_plugin.profiles.database import Database, Profile
+    from slurm_plugin.performance.database import Database, Profile
 
     name = file.name.split(".")[0] if name is None else name
     if KEYS["profile"].read(name) is None:
@@ -109,8 +109,8 @@ def show(
     For a model that was never profiled the likest one stands in, and the output says so.
     """
     from policies.performance.similarity import Traits
-    from slurm_plugin.profiles.database import Database
-    from slurm_plugin.profiles.rows import predictions
+    from slurm_plugin.performance.database import Database
+    from slurm_plugin.performance.rows import predictions
 
     kept = Database(database)
     if model is None:
@@ -120,7 +120,7 @@ def show(
     size = batch or found.model.max_local_batch
     rows = predictions(found.model, size, task, nodes, gpus_per_node)
     if plot is not None:
-        from slurm_plugin.profiles.drawing import draw
+        from slurm_plugin.performance.drawing import draw
 
         draw(rows, size, f"{model}, {task}, batch {size}", plot)
     if as_json:

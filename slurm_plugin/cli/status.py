@@ -48,6 +48,9 @@ def _text(told: dict[str, Any]) -> str:
         f"nodes: {told['nodes']} declared, {told['nodes_left_to_slurm_count']} left to Slurm"
     )
     lines += [f"  {name}: {why}" for name, why in told["nodes_left_to_slurm"].items()]
+    if told["neighbours"]["age_s"] is not None:
+        known = told["neighbours"]
+        lines.append(f"neighbours: {known['jobs']} jobs, read {known['age_s']:.0f} s ago")
     if told["tables_bytes"] is not None:
         lines.append(f"tables: {told['tables_bytes'] / 1e6:.1f} MB")
     return "\n".join(lines)

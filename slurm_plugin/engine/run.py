@@ -41,6 +41,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         task.add_done_callback(reloads.discard)
 
     try:
+        first.begin()
         await server.start()
         await extras.start()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -54,6 +55,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         notifier.stopping()
         await extras.stop()
         await server.stop()
+        engine.setup.end()
         await asyncio.to_thread(log.close)
     logger.info("stopped")
 

@@ -66,6 +66,7 @@ class Engine:
         if isinstance(message, Notice):
             took_s = time.perf_counter() - began
             self.counters.answered(message.kind, "none", took_s)
+            self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
                 return Answer(None)
             return Answer(None, after=self._after(partial(started, message), took_s))
@@ -92,6 +93,7 @@ class Engine:
             if self.setup.config.kill_switch.exists():
                 self.counters.passed("kill switch")
                 return Pass(), None
+            self.setup.neighbours.asked(message)
             decision = self.setup.enforcement.on_place(message)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
@@ -123,7 +125,10 @@ class Engine:
             except Exception as error:
                 logger.exception("reload failed; the old configuration stays")
                 return f"{type(error).__name__}: {error}; the old configuration stays"
-            old, self.setup = self.setup.config, setup
+            former, self.setup = self.setup, setup
+            former.end()
+            setup.begin()
+            old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3
             self.log.config = setup.config.decision_log
             if setup.config.socket != old.socket:
@@ -159,6 +164,7 @@ class Engine:
             "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
             "nodes_left_to_slurm_count": len(problems),
             "tables_bytes": setup.tables_bytes(),
+            "neighbours": setup.neighbours.told(),
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,
             **self.counters.snapshot(),

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bench.job_mix import mix, script
-from bench.place import match_gbps, ours, search
+from bench.place import ours, scoring, search, searches
 from bench.submit import Block, total
 from gres_topology import catalog
 
@@ -35,10 +35,25 @@ def test_the_blocks_of_a_round_add_up() -> None:
 
 
 @pytest.mark.parametrize("gpus", [2, 3, 4])
-def test_the_networkx_search_finds_what_the_exact_search_finds(gpus: int) -> None:
+@pytest.mark.parametrize("library", ["networkx", "rustworkx"])
+def test_a_librarys_search_finds_what_the_exact_search_finds(library: str, gpus: int) -> None:
+    if library not in searches():
+        pytest.skip(f"{library} is not installed")
     topology = catalog.load("dgx1v")
-    assert search(topology, gpus) == pytest.approx(ours(topology, gpus))
+    found, took_s = search(searches()[library], topology, gpus)
+    assert found == pytest.approx(ours(topology, gpus))
+    assert took_s > 0
+
+
+def test_a_search_that_takes_too_long_is_left() -> None:
+    found, _ = search(searches()["networkx"], catalog.load("dgx1v"), 4, limit_s=0.0)
+    assert found is None
 
 
 def test_a_double_nvlink_pair_is_scored_as_the_paper_does() -> None:
-    assert match_gbps(catalog.load("dgx1v"), 2, (0, 3)) == pytest.approx(39.08, abs=0.01)
+    assert scoring(catalog.load("dgx1v"), 2)((0, 3)) == pytest.approx(39.08, abs=0.01)
+
+
+def test_rings_beyond_the_paper_are_scored_by_their_narrowest_hop() -> None:
+    gbps = scoring(catalog.load("dgx1v"), 8)
+    assert gbps((0, 1, 2, 3, 4, 5, 6, 7)) == pytest.approx(0.83 * 12)

@@ -93,6 +93,9 @@ def test_files_are_relative_to_the_configuration() -> None:
         ("partitions: {batch: {hints: {colour: red}}}", "hints.colour: unknown key 'colour'"),
         ("partitions: {batch: {hints: {policy: mapa}}}", "write it as the rule's own key"),
         ("partitions: {batch: {users_may_set: [colour]}}", "'colour' is no hint key; allowed:"),
+        ("topo_aware:\n  communication: -1", "2: topo_aware.communication: -1 is out of range"),
+        ("topo_aware: {communication: 0, interference: 0, fragmentation: 0}",
+         "1: topo_aware: all three weights are 0; expected one above"),
         ("socket: [a", "not YAML"),
         ("a: &a [*a]\n", "1: a: unknown key"),
         ("socket: \x00", "1: not YAML"),
@@ -120,3 +123,9 @@ def test_the_documentation_lists_every_key_as_declared() -> None:
 
 def test_the_tests_own_configuration_loads(tmp_path: Path) -> None:
     assert len(basic_config(tmp_path, BASIC).nodes) == 3
+
+
+def test_topology_conf_is_relative_to_the_configuration_and_unset_by_default() -> None:
+    assert config.parse("", FILE).topology_conf is None
+    settings = config.parse("topology_conf: topology.conf", FILE)
+    assert settings.topology_conf == Path("/etc/slurm/topology.conf")

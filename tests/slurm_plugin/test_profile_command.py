@@ -13,7 +13,7 @@ from policies.performance import INFERENCE, Run, Shape, fit
 from policies.performance.similarity import Traits
 from slurm_plugin.cli import cli
 from slurm_plugin.errors import PluginError
-from slurm_plugin.profiles.database import Database, Profile
+from slurm_plugin.performance.database import Database, Profile
 
 RUNS = [Run(1, 1, 16, 0.05), Run(1, 1, 32, 0.09), Run(1, 1, 64, 0.17), Run(1, 2, 32, 0.1),
         Run(1, 4, 32, 0.11), Run(2, 2, 32, 0.14), Run(4, 4, 32, 0.16)]  # fmt: skip
@@ -31,7 +31,7 @@ def ask(tmp_path: Path):
 
     def run(*args: str) -> Result:
         words = [str(tmp_path / word) if word.endswith((".csv", ".svg")) else word for word in args]
-        where = ["--database", str(tmp_path / "state" / "profiles.db")]
+        where = ["--database", str(tmp_path / "state" / "performance.db")]
         return CliRunner().invoke(cli, ["profile", *words, *where], prog_name="gputopo")
 
     return run
@@ -62,7 +62,7 @@ def test_the_table_has_bounds_beside_each_step(ask):
 def test_more_runs_are_fitted_together_with_the_stored_ones(ask, tmp_path):
     stored(ask)
     assert "from 8 runs" in ask("fit", "more.csv", "--name", "resnet50", "--add").stdout
-    found = Database(tmp_path / "state" / "profiles.db").get("resnet50")
+    found = Database(tmp_path / "state" / "performance.db").get("resnet50")
     assert found is not None
     assert found.traits == Traits("resnet50", "cnn")
     assert found.runs[-1] == Run(2, 8, 32, 0.2)
@@ -85,7 +85,7 @@ def test_inference_answers_from_the_training_profile_until_it_has_its_own(ask, t
     assert "profiled for training only" in told["note"]
     ask("fit", "resnet50.csv", "--task", "inference")
     assert json.loads(ask(*words).stdout)["note"] == ""
-    database = Database(tmp_path / "state" / "profiles.db")
+    database = Database(tmp_path / "state" / "performance.db")
     assert [profile.task for profile in database.all()] == [INFERENCE, "training"]
 
 
@@ -145,7 +145,7 @@ def test_a_missing_foreign_or_newer_database_is_named(tmp_path):
 
 
 def test_a_damaged_row_is_named(tmp_path):
-    database = Database(tmp_path / "profiles.db")
+    database = Database(tmp_path / "performance.db")
     database.put(Profile(Traits("a"), "training", fit("genie", RUNS), tuple(RUNS)))
     with sqlite3.connect(database.path) as connection:
         connection.execute("UPDATE profiles SET model = '{}'")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from statistics import stdev
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def of_profile(profile: str, seeds: Sequence[int]) -> dict[str, float | None]:
     for metric in folds[0]:
         values = [float(fold[metric] or 0.0) for fold in folds]
         figures[metric] = round(float(np.mean(values)), 2)
-        figures[f"{metric.removesuffix('_pct')}_spread_pct"] = round(max(values) - min(values), 2)
+        figures[f"{metric}_sd"] = round(stdev(values) if len(values) > 1 else 0.0, 2)
     for kind, name in (("calibrated", "light"), ("genie", "genie_light")):
         figures |= _numbers(name, errors_pct(fit(kind, light).runs_s(unseen), unseen))
     figures |= _numbers("genie_all", errors_pct(fit("genie", runs).runs_s(runs), runs))
@@ -82,8 +83,8 @@ def run(seeds: Sequence[int]) -> Result:
         "Rows are models, figures errors of the predicted step time. The measurements are Pollux's"
         " (T4 nodes of four GPUs, 1 to 64 GPUs), not the paper's (K80, up to 16 GPUs).",
         f"cv: the calibrated model in {FOLDS}-fold cross-validation over placements (nodes, GPUs):"
-        " a placement is left out with all its batch sizes. One shuffle per seed; the mean, and"
-        " the spread (largest less smallest).",
+        " a placement is left out with all its batch sizes. One shuffle per seed; the mean and"
+        " the standard deviation (_sd).",
         "light: the calibrated model from the single-GPU sweep and, at one local batch, the runs"
         " over nodes and over GPUs per node; scored on all other runs. genie_light: eqs. 5-8 from"
         " the same. light_gap: how much better the calibrated one is, mean error.",

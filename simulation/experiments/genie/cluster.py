@@ -60,7 +60,7 @@ def _result(
 
 def _notes(shapes: str, model: str) -> tuple[str, ...]:
     return (
-        "Means over the seeds; spread is the largest less the smallest. qos_gain and makespan_cut"
+        "Means over the seeds; _sd is the standard deviation. qos_gain and makespan_cut"
         " are over the best of the six baselines, relative, at each setting and the largest of all"
         " ('up to', as the paper prints; it does not say whether in per cent or in points).",
         "Run times come from the calibrated model fitted to every run of the Pollux measurements"

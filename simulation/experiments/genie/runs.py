@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 
@@ -65,7 +65,7 @@ def _models(kind: str, light: bool) -> Models:
 
 
 def compared(settings: Sequence[Setting], seeds: Sequence[int], shapes: str, kind: str) -> Table:
-    """Every scheduler at every setting: means over the seeds and the spread between them.
+    """Every scheduler at every setting: means over the seeds and the standard deviations.
 
     `shapes` is what black boxes ask for, `kind` the model that schedulers predict with.
     """
@@ -80,8 +80,7 @@ def compared(settings: Sequence[Setting], seeds: Sequence[int], shapes: str, kin
                 values = [run[metric] for run in runs]
                 row[metric, setting.label] = fmean(values)
                 if metric in ("qos_pct", "makespan_s"):
-                    spread = metric.replace("_", "_spread_")
-                    row[spread, setting.label] = max(values) - min(values)
+                    row[metric, f"{setting.label}_sd"] = stdev(values) if len(values) > 1 else 0.0
         bounds = [_bound(maker, setting.spec, seed, shapes) for seed in seeds]
         table.values.setdefault(BOUND, {})["qos_pct", setting.label] = fmean(bounds)
     return table

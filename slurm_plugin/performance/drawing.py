@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slurm_plugin.errors import PluginError
-from slurm_plugin.profiles.rows import Row
+from slurm_plugin.performance.rows import Row
 
 
 def draw(rows: Sequence[Row], batch: int, title: str, path: Path) -> None:

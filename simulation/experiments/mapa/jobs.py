@@ -1,0 +1,113 @@
+"""The job file of section 4 and how long a job takes on the GPUs it got."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gres_topology import NodeTopology
+from policies.bits import mask_of
+from simulation.errors import SimulationError
+from simulation.experiments.mapa_reconstruction import (
+    CURVES,
+    JOBS,
+    NETWORKS,
+    SATURATED_GBPS,
+    SIZES,
+    Network,
+)
+from simulation.judge import judge
+from simulation.speed import Neighbour
+from simulation.workload import SimJob
+
+_BY_NAME = {network.name: network for network in NETWORKS}
+#: (shape of the node, mask) -> GB/s; nodes of one kind share their verdicts.
+_effbw_gbps: dict[tuple[str, int], float] = {}
+
+
+def effbw_gbps(topology: NodeTopology, gpus: Sequence[int]) -> float | None:
+    """Predicted effective bandwidth of a job's GPUs (GB/s); None for one GPU, which has none."""
+    if len(gpus) < 2:
+        return None
+    key = (topology.shape, mask_of(gpus))
+    if key not in _effbw_gbps:
+        _effbw_gbps[key] = judge(topology, gpus).effbw_gbps
+    return _effbw_gbps[key]
+
+
+def network_of(job: SimJob) -> Network:
+    """The network a job trains: its name is the trace's own, `vgg-16/17`."""
+    name = job.name.partition("/")[0]
+    if name not in _BY_NAME:
+        raise SimulationError(
+            f"job {job.job_id} is named {job.name!r}; expected {'|'.join(_BY_NAME)}/NUMBER"
+        )
+    return _BY_NAME[name]
+
+
+def job_file(seed: int, count: int = JOBS) -> list[SimJob]:
+    """Section 4: networks and GPUs per job uniform, all submitted at 0.
+
+    The stated duration is the network's on saturating links; only sensitive jobs say so.
+    """
+    draw = random.Random(seed)
+    jobs = []
+    for number in range(1, count + 1):
+        network, gpus = draw.choice(NETWORKS), draw.randint(*SIZES)
+        hint = f"pattern=ring,sensitive={'yes' if network.is_sensitive else 'no'}"
+        name = f"{network.name}/{number}"
+        jobs.append(SimJob(number, (gpus,), network.best_s, hint=hint, name=name))
+    return jobs
+
+
+def seconds(network: Network, gbps: float | None, factor: float = 1.0) -> float:
+    """A job's time at an effective bandwidth (None: one GPU, which does not communicate).
+
+    `factor` multiplies the network's communication share.
+    """
+    if gbps is None:
+        return network.best_s
+    share = min(1.0, network.communication * factor)
+    stretch = SATURATED_GBPS / min(max(gbps, 0.1), SATURATED_GBPS)
+    return network.best_s * (1 - share + share * stretch)
+
+
+@dataclass(frozen=True, slots=True)
+class ByEffBw:
+    """The reconstruction as an execution-time model; `curve` names a row of CURVES.
+
+    `is_ideal`: every job runs as on the best GPUs of the empty node, wherever it is put.
+    """
+
+    topology: NodeTopology
+    curve: str = "text"
+    is_ideal: bool = False
+    has_neighbours: bool = False
+    _best: dict[int, float | None] = field(default_factory=dict)
+
+    def full_s(
+        self,
+        job: SimJob,
+        gpus: Mapping[str, tuple[int, ...]],
+        nodes: Mapping[str, NodeTopology],
+        neighbours: Sequence[Neighbour],
+    ) -> float:
+        """Seconds on those GPUs of the one node."""
+        if self.is_ideal:
+            return self.ideal_s(job)
+        ((name, chosen),) = gpus.items()
+        return seconds(network_of(job), effbw_gbps(nodes[name], chosen), CURVES[self.curve])
+
+    def ideal_s(self, job: SimJob) -> float:
+        """Seconds on the best GPUs of the empty node."""
+        return seconds(network_of(job), self.best_gbps(job.gpus_per_node[0]), CURVES[self.curve])
+
+    def best_gbps(self, gpus: int) -> float | None:
+        """The best effective bandwidth of that many GPUs on the empty node, GB/s."""
+        if gpus not in self._best:
+            from policies.tables import tables
+
+            ideal = tables.ideal_effbw_gbps(self.topology, "ring", gpus) if gpus > 1 else None
+            self._best[gpus] = ideal
+        return self._best[gpus]

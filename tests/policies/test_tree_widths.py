@@ -1,0 +1,73 @@
+"""Bit masks find the same widest trees as the solver that knows sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from machines import drawn, machine
+
+from policies.links import FORBIDDEN, at_least, link_mbps
+from policies.solvers import NARROWEST, SUM, solver_for
+from policies.tree_solver import TreeSolver
+from policies.tree_widths import MOST_WIDTHS, TreeWidths, fits_masks
+
+
+def many_widths(gpus: int, widths: int, seed: int) -> np.ndarray:
+    """Links of that many widths, thrown at random; each stands somewhere."""
+    draw = np.random.default_rng(seed)
+    upper = np.triu_indices(gpus, 1)
+    links = np.zeros((gpus, gpus), dtype=np.int64)
+    values = np.concatenate([np.arange(widths), draw.integers(0, widths, len(upper[0]) - widths)])
+    links[upper] = 1000 * (1 + draw.permutation(values))
+    return links + links.T
+
+
+@pytest.mark.parametrize("name", ["minsky", "dgx1v", "mi250x", "summit", "a100-pcie-bridged"])
+def test_every_set_of_a_small_machine(name):
+    weights = link_mbps(machine(name))
+    plain = TreeSolver(weights, NARROWEST)
+    for k in range(2, len(weights) + 1):
+        assert (TreeWidths(weights).sums(k) == plain.sums(k)).all(), k
+
+
+@pytest.mark.parametrize("name", ["torus-16", "cubemesh-16", "dgx2"])
+@pytest.mark.parametrize("k", [2, 5, 8, 11, 16])
+def test_every_set_of_a_large_machine_with_and_without_symmetries(name, k):
+    weights = link_mbps(machine(name))
+    assert (TreeWidths(weights).sums(k) == TreeSolver(weights, NARROWEST).sums(k)).all()
+
+
+@pytest.mark.parametrize("widths", [1, 2, 3, 4, 5, 6, 9])
+def test_any_number_of_widths_that_fits(widths):
+    """Four above the narrowest share a number; five need a second one."""
+    weights = many_widths(7, widths, widths)
+    assert fits_masks(weights)
+    plain = TreeSolver(weights, NARROWEST)
+    for k in range(2, 8):
+        assert (TreeWidths(weights).sums(k) == plain.sums(k)).all(), k
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_drawn_machines(seed):
+    weights = link_mbps(drawn(9, seed))
+    plain = TreeSolver(weights, NARROWEST)
+    for k in range(2, 10):
+        assert (TreeWidths(weights).sums(k) == plain.sums(k)).all(), k
+
+
+def test_who_solves_what():
+    weights = link_mbps(machine("dgx1v"))
+    assert isinstance(solver_for("tree", weights, NARROWEST), TreeWidths)
+    assert isinstance(solver_for("tree", weights, SUM), TreeSolver)
+    too_many = many_widths(8, MOST_WIDTHS + 2, 1)
+    assert isinstance(solver_for("tree", too_many, NARROWEST), TreeSolver)
+    limited = at_least(weights, 50_000)
+    assert limited.min() == FORBIDDEN
+    assert isinstance(solver_for("tree", limited, NARROWEST), TreeSolver)
+
+
+def test_memory_is_told():
+    found = TreeWidths(link_mbps(machine("torus-16")))
+    assert found.size_bytes() == 0
+    found.sums(9)
+    assert 0 < found.size_bytes() < 8 << 20
