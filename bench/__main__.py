@@ -12,6 +12,7 @@ BENCHMARKS = {
     "place": "bench.place",
     "replay": "bench.replay",
     "submit": "bench.submit",
+    "slots": "bench.slots",
     "start": "bench.start",
     "start-many": "bench.start_many",
     "launch": "bench.launch",

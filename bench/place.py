@@ -70,7 +70,7 @@ def cold_s(topology: NodeTopology, k: int, preserve: bool = False, pattern: str 
 
 
 def scoring(topology: NodeTopology, k: int) -> Callable[[tuple[int, ...]], float]:
-    """The predicted bandwidth (GB/s) of one ring in its order, by the model that ours uses there."""
+    """The predicted bandwidth (GB/s) of one ring in its order, by the model ours uses there."""
     hops = k if k > 2 else 1
     links, kinds = topology.bandwidth_gbps.tolist(), topology.kinds
     is_fitted = model_for(topology, "ring", k).name == "mapa-dgx1v"

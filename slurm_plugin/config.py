@@ -56,6 +56,15 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsConfig:
+    """The gates of `enforcement: slots`: lease, poll and grace, in seconds."""
+
+    lease_s: int
+    poll_s: float
+    grace_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopoAwareConfig:
     """Weights of the utility, GB/s of a socket, profiles, and how neighbours are read."""
 
@@ -117,6 +126,7 @@ class Config:
     decision_log: DecisionLogConfig
     waiting: WaitingConfig
     slurm: SlurmConfig
+    slots: SlotsConfig
     nodes: tuple[NodeSet, ...]
     patterns: Mapping[str, SitePattern]
     usual_jobs: Shares | str
@@ -339,6 +349,7 @@ def parse(text: str, path: Path) -> Config:
     values["decision_log"] = DecisionLogConfig(**log)
     values["waiting"] = WaitingConfig(**waiting)
     values["slurm"] = SlurmConfig(**slurm)
+    values["slots"] = SlotsConfig(**reader.section(values["slots"], "slots", schema.SLOTS))
     values["topo_aware"] = _topo_aware(reader, values["topo_aware"])
     values["nodes"] = _node_sets(reader, values["nodes"])
     values["patterns"] = _patterns(reader, values["patterns"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MODES = ("off", "observe", "enforce")
-ENFORCEMENTS = ("select",)
+ENFORCEMENTS = ("select", "slots")
 
 IDENTITY = "identity"
 GRES_CONF = "gres-conf"
@@ -56,6 +56,7 @@ ROOT = (
     Option("decision_log", "section", None, "Where decisions are written."),
     Option("waiting", "section", None, "How long a policy may postpone a job."),
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
+    Option("slots", "section", None, "How `enforcement: slots` keeps its gates."),
     Option("topo_aware", "section", None, "What `topo-aware` and `topo-aware-p` go by."),
     Option("nodes", "list", None, "Which nodes are which machine."),
     Option(
@@ -136,6 +137,33 @@ SLURM = (
     ),
     Option("bin_dir", "path", None, "Directory of scontrol, squeue, sinfo, srun; else PATH."),
     Option("timeout_s", "number", 10.0, "Longest a Slurm command may take.", low=0.1, high=600),
+)
+
+SLOTS = (
+    Option(
+        "lease_s",
+        "integer",
+        120,
+        "Seconds a gate holds without being renewed; then Slurm starts the job by itself.",
+        low=10,
+        high=3600,
+    ),
+    Option(
+        "poll_s",
+        "number",
+        5.0,
+        "The queue is looked at this often when nothing is heard of, in seconds.",
+        low=0.5,
+        high=60,
+    ),
+    Option(
+        "grace_s",
+        "integer",
+        30,
+        "A released job that has not started after so many seconds waits behind its gate again.",
+        low=2,
+        high=600,
+    ),
 )
 
 TOPO_AWARE = (
@@ -220,6 +248,7 @@ SECTIONS = {
     "decision_log": DECISION_LOG,
     "waiting": WAITING,
     "slurm": SLURM,
+    "slots": SLOTS,
     "topo_aware": TOPO_AWARE,
     "nodes[]": NODE_SET,
     "partitions.NAME": PARTITION,

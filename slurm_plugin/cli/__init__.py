@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "slurm_plugin.cli.report",
     "serve": "slurm_plugin.cli.serve",
     "simulate": "slurm_plugin.cli.simulate",
+    "slots": "slurm_plugin.cli.slots",
     "status": "slurm_plugin.cli.status",
     "topology": "slurm_plugin.cli.topology",
 }

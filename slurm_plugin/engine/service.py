@@ -27,6 +27,7 @@ from slurm_plugin.protocol import (
     Ok,
     Pass,
     Place,
+    Refuse,
     Reply,
     Submit,
     decode,
@@ -54,6 +55,13 @@ class Engine:
         self.counters = Counters(setup.config.deadline_ms / 1e3)
         self._load = load
         self._reloading = asyncio.Lock()
+        self._heard: Callable[[str], None] | None = None
+        self._tell: Callable[[], dict[str, Any]] = dict
+
+    def listen(self, heard: Callable[[str], None], status: Callable[[], dict[str, Any]]) -> None:
+        """Who is told of every submit that was let in, every ended job and reload (by its verb),
+        and what it adds to `status`."""
+        self._heard, self._tell = heard, status
 
     def answer(self, line: bytes) -> Answer:
         """The answer to one line. A malformed one is answered `error`, and hung up."""
@@ -66,6 +74,8 @@ class Engine:
         if isinstance(message, Notice):
             took_s = time.perf_counter() - began
             self.counters.answered(message.kind, "none", took_s)
+            if self._heard is not None and message.kind == "ended":
+                self._heard("ended")
             self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
                 return Answer(None)
@@ -101,7 +111,10 @@ class Engine:
         if isinstance(message, Submit):
             if self.setup.config.kill_switch.exists():
                 return Pass(), None
-            return self.setup.enforcement.on_submit(message), None
+            answered = self.setup.enforcement.on_submit(message)
+            if self._heard is not None and not isinstance(answered, Refuse):
+                self._heard("submit")
+            return answered, None
         assert isinstance(message, Admin)
         if message.verb == "status":
             return Ok({"json": json.dumps(self.status())}), None
@@ -134,7 +147,13 @@ class Engine:
             if setup.config.socket != old.socket:
                 logger.warning("reload: a new socket path needs a restart; still %s", old.socket)
             logger.info("reloaded %s", setup.config.path)
+            if self._heard is not None:
+                self._heard("reload")
             return None
+
+    def write(self, build: Callable[[], dict[str, Any]]) -> None:
+        """A line of the decision log that no question led to."""
+        self._after(build, 0.0)()
 
     def _after(self, build: Callable[[], dict[str, Any]], took_s: float) -> Callable[[], None]:
         def write() -> None:
@@ -168,4 +187,5 @@ class Engine:
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,
             **self.counters.snapshot(),
+            **self._tell(),
         }

@@ -15,7 +15,7 @@ from policies.patterns import TABULATED
 from policies.registry import registry
 from slurm_plugin import config as configuration
 from slurm_plugin.config import Config
-from slurm_plugin.enforcement import Enforcement, Select
+from slurm_plugin.enforcement import Enforcement, Select, Slots
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.in_use import InUse
 from slurm_plugin.engine.learning import Teacher
@@ -26,6 +26,7 @@ from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.usual_jobs import usual_jobs
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.profiles import Learned
+from slurm_plugin.slots.board import Board
 from slurm_plugin.slurm import choose
 
 logger = logging.getLogger(__name__)
@@ -75,10 +76,11 @@ class Setup:
         return sum(told) if told else None
 
 
-def load(path: Path) -> Setup:
+def load(path: Path, board: Board | None = None) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
-    Raises SlurmError where the chosen Slurm client cannot work on this host.
+    `board` is what `enforcement: slots` knows of Slurm, kept from one configuration to the
+    next. Raises SlurmError where the chosen Slurm client cannot work on this host.
     """
     config = configuration.load(path)
     choose.check(config.slurm)
@@ -95,7 +97,9 @@ def load(path: Path) -> Setup:
     )
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
-    enforcement = {"select": Select}[config.enforcement](decider)
+    enforcement: Enforcement = Select(decider)
+    if config.enforcement == "slots":
+        enforcement = Slots(decider, board or Board(), config.slots.lease_s)
     setup = Setup(config, machines, enforcement, neighbours, chosen)
     warm_up(setup)
     if setup.looks_at_jobs():

@@ -65,7 +65,7 @@ def test_files_are_relative_to_the_configuration() -> None:
     ("text", "says"),
     [
         ("sockte: /x", "1: sockte: unknown key; allowed: socket, enforcement"),
-        ("\nenforcement: slots", "2: enforcement: 'slots' is not one of select"),
+        ("\nenforcement: both", "2: enforcement: 'both' is not one of select, slots"),
         ("deadline_ms: fast", "1: deadline_ms: 'fast' is not a number; expected integer from 1"),
         ("deadline_ms: 0", "1: deadline_ms: 0 is out of range"),
         ("deadline_ms: 1.5", "is not a number"),
