@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from gres_topology import Network, NodeTopology
 
@@ -68,9 +68,11 @@ class Request:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One choice a policy looked at, kept for the decision log and `explain`."""
+class Candidate(NamedTuple):
+    """One choice a policy looked at, kept for the decision log and `explain`.
+
+    A tuple, because every decision makes some eight of them within its 20 microseconds.
+    """
 
     gpus: Mapping[str, tuple[int, ...]]
     score: float
