@@ -11,6 +11,7 @@
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.setup-stamp
+SLOTS_TESTS := test_main_job.py test_min_utility.py test_slots_live.py
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 setup: $(STAMP)
@@ -35,9 +36,11 @@ test-tools:
 
 # Exit 3: no container engine can start. Said in one line; the tests that need none
 # still run and pytest counts the skipped ones (as failures where CI=true).
+# The second run is the main job and what else enforcing by slots has of its own.
 test: setup test-tools
 	@docker/cluster.sh images || test $$? = 3
 	$(PYTHON) -m pytest $(ARGS)
+	$(if $(ARGS),,GPUTOPO_ENFORCEMENT=slots $(PYTHON) -m pytest $(addprefix tests/cluster/,$(SLOTS_TESTS)))
 
 # ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
 test-matrix: setup test-tools

@@ -12,11 +12,13 @@ BENCHMARKS = {
     "place": "bench.place",
     "replay": "bench.replay",
     "submit": "bench.submit",
+    "slots": "bench.slots",
     "start": "bench.start",
     "start-many": "bench.start_many",
     "launch": "bench.launch",
     "quality": "bench.quality",
     "simulate": "bench.simulate",
+    "topo-aware": "bench.topo_aware",
     "soak": "bench.soak",
 }
 

@@ -17,6 +17,7 @@ nics: {mlx5_0: [PIX, PIX, SYS, SYS]}
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,7 +41,7 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     Raises TopologyError naming the file and the line or key.
     """
     try:
-        found = yaml.safe_load(text)
+        found = yaml.load(text, Loader=_Once)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
@@ -58,6 +59,19 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     return _Machine(found, source).topology(name)
 
 
+class _Once(yaml.SafeLoader):
+    """Refuses a key that is given twice: YAML would let the first one go unseen."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.MarkedYAMLError(
+                problem=f"{twice} is given twice", problem_mark=node.start_mark
+            )
+        return super().construct_mapping(node, deep)
+
+
 class _Machine:
     """One declared machine: checks each key as it is used."""
 
@@ -70,10 +84,15 @@ class _Machine:
         kinds = self.kinds()
         nodes = self.numa_nodes()
         numa = tuple(self.each("numa", self.number))
+        self.check_numa(numa, nodes)
         by_number = {node.number: node.cpus or None for node in nodes}
         cpus = tuple(self.each("cpus", self.cpu_list))
         if "cpus" not in self.found:
             cpus = tuple(by_number.get(node) if node is not None else None for node in numa)
+        minors = tuple(self.each("minors", self.number))
+        known = [minor for minor in minors if minor is not None]
+        if len(set(known)) < len(known):
+            raise self.fail("minors", f"{known}; expected each device minor once")
         threads = self.found.get("threads_per_core")
         model = self.found.get("model")
         return NodeTopology(
@@ -84,7 +103,7 @@ class _Machine:
             numa=numa,
             cpus=cpus,
             pci=tuple(self.each("pci", self.address)),
-            minors=tuple(self.each("minors", self.number)),
+            minors=minors,
             model=str(model) if model else None,
             nics=tuple(self.nics()),
             numa_nodes=nodes,
@@ -173,7 +192,7 @@ class _Machine:
         overrides = {
             self.label("bandwidth_gbps", label): float(value)
             for label, value in self.mapping("bandwidth_gbps").items()
-            if isinstance(value, int | float) or self._not_a_number(label, value)
+            if self.is_bandwidth(label, value)
         }
         return links.LinkRates(
             links.NVLINK_GBPS[wanted["nvlink"]][0] if "nvlink" in wanted else base.nvlink_gbps,
@@ -182,8 +201,23 @@ class _Machine:
             tuple(overrides.items()),
         )
 
-    def _not_a_number(self, label: object, value: object) -> bool:
-        raise self.fail("bandwidth_gbps", f"{label}: {value!r}; expected GB/s as a number")
+    def is_bandwidth(self, label: object, value: object) -> bool:
+        if isinstance(value, int | float) and 0 < value < math.inf:
+            return True
+        raise self.fail("bandwidth_gbps", f"{label}: {value!r}; expected GB/s above zero")
+
+    def check_numa(self, numa: tuple[int | None, ...], nodes: tuple[NumaNode, ...]) -> None:
+        """GPUs sit in NUMA nodes that there are, and a CPU belongs to one of them."""
+        known = {node.number for node in nodes}
+        for gpu, number in enumerate(numa):
+            if known and number is not None and number not in known:
+                raise self.fail("numa", f"GPU {gpu} in node {number}, which numa_nodes has not")
+        owner: dict[int, int] = {}
+        for node in nodes:
+            for cpu in node.cpus:
+                if owner.setdefault(cpu, node.number) != node.number:
+                    told = f"CPU {cpu} in node {owner[cpu]} and in node {node.number}"
+                    raise self.fail("numa_nodes", f"{told}; expected each CPU once")
 
     def numa_nodes(self) -> tuple[NumaNode, ...]:
         result = []

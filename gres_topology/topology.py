@@ -51,7 +51,8 @@ class NodeTopology:
     `kinds[i][j]` is the label of the best path between GPUs i and j (`NV2`, `PIX`,
     `SYS`, `XGMI`, ...; `X` on the diagonal); `bandwidth_gbps` is the same matrix in
     GB/s per direction (float64, shape (gpus, gpus), zero diagonal, read-only).
-    Per-GPU entries are None where the source does not say.
+    Per-GPU entries are None where the source does not say. `calibration` names a bandwidth
+    model fitted to this kind of node (`policies.calibrated`); empty where there is none.
 
     Raises TopologyError if the parts do not fit together.
     """
@@ -68,6 +69,7 @@ class NodeTopology:
     nics: tuple[Nic, ...] = ()
     numa_nodes: tuple[NumaNode, ...] = ()
     threads_per_core: int | None = None
+    calibration: str = ""
 
     def __post_init__(self) -> None:
         n = len(self.kinds)
@@ -94,6 +96,16 @@ class NodeTopology:
                         f"{self.name}: GPU{i}-GPU{j} is {self.kinds[i][j]} one way and"
                         f" {self.kinds[j][i]} the other; expected a symmetric matrix"
                     )
+                if not 0 < matrix[i, j] < np.inf:
+                    raise TopologyError(
+                        f"{self.name}: link {self.kinds[i][j]} of GPU{j}-GPU{i} carries"
+                        f" {matrix[i, j]:g} GB/s; expected more than 0: all GPUs of a node"
+                        " reach each other"
+                    )
+        known = [address for address in self.pci if address is not None]
+        twice = next((address for address in known if known.count(address) > 1), None)
+        if twice is not None:
+            raise TopologyError(f"{self.name}: two GPUs at PCI address {twice}; expected each once")
         matrix.flags.writeable = False
         object.__setattr__(self, "bandwidth_gbps", matrix)
 
@@ -106,10 +118,11 @@ class NodeTopology:
     def shape(self) -> str:
         """A short digest of what placement depends on: links, bandwidths, NUMA nodes.
 
-        Two nodes of equal shape share every precomputed table, whatever their name,
-        PCI addresses or CPU numbers.
+        A calibration counts too, where there is one. Two nodes of equal shape share every
+        precomputed table, whatever their name, PCI addresses or CPU numbers.
         """
-        text = json.dumps([self.kinds, self.bandwidth_gbps.tolist(), self.numa])
+        parts = [self.kinds, self.bandwidth_gbps.tolist(), self.numa]
+        text = json.dumps([*parts, self.calibration] if self.calibration else parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property

@@ -1,9 +1,10 @@
 """Effective bandwidth: what a collective is predicted to reach on a set of GPUs, in GB/s.
 
-Three models. `mapa-dgx1v` is the regression of MAPA (SC'21, eq. 2 and Table 2), which holds
-where it was fitted and nowhere else; `cables` (policies/cables.py) counts several rings on
-meshes; `rings` holds on any machine. A number of one model is never compared with a number
-of another: `utility` divides by the same model's ideal.
+Four models. `calibrated` (`policies.calibrated`) is a site's own, for machines it measured.
+`mapa-dgx1v` is the regression of MAPA (SC'21, eq. 2 and Table 2), which holds where it was
+fitted and nowhere else. `cables` (`policies.cables`) counts several rings on meshes. `rings`
+holds on any machine. A number of one model is never compared with a number of another:
+`utility` divides by the same model's ideal.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
 from policies.bits import Ints, members
+from policies.calibrated import Calibrated
 from policies.errors import PolicyError
 from policies.links import MB_PER_GB
 
@@ -163,7 +165,7 @@ def models() -> tuple[BandwidthModel, ...]:
     """The models in order of preference: the first that holds is used."""
     from policies.cables import Cables
 
-    return (MapaDgx1v(), Cables(), Rings())
+    return (Calibrated(), MapaDgx1v(), Cables(), Rings())
 
 
 def model_for(topology: NodeTopology, pattern: str, k: int) -> BandwidthModel:

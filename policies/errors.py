@@ -11,3 +11,7 @@ class HintError(PolicyError):
 
 class RegistryError(PolicyError):
     """A policy's name is unknown, or taken twice."""
+
+
+class PatternError(PolicyError):
+    """A file that describes no pattern; one line that names file and line."""

@@ -11,8 +11,10 @@ from policies.nouns import Cluster, Placement, Request, Wait
 class FirstFit:
     """Takes what comes first: by node weight, node name, GPU index."""
 
-    name = "first-fit"
     hints: frozenset[str] = frozenset()
+
+    def __init__(self, name: str = "first-fit") -> None:
+        self.name = name
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits."""

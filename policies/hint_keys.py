@@ -63,6 +63,11 @@ def _read_name(text: str) -> str | None:
     return text if _NAME.fullmatch(text) else None
 
 
+def is_pattern_name(text: str) -> bool:
+    """Whether a site may give a pattern this name: none of ours, short enough for the launch."""
+    return bool(_NAME.fullmatch(text)) and len(text) < 64 and text not in PATTERNS
+
+
 def _read_duration(text: str) -> str | None:
     return text if text and _DURATION.fullmatch(text) else None
 
@@ -89,12 +94,13 @@ KEYS: dict[str, HintKey] = {
             "min-utility",
             *_number(0, 1, "a number"),
             "0",
-            "wait for at least this share of the ideal bandwidth",
+            "wait for at least this utility (mapa: share of the ideal bandwidth)",
         ),
         HintKey(
             "memory-bandwidth", *_number(0, 10_000, "GB/s"), "0", "host memory bandwidth needed"
         ),
         HintKey("single-node", *_YES_NO, "no", "never more than one node", flag=True),
+        HintKey("anti-collocation", *_YES_NO, "no", "every GPU on a node of its own", flag=True),
         HintKey("pack", *_choice("yes"), "yes", "fill used nodes first", flag=True),
         HintKey("spread", *_choice("yes"), "no", "take the emptiest nodes first", flag=True),
         HintKey("remote", *_YES_NO, "no", "GPUs of other nodes allowed", flag=True),

@@ -6,8 +6,9 @@ item  = key "=" value | flag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from policies.errors import HintError, RegistryError
 from policies.hint_keys import GENERAL, KEYS, LAUNCH, HintKey
@@ -19,6 +20,7 @@ from policies.registry import registry as installed
 MAX_BYTES = 1024
 #: The whole hint that opts a job out.
 OFF = "off"
+_NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +35,23 @@ class Hints:
         return OFF if self.off else ",".join(f"{key}={value}" for key, value in self.values.items())
 
 
-def parse(text: str, policies: Registry = installed, default_policy: str = DEFAULT) -> Hints:
+def parse(
+    text: str,
+    policies: Registry = installed,
+    default_policy: str = DEFAULT,
+    patterns: Collection[str] = (),
+) -> Hints:
     """Read a hint. HintError is one line that names the key and lists what is allowed.
 
     A key must have an effect under the policy that will decide (the hint's own, else
-    `default_policy`), or it is refused.
+    `default_policy`), or it is refused. `patterns` are the site's own, beside ours.
     """
     stripped = _bounded(text).strip()
     if stripped in ("", OFF):
         return Hints(off=stripped == OFF)
     given: dict[str, str] = {}
     for item in stripped.split(","):
-        key, value = _item(item.strip(), policies)
+        key, value = _item(item.strip(), policies, patterns)
         if key.name in given:
             raise HintError(f"{key.name}: given twice; expected once")
         given[key.name] = value
@@ -70,7 +77,7 @@ def _bounded(text: str) -> str:
     return text
 
 
-def _item(item: str, policies: Registry) -> tuple[HintKey, str]:
+def _item(item: str, policies: Registry, patterns: Collection[str] = ()) -> tuple[HintKey, str]:
     name, equals, value = (part.strip() for part in item.partition("="))
     if name == OFF:
         raise HintError("off: stands alone; expected no other key beside it")
@@ -80,10 +87,11 @@ def _item(item: str, policies: Registry) -> tuple[HintKey, str]:
         raise HintError(f"unknown key {_shown(name)}; expected one of {known}")
     if not equals and key.flag:
         return key, "yes"
-    read = key.read(value) if equals else None
+    own = patterns if key.name == "pattern" else ()
+    read = value if value in own else key.read(value) if equals else None
     if read is None:
         given = _shown(value) if equals else "no value"
-        raise HintError(f"{key.name}: {given}; expected {key.allowed}")
+        raise HintError(f"{key.name}: {given}; expected {', '.join([key.allowed, *own])}")
     return key, read
 
 
@@ -119,25 +127,29 @@ def to_request(
     *,
     job_id: int | None = None,
     policies: Registry = installed,
+    patterns: Mapping[str, str] = _NO_PATTERNS,
 ) -> Request:
     """What the policy is asked: the hint over the site's defaults over ours.
 
     `counts` is one GPU count per node. `defaults` holds hint keys as a site wrote them
     (HintError where they are wrong); those without effect under the policy that decides
-    are left out, since the user did not write them.
+    are left out, since the user did not write them. `patterns` are the site's own: the
+    names people write, and those `policies.patterns` knows them by.
     """
     name = policy_of(hints, defaults)
     try:
         effective = policies.hints_of(name) | GENERAL
     except RegistryError as error:
         raise HintError(f"policy: {error}") from None
-    site = {key: _item(f"{key}={value}", policies)[1] for key, value in (defaults or {}).items()}
+    given = (defaults or {}).items()
+    site = {key: _item(f"{key}={value}", policies, patterns)[1] for key, value in given}
     values = {key: value for key, value in site.items() if key in effective}
     values.update(hints.values)
+    pattern = values.pop("pattern", "ring")
     return Request(
         gpus_per_node=tuple(sorted(counts, reverse=True)),
         job_id=job_id,
-        pattern=values.pop("pattern", "ring"),
+        pattern=patterns.get(pattern, pattern),
         sensitive=values.pop("sensitive", "yes") == "yes",
         min_utility=float(values.pop("min-utility", "0")),
         options={k: v for k, v in values.items() if k != "policy" and k not in LAUNCH},

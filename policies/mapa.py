@@ -22,6 +22,7 @@ from policies.objectives import (
     site_insensitive,
     site_sensitive,
 )
+from policies.patterns import told
 from policies.tables import TOP, Choice, Tables, tables
 
 #: How long a job that waits for a better set waits before it is asked about again.
@@ -148,7 +149,7 @@ class _Question:
         return Placement(
             gpus=own.gpus,
             policy=policy,
-            reason=self._reason(own, utility, all(tops[0].proven for _, _, tops in chosen)),
+            reason=self._reason(own, utility, chosen),
             score=own.score,
             effbw_gbps=own.effbw_gbps,
             agg_gbps=own.agg_gbps,
@@ -173,12 +174,19 @@ class _Question:
         elsewhere = [_candidate([(s.name, self._top(s, count)[0]), *fixed]) for s in rest]
         return (own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere)
 
-    def _reason(self, own: Candidate, utility: float, proven: bool) -> str:
+    def _reason(
+        self,
+        own: Candidate,
+        utility: float,
+        chosen: list[tuple[NodeState, int, tuple[Choice, ...]]],
+    ) -> str:
+        proven = all(tops[0].proven for _, _, tops in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
             return f"the GPU whose loss hurts the rest least{self._apart(own)}{exact}"
+        pattern = told(self._request.pattern, self._request.gpus_per_node)
         return (
-            f"{self._request.pattern}: {own.effbw_gbps:.1f} GB/s,"
+            f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)},"
             f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}"
             f"{self._apart(own)}{exact}"
         )
@@ -189,6 +197,17 @@ class _Question:
             return ""
         joined = self._network.common(own.gpus)
         return ", nodes joined by no switch" if joined is None else f", nodes below {joined.name}"
+
+    def _by(self, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]) -> str:
+        """Where the site's own measurements told every number: that they did."""
+        if not all(state.topology.calibration for state, _, _ in chosen):
+            return ""
+        models = {
+            self._tables.model_name(state.topology, self._request.pattern, count)
+            for state, count, _ in chosen
+            if count > 1
+        }
+        return " as calibrated" if models == {"calibrated"} else ""
 
 
 def _candidate(choices: list[tuple[str, Choice]]) -> Candidate:

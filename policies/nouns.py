@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from gres_topology import Network, NodeTopology
@@ -32,11 +33,18 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job beside which the new one would run (a cache rebuilt from Slurm)."""
+    """A job beside which the new one would run (a cache rebuilt from Slurm).
+
+    `gpus` holds a mask per node; `profile`, `batch` and `memory_gbps` (host memory
+    bandwidth per node, GB/s) are what its hint says. Not changed once made: a policy may take
+    the same object for the same job.
+    """
 
     job_id: int
     gpus: Mapping[str, int]
     profile: str | None = None
+    batch: int | None = None
+    memory_gbps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +64,9 @@ class Request:
     """What one job asks of a policy.
 
     `gpus_per_node` holds one count per node wanted, largest first: (4, 4) is two nodes
-    with four GPUs each. `min_utility` in [0, 1] is the share of the ideal (the best set
-    of that size on an empty node) below which the job would rather wait.
+    with four GPUs each. `min_utility` in [0, 1] is the utility below which the job would
+    rather wait: under mapa the share of the ideal (the best set of that size on an empty
+    node), under topo-aware-p the mean of its three terms.
     """
 
     gpus_per_node: tuple[int, ...]
@@ -79,6 +88,7 @@ class Candidate(NamedTuple):
     effbw_gbps: float
     agg_gbps: float
     preserved_gbps: float
+    terms: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,8 @@ class Placement:
     """The answer: node -> GPUs in rank order, its scores, and why.
 
     `effbw_gbps` and `agg_gbps` are the minimum and the sum over nodes, `preserved_gbps`
-    the sum over the nodes used; `utility` is in [0, 1] as in Request.min_utility.
+    the sum over the nodes used; `utility` is in [0, 1] as in Request.min_utility. `terms`
+    names what the utility is made of, where a policy can tell: each in [0, 1], 1 is best.
     """
 
     gpus: Mapping[str, tuple[int, ...]]
@@ -98,6 +109,7 @@ class Placement:
     preserved_gbps: float = 0.0
     utility: float = 1.0
     candidates: tuple[Candidate, ...] = ()
+    terms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

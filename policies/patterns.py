@@ -1,11 +1,14 @@
 """Application patterns: which ranks talk to which (MAPA, SC'21, section 3.1).
 
-A pattern is a graph over the ranks 0..k-1; nothing else in the project lists patterns.
+A pattern is a graph over the ranks 0..k-1; nothing else in the project lists patterns. Those
+of every site are made for any k; a site's own, read from a file, has the ranks it has, and
+where a node gives a job another number of GPUs the job is placed as a ring.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from policies.errors import PolicyError
@@ -15,13 +18,31 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One way of talking: a name, its edges for k ranks, and what it stands for."""
+    """One way of talking: a name, its edges for k ranks, and what it stands for.
+
+    `ranks` is the only k there is (None: any).
+    """
 
     name: str
     edges: Callable[[int], tuple[Edge, ...]]
     doc: str
     #: Whether every set of a 16-GPU node can be tabulated (a solver of its own).
     tabulated: bool = False
+    ranks: int | None = None
+
+    @property
+    def judged_as(self) -> str:
+        """The name bandwidth models know it by: a file's graph may be a ring, renumbered."""
+        if self.ranks is None:
+            return self.name
+        ends = [rank for edge in self.edges(self.ranks) for rank in edge]
+        degrees = {ends.count(rank) for rank in range(self.ranks)}
+        return "ring" if degrees == {2} or self.ranks == 2 else self.name
+
+    @property
+    def title(self) -> str:
+        """The name people wrote: without what tells two contents of it apart."""
+        return self.name.partition("@")[0]
 
 
 def _chain(k: int) -> tuple[Edge, ...]:
@@ -73,9 +94,43 @@ PATTERNS: dict[str, Pattern] = {
 TABULATED: tuple[str, ...] = tuple(name for name, found in PATTERNS.items() if found.tabulated)
 
 
+#: Patterns read from files, by a name that holds a digest of their edges. Two contents never
+#: share one, so no table, cache or answer of an earlier file is ever taken for a later one's.
+_SITES: dict[str, Pattern] = {}
+
+
+def add_graph(name: str, ranks: int, edges: Sequence[Edge]) -> str:
+    """Make a site's graph known; the name it is asked for by (`NAME@digest`).
+
+    `edges` are those of a connected graph over 0..ranks-1, each once, the lower rank first.
+    """
+    kept = tuple(sorted(edges))
+    digest = hashlib.sha256(repr((ranks, kept)).encode()).hexdigest()[:8]
+    full = f"{name}@{digest}"
+    _SITES[full] = Pattern(full, lambda _: kept, f"{ranks} ranks of a file", ranks=ranks)
+    return full
+
+
+def fitting(name: str, k: int) -> str:
+    """The pattern by which k ranks are placed: itself, or ring where it has not k ranks."""
+    ranks = _SITES[name].ranks if name in _SITES else None
+    return name if ranks in (None, k) else "ring"
+
+
+def told(name: str, counts: Sequence[int]) -> str:
+    """The pattern in words, for jobs of these counts of GPUs per node."""
+    pattern = pattern_of(name)
+    fits = {fitting(name, k) == name for k in counts if k > 1}
+    if False not in fits:
+        return pattern.title
+    if True not in fits:
+        return f"ring ({pattern.title} is for {pattern.ranks} GPUs)"
+    return f"{pattern.title} (ring where a node has not {pattern.ranks} GPUs)"
+
+
 def pattern_of(name: str) -> Pattern:
     """The pattern of that name; PolicyError lists the names there are."""
-    try:
-        return PATTERNS[name]
-    except KeyError:
-        raise PolicyError(f"pattern {name!r}: expected one of {', '.join(PATTERNS)}") from None
+    found = PATTERNS.get(name) or _SITES.get(name)
+    if found is None:
+        raise PolicyError(f"pattern {name!r}: expected one of {', '.join(PATTERNS)}")
+    return found

@@ -15,7 +15,7 @@ from policies.bandwidth import eq2, model_for, ring_orders
 from policies.bits import EXACT_GPUS, Ints, mask_of
 from policies.graph_solver import MOST_GPUS
 from policies.links import link_mbps
-from policies.patterns import pattern_of
+from policies.patterns import fitting, pattern_of
 from policies.search import best_match
 from policies.solved import solved
 
@@ -43,7 +43,7 @@ def rank_order(
     k = len(gpus)
     if k == 1:
         return gpus
-    weights = link_mbps(topology)
+    weights, pattern = link_mbps(topology), fitting(pattern, k)
     if prefers == "effbw" and model_for(topology, pattern, k).name == "mapa-dgx1v":
         local = _best_ring(topology, gpus, weights)
         return tuple(gpus[at] for at in local)

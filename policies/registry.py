@@ -16,6 +16,7 @@ from policies.errors import RegistryError
 from policies.first_fit import FirstFit
 from policies.mapa import MAPA, MAPA_GREEDY, MAPA_PRESERVE, MAPA_PRESERVE_SITE, MAPA_WIDEST
 from policies.nouns import Policy
+from policies.topo_aware import TOPO_AWARE, TOPO_AWARE_P
 
 #: The entry point group third parties register under.
 GROUP = "gputopo.policies"
@@ -81,8 +82,8 @@ class Registry:
 
 def built_in() -> Registry:
     """A registry with the policies of this project."""
-    ours = (MAPA, MAPA_WIDEST, MAPA_PRESERVE, MAPA_PRESERVE_SITE, MAPA_GREEDY)
-    return Registry((*ours, FirstFit(), BestFit()))
+    mapa = (MAPA, MAPA_WIDEST, MAPA_PRESERVE, MAPA_PRESERVE_SITE, MAPA_GREEDY)
+    return Registry((*mapa, FirstFit(), FirstFit("fcfs"), BestFit(), TOPO_AWARE, TOPO_AWARE_P))
 
 
 #: The registry a process uses; `load_plugins()` is the caller's to call, once, at start.

@@ -26,7 +26,7 @@ from policies.demand import Shares
 from policies.graph_solver import MOST_GPUS
 from policies.links import MB_PER_GB, inside, link_mbps, widths
 from policies.objectives import Objective, Scored
-from policies.patterns import pattern_of
+from policies.patterns import fitting, pattern_of
 from policies.rank_order import rank_order
 from policies.solved import solved
 
@@ -133,8 +133,9 @@ class NodeTables:
         """The table of k-subsets, 1 <= k <= GPUs of the node."""
         if k not in self._sets:
             weakest = self._weakest(k)
-            model = model_for(self.topology, self.pattern, k)
-            effbw = model.effbw_gbps(self.topology, self.pattern, k, weakest)
+            pattern = pattern_of(fitting(self.pattern, k)).judged_as
+            model = model_for(self.topology, pattern, k)
+            effbw = model.effbw_gbps(self.topology, pattern, k, weakest)
             masks = subsets(self.topology.gpus, k)
             self._sets[k] = SetTable(masks, weakest, effbw, model.name, partial(self._agg, k))
         return self._sets[k]
@@ -144,15 +145,16 @@ class NodeTables:
         count = len(subsets(self.topology.gpus, k))
         if k == 1 or len(self._widths) == 1:
             return np.full(count, 0 if k == 1 else self._widths[0], dtype=np.int64)
-        return solved.widest(self.pattern, self.weights).sums(k)
+        return solved.widest(fitting(self.pattern, k), self.weights).sums(k)
 
     def _agg(self, k: int) -> Ints:
         """Best sum of every k-subset, MB/s."""
         count = len(subsets(self.topology.gpus, k))
+        pattern = fitting(self.pattern, k)
         if k == 1 or len(self._widths) == 1:
-            edges = len(pattern_of(self.pattern).edges(k))
+            edges = len(pattern_of(pattern).edges(k))
             return np.full(count, 0 if k == 1 else edges * self._widths[0], dtype=np.int64)
-        return solved.sums(self.pattern, self.weights).sums(k)
+        return solved.sums(pattern, self.weights).sums(k)
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
@@ -254,7 +256,7 @@ class NodeTables:
         order = rank_order(
             self.topology, self.pattern, gpus_of(mask), int(table.weakest[row]), objective.prefers
         )
-        edges = pattern_of(self.pattern).edges(k)
+        edges = pattern_of(fitting(self.pattern, k)).edges(k)
         used = sum(int(self.weights[order[a], order[b]]) for a, b in edges)
         preserved = int(scored.preserved[at])
         return Choice(
@@ -303,6 +305,7 @@ class Tables:
 
     def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
         """The best any set of k GPUs reaches on an empty node of this kind."""
+        pattern = fitting(pattern, k)
         if is_tabulated(topology, pattern):
             return self.of(topology, pattern).sets(k).ideal_effbw_gbps
         key = (topology.shape, pattern, k)
@@ -310,12 +313,16 @@ class Tables:
             self._ideals[key] = large.ideal_gbps(topology, pattern, k)
         return self._ideals[key]
 
+    def model_name(self, topology: NodeTopology, pattern: str, k: int) -> str:
+        """The bandwidth model that tells sets of this size apart."""
+        return model_for(topology, pattern_of(fitting(pattern, k)).judged_as, k).name
+
     def top(
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> tuple[Choice, ...]:
         """The best sets of k GPUs within `free_mask` (which has at least k), best first."""
-        if k == 1:
-            pattern = "ring"  # one GPU talks to nobody, whatever the pattern
+        # One GPU talks to nobody, whatever the pattern.
+        pattern = "ring" if k == 1 else fitting(pattern, k)
         ahead = (objective.demand, objective.nic_distance)
         key = (topology.shape, pattern, k, free_mask, objective.name, ahead)
         answer = self._answers.get(key)
@@ -356,6 +363,7 @@ class Tables:
     ) -> Choice:
         """What a set chosen by someone else is worth; `order` is kept as its rank order."""
         k, mask = len(order), mask_of(order)
+        pattern = fitting(pattern, k)
         weights = link_mbps(topology)
         used = [int(weights[order[a], order[b]]) for a, b in pattern_of(pattern).edges(k)]
         left = gpus_of(free_mask & ~mask)

@@ -66,4 +66,11 @@ class Asking:
 
     def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:
         """The job as its later neighbours see it."""
-        return RunningJob(job.job_id, masks, hint_values(job.hint).get("profile"))
+        values = hint_values(job.hint)
+        return RunningJob(
+            job.job_id,
+            masks,
+            profile=values.get("profile"),
+            batch=int(values["batch"]) if "batch" in values else None,
+            memory_gbps=float(values.get("memory-bandwidth", "0")),
+        )

@@ -21,6 +21,7 @@ from policies.hint_keys import KEYS, LAUNCH
 from policies.registry import registry
 from slurm_plugin import hostlist, schema
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.pattern_file import PatternFileError, SitePattern, site_pattern
 from slurm_plugin.plugins import load_policies
 
 DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
@@ -55,6 +56,28 @@ class SlurmConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsConfig:
+    """The gates of `enforcement: slots`: lease, poll and grace, in seconds."""
+
+    lease_s: int
+    poll_s: float
+    grace_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopoAwareConfig:
+    """Weights of the utility, GB/s of a socket, profiles, and how neighbours are read."""
+
+    communication: float = 1.0
+    interference: float = 1.0
+    fragmentation: float = 1.0
+    socket_memory_gbps: float = 0.0
+    profiles: Path | None = None
+    refresh_s: float = 5.0
+    max_age_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSet:
     """Nodes of one machine kind; `slurm_index` is a word of the schema or a permutation."""
 
@@ -62,17 +85,23 @@ class NodeSet:
     topology: str
     slurm_index: str | tuple[int, ...]
     gres_conf: Path
+    bandwidth_model: Path | None
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What applies to a partition: mode, policy, default hints, what users may set."""
+    """What applies to a partition: mode, policy, default hints, what users may set.
+
+    `patterns` are the site's own, the same in every rule: the names users write, and
+    those `policies.patterns` knows them by.
+    """
 
     mode: str
     policy: str
     hints: Mapping[str, str] = field(default_factory=dict)
     users_may_set: tuple[str, ...] | None = None
+    patterns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +126,14 @@ class Config:
     decision_log: DecisionLogConfig
     waiting: WaitingConfig
     slurm: SlurmConfig
+    slots: SlotsConfig
     nodes: tuple[NodeSet, ...]
+    patterns: Mapping[str, SitePattern]
     usual_jobs: Shares | str
     partitions: Mapping[str, Rule]
     accounts: Mapping[str, Personal] = field(default_factory=dict)
     users: Mapping[str, Personal] = field(default_factory=dict)
+    topo_aware: TopoAwareConfig = field(default_factory=TopoAwareConfig)
     topology_conf: Path | None = None
     explain_listen: tuple[str, int] | None = None
     metrics_listen: tuple[str, int] | None = None
@@ -122,6 +154,8 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        #: The site's patterns, once they are read: hints may name them.
+        self.patterns: dict[str, str] = {}
 
     def fail(self, node: yaml.Node, key: str, text: str) -> ConfigError:
         return ConfigError(f"{self.path}:{node.start_mark.line + 1}: {key}: {text}")
@@ -226,7 +260,8 @@ class _Reader:
                 raise self.fail(value, full, "expected one value")
             values[name] = value.value
             try:
-                hints.to_request(hints.Hints(), (1,), {name: value.value})
+                given = {name: value.value}
+                hints.to_request(hints.Hints(), (1,), given, patterns=self.patterns)
             except HintError as error:
                 raise self.fail(value, full, str(error)) from error
         return MappingProxyType(values)
@@ -314,11 +349,21 @@ def parse(text: str, path: Path) -> Config:
     values["decision_log"] = DecisionLogConfig(**log)
     values["waiting"] = WaitingConfig(**waiting)
     values["slurm"] = SlurmConfig(**slurm)
+    values["slots"] = SlotsConfig(**reader.section(values["slots"], "slots", schema.SLOTS))
+    values["topo_aware"] = _topo_aware(reader, values["topo_aware"])
     values["nodes"] = _node_sets(reader, values["nodes"])
+    values["patterns"] = _patterns(reader, values["patterns"])
     values["partitions"] = _partitions(reader, values["partitions"])
     for key in ("accounts", "users"):
         values[key] = _personal(reader, values[key], key)
     return Config(path=path, **values)
+
+
+def _topo_aware(reader: _Reader, node: yaml.Node | None) -> TopoAwareConfig:
+    found = TopoAwareConfig(**reader.section(node, "topo_aware", schema.TOPO_AWARE))
+    if node is not None and not found.communication + found.interference + found.fragmentation:
+        raise reader.fail(node, "topo_aware", "all three weights are 0; expected one above")
+    return found
 
 
 def _node_sets(reader: _Reader, node: yaml.Node | None) -> tuple[NodeSet, ...]:
@@ -342,6 +387,20 @@ def _node_sets(reader: _Reader, node: yaml.Node | None) -> tuple[NodeSet, ...]:
     return tuple(sets)
 
 
+def _patterns(reader: _Reader, node: yaml.Node | None) -> Mapping[str, SitePattern]:
+    """The site's patterns by the name users write; the reader knows them from then on."""
+    found = {}
+    for name, (_, value) in reader.mapping(node, "patterns").items():
+        key = f"patterns.{name}"
+        path = reader.file(value, key, schema.PATTERN)
+        try:
+            found[name] = site_pattern(name, path, value.start_mark.line + 1)
+        except PatternFileError as error:
+            raise reader.fail(value, key, str(error)) from error
+        reader.patterns[name] = found[name].internal
+    return MappingProxyType(found)
+
+
 def _partitions(reader: _Reader, node: yaml.Node | None) -> Mapping[str, Rule]:
     """Rules by name; a partition takes what it does not say from `default`."""
     found = reader.mapping(node, "partitions")
@@ -354,7 +413,9 @@ def _partitions(reader: _Reader, node: yaml.Node | None) -> Mapping[str, Rule]:
         merged = base | {option: own[option] for option in written}
         if name == "default":
             base = merged
-        rules[name] = Rule(**merged | {"hints": merged["hints"] or {}})
+        rules[name] = Rule(
+            **merged | {"hints": merged["hints"] or {}}, patterns=dict(reader.patterns)
+        )
     return MappingProxyType(rules)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 from slurm_plugin.errors import ProtocolError
+from slurm_plugin.slots_keys import SlotsKeys, read_keys
 
 MAX_REQUEST_BYTES = 1 << 20
 MAX_REPLY_BYTES = 64 << 10
@@ -68,6 +69,7 @@ class Submit:
     partition: str = ""
     type: str = ""
     hint: str = ""
+    slots: SlotsKeys | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,7 @@ def _submit(fields: _Fields, message_id: int) -> Submit:
         partition=fields.text("partition"),
         type=fields.text("type"),
         hint=fields.text("hint", MAX_HINT_BYTES),
+        slots=read_keys(fields.text, fields.number) if fields.number("slots", 0) else None,
     )
 
 
@@ -381,8 +384,10 @@ def encode_request(message: Message) -> bytes:
     pairs = []
     for key in message.__slots__:
         value = getattr(message, key)
-        if key != "nodes" or isinstance(message, Submit):
-            pairs += [] if value == "" else [(key, str(value))]
+        if isinstance(value, SlotsKeys):
+            pairs += [("slots", "1"), *value.pairs()]
+        elif key != "nodes" or isinstance(message, Submit):
+            pairs += [] if value in ("", None) else [(key, str(value))]
     if isinstance(message, Place):
         pairs += [
             ("node", f"{n.name}/{n.total}/{n.free:x}/{n.own:x}/{n.weight}") for n in message.nodes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MODES = ("off", "observe", "enforce")
-ENFORCEMENTS = ("select",)
+ENFORCEMENTS = ("select", "slots")
 
 IDENTITY = "identity"
 GRES_CONF = "gres-conf"
@@ -45,7 +45,7 @@ ROOT = (
         "state_dir",
         "path",
         "/var/lib/gputopo",
-        "What `gputopo topology collect` found: topologies and fingerprints.",
+        "What `gputopo topology collect` found, and what finished jobs taught.",
     ),
     Option(
         "kill_switch",
@@ -56,7 +56,15 @@ ROOT = (
     Option("decision_log", "section", None, "Where decisions are written."),
     Option("waiting", "section", None, "How long a policy may postpone a job."),
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
+    Option("slots", "section", None, "How `enforcement: slots` keeps its gates."),
+    Option("topo_aware", "section", None, "What `topo-aware` and `topo-aware-p` go by."),
     Option("nodes", "list", None, "Which nodes are which machine."),
+    Option(
+        "patterns",
+        "section",
+        None,
+        "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
+    ),
     Option(
         "topology_conf",
         "path",
@@ -131,6 +139,63 @@ SLURM = (
     Option("timeout_s", "number", 10.0, "Longest a Slurm command may take.", low=0.1, high=600),
 )
 
+SLOTS = (
+    Option(
+        "lease_s",
+        "integer",
+        120,
+        "Seconds a gate holds without being renewed; then Slurm starts the job by itself.",
+        low=10,
+        high=3600,
+    ),
+    Option(
+        "poll_s",
+        "number",
+        5.0,
+        "The queue is looked at this often when nothing is heard of, in seconds.",
+        low=0.5,
+        high=60,
+    ),
+    Option(
+        "grace_s",
+        "integer",
+        30,
+        "A released job that has not started after so many seconds waits behind its gate again.",
+        low=2,
+        high=600,
+    ),
+)
+
+TOPO_AWARE = (
+    Option("communication", "number", 1.0, "Weight of the term of distance.", high=1000),
+    Option("interference", "number", 1.0, "Weight of the term of neighbours.", high=1000),
+    Option("fragmentation", "number", 1.0, "Weight of the term of whole sockets.", high=1000),
+    Option(
+        "socket_memory_gbps",
+        "number",
+        0.0,
+        "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
+        high=100_000,
+    ),
+    Option("profiles", "path", None, "Directory of job profiles (YAML, JSON); none when unset."),
+    Option(
+        "refresh_s",
+        "number",
+        5.0,
+        "Seconds between two readings of Slurm's queue, by which neighbours are known.",
+        low=0.1,
+        high=3600,
+    ),
+    Option(
+        "max_age_s",
+        "number",
+        30.0,
+        "Age of the last reading from which on no neighbour is taken into account.",
+        low=1,
+        high=86400,
+    ),
+)
+
 NODE_SET = (
     Option("nodes", "text", None, "Host list, as in slurm.conf: `dgx[1-2,5]`.", required=True),
     Option(
@@ -146,6 +211,12 @@ NODE_SET = (
         IDENTITY,
         f"`{IDENTITY}`, a list (`[2, 0, 1, 3]`: Slurm's GPU 0 is the topology's GPU 2, ...),"
         f" or `{GRES_CONF}`.",
+    ),
+    Option(
+        "bandwidth_model",
+        "path",
+        None,
+        "What `gputopo calibrate` wrote for these nodes; else the general models.",
     ),
     Option("gres_conf", "path", "/etc/slurm/gres.conf", f"Read for `slurm_index: {GRES_CONF}`."),
 )
@@ -163,6 +234,8 @@ PARTITION = (
     Option("hints", "hints", None, "Hints for jobs that give none: `{pattern: ring}`."),
     Option("users_may_set", "hint keys", None, "Hint keys users may write; all when unset."),
 )
+#: Each value of `patterns`.
+PATTERN = Option("FILE", "path", None, "A pattern's file, relative to this one.")
 #: What a rule of an account or a user may say; what it does not say, the partition says.
 PERSONAL = (
     Option("policy", "policy", None, "Policy for jobs whose hint names none."),
@@ -175,6 +248,8 @@ SECTIONS = {
     "decision_log": DECISION_LOG,
     "waiting": WAITING,
     "slurm": SLURM,
+    "slots": SLOTS,
+    "topo_aware": TOPO_AWARE,
     "nodes[]": NODE_SET,
     "partitions.NAME": PARTITION,
     "accounts.NAME": PERSONAL,

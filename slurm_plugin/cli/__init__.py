@@ -10,16 +10,19 @@ import click
 #: Command -> module; the attribute has the command's name. Imported only when called, so
 #: that `gputopo --help` and shell completion stay fast.
 COMMANDS = {
+    "calibrate": "slurm_plugin.cli.calibrate",
     "config": "slurm_plugin.cli.config",
     "doctor": "slurm_plugin.cli.doctor",
     "experiment": "slurm_plugin.cli.experiment",
     "explain": "slurm_plugin.cli.explain",
     "launch-table": "slurm_plugin.cli.launch",
     "hints": "slurm_plugin.cli.hints",
+    "pattern": "slurm_plugin.cli.pattern",
     "place": "slurm_plugin.cli.place",
     "report": "slurm_plugin.cli.report",
     "serve": "slurm_plugin.cli.serve",
     "simulate": "slurm_plugin.cli.simulate",
+    "slots": "slurm_plugin.cli.slots",
     "status": "slurm_plugin.cli.status",
     "topology": "slurm_plugin.cli.topology",
 }

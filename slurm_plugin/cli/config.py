@@ -18,14 +18,17 @@ def config() -> None:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @config_option
 def check(file: Path | None, config_path: Path) -> None:
-    """Check FILE (default: the installed one): keys, node sets, topologies, mappings.
+    """Check FILE (default: the installed one): keys, node sets, topologies, mappings, profiles.
 
     Exit status 0 when the engine would load it, 2 with the line named when not.
     """
     from slurm_plugin import config as configuration
     from slurm_plugin.engine.load_machines import load_machines
+    from slurm_plugin.profiles import read_profiles
 
     settings = configuration.load(file or config_path)
+    if settings.topo_aware.profiles is not None:
+        read_profiles(settings.topo_aware.profiles)
     machines = load_machines(settings)
     click.echo(f"{settings.path}: {len(machines)} nodes, {len(settings.partitions)} rules")
     for name, machine in machines.items():

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
               " topology does not know them.")  # fmt: skip
 @click.option("--numa", "numa_file", type=click.Path(path_type=Path),
               help="Output of numactl --hardware of the same node, to add.")  # fmt: skip
+@click.option("--pattern", "files", metavar="NAME=FILE", multiple=True,
+              help="A pattern of the site, as in gputopo.yaml; may be given again.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False),
               help="Draw the binding to this file instead.")  # fmt: skip
 def launch_table(
@@ -33,6 +35,7 @@ def launch_table(
     node: str,
     minors: str | None,
     numa_file: Path | None,
+    files: tuple[str, ...],
     plot: Path | None,
 ) -> None:
     """Write the launch table of MACHINE (of the catalog, or a topology in a FILE).
@@ -52,7 +55,21 @@ def launch_table(
 
         draw(known, plot)
         return
-    click.echo(write(known), nl=False)
+    click.echo(write(known, own=_patterns(files)), nl=False)
+
+
+def _patterns(files: tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns of `NAME=FILE`, by the names policies know them by."""
+    from policies.hint_keys import is_pattern_name
+    from slurm_plugin.pattern_file import site_pattern
+
+    found: dict[str, str] = {}
+    for text in files:
+        name, equals, file = text.partition("=")
+        if not (equals and file and is_pattern_name(name)) or name in found:
+            raise click.UsageError(f"--pattern {text!r}; expected NAME=FILE, each new NAME once")
+        found[name] = site_pattern(name, Path(file)).internal
+    return tuple(found.values())
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,14 +19,27 @@ if TYPE_CHECKING:
 @click.option("--free", help="GPUs that are free, such as 0-2,5.  [default: all]")
 @click.option("--gpus", required=True, type=click.IntRange(min=1), help="GPUs wanted.")
 @click.option("--hint", default="", help="A hint as users write it: policy=mapa,pattern=ring.")
+@click.option("--pattern", metavar="NAME|FILE",
+              help="Which ranks talk to which; a file as gputopo pattern reads it.")  # fmt: skip
+@click.option("--bandwidth-model", "model", type=click.Path(path_type=Path),
+              help="What gputopo calibrate wrote for this machine.")  # fmt: skip
 @json_option
-def place(machine: str, free: str | None, gpus: int, hint: str, as_json: bool) -> None:
+def place(
+    machine: str,
+    free: str | None,
+    gpus: int,
+    hint: str,
+    pattern: str | None,
+    model: Path | None,
+    as_json: bool,
+) -> None:
     """Choose GPUs on one machine and show the scores."""
     import json
 
     from gres_topology import find
     from policies import Cluster, NodeState, Placement, Wait
     from policies.registry import registry
+    from slurm_plugin.calibrate.attach import with_model
     from slurm_plugin.config import Rule
     from slurm_plugin.engine.judge import with_scores
     from slurm_plugin.engine.machines import mask_of
@@ -33,13 +47,14 @@ def place(machine: str, free: str | None, gpus: int, hint: str, as_json: bool) -
     from slurm_plugin.plugins import load_policies
 
     load_policies()
-    topology = find(machine)
+    topology = find(machine) if model is None else with_model(find(machine), model)
     available = _available(topology, free)
     if gpus > len(available):
         raise click.UsageError(
             f"--gpus {gpus}: only {len(available)} of {topology.gpus} GPUs are free on {machine}"
         )
-    wish = read_wish(hint, Rule("enforce", "mapa"))
+    hint, patterns = _with_pattern(hint, pattern, topology)
+    wish = read_wish(hint, Rule("enforce", "mapa", patterns=patterns))
     if wish.off:
         raise click.UsageError("--hint off: the job opts out, Slurm chooses")
     state = NodeState(topology.name, topology, mask_of(available))
@@ -73,6 +88,28 @@ def _available(topology: NodeTopology, free: str | None) -> list[int]:
     return chosen
 
 
+def _with_pattern(
+    hint: str, pattern: str | None, topology: NodeTopology
+) -> tuple[str, dict[str, str]]:
+    """The hint that asks for the pattern, and the patterns known beside ours."""
+    from policies.hint_keys import is_pattern_name
+    from policies.patterns import PATTERNS
+    from slurm_plugin.pattern_file import site_pattern
+
+    if pattern is None:
+        return hint, {}
+    patterns, name, file = {}, pattern, Path(pattern)
+    if pattern not in PATTERNS:
+        name = file.stem if is_pattern_name(file.stem) else "file"
+        found = site_pattern(name, file)
+        if found.ranks > topology.gpus:
+            raise click.UsageError(
+                f"--pattern {file}: {found.ranks} ranks; {topology.name} has {topology.gpus} GPUs"
+            )
+        patterns[name] = found.internal
+    return ",".join(part for part in (hint.strip(), f"pattern={name}") if part), patterns
+
+
 def _told(outcome: Placement | Wait) -> dict[str, Any]:
     from policies import Wait
 
@@ -90,6 +127,8 @@ def _told(outcome: Placement | Wait) -> dict[str, Any]:
         "effbw_gbps": placement.effbw_gbps,
         "agg_gbps": placement.agg_gbps,
         "preserved_gbps": placement.preserved_gbps,
+        "utility": placement.utility,
+        "terms": dict(placement.terms),
         "policy": placement.policy,
         "reason": placement.reason,
     }

@@ -42,12 +42,27 @@ def _text(told: dict[str, Any]) -> str:
         lines.append(f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms")
     for reason, count in sorted(told["passes"].items()):
         lines.append(f"passed {count}: {reason}")
+    if "slots" in told:
+        lines.append(_slots(told["slots"]))
     for name, rule in told["partitions"].items():
         lines.append(f"partition {name}: {rule['mode']}, {rule['policy']}")
     lines.append(
         f"nodes: {told['nodes']} declared, {told['nodes_left_to_slurm_count']} left to Slurm"
     )
     lines += [f"  {name}: {why}" for name, why in told["nodes_left_to_slurm"].items()]
+    if told["neighbours"]["age_s"] is not None:
+        known = told["neighbours"]
+        lines.append(f"neighbours: {known['jobs']} jobs, read {known['age_s']:.0f} s ago")
     if told["tables_bytes"] is not None:
         lines.append(f"tables: {told['tables_bytes'] / 1e6:.1f} MB")
     return "\n".join(lines)
+
+
+def _slots(told: dict[str, Any]) -> str:
+    looked = told["looked_s_ago"]
+    when = "Slurm was not read yet" if looked is None else f"Slurm was read {looked:.1f} s ago"
+    counts = ", ".join(f"{told.get(key, 0)} {key}" for key in _SLOTS)
+    return f"slots: {counts}; {when}"
+
+
+_SLOTS = ("promised", "gated", "placed", "released", "regated", "refused", "mismatched")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slurm_plugin import client, config
 from slurm_plugin.config import Config
-from slurm_plugin.doctor import slurm_files
+from slurm_plugin.doctor import slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
@@ -223,7 +223,21 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
 
 def check_plugin(here: Installation) -> Iterator[Finding]:
     """The select plugin is found before Slurm's own and fits its release."""
-    return slurm_files.plugin(here.slurm_config)
+    try:
+        enforcement = here.config.enforcement
+    except PluginError:
+        enforcement = slots.bridge_enforcement(here.slurm_config)
+    if enforcement == "select":
+        yield from slurm_files.plugin(here.slurm_config)
+
+
+def check_enforcement(here: Installation) -> Iterator[Finding]:
+    """Bridge and engine enforce the same way; what `enforcement: slots` needs is there."""
+    enforcement = here.config.enforcement
+    yield from slots.bridge_half(here.slurm_config, enforcement)
+    if enforcement == "slots":
+        yield from slots.settings(here.slurm_config)
+        yield from slots.gres_types(here.nodes, here.machines)
 
 
 CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
@@ -235,6 +249,7 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "decision log": check_decision_log,
     "bridge": check_bridge,
     "select plugin": check_plugin,
+    "enforcement": check_enforcement,
     "partitions": check_partitions,
     "nodes": check_nodes,
 }

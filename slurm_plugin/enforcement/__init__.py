@@ -2,5 +2,6 @@
 
 from slurm_plugin.enforcement.interface import Enforcement
 from slurm_plugin.enforcement.select import Select
+from slurm_plugin.enforcement.slots import Slots
 
-__all__ = ["Enforcement", "Select"]
+__all__ = ["Enforcement", "Select", "Slots"]

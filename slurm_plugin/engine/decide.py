@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gres_topology import Network, links
-from policies import Cluster, NodeState, Placement, Policy, Request, Wait
+from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
 from slurm_plugin.config import Rule, WaitingConfig
 from slurm_plugin.engine.judge import judge, with_scores
 from slurm_plugin.engine.machines import UNDECLARED, Machines, mask_of, usable
@@ -75,6 +75,7 @@ class Decider:
     rule: Callable[[str, str, int], Rule]
     waiting: WaitingConfig
     get_policy: Callable[[str], Policy]
+    neighbours: Callable[[], tuple[RunningJob, ...]] = tuple
     network: Network | None = None
 
     def decide(self, asked: Place) -> Decision:
@@ -117,7 +118,9 @@ class Decider:
         counts = sorted((node.own.bit_count() for node in own.values()), reverse=True)
         request = wish.request(tuple(counts), asked.job)
         policy = self.get_policy(wish.policy)
-        cluster = Cluster(nodes, network=self.network)
+        # Only who looks at neighbours has them read.
+        jobs = self.neighbours() if getattr(policy, "looks_at_jobs", False) else ()
+        cluster = Cluster(nodes, jobs, network=self.network)
         return _Question(asked, rule, wish, policy, request, cluster, own, excluded)
 
     def _nodes(self, asked: tuple[AskedNode, ...]) -> tuple[dict[str, NodeState], dict[str, str]]:

@@ -42,7 +42,17 @@ def with_scores(
     judged = judge(masks, request, nodes)
     if judged is None:
         return placement
-    return replace(judged, gpus=placement.gpus, policy=placement.policy, reason=placement.reason)
+    scored = replace(judged, gpus=placement.gpus, policy=placement.policy, reason=placement.reason)
+    if not placement.terms:
+        return scored
+    # The policy's own utility stands; only the links' figures were missing.
+    return replace(
+        scored,
+        score=placement.score,
+        utility=placement.utility,
+        terms=placement.terms,
+        candidates=placement.candidates,
+    )
 
 
 def _inside_gbps(state: NodeState, mask: int) -> float:

@@ -11,7 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from gres_topology import NodeTopology, TopologyError, catalog, difference, gres_file, mapping, read
+from policies.calibrated import Calibration
 from slurm_plugin import hostlist, schema
+from slurm_plugin.calibrate import model_file
+from slurm_plugin.calibrate.attach import calibrated
+from slurm_plugin.calibrate.errors import CalibrationError
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config import Config, NodeSet
 from slurm_plugin.engine.machines import Machine, Machines
@@ -25,7 +29,20 @@ def load_machines(config: Config) -> Machines:
 
     Raises ConfigError for a topology that cannot be read or a permutation that cannot fit.
     """
-    return _Loader(config).load()
+    machines = _Loader(config).load()
+    _check_patterns(config, machines)
+    return machines
+
+
+def _check_patterns(config: Config, machines: Machines) -> None:
+    """A pattern no declared node has GPUs enough for is a mistake, not a wish."""
+    most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
+    for name, pattern in config.patterns.items():
+        if most is not None and pattern.ranks > most:
+            raise ConfigError(
+                f"{config.where(pattern.line)}: patterns.{name}: {pattern.ranks} ranks; the largest"
+                f" declared node has {most} GPUs, so no job could be placed by it"
+            )
 
 
 class _Problem(Exception):
@@ -45,12 +62,15 @@ class _Loader:
             logger.error("%s", error)
         self._devices: dict[Path, dict[str, list[str]] | str] = {}
         self._shared: dict[tuple[str, tuple[int, ...] | None], Machine] = {}
+        self._models: dict[Path, Calibration] = {}
+        self._calibrated: dict[tuple[Path, str], NodeTopology] = {}
 
     def load(self) -> Machines:
         machines: dict[str, Machine] = {}
         for i, node_set in enumerate(self._config.nodes):
             where = f"{self._config.where(node_set.line)}: nodes[{i}]"
             declared = self._declared(node_set, where)
+            self._read_model(node_set, declared, where)
             for name in node_set.names:
                 try:
                     machines[name] = self._machine(name, node_set, declared)
@@ -85,6 +105,28 @@ class _Loader:
                 raise ConfigError(f"{where}.slurm_index: {error}") from error
         return topology
 
+    def _read_model(self, node_set: NodeSet, declared: NodeTopology | None, where: str) -> None:
+        """A mistake in the file is the configuration's, not a problem of each node."""
+        path = node_set.bandwidth_model
+        if path is None:
+            return
+        try:
+            self._models[path] = model_file.read(path)
+            if declared is not None:
+                calibrated(declared, self._models[path], path)
+        except CalibrationError as error:
+            raise ConfigError(f"{where}.bandwidth_model: {error}") from error
+
+    def _with_model(self, topology: NodeTopology, node_set: NodeSet) -> NodeTopology:
+        """The topology with its set's bandwidth model; one object for all nodes of a shape."""
+        path = node_set.bandwidth_model
+        if path is None:
+            return topology
+        key = (path, topology.shape)
+        if key not in self._calibrated:
+            self._calibrated[key] = calibrated(topology, self._models[path], path)
+        return self._calibrated[key]
+
     def _machine(self, name: str, node_set: NodeSet, declared: NodeTopology | None) -> Machine:
         collected = self._collected(name)
         if declared is None:
@@ -95,6 +137,7 @@ class _Loader:
                 # A catalog machine says nothing about memory size, which the model names.
                 self._same(replace(declared, model=None), collected, "declared")
         order = self._order(name, node_set, topology, collected)
+        topology = self._with_model(topology, node_set)
         key = (topology.shape, order)
         if key not in self._shared:
             self._shared[key] = Machine(topology, order)

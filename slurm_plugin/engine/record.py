@@ -103,13 +103,20 @@ class Record:
         return sum(self._pcie_hops(name, gpus) for name, gpus in placement.gpus.items())
 
     def _scored(self, choice: Placement | Candidate) -> dict[str, Any]:
-        return {
+        scored: dict[str, Any] = {
             "gpus": {name: self._to_slurm(name, gpus) for name, gpus in choice.gpus.items()},
             "score": choice.score,
-            "effbw_gbps": choice.effbw_gbps,
-            "agg_gbps": choice.agg_gbps,
-            "preserved_gbps": choice.preserved_gbps,
         }
+        if choice.terms:
+            scored |= {"terms": dict(choice.terms)}
+        # A policy of terms judges no links of what it did not choose.
+        if isinstance(choice, Placement) or not choice.terms:
+            scored |= {
+                "effbw_gbps": choice.effbw_gbps,
+                "agg_gbps": choice.agg_gbps,
+                "preserved_gbps": choice.preserved_gbps,
+            }
+        return scored
 
 
 def started(notice: Notice) -> dict[str, Any]:

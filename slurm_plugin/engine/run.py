@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+from functools import partial
 from pathlib import Path
 
 from slurm_plugin.engine import setup
@@ -14,6 +15,8 @@ from slurm_plugin.engine.extras import Extras
 from slurm_plugin.engine.notify import Notifier
 from slurm_plugin.engine.server import LineServer
 from slurm_plugin.engine.service import Engine
+from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.loop import Loop
 
 logger = logging.getLogger(__name__)
 
@@ -24,11 +27,13 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     Raises PluginError when the configuration is wrong or the socket cannot be made.
     """
     notifier = notifier or Notifier()
-    first = setup.load(path)
+    load = partial(setup.load, board=Board())
+    first = load(path)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
-    engine = Engine(first, log, setup.load)
+    engine = Engine(first, log, load)
+    slots = Loop(engine)
     server = LineServer(first.config.socket, engine.answer)
     extras = Extras(engine)
     ended = asyncio.Event()
@@ -41,19 +46,22 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         task.add_done_callback(reloads.discard)
 
     try:
+        first.begin()
         await server.start()
         await extras.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         loop.add_signal_handler(signal.SIGHUP, reload_soon)
         _announce(engine, notifier)
-        watchdog = loop.create_task(_feed(notifier))
+        beside = [loop.create_task(_feed(notifier)), loop.create_task(slots.run())]
         await ended.wait()
-        watchdog.cancel()
+        for task in beside:
+            task.cancel()
     finally:
         notifier.stopping()
         await extras.stop()
         await server.stop()
+        engine.setup.end()
         await asyncio.to_thread(log.close)
     logger.info("stopped")
 

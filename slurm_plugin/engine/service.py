@@ -27,6 +27,7 @@ from slurm_plugin.protocol import (
     Ok,
     Pass,
     Place,
+    Refuse,
     Reply,
     Submit,
     decode,
@@ -54,6 +55,13 @@ class Engine:
         self.counters = Counters(setup.config.deadline_ms / 1e3)
         self._load = load
         self._reloading = asyncio.Lock()
+        self._heard: Callable[[str], None] | None = None
+        self._tell: Callable[[], dict[str, Any]] = dict
+
+    def listen(self, heard: Callable[[str], None], status: Callable[[], dict[str, Any]]) -> None:
+        """Who is told of every submit that was let in, every ended job and reload (by its verb),
+        and what it adds to `status`."""
+        self._heard, self._tell = heard, status
 
     def answer(self, line: bytes) -> Answer:
         """The answer to one line. A malformed one is answered `error`, and hung up."""
@@ -66,6 +74,9 @@ class Engine:
         if isinstance(message, Notice):
             took_s = time.perf_counter() - began
             self.counters.answered(message.kind, "none", took_s)
+            if self._heard is not None and message.kind == "ended":
+                self._heard("ended")
+            self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
                 return Answer(None)
             return Answer(None, after=self._after(partial(started, message), took_s))
@@ -92,6 +103,7 @@ class Engine:
             if self.setup.config.kill_switch.exists():
                 self.counters.passed("kill switch")
                 return Pass(), None
+            self.setup.neighbours.asked(message)
             decision = self.setup.enforcement.on_place(message)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
@@ -99,7 +111,10 @@ class Engine:
         if isinstance(message, Submit):
             if self.setup.config.kill_switch.exists():
                 return Pass(), None
-            return self.setup.enforcement.on_submit(message), None
+            answered = self.setup.enforcement.on_submit(message)
+            if self._heard is not None and not isinstance(answered, Refuse):
+                self._heard("submit")
+            return answered, None
         assert isinstance(message, Admin)
         if message.verb == "status":
             return Ok({"json": json.dumps(self.status())}), None
@@ -123,13 +138,22 @@ class Engine:
             except Exception as error:
                 logger.exception("reload failed; the old configuration stays")
                 return f"{type(error).__name__}: {error}; the old configuration stays"
-            old, self.setup = self.setup.config, setup
+            former, self.setup = self.setup, setup
+            former.end()
+            setup.begin()
+            old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3
             self.log.config = setup.config.decision_log
             if setup.config.socket != old.socket:
                 logger.warning("reload: a new socket path needs a restart; still %s", old.socket)
             logger.info("reloaded %s", setup.config.path)
+            if self._heard is not None:
+                self._heard("reload")
             return None
+
+    def write(self, build: Callable[[], dict[str, Any]]) -> None:
+        """A line of the decision log that no question led to."""
+        self._after(build, 0.0)()
 
     def _after(self, build: Callable[[], dict[str, Any]], took_s: float) -> Callable[[], None]:
         def write() -> None:
@@ -159,7 +183,9 @@ class Engine:
             "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
             "nodes_left_to_slurm_count": len(problems),
             "tables_bytes": setup.tables_bytes(),
+            "neighbours": setup.neighbours.told(),
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,
             **self.counters.snapshot(),
+            **self._tell(),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gres_topology import Network, NodeTopology, TopologyError, network
@@ -15,17 +15,26 @@ from policies.patterns import TABULATED
 from policies.registry import registry
 from slurm_plugin import config as configuration
 from slurm_plugin.config import Config
-from slurm_plugin.enforcement import Enforcement, Select
+from slurm_plugin.enforcement import Enforcement, Select, Slots
 from slurm_plugin.engine.decide import Decider
+from slurm_plugin.engine.in_use import InUse
+from slurm_plugin.engine.learning import Teacher
 from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
+from slurm_plugin.engine.neighbours import Neighbours
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.usual_jobs import usual_jobs
-from slurm_plugin.errors import ConfigError
+from slurm_plugin.errors import ConfigError, SlurmError
+from slurm_plugin.profiles import Learned
+from slurm_plugin.slots.board import Board
 from slurm_plugin.slurm import choose
 
 logger = logging.getLogger(__name__)
 
+#: What finished jobs taught, in the state directory.
+LEARNED = "learned-profiles.json"
+#: How long a start waits for Slurm to say what runs.
+FIRST_LOOK_S = 2.0
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
 
@@ -37,7 +46,20 @@ class Setup:
     config: Config
     machines: Machines
     enforcement: Enforcement
+    neighbours: Neighbours
     get_policy: Callable[[str], Policy] = registry.get
+
+    def begin(self) -> None:
+        """Read the queue from now on: at once where a rule names a policy that looks at jobs."""
+        self.neighbours.start(at_once=self.looks_at_jobs())
+
+    def end(self) -> None:
+        """Another configuration took over."""
+        self.neighbours.stop()
+
+    def looks_at_jobs(self) -> bool:
+        """Whether a policy the rules name goes by who runs beside a job."""
+        return any(getattr(policy, "looks_at_jobs", False) for policy in self.policies())
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
@@ -54,20 +76,45 @@ class Setup:
         return sum(told) if told else None
 
 
-def load(path: Path) -> Setup:
+def load(path: Path, board: Board | None = None) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
-    Raises SlurmError where the chosen Slurm client cannot work on this host.
+    `board` is what `enforcement: slots` knows of Slurm, kept from one configuration to the
+    next. Raises SlurmError where the chosen Slurm client cannot work on this host.
     """
     config = configuration.load(path)
     choose.check(config.slurm)
     machines = load_machines(config)
-    get_policy = _policies_of(config)
+    learned = Learned(config.state_dir / LEARNED)
+    chosen = InUse(config.topo_aware, learned, [preserve_site(usual_jobs(config))])
+    teacher = Teacher(learned, machines, chosen.update)
+    neighbours = Neighbours(
+        choose.client(config.slurm),
+        machines,
+        config.topo_aware.refresh_s,
+        config.topo_aware.max_age_s,
+        teacher,
+    )
     rules = Rules(config)
-    decider = Decider(machines, rules, config.waiting, get_policy, _network(config))
-    setup = Setup(config, machines, {"select": Select}[config.enforcement](decider), get_policy)
+    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
+    enforcement: Enforcement = Select(decider)
+    if config.enforcement == "slots":
+        enforcement = Slots(decider, board or Board(), config.slots.lease_s)
+    setup = Setup(config, machines, enforcement, neighbours, chosen)
     warm_up(setup)
+    if setup.looks_at_jobs():
+        _first_look(setup)
     return setup
+
+
+def _first_look(setup: Setup) -> None:
+    """Who runs beside whom, before the first question; a Slurm that is down is not waited for."""
+    patience_s = min(FIRST_LOOK_S, setup.config.slurm.timeout_s)
+    client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
+    try:
+        setup.neighbours.refresh(client)
+    except SlurmError as error:
+        logger.warning("who runs beside whom is not known yet: %s", error)
 
 
 def _network(config: Config) -> Network | None:
@@ -86,12 +133,6 @@ def _network(config: Config) -> Network | None:
     return found
 
 
-def _policies_of(config: Config) -> Callable[[str], Policy]:
-    """The registered policies, where one must know the site the site's own in its place."""
-    own = preserve_site(usual_jobs(config))
-    return lambda name: own if name == own.name else registry.get(name)
-
-
 def warm_up(setup: Setup) -> None:
     """Ask every policy once per machine kind and job size, so that tables are computed.
 
@@ -100,7 +141,9 @@ def warm_up(setup: Setup) -> None:
     """
     kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
     # The common one first: a reload under load is useful before it is complete.
-    patterns = ("ring", *(pattern for pattern in TABULATED if pattern != "ring"))
+    others = (pattern for pattern in TABULATED if pattern != "ring")
+    site = (pattern.internal for pattern in setup.config.patterns.values())
+    patterns = ("ring", *others, *site)
     for policy in setup.policies():
         for topology in kinds.values():
             full = (1 << topology.gpus) - 1

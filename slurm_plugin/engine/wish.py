@@ -27,7 +27,8 @@ class Wish:
     def request(self, counts: tuple[int, ...], job_id: int | None) -> Request:
         """What the policy is asked for `counts` GPUs per node, largest first."""
         defaults = {**self._rule.hints, "policy": self._rule.policy}
-        return hints.to_request(self._hints, counts, defaults, job_id=job_id)
+        patterns = self._rule.patterns
+        return hints.to_request(self._hints, counts, defaults, job_id=job_id, patterns=patterns)
 
 
 def read_wish(text: str, rule: Rule) -> Wish:
@@ -36,7 +37,7 @@ def read_wish(text: str, rule: Rule) -> Wish:
     Raises WishError naming the key and what is allowed.
     """
     try:
-        found = hints.parse(text, default_policy=rule.policy)
+        found = hints.parse(text, default_policy=rule.policy, patterns=rule.patterns)
     except HintError as error:
         raise WishError(str(error)) from error
     if rule.users_may_set is not None:

@@ -92,12 +92,20 @@ def _choices(told: Mapping[str, Any]) -> list[str]:
 
 def _choice(title: str, choice: Mapping[str, Any]) -> str:
     text = gpu_list(choice.get("gpus", {}))
+    facts = []
+    if choice.get("terms"):
+        terms = ", ".join(f"{name} {value:.2f}" for name, value in choice["terms"].items())
+        facts.append(f"utility {choice['score']:.2f} ({terms})")
+    elif "score" in choice and "effbw_gbps" in choice:
+        facts.append(f"score {choice['score']:.2f}")
     if "effbw_gbps" in choice:
-        score = f"score {choice['score']:.2f}, " if "score" in choice else ""
-        text += (
-            f"  {score}effective {choice['effbw_gbps']:.2f} GB/s,"
-            f" sum {choice['agg_gbps']:.0f} GB/s, left {choice['preserved_gbps']:.0f} GB/s"
-        )
+        facts += [
+            f"effective {choice['effbw_gbps']:.2f} GB/s",
+            f"sum {choice['agg_gbps']:.0f} GB/s",
+            f"left {choice['preserved_gbps']:.0f} GB/s",
+        ]
+    if facts:
+        text += "  " + ", ".join(facts)
     if choice.get("pcie_hops"):
         text += f", {choice['pcie_hops']} PCIe hops"
     return _line(title, text)

@@ -11,30 +11,45 @@ from collections.abc import Iterator, Sequence
 
 from gres_topology.cpulist import format_list
 from policies.graph_solver import MOST_GPUS
-from policies.patterns import PATTERNS, TABULATED
+from policies.patterns import PATTERNS, TABULATED, pattern_of
 from slurm_plugin.launch.errors import LaunchError
 from slurm_plugin.launch.machine import LaunchMachine
 
 VERSION = 1
 #: The C plugin reads no larger file.
 MOST_BYTES = 16 << 20
+MOST_PATTERNS = 16
 _LONGEST_NAME, _LONGEST_NICS = 63, 255
 
 
-def write(machine: LaunchMachine, patterns: Sequence[str] = ()) -> str:
+def write(machine: LaunchMachine, patterns: Sequence[str] = (), own: Sequence[str] = ()) -> str:
     """The table's text, of all patterns that can be tabulated if none are named.
 
-    LaunchError where the machine cannot be written down.
+    `own` are patterns of the site beside them. LaunchError where the machine, or more
+    patterns than the plugin reads, cannot be written down.
     """
     if not patterns:
         patterns = tuple(PATTERNS) if machine.gpus <= MOST_GPUS else TABULATED
+    _check_own(machine, len(patterns), own)
     lines = [*_machine(machine)]
-    for pattern in patterns:
+    for pattern in (*patterns, *own):
         lines += _orders(machine, pattern)
     body = "".join(line + "\n" for line in lines)
     if len(body) > MOST_BYTES:
         raise LaunchError(f"{machine.topology.name}: a table of {len(body)} bytes is too large")
     return f"{body}end {len(lines)} {zlib.crc32(body.encode()):08x}\n"
+
+
+def _check_own(machine: LaunchMachine, others: int, own: Sequence[str]) -> None:
+    for pattern in map(pattern_of, own):
+        if machine.gpus > MOST_GPUS or (pattern.ranks or 0) > machine.gpus:
+            raise LaunchError(
+                f"{pattern.title}: {pattern.ranks} ranks on {machine.gpus} GPUs of"
+                f" {machine.topology.name}; expected a pattern that fits and at most"
+                f" {MOST_GPUS} GPUs: no other sets are tabulated by a pattern of one's own"
+            )
+    if others + len(own) > MOST_PATTERNS:
+        raise LaunchError(f"{others + len(own)} patterns; the plugin reads {MOST_PATTERNS}")
 
 
 def _machine(machine: LaunchMachine) -> Iterator[str]:
@@ -64,7 +79,7 @@ def _known(number: int | None) -> str:
 
 def _orders(machine: LaunchMachine, pattern: str) -> Iterator[str]:
     """The pattern's default order, then a row per set that is ordered otherwise."""
-    yield f"order {pattern} {','.join(map(str, machine.default_order(pattern)))}"
+    yield f"order {pattern_of(pattern).title} {','.join(map(str, machine.default_order(pattern)))}"
     digits = (machine.gpus + 3) // 4
     for mask, order in sorted(machine.orders(pattern).items()):
         yield f"{mask:0{digits}x} {''.join(f'{gpu:x}' for gpu in order)}"

@@ -6,6 +6,7 @@ environment, never from the engine's log.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import struct
@@ -120,6 +121,7 @@ class Cluster:
             how["GPUTOPO_VARIANT"] = "gputopo-slots"
         self.run("ctl", ["clusterctl", "reset"], timeout_s=150, env=how)
         self.wait_idle()
+        self.look()
 
     # -- commands -----------------------------------------------------------
 
@@ -295,6 +297,7 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise ClusterError(f"{node} has {used} in use, wanted {sorted(wanted)}")
             time.sleep(POLL_S)
+        self.look()
         return [holders[gpu] for gpu in sorted(wanted)]
 
     # -- the controller -----------------------------------------------------
@@ -321,6 +324,20 @@ class Cluster:
         """Adds lines to slurm.conf until the next reset, and restarts slurmctld."""
         self.run("ctl", ["sh", "-c", 'printf "%s\\n" "$1" >/cluster/extra.conf', "sh", lines])
         self.switch(self.variant())
+        self._wait_registered()
+
+    def _wait_registered(self) -> None:
+        """With a GRES type per GPU slurmctld refuses GPUs of no type until nodes register."""
+        if self.variant() != "gputopo-slots":
+            return
+        probe = "sbatch --test-only -p off --gres=gpu:4 --wrap true"
+        deadline = time.monotonic() + 30
+        while self.run("ctl", probe, check=False).code:
+            if time.monotonic() > deadline:
+                raise ClusterError("no node has registered its GPUs within 30 s")
+            time.sleep(POLL_S)
+        self.engine("restart")  # it reads partitions and Slurm's settings now and then only
+        self.look()
 
     def slurmctld(self, action: str, *, host: str = "ctl") -> str:
         """start, stop, kill, restart or pid of slurmctld; a start returns when it answers."""
@@ -366,6 +383,32 @@ class Cluster:
     def engine(self, action: str) -> None:
         """start, stop, kill, restart, pause (SIGSTOP) or resume (SIGCONT)."""
         self.run("ctl", ["clusterctl", "engine", action])
+
+    def look(self) -> None:
+        """In the slots mode: the engine has seen what Slurm's books say now.
+
+        It looks by itself soon after a job ended; a test that asks at once would race it.
+        """
+        if self.variant() != "gputopo-slots" or self.engine_pid() is None:
+            return
+        asked = time.monotonic()
+        notice = "echo ended job=0 array=0 | socat - UNIX-CONNECT:/run/gputopo/engine.sock"
+        self.run("ctl", notice)
+        while True:
+            passed = time.monotonic() - asked
+            told = self.status()["slots"]
+            age = told["looked_s_ago"]
+            # A job that ended before a look could see it leaves its promise behind for a moment.
+            if age is not None and age < passed and not told["promised"]:
+                return
+            if passed > 20:
+                raise ClusterError(f"the engine has not looked at the queue for {age} s")
+            time.sleep(POLL_S)
+
+    def status(self) -> dict[str, Any]:
+        """`gputopo status --json`."""
+        found: dict[str, Any] = json.loads(self.run("ctl", ["gputopo", "status", "--json"]).out)
+        return found
 
     def engine_log(self, lines: int = 200) -> str:
         """The last lines the engine printed."""

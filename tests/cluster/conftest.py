@@ -58,9 +58,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """In slots mode nothing of ours in C is there to be tested."""
+    """What is about one way of enforcing is skipped in the other."""
     if enforcement() == "slots" and item.get_closest_marker("select_plugin"):
         pytest.skip("about the select plugin")
+    if enforcement() != "slots" and item.get_closest_marker("slots"):
+        pytest.skip("about enforcement: slots (GPUTOPO_ENFORCEMENT=slots runs it)")
 
 
 @pytest.fixture

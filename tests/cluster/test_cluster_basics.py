@@ -70,6 +70,7 @@ def test_occupy_leaves_exactly_the_wanted_gpus_in_use(cluster: Cluster) -> None:
     assert [cluster.job(jobid).gpus["dgx2"] for jobid in ids] == [(1,), (4,), (6,)]
 
 
+@pytest.mark.select_plugin
 def test_jobs_survive_every_switch_of_variant(cluster: Cluster) -> None:
     """Only slurmctld restarts: the running job keeps its GPUs and slurmd keeps its process."""
     before = cluster.run("dgx1", "pidof slurmd").out

@@ -111,6 +111,7 @@ def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(
 def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster) -> None:
     jobid = configured.sbatch(*PAIR, sleep_s=60)
     configured.wait_running(jobid)
+    configured.look()
     mine = told(configured, "alice", jobid)
     assert mine["source"] == "engine"
     assert sorted(mine["chosen"]["gpus"]["dgx1"]) == [0, 3]

@@ -110,6 +110,7 @@ MET = {
 }
 
 
+@pytest.mark.select_plugin
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, trouble: str) -> None:
     """Jobs before, during and after it: each runs to its end with the GPUs it asked for."""
@@ -247,6 +248,7 @@ def test_slurmctld_comes_back_with_every_job_as_it_was(
     held = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
     before = running(cluster, held)
     full = submit_many(cluster, [("-w", "minsky1", "--gres=gpu:4")] * 2)
+    cluster.wait_running(full[0])
     picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
     until(lambda: cluster.job(picky).reason == "BeginTime", "the picky job waits")
     used = cluster.gres_used()

@@ -13,6 +13,7 @@ from gres_topology import NodeTopology, catalog
 from policies import large
 from policies.bandwidth import RING_EFFICIENCY, eq2, model_for, models
 from policies.bits import EXACT_GPUS, members
+from policies.calibrated import Calibration, remember
 from policies.links import link_mbps
 from policies.tables import Tables, is_tabulated
 
@@ -150,6 +151,49 @@ def test_more_cables_never_count_less_than_one_ring_of_them(name):
         if table.model == "cables":
             one_ring = RING_EFFICIENCY * table.weakest / 1000
             assert (table.effbw >= one_ring - 1e-9).all()
+
+
+#: Weights at their bounds, where a prediction would be most absurd, and plausible ones.
+WEIGHTS = [(0.1, 0.0, 0.0), (4.0, 4.0, 4.0), (0.1, 4.0, 0.0), (0.1, 0.0, 4.0), (0.8, 0.3, 0.2)]
+CALIBRATED = [
+    pytest.param(name, weights, id=f"{name}, {weights}")
+    for name in catalog.names()
+    if 2 <= machine(name).gpus <= EXACT_GPUS
+    for weights in WEIGHTS
+]
+
+
+def calibrated(topology: NodeTopology, weights: tuple[float, float, float]) -> NodeTopology:
+    """The machine with a calibration for every size."""
+    sizes = 2, topology.gpus
+    made = Calibration(topology.name, topology.shape, sizes, *weights)
+    return replace(topology, calibration=remember(made))
+
+
+@pytest.mark.parametrize(("name", "weights"), CALIBRATED)
+def test_whatever_is_calibrated_no_bandwidth_is_absurd(name, weights):
+    """Above zero, never above the sum of a set's links, and no gain by narrower links."""
+    topology = calibrated(machine(name), weights)
+    narrower = calibrated(narrowed(name, 1), weights)
+    for k in sizes(topology):
+        assert model_for(topology, "ring", k).name == "calibrated"
+    before, after = worth(topology, "ring"), worth(narrower, "ring")
+    for (sets, wide), (_, narrow) in zip(before, after, strict=True):
+        assert np.isfinite(wide).all()
+        assert (wide > 0).all()
+        assert (wide <= sums(topology, sets) + 1e-9).all()
+        assert (narrow <= wide + 1e-9).all()
+
+
+@pytest.mark.parametrize(("name", "weights"), CALIBRATED)
+def test_a_calibration_says_nothing_about_what_was_not_measured(name, weights):
+    topology = machine(name)
+    made = Calibration(topology.name, topology.shape, (2, 2), *weights)
+    measured = replace(topology, calibration=remember(made))
+    for k in sizes(topology):
+        told = model_for(measured, "ring", k).name
+        assert told == ("calibrated" if k == 2 else model_for(topology, "ring", k).name)
+        assert model_for(measured, "tree", k).name == "rings"
 
 
 def test_each_model_states_what_it_assumes():

@@ -7,12 +7,13 @@ from itertools import permutations
 import pytest
 
 from gres_topology.catalog import load
+from policies.interference import WORST
 from policies.registry import registry
 from simulation import SimJob, SimulationError
 from simulation.engine import Simulator
 from simulation.experiments.sc17 import loaded, workload
 from simulation.experiments.sc17.exhaustive import best_makespan_s
-from simulation.experiments.sc17.profile import WORST, Profiled
+from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
 from simulation.speed import Neighbour, Stated
 

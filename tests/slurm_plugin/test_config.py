@@ -65,7 +65,7 @@ def test_files_are_relative_to_the_configuration() -> None:
     ("text", "says"),
     [
         ("sockte: /x", "1: sockte: unknown key; allowed: socket, enforcement"),
-        ("\nenforcement: slots", "2: enforcement: 'slots' is not one of select"),
+        ("\nenforcement: both", "2: enforcement: 'both' is not one of select, slots"),
         ("deadline_ms: fast", "1: deadline_ms: 'fast' is not a number; expected integer from 1"),
         ("deadline_ms: 0", "1: deadline_ms: 0 is out of range"),
         ("deadline_ms: 1.5", "is not a number"),
@@ -93,6 +93,9 @@ def test_files_are_relative_to_the_configuration() -> None:
         ("partitions: {batch: {hints: {colour: red}}}", "hints.colour: unknown key 'colour'"),
         ("partitions: {batch: {hints: {policy: mapa}}}", "write it as the rule's own key"),
         ("partitions: {batch: {users_may_set: [colour]}}", "'colour' is no hint key; allowed:"),
+        ("topo_aware:\n  communication: -1", "2: topo_aware.communication: -1 is out of range"),
+        ("topo_aware: {communication: 0, interference: 0, fragmentation: 0}",
+         "1: topo_aware: all three weights are 0; expected one above"),
         ("socket: [a", "not YAML"),
         ("a: &a [*a]\n", "1: a: unknown key"),
         ("socket: \x00", "1: not YAML"),

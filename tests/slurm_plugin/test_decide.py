@@ -151,6 +151,20 @@ def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider: D
     assert record["chosen"]["effbw_gbps"] == pytest.approx(21.61, abs=0.01)
 
 
+def test_the_record_of_a_policy_of_terms_carries_them(decider: Decider) -> None:
+    asked = replace(place(node("dgx1", FULL, mask(0, 1))), hint="policy=topo-aware,batch=1")
+    record = decider.decide(asked).record()
+    assert record["chosen"]["terms"] == {
+        "communication": 1.0,
+        "interference": 1.0,
+        "fragmentation": 0.5,
+    }
+    assert record["chosen"]["score"] == pytest.approx(2.5 / 3)
+    assert record["chosen"]["effbw_gbps"] > 0
+    assert record["candidates"][0]["terms"] == record["chosen"]["terms"]
+    assert "effbw_gbps" not in record["candidates"][0]
+
+
 def test_records_speak_slurms_indices(decider: Decider) -> None:
     record = decider.decide(place(node("mirrored", mask(7, 4, 1), mask(1, 4)))).record()
     assert set(record["chosen"]["gpus"]["mirrored"]) == {7, 4}

@@ -247,3 +247,47 @@ def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path: Path, content: 
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"x\.so"):
         uint32_symbol(path, "plugin_version")
+
+
+def in_slots_mode(site: Site) -> None:
+    """The same installation, by slots, and all is well."""
+    site.config.write_text("enforcement: slots\n" + site.config.read_text())
+    (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots\n")
+    site.slurm.all_nodes = [
+        replace(node, gpus={f"v100.s{i}": 1 for i in range(node.gpu_count)})
+        for node in site.slurm.all_nodes
+    ]
+    site.slurm.values |= {
+        "PluginDir": "/usr/lib/slurm",
+        "PriorityFlags": "ACCRUE_ALWAYS",
+        "EpilogSlurmctld": "/opt/gputopo/epilog-slurmctld",
+        "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=0",
+    }
+
+
+def test_slots_need_no_plugin_of_ours(site: Site) -> None:
+    in_slots_mode(site)
+    assert site.wrong() == []
+
+
+def test_bridge_and_engine_that_enforce_in_two_ways(site: Site) -> None:
+    (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots # both\n")
+    assert "enforcement = slots, gputopo.yaml select" in site.only("enforcement").text
+
+
+def test_a_node_without_a_type_per_gpu(site: Site) -> None:
+    in_slots_mode(site)
+    site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 8})
+    found = site.only("slots")
+    assert "dgx1: its GPUs are v100:8" in found.text
+    assert "gres-conf --slots" in found.fix
+
+
+def test_settings_without_which_slots_are_slow(site: Site) -> None:
+    in_slots_mode(site)
+    for key in ("PriorityFlags", "EpilogSlurmctld", "SchedulerParameters"):
+        del site.slurm.values[key]
+    texts = " ".join(finding.text for finding in site.wrong())
+    for word in ("ACCRUE_ALWAYS", "EpilogSlurmctld", "batch_sched_delay=0", "sched_min_interval=0"):
+        assert word in texts
+    assert {finding.level for finding in site.wrong()} == {"warn"}

@@ -89,3 +89,14 @@ def test_a_stranger_sees_nothing_and_an_owner_only_their_own() -> None:
 def test_nothing_in_a_story_can_move_the_cursor() -> None:
     words = in_words(story(5, [record("use", hint="\x1b[2J\x9b2J\r")], ""))
     assert words.replace("\n", "").isprintable()
+
+
+def test_a_policy_of_terms_shows_them_for_the_choice_and_for_what_it_was_chosen_over() -> None:
+    terms = {"communication": 0.25, "interference": 1.0, "fragmentation": 0.5}
+    chosen = {"gpus": {"n1": [0, 1]}, **SCORES, "score": 0.58, "terms": terms}
+    other = {"gpus": {"n2": [0, 2]}, "score": 0.33, "terms": dict.fromkeys(terms, 0.33)}
+    words = in_words(story(5, [record("use", chosen=chosen, candidates=[other])], ""))
+    own = "utility 0.58 (communication 0.25, interference 1.00, fragmentation 0.50)"
+    assert f"chosen        n1: 0,1  {own}, effective 40.00 GB/s" in words
+    assert "looked at     n2: 0,2  utility 0.33 (communication 0.33" in words
+    assert "effective 0.00" not in words

@@ -14,33 +14,54 @@ from typing import Any
 from gres_topology import NodeTopology
 from policies.best_fit import domains
 from policies.bits import mask_of
+from policies.interference import Interference, Kind
 from simulation.asking import hint_values
 from simulation.errors import SimulationError
 from simulation.speed import Neighbour
 from simulation.workload import SimJob
 
-#: Section 3.3: "up to about 30 %". The profile has ratios of 2 and more for pairs whose runs
-#: were plainly of unlike length (AlexNet 1 beside AlexNet 128: 417 s against 159 s alone).
-WORST = 1.30
-#: Jobs of unmeasured pairs. Section 3.3 has 30 % (batch 1 beside batch 1) and 24 % (beside 128)
-#: for two GPUs; "very small or nonexistent" for large batches. By the sufferer's batch size.
-DEFAULT = {1: 1.24, 4: 1.21, 64: 1.0, 128: 1.0}
-
 INTRA, INTER = "intra-socket", "inter-socket"
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """What the profile knows a job by."""
-
-    network: str
-    batch: str
-    gpus: int
-
-
-def _kind(job: SimJob) -> _Kind:
+def _kind(job: SimJob) -> Kind:
     values = hint_values(job.hint)
-    return _Kind(values.get("profile", ""), values.get("batch", ""), sum(job.gpus_per_node))
+    batch = int(values.get("batch", "0"))
+    return Kind(values.get("profile", ""), batch, sum(job.gpus_per_node))
+
+
+def _solo(data: Mapping[str, Any], kind: Kind, is_packed: bool) -> float:
+    """Seconds alone; the other placement's where this one was not measured."""
+    try:
+        found = data["solo"][kind.profile][str(kind.batch)]["num_gpus"][str(kind.gpus)]
+    except KeyError:
+        raise SimulationError(
+            f"the profile has no {kind.profile or 'unnamed job'} of batch {kind.batch or 'unknown'}"
+            f" on {kind.gpus} GPUs; expected networks, batches and counts that were measured"
+        ) from None
+    first, second = (INTRA, INTER) if is_packed else (INTER, INTRA)
+    return float(found[first] or found[second])
+
+
+def interference_of(data: Mapping[str, Any]) -> Interference:
+    """What the authors' JSON says of two jobs beside each other.
+
+    Pairs of two GPUs were measured across the sockets: their seconds equal the solo ones
+    there, not the packed ones, so that is what they are compared with. Other pairs' seconds
+    are a mixture of the two jobs' (AlexNet on one GPU "beside" batch 128 takes batch 128's
+    time) and are left out, as are entries of 0: the default holds for them.
+    """
+    measured: dict[tuple[Kind, Kind], float] = {}
+    for network, batches in data["collocation"].items():
+        for batch, found in batches.items():
+            kind = Kind(network, int(batch), 2)
+            rows = found["num_gpus"].get("2", {})
+            for other, others in rows.items():
+                for size, counts in others.items():
+                    seconds = counts["num_gpus"].get("2", 0)
+                    if isinstance(seconds, int | float) and seconds > 0:
+                        pair = (kind, Kind(other, int(size), 2))
+                        measured[pair] = seconds / _solo(data, kind, False)
+    return Interference(measured)
 
 
 @dataclass(slots=True)
@@ -54,7 +75,10 @@ class Profiled:
     data: Mapping[str, Any]
     has_neighbours: bool = True
     _domains: dict[str, list[int]] = field(default_factory=dict, repr=False)
-    _factors: dict[tuple[_Kind, _Kind], float] = field(default_factory=dict, repr=False)
+    _interference: Interference = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._interference = interference_of(self.data)
 
     def full_s(
         self,
@@ -82,43 +106,17 @@ class Profiled:
         kind = _kind(job)
         return min(self.solo_s(kind, True), self.solo_s(kind, False))
 
-    def solo_s(self, kind: _Kind, is_packed: bool) -> float:
-        """Seconds alone; the other placement's where this one was not measured."""
-        try:
-            found = self.data["solo"][kind.network][kind.batch]["num_gpus"][str(kind.gpus)]
-        except KeyError:
-            raise SimulationError(
-                f"the profile has no {kind.network} of batch {kind.batch} on {kind.gpus} GPUs;"
-                " expected networks, batches and counts that were measured"
-            ) from None
-        first, second = (INTRA, INTER) if is_packed else (INTER, INTRA)
-        return float(found[first] or found[second])
+    def solo_s(self, kind: Kind, is_packed: bool) -> float:
+        """Seconds alone; SimulationError where the profile does not hold the job."""
+        return _solo(self.data, kind, is_packed)
 
-    def factor(self, kind: _Kind, other: _Kind) -> float:
-        """How many times longer a job takes beside another: 1 to `WORST`.
+    def factor(self, kind: Kind, other: Kind) -> float:
+        """How many times longer a job takes beside another: 1 to `interference.WORST`.
 
-        Pairs of two GPUs were measured across the sockets: their seconds equal the solo
-        ones there, not the packed ones, so that is what they are compared with. Other
-        pairs' seconds are a mixture of the two jobs' (AlexNet on one GPU "beside" batch
-        128 takes batch 128's time): those of one GPU show no slowdown wherever the times
-        are comparable, so one GPU suffers none; three GPUs fall under `DEFAULT`.
+        One GPU suffers none: wherever its times can be compared they show no slowdown.
+        Policies, which go by the paper's words for unmeasured pairs, expect one there.
         """
-        pair = (kind, other)
-        if pair not in self._factors:
-            self._factors[pair] = self._read_factor(kind, other)
-        return self._factors[pair]
-
-    def _read_factor(self, kind: _Kind, other: _Kind) -> float:
-        if kind.gpus == 1:
-            return 1.0
-        rows: Any = self.data["collocation"]
-        steps = (kind.network, kind.batch, "num_gpus", str(kind.gpus), other.network, other.batch,
-                 "num_gpus", str(other.gpus))  # fmt: skip
-        for step in steps:
-            rows = rows.get(step, {}) if isinstance(rows, dict) else {}
-        if kind.gpus == 2 and isinstance(rows, int | float) and rows > 0:
-            return min(WORST, max(1.0, rows / self.solo_s(kind, False)))
-        return DEFAULT[int(kind.batch)]
+        return 1.0 if kind.gpus == 1 else self._interference.factor(kind, other)
 
     def _sockets(self, topology: NodeTopology, gpus: Sequence[int]) -> set[int]:
         if topology.shape not in self._domains:

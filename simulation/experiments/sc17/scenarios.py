@@ -80,6 +80,8 @@ def _result(name: str, workload_name: str, machines: int, load: str, paper: Figu
         " reached are in slo_violations_forced.",
         "Execution times as in sc17-table1; jobs of three GPUs never fit one socket and were"
         " measured in one placement only, which is their best.",
+        "topo-aware and topo-aware-p know the profile's measured pairs; of all others, single GPUs"
+        " included, they expect the paper's 21 to 24 % for small batches.",
         "The authors' generated workload, first in, first out. The paper's plots have no numbers"
         " but those shown.",
     )

@@ -1,0 +1,68 @@
+"""Dual recursive bipartitioning: a job's tasks onto a node's free GPUs (SC17, algorithms 2-3).
+
+The physical side is cut by Fiduccia-Mattheyses. The job's tasks go one by one to the half
+that gives the higher utility, ties to the first; all tasks of a data-parallel job are alike,
+so a part of it is its number of tasks. What a half gives a task is the utility of the whole
+solution with that task and as many of those left as fit on that half, the rest on the other: a
+task alone has no communication yet and would open a half too small for the job. Where the
+preferred half is full the task goes to the other (algorithm 3's "else" knows no capacity).
+"""
+
+from __future__ import annotations
+
+from policies.bits import gpus_of, mask_of
+from policies.topo_aware.utility import Scale, Terms
+
+
+class Bipartition:
+    """One job on one node state; parts that repeat are solved once."""
+
+    def __init__(self, scale: Scale) -> None:
+        self._scale = scale
+        self._solved: dict[tuple[int, int], int] = {}
+
+    def solve(self) -> tuple[int, Terms]:
+        """The GPUs of the job, as a mask, and what they are worth."""
+        mask = self._place(self._scale.free, self._scale.asked.gpus)
+        return mask, self._scale.terms(mask)
+
+    def _place(self, free: int, tasks: int) -> int:
+        """The GPUs of `tasks` tasks within `free`, which has room for them."""
+        if tasks == 0 or free.bit_count() == tasks:
+            return free if tasks else 0
+        key = (free, tasks)
+        found = self._solved.get(key)
+        if found is None:
+            if self._scale.machine.is_uniform(free):
+                found = mask_of(gpus_of(free)[:tasks])
+            else:
+                first, second = self._scale.machine.cut(free)
+                here = self._divide(first, second, tasks)
+                found = self._place(first, here) | self._place(second, tasks - here)
+            self._solved[key] = found
+        return found
+
+    def _divide(self, first: int, second: int, tasks: int) -> int:
+        """How many of the tasks go to the first half."""
+        room = (first.bit_count(), second.bit_count())
+        here = there = 0
+        while here + there < tasks:
+            left = tasks - here - there
+            if here == room[0]:
+                there += 1
+            elif there == room[1]:
+                here += 1
+            else:
+                most_here = min(room[0], here + left)
+                least_here = tasks - min(room[1], there + left)
+                if self._worth(first, second, tasks, most_here) >= self._worth(
+                    first, second, tasks, least_here
+                ):
+                    here += 1
+                else:
+                    there += 1
+        return here
+
+    def _worth(self, first: int, second: int, tasks: int, here: int) -> float:
+        mask = self._place(first, here) | self._place(second, tasks - here)
+        return self._scale.terms(mask).utility

@@ -1,0 +1,98 @@
+"""The physical graph of one kind of node and the distances in it (SC17, section 4.1.2).
+
+Levels machine / socket / switch / GPU with qualitative weights, larger higher up; a direct
+link is an edge between two GPUs. A path never runs through a third GPU: none forwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+from gres_topology import NodeTopology
+from gres_topology.links import is_direct
+from policies.best_fit import domains
+from policies.bits import Ints, gpus_of
+
+#: Distances are whole numbers of this part of a weight, so that equal sums are equal.
+SCALE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """Weight of the edge from a vertex to the one above it; figure 7 has 1 and 20.
+
+    A direct link weighs 1 where it is the node's widest, up to 2 the narrower it is: the
+    paper's machines have one width only.
+    """
+
+    gpu: float = 1.0
+    switch: float = 5.0
+    socket: float = 20.0
+
+
+def _switches(topology: NodeTopology, gpus: Sequence[int]) -> list[list[frozenset[int]]]:
+    """Groups of GPUs below one switch, then below a tree of switches, within one socket."""
+    found = []
+    for kinds in (("PIX",), ("PIX", "PXB")):
+        graph = nx.Graph()
+        graph.add_nodes_from(gpus)
+        graph.add_edges_from(
+            (a, b) for a in gpus for b in gpus if a < b and topology.kinds[a][b] in kinds
+        )
+        found.append([frozenset(group) for group in nx.connected_components(graph)])
+    return found
+
+
+def host_tree(topology: NodeTopology, levels: Levels) -> nx.Graph:
+    """GPUs (vertices 0..n-1), switches, sockets and the machine, without direct links."""
+    tree = nx.Graph()
+    tree.add_node("machine")
+    for number, mask in enumerate(domains(topology)):
+        socket = f"socket {number}"
+        tree.add_edge(socket, "machine", weight=levels.socket)
+        members = gpus_of(mask)
+        groups = _switches(topology, members)
+        for gpu in members:
+            below: int | str = gpu
+            inside = frozenset({gpu})
+            for level in groups:
+                group = next(group for group in level if gpu in group)
+                if group == inside:
+                    continue
+                switch = f"switch {','.join(map(str, sorted(group)))}"
+                weight = levels.gpu if below == gpu else levels.switch
+                tree.add_edge(below, switch, weight=weight)
+                below, inside = switch, group
+            tree.add_edge(below, socket, weight=levels.gpu if below == gpu else levels.switch)
+    return tree
+
+
+def host_distances(topology: NodeTopology, levels: Levels) -> Ints:
+    """Shortest paths through the host, as if there were no direct links; as `distances`."""
+    n = topology.gpus
+    tree = host_tree(topology, levels)
+    found = np.zeros((n, n), dtype=np.int64)
+    for gpu in range(n):
+        lengths = nx.single_source_dijkstra_path_length(tree, gpu)
+        for other in range(n):
+            found[gpu, other] = round(SCALE * lengths[other])
+    return found
+
+
+def distances(topology: NodeTopology, levels: Levels) -> Ints:
+    """Shortest paths between GPUs in 1/SCALE of a weight, shape (gpus, gpus), int64."""
+    n = topology.gpus
+    found = host_distances(topology, levels)
+    direct = [
+        (a, b) for a in range(n) for b in range(n) if a != b and is_direct(topology.kinds[a][b])
+    ]
+    links = topology.bandwidth_gbps
+    widest = max((float(links[pair]) for pair in direct), default=0.0)
+    for pair in direct:
+        share = float(links[pair]) / widest if widest > 0 else 1.0
+        found[pair] = min(int(found[pair]), round(SCALE * levels.gpu * (2.0 - share)))
+    return found

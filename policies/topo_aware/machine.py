@@ -1,0 +1,117 @@
+"""What is known of one kind of node: distances, sockets, cuts, and the best and worst sets.
+
+Everything here depends on the topology alone, is computed when first asked for and shared
+by all nodes of that shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gres_topology import NodeTopology
+from policies.best_fit import domains
+from policies.bits import EXACT_GPUS, Ints, gpus_of, mask_of, subsets
+from policies.links import inside
+from policies.topo_aware.fiduccia import bipartition
+from policies.topo_aware.graph import Levels, distances, host_distances
+
+#: Sets whose cut, paths or sockets are kept: all of a 16-GPU node.
+MOST_SETS = 1 << 16
+
+
+class Machine:
+    """One shape of node. `paths(mask)` is eq. 3: the sum of shortest paths inside a set."""
+
+    def __init__(self, topology: NodeTopology, levels: Levels) -> None:
+        self.topology = topology
+        self.distance: Ints = distances(topology, levels)
+        #: What halves are cut by: sockets count where direct links make all GPUs near.
+        self.apart: Ints = self.distance + host_distances(topology, levels)
+        self.sockets = tuple(domains(topology))
+        self.sizes = tuple(mask.bit_count() for mask in self.sockets)
+        self._cuts: dict[int, tuple[int, int]] = {}
+        self._sums: list[int] | None = None
+        self._paths: dict[int, int] = {}
+        self._spread: dict[int, tuple[int, int]] = {}
+        self._touched: dict[int, int] = {}
+
+    def cut(self, mask: int) -> tuple[int, int]:
+        """The two halves of a set of two GPUs or more, as masks."""
+        found = self._cuts.get(mask)
+        if found is None:
+            _bounded(self._cuts)
+            first, second = bipartition(self.apart, gpus_of(mask))
+            found = self._cuts[mask] = (mask_of(first), mask_of(second))
+        return found
+
+    def paths(self, mask: int) -> int:
+        """Sum of the shortest paths between the GPUs of a set."""
+        found = self._paths.get(mask)
+        if found is None:
+            _bounded(self._paths)
+            gpus = gpus_of(mask)
+            found = self._paths[mask] = int(self.distance[np.ix_(gpus, gpus)].sum()) // 2
+        return found
+
+    def extremes(self, k: int) -> tuple[int, int]:
+        """(least, most) `paths` of k GPUs on the empty node.
+
+        Exact up to 16 GPUs; on larger nodes by growing sets from every GPU.
+        """
+        if k not in self._spread:
+            if self.topology.gpus <= EXACT_GPUS:
+                if self._sums is None:
+                    self._sums = inside(self.distance).tolist()
+                sums = self._sums
+                values = [sums[mask] for mask in subsets(self.topology.gpus, k).tolist()]
+                self._spread[k] = (min(values), max(values))
+            else:
+                near = min(self._grown(seed, k, 1) for seed in range(self.topology.gpus))
+                far = max(self._grown(seed, k, -1) for seed in range(self.topology.gpus))
+                self._spread[k] = (near, max(near, far))
+        return self._spread[k]
+
+    def _grown(self, seed: int, k: int, sign: int) -> int:
+        chosen, total = [seed], 0
+        cost = sign * self.distance[seed].copy()
+        for _ in range(k - 1):
+            cost[chosen] = np.iinfo(np.int64).max // 2
+            at = int(cost.argmin())
+            total += sign * int(cost[at])
+            chosen.append(at)
+            cost = cost + sign * self.distance[at]
+        return total
+
+    def touched(self, mask: int) -> int:
+        """The sockets a set has GPUs on, as a mask of sockets."""
+        found = self._touched.get(mask)
+        if found is None:
+            _bounded(self._touched)
+            found = mask_of(at for at, socket in enumerate(self.sockets) if socket & mask)
+            self._touched[mask] = found
+        return found
+
+    def fewest_sockets(self, k: int) -> int:
+        """How many sockets k GPUs need on the empty node."""
+        room = 0
+        for used, size in enumerate(sorted(self.sizes, reverse=True), 1):
+            room += size
+            if room >= k:
+                return used
+        return len(self.sizes)
+
+    def is_uniform(self, mask: int) -> bool:
+        """Whether all GPUs of a set are of one socket and equally far from each other."""
+        gpus = gpus_of(mask)
+        if self.touched(mask).bit_count() != 1:
+            return False
+        pairs = self.distance[np.ix_(gpus, gpus)]
+        return len(gpus) < 3 or len(np.unique(pairs[~np.eye(len(gpus), dtype=bool)])) == 1
+
+
+def _bounded(kept: dict[int, Any]) -> None:
+    """Forget everything before there is too much of it."""
+    if len(kept) >= MOST_SETS:
+        kept.clear()

@@ -1,0 +1,167 @@
+"""topo-aware and topo-aware-p: place by utility, or wait for enough of it (SC17, section 4).
+
+Within a node by dual recursive bipartitioning. Across nodes every distinct state's solution
+is compared by utility instead of cutting the machines in two again and again: how many GPUs on
+each of how many nodes is Slurm's word (algorithm 1 packs a job onto one node itself).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from policies.bits import gpus_of
+from policies.errors import PolicyError
+from policies.interference import Interference, kind_of_request, weight_of
+from policies.measure import measured
+from policies.nouns import Candidate, Cluster, Placement, Request, Wait
+from policies.topo_aware import constraints
+from policies.topo_aware.index import Group, Index
+from policies.topo_aware.solver import Settings, Solution, Solver
+from policies.topo_aware.utility import Asked, Terms
+
+#: How long a job that waits for a better set waits before it is asked about again.
+WAIT_S = 60.0
+#: Choices kept for the decision log.
+TOP = 6
+
+
+#: Slurm's weight, minus the utility, GPUs left (packing) or their negative, node.
+_Rank = tuple[int, float, int, str]
+
+
+class _Chosen(NamedTuple):
+    """GPUs on one node, and what they are worth."""
+
+    name: str
+    mask: int
+    terms: Terms
+
+
+class TopoAware:
+    """The paper's policy; `postpones`: with its minimum utility."""
+
+    #: `Cluster.jobs` matters to it.
+    looks_at_jobs = True
+
+    def __init__(self, name: str, solver: Solver, *, postpones: bool) -> None:
+        self.name, self._solver, self._postpones = name, solver, postpones
+        hints = {"profile", "batch", "sensitive", "memory-bandwidth", "single-node"}
+        hints |= {"anti-collocation", "pack", "spread"} | ({"min-utility"} if postpones else set())
+        self.hints = frozenset(hints)
+
+    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
+        """Choose GPUs for one job that fits; wait for its constraints or minimum utility."""
+        index = self._solver.borrow(cluster)
+        problem = constraints.against_counts(request)
+        chosen, others = self._choose(request, index, limited=True)
+        if len(chosen) < len(request.gpus_per_node):
+            need = constraints.memory_of(request)
+            problem = problem or f"no free node has {need:g} GB/s of memory bandwidth left"
+            chosen, others = self._choose(request, index, limited=False)
+        self._solver.give_back(index)
+        placement = self._placement(request, cluster, chosen, others)
+        if not problem and self._postpones and placement.utility < request.min_utility:
+            problem = (
+                f"the best free GPUs have a utility of {placement.utility:.2f}"
+                f" ({_named(placement)}), the job asks for {request.min_utility:.2f}"
+            )
+        return Wait(problem, at_most_s=WAIT_S, instead=placement) if problem else placement
+
+    def _asked(self, request: Request, count: int) -> Asked:
+        kind = kind_of_request(request)
+        weight = weight_of(kind.batch) if request.sensitive else 0
+        told_apart = self._solver.interference.told_apart(kind)
+        return Asked(count, told_apart, weight)
+
+    def _choose(
+        self, request: Request, index: Index, *, limited: bool
+    ) -> tuple[list[_Chosen], list[_Chosen]]:
+        """One node per count, distinct, best first; and the runners-up of the first."""
+        need = constraints.memory_of(request) if limited else 0.0
+        groups = [group for group in index.groups() if self._has_memory(group, need)]
+        packing = -1 if request.options.get("spread") == "yes" else 1
+        chosen: list[_Chosen] = []
+        others: list[_Chosen] = []
+        taken: dict[int, int] = {}
+        known: dict[int, list[tuple[Group, Solution]]] = {}
+        for count in sorted(request.gpus_per_node, reverse=True):
+            if count not in known:
+                asked = self._asked(request, count)
+                known[count] = self._solver.solutions(groups, asked)
+            ranked = []
+            for group, (mask, terms) in known[count]:
+                used = taken.get(id(group), 0) if taken else 0
+                if used >= len(group.members):
+                    continue
+                name = group.first(used + 1)[-1]
+                remaining = packing * (group.room - count)
+                key = (group.weight, -terms.utility, remaining, name)
+                ranked.append((key, mask, terms, group))
+            if not ranked:
+                return [], []
+            best = min(ranked, key=_key)
+            taken[id(best[3])] = taken.get(id(best[3]), 0) + 1
+            if not chosen:
+                ranked.remove(best)
+                rest = sorted(ranked, key=_key)[: TOP - 1]
+                others = [_Chosen(key[3], mask, terms) for key, mask, terms, _ in rest]
+            chosen.append(_Chosen(best[0][3], best[1], best[2]))
+        return chosen, others
+
+    def _has_memory(self, group: Group, need_gbps: float) -> bool:
+        if need_gbps <= 0:
+            return True
+        sockets = len(self._solver.machine(group.node.topology).sockets)
+        socket_gbps = self._solver.settings.socket_memory_gbps
+        return constraints.has_memory(group, need_gbps, socket_gbps, sockets)
+
+    def _placement(
+        self, request: Request, cluster: Cluster, chosen: list[_Chosen], others: list[_Chosen]
+    ) -> Placement:
+        if not chosen:
+            counts = request.gpus_per_node
+            raise PolicyError(
+                f"no candidate node has {max(counts)} free GPUs left for this request of"
+                f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
+            )
+        gpus = {name: gpus_of(mask) for name, mask, _ in chosen}
+        # A job runs at the pace of its worst node.
+        worst = min((terms for _, _, terms in chosen), key=lambda terms: terms.utility)
+        rest = [(name, mask) for name, mask, _ in chosen[1:]]
+        taken = {name for name, _ in rest}
+        candidates = [_candidate([(c.name, c.mask)], rest, c.terms) for c in (chosen[0], *others)
+                      if c.name not in taken]  # fmt: skip
+        found = measured(gpus, request, cluster, self.name, "")
+        found = replace(
+            found,
+            score=worst.utility,
+            utility=worst.utility,
+            terms=worst.named(),
+            candidates=tuple(candidates),
+        )
+        return replace(found, reason=f"utility {found.utility:.2f}: {_named(found)}")
+
+
+def _key(ranked: tuple[_Rank, int, Terms, Group]) -> _Rank:
+    return ranked[0]
+
+
+def _candidate(own: list[tuple[str, int]], rest: list[tuple[str, int]], terms: Terms) -> Candidate:
+    gpus = {name: gpus_of(mask) for name, mask in (*own, *rest)}
+    return Candidate(gpus, terms.utility, 0.0, 0.0, 0.0, terms.named())
+
+
+def _named(placement: Placement) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in placement.terms.items())
+
+
+def policies(
+    settings: Settings | None = None, interference: Interference | None = None
+) -> tuple[TopoAware, TopoAware]:
+    """`topo-aware` and `topo-aware-p` that share what they compute."""
+    solver = Solver(settings or Settings(), interference or Interference())
+    return (
+        TopoAware("topo-aware", solver, postpones=False),
+        TopoAware("topo-aware-p", solver, postpones=True),
+    )

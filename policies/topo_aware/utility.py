@@ -1,0 +1,145 @@
+"""The utility of a set of GPUs and its three terms (SC17, section 4.3, equations 1-5).
+
+As printed the equations break: t = 0 for one GPU, w = 0 on a full machine, and eq. 4 falls
+when interference rises. Each term is therefore eq. 1's normalised cost turned round: 1 is
+the best there is, 0 the worst case, and the utility, their weighted mean, lies in [0, 1].
+
+- communication: 1 - (weight / 4) * (t - least t) / (most t - least t), eq. 3 over all sets of
+  that size on the empty node; `weight` is the job graph's, 4 for the smallest batches. Where
+  every set is equally close (one GPU; three on two sockets of two) there is nothing to choose:
+  the term is 1 and its weight goes to the other two.
+- interference: 1 - (I - 1) / (worst - 1), I the mean of collocated over solo time (eq. 4 turned
+  over) of this job and of those with GPUs on the same sockets.
+- fragmentation: (1 - w) * (1 - extra sockets / most extra sockets), w the mean of free over all
+  GPUs of the sockets the job uses, with the job in place. Over all sockets, as eq. 5 is
+  printed, w is the same wherever the job goes, so long as sockets are of one size. The
+  second factor is about the job's own pieces: filling the last GPU of two sockets with one job
+  leaves nothing free there, and is no less broken for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from policies.errors import PolicyError
+from policies.interference import WORST, Interference, Kind
+from policies.topo_aware.machine import Machine
+
+#: The largest weight of a job graph's edge.
+HEAVIEST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Of the three terms; they count by their shares of the sum."""
+
+    communication: float = 1.0
+    interference: float = 1.0
+    fragmentation: float = 1.0
+
+    def __post_init__(self) -> None:
+        parts = (self.communication, self.interference, self.fragmentation)
+        if min(parts) < 0 or sum(parts) <= 0:
+            raise PolicyError(f"utility weights {parts}: expected none below 0 and a sum above 0")
+
+
+class Beside(NamedTuple):
+    """A job that runs on the same node: its GPUs there, its kind, GB/s of memory it uses."""
+
+    mask: int
+    kind: Kind
+    memory_gbps: float = 0.0
+
+
+class Asked(NamedTuple):
+    """What matters of a job on one node: its GPUs there, its kind, its edge weight (0-4)."""
+
+    gpus: int
+    kind: Kind
+    weight: int
+    memory_gbps: float = 0.0
+
+
+class Terms(NamedTuple):
+    """Utility and its terms, each in [0, 1]; 1 is best."""
+
+    utility: float
+    communication: float
+    interference: float
+    fragmentation: float
+
+    def named(self) -> Mapping[str, float]:
+        """The three terms as a placement carries them."""
+        return {
+            "communication": self.communication,
+            "interference": self.interference,
+            "fragmentation": self.fragmentation,
+        }
+
+
+class Scale:
+    """Scores sets for one job on one node state; terms that repeat are kept."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        free: int,
+        beside: tuple[Beside, ...],
+        asked: Asked,
+        weights: Weights,
+        interference: Interference,
+    ) -> None:
+        self.machine, self.free, self.beside, self.asked = machine, free, beside, asked
+        self._weights, self._interference = weights, interference
+        self._slowed: dict[int, float] = {}
+        self._known: dict[int, Terms] = {}
+
+    def terms(self, mask: int) -> Terms:
+        """The terms of one set, of the job or of a part of it while it is divided."""
+        found = self._known.get(mask)
+        if found is None:
+            found = self._known[mask] = self._terms(mask)
+        return found
+
+    def _terms(self, mask: int) -> Terms:
+        machine, count = self.machine, mask.bit_count()
+        touched = machine.touched(mask)
+        calm = self._calm(touched)
+        whole = self._whole(mask, touched, count)
+        weights = self._weights
+        least, most = machine.extremes(count)
+        part = weights.interference * calm + weights.fragmentation * whole
+        of = weights.interference + weights.fragmentation
+        close = 1.0
+        if most > least:
+            cost = (machine.paths(mask) - least) / (most - least)
+            close -= self.asked.weight / HEAVIEST * min(1.0, max(0.0, cost))
+            part += weights.communication * close
+            of += weights.communication
+        # Rounded, so that sets that differ by a symmetry tie to the last bit.
+        return Terms(round(part / of, 9) if of > 0 else 1.0, close, calm, whole)
+
+    def _calm(self, touched: int) -> float:
+        """The term of interference for a job on these sockets."""
+        found = self._slowed.get(touched)
+        if found is None:
+            near = [job.kind for job in self.beside if self.machine.touched(job.mask) & touched]
+            factor, own = self._interference.factor, self.asked.kind
+            suffered = max((factor(own, kind) for kind in near), default=1.0)
+            caused = sum(factor(kind, own) for kind in near)
+            mean = (suffered + caused) / (len(near) + 1)
+            found = self._slowed[touched] = min(1.0, max(0.0, 1.0 - (mean - 1.0) / (WORST - 1.0)))
+        return found
+
+    def _whole(self, mask: int, touched: int, count: int) -> float:
+        """The term of fragmentation."""
+        machine, left, used = self.machine, 0.0, touched.bit_count()
+        for at, socket in enumerate(machine.sockets):
+            if touched >> at & 1:
+                left += (socket & self.free & ~mask).bit_count() / machine.sizes[at]
+        fewest = machine.fewest_sockets(count)
+        most = min(count, len(machine.sockets))
+        pieces = (used - fewest) / (most - fewest) if most > fewest else 0.0
+        return (1.0 - left / used) * (1.0 - pieces)

@@ -1,0 +1,99 @@
+"""`gputopo calibrate`: a bandwidth model from a site's own nccl-tests or rccl-tests logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurm_plugin.cli.options import json_option
+
+if TYPE_CHECKING:
+    from policies.calibration_fit import Fit
+
+
+@click.command()
+@click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--topology", required=True, metavar="MACHINE",
+              help="The machine measured: of the catalog, or a topology file.")  # fmt: skip
+@click.option("--output", type=click.Path(path_type=Path, dir_okay=False),
+              help="Write the model to this file.")  # fmt: skip
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False),
+              help="Draw measured against predicted bandwidth to this file.")  # fmt: skip
+@json_option
+def calibrate(
+    logs: tuple[Path, ...], topology: str, output: Path | None, plot: Path | None, as_json: bool
+) -> None:
+    """Fit the bandwidth model `calibrated` to logs of all_reduce_perf, one run per FILE.
+
+    Run it on several sets of GPUs of one kind of node: each size, each kind of link. The model goes
+    into gputopo.yaml as `bandwidth_model` of those nodes.
+    """
+    import json
+
+    from gres_topology import find
+    from policies.calibration_fit import fit
+    from policies.errors import PolicyError
+    from slurm_plugin.calibrate import model_file
+    from slurm_plugin.calibrate.drawing import draw
+    from slurm_plugin.calibrate.errors import CalibrationError
+    from slurm_plugin.calibrate.gather import gather
+
+    machine = find(topology)
+    measured = gather(logs, machine)
+    try:
+        found = fit(machine, measured.gbps)
+    except PolicyError as error:
+        raise CalibrationError(str(error)) from error
+    if output is not None:
+        model_file.write(output, model_file.text(found, measured.sources))
+    if plot is not None:
+        draw(found, plot)
+    click.echo(json.dumps(_told(found)) if as_json else _text(found))
+    if output is not None and not as_json:
+        click.echo(
+            f"written to {output}; name it as bandwidth_model of these nodes in gputopo.yaml"
+        )
+
+
+def _told(found: Fit) -> dict[str, object]:
+    from policies.calibrated import WEIGHTS
+
+    made = found.calibration
+    return {
+        "machine": made.machine,
+        "shape": made.shape,
+        "sizes": made.sizes,
+        "weights": dict(zip(WEIGHTS, made.weights, strict=True)),
+        "mean_error": float(found.errors.mean()),
+        "worst_error": float(found.errors.max()),
+        "unseen_error": float(found.unseen.mean()),
+        "sets": [
+            {"gpus": gpus, "measured_gbps": float(gbps), "model_gbps": float(told)}
+            for gpus, gbps, told in zip(found.sets, found.measured, found.predicted, strict=True)
+        ],
+    }
+
+
+def _text(found: Fit) -> str:
+    made = found.calibration
+    table = []
+    for gpus, gbps, told in zip(found.sets, found.measured, found.predicted, strict=True):
+        error = f"{100 * (told / gbps - 1):>+7.1f} %"
+        table.append(f"{','.join(map(str, gpus)):<20} {gbps:>9.2f} {told:>9.2f} {error}")
+    low, high = made.sizes
+    worst = found.sets[int(found.errors.argmax())]
+    return "\n".join(
+        [
+            f"{'GPUs':<20} {'measured':>9} {'model':>9} {'error':>9}   (GB/s, bus bandwidth)",
+            *table,
+            f"{made.machine}: GB/s = {made.pace:.3f} x narrowest hop, and for three GPUs or more"
+            f" in a ring of direct links + {made.both_ways:.3f} x its narrowest link"
+            f" + {made.throughput:.3f} x direct links of the least linked GPU",
+            f"error: mean {100 * found.errors.mean():.1f} %,"
+            f" worst {100 * found.errors.max():.1f} % (GPUs {','.join(map(str, worst))});"
+            f" of sets left out of the fit: mean {100 * found.unseen.mean():.1f} %",
+            f"holds for rings of {low} to {high} GPUs of this machine",
+        ]
+    )

@@ -1,0 +1,197 @@
+"""Enforcement on stock Slurm: a job gets exact slots at submit, or waits behind a gate.
+
+Answers come from the board (what the planner last read of Slurm), never from a call to Slurm.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+
+from slurm_plugin.engine.decide import Decider, Decision
+from slurm_plugin.engine.wish import Wish, WishError, read_wish
+from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
+from slurm_plugin.slots import backfill, bracket, demand, question
+from slurm_plugin.slots.board import Board, Build
+from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.candidates import Group, Need, are_apart, groups
+from slurm_plugin.slots.features import Unsupported
+from slurm_plugin.slots.look import APART
+from slurm_plugin.slots.room import Hold, with_hold
+
+#: Decisions of partitions that are only observed, kept until the next look writes them.
+MAX_OBSERVED = 1000
+
+
+class Slots:
+    """Places at submit what fits now, gates the rest; `lease_s` is how long a gate holds."""
+
+    name = "slots"
+
+    def __init__(
+        self,
+        decider: Decider,
+        board: Board,
+        lease_s: int,
+        *,
+        clock: Callable[[], float] = time.time,
+        token: Callable[[], str] = lambda: secrets.token_hex(6),
+    ) -> None:
+        self.decider = decider
+        self.board = board
+        self._lease_s = lease_s
+        self._clock = clock
+        self._token = token
+
+    def on_submit(self, asked: Submit) -> SubmitReply:
+        """Slots, a gate, a refused hint, or Slurm's own choice where slots cannot serve."""
+        rule = self.decider.rule(asked.partition, asked.account, asked.uid)
+        if rule.mode == "off":
+            return Pass()
+        try:
+            wish = read_wish(asked.hint, rule)
+        except WishError as error:
+            return Refuse(f"gpu-topo: {error}") if rule.mode == "enforce" else Pass()
+        if asked.slots is None:
+            # A changed hint: the job has its place, or its gate, already.
+            said = bracket.topo(wish.text, "") if rule.mode == "enforce" else ""
+            return Ok({"set.admin_comment": said}) if said else Pass()
+        answer, why = self._answer(asked, wish, rule.mode)
+        if answer is not None:
+            return answer
+        if rule.mode != "enforce":
+            return Pass()
+        note = f"Slurm's own choice: {why}"
+        return Ok({"set.admin_comment": bracket.topo(wish.text, note)})
+
+    def _answer(self, asked: Submit, wish: Wish, mode: str) -> tuple[SubmitReply | None, str]:
+        """Slots or a gate; else None, and why it is Slurm's own choice."""
+        now = self._clock()
+        if wish.off:
+            return None, "opted out by hint"
+        if not self.board.is_fresh(now):
+            return None, "Slurm's queue was not read lately"
+        try:
+            need = demand.need_of(asked, self.board.empty, self.board.default_partition)
+            if not groups(need, self.board.empty):
+                return None, "no node can ever serve it"
+            if mode == "observe":
+                self._observe(asked, wish, need)
+                return None, ""
+            return self._slots_or_gate(asked, wish, need, now)
+        except Unsupported as error:
+            return None, f"the constraint {error} cannot be judged"
+        except (demand.Unplaceable, ValueError) as error:
+            return None, str(error)
+
+    def on_place(self, asked: Place) -> Decision:
+        """The decision itself: nothing asks this way here but a dry run."""
+        return self.decider.decide(asked)
+
+    def _observe(self, asked: Submit, wish: Wish, need: Need) -> None:
+        room, _ = self.board.now()
+        found = groups(need, room)
+        if found and len(self.board.observed) < MAX_OBSERVED:
+            self.board.observed.append(self._decide(asked, wish, need, found).record)
+
+    def _decide(self, asked: Submit, wish: Wish, need: Need, found: list[Group]) -> Decision:
+        base = Place(
+            id=asked.id,
+            job=0,
+            array=0,
+            uid=asked.uid,
+            postponed=0,
+            waited_s=0,
+            nodes=(),
+            account=asked.account,
+            partition=asked.partition or self.board.default_partition,
+            hint=wish.text,
+        )
+        return self.decider.decide(question.ask(base, need, found))
+
+    def _slots_or_gate(
+        self, asked: Submit, wish: Wish, need: Need, now: float
+    ) -> tuple[SubmitReply | None, str]:
+        """As `_answer`."""
+        keys = asked.slots
+        assert keys is not None
+        if need.partitions & self.board.preempting:
+            # Behind a gate it could push nobody aside; with slots it would have to push the
+            # jobs of exactly those GPUs.
+            return None, "the partition may preempt others"
+        room, holds = self.board.now()
+        found = groups(need, room)
+        later = keys.depends or keys.held or keys.begin > now
+        if not found:
+            # Rather now with other GPUs on each node than later with the same ones.
+            if are_apart(need, room) and not keys.het:
+                return None, APART
+            if not (later or self.board.first):
+                # Known at once: the next submit may come before the next look.
+                self.board.first = need
+            return self._gate(asked, wish, now, _waits_for(need)), ""
+        if later or keys.array or keys.het or self.board.is_behind:
+            # The tasks of an array would all get the same slots, components start together or
+            # not at all, and GPUs that came free a moment ago are known at the next look.
+            return self._gate(asked, wish, now, ""), ""
+        decision = self._decide(asked, wish, need, found)
+        reply = decision.reply
+        if isinstance(reply, WaitFor):
+            gate = self._gate(asked, wish, now, reply.note, decision.record, since=True)
+            return gate, ""
+        if not isinstance(reply, Use):
+            return None, decision.reason
+        group, mask = question.answer(reply, found)
+        end = now + keys.time_s if keys.time_s else float("inf")
+        taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
+        hold = need.hold(group.names, taken, end)
+        first = self.board.first
+        if first and backfill.delays(first, room, holds, hold, with_hold(room, hold), now):
+            return self._gate(asked, wish, now, "waits behind jobs that came first"), ""
+        token = self._token()
+        note = question.named(reply.note, group, mask)
+        values = self._comment(asked, wish, "placed", token, note)
+        values.update(_set(demand.placed(asked, need, group, mask)))
+        self.board.promise(token, hold, now, decision.record)
+        return Ok(values), ""
+
+    def _gate(
+        self,
+        asked: Submit,
+        wish: Wish,
+        now: float,
+        note: str,
+        build: Build | None = None,
+        since: bool = False,
+    ) -> Ok:
+        keys, token = asked.slots, self._token()
+        assert keys is not None
+        more = {"since": str(int(now))} if since else {}
+        values = self._comment(asked, wish, "gated", token, note, more)
+        values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
+        # Nothing is promised; the next look writes the decision down once the job has its id.
+        self.board.promise(token, Hold(), now, build)
+        return Ok(values)
+
+    @staticmethod
+    def _comment(
+        asked: Submit,
+        wish: Wish,
+        state: str,
+        token: str,
+        note: str,
+        more: dict[str, str] | None = None,
+    ) -> dict[str, str]:
+        kept = Bracket(state, {**demand.original(asked, token), **(more or {})})
+        said = bracket.topo(wish.text, note)
+        return {"set.admin_comment": f"{said} {kept.text()}".strip()}
+
+
+def _waits_for(need: Need) -> str:
+    each = f" on each of {need.nodes} nodes" if need.nodes > 1 else " on one node"
+    return f"waits for {need.gpus} free GPU{'s' if need.gpus > 1 else ''}{each}"
+
+
+def _set(fields: dict[str, str]) -> dict[str, str]:
+    return {f"set.{field}": text for field, text in fields.items()}

@@ -1,0 +1,123 @@
+"""Profiles in YAML or JSON files, one job per file, as docs/profiles.md describes them.
+
+A slowdown is stated as it is, or follows from seconds beside another job and alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+
+from policies.interference import Interference, Kind
+from slurm_plugin.errors import ProfileError
+
+SUFFIXES = (".yaml", ".yml", ".json")
+#: A directory with more is not one of profiles.
+MOST_FILES = 10_000
+
+_Count = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+_Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class _Alone(msgspec.Struct, forbid_unknown_fields=True):
+    """Seconds alone, GPUs on one socket or over several."""
+
+    gpus: _Count
+    batch: _Count | None = None
+    packed_s: _Positive | None = None
+    spread_s: _Positive | None = None
+
+
+class _Beside(msgspec.Struct, forbid_unknown_fields=True):
+    """Times longer (`slowdown`), or seconds, beside one other job on the same socket."""
+
+    gpus: _Count
+    other: _Name
+    other_gpus: _Count
+    batch: _Count | None = None
+    other_batch: _Count | None = None
+    slowdown: Annotated[float, msgspec.Meta(ge=1)] | None = None
+    packed_s: _Positive | None = None
+    spread_s: _Positive | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    profile: _Name
+    alone: list[_Alone] = []
+    beside: list[_Beside] = []
+
+
+def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
+    """Measured slowdowns of every file of the folder; ProfileError names file and place."""
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+    except OSError as error:
+        raise ProfileError(
+            f"{folder}: cannot be read: {error}; expected a directory of profiles"
+            f" ({', '.join(SUFFIXES)})"
+        ) from error
+    if len(paths) > MOST_FILES:
+        raise ProfileError(f"{folder}: {len(paths)} files; expected at most {MOST_FILES}")
+    found: dict[tuple[Kind, Kind], float] = {}
+    seen: dict[str, Path] = {}
+    for path in paths:
+        profile = _read(path)
+        if profile.profile in seen:
+            raise ProfileError(
+                f"{path}: profile {profile.profile} stands in {seen[profile.profile]} already;"
+                " keep one of the files"
+            )
+        seen[profile.profile] = path
+        found |= _slowdowns(path, profile)
+    return found
+
+
+def _read(path: Path) -> _File:
+    try:
+        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return msgspec.convert(data, _File)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ProfileError(f"{path}: cannot be read as YAML or JSON: {error}") from error
+    except msgspec.ValidationError as error:
+        raise ProfileError(
+            f"{path}: {error}; docs/profiles.md says what a profile holds"
+        ) from error
+
+
+def _slowdowns(path: Path, profile: _File) -> Mapping[tuple[Kind, Kind], float]:
+    alone = {(run.gpus, run.batch): run for run in profile.alone}
+    found = {}
+    for at, pair in enumerate(profile.beside):
+        slowdown = pair.slowdown
+        if slowdown is None:
+            run = alone.get((pair.gpus, pair.batch))
+            slowdown = _ratio(pair, run) if run else None
+        if slowdown is None:
+            raise ProfileError(
+                f"{path}: beside[{at}]: expected `slowdown`, or packed_s or spread_s here and the"
+                " same under `alone` for as many GPUs and the same batch"
+            )
+        kind = Kind(profile.profile, pair.batch or 0, pair.gpus)
+        other = Kind(pair.other, pair.other_batch or 0, pair.other_gpus)
+        found[kind, other] = slowdown
+    return found
+
+
+def _ratio(pair: _Beside, alone: _Alone) -> float | None:
+    for beside_s, alone_s in ((pair.packed_s, alone.packed_s), (pair.spread_s, alone.spread_s)):
+        if beside_s and alone_s:
+            return beside_s / alone_s
+    return None
+
+
+def interference(*measured: Mapping[tuple[Kind, Kind], float]) -> Interference:
+    """The model for these measurements; the first that knows a pair counts."""
+    merged: dict[tuple[Kind, Kind], float] = {}
+    for found in reversed(measured):
+        merged |= found
+    return Interference(merged)

@@ -1,0 +1,96 @@
+"""What the engine remembers of Slurm between two looks: room, holds, promises, who waits.
+
+Submits are answered from here, never from a call to Slurm. Times are epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_plugin.slots.candidates import Need
+from slurm_plugin.slots.room import Hold, Room, emptied, with_hold
+
+#: A submit that Slurm refused later, or only tested, never shows in the queue; another one does
+#: as soon as Slurm has its locks.
+PROMISE_S = 1.5
+
+Build = Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a submit was told: its slots (none behind a gate), and the decision's log line.
+
+    Until the job is seen in Slurm, and then it is the job's own.
+    """
+
+    hold: Hold
+    until: float
+    build: Build | None = None
+
+
+@dataclass(slots=True)
+class Board:
+    """`looked` is when the last look at Slurm began (-inf: never); `first` is the first gated job.
+
+    Jobs of the partitions `preempting` may push others aside once they are eligible, which a
+    gate would forbid. `observed` are decisions that were only to be written down;
+    `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
+    """
+
+    fresh_s: float = 15.0
+    default_partition: str = ""
+    looked: float = float("-inf")
+    room: Room = field(default_factory=dict)
+    empty: Room = field(default_factory=dict)
+    holds: tuple[Hold, ...] = ()
+    first: Need | None = None
+    preempting: frozenset[str] = frozenset()
+    promises: dict[str, Promise] = field(default_factory=dict)
+    observed: list[Build] = field(default_factory=list)
+    ended: int = 0
+    known: int = 0
+
+    def is_fresh(self, now: float) -> bool:
+        """Was Slurm read lately? Nothing is given or gated on old figures."""
+        return now - self.looked <= self.fresh_s
+
+    @property
+    def is_behind(self) -> bool:
+        """Did jobs end of which no look knows yet? There may be better GPUs than it shows."""
+        return self.ended != self.known
+
+    def look(
+        self, room: Room, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0
+    ) -> None:
+        """Take what a look found, what it is about to release included.
+
+        `known` is what `ended` was when the look began.
+        """
+        self.room, self.holds, self.first, self.looked = room, holds, first, now
+        self.known = known
+        self.empty = emptied(room)
+
+    def promise(self, token: str, hold: Hold, now: float, build: Build | None = None) -> None:
+        """Keep these slots for a job that is on its way."""
+        self.promises[token] = Promise(hold, now + PROMISE_S, build)
+
+    def forget(self, began: float) -> None:
+        """Drop promises to jobs that a look begun at `began` should have seen and did not.
+
+        Not sooner: a job may appear right after its promise ran out, and its slots must not be
+        given twice meanwhile.
+        """
+        for token in [t for t, promise in self.promises.items() if promise.until <= began]:
+            del self.promises[token]
+
+    def now(self) -> tuple[Room, list[Hold]]:
+        """Room and holds with what is promised taken."""
+        room, holds = self.room, list(self.holds)
+        for promise in self.promises.values():
+            if promise.hold.gpus:
+                room = with_hold(room, promise.hold)
+                holds.append(promise.hold)
+        return room, holds

@@ -1,0 +1,98 @@
+"""The state of a job in its AdminComment: `[gpu-slots: gated token=... tpn=gpu:2 ...]`.
+
+Slurm alone keeps it, so that an engine that starts knows what every job asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from slurm_plugin.protocol import clean_note
+
+MAX_BYTES = 1536
+STATES = ("gated", "placed")
+
+_BRACKET = re.compile(r"\s*\[gpu-slots: ([^\]]*)\]")
+_TOPO = re.compile(r"\s*\[gpu-topo: *([^|\]]*?) *(?:\| *([^\]]*?) *)?\]")
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_.:/,=()&*+\-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """`state` is one of STATES; `values` are plain texts, without the empty ones."""
+
+    state: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The bracket as it stands in the comment.
+
+        Raises ValueError where it is longer than MAX_BYTES.
+        """
+        words = [self.state]
+        words += [f"{key}={_quote(value)}" for key, value in self.values.items() if value]
+        text = f"[gpu-slots: {' '.join(words)}]"
+        if len(text) > MAX_BYTES:
+            raise ValueError(f"the job's own request takes {len(text)} bytes, over {MAX_BYTES}")
+        return text
+
+    def get(self, key: str) -> str:
+        """The value of `key`, '' without."""
+        return self.values.get(key, "")
+
+
+def _quote(text: str) -> str:
+    return _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text.encode()).decode()
+
+
+def read(admin_comment: str) -> Bracket | None:
+    """The bracket in a comment; None without one, or with one that is not ours."""
+    match = _BRACKET.search(admin_comment)
+    words = match[1].split() if match else []
+    if not words or words[0] not in STATES:
+        return None
+    values = {}
+    for word in words[1:]:
+        key, equals, value = word.partition("=")
+        if not equals:
+            return None
+        values[key] = unquote(value)
+    return Bracket(words[0], values)
+
+
+def replaced(admin_comment: str, bracket: Bracket | None) -> str:
+    """The comment with `bracket` in place of the one it has; None takes it away."""
+    rest = _BRACKET.sub("", admin_comment).strip()
+    return " ".join(part for part in (rest, bracket.text() if bracket else "") if part)
+
+
+def hint_in(admin_comment: str) -> str:
+    """The hint that the comment carries, '' without."""
+    match = _TOPO.search(admin_comment)
+    return match[1] if match else ""
+
+
+def note_in(admin_comment: str) -> str:
+    """The note behind the hint, '' without."""
+    match = _TOPO.search(admin_comment)
+    return (match[2] or "") if match else ""
+
+
+def topo(hint: str, note: str) -> str:
+    """`[gpu-topo: HINT | NOTE]`; '' with neither."""
+    note = clean_note(note)
+    said = f"{hint} | {note}".strip() if note else hint
+    return f"[gpu-topo: {said}]" if said else ""
+
+
+def noted(admin_comment: str, note: str) -> str:
+    """The comment with this note beside its hint."""
+    rest = _TOPO.sub("", admin_comment).strip()
+    ours = topo(hint_in(admin_comment), note)
+    # The gpu-topo bracket stands before the other, as the bridge puts them.
+    at = rest.find("[gpu-slots:")
+    before, after = (rest, "") if at < 0 else (rest[:at].strip(), rest[at:])
+    return " ".join(part for part in (before, ours, after) if part)

@@ -1,0 +1,142 @@
+"""Where a job could start: single nodes, or groups of nodes on which the same slots are free.
+
+Slurm takes the same GRES types on every node of a job, so a job of several nodes needs one
+set of slots that is free on all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+
+from slurm_plugin.slots import features
+from slurm_plugin.slots.names import lowest
+from slurm_plugin.slots.room import Hold, Node, Room
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a job needs of each of its `nodes` nodes."""
+
+    gpus: int
+    nodes: int = 1
+    cpus: int = 1
+    memory_mb: int = 0
+    partitions: frozenset[str] = frozenset()
+    features: str = ""
+    req_nodes: frozenset[str] = frozenset()
+    exc_nodes: frozenset[str] = frozenset()
+    exclusive: bool = False
+
+    def hold(self, names: Iterable[str], mask: int, end: float) -> Hold:
+        """What the job holds with these slots on these nodes."""
+        return Hold(dict.fromkeys(names, mask), self.cpus, self.memory_mb, end)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes of one kind for one job; `free` is what is free on all of them."""
+
+    names: tuple[str, ...]
+    slots: tuple[str, ...]
+    free: int
+    weight: int
+
+    @property
+    def own(self) -> str:
+        """The name a policy sees."""
+        return self.names[0]
+
+
+def may_use(need: Need, node: Node) -> bool:
+    """May the job run on this node at all, whatever is free there?
+
+    Raises features.Unsupported for a constraint that cannot be judged node by node.
+    """
+    return (
+        bool(not need.partitions or need.partitions & node.partitions)
+        and node.name not in need.exc_nodes
+        and len(node.slots) >= need.gpus
+        and features.holds(need.features, node.features)
+        and (not need.req_nodes or need.nodes > len(need.req_nodes) or node.name in need.req_nodes)
+    )
+
+
+def fits(need: Need, node: Node) -> bool:
+    """Could one node's share of the job start there now?"""
+    return (
+        node.is_open
+        and node.free.bit_count() >= need.gpus
+        and node.cpus >= need.cpus
+        and node.memory_mb >= need.memory_mb
+        and not (need.exclusive and node.jobs)
+        and may_use(need, node)
+    )
+
+
+def groups(need: Need, room: Room) -> list[Group]:
+    """Where the job could start now, what Slurm would take first (lowest weight, then name).
+
+    One group per node for a job of one node; of several nodes the best group of each kind.
+    """
+    ready = sorted(
+        (node for node in room.values() if fits(need, node)), key=lambda n: (n.weight, n.name)
+    )
+    if need.nodes == 1:
+        if len(need.req_nodes) > 1:
+            return []
+        return [Group((n.name,), n.slots, n.free, n.weight) for n in ready]
+    kinds: dict[tuple[str, tuple[str, ...]], list[Node]] = {}
+    for node in ready:
+        kinds.setdefault((node.kind, node.slots), []).append(node)
+    found = [_best(need, slots, nodes) for (_, slots), nodes in kinds.items()]
+    return [group for group in found if group is not None]
+
+
+def are_apart(need: Need, room: Room) -> bool:
+    """Could Slurm start the job of several nodes now, but with other GPUs on each of them?"""
+    return need.nodes > 1 and sum(fits(need, node) for node in room.values()) >= need.nodes
+
+
+def _best(need: Need, slots: tuple[str, ...], nodes: list[Node]) -> Group | None:
+    """The nodes on which most slots are free together; of equals Slurm's first.
+
+    Every set of `need.gpus` slots is looked at, so a group is found where there is one.
+    """
+    must = [node for node in nodes if node.name in need.req_nodes]
+    if len(nodes) < need.nodes or len(must) < len(need.req_nodes):
+        return None
+    best: Group | None = None
+    seen: set[tuple[str, ...]] = set()
+    # Slots free on too few nodes can be in no set.
+    enough = [i for i in range(len(slots)) if sum(n.free >> i & 1 for n in nodes) >= need.nodes]
+    for indices in combinations(enough, need.gpus):
+        mask = sum(1 << i for i in indices)
+        if any(mask & ~node.free for node in must):
+            continue
+        others = [n for n in nodes if not mask & ~n.free and n.name not in need.req_nodes]
+        chosen = (must + others)[: need.nodes]
+        names = tuple(node.name for node in chosen)
+        if len(chosen) < need.nodes or names in seen:
+            continue
+        seen.add(names)
+        free = chosen[0].free
+        for node in chosen:
+            free &= node.free
+        group = Group(names, slots, free, max(node.weight for node in chosen))
+        if best is None or _rank(group) < _rank(best):
+            best = group
+    return best
+
+
+def _rank(group: Group) -> tuple[int, int, tuple[str, ...]]:
+    return -group.free.bit_count(), group.weight, group.names
+
+
+def first_hold(need: Need, room: Room, end: float) -> Hold | None:
+    """What Slurm itself would take now; None where the job does not fit."""
+    found = groups(need, room)
+    if not found:
+        return None
+    return need.hold(found[0].names, lowest(found[0].free, need.gpus), end)

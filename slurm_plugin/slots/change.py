@@ -1,0 +1,225 @@
+"""From a queued job with our bracket to its submit as it was, and to the updates that give
+it slots or its own request back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from slurm_plugin.protocol import Submit
+from slurm_plugin.slots import bracket, demand
+from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.candidates import Group, Need
+from slurm_plugin.slots_keys import SlotsKeys
+from slurm_plugin.slurm.gres_text import counts
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+#: What `NumNodes=` is told where the user gave no upper bound.
+OPEN_MAX = 500
+
+_FORMS = {"tpn": "node", "tpj": "job", "tpt": "task", "tps": "socket"}
+#: Keys of a release, which a job behind a gate does not have.
+_OF_RELEASE = ("at", "pin")
+_NOTHING_ASKED = JobUpdate(
+    tres_per_node="", tres_per_job="", tres_per_task="", tres_per_socket="", tres_bind=""
+)
+
+
+def _gpus(text: str) -> int:
+    gpus = [item.replace("=", ":") for item in text.split(",") if "gpu" in item]
+    return sum(counts(",".join(gpus)).values())
+
+
+def is_old(kept: Bracket) -> bool:
+    """Was the job submitted to Slurm 22.05, which writes `gres:gpu:2`?
+
+    There types and no types, or two sets of types, merge in one update, and a job that has
+    types keeps some.
+    """
+    return any(kept.get(key).startswith("gres:") for key in _FORMS)
+
+
+def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
+    """The submit behind a job, from its bracket and Slurm's own figures.
+
+    Raises demand.Unplaceable for a bracket without a GPU request.
+    """
+    key = next((key for key in _FORMS if _gpus(kept.get(key))), "")
+    if not key:
+        raise demand.Unplaceable("the bracket names no GPUs")
+    least, _, most = kept.get("nodes").partition("-")
+    nodes, each = max(1, int(least or 1)), _gpus(kept.get(key))
+    tasks = job.ntasks or 1
+    in_all = {"tpn": each * nodes, "tpj": each, "tpt": each * tasks}.get(key, 0)
+    slots = SlotsKeys(
+        form=_FORMS[key],
+        batch=kept.get("by") != "job",
+        begin=int(kept.get("begin") or 0),
+        time_s=job.time_limit_s,
+        cpus=job.cpus,
+        cpus_per_task=int(kept.get("cpt") or 0),
+        cpus_per_gpu=int(kept.get("cpg") or 0),
+        mem_node_mb=job.memory_per_node_mb,
+        mem_cpu_mb=job.memory_per_cpu_mb,
+        mem_gpu_mb=_gpus(job.memory_per_tres),
+        exclusive=job.exclusive,
+        features=job.features,
+        req_nodes=kept.get("req"),
+        exc_nodes=job.exc_nodes,
+        reservation=job.reservation,
+        tpn=kept.get("tpn"),
+        tpj=kept.get("tpj"),
+        tpt=kept.get("tpt"),
+        tps=kept.get("tps"),
+    )
+    return Submit(
+        job.job_id,
+        job.uid,
+        in_all,
+        nodes,
+        each if key == "tpn" else 0,
+        tasks,
+        int(most or 0),
+        job.user,
+        job.account,
+        job.partition,
+        "",
+        bracket.hint_in(job.admin_comment),
+        slots,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One job, task or component about to be released; `name` is what updates call it."""
+
+    name: str
+    job: QueuedJob
+    kept: Bracket
+    need: Need
+    group: Group
+    mask: int
+    note: str = ""
+
+
+def release(parts: Sequence[Part], now: int) -> tuple[tuple[str, JobUpdate], ...]:
+    """The updates, in this order, that start a job, or all components of a heterogeneous one.
+
+    On 22.05 what the job asked goes first, still behind the gate.
+    """
+    leader = parts[0].job.het_id
+    steps: list[tuple[str, JobUpdate]] = []
+    for part in parts:
+        update = _given(part, now)
+        if leader:
+            update = replace(update, begin_time=None)
+        if leader == part.job.job_id:
+            update = _pinned(update)
+        if is_old(part.kept):
+            steps.append((part.name, _NOTHING_ASKED))
+        steps.append((part.name, update))
+    if leader:
+        # Only the first component's start time lets the whole job start.
+        steps.append((str(leader), JobUpdate(begin_time=NOW)))
+    return tuple(steps)
+
+
+def _given(part: Part, now: int) -> JobUpdate:
+    """The update that gives exactly these slots, and opens the gate."""
+    job, kept, need = part.job, part.kept, part.need
+    fields = demand.placed(submit_of(job, kept), need, part.group, part.mask)
+    cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
+    values = {key: text for key, text in kept.values.items() if key != "pin"}
+    comment = bracket.replaced(job.admin_comment, Bracket("placed", {**values, "at": str(now)}))
+    return JobUpdate(
+        begin_time=NOW,
+        tres_per_node=fields.get("tres_per_node", ""),
+        tres_per_job=fields.get("tres_per_job", ""),
+        tres_per_task=fields.get("tres_per_task", ""),
+        tres_per_socket=fields.get("tres_per_socket", ""),
+        tres_bind="",
+        req_nodes=fields["req_nodes"],
+        num_nodes=(need.nodes, need.nodes),
+        min_cpus=int(cpus) if cpus else None,
+        cpus_per_task=int(per_task) if per_task else None,
+        cpus_per_tres=fields.get("cpus_per_tres"),
+        admin_comment=bracket.noted(comment, part.note),
+    )
+
+
+def _pinned(update: JobUpdate) -> JobUpdate:
+    """The update for a first component, whose nodes Slurm lets only the bridge set.
+
+    `pin=` in the comment tells it which. The other components get this comment, too: their own
+    updates have to come later.
+    """
+    kept = bracket.read(update.admin_comment or "")
+    assert kept is not None
+    values = {**kept.values, "pin": update.req_nodes or ""}
+    comment = bracket.replaced(update.admin_comment or "", Bracket(kept.state, values))
+    return replace(update, req_nodes=None, num_nodes=None, admin_comment=comment)
+
+
+def regate(job: QueuedJob, kept: Bracket, begin: int, not_before: int, note: str) -> JobUpdate:
+    """The update that puts the job behind its gate again, with its own request.
+
+    `begin` is when the gate opens by itself; the next try comes at `not_before`.
+    """
+    values = {key: text for key, text in kept.values.items() if key not in _OF_RELEASE}
+    values |= {"tries": str(tries(kept) + 1), "retry": str(not_before)}
+    comment = bracket.replaced(job.admin_comment, Bracket("gated", values))
+    own = int(kept.get("begin") or 0)
+    update = _own_request(kept, max(begin, own), bracket.noted(comment, note))
+    return _of_leader(update) if job.het_id == job.job_id else update
+
+
+def _of_leader(update: JobUpdate) -> JobUpdate:
+    """Without what Slurm refuses for a first component; it stays on the nodes it was pinned to."""
+    return replace(update, req_nodes=None, num_nodes=None)
+
+
+def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
+    """The update that leaves the job to Slurm, as the user wrote it and without a bracket."""
+    comment = bracket.replaced(job.admin_comment, None)
+    begin = int(kept.get("begin") or NOW)
+    if kept.state == "gated" and not is_old(kept):
+        # It has its own request still.
+        comment = bracket.noted(comment, note)
+        return JobUpdate(begin_time=begin, admin_comment=comment)
+    update = _own_request(kept, begin, bracket.noted(comment, note))
+    return _of_leader(update) if job.het_id == job.job_id else update
+
+
+def waiting(job: QueuedJob, kept: Bracket, now: int, note: str) -> JobUpdate:
+    """The update that tells why a policy lets the job wait, and since when."""
+    values = {**kept.values, "since": kept.get("since") or str(now)}
+    comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
+    return JobUpdate(admin_comment=bracket.noted(comment, note))
+
+
+def tries(kept: Bracket) -> int:
+    """How often a release of the job came to nothing."""
+    return int(kept.get("tries") or 0)
+
+
+def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:
+    least, _, most = kept.get("nodes").partition("-")
+    nodes = (int(least or 1), int(most or OPEN_MAX))
+    if is_old(kept):
+        return JobUpdate(
+            begin_time=begin, req_nodes=kept.get("req"), num_nodes=nodes, admin_comment=comment
+        )
+    per_task, per_gpu = _gpus(kept.get("tpt")), kept.get("cpg")
+    return JobUpdate(
+        begin_time=begin,
+        tres_per_node=kept.get("tpn"),
+        tres_per_job=kept.get("tpj"),
+        tres_per_task=kept.get("tpt"),
+        tres_per_socket=kept.get("tps"),
+        tres_bind=f"gres/gpu:per_task:{per_task}" if per_task else None,
+        req_nodes=kept.get("req"),
+        num_nodes=nodes,
+        cpus_per_task=int(kept.get("cpt") or 1) if per_gpu else None,
+        cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else None,
+        admin_comment=comment,
+    )

@@ -1,0 +1,294 @@
+"""One look at the queue: which gates open now, which are renewed, what is repaired.
+
+Pure: a snapshot and the time in, a plan out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from slurm_plugin.slots import backfill, bracket, change, demand
+from slurm_plugin.slots.candidates import Need, are_apart, groups
+from slurm_plugin.slots.order import in_order
+from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
+from slurm_plugin.slots.room import Hold, Room, held_by, with_hold
+from slurm_plugin.slots.want import Want
+from slurm_plugin.slurm.gres_text import counts, index_list
+from slurm_plugin.slurm.interface import QueuedJob
+
+#: Longest pause after a release that came to nothing, in seconds.
+LONGEST_PAUSE_S = 300
+#: Reasons with which a job is about to start; with others Slurm keeps it for itself.
+ABOUT_TO_START = frozenset(("", "None", "BeginTime", "Resources", "Priority", "Cleaning"))
+#: A reason is Slurm's of its last scheduling: so old it may be of before the release.
+STALE_REASON_S = 2
+APART = "no set of GPUs is free on all of its nodes"
+RELEASED, STAYS, LEFT = "released", "stays", "left"
+
+#: Jobs that start together or not at all.
+Unit = list[tuple[QueuedJob, Want]]
+
+
+class _Stays(Exception):
+    """The job stays behind its gate; or, with a text, is left to Slurm for this reason."""
+
+    def __init__(self, leave: str = "") -> None:
+        super().__init__(leave)
+        self.leave = leave
+
+
+def plan(
+    queue: Iterable[QueuedJob],
+    wants: Mapping[int, Want],
+    room: Room,
+    terms: Terms,
+    choose: Choose,
+    promised: Sequence[Hold] = (),
+) -> Plan:
+    """Everything to be done now. `room` is Slurm's own figures, without what is `promised`."""
+    jobs = list(queue)
+    made = Plan(room, [held_by(job, terms.now) for job in jobs if job.state != "PENDING"])
+    for hold in promised:
+        made.room = with_hold(made.room, hold)
+        made.holds.append(hold)
+    return Look(made, wants, terms, choose).over(jobs)
+
+
+def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
+    """What a placed job that has not started is to get, from its own request in Slurm."""
+    types = counts(job.tres_per_node) or counts(job.tres_per_job)
+    names = demand.node_names(job.req_nodes)
+    masks = {}
+    for name in names & room.keys():
+        slots = room[name].slots
+        mask = sum(1 << i for i, slot in enumerate(slots) if slot in types)
+        masks[name] = (1 << len(slots)) - 1 if mask and need.exclusive else mask
+    return Hold(masks, need.cpus, need.memory_mb, end)
+
+
+def tasks_of(text: str) -> list[int]:
+    """The tasks of an array in Slurm's words: `2-4,8`, `0-6:2`, with or without `%3`."""
+    found = []
+    for part in text.partition("%")[0].split(","):
+        span, _, step = part.partition(":")
+        found += index_list(span)[:: int(step or 1)] if span else []
+    return found
+
+
+class Look:
+    """The state of one plan in the making."""
+
+    def __init__(self, made: Plan, wants: Mapping[int, Want], terms: Terms, choose: Choose) -> None:
+        self._made = made
+        self._wants = wants
+        self._terms = terms
+        self._choose = choose
+        # Room only gets less during a look: what did not fit will not.
+        self._no_room: set[Need] = set()
+        self._first_start: float | None = None
+        self._active: Counter[int] = Counter()
+        self._throttle: dict[int, int] = {}
+
+    def over(self, jobs: Sequence[QueuedJob]) -> Plan:
+        """All jobs: first what is placed already, then gates in Slurm's order."""
+        pending = [job for job in jobs if job.state == "PENDING"]
+        self._active.update(j.array_id for j in jobs if j.array_id and j.state != "PENDING")
+        for job in jobs:
+            if job.array_id and job.throttle:
+                self._throttle[job.array_id] = job.throttle
+        gated = []
+        for unit in self._units(in_order(pending, self._terms.tiers)):
+            self._made.seen.update(want.kept.state for _, want in unit)
+            problem = next((want.problem for _, want in unit if want.problem), "")
+            if problem:
+                self._leave(unit, problem)
+            elif any(want.kept.state == "placed" for _, want in unit):
+                self._placed(unit)
+            else:
+                gated.append(unit)
+        for unit in gated:
+            if not self._open(unit):
+                self._renew(unit)
+        return self._made
+
+    def _units(self, ordered: Iterable[QueuedJob]) -> list[Unit]:
+        """Jobs with our bracket; the components of a heterogeneous one together, by offset."""
+        units: dict[tuple[str, int], Unit] = {}
+        for job in ordered:
+            want = self._wants.get(job.job_id)
+            if want is not None:
+                key = ("het", job.het_id) if job.het_id else ("job", job.job_id)
+                units.setdefault(key, []).append((job, want))
+        return [sorted(unit, key=lambda member: member[0].het_offset) for unit in units.values()]
+
+    def _leave(self, unit: Unit, why: str) -> None:
+        if self._is_paused(unit[0][0].name):
+            return
+        for job, want in unit:
+            update = change.give_back(job, want.kept, f"Slurm's own choice: {why}")
+            self._made.updates.append((job.name, update))
+
+    def _is_paused(self, name: str) -> bool:
+        return self._terms.paused.get(name, 0) > self._terms.now
+
+    def _placed(self, unit: Unit) -> None:
+        """A released job that did not start: keep its slots, after the grace gate it again."""
+        holds = [self._held(job, want) for job, want in unit]
+        if all(hold is not None for hold in holds):
+            for (job, _), hold in zip(unit, holds, strict=True):
+                assert hold is not None
+                self._active[job.array_id] += 1
+                self._made.take(hold)
+            return
+        now = self._terms.now
+        for job, want in unit:
+            pause = min(LONGEST_PAUSE_S, 2 ** change.tries(want.kept))
+            why = "released, and not started by Slurm"
+            if job.reason not in ("", "None"):
+                why += f" ({job.reason})"
+            begin = now + self._terms.lease_s
+            update = change.regate(job, want.kept, begin, now + pause, why)
+            self._made.updates.append((job.name, update))
+            self._made.seen["regated"] += 1
+
+    def _held(self, job: QueuedJob, want: Want) -> Hold | None:
+        """What a placed job is about to get; None where it will not start on it."""
+        now, need = self._terms.now, want.need
+        assert need is not None
+        hold = slots_hold(job, need, self._made.room, self._end(job))
+        is_exact = len(hold.gpus) == need.nodes and all(
+            mask.bit_count() >= need.gpus for mask in hold.gpus.values()
+        )
+        age = now - int(want.kept.get("at") or job.submit)
+        comes = job.reason in ABOUT_TO_START or age < STALE_REASON_S
+        is_placed = want.kept.state == "placed"
+        # Slurm lets a requeued job wait for two minutes: its slots are others' meanwhile.
+        in_time = age <= self._terms.grace_s and job.eligible <= now + STALE_REASON_S
+        return hold if is_placed and is_exact and comes and in_time and not job.held else None
+
+    def _is_ready(self, job: QueuedJob, want: Want) -> bool:
+        """Does only our gate keep the job?"""
+        now = self._terms.now
+        return (
+            not job.held
+            and not job.depends
+            # An array's limit is kept by our own count: Slurm's word may be an old one.
+            and (job.reason in ABOUT_TO_START or job.reason == "JobArrayTaskLimit")
+            and want.own_begin <= now
+            and int(want.kept.get("retry") or 0) <= now
+            and not self._is_paused(job.name)
+        )
+
+    def _open(self, unit: Unit) -> bool:
+        """Release the job, or as many of the array's tasks as there is room for.
+
+        False: it stays behind its gate.
+        """
+        if not all(self._is_ready(job, want) for job, want in unit):
+            return False
+        job, _ = unit[0]
+        if job.tasks <= 1:
+            return self._let_go([job.name for job, _ in unit], unit) != STAYS
+        outcome, released = STAYS, False
+        for task in tasks_of(job.task):
+            most = self._throttle.get(job.array_id)
+            if most and self._active[job.array_id] >= most:
+                break
+            outcome = self._let_go([f"{job.array_id}_{task}"], unit)
+            if outcome != RELEASED:
+                break
+            self._active[job.array_id] += 1
+            released = True
+        # Its name covers the released tasks until Slurm has split them off.
+        self._made.again |= released
+        return released or outcome == LEFT
+
+    def _let_go(self, names: Sequence[str], unit: Unit) -> str:
+        """All of the unit under these names, or nothing of it: RELEASED, STAYS or LEFT."""
+        made = self._made
+        room, count, added = made.room, len(made.holds), len(made.added)
+        parts: list[change.Part] = []
+        try:
+            for name, (job, want) in zip(names, unit, strict=True):
+                parts.append(self._part(name, job, want, is_first=not parts))
+        except _Stays as stays:
+            made.room, self._first_start = room, None
+            del made.holds[count:]
+            del made.added[added:]
+            if stays.leave:
+                self._leave(unit, stays.leave)
+            return LEFT if stays.leave else STAYS
+        jobs = {part.name: part.job for part in parts}
+        steps = change.release(parts, self._terms.now)
+        made.releases.append(Release(jobs, steps, tuple(made.added[added:])))
+        return RELEASED
+
+    def _part(self, name: str, job: QueuedJob, want: Want, is_first: bool) -> change.Part:
+        """The slots for one job, taken from what is free; raises _Stays where there are none."""
+        made, need = self._made, want.need
+        assert need is not None
+        found = [] if need in self._no_room else groups(need, made.room)
+        if not found:
+            if is_first:
+                self._no_room.add(need)
+            if are_apart(need, made.room):
+                raise _Stays(APART)
+            made.first = made.first or need
+            raise _Stays
+        choice = self._choose(name, job, want, found)
+        if isinstance(choice, Left):
+            raise _Stays(choice.note)
+        if isinstance(choice, Waits):
+            if not job.het_id:
+                # The AdminComment of a first component would go to all of them.
+                self._tell(job, want, choice.note)
+            raise _Stays
+        group, mask = choice.group, choice.mask
+        taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
+        hold = need.hold(group.names, taken, self._end(job))
+        if self._delays_first(hold):
+            raise _Stays
+        made.take(hold)
+        self._first_start = None
+        return change.Part(name, job, want.kept, need, group, mask, choice.note)
+
+    def _delays_first(self, hold: Hold) -> bool:
+        made, now = self._made, self._terms.now
+        if made.first is None:
+            return False
+        if self._first_start is None:
+            self._first_start = backfill.earliest_start(made.first, made.room, made.holds, now)
+        after = with_hold(made.room, hold)
+        start = backfill.earliest_start(made.first, after, [*made.holds, hold], now)
+        return start > self._first_start
+
+    def _tell(self, job: QueuedJob, want: Want, note: str) -> None:
+        """Write down why the job waits, once for every new reason (figures do not count)."""
+        before = bracket.note_in(job.admin_comment)
+        if not want.kept.get("since") or _without_figures(before) != _without_figures(note):
+            update = change.waiting(job, want.kept, self._terms.now, note)
+            self._made.updates.append((job.name, update))
+
+    def _renew(self, unit: Unit) -> None:
+        """Every gate is shut again when half of its lease is over.
+
+        Of a heterogeneous job only the first component's: that update goes to all of them.
+        """
+        job, want = unit[0]
+        now, lease_s = self._terms.now, self._terms.lease_s
+        if want.own_begin - now >= lease_s:
+            return
+        known = job.eligible if job.reason == "BeginTime" else 0
+        until = max(known, self._terms.holds_until.get(job.job_id, 0))
+        if until - now < lease_s / 2:
+            self._made.renew.append(str(job.het_id) if job.het_id else job.name)
+            self._made.renewed.append(job.job_id)
+
+    def _end(self, job: QueuedJob) -> float:
+        return self._terms.now + job.time_limit_s if job.time_limit_s else float("inf")
+
+
+def _without_figures(text: str) -> str:
+    return re.sub(r"[\d.]+", "#", text)

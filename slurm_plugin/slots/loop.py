@@ -1,0 +1,139 @@
+"""When to look at the queue: at once when a job ended, soon after a submit, and now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from slurm_plugin.config import SlurmConfig
+from slurm_plugin.enforcement import Slots
+from slurm_plugin.engine.service import Engine
+from slurm_plugin.engine.setup import Setup
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slots.board import PROMISE_S
+from slurm_plugin.slots.planner import Planner
+from slurm_plugin.slurm import choose
+from slurm_plugin.slurm.interface import SlurmClient
+
+logger = logging.getLogger(__name__)
+
+#: A submit is answered before its job is in the queue.
+SUBMIT_S = 0.05
+#: So much of the time at most is spent looking.
+BUSY_SHARE = 0.25
+#: Figures that so many polls have not renewed are no ground to place on.
+MISSED_POLLS = 3
+#: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
+ECHOES_S = (0.15, 0.5, 1.5)
+
+
+class Loop:
+    """Looks for as long as the engine's configuration says `enforcement: slots`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._event = asyncio.Event()
+        self._due = float("inf")
+        self._echoes: list[float] = []
+        self._setup: Setup | None = None
+        self._planner: Planner | None = None
+        self._client: tuple[SlurmConfig, SlurmClient] | None = None
+        self._gave_back = False
+        engine.listen(self.heard, self.status)
+
+    def heard(self, verb: str) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        now = time.monotonic()
+        if verb == "ended":
+            if isinstance(mode := self._engine.setup.enforcement, Slots):
+                mode.board.ended += 1
+            self._echoes = [now + later for later in ECHOES_S]
+        self._wake(now + (SUBMIT_S if verb == "submit" else 0))
+
+    def status(self) -> dict[str, Any]:
+        """What `gputopo status` shows of the slots mode; nothing in another mode."""
+        on = self._engine.setup.enforcement.name == Slots.name
+        return {"slots": self._planner.status()} if on and self._planner is not None else {}
+
+    def _wake(self, due: float) -> None:
+        if due < self._due:
+            self._due = due
+            self._event.set()
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            began = time.monotonic()
+            self._due = float("inf")
+            poll_s = await self._look()
+            ended = time.monotonic()
+            self._wake(ended + poll_s)
+            while self._echoes and self._echoes[0] <= ended:
+                self._echoes.pop(0)
+            if self._echoes:
+                self._wake(self._echoes[0])
+            # Not for ever: a look may have been stopped, or waited for a Slurm that is down.
+            rest_s = min((ended - began) * (1 / BUSY_SHARE - 1), poll_s)
+            await self._sleep(ended + rest_s)
+
+    async def _sleep(self, not_before: float) -> None:
+        """Until the next look is due; what is heard meanwhile may bring it forward."""
+        while (left := max(self._due, not_before) - time.monotonic()) > 0:
+            self._event.clear()
+            try:
+                await asyncio.wait_for(self._event.wait(), left)
+            except TimeoutError:
+                return
+
+    async def _look(self) -> float:
+        """One look; seconds to the next if nothing happens."""
+        setup = self._engine.setup
+        poll_s = setup.config.slots.poll_s
+        if not isinstance(setup.enforcement, Slots):
+            return poll_s
+        try:
+            planner = self._the_planner(setup, setup.enforcement)
+            if setup.config.kill_switch.exists():
+                await self._give_back(planner)
+                return poll_s
+            self._gave_back = False
+            made = await planner.look()
+        except SlurmError as error:
+            logger.warning("slots: Slurm could not be read: %s", error)
+            return poll_s
+        except Exception:
+            # A gate that is not renewed opens: the next look may work again.
+            logger.exception("slots: a look at the queue failed")
+            return poll_s
+        if made.again:
+            return SUBMIT_S
+        # A promise nobody took up gives its GPUs back in time.
+        return min(poll_s, PROMISE_S) if setup.enforcement.board.promises else poll_s
+
+    async def _give_back(self, planner: Planner) -> None:
+        """The kill switch: waiting jobs are Slurm's own, once."""
+        if not self._gave_back:
+            logger.warning("slots: switched off; waiting jobs are given back to Slurm")
+            await planner.give_all_back()
+            self._gave_back = True
+
+    def _the_planner(self, setup: Setup, mode: Slots) -> Planner:
+        """The planner of this setup; a client lives on while its settings do."""
+        if self._planner is not None and self._setup is setup:
+            return self._planner
+        config = setup.config
+        if self._client is None or self._client[0] != config.slurm:
+            self._client = (config.slurm, choose.client(config.slurm))
+        self._setup = setup
+        mode.board.fresh_s = MISSED_POLLS * config.slots.poll_s
+        self._planner = Planner(
+            self._client[1],
+            mode.decider,
+            mode.board,
+            self._engine.write,
+            lease_s=config.slots.lease_s,
+            grace_s=config.slots.grace_s,
+        )
+        return self._planner

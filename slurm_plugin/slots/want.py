@@ -1,0 +1,84 @@
+"""What waiting jobs want, read from Slurm once and kept while nothing about them changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from slurm_plugin.protocol import Submit
+from slurm_plugin.slots import bracket, change, demand
+from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.candidates import Need, groups
+from slurm_plugin.slots.features import Unsupported
+from slurm_plugin.slots.room import Room
+from slurm_plugin.slurm.interface import QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """One job with our bracket: its submit as it was and its need.
+
+    `problem` is why slots cannot serve it (then there is no need), '' where they can.
+    """
+
+    kept: Bracket
+    asked: Submit | None = None
+    need: Need | None = None
+    problem: str = ""
+
+    @property
+    def own_begin(self) -> int:
+        """The user's own --begin (epoch), 0 without."""
+        return int(self.kept.get("begin") or 0)
+
+
+def want_of(job: QueuedJob, empty: Room) -> Want | None:
+    """What a job wants; None for one without our bracket. `empty` is the room without jobs."""
+    kept = bracket.read(job.admin_comment)
+    if kept is None:
+        return None
+    try:
+        asked = change.submit_of(job, kept)
+        need = demand.need_of(asked, empty, job.partition)
+        fits = bool(groups(need, empty))
+    except Unsupported as error:
+        return Want(kept, problem=f"the constraint {error} cannot be judged")
+    except (demand.Unplaceable, ValueError) as error:
+        return Want(kept, problem=str(error))
+    if not fits:
+        return Want(kept, problem="no node can ever serve it")
+    return Want(kept, asked, need)
+
+
+class Wants:
+    """Keeps what was read; a thousand jobs at every look are too many to read anew."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}
+        self._machine: frozenset[object] = frozenset()
+
+    def read(self, jobs: Iterable[QueuedJob], empty: Room) -> dict[int, Want]:
+        """Wants by job id, of the jobs that have our bracket."""
+        machine = frozenset(
+            (node.name, node.slots, node.kind, node.partitions, node.features)
+            for node in empty.values()
+        )
+        if machine != self._machine:
+            self._machine, self._kept = machine, {}
+        kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}
+        for job in jobs:
+            seen = _watched(job)
+            before = self._kept.get(job.job_id)
+            if before is None or before[0] != seen:
+                before = (seen, want_of(job, empty))
+            kept[job.job_id] = before
+        self._kept = kept
+        return {job_id: want for job_id, (_, want) in kept.items() if want is not None}
+
+
+def _watched(job: QueuedJob) -> tuple[object, ...]:
+    return (
+        *(job.admin_comment, job.partition, job.features, job.req_nodes, job.exc_nodes),
+        *(job.time_limit_s, job.ntasks, job.cpus, job.exclusive, job.reservation),
+        *(job.memory_per_node_mb, job.memory_per_cpu_mb, job.memory_per_tres),
+    )

@@ -1,0 +1,171 @@
+"""TOPO-AWARE live: Table 1 on a real Slurm as in the simulator, and jobs that really wait."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster
+from live_harness import asking, configure_engine
+from select_harness import until
+from slurm_text import Job
+
+from gres_topology import catalog
+from policies.registry import registry
+from simulation.engine import Simulator
+from simulation.experiments.sc17 import POLICIES, loaded
+from simulation.experiments.sc17.profile import Profiled
+from simulation.experiments.sc17.table1 import jobs_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.select_plugin]
+
+NODE = "minsky1"
+#: Live seconds are so many times shorter than the paper's; ends lie 12 s apart at least there.
+FASTER = 12
+#: Neighbours are read from the start, for every job of alice.
+WATCHED = "users: {alice: {policy: topo-aware-p}}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """Placement is looked at here, not speed: the engine may take its time."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=1000):
+        yield
+
+
+def submit(cluster: Cluster, gpus: int, hint: str, *args: str, seconds: float = 300) -> int:
+    """A job on the minsky."""
+    hint = f"--comment=gpu-topo: {hint}"
+    return cluster.sbatch("-w", NODE, f"--gres=gpu:{gpus}", hint, *args, sleep_s=seconds)
+
+
+def neighbours(cluster: Cluster) -> dict[str, float | None]:
+    """What the engine knows of running jobs."""
+    told = cluster.run("ctl", ["gputopo", "status", "--json"]).out
+    found: dict[str, float | None] = json.loads(told)["neighbours"]
+    return found
+
+
+def waiting(cluster: Cluster, jobid: int) -> Job:
+    """The job, once it says that it waits."""
+    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid} waits")
+    return cluster.job(jobid)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_table_1_gets_the_gpus_the_simulator_says(cluster: Cluster, name: str) -> None:
+    """The authors' six jobs, each as long as it runs there under this policy."""
+    configure_engine(cluster, WATCHED)
+    jobs = jobs_of("authors")
+    speed = Profiled(loaded("prof_from_experiments_full"))
+    run = Simulator({NODE: catalog.load("minsky")}, registry.get(name), speed).run(jobs)
+    records = {record.job.job_id: record for record in run.records}
+    ids: dict[int, int] = {}
+    keys = registry.hints_of(name)
+    began = time.monotonic()
+    for job in jobs:
+        time.sleep(max(0.0, began + job.submit_s / FASTER - time.monotonic()))
+        words = [word for word in job.hint.split(",") if word.partition("=")[0] in keys]
+        record = records[job.job_id]
+        ids[job.job_id] = submit(
+            cluster,
+            job.gpus_per_node[0],
+            ",".join([f"policy={name}", *words]),
+            f"--nice={100 * job.job_id}",
+            seconds=round((record.end_s - record.start_s) / FASTER, 2),
+        )
+    for number, jobid in ids.items():
+        expected = tuple(sorted(records[number].placement.gpus[NODE]))
+        got = cluster.wait_state(jobid, "RUNNING", "COMPLETED", timeout_s=90)
+        seen = got.gpus.get(NODE) or cluster.visible_gpus(jobid)
+        assert tuple(sorted(seen)) == expected, f"job {number} under {name}"
+
+
+def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -> None:
+    """One free GPU on each socket: topo-aware-p waits, says why, and starts on a pair."""
+    configure_engine(cluster, WATCHED)
+    holders = dict(zip((0, 2), cluster.occupy(NODE, (0, 2)), strict=True))
+    job = submit(cluster, 2, "policy=topo-aware-p,min-utility=0.5,batch=1")
+    comment = waiting(cluster, job).fields["AdminComment"]
+    assert "the best free GPUs have a utility of 0." in comment
+    assert "communication 0.00" in comment
+    assert "the job asks for 0.50" in comment
+    queue = cluster.run("ctl", ["squeue", "-h", "-j", str(job), "-o", "%r"]).out.strip()
+    assert queue == "BeginTime"
+    told = cluster.run("ctl", ["gputopo", "explain", str(job)]).out
+    assert "postponed" in told
+    assert "would be now" in told
+    assert "(communication 0.00, interference" in told
+    passed = submit(cluster, 1, "policy=topo-aware,batch=128", "--nice=500")
+    (gpu,) = cluster.wait_running(passed).gpus[NODE]
+    assert cluster.job(job).state == "PENDING"
+    whole = 2 if gpu == 1 else 0
+    cluster.cancel(holders[whole])
+    assert cluster.wait_running(job, timeout_s=60).gpus == {NODE: (whole, whole + 1)}
+
+
+def test_without_postponing_it_takes_the_split_pair(cluster: Cluster) -> None:
+    cluster.occupy(NODE, (0, 2))
+    job = submit(cluster, 2, "policy=topo-aware,batch=1")
+    assert cluster.wait_running(job).gpus == {NODE: (1, 3)}
+
+
+def test_a_wait_outlives_the_engine_and_slurmctld(cluster: Cluster) -> None:
+    configure_engine(cluster, WATCHED)
+    holders = cluster.occupy(NODE, (0, 2))
+    job = submit(cluster, 2, "policy=topo-aware-p,min-utility=0.5,batch=1")
+    waiting(cluster, job)
+    cluster.engine("restart")
+    cluster.restart_slurmctld()
+    assert cluster.job(job).state == "PENDING"
+    cluster.cancel(holders[0])
+    assert cluster.wait_running(job, timeout_s=90).gpus == {NODE: (0, 1)}
+
+
+def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(
+    cluster: Cluster,
+) -> None:
+    """A tiny batch on GPU 0, started before: the next one goes to the other socket."""
+    configure_engine(cluster, WATCHED)
+    first = submit(cluster, 1, "policy=topo-aware,batch=1")
+    assert cluster.wait_running(first).gpus == {NODE: (0,)}
+    cluster.engine("restart")
+    assert neighbours(cluster)["age_s"] is not None
+    second = submit(cluster, 1, "policy=topo-aware,batch=1")
+    assert cluster.wait_running(second).gpus == {NODE: (2,)}
+
+
+def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster: Cluster) -> None:
+    configure_engine(cluster, f"{WATCHED}\ntopo_aware: {{refresh_s: 1}}")
+    ids = cluster.occupy(NODE, (0, 2))
+    until(lambda: neighbours(cluster)["jobs"] == 2, "both are known", 10)
+    cluster.cancel(*ids)
+    until(lambda: neighbours(cluster)["jobs"] == 0, "both are gone", 10)
+    ages = [neighbours(cluster)["age_s"] for _ in range(10)]
+    assert all(age is not None and age < 5 for age in ages), ages
+
+
+def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
+    """Five jobs of one kind, alone on their socket; a failed one teaches nothing."""
+    path = "/var/lib/gputopo/learned-profiles.json"
+    cluster.run("ctl", f"rm -f {path}")
+    configure_engine(cluster, f"{WATCHED}\ntopo_aware: {{refresh_s: 1}}")
+    hint = "--comment=gpu-topo: policy=topo-aware,profile=bert,batch=4"
+    for script in ("sleep 1",) * 5 + ("sleep 1; exit 1",):
+        job = cluster.sbatch("-w", NODE, "--gres=gpu:2", hint, script=script)
+        cluster.wait_finished(job)
+
+    def runs() -> list[float]:
+        told = cluster.run("ctl", f"cat {path}", check=False).out
+        found: list[float] = json.loads(told)[0]["seconds"] if told else []
+        return found
+
+    until(lambda: len(runs()) == 5, "five runs are written down", 30)
+    time.sleep(3)
+    assert len(runs()) == 5
+    assert all(1 <= seconds < 20 for seconds in runs())

@@ -1,0 +1,167 @@
+"""The fast path (groups, tables, updates) equals the straightforward one, state for state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from machines import drawn, machine
+from topo_aware_plain import place
+
+from policies import Cluster, NodeState, Placement, Request, RunningJob, Wait
+from policies.interference import Interference, Kind
+from policies.topo_aware import Settings, policies
+
+MEASURED = Interference(
+    {
+        (Kind("bert", 4, 2), Kind("bert", 4, 2)): 1.18,
+        (Kind("bert", 4, 2), Kind("vgg", 64, 1)): 1.02,
+        (Kind("vgg", 64, 1), Kind("bert", 4, 2)): 1.9,
+    }
+)
+KINDS = [(None, None), ("bert", 4), ("vgg", 64), ("other", 1), ("other", 128), (None, 8)]
+
+
+class Walk:
+    """A cluster on which jobs come and go at random; its snapshots, one after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        kinds = [machine("minsky"), machine("ac922"), machine("dgx1v"), drawn(5, seed)]
+        self.nodes = {}
+        for number in range(self.draw.randint(2, 9)):
+            topology = self.draw.choice(kinds)
+            full = (1 << topology.gpus) - 1
+            weight = self.draw.choice((1, 1, 1, 2))
+            self.nodes[f"n{number}"] = NodeState(f"n{number}", topology, full, weight=weight)
+        self.jobs: dict[int, RunningJob] = {}
+        self.next = 1
+
+    def step(self) -> None:
+        """One job ends or starts, on GPUs drawn from what is free."""
+        if self.jobs and self.draw.random() < 0.45:
+            ended = self.jobs.pop(self.draw.choice(list(self.jobs)))
+            self._set(ended.gpus, taken=False)
+            return
+        masks = {}
+        for name in self.draw.sample(list(self.nodes), self.draw.choice((1, 1, 2))):
+            mask = self.nodes[name].free & self.draw.getrandbits(8)
+            if mask:
+                masks[name] = mask
+        if masks:
+            profile, batch = self.draw.choice(KINDS)
+            memory = self.draw.choice((0.0, 20.0, 60.0))
+            self.jobs[self.next] = RunningJob(self.next, masks, profile, batch, memory)
+            self.next += 1
+            self._set(masks, taken=True)
+
+    def _set(self, masks: dict[str, int], *, taken: bool) -> None:
+        for name, mask in masks.items():
+            old = self.nodes[name]
+            free = old.free & ~mask if taken else old.free | mask
+            self.nodes[name] = NodeState(name, old.topology, free, weight=old.weight)
+
+    def snapshot(self) -> Cluster:
+        """As a caller would make one: at times fewer nodes, at times a job's end not known yet."""
+        names = list(self.nodes)
+        if self.draw.random() < 0.2:
+            names = self.draw.sample(names, max(1, len(names) - 1))
+        jobs = tuple(self.jobs.values())
+        if self.draw.random() < 0.1:
+            jobs += (RunningJob(9999, {names[0]: 3}, "bert", 4),)
+        return Cluster({name: self.nodes[name] for name in names}, jobs)
+
+    def request(self, cluster: Cluster) -> Request | None:
+        """A job that fits, None where nothing is free."""
+        room = sorted((n.free.bit_count() for n in cluster.nodes.values()), reverse=True)
+        counts = tuple(
+            self.draw.randint(1, free) for free in room[: self.draw.choice((1, 1, 1, 2))] if free
+        )
+        if not counts:
+            return None
+        profile, batch = self.draw.choice(KINDS)
+        options = {"profile": profile} if profile else {}
+        options |= {"batch": str(batch)} if batch else {}
+        options |= self.draw.choice(({}, {}, {"spread": "yes"}, {"memory-bandwidth": "50"}))
+        ordered = tuple(sorted(counts, reverse=True))
+        return Request(ordered, sensitive=self.draw.random() < 0.8, options=options)
+
+
+def states(seed: int, count: int) -> Iterator[tuple[Request, Cluster]]:
+    walk = Walk(seed)
+    while count:
+        walk.step()
+        cluster = walk.snapshot()
+        request = walk.request(cluster)
+        if request is not None:
+            count -= 1
+            yield request, cluster
+
+
+@pytest.mark.parametrize("known", [Interference(), MEASURED], ids=["default", "measured"])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_fast_path_equals_the_straightforward_one(seed, known):
+    """Twenty walks of 150 states; one policy object sees a walk, so its updates are held too."""
+    fast, _ = policies(Settings(socket_memory_gbps=40.0), known)
+    for request, cluster in states(seed, 150):
+        answer = fast.place(request, cluster)
+        expected = place(request, cluster, known, 40.0)
+        if expected is None:
+            assert isinstance(answer, Wait)
+            expected, answer = place(request, cluster, known), answer.instead
+        assert isinstance(answer, Placement)
+        assert answer.gpus == {name: gpus for name, (gpus, _) in expected.items()}
+        worst = min((terms for _, terms in expected.values()), key=lambda terms: terms[0])
+        found = (answer.utility, *answer.terms.values())
+        assert found == pytest.approx(worst, abs=1e-8)
+
+
+def test_a_question_is_answered_alike_whatever_was_asked_before():
+    """The same question to a policy that saw everything and to one that saw nothing."""
+    old, _ = policies(interference=MEASURED)
+    for request, cluster in states(77, 200):
+        assert old.place(request, cluster) == policies(interference=MEASURED)[0].place(
+            request, cluster
+        )
+
+
+def test_hundreds_of_jobs_may_come_and_go_at_once():
+    """As when the engine's cache of running jobs is read again; old and new in any order."""
+    draw = random.Random(5)
+    nodes = {
+        f"n{number:03}": NodeState(f"n{number:03}", machine("dgx1v"), 0x0F) for number in range(200)
+    }
+    jobs = [
+        RunningJob(number, {f"n{number:03}": 0x10 << number % 4}, *KINDS[number % len(KINDS)])
+        for number in range(200)
+    ]
+    old, _ = policies(interference=MEASURED)
+    for _ in range(30):
+        now = tuple(draw.sample(jobs, draw.choice((0, 3, 100, 200))))
+        cluster, asked = Cluster(nodes, now), Request((draw.randint(1, 4),))
+        assert old.place(asked, cluster) == policies(interference=MEASURED)[0].place(asked, cluster)
+
+
+def test_forgetting_solutions_changes_no_answer(monkeypatch):
+    monkeypatch.setattr("policies.topo_aware.solver.MOST_SOLUTIONS", 3)
+    monkeypatch.setattr("policies.topo_aware.machine.MOST_SETS", 5)
+    forgetful, _ = policies(interference=MEASURED)
+    for request, cluster in states(78, 100):
+        assert forgetful.place(request, cluster) == policies(interference=MEASURED)[0].place(
+            request, cluster
+        )
+
+
+def test_a_question_about_one_node_of_many_disturbs_nothing():
+    """What the engine asks beside: the same job on the nodes that Slurm chose."""
+    nodes = {f"n{n:02}": NodeState(f"n{n:02}", machine("minsky"), 0b1110) for n in range(30)}
+    jobs = tuple(RunningJob(n, {f"n{n:02}": 1}, None, 4 if n % 2 else 128) for n in range(30))
+    whole, one = Cluster(nodes, jobs), Cluster({"n07": nodes["n07"]}, jobs)
+    asked = Request((1,), options={"batch": "1"})
+    old, _ = policies()
+    before = old.place(asked, whole)
+    alone = old.place(asked, one)
+    assert alone == policies()[0].place(asked, one)
+    assert alone.gpus == {"n07": (2,)}
+    assert old.place(asked, whole) == before

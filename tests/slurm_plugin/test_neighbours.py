@@ -1,0 +1,348 @@
+"""The cache of running jobs: notices at once, readings mend it, old ones are not used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC, basic_config, mask, node, place
+
+from policies.interference import Kind
+from slurm_plugin.engine import setup
+from slurm_plugin.engine.decide import Decider
+from slurm_plugin.engine.learning import Teacher
+from slurm_plugin.engine.load_machines import load_machines
+from slurm_plugin.engine.neighbours import Neighbours, hint_of
+from slurm_plugin.engine.rules import Rules
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import Learned
+from slurm_plugin.profiles.learned import Sort
+from slurm_plugin.protocol import Notice, Use, WaitFor
+from slurm_plugin.slurm.interface import QueuedJob, SlurmJob
+
+HINT = "policy=topo-aware-p,profile=bert,batch=4"
+BERT, VGG = Kind("bert", 4, 2), Kind("vgg", 4, 1)
+
+
+class Slurm:
+    """A client that tells what it is told, or that Slurm is down."""
+
+    def __init__(self) -> None:
+        self.rows: list[QueuedJob] = []
+        self.finished: list[SlurmJob] = []
+        self.is_down = False
+        self.during = lambda: None
+
+    def queue(self) -> list[QueuedJob]:
+        if self.is_down:
+            raise SlurmError("squeue: slurmctld does not answer")
+        told = list(self.rows)
+        self.during()
+        return told
+
+    def jobs(self) -> list[SlurmJob]:
+        return self.finished
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def row(job_id: int, gpus: dict[str, tuple[int, ...]], hint: str = HINT) -> QueuedJob:
+    comment = f"site text [gpu-topo: {hint} | dgx1:0 by mapa: because]" if hint else ""
+    return QueuedJob(job_id, state="RUNNING", gpus=gpus, admin_comment=comment)
+
+
+def started(job_id: int, **masks: int) -> Notice:
+    return Notice("started", job_id, 0, masks)
+
+
+@pytest.fixture
+def slurm() -> Slurm:
+    return Slurm()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def cache(slurm: Slurm, clock: Clock, tmp_path: Path) -> Neighbours:
+    machines = load_machines(basic_config(tmp_path))
+    teacher = Teacher(Learned(tmp_path / "learned.json"), machines, clock=clock)
+    found = Neighbours(slurm, machines, 5.0, 30.0, teacher, clock)  # type: ignore[arg-type]
+    assert found.jobs() == ()  # somebody asks from now on
+    found.refresh()
+    return found
+
+
+def test_a_reading_says_who_runs_where_in_the_topologys_indices(
+    cache: Neighbours, slurm: Slurm
+) -> None:
+    slurm.rows = [row(3, {"mirrored": (7, 6)})]
+    cache.refresh()
+    (job,) = cache.jobs()
+    assert (job.job_id, job.profile, job.batch) == (3, "bert", 4)
+    assert job.gpus == {"mirrored": mask(0, 1)}
+
+
+def test_a_notice_is_known_at_once_with_the_hint_of_the_question(cache: Neighbours) -> None:
+    cache.asked(place(node("dgx1", 0xFF, 1), job=5, hint=HINT))
+    cache.notice(started(5, dgx1=mask(0, 3)))
+    (job,) = cache.jobs()
+    assert (job.gpus, job.profile) == ({"dgx1": mask(0, 3)}, "bert")
+    cache.notice(Notice("ended", 5, 0, {}))
+    assert cache.jobs() == ()
+
+
+def test_a_missed_end_is_mended_by_the_next_reading(cache: Neighbours, slurm: Slurm) -> None:
+    cache.notice(started(5, dgx1=1))
+    slurm.rows = [row(6, {"dgx2": (1,)})]
+    cache.clock.now += 5  # type: ignore[attr-defined]
+    cache.refresh()
+    assert [job.job_id for job in cache.jobs()] == [6]
+
+
+def test_what_is_told_while_slurm_is_asked_is_newer_than_its_answer(
+    cache: Neighbours, slurm: Slurm
+) -> None:
+    slurm.rows = [row(6, {"dgx2": (1,)})]
+
+    def meanwhile() -> None:
+        cache.notice(started(7, dgx1=1))
+        cache.notice(Notice("ended", 6, 0, {}))
+
+    slurm.during = meanwhile
+    cache.refresh()
+    assert [job.job_id for job in cache.jobs()] == [7]
+
+
+def test_a_job_that_is_as_it_was_stays_the_same_object(cache: Neighbours, slurm: Slurm) -> None:
+    slurm.rows = [row(6, {"dgx2": (1,)})]
+    cache.refresh()
+    before = cache.jobs()
+    cache.refresh()
+    assert cache.jobs()[0] is before[0]
+
+
+def test_nothing_older_than_the_bound_is_used(
+    cache: Neighbours, slurm: Slurm, clock: Clock
+) -> None:
+    """30 s here. Slurm being down keeps the cache as it was, and the bound empties it."""
+    slurm.rows = [row(6, {"dgx2": (1,)})]
+    cache.refresh()
+    slurm.is_down = True
+    clock.now += 29
+    with pytest.raises(SlurmError):
+        cache.refresh()
+    assert len(cache.jobs()) == 1
+    clock.now += 2
+    assert cache.jobs() == ()
+    slurm.is_down = False
+    cache.refresh()
+    assert len(cache.jobs()) == 1
+
+
+def test_before_the_first_reading_nobody_is_known(tmp_path: Path, slurm: Slurm) -> None:
+    machines = load_machines(basic_config(tmp_path))
+    fresh = Neighbours(slurm, machines)  # type: ignore[arg-type]
+    fresh.notice(started(6, dgx1=2))  # nobody has asked yet
+    assert fresh.jobs() == ()
+    fresh.notice(started(7, dgx1=1))
+    assert fresh.jobs() == ()
+    assert fresh.told() == {"jobs": 1, "age_s": None}
+
+
+def test_a_hint_comes_from_our_bracket_else_from_the_comment() -> None:
+    job = row(1, {})
+    assert hint_of(job) == HINT
+    assert hint_of(replace(job, admin_comment="", comment="gpu-topo: batch=4")) == "batch=4"
+    assert hint_of(replace(job, admin_comment="", comment="my job")) == ""
+
+
+@pytest.mark.parametrize("hint", ["", "off", "nonsense", "batch=x", "policy=gone,batch=4"])
+def test_a_neighbour_without_a_sound_hint_still_counts(
+    cache: Neighbours, slurm: Slurm, hint: str
+) -> None:
+    slurm.rows = [row(6, {"dgx2": (1,)}, hint)]
+    cache.refresh()
+    (job,) = cache.jobs()
+    assert (job.profile, job.batch) == (None, None)
+
+
+def test_a_node_that_is_left_to_slurm_has_no_neighbours(cache: Neighbours, slurm: Slurm) -> None:
+    slurm.rows = [row(6, {"elsewhere": (1,), "dgx2": (1,)})]
+    cache.refresh()
+    assert cache.jobs()[0].gpus == {"dgx2": 2}
+
+
+# Decisions.
+
+
+def decider(tmp_path: Path, cache: Neighbours) -> Decider:
+    from policies.registry import registry
+
+    config = basic_config(tmp_path)
+    return Decider(cache.machines, Rules(config), config.waiting, registry.get, cache.jobs)
+
+
+def test_topo_aware_keeps_away_from_a_neighbour_and_mapa_does_not_ask(
+    cache: Neighbours, slurm: Slurm, tmp_path: Path
+) -> None:
+    slurm.rows = [row(6, {"minsky1": (0,)})]
+    cache.refresh()
+    asked = place(node("minsky1", mask(1, 2, 3), mask(1), total=4), job=9)
+    ours = decider(tmp_path, cache)
+    away = ours.decide(replace(asked, hint="policy=topo-aware,batch=1")).reply
+    beside = ours.decide(replace(asked, hint="policy=mapa")).reply
+    assert isinstance(away, Use)
+    assert isinstance(beside, Use)
+    assert (away.nodes, beside.nodes) == ({"minsky1": mask(2)}, {"minsky1": mask(1)})
+
+
+def test_topo_aware_p_waits_with_its_terms_in_the_note(
+    cache: Neighbours, slurm: Slurm, tmp_path: Path
+) -> None:
+    slurm.rows = [row(6, {"minsky1": (0,)}), row(7, {"minsky1": (2,)})]
+    cache.refresh()
+    question = place(node("minsky1", mask(1, 3), mask(1, 3), total=4), job=9)
+    hint = "policy=topo-aware-p,min-utility=0.5,batch=1"
+    reply = decider(tmp_path, cache).decide(replace(question, hint=hint)).reply
+    assert isinstance(reply, WaitFor)
+    assert reply.note.startswith("topo-aware-p: the best free GPUs have a utility of 0.09 (comm")
+
+
+def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(
+    tmp_path: Path,
+) -> None:
+    """A whole configuration; Slurm is not there, which costs a line in the log and no start."""
+    profiles = tmp_path / "profiles"
+    profiles.mkdir()
+    (profiles / "bert.yaml").write_text(
+        "profile: bert\nbeside: [{gpus: 1, other: bert, other_gpus: 1, slowdown: 1.3}]\n"
+    )
+    text = (
+        BASIC + "topo_aware: {{interference: 2, fragmentation: 0, profiles: {folder}/profiles}}\n"
+    )
+    text += "slurm: {{bin_dir: /nowhere}}\n"
+    text = text.replace("plain: {{policy: first-fit}}", "plain: {{policy: topo-aware}}")
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(text.format(folder=tmp_path))
+    found = setup.load(path)
+    assert found.looks_at_jobs()
+    assert found.neighbours.age_s() is None
+    asked = place(
+        node("minsky1", mask(1, 2, 3), mask(1), total=4), partition="plain", hint="profile=bert"
+    )
+    record = found.enforcement.on_place(asked).record()
+    assert record["chosen"]["score"] == 1.0  # no weight on fragmentation
+
+
+# Learning.
+
+
+def life(cache: Neighbours, job_id: int, masks: dict[str, int], seconds: float, hint: str) -> None:
+    cache.asked(place(node("dgx1", 0xFF, 1), job=job_id, hint=hint))
+    cache.notice(started(job_id, **masks))
+    cache.clock.now += seconds  # type: ignore[attr-defined]
+    cache.notice(Notice("ended", job_id, 0, {}))
+
+
+def completed(*ids: int, state: str = "COMPLETED") -> list[SlurmJob]:
+    return [SlurmJob(job_id, 0, "", "", "", state) for job_id in ids]
+
+
+def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache: Neighbours, slurm: Slurm) -> None:
+    """Five runs each, the 95th percentile of 100..104 s over that of 80..84 s."""
+    assert cache.teacher is not None
+    for n in range(5):
+        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80 + n, HINT)
+    cache.asked(place(node("dgx1", 0xFF, 1), job=50, hint="policy=topo-aware,profile=vgg,batch=4"))
+    cache.notice(started(50, dgx1=mask(2)))
+    for n in range(5):
+        life(cache, 20 + n, {"dgx1": mask(0, 1)}, 100 + n, HINT)
+    slurm.rows = [row(50, {"dgx1": (2,)})]
+    slurm.finished = completed(*range(10, 15), *range(20, 25))
+    cache.refresh()
+    learned = cache.teacher.learned
+    assert learned.seconds(Sort(BERT, True)) == 84
+    assert learned.seconds(Sort(BERT, True, VGG)) == 104
+    assert learned.slowdowns() == {(BERT, VGG): pytest.approx(104 / 84)}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "state", "hint", "neighbours"),
+    [
+        ("a failed job", "FAILED", HINT, 0),
+        ("a job that does not say what it is", "COMPLETED", "policy=topo-aware,batch=4", 0),
+        ("a job beside two others", "COMPLETED", HINT, 2),
+    ],
+)
+def test_what_teaches_nothing(
+    cache: Neighbours, slurm: Slurm, sentence: str, state: str, hint: str, neighbours: int
+) -> None:
+    assert cache.teacher is not None
+    for n in range(neighbours):
+        kind = f"policy=topo-aware,profile=p{n},batch=4"
+        cache.asked(place(node("dgx1", 0xFF, 1), job=50 + n, hint=kind))
+        cache.notice(started(50 + n, dgx1=mask(2 + n)))
+    for n in range(6):
+        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, hint)
+    slurm.finished = completed(*range(10, 16), state=state)
+    cache.refresh()
+    assert cache.teacher.learned.slowdowns() == {}
+    assert all(
+        cache.teacher.learned.seconds(Sort(BERT, True, other)) is None for other in (None, VGG)
+    )
+
+
+def test_a_neighbour_of_the_other_socket_is_none(cache: Neighbours, slurm: Slurm) -> None:
+    assert cache.teacher is not None
+    cache.notice(started(50, dgx1=mask(4)))
+    for n in range(5):
+        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, HINT)
+    slurm.finished = completed(*range(10, 15))
+    cache.refresh()
+    assert cache.teacher.learned.seconds(Sort(BERT, True)) == 80
+
+
+def test_what_was_learned_outlives_the_engine(
+    cache: Neighbours, slurm: Slurm, tmp_path: Path
+) -> None:
+    for n in range(5):
+        life(cache, 10 + n, {"dgx1": mask(0, 4)}, 80, HINT)
+    slurm.finished = completed(*range(10, 15))
+    cache.refresh()
+    again = Learned(tmp_path / "learned.json")
+    assert again.seconds(Sort(BERT, False)) == 80
+
+
+def test_a_broken_file_is_learned_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "learned.json"
+    path.write_text("[{")
+    assert Learned(path).slowdowns() == {}
+    assert "cannot be read" in caplog.text
+
+
+def test_a_folder_that_cannot_be_written_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    learned = Learned(tmp_path / "file" / "learned.json")
+    for _ in range(3):
+        learned.add(Sort(BERT, True), 80)
+        learned.save()
+    assert caplog.text.count("what jobs taught is not written") == 1
+
+
+def test_systemd_lets_the_engines_commands_reach_slurmctld() -> None:
+    from importlib import resources
+
+    unit = resources.files("slurm_plugin").joinpath("systemd/gputopo.service").read_text()
+    (line,) = (line for line in unit.splitlines() if line.startswith("RestrictAddressFamilies="))
+    assert {"AF_UNIX", "AF_INET", "AF_INET6"} <= set(line.partition("=")[2].split())

@@ -1,0 +1,96 @@
+"""Job profiles as a site writes them, and what is wrong with those that are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from policies.interference import Kind
+from slurm_plugin.config import TopoAwareConfig
+from slurm_plugin.engine.in_use import InUse
+from slurm_plugin.errors import ProfileError
+from slurm_plugin.profiles import Learned, interference, read_profiles
+from slurm_plugin.profiles.learned import Sort
+
+BERT = """
+profile: bert
+alone:
+  - {gpus: 2, batch: 4, packed_s: 100, spread_s: 125}
+beside:
+  - {gpus: 2, batch: 4, other: vgg, other_gpus: 1, packed_s: 110}
+  - {gpus: 1, other: bert, other_gpus: 1, slowdown: 1.15}
+"""
+
+
+def test_slowdowns_are_read_and_seconds_become_slowdowns(tmp_path: Path) -> None:
+    (tmp_path / "bert.yaml").write_text(BERT)
+    (tmp_path / "README").write_text("not a profile")
+    assert read_profiles(tmp_path) == {
+        (Kind("bert", 4, 2), Kind("vgg", 0, 1)): pytest.approx(1.1),
+        (Kind("bert", 0, 1), Kind("bert", 0, 1)): 1.15,
+    }
+
+
+def test_json_says_the_same(tmp_path: Path) -> None:
+    pair = {"gpus": 1, "other": "b", "other_gpus": 1, "slowdown": 1.2}
+    (tmp_path / "a.json").write_text(json.dumps({"profile": "a", "beside": [pair]}))
+    assert read_profiles(tmp_path) == {(Kind("a", 0, 1), Kind("b", 0, 1)): 1.2}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "text", "says"),
+    [
+        ("no YAML", "profile: [", "cannot be read as YAML or JSON"),
+        ("no name", "alone: []", "missing required field `profile`"),
+        ("an unknown key", "profile: a\ncolour: red", "unknown field `colour`"),
+        ("no GPUs", "profile: a\nalone: [{gpus: 0}]", r"\$.alone\[0\].gpus"),
+        ("faster than alone",
+         "profile: a\nbeside: [{gpus: 1, other: b, other_gpus: 1, slowdown: 0.5}]", ">= 1"),
+        ("seconds beside without seconds alone",
+         "profile: a\nbeside: [{gpus: 1, other: b, other_gpus: 1, packed_s: 5}]",
+         r"beside\[0\]: expected `slowdown`, or packed_s"),
+        ("an object for a name", "profile: {a: b}", "Expected `str`"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_file(
+    tmp_path: Path, sentence: str, text: str, says: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ProfileError, match=says) as caught:
+        read_profiles(tmp_path)
+    assert str(caught.value).startswith(str(tmp_path / "a.yaml"))
+
+
+def test_a_profile_stands_once(tmp_path: Path) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("profile: a")
+    with pytest.raises(ProfileError, match=r"b\.yaml: profile a stands in .*a\.yaml already"):
+        read_profiles(tmp_path)
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="expected a directory of profiles"):
+        read_profiles(tmp_path / "none")
+
+
+def test_a_sites_word_goes_before_what_jobs_taught() -> None:
+    pair = (Kind("a", 1, 1), Kind("b", 1, 1))
+    assert interference({pair: 1.05}, {pair: 1.2}).factor(*pair) == 1.05
+    assert interference({}, {pair: 1.2}).factor(*pair) == 1.2
+
+
+def test_what_jobs_taught_is_taken_over_where_it_changes_anything() -> None:
+    learned = Learned(None)
+    in_use = InUse(TopoAwareConfig(), learned)
+    first = in_use("topo-aware")
+    in_use.update()
+    assert in_use("topo-aware") is first
+    kind, other = Kind("a", 1, 1), Kind("b", 1, 1)
+    for _ in range(5):
+        learned.add(Sort(kind, True), 100)
+        learned.add(Sort(kind, True, other), 117)
+    in_use.update()
+    assert in_use("topo-aware") is not first
+    assert in_use("mapa").name == "mapa"

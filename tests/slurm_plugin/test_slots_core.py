@@ -1,0 +1,226 @@
+"""The pure part of the slots mode: names, brackets, candidates, backfill."""
+
+import math
+import random
+from itertools import combinations
+
+import pytest
+
+from slurm_plugin.slots import backfill, bracket, features, names, order
+from slurm_plugin.slots.candidates import Need, first_hold, groups
+from slurm_plugin.slots.room import Hold, Node, room_of, with_hold, without_hold
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+
+V100 = tuple(f"v100.s{i}" for i in range(8))
+
+
+def node(name, free=0xFF, slots=V100, **other):
+    return Node(name, slots, free, other.pop("cpus", 40), other.pop("memory_mb", 1000), **other)
+
+
+def room(*nodes):
+    return {n.name: n for n in nodes}
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "index"),
+    [("v100.s3", 3), ("s0", 0), ("v100", None), ("", None), ("a100-sxm4.s12", 12), ("xs1", None)],
+)
+def test_a_slot_type_ends_in_its_index(gpu_type, index):
+    assert names.index_of(gpu_type) == index
+
+
+def test_slots_stand_in_the_order_of_their_index_and_two_digits_do_not_come_before_one():
+    gpus = {f"s{i}": 1 for i in (10, 2, 0, 1, 3, 4, 5, 6, 7, 8, 9)}
+    assert names.slots_of(gpus) == tuple(f"s{i}" for i in range(11))
+
+
+@pytest.mark.parametrize("gpus", [{"v100": 8}, {"s0": 2}, {"s0": 1, "s2": 1}, {"s0": 1, "a.s0": 1}])
+def test_a_node_without_one_type_per_gpu_has_no_slots(gpus):
+    assert names.slots_of(gpus) == ()
+
+
+def test_a_mask_becomes_the_request_for_its_slots():
+    assert names.request(V100, 0b1001, 2) == "gpu:v100.s0:2,gpu:v100.s3:2"
+
+
+@pytest.mark.parametrize("value", ["a b]c|d", "gres/gpu:2,cpu=4", "100%", "é", "(v100|a100)&ib"])
+def test_a_bracket_comes_back_as_it_was_written(value):
+    written = bracket.Bracket("gated", {"token": "t1", "tpn": value})
+    text = written.text()
+    assert bracket.read(f"site's word [gpu-topo: ring] {text}") == written
+    assert not set("]|") & set(text[1:-1])
+
+
+def test_a_new_bracket_replaces_the_old_one_and_leaves_the_rest():
+    old = "site [gpu-topo: ring | note] [gpu-slots: gated token=a]"
+    new = bracket.replaced(old, bracket.Bracket("placed", {"token": "b"}))
+    assert new == "site [gpu-topo: ring | note] [gpu-slots: placed token=b]"
+    assert bracket.replaced(new, None) == "site [gpu-topo: ring | note]"
+
+
+def test_a_request_too_long_for_a_comment_is_refused():
+    with pytest.raises(ValueError, match="over 1536"):
+        bracket.Bracket("gated", {"req": "n" * 1600}).text()
+
+
+@pytest.mark.parametrize("text", ["", "[gpu-topo: x]", "[gpu-slots: what a=b]", "[gpu-slots: ]"])
+def test_a_comment_without_a_state_of_ours_has_no_bracket(text):
+    assert bracket.read(text) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("", True),
+        ("v100", True),
+        ("a100", False),
+        ("v100&ib", True),
+        ("a100|ib", True),
+        ("(a100|v100)&ib", True),
+        ("(a100|v100)&no", False),
+        ("a100&x|ib", True),
+    ],
+)
+def test_constraints_are_judged_as_slurm_does(expression, expected):
+    assert features.holds(expression, {"v100", "ib"}) is expected
+
+
+@pytest.mark.parametrize("expression", ["[a|b]", "a*2", "(a", "a&", "a,b", "a)b"])
+def test_constraints_over_several_nodes_are_not_guessed_at(expression):
+    with pytest.raises(features.Unsupported):
+        features.holds(expression, {"a"})
+
+
+def test_free_slots_are_what_slurm_does_not_use():
+    used = dict.fromkeys(V100, 0) | {"v100.s1": 1, "v100.s7": 1}
+    gpus = dict.fromkeys(V100, 1)
+    slurm = SlurmNode("dgx1", ("MIXED",), ("batch",), 1, 40, 1000, gpus, (), used, 10, 400)
+    [found] = room_of([slurm], [QueuedJob(1, nodes=("dgx1",))]).values()
+    assert (found.free, found.cpus, found.memory_mb, found.jobs) == (0b01111101, 30, 600, 1)
+
+
+@pytest.mark.parametrize("state", ["DRAIN", "DOWN*", "NOT_RESPONDING", "RESERVED"])
+def test_a_node_slurm_starts_nothing_on_is_closed(state):
+    gpus = dict.fromkeys(V100, 1)
+    slurm = SlurmNode("dgx1", ("IDLE", state), ("batch",), 1, 40, 1000, gpus)
+    assert not groups(Need(1), room_of([slurm], []))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "need", "expected"),
+    [
+        ("lowest weight first, then name", Need(2), ["c", "a", "b"]),
+        ("only the named node", Need(2, req_nodes=frozenset("b")), ["b"]),
+        ("not an excluded node", Need(2, exc_nodes=frozenset("c")), ["a", "b"]),
+        ("only nodes with enough CPUs", Need(2, cpus=41), ["c"]),
+        ("only nodes with enough memory", Need(2, memory_mb=1001), ["b"]),
+        ("alone means no other job", Need(2, exclusive=True), ["c", "b"]),
+        ("only the job's partition", Need(2, partitions=frozenset({"big"})), ["b"]),
+        ("only nodes with the feature", Need(2, features="ib"), ["a"]),
+        ("only nodes with enough free GPUs", Need(8), ["c", "b"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_candidates_of_one_node(sentence, need, expected):
+    found = groups(
+        need,
+        room(
+            node("a", 0x0F, weight=2, jobs=1, features=frozenset({"ib"})),
+            node("b", weight=3, memory_mb=2000, partitions=frozenset({"big"})),
+            node("c", cpus=80),
+        ),
+    )
+    assert [group.own for group in found] == expected
+
+
+def test_several_nodes_get_slots_that_are_free_on_all_of_them():
+    [found] = groups(Need(2, 2), room(node("a", 0b0011), node("b", 0b1100), node("c", 0b0111)))
+    assert (found.names, found.free) == (("a", "c"), 0b0011)
+
+
+def test_there_is_no_group_where_no_slots_agree():
+    assert not groups(Need(2, 2), room(node("a", 0b0011), node("b", 0b1100)))
+
+
+def test_the_group_with_most_to_choose_from_is_taken():
+    [found] = groups(Need(1, 2), room(node("a", 0b1), node("b"), node("c")))
+    assert found.names == ("b", "c")
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_group_is_found_exactly_where_brute_force_finds_one(seed):
+    rng = random.Random(seed)
+    slots = tuple(f"s{i}" for i in range(4))
+    nodes = [node(f"n{i}", rng.randrange(16), slots) for i in range(rng.randint(1, 5))]
+    need = Need(rng.randint(1, 3), rng.randint(2, 3))
+    exists = False
+    for chosen in combinations(nodes, need.nodes):
+        free = 15
+        for one in chosen:
+            free &= one.free
+        exists |= free.bit_count() >= need.gpus
+    found = groups(need, room(*nodes))
+    assert bool(found) is exists
+    for group in found:
+        assert len(set(group.names)) == need.nodes
+        assert group.free.bit_count() >= need.gpus
+
+
+def test_a_hold_taken_and_given_back_leaves_the_room_as_it_was():
+    before = room(node("a"), node("b", 0x0F))
+    hold = Need(2, cpus=4, memory_mb=10).hold(["a", "b"], 0b11, 5.0)
+    assert without_hold(with_hold(before, hold), hold) == before
+
+
+def simulated_start(need, free, holds, horizon):
+    """Brute force: look at every second whether the GPUs are there."""
+    for t in range(horizon):
+        masks = dict(free)
+        for hold in holds:
+            if hold.end <= t:
+                for name, mask in hold.gpus.items():
+                    masks[name] |= mask
+        if any(mask.bit_count() >= need.gpus for mask in masks.values()):
+            return t
+    return math.inf
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_backfill_never_delays_the_first_job_and_refuses_nothing_that_would_not(seed):
+    rng = random.Random(seed)
+    slots = tuple(f"s{i}" for i in range(4))
+    now_room = room(*(node(f"n{i}", 15, slots) for i in range(rng.randint(1, 3))))
+    holds = []
+    for _ in range(rng.randint(0, 6)):
+        hold = first_hold(Need(rng.randint(1, 3)), now_room, rng.randint(1, 20))
+        if hold:
+            holds.append(hold)
+            now_room = with_hold(now_room, hold)
+    first, lower = Need(rng.randint(2, 4)), Need(rng.randint(1, 3))
+    new = first_hold(lower, now_room, rng.randint(1, 30))
+    free = {name: n.free for name, n in now_room.items()}
+    before = simulated_start(first, free, holds, 40)
+    assert backfill.earliest_start(first, now_room, holds, 0) == before
+    if new is None:
+        return
+    after_room = with_hold(now_room, new)
+    after = {name: n.free for name, n in after_room.items()}
+    delayed = simulated_start(first, after, [*holds, new], 40) > before
+    assert backfill.delays(first, now_room, holds, new, after_room, 0) is delayed
+
+
+def test_a_job_without_a_time_limit_holds_for_ever():
+    full = room(node("a", 0))
+    assert backfill.earliest_start(Need(1), full, [Hold({"a": 0xFF})], 0) == math.inf
+
+
+def test_jobs_stand_in_slurms_order():
+    jobs = [
+        QueuedJob(1, partition="low", priority=900),
+        QueuedJob(2, partition="high", priority=1, submit=9),
+        QueuedJob(3, partition="low,high", priority=1, submit=5),
+        QueuedJob(4, partition="low", priority=901),
+    ]
+    found = order.in_order(jobs, {"low": 1, "high": 2})
+    assert [job.job_id for job in found] == [3, 2, 4, 1]

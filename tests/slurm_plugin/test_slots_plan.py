@@ -1,0 +1,244 @@
+"""One look at the queue: whose gate opens, whose is renewed, what is repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from slurm_plugin.slots import bracket
+from slurm_plugin.slots.candidates import Group, Need
+from slurm_plugin.slots.look import plan, tasks_of
+from slurm_plugin.slots.names import lowest
+from slurm_plugin.slots.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits
+from slurm_plugin.slots.room import Node, emptied
+from slurm_plugin.slots.want import Want, Wants
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+V100 = tuple(f"v100.s{i}" for i in range(8))
+TERMS = Terms(now=1000, lease_s=120, grace_s=30)
+
+
+def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> QueuedJob:
+    words = f"token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node {keys}".strip()
+    values: dict[str, object] = {
+        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "BeginTime",
+        "priority": 100 - job_id, "eligible": 1100, "time_limit_s": 60, "cpus": 1,
+        "tres_per_node": f"gres/gpu:{gpus}", "admin_comment": f"[gpu-slots: gated {words}]",
+    }  # fmt: skip
+    return QueuedJob(job_id, **{**values, **more})  # type: ignore[arg-type]
+
+
+def placed(job_id: int, at: int, slots: str) -> QueuedJob:
+    comment = f"[gpu-slots: placed token=t tpn=gres/gpu:2 nodes=1-1 by=node at={at}]"
+    return gated(job_id, admin_comment=comment, tres_per_node=slots, req_nodes="dgx1", eligible=at)
+
+
+def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+    assert want.need is not None
+    return Chosen(found[0], lowest(found[0].free, want.need.gpus), "dgx1:0 by test: why")
+
+
+def planned(
+    *jobs: QueuedJob, free: int = 0xFF, choose: Choose = first_choice, is_open: bool = True
+) -> Plan:
+    batch = frozenset({"batch"})
+    node = Node("dgx1", V100, free, 40, 1000, partitions=batch, is_open=is_open)
+    room = {"dgx1": node}
+    return plan(jobs, Wants().read(jobs, emptied(room)), room, TERMS, choose)
+
+
+def released(made: Plan) -> list[str]:
+    return made.released
+
+
+def test_gates_open_in_slurms_order_while_there_is_room() -> None:
+    made = planned(gated(3, 4), gated(2, 4), gated(1, 4))
+    assert released(made) == ["1", "2"]
+    assert made.first == Need(4, 1, 1, partitions=frozenset({"batch"}))
+
+
+def test_a_release_names_exact_slots_and_opens_the_gate() -> None:
+    [release] = planned(gated(1), free=0b11000).releases
+    [(_, update)] = release.steps
+    assert update.tres_per_node == "gres/gpu:v100.s3:1,gres/gpu:v100.s4:1"
+    assert (update.begin_time, update.req_nodes, update.num_nodes) == (NOW, "dgx1", (1, 1))
+    kept = bracket.read(update.admin_comment or "")
+    assert kept is not None
+    assert (kept.state, kept.get("tpn"), kept.get("at")) == ("placed", "gres/gpu:2", "1000")
+
+
+def test_a_lower_job_passes_the_first_only_if_it_ends_before_that_one_could_start() -> None:
+    running = QueuedJob(
+        9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": (0, 1)}, end=1100, cpus=1
+    )
+    short, long = gated(2, time_limit_s=100), gated(3, time_limit_s=101)
+    made = planned(running, gated(1, 8), short, long, free=0xFC)
+    assert released(made) == ["2"]
+
+
+def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody() -> None:
+    made = planned(
+        gated(1, 8, priority=0),
+        gated(2, 8, depends=True),
+        gated(3, 8, keys="begin=2000"),
+        gated(4, 8),
+    )
+    assert released(made) == ["4"]
+
+
+def test_a_gate_is_renewed_at_half_its_lease() -> None:
+    made = planned(gated(1, eligible=1059), gated(2, eligible=1061), free=0)
+    assert made.renew == ["1"]
+
+
+def test_a_released_job_keeps_its_slots_until_it_starts() -> None:
+    made = planned(placed(1, 990, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), gated(2, 2))
+    [(_, update)] = made.releases[0].steps
+    assert update.tres_per_node == "gres/gpu:v100.s1:1,gres/gpu:v100.s2:1"
+    assert not made.updates
+
+
+def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_request() -> None:
+    made = planned(placed(1, 960, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"))
+    [(name, update)] = made.updates
+    kept = bracket.read(update.admin_comment or "")
+    assert (name, update.begin_time, update.tres_per_node) == ("1", 1120, "gres/gpu:2")
+    assert (update.req_nodes, update.num_nodes) == ("", (1, 1))
+    assert kept is not None
+    assert kept.state == "gated"
+
+
+def test_a_requeued_job_gives_its_slots_to_others_until_its_time() -> None:
+    requeued = replace(placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), eligible=1120)
+    made = planned(requeued, gated(2, 8))
+    assert [name for name, _ in made.updates] == ["1"]
+    assert released(made) == ["2"]
+
+
+def test_a_release_that_did_not_take_is_gated_again_at_once() -> None:
+    assert [name for name, _ in planned(placed(1, 999, "gres/gpu:2")).updates] == ["1"]
+
+
+def test_a_job_no_node_can_ever_serve_is_slurms_own() -> None:
+    [(_, update)] = planned(gated(1, 9)).updates
+    told = "[gpu-topo: | Slurm's own choice: no node can ever serve it]"
+    assert (update.begin_time, update.admin_comment) == (NOW, told)
+
+
+def test_a_node_that_is_down_now_may_serve_later() -> None:
+    made = planned(gated(1, 8), is_open=False)
+    assert not made.releases
+    assert not made.updates
+
+
+def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones() -> None:
+    def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+        return Waits("mapa: 0.4") if name == "1" else first_choice(name, job, want, found)
+
+    made = planned(gated(1, 8), gated(2), choose=choose)
+    assert released(made) == ["2"]
+    [(name, update)] = made.updates
+    kept = bracket.read(update.admin_comment or "")
+    assert name == "1"
+    assert update.begin_time is None
+    assert kept is not None
+    assert (kept.state, kept.get("since")) == ("gated", "1000")
+    assert bracket.note_in(update.admin_comment or "") == "mapa: 0.4"
+
+
+def test_the_same_reason_is_not_written_twice() -> None:
+    def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+        return Waits("mapa: 0.5")
+
+    comment = "[gpu-topo: | mapa: 0.4] [gpu-slots: gated tpn=gres/gpu:2 nodes=1-1 since=990]"
+    assert not planned(gated(1, admin_comment=comment), choose=choose).updates
+
+
+def test_a_job_that_the_policy_leaves_is_slurms_own() -> None:
+    def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+        return Left("opted out by hint")
+
+    [(_, update)] = planned(gated(1), choose=choose).updates
+    assert (update.begin_time, update.tres_per_node) == (NOW, None)
+    assert update.admin_comment == "[gpu-topo: | Slurm's own choice: opted out by hint]"
+
+
+def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_and_longer() -> (
+    None
+):
+    comment = "[gpu-slots: placed tpn=gres/gpu:2 nodes=1-1 by=node at=990 tries=3]"
+    slots = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
+    stuck = gated(
+        1, admin_comment=comment, tres_per_node=slots, req_nodes="dgx1", reason="AssocGrpGRES"
+    )
+    made = planned(stuck, gated(2, 8))
+    assert released(made) == ["2"]
+    kept = bracket.read(made.updates[0][1].admin_comment or "")
+    assert kept is not None
+    assert (kept.get("tries"), kept.get("retry")) == ("4", "1008")
+
+
+def test_the_next_try_waits_for_its_time() -> None:
+    assert not planned(gated(1, keys="retry=1001")).releases
+    assert planned(gated(1, keys="retry=1000")).releases
+
+
+def array(tasks: str, number: int, gpus: int = 2, **more: object) -> QueuedJob:
+    values = {"array_id": 7, "task": tasks, "tasks": number, "name": f"7_[{tasks}]", **more}
+    return gated(7, gpus, **values)
+
+
+def test_the_tasks_of_an_array_are_released_one_by_one_and_the_rest_is_not_touched() -> None:
+    made = planned(array("1-9", 9, eligible=1001))
+    assert released(made) == ["7_1", "7_2", "7_3", "7_4"]
+    assert made.again
+    assert not made.renew
+
+
+def test_an_arrays_throttle_counts_its_running_and_released_tasks() -> None:
+    running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
+    assert released(planned(running, array("1-9", 9, throttle=3))) == ["7_1", "7_2"]
+
+
+def test_an_array_behind_its_throttle_blocks_nobody() -> None:
+    running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
+    made = planned(running, array("1-9", 9, gpus=8, throttle=1), gated(9))
+    assert released(made) == ["9"]
+    assert made.first is None
+
+
+def test_tasks_in_slurms_words() -> None:
+    assert tasks_of("0-6:2,9%3") == [0, 2, 4, 6, 9]
+
+
+def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come() -> None:
+    comment = "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node]"
+    [release] = planned(gated(1, admin_comment=comment)).releases
+    (_, first), (_, last) = release.steps
+    assert (first.tres_per_node, first.begin_time) == ("", None)
+    assert (last.tres_per_node, last.begin_time) == ("gres:gpu:v100.s0:1,gres:gpu:v100.s1:1", NOW)
+
+
+def component(offset: int, gpus: int, **more: object) -> QueuedJob:
+    return gated(5 + offset, gpus, het_id=5, het_offset=offset, **more)
+
+
+def test_the_components_of_a_heterogeneous_job_start_together_the_first_ones_update_last() -> None:
+    [release] = planned(component(1, 2), component(0, 3)).releases
+    assert list(release.jobs) == ["5", "6"]
+    (first, pinned), (second, own), (last, start) = release.steps
+    assert (first, second, last) == ("5", "6", "5")
+    assert (pinned.begin_time, pinned.req_nodes, pinned.num_nodes) == (None, None, None)
+    assert " pin=dgx1]" in (pinned.admin_comment or "")
+    assert (own.begin_time, own.req_nodes) == (None, "dgx1")
+    assert own.tres_per_node == "gres/gpu:v100.s3:1,gres/gpu:v100.s4:1"
+    assert start == JobUpdate(begin_time=NOW)
+
+
+def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room() -> None:
+    made = planned(component(0, 4), component(1, 8, eligible=1001), gated(9))
+    assert released(made) == []
+    assert made.renew == []
+    made = planned(component(0, 4, eligible=1001), component(1, 8), gated(9, time_limit_s=0))
+    assert made.renew == ["5"]
+    assert made.room["dgx1"].free == 0xFF

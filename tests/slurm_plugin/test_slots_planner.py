@@ -1,0 +1,115 @@
+"""The loop around the plan, on a Slurm that only remembers what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from machines_in_tests import basic_decider
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.planner import Planner
+from slurm_plugin.slots.room import Hold
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
+
+GPUS = {f"v100.s{i}": 1 for i in range(8)}
+NOW = 1000
+
+
+class Remembering:
+    """A Slurm client with a fixed queue on one DGX-1V; refuses what it is told to."""
+
+    def __init__(self, *jobs: QueuedJob, used: Sequence[int] = (), refuses: bool = False) -> None:
+        self.jobs_there = list(jobs)
+        self.used = {f"v100.s{i}": 1 for i in used}
+        self.refuses = refuses
+        self.updates: list[tuple[tuple[str, ...], JobUpdate]] = []
+
+    def queue(self) -> list[QueuedJob]:
+        return self.jobs_there
+
+    def nodes(self) -> list[SlurmNode]:
+        return [SlurmNode("dgx1", ("IDLE",), ("batch",), 1, 40, 1000, GPUS, (), self.used)]
+
+    def partitions(self) -> list[SlurmPartition]:
+        return [SlurmPartition("batch", ("dgx1",), True)]
+
+    def config(self) -> dict[str, str]:
+        return {"PreemptType": "preempt/none"}
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        self.updates.append((tuple(jobs), change))
+        if self.refuses:
+            raise SlurmError("no")
+
+
+def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
+    return QueuedJob(
+        job_id, str(job_id), partition="batch", state="PENDING", reason="BeginTime", cpus=1,
+        priority=100 - job_id, eligible=eligible,
+        admin_comment=f"[gpu-slots: gated token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node]",
+    )  # fmt: skip
+
+
+def looked(folder: Path, slurm: Remembering, board: Board) -> list[dict[str, Any]]:
+    """One look; the lines of the decision log."""
+    lines: list[dict[str, Any]] = []
+    planner = Planner(
+        slurm,  # type: ignore[arg-type]
+        basic_decider(folder),
+        board,
+        lambda build: lines.append(build()),
+        lease_s=120,
+        grace_s=30,
+        clock=lambda: float(NOW),
+    )
+    asyncio.run(planner.look())
+    return lines
+
+
+def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path: Path) -> None:
+    slurm, board = Remembering(gated(1)), Board()
+    [line] = looked(tmp_path, slurm, board)
+    assert (line["job"], line["decision"], line["chosen"]["gpus"]) == (1, "use", {"dgx1": (0, 3)})
+    [(names, update)] = slurm.updates
+    assert "dgx1:0,3 by mapa" in (update.admin_comment or "")
+    assert (names, update.tres_per_node) == (("1",), "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
+    assert board.is_fresh(NOW)
+    assert board.room["dgx1"].free == 0xFF & ~0b1001
+    assert board.default_partition == "batch"
+
+
+def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path: Path) -> None:
+    slurm = Remembering(gated(1), gated(2), used=range(8))
+    looked(tmp_path, slurm, Board())
+    assert slurm.updates == [(("1", "2"), JobUpdate(begin_time=NOW + 120))]
+
+
+def test_promised_slots_are_not_released_to_another_job(tmp_path: Path) -> None:
+    slurm, board = Remembering(gated(1)), Board()
+    board.promise("unseen", Hold({"dgx1": 0xFE}), NOW)
+    looked(tmp_path, slurm, board)
+    assert [update.tres_per_node for _, update in slurm.updates] == [None]
+
+
+def test_a_promise_ends_when_its_job_is_seen(tmp_path: Path) -> None:
+    board = Board()
+    board.promise("t1", Hold({"dgx1": 0xFF}), NOW)
+    looked(tmp_path, Remembering(gated(1), used=range(8)), board)
+    assert not board.promises
+
+
+def test_a_promise_that_ran_out_holds_nothing(tmp_path: Path) -> None:
+    slurm, board = Remembering(gated(1)), Board()
+    board.promise("refused", Hold({"dgx1": 0xFF}), NOW - 60)
+    looked(tmp_path, slurm, board)
+    assert slurm.updates[0][1].tres_per_node is not None
+
+
+def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
+    slurm = Remembering(gated(1, 4), gated(2, 4), gated(3), refuses=True)
+    looked(tmp_path, slurm, Board())
+    assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]

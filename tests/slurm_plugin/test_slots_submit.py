@@ -1,0 +1,233 @@
+"""A submit in the slots mode: exact slots now, a gate, or Slurm's own choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from machines_in_tests import basic_decider
+
+from slurm_plugin.enforcement.slots import Slots
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, decode, encode_request
+from slurm_plugin.slots import bracket
+from slurm_plugin.slots.board import PROMISE_S, Board
+from slurm_plugin.slots.candidates import Need
+from slurm_plugin.slots.room import Hold, Node, with_hold
+from slurm_plugin.slots_keys import SlotsKeys
+
+V100 = tuple(f"v100.s{i}" for i in range(8))
+NOW = 1_000_000.0
+LEASE_S = 120
+PARTITIONS = frozenset({"batch", "quiet", "watched"})
+
+
+def board(*names: str, free: int = 0xFF) -> Board:
+    room = {
+        name: Node(name, V100, free, 40, 100_000, partitions=PARTITIONS)
+        for name in names or ("dgx1",)
+    }
+    found = Board(default_partition="batch")
+    found.look(room, (), None, NOW)
+    return found
+
+
+def mode(folder: Path, state: Board) -> Slots:
+    tokens = iter(f"t{i}" for i in range(99))
+    decider = basic_decider(folder)
+    return Slots(decider, state, LEASE_S, clock=lambda: NOW, token=lambda: next(tokens))
+
+
+def submit(gpus: int = 2, *, hint: str = "", partition: str = "batch", **keys: object) -> Submit:
+    text = f"gres/gpu:{gpus}"
+    values: dict[str, object] = {"form": "node", "tpn": text, "time_s": 60, **keys}
+    model = str(values.pop("type", ""))
+    nodes = int(str(values.pop("nodes", 1)))
+    tasks = int(str(values.pop("tasks", 1)))
+    slots = SlotsKeys(**values)  # type: ignore[arg-type]
+    return Submit(
+        1, 1000, gpus * nodes, nodes, gpus, tasks, 0, "", "", partition, model, hint, slots
+    )
+
+
+def told(reply: object) -> dict[str, str]:
+    assert isinstance(reply, Ok), reply
+    return {key.removeprefix("set."): value for key, value in reply.values.items()}
+
+
+def left(reply: object) -> str:
+    """Why the job is left to Slurm."""
+    values = told(reply)
+    assert set(values) == {"admin_comment"}
+    assert "gpu-slots" not in values["admin_comment"]
+    return bracket.note_in(values["admin_comment"]).removeprefix("Slurm's own choice: ")
+
+
+def state_of(values: dict[str, str]) -> str:
+    found = bracket.read(values["admin_comment"])
+    assert found is not None
+    return found.state
+
+
+def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board()).on_submit(submit()))
+    assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
+    assert (values["req_nodes"], values["min_nodes"], values["max_nodes"]) == ("dgx1", "1", "1")
+    found = bracket.read(values["admin_comment"])
+    assert found is not None
+    assert (found.state, found.get("tpn"), found.get("by")) == ("placed", "gres/gpu:2", "node")
+    assert values["admin_comment"].startswith("[gpu-topo: ")
+
+
+def test_slots_promised_to_one_job_are_not_given_to_the_next(tmp_path: Path) -> None:
+    slots, given = mode(tmp_path, board()), set()
+    for _ in range(4):
+        text = told(slots.on_submit(submit()))["tres_per_node"]
+        given |= set(text.split(","))
+    assert len(given) == 8
+    values = told(slots.on_submit(submit()))
+    assert state_of(values) == "gated"
+    assert "tres_per_node" not in values
+
+
+def test_a_promise_lasts_until_a_look_begun_after_it_ran_out() -> None:
+    state = board()
+    state.promise("t", Hold({"dgx1": 0xFF}), NOW)
+    state.forget(NOW + PROMISE_S - 0.1)
+    assert state.now()[0]["dgx1"].free == 0
+    state.forget(NOW + PROMISE_S)
+    assert state.now()[0]["dgx1"].free == 0xFF
+
+
+def test_a_full_cluster_gates_and_keeps_the_request(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board(free=0)).on_submit(submit(3)))
+    assert state_of(values) == "gated"
+    assert values["begin_time"] == str(int(NOW) + LEASE_S)
+    assert "tpn=gres/gpu:3" in values["admin_comment"]
+
+
+def test_the_users_own_begin_is_kept(tmp_path: Path) -> None:
+    later = int(NOW) + 9999
+    values = told(mode(tmp_path, board()).on_submit(submit(begin=later)))
+    assert values["begin_time"] == str(later)
+    assert f"begin={later}" in values["admin_comment"]
+
+
+@pytest.mark.parametrize("key", ["depends", "held", "array", "het"])
+def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> None:
+    values = told(mode(tmp_path, board()).on_submit(submit(**{key: True})))
+    assert state_of(values) == "gated"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "asked"),
+    [
+        ("more GPUs than any node has", submit(9)),
+        ("GPUs per socket", submit(form="socket")),
+        ("a constraint over several nodes", submit(features="[a*2]")),
+        ("a partition that is off", submit(partition="quiet")),
+        ("a partition that is watched", submit(partition="watched")),
+        ("a user who wants nothing of it", submit(hint="off")),
+        ("a reservation", submit(reservation="r")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_slurms_own_choice(tmp_path: Path, sentence: str, asked: Submit) -> None:
+    reply = mode(tmp_path, board()).on_submit(asked)
+    assert isinstance(reply, Pass) or set(told(reply)) == {"admin_comment"}, sentence
+    assert not (isinstance(reply, Ok) and "gpu-slots" in reply.values["set.admin_comment"])
+
+
+def test_nothing_is_given_or_gated_on_old_figures(tmp_path: Path) -> None:
+    state = board(free=0)
+    state.looked = NOW - 60
+    assert left(mode(tmp_path, state).on_submit(submit())) == "Slurm's queue was not read lately"
+
+
+def test_a_bad_hint_is_refused(tmp_path: Path) -> None:
+    assert isinstance(mode(tmp_path, board()).on_submit(submit(hint="nonsense=1")), Refuse)
+
+
+def test_two_nodes_get_the_same_slots(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board("dgx1", "dgx2")).on_submit(submit(nodes=2)))
+    assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
+    assert (values["req_nodes"], values["min_nodes"]) == ("dgx1,dgx2", "2")
+
+
+def test_a_direct_srun_gets_its_slots_for_the_whole_job(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board("dgx1", "dgx2")).on_submit(submit(nodes=2, batch=False)))
+    assert values["tres_per_job"] == "gres/gpu:v100.s0:2,gres/gpu:v100.s3:2"
+    assert values["tres_per_node"] == ""
+
+
+def test_a_direct_srun_by_model_gets_its_slots_per_node(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board()).on_submit(submit(batch=False, type="v100")))
+    assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
+
+
+def test_what_is_no_gpu_stays_in_the_request(tmp_path: Path) -> None:
+    asked = submit(form="task", tpn="", tpt="cpu=4,gres/gpu=1", tasks=2)
+    values = told(mode(tmp_path, board()).on_submit(asked))
+    assert values["tres_per_task"] == "cpu=4"
+
+
+def test_22_05_gets_its_own_words(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board()).on_submit(submit(tpn="gres:gpu:2")))
+    assert values["tres_per_node"] == "gres:gpu:v100.s0:1,gres:gpu:v100.s3:1"
+
+
+def test_cpus_per_gpu_become_cpus_per_task(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board()).on_submit(submit(cpus_per_gpu=3)))
+    assert (values["cpus_per_tres"], values["min_cpus"], values["cpus_per_task"]) == ("", "6", "6")
+
+
+def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path: Path) -> None:
+    state = board()
+    running = Hold({"dgx1": 0x0F}, 1, 0, NOW + 100)
+    state.room, state.holds = with_hold(state.room, running), (running,)
+    state.first = Need(8)
+    slots = mode(tmp_path, state)
+    assert state_of(told(slots.on_submit(submit(time_s=99)))) == "placed"
+    assert state_of(told(slots.on_submit(submit(time_s=101)))) == "gated"
+    assert state_of(told(slots.on_submit(submit(time_s=0)))) == "gated"
+
+
+def test_a_job_without_a_partition_stays_in_the_default_one(tmp_path: Path) -> None:
+    state = board()
+    state.default_partition = "elsewhere"
+    assert (
+        left(mode(tmp_path, state).on_submit(submit(partition=""))) == "no node can ever serve it"
+    )
+
+
+def test_the_keys_travel() -> None:
+    asked = submit(begin=5, exclusive=True, features="(a|b)&c", exc_nodes="dgx[1-2]")
+    assert decode(encode_request(asked)) == asked
+
+
+def test_a_job_that_may_push_others_aside_is_slurms_own(tmp_path: Path) -> None:
+    state = board(free=0)
+    state.preempting = frozenset({"batch"})
+    assert "preempt" in left(mode(tmp_path, state).on_submit(submit()))
+
+
+def test_a_watched_partition_changes_nothing_and_writes_the_decision_down(tmp_path: Path) -> None:
+    state = board()
+    assert mode(tmp_path, state).on_submit(submit(partition="watched")) == Pass()
+    [build] = state.observed
+    line = build()
+    assert (line["mode"], line["chosen"]["gpus"]) == ("observe", {"dgx1": (0, 3)})
+
+
+def test_a_gated_job_is_told_what_it_waits_for(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board(free=1)).on_submit(submit(hint="pattern=ring")))
+    assert values["admin_comment"].startswith(
+        "[gpu-topo: pattern=ring | waits for 2 free GPUs on one node] [gpu-slots: gated "
+    )
+
+
+def test_a_job_ended_that_no_look_has_seen_the_end_of(tmp_path: Path) -> None:
+    state = board()
+    state.ended += 1
+    assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "gated"
+    state.look(state.room, (), None, NOW, known=1)
+    assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "placed"
