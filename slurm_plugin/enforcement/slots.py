@@ -131,9 +131,9 @@ class Slots:
                 # Known at once: the next submit may come before the next look.
                 self.board.first = need
             return self._gate(asked, wish, now, _waits_for(need)), ""
-        if later or keys.array or keys.het or self.board.is_behind:
-            # The tasks of an array would all get the same slots, components start together or
-            # not at all, and GPUs that came free a moment ago are known at the next look.
+        if later or keys.array or keys.het or self._looks_first(wish):
+            # The tasks of an array would all get the same slots; components start together or
+            # not at all.
             return self._gate(asked, wish, now, ""), ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
@@ -155,6 +155,19 @@ class Slots:
         values.update(_set(demand.placed(asked, need, group, mask)))
         self.board.promise(token, hold, now, decision.record)
         return Ok(values), ""
+
+    def _looks_first(self, wish: Wish) -> bool:
+        """Is a moment's wait for the next look worth it?
+
+        For GPUs that came free a moment ago; and for a policy that goes by who runs beside
+        whom, while somebody is on his way.
+        """
+        if self.board.is_behind:
+            return True
+        on_their_way = any(promise.hold.gpus for promise in self.board.promises.values())
+        return on_their_way and getattr(
+            self.decider.get_policy(wish.policy), "looks_at_jobs", False
+        )
 
     def _gate(
         self,

@@ -21,7 +21,7 @@ from slurm_plugin.slots import bracket, question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.candidates import Group
 from slurm_plugin.slots.give_back import give_back
-from slurm_plugin.slots.look import plan
+from slurm_plugin.slots.look import about_to_run, plan
 from slurm_plugin.slots.plan import Choice, Chosen, Left, Plan, Release, Terms, Waits
 from slurm_plugin.slots.room import Hold, emptied, held_by, room_of, with_hold
 from slurm_plugin.slots.want import Want, Wants
@@ -117,7 +117,7 @@ class Planner:
         queue = self._client.queue()
         if self._neighbours is not None:
             # Policies look at who runs where: what is decided now is about this very queue.
-            self._neighbours.saw(queue, mark, starts=True)
+            self._neighbours.saw(map(about_to_run, queue), mark, starts=True)
         nodes = self._client.nodes()
         if began - self._settings_at > SETTINGS_S:
             self._partitions = self._client.partitions()
