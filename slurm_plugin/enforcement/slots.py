@@ -15,9 +15,9 @@ from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, 
 from slurm_plugin.slots import backfill, bracket, demand, question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.bracket import Bracket
-from slurm_plugin.slots.candidates import Group, Need, are_apart, groups
+from slurm_plugin.slots.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.slots.features import Unsupported
-from slurm_plugin.slots.look import APART
+from slurm_plugin.slots.look import APART, UNEVEN
 from slurm_plugin.slots.room import Hold, with_hold
 
 #: Decisions of partitions that are only observed, kept until the next look writes them.
@@ -143,6 +143,8 @@ class Slots:
         if not isinstance(reply, Use):
             return None, decision.reason
         group, mask = question.answer(reply, found)
+        if not is_even(need, room[group.own], mask):
+            return None, UNEVEN
         end = now + keys.time_s if keys.time_s else float("inf")
         taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
         hold = need.hold(group.names, taken, end)

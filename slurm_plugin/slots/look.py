@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.slots import backfill, bracket, change, demand
-from slurm_plugin.slots.candidates import Need, are_apart, groups
+from slurm_plugin.slots.candidates import Need, are_apart, groups, is_even
 from slurm_plugin.slots.names import index_of
 from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
@@ -27,6 +27,7 @@ ABOUT_TO_START = frozenset(("", "None", "BeginTime", "Resources", "Priority", "C
 #: A reason is Slurm's of its last scheduling: so old it may be of before the release.
 STALE_REASON_S = 2
 APART = "no set of GPUs is free on all of its nodes"
+UNEVEN = "the best GPUs do not lie evenly on the sockets"
 RELEASED, STAYS, LEFT = "released", "stays", "left"
 
 #: Jobs that start together or not at all.
@@ -261,6 +262,8 @@ class Look:
                 self._tell(job, want, choice.note)
             raise _Stays
         group, mask = choice.group, choice.mask
+        if not is_even(need, made.room[group.own], mask):
+            raise _Stays(UNEVEN)
         taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
         hold = need.hold(group.names, taken, self._end(job))
         if self._delays_first(hold):

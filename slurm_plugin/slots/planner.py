@@ -13,7 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from policies.best_fit import domains
 from slurm_plugin.engine.decide import Decider
+from slurm_plugin.engine.machines import mask_of
 from slurm_plugin.engine.neighbours import Neighbours
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.protocol import Place, Use, WaitFor
@@ -80,6 +82,7 @@ class Planner:
         self._clock = clock
         self._neighbours = neighbours
         self._wants = Wants()
+        self._sockets: dict[str, tuple[int, ...]] = {}
         self._watch = Watch(write)
         self._partitions: list[SlurmPartition] = []
         self._preempts = False
@@ -141,7 +144,7 @@ class Planner:
     def _plan(self, seen: Seen, promised: Sequence[Hold]) -> Plan:
         now = int(self._clock())
         running = [job for job in seen.queue if job.state != "PENDING"]
-        room = room_of(seen.nodes, running, self._kind)
+        room = room_of(seen.nodes, running, self._machine)
         wants = self._wants.read(seen.queue, emptied(room))
         tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
         paused = {name: until for name, (until, _) in self._refused.items()}
@@ -153,11 +156,18 @@ class Planner:
         self._watch.look(seen.queue, made)
         return made
 
-    def _kind(self, name: str) -> str:
+    def _machine(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """The kind of a node, and its slots by socket."""
         machine = self._decider.machines.get(name)
         if machine is None or machine.topology is None:
-            return ""
-        return f"{machine.topology.shape} {machine.order}"
+            return "", ()
+        kind = f"{machine.topology.shape} {machine.order}"
+        if kind not in self._sockets:
+            is_known = None not in machine.topology.numa
+            masks = domains(machine.topology) if is_known else []
+            gpus = [[i for i in range(mask.bit_length()) if mask >> i & 1] for mask in masks]
+            self._sockets[kind] = tuple(mask_of(machine.to_slurm(some)) for some in gpus)
+        return kind, self._sockets[kind]
 
     @staticmethod
     def _drop(made: Plan, promised: Sequence[Hold]) -> None:
