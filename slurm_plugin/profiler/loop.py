@@ -65,7 +65,7 @@ class Loop:
         self._tell = tell
         self._sleep = sleep
         self._clock = clock
-        self._told = ""
+        self._told: set[str] = set()
 
     def work(self) -> None:
         """Until every run is over; PluginError where nothing can be measured."""
@@ -126,6 +126,8 @@ class Loop:
         if job is None:
             self._collect(run)
             return
+        if job.state == "COMPLETING":
+            return
         wrong = _wrong_shape(job, run)
         if wrong:
             self._cancel(run)
@@ -139,6 +141,8 @@ class Loop:
             self._say(run, f"job {run.job} is cancelled: job {other.job_id} of {other.user} waits")
             run.state, run.job = WAITING, 0
             self._save()
+        elif job.state == "PENDING":
+            self._once(f"waiting: job {run.job} is pending ({job.reason or 'None'})")
 
     def _collect(self, run: sweep.Run) -> None:
         """A run whose job no longer waits or runs."""
@@ -274,12 +278,13 @@ class Loop:
 
     def _say(self, run: sweep.Run, text: str) -> None:
         place = next(at for at, one in enumerate(self._progress.runs, start=1) if one is run)
-        self._told = ""
+        self._told.clear()
         self._tell(f"run {place} ({run}): {text}")
 
     def _once(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
+        """What is as it was at the last look is not said again until something happened."""
+        if text not in self._told:
+            self._told.add(text)
             self._tell(text)
 
 

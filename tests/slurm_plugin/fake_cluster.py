@@ -77,6 +77,7 @@ class FakeCluster:
         self.refuse: Callable[[Asked], str] = lambda asked: ""
         self.after_sbatch: Callable[[], None] = lambda: None
         self.forgets_after_s = 300.0
+        self.epilog_s = 0.0
         self.accounts = True
         self.events: list[tuple[float, Callable[[], None]]] = []
 
@@ -146,10 +147,15 @@ class FakeCluster:
 
     def queue(self) -> list[QueuedJob]:
         return [
-            replace(job.queued, state=job.state, nodes=tuple(job.on), gpus=job.on)
+            replace(job.queued, state=state, nodes=tuple(job.on), gpus=job.on)
             for job in self.held.values()
-            if job.state in ("PENDING", "RUNNING")
+            if (state := self._in_queue(job))
         ]
+
+    def _in_queue(self, job: Held) -> str:
+        if job.end and self.at - job.end < self.epilog_s:
+            return "COMPLETING"
+        return job.state if job.state in ("PENDING", "RUNNING") else ""
 
     def jobs(self) -> list[SlurmJob]:
         return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -331,6 +332,30 @@ def test_who_came_a_moment_ago_is_left_to_slurm(bench):
     bench.slurm.events.append((1013, lambda: bench.slurm(["scancel", "2"]) and None))
     bench.profile(batches=(8,), nodes=(1,), gpus_per_node=(1,))
     assert bench.slurm.cancelled == [2]
+
+
+def test_a_run_that_is_over_but_for_its_epilog_is_not_interrupted(bench):
+    bench.slurm.script = lambda job: (12, "COMPLETED", "gputopo: step_s=0.1\n")
+    bench.slurm.epilog_s = 30
+    bench.slurm.events.append((1011, lambda: bench.slurm.other(gpus=99) and None))
+    bench.profile(batches=(8,), nodes=(1,), gpus_per_node=(1,))
+    assert bench.slurm.cancelled == []
+
+
+def test_a_job_that_slurm_keeps_pending_is_told_with_slurms_reason(bench):
+    """Once, however long it lasts."""
+    bench.slurm.after_sbatch = lambda: keep_pending(bench)
+    bench.profile(batches=(8,), nodes=(1,), gpus_per_node=(1,))
+    told = [line for line in bench.said if "pending" in line]
+    assert told == ["waiting: job 1 is pending (AssocGrpGRES)"]
+
+
+def keep_pending(bench: Bench) -> None:
+    """The first job waits for a limit of the site until something gives."""
+    job = bench.slurm.held[1]
+    job.state, job.gpus, job.on = "PENDING", 99, {}
+    job.queued = replace(job.queued, reason="AssocGrpGRES")
+    bench.slurm.events.append((1035, lambda: setattr(job, "gpus", 1)))
 
 
 # -- going on --------------------------------------------------------------------------
