@@ -16,6 +16,7 @@ from slurm_plugin.slurm.gres_text import counts
 _SHAPE = "each run has a shape of its own: give --nodes and --gpus-per-node before the `--`"
 _OWN = "profile run sets that itself"
 _NODES = "give --on NODES before the `--`"
+_ALL = "it gives a run all GPUs of its nodes, whatever its shape"
 _NONE = "a run must start by itself, once, as soon as it can"
 #: Refused wherever they stand: they would change the shape, the nodes or the start of a run.
 _REFUSED = {
@@ -209,5 +210,8 @@ def _of(script: Path) -> list[Option]:
 
 def _refuse(found: Sequence[Option], refused: Mapping[str, str], where: str) -> None:
     for option in found:
+        # `--exclusive=user` and the like leave the number of GPUs alone.
+        if option.name == "exclusive" and not option.value:
+            raise PluginError(f"{where} --exclusive: {_ALL}")
         if option.name in refused:
             raise PluginError(f"{where} --{option.name}: {refused[option.name]}")

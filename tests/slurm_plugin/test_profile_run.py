@@ -577,6 +577,7 @@ def test_our_variables_are_added_to_what_the_user_exports(tmp_path, words, scrip
         (["sbatch", "-t", "5", "x"], "sbatch --time: give --limit MINUTES"),
         (["sbatch", "-w", "n1", "x"], "sbatch --nodelist: give --on NODES"),
         (["sbatch", "-Hp", "gpu", "x"], "sbatch --hold: a run must start by itself"),
+        (["sbatch", "--exclusive", "x"], "sbatch --exclusive: it gives a run all GPUs"),
         (["sbatch", "-n1", ":", "-n2", "x"], "sbatch --ntasks: each run"),
     ],
 )
@@ -589,6 +590,7 @@ def test_what_cannot_be_profiled_is_refused(words, said):
     ("line", "said"),
     [
         ("#SBATCH --array=1-3", "job.sh: #SBATCH --array: a run must start by itself"),
+        ("#SBATCH --exclusive", "job.sh: #SBATCH --exclusive: it gives a run all GPUs"),
         ("#SBATCH hetjob", "job.sh:2: a heterogeneous job"),
         ("#SBATCH --comment='open", "job.sh:2: No closing quotation"),
     ],
