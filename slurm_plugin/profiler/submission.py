@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ _VARIABLES = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SBATCH_GPUS", "SBATCH_GPUS
               "SBATCH_GPUS_PER_TASK", "SBATCH_GRES")  # fmt: skip
 #: The forms in which a script may ask for GPUs; each that it uses is overruled.
 _FORMS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
+# `${nodes}` is a variable of --wrap's shell.
+_PLACE = re.compile(r"(?<!\$)\{(batch|local_batch|iterations|nodes|gpus_per_node)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +126,13 @@ def command(asked: Submission, how: Launch, shape: Shape, local_batch: int,
     if how.excluded:
         ours.append(f"--exclude={','.join(how.excluded)}")
     places = {
-        "{batch}": values["GPUTOPO_BATCH"], "{local_batch}": local_batch,
-        "{iterations}": how.iterations, "{nodes}": shape.nodes,
-        "{gpus_per_node}": shape.gpus_per_node,
+        "batch": values["GPUTOPO_BATCH"], "local_batch": local_batch,
+        "iterations": how.iterations, "nodes": shape.nodes, "gpus_per_node": shape.gpus_per_node,
     }  # fmt: skip
-    theirs = _with_export(asked.words, asked.value("export"), values)
-    for place, number in places.items():
-        theirs = [word.replace(place, str(number)) for word in theirs]
+    theirs = [
+        _PLACE.sub(lambda found: str(places[found[1]]), word)
+        for word in _with_export(asked.words, asked.value("export"), values)
+    ]
     return [Path(asked.command).name, *ours, *theirs]
 
 

@@ -518,7 +518,8 @@ def argv(text: str, words: tuple[str, ...] = (), **how: object) -> list[str]:
     path = how.pop("path")
     assert isinstance(path, Path)
     (path / "job.sh").write_text(text)
-    read = submission.read(["/opt/bin/sbatch", *words, str(path / "job.sh"), "{batch}"], {})
+    own = ["{batch}/{gpus_per_node}", "${batch}", "{other}"]
+    read = submission.read(["/opt/bin/sbatch", *words, str(path / "job.sh"), *own], {})
     launch = submission.Launch(100, 10, 5, gpu_type=read.gpu_type, **how)  # type: ignore[arg-type]
     return submission.command(read, launch, Shape(2, 4), 16, "name", Path("out.%j"))
 
@@ -546,7 +547,7 @@ def test_one_task_per_node_where_that_is_wanted(tmp_path):
 
 
 def test_numbers_may_stand_in_the_command_itself(tmp_path):
-    assert argv("#!/bin/sh\n", path=tmp_path)[-1] == str(16 * 8)
+    assert argv("#!/bin/sh\n", path=tmp_path)[-3:] == ["128/4", "${batch}", "{other}"]
 
 
 @pytest.mark.parametrize(
