@@ -10,13 +10,17 @@ from genie_in_tests import HINT, NOW, a_desk, a_node, queued, running, submit
 from machines_in_tests import basic_decider, mask, node, place
 
 from policies.performance import Shape
-from slurm_plugin.enforcement import Select
+from slurm_plugin.enforcement import Select, Slots
 from slurm_plugin.genie import note
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.snapshot import planned, taken
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, WaitFor
+from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.room import Node
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+
+V100 = tuple(f"v100.s{i}" for i in range(8))
 
 
 @pytest.fixture
@@ -255,3 +259,36 @@ def test_nothing_is_held_back_on_old_figures(desk: Desk) -> None:
     looked(desk, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     desk.clock = lambda: NOW + 60
     assert start(desk, 7, FOUR) is None
+
+
+# On stock Slurm.
+
+
+def slots(folder: Path, free: int) -> Slots:
+    partitions = frozenset({"dl"})
+    room = {
+        name: Node(name, V100, free, 40, 100_000, partitions=partitions, sockets=(0x0F, 0xF0))
+        for name in ("dgx1", "dgx2")
+    }
+    board = Board(default_partition="dl")
+    board.look(room, (), None, NOW)
+    return Slots(basic_decider(folder), board, 120, clock=lambda: NOW, token=lambda: "t0")
+
+
+def test_in_the_slots_mode_the_shape_becomes_exact_slots(desk: Desk, tmp_path: Path) -> None:
+    values = answered(desk, slots(tmp_path, 0xFF), submit())  # type: ignore[arg-type]
+    assert values["set.tres_per_node"].count("gres/gpu:v100.s") == 4
+    assert (values["set.num_tasks"], values["set.pn_min_cpus"]) == ("4", "4")
+    topo, shape, state = values["set.admin_comment"].split("] ")
+    assert topo.startswith(f"[gpu-topo: {HINT} | dgx1:")
+    assert shape.startswith("[gpu-shape: 1x4 t=")
+    assert state.startswith("[gpu-slots: placed token=t0 tpn=gres/gpu:4 nodes=1-1")
+
+
+def test_in_the_slots_mode_a_job_without_room_waits_behind_its_gate_with_its_shape(
+    desk: Desk, tmp_path: Path
+) -> None:
+    values = answered(desk, slots(tmp_path, 0), submit())  # type: ignore[arg-type]
+    assert values["set.tres_per_node"] == "gres/gpu:4"
+    assert values["set.begin_time"] == str(int(NOW) + 120)
+    assert "[gpu-slots: gated token=t0 tpn=gres/gpu:4 nodes=1-1" in values["set.admin_comment"]
