@@ -19,8 +19,9 @@ from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: A job that ends gives its GPUs back node by node; so long nobody is started on a part of them.
 COMPLETING_S = 5
-#: Reasons that are neither ours nor of the queue: such a job could not start now.
-_NOT_READY = frozenset(("Dependency", "JobHeldUser", "JobHeldAdmin", "BeginTime"))
+#: Reasons with which a job lacks nothing but GPUs; with others (limits, dependencies, a begin time
+#: of the user's) GPUs given to it would be idle.
+_READY = ("", "None", "Resources", "Priority", "Cleaning", "ReqNodeNotAvail", "NodeDown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def taken(
             if said.shape is None:
                 found.unshaped.append((job, said))
                 continue
-            task = task_of(job, said, domain) if _is_ready(job, now, is_ours(job)) else None
+            task = task_of(job, said, domain) if _is_ready(job, is_ours(job)) else None
             if task is not None:
                 found.members.append(Member(job, said, task))
         elif job.state == "RUNNING":
@@ -124,11 +125,11 @@ def taken(
     return found
 
 
-def _is_ready(job: QueuedJob, now: float, is_ours: bool) -> bool:
+def _is_ready(job: QueuedJob, is_ours: bool) -> bool:
     """Would the job start if only it had GPUs?"""
     if job.held or job.depends:
         return False
-    return is_ours or job.reason not in _NOT_READY or job.eligible <= now
+    return is_ours or job.reason.partition(",")[0] in _READY
 
 
 def _free(domain: Domain, names: frozenset[str], nodes: Iterable[SlurmNode]) -> dict[str, int]:

@@ -88,6 +88,7 @@ def test_free_gpus_are_those_of_nodes_that_take_jobs(desk: Desk) -> None:
         {"priority": 0},
         {"depends": True},
         {"reason": "BeginTime", "eligible": int(NOW) + 999},
+        {"reason": "QOSMaxJobsPerUserLimit"},
         {"partition": "gpu"},
     ],
     ids=str,
