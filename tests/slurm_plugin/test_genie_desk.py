@@ -162,7 +162,7 @@ def test_what_the_site_or_the_shape_forbids_is_refused(
 
 def test_a_job_that_will_be_late_is_let_in_with_a_notice(desk: Desk, inner: Select) -> None:
     values = answered(desk, inner, submit(f"{HINT},deadline=10s"))
-    assert values["message"].startswith("gpu-topo: cannot be done in time: 0.04 h on the fastest")
+    assert values["message"].startswith("gpu-topo: cannot be done in time: 0.03 h on the fastest")
     assert values["set.min_nodes"] == "1"
 
 

@@ -100,7 +100,7 @@ def test_jobs_that_could_not_start_are_not_planned(desk: Desk, more: dict[str, o
 def test_running_jobs_end_when_predicted(desk: Desk) -> None:
     (one,) = seen(desk, [running(1, {"dgx1": (0, 1)})], FREE).running
     assert one.shape == Shape(1, 2)
-    assert one.end_s - NOW == pytest.approx(213, abs=3)
+    assert one.end_s - NOW == pytest.approx(204, abs=3)
 
 
 def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(desk: Desk) -> None:
