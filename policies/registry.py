@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from policies.best_fit import BestFit
 from policies.errors import RegistryError
 from policies.first_fit import FirstFit
+from policies.genie.gpus import GENIE
 from policies.mapa import MAPA, MAPA_GREEDY, MAPA_PRESERVE, MAPA_PRESERVE_SITE, MAPA_WIDEST
 from policies.nouns import Policy
 from policies.topo_aware import TOPO_AWARE, TOPO_AWARE_P
@@ -83,7 +84,8 @@ class Registry:
 def built_in() -> Registry:
     """A registry with the policies of this project."""
     mapa = (MAPA, MAPA_WIDEST, MAPA_PRESERVE, MAPA_PRESERVE_SITE, MAPA_GREEDY)
-    return Registry((*mapa, FirstFit(), FirstFit("fcfs"), BestFit(), TOPO_AWARE, TOPO_AWARE_P))
+    topo_aware = (TOPO_AWARE, TOPO_AWARE_P)
+    return Registry((*mapa, FirstFit(), FirstFit("fcfs"), BestFit(), *topo_aware, GENIE))
 
 
 #: The registry a process uses; `load_plugins()` is the caller's to call, once, at start.

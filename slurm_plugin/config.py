@@ -21,6 +21,7 @@ from policies.hint_keys import KEYS, LAUNCH
 from policies.registry import registry
 from slurm_plugin import hostlist, schema
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.genie_section import GenieConfig, genie_section, read_classes
 from slurm_plugin.pattern_file import PatternFileError, SitePattern, site_pattern
 from slurm_plugin.plugins import load_policies
 
@@ -134,6 +135,7 @@ class Config:
     accounts: Mapping[str, Personal] = field(default_factory=dict)
     users: Mapping[str, Personal] = field(default_factory=dict)
     topo_aware: TopoAwareConfig = field(default_factory=TopoAwareConfig)
+    genie: GenieConfig | None = None
     topology_conf: Path | None = None
     explain_listen: tuple[str, int] | None = None
     metrics_listen: tuple[str, int] | None = None
@@ -215,6 +217,7 @@ class _Reader:
             "index": self.index,
             "address": self.address,
             "demand": self.demand,
+            "classes": lambda node, key, _: read_classes(self, node, key),
         }
         return reader[option.type](node, key, option)
 
@@ -351,6 +354,7 @@ def parse(text: str, path: Path) -> Config:
     values["slurm"] = SlurmConfig(**slurm)
     values["slots"] = SlotsConfig(**reader.section(values["slots"], "slots", schema.SLOTS))
     values["topo_aware"] = _topo_aware(reader, values["topo_aware"])
+    values["genie"] = genie_section(reader, values["genie"])
     values["nodes"] = _node_sets(reader, values["nodes"])
     values["patterns"] = _patterns(reader, values["patterns"])
     values["partitions"] = _partitions(reader, values["partitions"])

@@ -55,7 +55,11 @@ class AskedNode:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A job at submit time; counts are 0 where they cannot be known yet."""
+    """A job at submit time; counts are 0 where they cannot be known yet.
+
+    `shape`: it asks for no GPUs and wants its shape chosen; then 0 is what the user left open.
+    `change`: it is no new job but a new hint of one whose shape was chosen.
+    """
 
     id: int
     uid: int
@@ -70,6 +74,9 @@ class Submit:
     type: str = ""
     hint: str = ""
     slots: SlotsKeys | None = None
+    shape: int = 0
+    change: int = 0
+    tasks_per_node: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +332,9 @@ def _submit(fields: _Fields, message_id: int) -> Submit:
         partition=fields.text("partition"),
         type=fields.text("type"),
         hint=fields.text("hint", MAX_HINT_BYTES),
+        shape=fields.number("shape", 0),
+        change=fields.number("change", 0),
+        tasks_per_node=fields.number("tasks_per_node", 0),
         slots=read_keys(fields.text, fields.number) if fields.number("slots", 0) else None,
     )
 

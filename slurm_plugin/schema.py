@@ -58,6 +58,7 @@ ROOT = (
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
     Option("slots", "section", None, "How `enforcement: slots` keeps its gates."),
     Option("topo_aware", "section", None, "What `topo-aware` and `topo-aware-p` go by."),
+    Option("genie", "section", None, "Where and how `genie` shapes jobs; nowhere when unset."),
     Option("nodes", "list", None, "Which nodes are which machine."),
     Option(
         "patterns",
@@ -196,6 +197,56 @@ TOPO_AWARE = (
     ),
 )
 
+LATE = ("accept", "refuse")
+GENIE = (
+    Option(
+        "database",
+        "path",
+        "/var/lib/gputopo/performance.db",
+        "The model database that `gputopo profile fit` writes.",
+    ),
+    Option(
+        "late",
+        "text",
+        "accept",
+        "A job that cannot meet its deadline is let in with a notice, or refused.",
+        LATE,
+    ),
+    Option(
+        "classes",
+        "classes",
+        None,
+        "Classes jobs may have and how long each may take: times the latency on the smallest shape,"
+        " or a duration, such as `{urgent: 0, prior: 1, normal: 12h}`. Unset: the paper's 0, 1, 2.",
+    ),
+    Option(
+        "poll_s",
+        "number",
+        5.0,
+        "The queue is looked at this often when nothing is heard of, in seconds.",
+        low=0.5,
+        high=60,
+    ),
+    Option("partitions", "section", None, "The partitions whose jobs are shaped."),
+    Option("accounts", "section", None, "What an account's jobs may have instead."),
+)
+GENIE_PARTITION = (
+    Option(
+        "nodes",
+        "text",
+        None,
+        "Host list of the partition's nodes, all of one kind of machine.",
+        required=True,
+    ),
+    Option("max_nodes", "integer", 0, "Most nodes of a job; 0: all.", high=65536),
+    Option("max_gpus_per_node", "integer", 0, "Most GPUs per node; 0: all.", high=256),
+    Option("classes", "classes", None, "As above, for this partition."),
+    Option("late", "text", None, "As above, for this partition.", LATE),
+)
+GENIE_ACCOUNT = (
+    Option("classes", "classes", None, "The classes of this account's jobs.", required=True),
+)
+
 NODE_SET = (
     Option("nodes", "text", None, "Host list, as in slurm.conf: `dgx[1-2,5]`.", required=True),
     Option(
@@ -250,6 +301,9 @@ SECTIONS = {
     "slurm": SLURM,
     "slots": SLOTS,
     "topo_aware": TOPO_AWARE,
+    "genie": GENIE,
+    "genie.partitions.NAME": GENIE_PARTITION,
+    "genie.accounts.NAME": GENIE_ACCOUNT,
     "nodes[]": NODE_SET,
     "partitions.NAME": PARTITION,
     "accounts.NAME": PERSONAL,

@@ -14,6 +14,7 @@ local config = require("gputopo.config")
 local hints = require("gputopo.hint")
 local reply = require("gputopo.reply")
 local request = require("gputopo.request")
+local shapes = require("gputopo.shapes")
 local slots_modify = require("gputopo.slots_modify")
 local slots_submit = require("gputopo.slots_submit")
 local transport = require("gputopo.transport")
@@ -78,9 +79,9 @@ end
 
 -- What a reply means: a checked plan for "ok", the line for "refuse", true for "pass";
 -- nil and the reason when it cannot be used.
-local function meaning(verb, fields)
+local function meaning(verb, fields, is_shape)
   if verb == "ok" then
-    return reply.checked(fields, is_slots)
+    return reply.checked(fields, is_slots, is_shape)
   elseif verb == "refuse" then
     return fields.message, "a refusal without a message"
   elseif verb == "pass" then
@@ -93,7 +94,7 @@ end
 
 -- One exchange with the engine -> "ok" and a checked plan, "refuse" and its line, "pass",
 -- or nil when the job is to go on without the engine.
-local function ask_engine(rest)
+local function ask_engine(rest, is_shape)
   local known, known_plan = kept:get(rest, engine.now())
   if known then
     return known, known_plan
@@ -104,7 +105,7 @@ local function ask_engine(rest)
   end
   local verb, fields = codec.parse_reply(line)
   local plan
-  plan, failure = meaning(verb, fields)
+  plan, failure = meaning(verb, fields, is_shape)
   if not plan then
     return note_failure("unusable reply: " .. failure)
   end
@@ -127,14 +128,55 @@ local function configure_once()
   end
 end
 
--- A hint on a job without GPUs. One component of a heterogeneous job may carry the hint
--- meant for the others.
-local function submit_without_gpus(job)
-  local hint, refusal = hints.asked(job.comment, job.spank_job_env)
-  if (hint or refusal) and (job.het_job_offset or NO_VAL) >= NO_VAL then
+-- Applies a plan and tells the user what the engine has to say; true when it was applied.
+local function applied(job, plan)
+  local ok, failure = reply.apply(job, plan)
+  if not ok then
+    log("the engine's reply could not be applied: " .. tostring(failure))
+  elseif plan.message then
+    slurm.log_user("%s", codec.one_line(plan.message, LONGEST_MESSAGE))
+  end
+  return ok
+end
+
+-- Without the engine such a job has no GPUs, and to run without them is never what was meant:
+-- it waits for the engine, which chooses its shape and releases it.
+local function held(job, hint)
+  local text = shapes.held(job, hint)
+  if not comment.are_brackets(text) then
     return refuse(CPU_ONLY)
   end
+  local ok = reply.apply(job, { set = { admin_comment = text, priority = 0 } })
+  if not ok then
+    return refuse(shapes.NOT_CHOSEN)
+  end
+  slurm.log_user("%s", shapes.HELD)
   return slurm.SUCCESS
+end
+
+-- A hint on a job without GPUs: it may ask for its shape to be chosen. One component of a
+-- heterogeneous job may carry the hint meant for the others.
+local function submit_without_gpus(job, part_list)
+  local hint, refusal = hints.asked(job.comment, job.spank_job_env)
+  if not (hint or refusal) or (job.het_job_offset or NO_VAL) < NO_VAL then
+    return slurm.SUCCESS
+  elseif refusal or not shapes.are_asked_for(hint) then
+    return refuse(CPU_ONLY)
+  end
+  local is_batch = job.script ~= nil
+  local more = slots_submit.keys(job, {}, is_batch, {}, "node")
+  local verb, plan
+  if more and is_available() then
+    verb, plan = ask_engine(request.shape_line(job, part_list, hint) .. more, true)
+  end
+  if verb == "refuse" then
+    return refuse(plan)
+  elseif verb == "pass" then
+    return refuse(CPU_ONLY)
+  elseif type(plan) == "table" and applied(job, plan) then
+    return slurm.SUCCESS
+  end
+  return is_batch and held(job, hint) or refuse(shapes.NOT_CHOSEN)
 end
 
 -- slurmctld's own user, who may write AdminComment as root may (read once, lazily).
@@ -174,7 +216,7 @@ end
 local function submit(job, part_list, submit_uid)
   local ask = request.asked(job) or request.asked_by_tasks(job)
   if not ask then
-    return submit_without_gpus(job)
+    return submit_without_gpus(job, part_list)
   elseif ask.foreign then
     return slurm.SUCCESS
   end
@@ -201,10 +243,7 @@ local function submit(job, part_list, submit_uid)
     plan = { set = { admin_comment = "[gpu-topo: " .. hint .. "]" } }
   end
   if type(plan) == "table" then
-    local ok, failure = reply.apply(job, plan)
-    if not ok then
-      log("the engine's reply could not be applied: " .. tostring(failure))
-    end
+    applied(job, plan)
   end
   return slurm.SUCCESS
 end
@@ -264,7 +303,9 @@ local function modify(job, record, part_list, submit_uid)
   elseif ask.foreign or not is_available() then
     return slurm.SUCCESS
   end
-  local verb, plan = ask_engine(request.line(after, part_list, ask, hint))
+  local is_shaped = string.find(record.admin_comment or "", "[gpu-shape:", 1, true)
+  local more = is_shaped and " change=1" or ""
+  local verb, plan = ask_engine(request.line(after, part_list, ask, hint) .. more)
   if verb == "refuse" then
     return refuse(plan)
   end

@@ -1,13 +1,17 @@
--- Our parts of AdminComment: "[gpu-topo: HINT]" or "[gpu-topo: HINT | NOTE]", and in the
--- slots mode "[gpu-slots: STATE key=value ...]" behind it. Whatever a site or an
--- administrator wrote around them stays.
+-- Our parts of AdminComment: "[gpu-topo: HINT]" or "[gpu-topo: HINT | NOTE]", behind it of a
+-- job whose shape was chosen "[gpu-shape: 2x4 ...]", and in the slots mode
+-- "[gpu-slots: STATE key=value ...]". Whatever a site or an administrator wrote around them
+-- stays.
 local M = {}
 
 local find, gsub, match = string.find, string.gsub, string.match
 
 local BRACKET = "%[gpu%-topo:[^%]]*%]"
-local SLOTS_BRACKET = "%[gpu%-slots:[^%]]*%]"
-local KINDS = { ["[gpu-topo:"] = BRACKET, ["[gpu-slots:"] = SLOTS_BRACKET }
+local KINDS = {
+  ["[gpu-topo:"] = BRACKET,
+  ["[gpu-shape:"] = "%[gpu%-shape:[^%]]*%]",
+  ["[gpu-slots:"] = "%[gpu%-slots:[^%]]*%]",
+}
 M.LONGEST_BRACKET = 1536
 -- AdminComment has no limit in Slurm; somebody else's text beyond this is left alone.
 M.LONGEST = 32768
@@ -22,13 +26,22 @@ function M.is_bracket(text)
   return is_one(text, BRACKET)
 end
 
--- Is this text one of our brackets, or "[gpu-topo: ...] [gpu-slots: ...]"?
-function M.are_brackets(text)
-  if is_one(text, BRACKET) or is_one(text, SLOTS_BRACKET) then
-    return true
-  end
-  local first, second = match(text, "^(%[[^%]]*%]) (%[[^%]]*%])$")
-  return first ~= nil and is_one(first, BRACKET) and is_one(second, SLOTS_BRACKET)
+-- Is this text one or more of our brackets, each kind once, a space between? Without
+-- is_slots there is none of the slots mode.
+function M.are_brackets(text, is_slots)
+  local seen, rest = {}, text
+  repeat
+    local one, after = match(rest, "^(%[gpu%-%a+:[^%]]*%])(.*)$")
+    local mark = one and match(one, "^%[gpu%-%a+:")
+    local pattern = mark and KINDS[mark]
+    if not pattern or seen[mark] or not is_one(one, pattern)
+        or (mark == "[gpu-slots:" and not is_slots) then
+      return false
+    end
+    seen[mark] = true
+    rest = after == "" and after or match(after, "^ (%[.*)$")
+  until not rest or rest == ""
+  return rest ~= nil
 end
 
 -- The HINT inside the last bracket of a comment, or nil when there is none.

@@ -30,18 +30,26 @@ local SLOTS_SETTABLE = {
   pn_min_cpus = "number",
   pn_min_memory = "number",
 }
+-- ... and for a job whose shape is chosen.
+local SHAPE_SETTABLE = {
+  min_nodes = "number",
+  max_nodes = "number",
+  num_tasks = "number",
+  min_cpus = "number",
+  pn_min_cpus = "number",
+}
 local LONGEST_VALUE = 4096
 
--- checked_field(field, value, is_slots) -> value to set | nil, reason
-local function checked_field(field, value, is_slots)
+-- checked_field(field, value, is_slots, is_shape) -> value to set | nil, reason
+local function checked_field(field, value, is_slots, is_shape)
   local kind = SETTABLE[field] and "text" or (is_slots and SLOTS_SETTABLE[field])
+    or (is_shape and SHAPE_SETTABLE[field])
   if not kind then
     return nil, "the field " .. field .. " is not one the bridge may set"
   elseif field == "admin_comment" then
-    if is_slots and not comment.are_brackets(value) then
-      return nil, "admin_comment is not of the form [gpu-topo: ...] [gpu-slots: ...]"
-    elseif not is_slots and not comment.is_bracket(value) then
+    if not comment.are_brackets(value, is_slots) then
       return nil, "admin_comment is not of the form [gpu-topo: ...]"
+        .. (is_slots and " [gpu-slots: ...]" or "")
     end
   elseif kind == "number" then
     -- Slurm's marks for "no value" are below this, too.
@@ -51,16 +59,16 @@ local function checked_field(field, value, is_slots)
   return value
 end
 
--- checked(fields, is_slots) -> plan {set = {field -> value}, env = {name -> text} or nil} |
--- nil, reason
-function M.checked(fields, is_slots)
+-- checked(fields, is_slots, is_shape) -> plan {set = {field -> value}, env = {name -> text} or
+-- nil, message = text or nil} | nil, reason
+function M.checked(fields, is_slots, is_shape)
   local plan = { set = {} }
   for key, value in pairs(fields) do
     local field, name = match(key, "^set%.(.*)$"), match(key, "^env%.(.*)$")
-    if (field or name) and (#value > LONGEST_VALUE or find(value, "[%c]")) then
+    if (field or name or key == "message") and (#value > LONGEST_VALUE or find(value, "[%c]")) then
       return nil, key .. " is too long or holds a control character"
     elseif field then
-      local checked, reason = checked_field(field, value, is_slots)
+      local checked, reason = checked_field(field, value, is_slots, is_shape)
       if checked == nil then
         return nil, reason
       end
@@ -71,6 +79,8 @@ function M.checked(fields, is_slots)
       end
       plan.env = plan.env or {}
       plan.env[name] = value
+    elseif key == "message" then
+      plan.message = value
     elseif key ~= "id" and key ~= "keep_s" then
       return nil, "the key " .. key .. " is not known"
     end

@@ -163,12 +163,16 @@ local function whole_names(list)
   return list
 end
 
--- line(job, part_list, ask, hint) -> the request without its "submit id=N" and line feed.
-function M.line(job, part_list, ask, hint)
-  local gpus, per_node, nodes, max_nodes, tasks = M.shape(job, ask)
+local function who_and_where(job, part_list)
   return " uid=" .. job.user_id
     .. field(" account=", job.account or job.default_account)
     .. field(" partition=", whole_names(partition_of(job, part_list)))
+end
+
+-- line(job, part_list, ask, hint) -> the request without its "submit id=N" and line feed.
+function M.line(job, part_list, ask, hint)
+  local gpus, per_node, nodes, max_nodes, tasks = M.shape(job, ask)
+  return who_and_where(job, part_list)
     .. " gpus=" .. gpus
     .. field(" type=", ask.type)
     .. " nodes=" .. nodes
@@ -176,6 +180,21 @@ function M.line(job, part_list, ask, hint)
     .. " per_node=" .. per_node
     .. " tasks=" .. tasks
     .. ((hint and hint ~= "") and " hint=" .. encode(hint) or "")
+end
+
+-- left_open(job) -> what the user fixed of the shape of a job that asks for no GPUs: nodes,
+-- max_nodes, tasks, tasks_per_node; 0 is left open.
+function M.left_open(job)
+  return count32(job.min_nodes) or 0, count32(job.max_nodes) or 0, count32(job.num_tasks) or 0,
+    count16(job.ntasks_per_node) or 0
+end
+
+-- shape_line(job, part_list, hint) -> the same for a job whose shape is to be chosen.
+function M.shape_line(job, part_list, hint)
+  local nodes, max_nodes, tasks, tasks_per_node = M.left_open(job)
+  return who_and_where(job, part_list)
+    .. " gpus=0 nodes=" .. nodes .. " max_nodes=" .. max_nodes .. " per_node=0 tasks=" .. tasks
+    .. " hint=" .. encode(hint) .. " shape=1 tasks_per_node=" .. tasks_per_node
 end
 
 return M

@@ -201,14 +201,15 @@ end
 
 -- keys(job, asked, is_batch, set) -> " slots=1 ..." | nil where a text is too long to send, or
 -- no slots could be used
---   asked, set: what normalised left and found.
-function M.keys(job, asked, is_batch, set)
+--   asked, set: what normalised left and found. form: of a job that asks for nothing yet.
+function M.keys(job, asked, is_batch, set, form)
   local some = texts(job, asked, set.features or job.features)
-  if not some or not form_of(asked) or (not is_batch and is_old(asked)) then
+  form = form or form_of(asked)
+  if not some or not form or (not is_batch and is_old(asked)) then
     return nil
   end
   local shared = job.shared
-  return " slots=1 form=" .. form_of(asked)
+  return " slots=1 form=" .. form
     .. " batch=" .. flag(is_batch)
     .. " array=" .. flag(job.array_inx ~= nil)
     .. " het=" .. flag((job.het_job_offset or NO_VAL) < NO_VAL)

@@ -7,16 +7,17 @@ names the key, what was read and what is allowed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from policies.deadlines import deadline_s
 from policies.errors import HintError, PolicyError, ProfileError
-from policies.genie.tasks import TaskMaker, Wish
+from policies.genie.tasks import ECT, TaskMaker, Wish
 from policies.hint_keys import KEYS
 from policies.performance import TRAINING, Shape, Work
-from policies.scheduling import CLASSES, NORMAL, Platform, Task
+from policies.scheduling import CLASSES, NORMAL, PRIOR, Platform, Task
 
 #: The hint keys this scheduler reads; the first three a job must give.
 HINTS = ("profile", "batch", "iterations", "task", "class", "deadline")
@@ -29,6 +30,19 @@ class Asked:
 
     work: Work
     wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """How long a class may take: so many `times` the latency on the smallest shape (eq. 9), or
+    so many `seconds` where a site gives them."""
+
+    times: float = 0.0
+    seconds: float | None = None
+
+
+#: The classes of the paper with their expected completion times (eq. 9).
+PAPER: Mapping[str, Within] = MappingProxyType({name: Within(ECT[name]) for name in CLASSES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +94,26 @@ def _text(key: str, value: str) -> str:
     return found
 
 
-def task_of(job_id: int, asked: Asked, maker: TaskMaker, now_s: float) -> Task:
-    """The job as schedulers see it; HintError where its profile or batch cannot be."""
+def task_of(
+    job_id: int,
+    asked: Asked,
+    maker: TaskMaker,
+    now_s: float,
+    classes: Mapping[str, Within] = PAPER,
+) -> Task:
+    """The job as schedulers see it; HintError where its profile or batch cannot be.
+
+    `classes` are the site's, by which a job without an explicit deadline gets one.
+    """
     try:
-        return maker.task(job_id, asked.work, now_s, asked.wish)
+        wish = asked.wish
+        if wish.deadline_s is None:
+            within = classes[wish.service]
+            seconds = within.seconds
+            if seconds is None:
+                seconds = within.times * maker.expected_s(asked.work, PRIOR)
+            wish = replace(wish, deadline_s=now_s + seconds)
+        return maker.task(job_id, asked.work, now_s, wish)
     except ProfileError as error:
         raise HintError(f"profile: {error}") from None
     except PolicyError as error:

@@ -44,6 +44,9 @@ def _text(told: dict[str, Any]) -> str:
         lines.append(f"passed {count}: {reason}")
     if "slots" in told:
         lines.append(_slots(told["slots"]))
+    for name, domain in told.get("genie", {}).get("domains", {}).items():
+        counts = ", ".join(f"{domain[key]} {key}" for key in ("waiting", "running", "held"))
+        lines.append(f"genie, partition {name}: {counts}; {domain['profiles']} profiles")
     for name, rule in told["partitions"].items():
         lines.append(f"partition {name}: {rule['mode']}, {rule['policy']}")
     lines.append(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slurm_plugin import client, config
 from slurm_plugin.config import Config
-from slurm_plugin.doctor import slots, slurm_files
+from slurm_plugin.doctor import genie, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.machines import Machines
@@ -240,6 +240,15 @@ def check_enforcement(here: Installation) -> Iterator[Finding]:
         yield from slots.gres_types(here.nodes, here.machines)
 
 
+def check_genie(here: Installation) -> Iterator[Finding]:
+    """The partitions whose jobs are shaped are Slurm's, and the models are there."""
+    settings = here.config.genie
+    if settings is None:
+        yield ok("genie", "no jobs are shaped")
+    else:
+        yield from genie.findings(settings, here.slurm.partitions(), here.slurm_config)
+
+
 CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "config": check_config,
     "kill switch": check_kill_switch,
@@ -252,4 +261,5 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "enforcement": check_enforcement,
     "partitions": check_partitions,
     "nodes": check_nodes,
+    "genie": check_genie,
 }

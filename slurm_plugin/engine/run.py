@@ -15,6 +15,7 @@ from slurm_plugin.engine.extras import Extras
 from slurm_plugin.engine.notify import Notifier
 from slurm_plugin.engine.server import LineServer
 from slurm_plugin.engine.service import Engine
+from slurm_plugin.genie.loop import Loop as GenieLoop
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.loop import Loop
 
@@ -33,7 +34,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
     engine = Engine(first, log, load)
-    slots = Loop(engine)
+    loops = (Loop(engine), GenieLoop(engine))
     server = LineServer(first.config.socket, engine.answer)
     extras = Extras(engine)
     ended = asyncio.Event()
@@ -53,7 +54,8 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
             loop.add_signal_handler(number, ended.set)
         loop.add_signal_handler(signal.SIGHUP, reload_soon)
         _announce(engine, notifier)
-        beside = [loop.create_task(_feed(notifier)), loop.create_task(slots.run())]
+        beside = [loop.create_task(_feed(notifier))]
+        beside += [loop.create_task(one.run()) for one in loops]
         await ended.wait()
         for task in beside:
             task.cancel()

@@ -18,6 +18,7 @@ from slurm_plugin.engine.record import started
 from slurm_plugin.engine.server import Answer
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import PluginError, ProtocolError
+from slurm_plugin.genie.desk import without_desk
 from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
     Admin,
@@ -30,11 +31,14 @@ from slurm_plugin.protocol import (
     Refuse,
     Reply,
     Submit,
+    SubmitReply,
     decode,
 )
 
 logger = logging.getLogger(__name__)
 
+#: A job without GPUs that wants its shape chosen cannot be left to Slurm.
+SWITCHED_OFF = "gpu-topo: no shapes are chosen at present; ask for GPUs yourself (--gpus, --gres)"
 #: Nodes left to Slurm that `status` names; the rest is counted.
 MAX_PROBLEMS = 100
 #: Longest reason shown, so that the whole fits into one reply line.
@@ -55,13 +59,18 @@ class Engine:
         self.counters = Counters(setup.config.deadline_ms / 1e3)
         self._load = load
         self._reloading = asyncio.Lock()
-        self._heard: Callable[[str], None] | None = None
-        self._tell: Callable[[], dict[str, Any]] = dict
+        self._heard: list[Callable[[str], None]] = []
+        self._tell: list[Callable[[], dict[str, Any]]] = []
 
     def listen(self, heard: Callable[[str], None], status: Callable[[], dict[str, Any]]) -> None:
-        """Who is told of every submit that was let in, every ended job and reload (by its verb),
-        and what it adds to `status`."""
-        self._heard, self._tell = heard, status
+        """Somebody who is told of every submit that was let in, every ended job and reload (by its
+        verb), and what it adds to `status`."""
+        self._heard.append(heard)
+        self._tell.append(status)
+
+    def _say(self, verb: str) -> None:
+        for heard in self._heard:
+            heard(verb)
 
     def answer(self, line: bytes) -> Answer:
         """The answer to one line. A malformed one is answered `error`, and hung up."""
@@ -74,8 +83,8 @@ class Engine:
         if isinstance(message, Notice):
             took_s = time.perf_counter() - began
             self.counters.answered(message.kind, "none", took_s)
-            if self._heard is not None and message.kind == "ended":
-                self._heard("ended")
+            if message.kind == "ended":
+                self._say("ended")
             self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
                 return Answer(None)
@@ -104,21 +113,29 @@ class Engine:
                 self.counters.passed("kill switch")
                 return Pass(), None
             self.setup.neighbours.asked(message)
-            decision = self.setup.enforcement.on_place(message)
+            desk = self.setup.desk
+            decision = desk.veto(message) if desk is not None else None
+            decision = decision or self.setup.enforcement.on_place(message)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
             return decision.reply, decision.record
         if isinstance(message, Submit):
             if self.setup.config.kill_switch.exists():
-                return Pass(), None
-            answered = self.setup.enforcement.on_submit(message)
-            if self._heard is not None and not isinstance(answered, Refuse):
-                self._heard("submit")
+                return (Refuse(SWITCHED_OFF) if message.shape else Pass()), None
+            answered = self._submitted(message)
+            if not isinstance(answered, Refuse):
+                self._say("submit")
             return answered, None
         assert isinstance(message, Admin)
         if message.verb == "status":
             return Ok({"json": json.dumps(self.status())}), None
         return Ok(), None
+
+    def _submitted(self, message: Submit) -> SubmitReply:
+        desk, enforcement = self.setup.desk, self.setup.enforcement
+        if desk is not None:
+            return desk.on_submit(message, enforcement)
+        return without_desk(message) if message.shape else enforcement.on_submit(message)
 
     async def _answer_reload(self, message_id: int) -> bytes:
         error = await self.reload()
@@ -147,8 +164,7 @@ class Engine:
             if setup.config.socket != old.socket:
                 logger.warning("reload: a new socket path needs a restart; still %s", old.socket)
             logger.info("reloaded %s", setup.config.path)
-            if self._heard is not None:
-                self._heard("reload")
+            self._say("reload")
             return None
 
     def write(self, build: Callable[[], dict[str, Any]]) -> None:
@@ -187,5 +203,5 @@ class Engine:
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,
             **self.counters.snapshot(),
-            **self._tell(),
+            **{key: value for tell in self._tell for key, value in tell().items()},
         }

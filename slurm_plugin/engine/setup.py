@@ -25,6 +25,8 @@ from slurm_plugin.engine.neighbours import Neighbours
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.usual_jobs import usual_jobs
 from slurm_plugin.errors import ConfigError, SlurmError
+from slurm_plugin.genie.desk import Desk
+from slurm_plugin.genie.site import site_of
 from slurm_plugin.profiles import Learned
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slurm import choose
@@ -48,6 +50,7 @@ class Setup:
     enforcement: Enforcement
     neighbours: Neighbours
     get_policy: Callable[[str], Policy] = registry.get
+    desk: Desk | None = None
 
     def begin(self) -> None:
         """Read the queue from now on: at once where a rule names a policy that looks at jobs."""
@@ -100,7 +103,10 @@ def load(path: Path, board: Board | None = None) -> Setup:
     enforcement: Enforcement = Select(decider)
     if config.enforcement == "slots":
         enforcement = Slots(decider, board or Board(), config.slots.lease_s)
-    setup = Setup(config, machines, enforcement, neighbours, chosen)
+    desk = None
+    if config.genie is not None:
+        desk = Desk(site_of(config.genie, machines, str(config.path)), rules)
+    setup = Setup(config, machines, enforcement, neighbours, chosen, desk)
     warm_up(setup)
     if setup.looks_at_jobs():
         _first_look(setup)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies import Request, hints
 from policies.errors import HintError
+from policies.registry import registry
 from slurm_plugin.config import Rule
 from slurm_plugin.errors import PluginError
 
@@ -23,6 +25,13 @@ class Wish:
     off: bool
     _hints: hints.Hints
     _rule: Rule
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Keys and values, the hint's over the site's defaults, as far as the policy reads them."""
+        read = registry.hints_of(self.policy)
+        defaults = {key: value for key, value in self._rule.hints.items() if key in read}
+        return {**defaults, **self._hints.values}
 
     def request(self, counts: tuple[int, ...], job_id: int | None) -> Request:
         """What the policy is asked for `counts` GPUs per node, largest first."""

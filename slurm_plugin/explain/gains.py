@@ -75,9 +75,9 @@ class Gains:
         when = str(record.get("time", ""))
         self.records += 1
         self.first, self.last = self.first or when, when or self.last
-        if decision != "started":
+        if decision not in ("started", "shape"):
             self.decided.add(job)
-        elif job not in self.decided and record.get("gpus"):
+        elif decision == "started" and job not in self.decided and record.get("gpus"):
             # Slurm went on without us: no answer in time, or the engine was away.
             self.undecided.add(job)
         if decision == "wait":

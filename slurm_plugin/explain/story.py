@@ -10,6 +10,11 @@ Record = dict[str, Any]
 #: Array tasks, and earlier decisions, named one by one.
 MAX_TASKS = 50
 MAX_EARLIER = 50
+#: What is told of how a job got its shape, beside its placement.
+SHAPING = (
+    *("time", "shape", "why", "note", "service", "deadline", "allowance_s", "starts"),
+    *("shapes", "shapes_left_out"),
+)
 
 
 def story(job: int, records: Sequence[Record], source: str) -> Record:
@@ -18,6 +23,13 @@ def story(job: int, records: Sequence[Record], source: str) -> Record:
     `records` are one job's or one array's, oldest first, and not empty. Of an array the
     task decided last is told in full, all others under `tasks` (`tasks_left_out` counts).
     """
+    shapes = [record for record in records if record.get("decision") == "shape"]
+    placing = [record for record in records if record.get("decision") != "shape"]
+    if not any(record.get("decision") != "started" for record in placing):
+        # Nothing was placed yet: its shape is all there is to tell.
+        placing = records = [*shapes[-1:], *placing]
+    else:
+        records = placing
     last = max(
         (i for i, record in enumerate(records) if record.get("decision") != "started"),
         default=len(records) - 1,
@@ -33,6 +45,9 @@ def story(job: int, records: Sequence[Record], source: str) -> Record:
     starts = [record for record in own[at + 1 :] if record.get("decision") == "started"]
     if starts:
         told["started"] = {"time": starts[0].get("time"), "gpus": starts[0].get("gpus", {})}
+    if shapes and chosen.get("decision") != "shape":
+        told["shaping"] = {key: shapes[-1][key] for key in SHAPING if key in shapes[-1]}
+    told |= {"shaped_before": [_shaped(one) for one in shapes[:-1]]} if shapes[1:] else {}
     others = _tasks(records, int(chosen.get("job", 0)))
     if others:
         told["tasks"] = others[-MAX_TASKS:]
@@ -53,6 +68,10 @@ def _tasks(records: Sequence[Record], told: int) -> list[Record]:
         if record.get("decision") != "started" and record.get("job") != told:
             last[int(record.get("job", 0))] = record
     return [_brief(record) for _, record in sorted(last.items())]
+
+
+def _shaped(record: Record) -> Record:
+    return {key: record[key] for key in ("time", "shape", "why") if key in record}
 
 
 def may_see(records: Sequence[Record], uid: int) -> list[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 #: How each decision is said, by (decision, applied).
@@ -11,6 +12,7 @@ _SAID = {
     ("use", False): "left as Slurm chose (observe mode)",
     ("wait", True): "postponed",
     ("wait", False): "left as Slurm chose (observe mode; would have been postponed)",
+    ("shape", True): "shaped",
     ("pass", True): "left to Slurm's own choice",
     ("pass", False): "left to Slurm's own choice",
 }
@@ -22,7 +24,8 @@ def in_words(told: Mapping[str, Any]) -> str:
     lines = [_headline(told), *_asked(told)]
     if "state" in told:
         lines.append(_line("state", told["state"]))
-    lines += [*_choices(told), *_started(told), *_candidates(told), *_earlier(told), *_tasks(told)]
+    lines += [*_shape(told), *_choices(told), *_started(told), *_candidates(told)]
+    lines += [*_earlier(told), *_tasks(told)]
     if "admin_comment" in told:
         lines.append(_line("AdminComment", told["admin_comment"] or "nothing of ours"))
     if told.get("remark"):
@@ -57,6 +60,8 @@ def _headline(told: Mapping[str, Any]) -> str:
 def _asked(told: Mapping[str, Any]) -> list[str]:
     if "decision" not in told:
         return []
+    if told["decision"] == "shape":
+        return [_line("asked", f"a shape in partition {told['partition']}; hint: {told['hint']}")]
     counts = told.get("gpus_per_node")
     wanted = " + ".join(map(str, counts)) if counts else "?"
     where = f"partition {told.get('partition') or '-'} ({told.get('mode', '-')})"
@@ -71,6 +76,35 @@ def _asked(told: Mapping[str, Any]) -> list[str]:
     if told.get("decision") != "use":
         why = told.get("note") or why
     return [*lines, _line("because", why)] if why else lines
+
+
+def _shape(told: Mapping[str, Any]) -> list[str]:
+    """The shape a job was given, and those it could have had."""
+    of = told if told.get("decision") == "shape" else told.get("shaping")
+    if not of:
+        return []
+    left = of["allowance_s"]
+    when = f"could wait {left:.0f} s more" if left >= 0 else f"{-left:.0f} s late as predicted"
+    lines = [
+        _line("shape", f"{of['shape']}  {of['why']}"),
+        _line("deadline", f"{_moment(of['deadline'])}  class {of['service']}, then {when}"),
+    ]
+    lines += [_line("note", of["note"])] if of.get("note") else []
+    for one in of.get("shapes", []):
+        late = "" if one["in_time"] else "  too late"
+        facts = f"{one['latency_s']:,.1f} s, cost {one['cost']:.3f}, ratio {one['ratio']:,.4g}"
+        lines.append(_line("could be", f"{one['shape']}  {facts}{late}"))
+    if of.get("shapes_left_out"):
+        lines.append(_line("could be", f"and {of['shapes_left_out']} more"))
+    lines += [
+        _line("before", f"{one.get('time', '')}  shape {one['shape']}: {one['why']}")
+        for one in told.get("shaped_before", [])
+    ]
+    return lines
+
+
+def _moment(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).isoformat(timespec="seconds")
 
 
 def _choices(told: Mapping[str, Any]) -> list[str]:

@@ -101,25 +101,7 @@ class Database:
 
         PluginError where the database has nothing that could stand in.
         """
-        exact = self.get(wanted.name, task)
-        if exact is not None:
-            return Found(exact, exact.model)
-        other = self.get(wanted.name, TRAINING if task == INFERENCE else INFERENCE)
-        if other is not None:
-            note = f"{wanted.name} was profiled for {other.task} only; its compute time is used"
-            return Found(other, other.model, note=note)
-        known = [profile for profile in self.all() if profile.task == task]
-        best = nearest(wanted, [profile.traits for profile in known])
-        if best is None:
-            names = ", ".join(sorted({profile.traits.name for profile in self.all()}))
-            raise PluginError(
-                f"no profile {wanted.name!r} in {self.path}, nor one like it; expected one of:"
-                f" {names or 'none yet, add one with gputopo profile fit'}"
-            )
-        traits, like = best
-        found = next(profile for profile in known if profile.traits == traits)
-        note = f"{wanted.name} was never profiled; {traits.name} stands in (likeness {like:.2f})"
-        return Found(found, borrowed(found.model, like), like, note)
+        return among(self.all(), wanted, task, self.path)
 
     def _profile(self, row: Sequence[object]) -> Profile:
         name, task, family, parameters, model, runs = row
@@ -166,6 +148,30 @@ class Database:
                 f"{self.path}: version {found}; expected {VERSION}: a database of gputopo profile"
                 " fit of this release"
             )
+
+
+def among(profiles: Sequence[Profile], wanted: Traits, task: str, path: Path) -> Found:
+    """The same among profiles already read; `path` is for the message."""
+    by_key = {(profile.traits.name, profile.task): profile for profile in profiles}
+    exact = by_key.get((wanted.name, task))
+    if exact is not None:
+        return Found(exact, exact.model)
+    other = by_key.get((wanted.name, TRAINING if task == INFERENCE else INFERENCE))
+    if other is not None:
+        note = f"{wanted.name} was profiled for {other.task} only; its compute time is used"
+        return Found(other, other.model, note=note)
+    known = [profile for profile in profiles if profile.task == task]
+    best = nearest(wanted, [profile.traits for profile in known])
+    if best is None:
+        names = ", ".join(sorted({profile.traits.name for profile in profiles}))
+        raise PluginError(
+            f"no profile {wanted.name!r} in {path}, nor one like it; expected one of:"
+            f" {names or 'none yet, add one with gputopo profile fit'}"
+        )
+    traits, like = best
+    found = next(profile for profile in known if profile.traits == traits)
+    note = f"{wanted.name} was never profiled; {traits.name} stands in (likeness {like:.2f})"
+    return Found(found, borrowed(found.model, like), like, note)
 
 
 def _float(value: object) -> float | None:

@@ -17,6 +17,7 @@ STATES = ("gated", "placed")
 
 _BRACKET = re.compile(r"\s*\[gpu-slots: ([^\]]*)\]")
 _TOPO = re.compile(r"\s*\[gpu-topo: *([^|\]]*?) *(?:\| *([^\]]*?) *)?\]")
+_OTHERS = re.compile(r"\[gpu-(?:shape|slots):")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.:/,=()&*+\-]")
 
 
@@ -92,7 +93,8 @@ def noted(admin_comment: str, note: str) -> str:
     """The comment with this note beside its hint."""
     rest = _TOPO.sub("", admin_comment).strip()
     ours = topo(hint_in(admin_comment), note)
-    # The gpu-topo bracket stands before the other, as the bridge puts them.
-    at = rest.find("[gpu-slots:")
-    before, after = (rest, "") if at < 0 else (rest[:at].strip(), rest[at:])
+    # The gpu-topo bracket stands before the others, as the bridge puts them.
+    found = _OTHERS.search(rest)
+    at = found.start() if found else len(rest)
+    before, after = rest[:at].strip(), rest[at:]
     return " ".join(part for part in (before, ours, after) if part)

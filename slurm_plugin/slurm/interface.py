@@ -129,7 +129,8 @@ class QueuedJob:
 class JobUpdate:
     """What to change of pending jobs: None leaves a field alone, '' clears it.
 
-    `begin_time` is an epoch, NOW = at once. `num_nodes` is (min, max). The tres texts may
+    `begin_time` is an epoch, NOW = at once. `num_nodes` is (min, max). `site_factor` is the site's
+    part of the priority, around 0; `is_released` lets a held job go. The tres texts may
     be written as any release writes them: `gpu:s1:1`, `gres/gpu:s1:1` or `gres:gpu:s1:1`.
     """
 
@@ -151,6 +152,9 @@ class JobUpdate:
     memory_per_cpu_mb: int | None = None
     memory_per_tres: str | None = None
     admin_comment: str | None = None
+    num_tasks: int | None = None
+    site_factor: int | None = None
+    is_released: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ _PLAIN = {
 _TRES = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
 _NUMBERS = {"memory_per_node_mb": "memory_per_node", "memory_per_cpu_mb": "memory_per_cpu"}
 _NODES = {"req_nodes": "required_nodes", "exc_nodes": "excluded_nodes"}
+#: What scontrol is asked for: no API call changes it in every release.
+_BY_SCONTROL = ("num_tasks", "site_factor", "is_released")
 #: The newest API of 22.05.
 _OLD = (0, 0, 38)
 #: That of 24.11.
@@ -141,11 +143,14 @@ class Rest:
         """One POST per job over one connection.
 
         Array tasks, which the API refuses, and everything on 22.05, whose API knows few
-        fields, by scontrol.
+        fields, by scontrol; so are changes of what no API has everywhere.
         """
         if not jobs or change == JobUpdate():
             return
-        posted = [] if self._is_old else [job for job in jobs if job.isdecimal()]
+        by_scontrol = self._is_old or any(
+            getattr(change, name) is not None for name in _BY_SCONTROL
+        )
+        posted = [] if by_scontrol else [job for job in jobs if job.isdecimal()]
         refused = self._post(posted, change)
         try:
             self._commands.update([job for job in jobs if job not in posted], change)

@@ -23,7 +23,11 @@ _WORDS = {
     "memory_per_cpu_mb": "MinMemoryCPU",
     "memory_per_tres": "MemPerTres",
     "admin_comment": "AdminComment",
+    "num_tasks": "NumTasks",
+    "site_factor": "SiteFactor",
 }
+#: Slurm's mark for a priority of its own making.
+INFINITE = 0xFFFFFFFF
 _TRES = ("tres_per_job", "tres_per_task", "tres_per_socket")
 
 
@@ -45,6 +49,9 @@ def words(jobs: Sequence[str], change: JobUpdate, separator: str) -> list[str]:
     if change.num_nodes is not None:
         low, high = change.num_nodes
         found.append(f"NumNodes={low}-{high}" if high else f"NumNodes={low}")
+    if change.is_released:
+        # What `scontrol release` sends: the priority is worked out anew.
+        found.append(f"Priority={INFINITE}")
     if change.begin_time is not None:
         # `uts` is scontrol's word for an epoch: no time zone can shift it.
         at = "now" if change.begin_time == NOW else f"uts{change.begin_time}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.errors import HintError
-from policies.genie.submit import HINTS, candidates, read, task_of, too_late
+from policies.genie.submit import HINTS, Within, candidates, read, task_of, too_late
 from policies.genie.tasks import TaskMaker, Wish
 from policies.hint_keys import KEYS
 from policies.performance import Run, Shape, Work, fit
@@ -87,6 +87,19 @@ def test_a_class_the_site_does_not_allow_is_refused():
 def test_what_no_model_or_shape_can_serve_is_refused(change, said):
     with pytest.raises(HintError, match=said):
         task_of(1, read({**GIVEN, **change}, NOW), MAKER, NOW)
+
+
+@pytest.mark.parametrize(
+    ("within", "expected_s"), [(Within(3), 3 * 20000 * 0.35), (Within(seconds=7200), 7200)]
+)
+def test_a_class_lasts_as_long_as_the_site_says(within, expected_s):
+    task = task_of(1, read(GIVEN, NOW), MAKER, NOW, {"prior": within})
+    assert task.deadline_s - NOW == pytest.approx(expected_s, rel=0.05)
+
+
+def test_an_explicit_deadline_goes_before_the_class():
+    task = task_of(1, read({**GIVEN, "deadline": "2h"}, NOW), MAKER, NOW, {"prior": Within(0)})
+    assert task.deadline_s == NOW + 7200
 
 
 def test_a_job_that_cannot_be_in_time_is_told_so():

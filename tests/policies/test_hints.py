@@ -42,7 +42,12 @@ REFUSED = [
     ("pack with spread", "pack,spread", r"spread: cannot go with pack"),
     ("off beside others", "off,pattern=ring", r"off: stands alone"),
     ("an unknown policy", "policy=magic", r"policy: 'magic'; expected one of mapa"),
-    ("a key no policy reads yet", "class=prior", r"class: not supported by the installed policies"),
+    ("a key no policy reads yet", "remote", r"remote: not supported by the installed policies"),
+    (
+        "a key of another policy",
+        "class=prior",
+        r"class: has no effect with policy mapa",
+    ),
     ("a key the policy ignores", "policy=first-fit,pattern=ring", r"pattern: has no effect with"),
     ("an empty item", "pattern=ring,", r"unknown key ''"),
     ("a control character", "pattern=ring\x1b[2J", r"character U\+001B"),
@@ -86,19 +91,19 @@ def test_the_order_of_items_does_not_matter(items):
 def test_a_key_works_as_soon_as_a_policy_declares_it():
     """Which keys have an effect is the policies' to say, not the grammar's."""
 
-    class Classes:
-        name = "classes"
-        hints = frozenset({"class"})
+    class Remote:
+        name = "remote"
+        hints = frozenset({"remote"})
 
         def place(self, request: Request, cluster: Cluster) -> Placement:
             raise NotImplementedError
 
-    policies = Registry([*map(built_in().get, built_in().names()), Classes()])
-    assert parse("policy=classes,class=prior", policies).values["class"] == "prior"
-    with pytest.raises(HintError, match="class: has no effect with policy mapa; expected policy="):
-        parse("class=prior", policies)
-    assert "class" in supported_keys(policies)
-    assert "class" not in supported_keys()
+    policies = Registry([*map(built_in().get, built_in().names()), Remote()])
+    assert parse("policy=remote,remote", policies).values["remote"] == "yes"
+    with pytest.raises(HintError, match="remote: has no effect with policy mapa; expected policy="):
+        parse("remote", policies)
+    assert "remote" in supported_keys(policies)
+    assert "remote" not in supported_keys()
 
 
 def test_every_key_has_what_the_reference_needs():

@@ -1,0 +1,214 @@
+"""Answers about shaped jobs: their submit, and whether they may start now.
+
+Answers come from the last look at Slurm and what was promised since, never from a call to
+Slurm. Whatever is doubtful is left to Slurm: the job keeps the shape it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from policies.errors import HintError
+from policies.genie.dynamic import Genie
+from policies.genie.submit import HINTS, Asked, candidates, too_late
+from policies.performance import Shape
+from policies.scheduling import Planned, Scheduler, Task
+from slurm_plugin.config import Rule
+from slurm_plugin.enforcement.interface import Enforcement
+from slurm_plugin.engine.decide import Decision
+from slurm_plugin.engine.wish import Wish, WishError, read_wish
+from slurm_plugin.genie import reply, veto
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.record import Build, Shaping
+from slurm_plugin.genie.site import Domain, Site
+from slurm_plugin.genie.snapshot import Promise, Snapshot, planned
+from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply
+
+logger = logging.getLogger(__name__)
+
+NAME = "genie"
+#: A submit that Slurm refused later never shows in the queue.
+PROMISE_S = 3.0
+#: Figures older than so many polls are no ground to plan on.
+MISSED_POLLS = 3
+BATCH_ONLY = (
+    "gpu-topo: policy: genie chooses the shape of batch jobs; give srun and salloc their GPUs"
+    " (--gpus, --gres)"
+)
+#: Before every job that Slurm knows, so that it counts as the last to come.
+LAST = 2**62
+
+
+@dataclass(slots=True)
+class Desk:
+    """One configuration's; the loop fills `snapshots` and `plans`, by domain.
+
+    `behind` counts what happened (submits, ends) that no look has seen yet.
+    """
+
+    site: Site
+    rule: Callable[[str, str, int], Rule]
+    separator: str = "/"
+    clock: Callable[[], float] = time.time
+    scheduler: Scheduler = field(default_factory=Genie)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    plans: dict[str, dict[int, tuple[int, Planned]]] = field(default_factory=dict)
+    promises: dict[str, Promise] = field(default_factory=dict)
+    records: dict[str, Build] = field(default_factory=dict)
+    heard: int = 0
+    seen: int = -1
+
+    def on_submit(self, asked: Submit, inner: Enforcement) -> SubmitReply:
+        """The shape, a refusal, or what `inner` answers where GENIE is not asked."""
+        rule = self.rule(asked.partition, asked.account, asked.uid)
+        if rule.mode != "enforce" or not asked.hint:
+            return Pass() if asked.shape else inner.on_submit(asked)
+        try:
+            wish = read_wish(asked.hint, rule)
+        except WishError as error:
+            return Refuse(f"gpu-topo: {error}")
+        if wish.off or wish.policy != NAME:
+            # The bridge says that such a hint has no meaning without GPUs.
+            return Pass() if asked.shape else inner.on_submit(asked)
+        if not asked.shape and not wish.values.keys() & set(HINTS):
+            return inner.on_submit(asked)
+        if asked.shape and not (asked.slots and asked.slots.batch):
+            return Refuse(BATCH_ONLY)
+        try:
+            return self._shaped(asked, wish, inner)
+        except HintError as error:
+            return Refuse(f"gpu-topo: {error}")
+
+    def veto(self, place: Place) -> Decision | None:
+        """A wait for a job that is not to start now with this shape; None lets it be placed."""
+        return veto.judged(self, place)
+
+    def happened(self) -> None:
+        """A job ended or was submitted: what was planned is of before."""
+        self.heard += 1
+
+    def is_fresh(self, domain: Domain, now: float) -> bool:
+        """Was Slurm read lately?"""
+        snapshot = self.snapshots.get(domain.name)
+        age = MISSED_POLLS * self.site.config.poll_s
+        return snapshot is not None and now - snapshot.at <= age
+
+    def told(self) -> Mapping[str, object]:
+        """What `gputopo status` shows."""
+        return {
+            name: {
+                "profiles": len(self.site.shelf.models),
+                "waiting": len(snapshot.members),
+                "running": len(snapshot.running),
+                "held": len(snapshot.unshaped),
+                "free_gpus": sum(snapshot.free.values()),
+            }
+            for name, snapshot in self.snapshots.items()
+        }
+
+    def plan(self, domain: Domain, task: Task, now: float) -> Planned:
+        """The plan for a job that is not in Slurm's queue yet, among those that are."""
+        snapshot = self.snapshots.get(domain.name)
+        if snapshot is None or not self.is_fresh(domain, now):
+            snapshot = Snapshot(domain)
+        ours = [one for one in self.promises.values() if one.until > now]
+        same = [one for one in ours if one.task.latency_s.shape == task.latency_s.shape]
+        queue = snapshot.queue(now, same, [task])
+        made = planned(self.scheduler, queue, is_settling=snapshot.is_settling)
+        return made[task.job_id][1]
+
+    def _shaped(self, asked: Submit, wish: Wish, inner: Enforcement) -> SubmitReply:
+        now = self.clock()
+        domain = self.site.domain(asked.partition)
+        if asked.change:
+            # A new hint of a job that has its shape: the next look plans by it.
+            said = Shaped(None, nodes=asked.nodes, max_nodes=asked.max_nodes)
+            self._task(wish, domain, asked, replace(said, nodes=0, max_nodes=0), now)
+            return inner.on_submit(asked)
+        said = fixed_of(asked, domain) if not asked.shape else said_of(asked)
+        understood, task = self._task(wish, domain, asked, said, now)
+        late = too_late(task, domain.platform, now)
+        if late and domain.rule.late == "refuse":
+            return Refuse(f"gpu-topo: deadline: {late}")
+        chosen = self.plan(domain, task, now)
+        token = secrets.token_hex(5)
+        said = replace(said, shape=chosen.shape, token=token)
+        notice = "; ".join(filter(None, (self.site.note(understood), late)))
+        answered = reply.shaped(asked, wish, said, chosen, notice, inner, self.separator)
+        if isinstance(answered, Ok):
+            self._promise(asked, wish, domain, task, chosen, token, now)
+            shaping = Shaping(task, chosen, domain.platform, now, said.is_fixed, notice)
+            found = candidates(task, domain.platform, now)
+            self.records[token] = lambda: {**shaping.build(found), **of_submit(asked, wish)}
+        return answered
+
+    def _task(
+        self, wish: Wish, domain: Domain, asked: Submit, said: Shaped, now: float
+    ) -> tuple[Asked, Task]:
+        understood = self.site.asked(wish.values, domain, asked.account, said, now)
+        job_id = LAST + len(self.promises)
+        return understood, self.site.task(job_id, understood, domain, asked.account, now)
+
+    def _promise(
+        self, asked: Submit, wish: Wish, domain: Domain, task: Task, chosen: Planned,
+        token: str, now: float,
+    ) -> None:  # fmt: skip
+        for old in [key for key, one in self.promises.items() if one.until <= now]:
+            del self.promises[old]
+            self.records.pop(old, None)
+        keys = asked.slots
+        later = keys is not None and (keys.depends or keys.held or keys.begin > now)
+        nodes = () if later else chosen.nodes
+        self.promises[token] = Promise(
+            token, asked.uid, wish.text, task, chosen.shape, nodes, now + PROMISE_S
+        )
+
+
+def without_desk(asked: Submit) -> SubmitReply:
+    """The answer to a job without GPUs where no jobs are shaped."""
+    if f"policy={NAME}" in asked.hint:
+        return Refuse("gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, --gres)")
+    return Pass()
+
+
+def said_of(asked: Submit) -> Shaped:
+    """What the user fixed of a job that asks for no GPUs."""
+    keys = asked.slots
+    return Shaped(
+        None,
+        nodes=asked.nodes,
+        max_nodes=asked.max_nodes,
+        tasks=asked.tasks,
+        tasks_per_node=asked.tasks_per_node,
+        cpus_per_task=keys.cpus_per_task if keys else 0,
+        is_held=keys.held if keys else False,
+    )
+
+
+def fixed_of(asked: Submit, domain: Domain) -> Shaped:
+    """The shape of a job that asks for GPUs itself; HintError where it cannot be known."""
+    most = domain.platform.gpus_per_node
+    gpus = asked.gpus or asked.per_node * max(asked.nodes, 1)
+    for nodes in range(max(asked.nodes, 1), domain.platform.nodes + 1):
+        if gpus and gpus % nodes == 0 and gpus // nodes <= most:
+            return Shaped(Shape(nodes, gpus // nodes), is_fixed=True)
+    raise HintError(
+        f"shape: {gpus or 'an unknown number of'} GPUs; expected as many on each node, at most"
+        f" {domain.platform.shapes[-1]} in partition {domain.name}, or none at all: then they are"
+        " chosen"
+    )
+
+
+def of_submit(asked: Submit, wish: Wish) -> dict[str, object]:
+    """What a record says of who asked."""
+    return {
+        "uid": asked.uid,
+        "account": asked.account,
+        "partition": asked.partition,
+        "hint": wish.text,
+        "policy": NAME,
+    }

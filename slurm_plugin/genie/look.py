@@ -1,0 +1,126 @@
+"""From a plan to what is changed in Slurm: shapes, the order, and who is let start.
+
+Pure: snapshots and plans in, updates out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from policies.performance import Shape
+from policies.scheduling import Planned, Task
+from slurm_plugin.genie import note, reply
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.order import site_factors
+from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.snapshot import Member, Snapshot
+from slurm_plugin.slots import bracket
+from slurm_plugin.slurm.gres_text import counts
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+Plans = Mapping[int, tuple[int, Planned]]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one look leads to: updates by the job's name, and which jobs got another shape."""
+
+    updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
+    reshaped: list[tuple[QueuedJob, Task, Planned]] = field(default_factory=list)
+    factors: dict[int, int] = field(default_factory=dict)
+
+
+def changes(
+    snapshot: Snapshot,
+    plans: Plans,
+    site: Mapping[int, int],
+    *,
+    separator: str = "/",
+    may_reshape: bool = True,
+    now: float = 0.0,
+) -> Changes:
+    """The updates of one domain. `site`: the site factors as far as they are known.
+
+    A job that is to start gets its shape; one that waits keeps the one it has for as long as that
+    is possible and in time. Order first, so that a job about to start stands in front.
+    """
+    made = Changes()
+    members = {one.job.job_id: one for one in snapshot.members if one.job.job_id in plans}
+    order = sorted(members, key=lambda job_id: plans[job_id][0])
+    priority = {job_id: members[job_id].job.priority for job_id in order}
+    made.factors = site_factors(order, priority, site)
+    for job_id in order:
+        member, plan = members[job_id], plans[job_id][1]
+        factor = made.factors.get(job_id)
+        update = JobUpdate(site_factor=factor)
+        if may_reshape and _is_other(member, plan, snapshot.domain, now):
+            update = reshaped(member.job, member.said, plan.shape, separator, factor)
+            made.reshaped.append((member.job, member.task, plan))
+        if plan.nodes and member.job.reason == "BeginTime" and _is_vetoed(member.job):
+            update = replace(update, begin_time=NOW)
+        if update != JobUpdate():
+            made.updates.append((member.job.name, update))
+    return made
+
+
+def _is_vetoed(job: QueuedJob) -> bool:
+    """Does the job wait because we said so at its start?"""
+    return bracket.note_in(job.admin_comment).startswith("waiting ")
+
+
+def _is_other(member: Member, plan: Planned, domain: Domain, now: float) -> bool:
+    """Is the job to have another shape than it has?"""
+    said, task = member.said, member.task
+    if said.is_fixed or said.shape == plan.shape or member.job.tasks > 1 or member.job.array_id:
+        return False
+    if asked_shape(member.job) != said.shape:
+        # The user, or an administrator, changed it since: it is theirs now.
+        return False
+    if plan.nodes or said.shape is None or said.shape not in domain.platform.shapes:
+        return True
+    # Waiting: leave a shape that is still good.
+    has = float(task.latency_s[domain.platform.index(said.shape)])
+    gets = float(task.latency_s[domain.platform.index(plan.shape)])
+    return now + gets <= task.deadline_s < now + has or has == float("inf")
+
+
+def asked_shape(job: QueuedJob) -> Shape | None:
+    """The shape Slurm would start a waiting job with; None for one that is none."""
+    each = sum(counts(job.tres_per_node).values())
+    if not each or not job.min_nodes or job.max_nodes not in (0, job.min_nodes):
+        return None
+    return Shape(job.min_nodes, each)
+
+
+def reshaped(
+    job: QueuedJob, said: Shaped, shape: Shape, separator: str, factor: int | None = None
+) -> JobUpdate:
+    """The update that gives a waiting job this shape.
+
+    CPUs are always among it: by them Slurm refuses the whole update of a job that has started,
+    which without them would lose nodes.
+    """
+    each, cpus = reply.tasks_per_node(said, shape), reply.cpus_per_node(said, shape)
+    comment = note.replaced(job.admin_comment, replace(said, shape=shape))
+    return JobUpdate(
+        tres_per_node=reply.gres(shape, separator),
+        num_nodes=(shape.nodes, shape.nodes),
+        num_tasks=each * shape.nodes,
+        min_cpus=cpus * shape.nodes,
+        min_cpus_per_node=cpus,
+        admin_comment=bracket.noted(comment, _said(job, shape)),
+        site_factor=factor,
+    )
+
+
+def _said(job: QueuedJob, shape: Shape) -> str:
+    # The plugin's own note on a wait must stay: it has the job's begin time.
+    present = bracket.note_in(job.admin_comment)
+    return present if present.startswith("waiting ") else f"shape {shape}"
+
+
+def released(job: QueuedJob, said: Shaped, shape: Shape, separator: str) -> JobUpdate:
+    """The update that gives a job its first shape, after the engine was away at its submit."""
+    update = reshaped(job, said, shape, separator)
+    return update if said.is_held else replace(update, is_released=True)

@@ -1,0 +1,270 @@
+"""When to plan: at once when a job ended, soon after a submit, and now and then.
+
+Slurm is read and changed in a thread; what submits and starts are answered by changes in the event
+loop alone. All state is Slurm's: the first look after a start is like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from policies.errors import HintError
+from policies.genie.submit import candidates
+from policies.scheduling import Planned, Task
+from slurm_plugin.config import SlurmConfig
+from slurm_plugin.engine.service import Engine
+from slurm_plugin.engine.setup import Setup
+from slurm_plugin.engine.wish import WishError, read_wish
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.genie import look, note
+from slurm_plugin.genie.desk import Desk
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.record import Shaping
+from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.snapshot import Snapshot, planned, taken
+from slurm_plugin.slots import bracket
+from slurm_plugin.slots.watch import of_job
+from slurm_plugin.slurm import choose, releases
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient, SlurmNode
+
+logger = logging.getLogger(__name__)
+
+#: A submit is answered before its job is in the queue.
+SUBMIT_S = 0.05
+#: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
+ECHOES_S = (0.15, 0.5, 1.5)
+#: So much of the time at most is spent looking.
+BUSY_SHARE = 0.25
+
+
+class Seen(NamedTuple):
+    """What one look read; `heard` is what had happened before it."""
+
+    at: float
+    heard: int
+    queue: list[QueuedJob]
+    nodes: list[SlurmNode]
+
+
+class Loop:
+    """Looks for as long as the engine's configuration has a `genie` section."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._event = asyncio.Event()
+        self._due = float("inf")
+        self._echoes: list[float] = []
+        self._client: tuple[SlurmConfig, SlurmClient, str] | None = None
+        self._tasks: dict[int, tuple[object, Task | None]] = {}
+        self._factors: dict[int, int] = {}
+        self._desk: Desk | None = None
+        self._changed = 0
+        self._refused = ""
+        engine.listen(self.heard, self.status)
+
+    def heard(self, verb: str) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        now = time.monotonic()
+        desk = self._engine.setup.desk
+        if desk is not None:
+            desk.happened()
+        if verb == "ended":
+            self._echoes = [now + later for later in ECHOES_S]
+        self._wake(now + (SUBMIT_S if verb == "submit" else 0))
+
+    def status(self) -> dict[str, Any]:
+        """What `gputopo status` shows; nothing where no jobs are shaped."""
+        desk = self._engine.setup.desk
+        if desk is None:
+            return {}
+        told: dict[str, Any] = {"changed": self._changed, "domains": desk.told()}
+        return {"genie": told | ({"refused": self._refused} if self._refused else {})}
+
+    def _wake(self, due: float) -> None:
+        if due < self._due:
+            self._due = due
+            self._event.set()
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            began = time.monotonic()
+            self._due = float("inf")
+            poll_s = await self._look()
+            ended = time.monotonic()
+            self._wake(ended + poll_s)
+            while self._echoes and self._echoes[0] <= ended:
+                self._echoes.pop(0)
+            if self._echoes:
+                self._wake(self._echoes[0])
+            rest_s = min((ended - began) * (1 / BUSY_SHARE - 1), poll_s)
+            while (left := max(self._due, ended + rest_s) - time.monotonic()) > 0:
+                self._event.clear()
+                try:
+                    await asyncio.wait_for(self._event.wait(), left)
+                except TimeoutError:
+                    break
+
+    async def _look(self) -> float:
+        """One look; seconds to the next if nothing happens."""
+        setup = self._engine.setup
+        desk = setup.desk
+        if desk is None or not desk.site.domains:
+            return 5.0
+        poll_s = desk.site.config.poll_s
+        if setup.config.kill_switch.exists():
+            desk.snapshots.clear()
+            return poll_s
+        try:
+            seen = await asyncio.to_thread(self._read, setup, desk)
+            settling = await self._plan(setup, desk, seen)
+        except SlurmError as error:
+            logger.warning("genie: Slurm could not be read: %s", error)
+            return poll_s
+        except Exception:
+            logger.exception("genie: a look at the queue failed")
+            return poll_s
+        return min(poll_s, ECHOES_S[0]) if settling else poll_s
+
+    def _read(self, setup: Setup, desk: Desk) -> Seen:
+        desk.site.refresh()
+        at, heard = desk.clock(), desk.heard
+        client, separator = self._the_client(setup.config.slurm)
+        desk.separator = separator
+        # The queue first: a job that starts in between is then counted twice, never missed.
+        return Seen(at, heard, client.queue(), client.nodes())
+
+    def _the_client(self, settings: SlurmConfig) -> tuple[SlurmClient, str]:
+        if self._client is None or self._client[0] != settings:
+            client = choose.client(settings)
+            release = releases.parse_version(client.version())
+            separator = releases.commands(release).gres_separator
+            self._client = (settings, client, separator)
+        return self._client[1], self._client[2]
+
+    async def _plan(self, setup: Setup, desk: Desk, seen: Seen) -> bool:
+        """Plan every domain and change what is to be changed; whether GPUs are about to come."""
+        if self._desk is not desk:
+            self._desk, self._tasks = desk, {}
+        self._meet(desk, seen)
+        made = await asyncio.to_thread(self._planned, setup, desk, seen)
+        updates: list[tuple[str, JobUpdate]] = []
+        for name, (snapshot, plans, changes) in made.items():
+            desk.snapshots[name], desk.plans[name] = snapshot, plans
+            self._factors.update(changes.factors)
+            updates += changes.updates + self._first_shapes(desk, snapshot)
+            for job, task, plan in changes.reshaped:
+                self._write(snapshot.domain, job, task, plan, seen.at)
+        desk.seen = seen.heard
+        alive = {job.job_id for job in seen.queue}
+        self._factors = {job: one for job, one in self._factors.items() if job in alive}
+        if updates:
+            await asyncio.to_thread(self._act, updates)
+        return any(snapshot.is_settling for snapshot, _, _ in made.values())
+
+    def _meet(self, desk: Desk, seen: Seen) -> None:
+        """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
+        for job in seen.queue if desk.promises or desk.records else ():
+            said = note.read(job.admin_comment)
+            if said is None or not said.token:
+                continue
+            desk.promises.pop(said.token, None)
+            build = desk.records.pop(said.token, None)
+            if build is not None:
+                self._engine.write(of_job(build, job))
+        for token in [key for key, one in desk.promises.items() if one.until <= seen.at]:
+            del desk.promises[token]
+            desk.records.pop(token, None)
+
+    def _planned(
+        self, setup: Setup, desk: Desk, seen: Seen
+    ) -> dict[str, tuple[Snapshot, dict[int, tuple[int, Planned]], look.Changes]]:
+        kept: dict[int, tuple[object, Task | None]] = {}
+
+        def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+            key = (job.admin_comment, job.submit, job.account, id(domain.maker))
+            found = self._tasks.get(job.job_id)
+            if found is None or found[0] != key:
+                found = (key, self._task(desk, job, said, domain))
+            kept[job.job_id] = found
+            return found[1]
+
+        made = {}
+        # Behind a gate of the slots mode a job's own request stands in its bracket.
+        may_reshape = setup.enforcement.name != "slots"
+        for name, domain in desk.site.domains.items():
+            snapshot = taken(domain, seen.queue, seen.nodes, seen.at, task_of, _is_ours)
+            queue = snapshot.queue(seen.at, list(desk.promises.values()))
+            plans = planned(desk.scheduler, queue, is_settling=snapshot.is_settling)
+            changes = look.changes(
+                snapshot,
+                plans,
+                self._factors,
+                separator=desk.separator,
+                may_reshape=may_reshape,
+                now=seen.at,
+            )
+            made[name] = (snapshot, plans, changes)
+        self._tasks = kept
+        return made
+
+    @staticmethod
+    def _task(desk: Desk, job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+        """A job's task by its hint, as of its submit; None where that says nothing of use."""
+        rule = desk.rule(job.partition, job.account, job.uid)
+        try:
+            wish = read_wish(bracket.hint_in(job.admin_comment), rule)
+            asked = desk.site.asked(wish.values, domain, job.account, said, job.submit)
+            return desk.site.task(job.job_id, asked, domain, job.account, job.submit)
+        except (WishError, HintError) as error:
+            logger.info("genie: job %d is left as it is: %s", job.job_id, error)
+            return None
+
+    def _first_shapes(self, desk: Desk, snapshot: Snapshot) -> list[tuple[str, JobUpdate]]:
+        """Jobs submitted while no engine answered: they get their shape and are let go."""
+        updates = []
+        for job, said in snapshot.unshaped:
+            task = self._task(desk, job, said, snapshot.domain)
+            if task is None:
+                continue
+            plan = desk.plan(snapshot.domain, task, snapshot.at)
+            updates.append((job.name, look.released(job, said, plan.shape, desk.separator)))
+            self._write(snapshot.domain, job, task, plan, snapshot.at)
+        return updates
+
+    def _write(self, domain: Domain, job: QueuedJob, task: Task, plan: Planned, now: float) -> None:
+        shaping = Shaping(task, plan, domain.platform, now, note="while it waits")
+        who = {
+            "job": job.job_id,
+            "array": job.array_id,
+            "uid": job.uid,
+            "account": job.account,
+            "partition": job.partition,
+            "hint": bracket.hint_in(job.admin_comment),
+            "policy": "genie",
+        }
+        found = candidates(task, domain.platform, now)
+        self._engine.write(lambda: {**shaping.build(found), **who})
+
+    def _act(self, updates: Iterable[tuple[str, JobUpdate]]) -> None:
+        assert self._client is not None
+        client = self._client[1]
+        self._refused = ""
+        for name, update in updates:
+            try:
+                client.update([name], update)
+                self._changed += 1
+            except SlurmError as error:
+                # It started, or ended, meanwhile; the next look knows.
+                self._refused = f"job {name}: {error}"
+                logger.warning("genie: job %s could not be changed: %s", name, error)
+
+
+def _is_ours(job: QueuedJob) -> bool:
+    """Does the job wait by our own word alone?"""
+    said = bracket.note_in(job.admin_comment)
+    return "[gpu-slots: gated " in job.admin_comment or said.startswith("waiting ")

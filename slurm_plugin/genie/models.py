@@ -1,0 +1,79 @@
+"""The model database in memory, so that a submit never waits for a disk."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from policies.performance import PerformanceModel
+from policies.performance.similarity import Traits
+from slurm_plugin.errors import PluginError
+from slurm_plugin.performance.database import Database, Found, Profile, among
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, str]
+
+#: Names of clients' making must not fill the engine.
+MAX_KEPT = 4096
+
+
+class Models(Mapping[Key, PerformanceModel]):
+    """(profile, task) -> model; what was never profiled gets the likest one's."""
+
+    def __init__(self, profiles: tuple[Profile, ...], path: Path) -> None:
+        self._profiles = profiles
+        self._path = path
+        self._found: dict[Key, Found | None] = {}
+
+    def found(self, key: Key) -> Found | None:
+        """What the database has for a profile; None where nothing can stand in."""
+        if key not in self._found:
+            if len(self._found) >= MAX_KEPT:
+                self._found.clear()
+            try:
+                self._found[key] = among(self._profiles, Traits(key[0]), key[1], self._path)
+            except PluginError:
+                self._found[key] = None
+        return self._found[key]
+
+    def __getitem__(self, key: Key) -> PerformanceModel:
+        found = self.found(key)
+        if found is None:
+            raise KeyError(key)
+        return found.model
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter([(profile.traits.name, profile.task) for profile in self._profiles])
+
+    def __len__(self) -> int:
+        return len(self._profiles)
+
+
+class Shelf:
+    """The database's file; `read` is repeated when the file has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._told = ""
+        self.models = Models((), path)
+
+    def refresh(self) -> bool:
+        """Read the file where it is new; whether the models changed. Never raises."""
+        try:
+            info = self._path.stat()
+            seen = (info.st_mtime_ns, info.st_size)
+            if seen == self._seen:
+                return False
+            self.models = Models(tuple(Database(self._path).all()), self._path)
+            self._seen, self._told = seen, ""
+        except (OSError, PluginError) as error:
+            # Those known already stay; a missing file is told of once.
+            if str(error) != self._told:
+                logger.warning("genie: %s; %d profiles are known", error, len(self.models))
+            self._told = str(error)
+            return False
+        logger.info("genie: %d profiles in %s", len(self.models), self._path)
+        return True

@@ -1,0 +1,64 @@
+"""Lines of the decision log about shapes: what was chosen, of which candidates, why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from policies.genie.submit import Candidate
+from policies.scheduling import Planned, Platform, Task
+
+Build = Callable[[], dict[str, Any]]
+#: Candidates written down, the best first; the chosen one always.
+MAX_CANDIDATES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """One choice of a shape."""
+
+    task: Task
+    chosen: Planned
+    platform: Platform
+    now: float
+    is_fixed: bool = False
+    note: str = ""
+
+    def build(self, found: Sequence[Candidate]) -> dict[str, Any]:
+        """The line's keys, but for who asked. `found`: every shape the job could have."""
+        shape = self.chosen.shape
+        shown = [one for at, one in enumerate(found) if at < MAX_CANDIDATES or one.shape == shape]
+        return {
+            "decision": "shape",
+            "shape": str(shape),
+            "why": self._why(found),
+            "note": self.note,
+            "service": self.task.service,
+            "deadline": round(self.task.deadline_s),
+            "allowance_s": round(self.chosen.allowance_s, 1),
+            "starts": bool(self.chosen.nodes),
+            "shapes": [
+                {
+                    "shape": str(one.shape),
+                    "latency_s": round(one.latency_s, 3),
+                    "cost": round(one.cost, 4),
+                    "ratio": float(f"{one.ratio:.6g}"),
+                    "in_time": one.is_in_time,
+                }
+                for one in shown
+            ],
+            "shapes_left_out": len(found) - len(shown),
+        }
+
+    def _why(self, found: Sequence[Candidate]) -> str:
+        if self.is_fixed:
+            return "the user's own shape"
+        best = next((one for one in found if one.is_in_time), found[0] if found else None)
+        in_time = any(one.is_in_time for one in found)
+        what = "of those in time" if in_time else "of all: none is in time"
+        if best is None or best.shape == self.chosen.shape:
+            return f"the highest cost-effective ratio {what}"
+        if self.chosen.nodes:
+            return f"the highest cost-effective ratio of what fits now ({best.shape} does not)"
+        return f"the highest cost-effective ratio {what}, predictions taken 10 % longer"

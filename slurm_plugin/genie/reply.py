@@ -1,0 +1,102 @@
+"""The reply to the submit of a shaped job: its nodes, GPUs per node and tasks, in Slurm's fields.
+
+One task per GPU, unless the user gave -n (as many GPUs as tasks) or --ntasks-per-node (kept).
+`ntasks_per_node` itself is only ever the user's: Slurm could not change it of a waiting job,
+and the job may get another shape while it waits. The CPUs per node spread the tasks instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from policies.performance import Shape
+from policies.scheduling import Planned
+from slurm_plugin.enforcement.interface import Enforcement
+from slurm_plugin.engine.wish import Wish
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.protocol import Ok, Submit, SubmitReply
+from slurm_plugin.slots import bracket
+
+
+def tasks_per_node(said: Shaped, shape: Shape) -> int:
+    """Tasks on each node of a shape."""
+    return said.tasks_per_node or shape.gpus_per_node
+
+
+def cpus_per_node(said: Shaped, shape: Shape) -> int:
+    """CPUs its tasks take on each node."""
+    return tasks_per_node(said, shape) * max(1, said.cpus_per_task)
+
+
+def gres(shape: Shape, separator: str) -> str:
+    """The GPUs of each node as this release writes them."""
+    return f"gres{separator}gpu:{shape.gpus_per_node}"
+
+
+def shaped(
+    asked: Submit,
+    wish: Wish,
+    said: Shaped,
+    chosen: Planned,
+    notice: str,
+    inner: Enforcement,
+    separator: str,
+) -> SubmitReply:
+    """What the bridge sets; `inner` adds what its way of enforcing needs."""
+    answered = inner.on_submit(asked if said.is_fixed else with_shape(asked, said, separator))
+    values: dict[str, str] = {} if said.is_fixed else fields(said, separator)
+    note = f"shape {chosen.shape}"
+    comment = f"{bracket.topo(wish.text, note)} {said.text()}"
+    if isinstance(answered, Ok):
+        own = dict(answered.values)
+        own.pop("keep_s", None)
+        comment = with_ours(own.pop("set.admin_comment", ""), comment, said)
+        values |= own
+    elif said.is_fixed:
+        # Slurm's own choice of GPUs, or a refusal: its shape is the user's in any case.
+        return answered
+    if notice:
+        values["message"] = f"gpu-topo: {notice}"
+    return Ok({**values, "set.admin_comment": comment})
+
+
+def with_ours(comment: str, ours: str, said: Shaped) -> str:
+    """Another's brackets with that of the shape between them; its note goes before ours."""
+    topo, gap, slots = comment.partition("[gpu-slots:")
+    if "|" not in topo:
+        return f"{ours} {gap}{slots}".strip()
+    return " ".join(part for part in (topo.strip(), said.text(), gap + slots) if part)
+
+
+def fields(said: Shaped, separator: str) -> dict[str, str]:
+    """The job's own fields for its shape."""
+    shape = said.shape
+    assert shape is not None
+    each = tasks_per_node(said, shape)
+    cpus = cpus_per_node(said, shape)
+    return {
+        "set.tres_per_node": gres(shape, separator),
+        "set.min_nodes": str(shape.nodes),
+        "set.max_nodes": str(shape.nodes),
+        "set.num_tasks": str(each * shape.nodes),
+        "set.min_cpus": str(cpus * shape.nodes),
+        "set.pn_min_cpus": str(cpus),
+    }
+
+
+def with_shape(asked: Submit, said: Shaped, separator: str) -> Submit:
+    """The submit as if the user had asked for this shape."""
+    shape, keys = said.shape, asked.slots
+    assert shape is not None
+    assert keys is not None
+    cpus = cpus_per_node(said, shape) * shape.nodes
+    return replace(
+        asked,
+        shape=0,
+        gpus=shape.gpus,
+        per_node=shape.gpus_per_node,
+        nodes=shape.nodes,
+        max_nodes=shape.nodes,
+        tasks=tasks_per_node(said, shape) * shape.nodes,
+        slots=replace(keys, form="node", tpn=gres(shape, separator), cpus=max(keys.cpus, cpus)),
+    )

@@ -1,0 +1,139 @@
+"""Where jobs are shaped, and from a hint to a Task: the site's words, the models, the user's.
+
+Built from one configuration; pure but for the models, which are read when they changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from policies.errors import HintError
+from policies.genie.submit import Asked, read, task_of
+from policies.genie.tasks import TaskMaker
+from policies.performance import Shape
+from policies.scheduling import Platform, Task
+from slurm_plugin.engine.machines import UNDECLARED, Machines
+from slurm_plugin.errors import ConfigError
+from slurm_plugin.genie.models import Shelf
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie_section import Classes, GenieConfig, GenieRule
+
+
+@dataclass(slots=True)
+class Domain:
+    """One partition that is shaped: its nodes as a platform, and who makes tasks for it."""
+
+    name: str
+    rule: GenieRule
+    platform: Platform
+    maker: TaskMaker
+
+
+@dataclass(slots=True)
+class Site:
+    """All of them; `refresh` before the first use and now and then."""
+
+    config: GenieConfig
+    shelf: Shelf
+    domains: Mapping[str, Domain] = field(default_factory=dict)
+
+    def refresh(self) -> None:
+        """Read the models again where they changed."""
+        if self.shelf.refresh():
+            for domain in self.domains.values():
+                domain.maker = TaskMaker(domain.platform, self.shelf.models)
+
+    def domain(self, partition: str) -> Domain:
+        """The domain of a job's partition; HintError where its jobs are not shaped."""
+        found = self.domains.get(partition)
+        if found is None:
+            known = ", ".join(self.domains) or "none: see `genie` in gputopo.yaml"
+            raise HintError(
+                f"policy: genie does not shape the jobs of partition {partition or '(default)'};"
+                f" expected one of {known}"
+            )
+        return found
+
+    def classes(self, domain: Domain, account: str) -> Classes:
+        """The classes a job may have: its account's, else its partition's."""
+        return self.config.accounts.get(account, domain.rule.classes)
+
+    def asked(self, values: Mapping[str, str], domain: Domain, account: str, said: Shaped,
+              now_s: float) -> Asked:  # fmt: skip
+        """The work and wish of a hint; HintError for what is wrong, one line.
+
+        `said` is what the user fixed beside it, `now_s` when the job was submitted.
+        """
+        shapes = shapes_of(domain, said)
+        return read(values, now_s, tuple(self.classes(domain, account)), shapes)
+
+    def task(self, job_id: int, asked: Asked, domain: Domain, account: str, now_s: float) -> Task:
+        """The job as the scheduler sees it; HintError where no model or shape can serve."""
+        classes = self.classes(domain, account)
+        return task_of(job_id, asked, domain.maker, now_s, classes)
+
+    def note(self, asked: Asked) -> str:
+        """What stands in for the job's profile, in a sentence; empty for the profile itself."""
+        found = self.shelf.models.found((asked.work.profile, asked.work.task))
+        return found.note if found else ""
+
+
+def shapes_of(domain: Domain, said: Shaped) -> tuple[Shape, ...]:
+    """The shapes that site and user leave; empty where that is all of them.
+
+    HintError where they leave none.
+    """
+    platform, rule = domain.platform, domain.rule
+    if said.is_fixed:
+        if said.shape is None or said.shape not in platform.shapes:
+            raise HintError(
+                f"shape: {said.shape} is not one of partition {domain.name}; expected at most"
+                f" {platform.shapes[-1]}"
+            )
+        return (said.shape,)
+    least, most = max(said.nodes, 1), said.max_nodes or said.nodes or platform.nodes
+    if said.tasks and said.tasks_per_node:
+        least = most = -(-said.tasks // said.tasks_per_node)
+    shapes = tuple(
+        shape
+        for shape in platform.shapes
+        if least <= shape.nodes <= min(most, rule.max_nodes or most)
+        and shape.gpus_per_node <= (rule.max_gpus_per_node or platform.gpus_per_node)
+        and (not said.tasks or said.tasks_per_node or shape.gpus == said.tasks)
+    )
+    if not shapes:
+        limit = Shape(
+            rule.max_nodes or platform.nodes, rule.max_gpus_per_node or platform.gpus_per_node
+        )
+        given = [f"{said.tasks} tasks"] if said.tasks else []
+        given += [f"{said.nodes} nodes"] if said.nodes else []
+        raise HintError(
+            f"shape: none has {' and '.join(given)}; expected at most {limit}, and as many GPUs as"
+            " tasks where -n is given"
+        )
+    return () if len(shapes) == len(platform.shapes) else shapes
+
+
+def site_of(config: GenieConfig, machines: Machines, where: str) -> Site:
+    """The site of a configuration; ConfigError for nodes that are not alike or not declared.
+
+    `where` is the file, for messages.
+    """
+    shelf = Shelf(config.database)
+    shelf.refresh()
+    domains = {}
+    for name, rule in config.partitions.items():
+        found = {node: machines.get(node, UNDECLARED).topology for node in rule.nodes}
+        sizes = {topology.gpus for topology in found.values() if topology is not None}
+        unknown = [node for node in rule.nodes if node not in machines]
+        place = f"{where}:{rule.line}: genie.partitions.{name}.nodes"
+        if unknown:
+            raise ConfigError(f"{place}: {unknown[0]} is not declared; expected nodes of `nodes`")
+        if len(sizes) > 1:
+            counts = ", ".join(map(str, sorted(sizes)))
+            raise ConfigError(f"{place}: nodes of {counts} GPUs; expected nodes of one kind")
+        if sizes:
+            platform = Platform(len(rule.nodes), sizes.pop())
+            domains[name] = Domain(name, rule, platform, TaskMaker(platform, shelf.models))
+    return Site(config, shelf, domains)

@@ -1,0 +1,164 @@
+"""What one look at Slurm comes to for one domain: who waits, who runs, what is free.
+
+Pure: the queue and the nodes in, a Queue for the scheduler out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from policies.errors import PolicyError
+from policies.performance import Shape
+from policies.scheduling import Planned, Queue, Scheduler, Started, Task
+from slurm_plugin.genie import note
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.site import Domain
+from slurm_plugin.slots.room import CLOSED
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+
+#: A job that ends gives its GPUs back node by node; so long nobody is started on a part of them.
+COMPLETING_S = 5
+#: Reasons with which a job lacks nothing but GPUs; with others (limits, dependencies, a begin time
+#: of the user's) GPUs given to it would be idle.
+_READY = ("", "None", "Resources", "Priority", "Cleaning", "ReqNodeNotAvail", "NodeDown")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One shaped job that waits, with its task."""
+
+    job: QueuedJob
+    said: Shaped
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """A submit that no look has seen as a job yet; `nodes`: where it is about to start."""
+
+    token: str
+    uid: int
+    hint: str
+    task: Task
+    shape: Shape
+    nodes: tuple[str, ...]
+    until: float
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """One domain at one moment; `is_settling`: a job's GPUs are only partly back."""
+
+    domain: Domain
+    at: float = float("-inf")
+    free: dict[str, int] = field(default_factory=dict)
+    members: list[Member] = field(default_factory=list)
+    running: list[Started] = field(default_factory=list)
+    unshaped: list[tuple[QueuedJob, Shaped]] = field(default_factory=list)
+    is_settling: bool = False
+
+    def queue(self, now: float, promises: Sequence[Promise], more: Sequence[Task] = ()) -> Queue:
+        """What the scheduler is asked: the snapshot, with what was promised since."""
+        free = dict(self.free)
+        running = list(self.running)
+        waiting = [member.task for member in self.members]
+        for promise in promises:
+            if promise.nodes:
+                for name in promise.nodes:
+                    free[name] = max(0, free.get(name, 0) - promise.shape.gpus_per_node)
+                at = self.domain.platform.index(promise.shape)
+                end = now + float(promise.task.latency_s[at])
+                task = promise.task
+                running.append(Started(task.job_id, task.profile, promise.shape, end))
+            else:
+                waiting.append(promise.task)
+        return Queue(now, self.domain.platform, free, (*waiting, *more), tuple(running))
+
+
+def planned(
+    scheduler: Scheduler, queue: Queue, *, is_settling: bool = False
+) -> dict[int, tuple[int, Planned]]:
+    """By job id: where it stands in the order, and its plan. Who starts now goes first.
+
+    Slurm goes by this order alone: what is behind a job that does not fit must not wait for it.
+    """
+    made = scheduler.plan(queue)
+    if is_settling:
+        made = [Planned(one.task, one.shape, one.allowance_s) for one in made]
+    ordered = sorted(made, key=lambda one: not one.nodes)
+    return {one.task.job_id: (at, one) for at, one in enumerate(ordered)}
+
+
+#: A task for a waiting or running job; None where its hint says nothing of use any more.
+TaskOf = Callable[[QueuedJob, Shaped, Domain], Task | None]
+
+
+def taken(
+    domain: Domain,
+    jobs: Iterable[QueuedJob],
+    nodes: Iterable[SlurmNode],
+    now: float,
+    task_of: TaskOf,
+    is_ours: Callable[[QueuedJob], bool] = lambda _: False,
+) -> Snapshot:
+    """The domain's part of what Slurm says. `is_ours`: does a job wait by our own word alone?"""
+    names = frozenset(domain.rule.nodes)
+    found = Snapshot(domain, now, _free(domain, names, nodes))
+    for job in jobs:
+        said = note.read(job.admin_comment) if note.MARK in job.admin_comment else None
+        if job.state == "COMPLETING" and names.intersection(job.nodes):
+            found.is_settling |= now - job.end < COMPLETING_S
+        if said is None or job.partition != domain.name:
+            continue
+        if job.state == "PENDING":
+            if said.shape is None:
+                found.unshaped.append((job, said))
+                continue
+            task = task_of(job, said, domain) if _is_ready(job, is_ours(job)) else None
+            if task is not None:
+                found.members.append(Member(job, said, task))
+        elif job.state == "RUNNING":
+            task = task_of(job, said, domain)
+            if task is not None:
+                found.running.append(_started(domain, job, said, task))
+    return found
+
+
+def _is_ready(job: QueuedJob, is_ours: bool) -> bool:
+    """Would the job start if only it had GPUs?"""
+    if job.held or job.depends:
+        return False
+    return is_ours or job.reason.partition(",")[0] in _READY
+
+
+def _free(domain: Domain, names: frozenset[str], nodes: Iterable[SlurmNode]) -> dict[str, int]:
+    """GPUs free on each node of the domain; none on one that takes no jobs."""
+    free = dict.fromkeys(sorted(names), 0)
+    for node in nodes:
+        if node.name in names and is_open(node):
+            left = node.gpu_count - len(node.used)
+            free[node.name] = max(0, min(left, domain.platform.gpus_per_node))
+    return free
+
+
+def is_open(node: SlurmNode) -> bool:
+    """Does the node take jobs?"""
+    return not CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state}
+
+
+def _started(domain: Domain, job: QueuedJob, said: Shaped, task: Task) -> Started:
+    shape = shape_of(job) or said.shape or task.requested
+    try:
+        latency = float(task.latency_s[domain.platform.index(shape)])
+    except PolicyError:  # the user's own doing, beyond the platform
+        latency = float("inf")
+    seconds = latency if latency < float("inf") else float(job.time_limit_s or 0)
+    return Started(job.job_id, task.profile, shape, job.start + seconds)
+
+
+def shape_of(job: QueuedJob) -> Shape | None:
+    """The shape a running job has; None where it has no GPUs, or not as many on each node."""
+    counts = {len(gpus) for gpus in job.gpus.values()}
+    each = counts.pop() if len(counts) == 1 else 0
+    return Shape(len(job.gpus), each) if each else None

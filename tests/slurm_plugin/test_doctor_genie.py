@@ -1,0 +1,53 @@
+"""`gputopo doctor` on partitions whose jobs are shaped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from genie_in_tests import GENIE, a_desk
+from machines_in_tests import BASIC, basic_config
+
+from slurm_plugin.doctor.genie import findings
+from slurm_plugin.slurm.interface import SlurmPartition
+
+NODES = ("dgx1", "dgx2")
+GOOD = [SlurmPartition("dl", NODES, False), SlurmPartition("strict", NODES, False)]
+MULTIFACTOR = {"PriorityType": "priority/multifactor"}
+
+
+def told(folder: Path, partitions: list[SlurmPartition], values: dict[str, str]) -> list[str]:
+    a_desk(folder)
+    genie = basic_config(folder, BASIC + GENIE).genie
+    assert genie is not None
+    return [f"{one.level}: {one.text}" for one in findings(genie, partitions, values)]
+
+
+def test_what_is_right_is_told(tmp_path: Path) -> None:
+    said = told(tmp_path, GOOD, MULTIFACTOR)
+    assert said[0] == "ok: dl: 2 nodes, classes urgent, prior, normal"
+    assert said[-1].endswith("performance.db: 1 profiles")
+    assert all(line.startswith("ok: ") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "values", "says"),
+    [
+        (GOOD[:1], MULTIFACTOR, "fail: strict is no partition of Slurm"),
+        (
+            [SlurmPartition("dl", (*NODES, "n9"), False), GOOD[1]],
+            MULTIFACTOR,
+            "fail: dl: Slurm's nodes and genie.partitions.dl.nodes differ in n9",
+        ),
+        (
+            GOOD,
+            {"PriorityType": "priority/basic"},
+            "warn: the queue's order is not kept: PriorityType is priority/basic",
+        ),
+    ],
+    ids=["no partition", "other nodes", "basic priority"],
+)
+def test_what_keeps_it_from_working_is_named(
+    tmp_path: Path, partitions: list[SlurmPartition], values: dict[str, str], says: str
+) -> None:
+    assert says in told(tmp_path, partitions, values)

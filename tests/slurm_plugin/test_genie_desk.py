@@ -1,0 +1,294 @@
+"""What a submit of a shaped job is answered, and when a start is put off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from genie_in_tests import HINT, NOW, a_desk, a_node, queued, running, submit
+from machines_in_tests import basic_decider, mask, node, place
+
+from policies.performance import Shape
+from slurm_plugin.enforcement import Select, Slots
+from slurm_plugin.genie import note
+from slurm_plugin.genie.desk import Desk
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.snapshot import planned, taken
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, WaitFor
+from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.room import Node
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+
+V100 = tuple(f"v100.s{i}" for i in range(8))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return a_desk(tmp_path)
+
+
+@pytest.fixture
+def inner(tmp_path: Path) -> Select:
+    return Select(basic_decider(tmp_path))
+
+
+def answered(desk: Desk, inner: Select, asked: Submit) -> dict[str, str]:
+    reply = desk.on_submit(asked, inner)
+    assert isinstance(reply, Ok), reply
+    return dict(reply.values)
+
+
+def refused(desk: Desk, inner: Select, asked: Submit) -> str:
+    reply = desk.on_submit(asked, inner)
+    assert isinstance(reply, Refuse), reply
+    assert "\n" not in reply.message
+    return reply.message
+
+
+def looked(desk: Desk, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> None:
+    """As the loop does it."""
+    domain = desk.site.domains["dl"]
+
+    def task_of(job: QueuedJob, said: Shaped, _: object) -> object:
+        hint = dict(word.split("=") for word in HINT.split(","))
+        asked = desk.site.asked(hint, domain, "", said, NOW)
+        return desk.site.task(job.job_id, asked, domain, "", NOW)
+
+    snapshot = taken(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
+    desk.snapshots["dl"] = snapshot
+    desk.plans["dl"] = planned(desk.scheduler, snapshot.queue(NOW, []))
+    desk.seen = desk.heard
+
+
+EMPTY = [a_node("dgx1"), a_node("dgx2")]
+
+
+def test_a_job_gets_the_shape_of_the_highest_ratio_one_task_per_gpu(
+    desk: Desk, inner: Select
+) -> None:
+    values = answered(desk, inner, submit())
+    comment = values.pop("set.admin_comment")
+    assert values == {
+        "set.tres_per_node": "gres/gpu:4", "set.min_nodes": "1", "set.max_nodes": "1",
+        "set.num_tasks": "4", "set.min_cpus": "4", "set.pn_min_cpus": "4",
+    }  # fmt: skip
+    assert comment.startswith(f"[gpu-topo: {HINT} | shape 1x4] [gpu-shape: 1x4 t=")
+    said = note.read(comment)
+    assert said is not None
+    assert (said.shape, said.is_fixed) == (Shape(1, 4), False)
+
+
+def test_it_takes_the_best_shape_that_fits_now(desk: Desk, inner: Select) -> None:
+    looked(desk, [], [a_node("dgx1", 6), a_node("dgx2", 5)])
+    assert answered(desk, inner, submit())["set.tres_per_node"] == "gres/gpu:3"
+
+
+def test_a_second_submit_knows_what_the_first_was_promised(desk: Desk, inner: Select) -> None:
+    looked(desk, [], [a_node("dgx1", 4), a_node("dgx2", 6)])
+    shapes = [answered(desk, inner, submit())["set.tres_per_node"] for _ in range(2)]
+    assert shapes == ["gres/gpu:4", "gres/gpu:2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "tasks"),
+    [
+        ({"nodes": 2}, "2x2", "4"),
+        ({"nodes": 2, "tasks_per_node": 1}, "2x2", "2"),
+        ({"tasks": 3}, "1x3", "3"),
+        ({"tasks": 4, "tasks_per_node": 2}, "2x2", "4"),
+        ({"cpus_per_task": 3}, "1x4", "4"),
+    ],
+)
+def test_what_the_user_gave_beside_is_kept(
+    desk: Desk, inner: Select, given: dict[str, int], shape: str, tasks: str
+) -> None:
+    values = answered(desk, inner, submit(**given))
+    nodes, gpus = shape.split("x")
+    assert (values["set.min_nodes"], values["set.tres_per_node"]) == (nodes, f"gres/gpu:{gpus}")
+    assert values["set.num_tasks"] == tasks
+    cpus = int(tasks) // int(nodes) * given.get("cpus_per_task", 1)
+    assert values["set.pn_min_cpus"] == str(cpus)
+
+
+def test_gpus_the_user_asked_for_are_left_as_they_are(desk: Desk, inner: Select) -> None:
+    asked = replace(submit(), shape=0, gpus=2, per_node=2, nodes=1, tasks=1)
+    values = answered(desk, inner, asked)
+    assert list(values) == ["set.admin_comment"]
+    said = note.read(values["set.admin_comment"])
+    assert said is not None
+    assert (said.shape, said.is_fixed) == (Shape(1, 2), True)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("batch=0", "batch: '0'; expected a whole number from 1"),
+        ("iterations=-5", "iterations: '-5'; expected a whole number"),
+        ("profile=zzz", "profile: no profile 'zzz' for training; expected one of resnet50"),
+        ("batch=4096", "batch: batch 4096 of resnet50 fits no shape of up to 2x8 GPUs"),
+        ("class=vip", "class: 'vip'; expected urgent, prior, normal"),
+        ("deadline=2020-01-01T00:00Z", "deadline: 2020-01-01T00:00Z has passed"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(desk: Desk, inner: Select, more: str, says: str) -> None:
+    key = more.partition("=")[0]
+    words = [word for word in HINT.split(",") if not word.startswith(f"{key}=")]
+    said = refused(desk, inner, submit(",".join([*words, more])))
+    assert said.startswith("gpu-topo: ")
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (submit(f"{HINT},class=urgent", account="guests"),
+         "class: 'urgent' is not for this job; expected normal"),
+        (submit(f"{HINT},class=prior", partition="strict"), "expected normal"),
+        (submit(f"{HINT},deadline=10s", partition="strict"), "deadline: cannot be done in time:"),
+        (submit(partition="elsewhere"), "does not shape the jobs of partition elsewhere"),
+        (submit("policy=genie,profile=resnet50"), "batch: missing; policy=genie needs profile"),
+        (submit(nodes=9), "shape: none has 9 nodes; expected at most 2x8"),
+        (submit(tasks=17), "shape: none has 17 tasks"),
+        (submit(batch=False), "shape of batch jobs; give srun and salloc their GPUs"),
+        (replace(submit(), shape=0, gpus=17, per_node=17, nodes=1), "shape: 17 GPUs; expected"),
+    ],
+)  # fmt: skip
+def test_what_the_site_or_the_shape_forbids_is_refused(
+    desk: Desk, inner: Select, asked: Submit, says: str
+) -> None:
+    assert says in refused(desk, inner, asked)
+
+
+def test_a_job_that_will_be_late_is_let_in_with_a_notice(desk: Desk, inner: Select) -> None:
+    values = answered(desk, inner, submit(f"{HINT},deadline=10s"))
+    assert values["message"].startswith("gpu-topo: cannot be done in time: 0.03 h on the fastest")
+    assert values["set.min_nodes"] == "1"
+
+
+def test_a_profile_that_stands_in_is_named(desk: Desk, inner: Select) -> None:
+    values = answered(desk, inner, submit(HINT.replace("resnet50", "resnet101")))
+    assert "resnet101 was never profiled; resnet50 stands in" in values["message"]
+
+
+def test_hints_of_other_policies_are_none_of_its_business(desk: Desk, inner: Select) -> None:
+    assert isinstance(desk.on_submit(submit("pattern=ring"), inner), Pass)
+    placed = replace(submit("policy=genie,pattern=tree"), shape=0, gpus=2, per_node=2, nodes=1)
+    values = answered(desk, inner, placed)
+    assert values["set.admin_comment"] == "[gpu-topo: policy=genie,pattern=tree]"
+
+
+def test_nothing_is_shaped_where_nothing_is_enforced(desk: Desk, inner: Select) -> None:
+    assert isinstance(desk.on_submit(submit(partition="watched"), inner), Pass)
+
+
+def test_a_new_hint_keeps_the_shape(desk: Desk, inner: Select) -> None:
+    asked = replace(submit(f"{HINT},class=prior"), shape=0, change=1, gpus=4, per_node=4, nodes=1)
+    values = answered(desk, inner, asked)
+    assert values["set.admin_comment"] == f"[gpu-topo: {HINT},class=prior]"
+    assert "batch: '0'" in refused(desk, inner, replace(asked, hint=f"{HINT[:-16]},batch=0"))
+
+
+def test_the_record_has_the_candidates_with_latency_cost_and_ratio(
+    desk: Desk, inner: Select
+) -> None:
+    answered(desk, inner, submit())
+    (build,) = desk.records.values()
+    line = build()
+    assert (line["decision"], line["shape"], line["uid"]) == ("shape", "1x4", 1000)
+    best = line["shapes"][0]
+    assert (best["shape"], best["in_time"]) == ("1x4", True)
+    assert best["cost"] == pytest.approx(0.45)
+    assert best["ratio"] == pytest.approx(64 * 1000 / best["latency_s"] / 0.45, rel=1e-3)
+    assert line["deadline"] == pytest.approx(NOW + 2 * 400, abs=5)
+
+
+# The start.
+
+
+def start(desk: Desk, job: int, *nodes: object, **more: object) -> object:
+    values: dict[str, object] = {"job": job, "partition": "dl", "hint": HINT, **more}
+    decision = desk.veto(place(*nodes, **values))  # type: ignore[arg-type]
+    return decision and decision.reply
+
+
+FOUR = node("dgx1", 0xFF, mask(0, 1, 2, 3))
+
+
+def test_a_job_that_the_plan_starts_may_start(desk: Desk) -> None:
+    looked(desk, [queued(7, "1x4")], EMPTY)
+    assert start(desk, 7, FOUR) is None
+
+
+def test_one_that_is_to_have_another_shape_waits_for_it(desk: Desk) -> None:
+    looked(desk, [queued(7, "1x2")], EMPTY)
+    assert isinstance(start(desk, 7, node("dgx1", 0xFF, mask(0, 1))), WaitFor)
+
+
+def test_one_that_others_go_before_waits(desk: Desk) -> None:
+    full = [running(1, {"dgx1": tuple(range(8)), "dgx2": tuple(range(8))})]
+    looked(desk, [*full, queued(7, "1x4")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    reply = start(desk, 7, FOUR)
+    assert isinstance(reply, WaitFor)
+    assert reply.note == "genie: others go first"
+    desk.happened()
+    reply = start(desk, 7, FOUR)
+    assert isinstance(reply, WaitFor)
+    assert reply.note == "genie: the queue is planned anew"
+
+
+def test_a_job_no_look_has_seen_starts_if_its_submit_was_told_so(desk: Desk, inner: Select) -> None:
+    looked(desk, [], EMPTY)
+    answered(desk, inner, submit())
+    assert start(desk, 99, FOUR) is None
+    looked(desk, [], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    desk.promises.clear()
+    answered(desk, inner, submit())
+    assert isinstance(start(desk, 99, FOUR), WaitFor)
+
+
+@pytest.mark.parametrize(
+    "more", [{"partition": "gpu"}, {"hint": "pattern=ring"}, {"hint": ""}], ids=str
+)
+def test_other_jobs_are_not_held_back(desk: Desk, more: dict[str, object]) -> None:
+    looked(desk, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    assert start(desk, 7, FOUR, **more) is None
+
+
+def test_nothing_is_held_back_on_old_figures(desk: Desk) -> None:
+    looked(desk, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    desk.clock = lambda: NOW + 60
+    assert start(desk, 7, FOUR) is None
+
+
+# On stock Slurm.
+
+
+def slots(folder: Path, free: int) -> Slots:
+    partitions = frozenset({"dl"})
+    room = {
+        name: Node(name, V100, free, 40, 100_000, partitions=partitions, sockets=(0x0F, 0xF0))
+        for name in ("dgx1", "dgx2")
+    }
+    board = Board(default_partition="dl")
+    board.look(room, (), None, NOW)
+    return Slots(basic_decider(folder), board, 120, clock=lambda: NOW, token=lambda: "t0")
+
+
+def test_in_the_slots_mode_the_shape_becomes_exact_slots(desk: Desk, tmp_path: Path) -> None:
+    values = answered(desk, slots(tmp_path, 0xFF), submit())  # type: ignore[arg-type]
+    assert values["set.tres_per_node"].count("gres/gpu:v100.s") == 4
+    assert (values["set.num_tasks"], values["set.pn_min_cpus"]) == ("4", "4")
+    topo, shape, state = values["set.admin_comment"].split("] ")
+    assert topo.startswith(f"[gpu-topo: {HINT} | dgx1:")
+    assert shape.startswith("[gpu-shape: 1x4 t=")
+    assert state.startswith("[gpu-slots: placed token=t0 tpn=gres/gpu:4 nodes=1-1")
+
+
+def test_in_the_slots_mode_a_job_without_room_waits_behind_its_gate_with_its_shape(
+    desk: Desk, tmp_path: Path
+) -> None:
+    values = answered(desk, slots(tmp_path, 0), submit())  # type: ignore[arg-type]
+    assert values["set.tres_per_node"] == "gres/gpu:4"
+    assert values["set.begin_time"] == str(int(NOW) + 120)
+    assert "[gpu-slots: gated token=t0 tpn=gres/gpu:4 nodes=1-1" in values["set.admin_comment"]

@@ -1,0 +1,227 @@
+"""From Slurm's queue to the plan, and from the plan to what is changed in Slurm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from genie_in_tests import HINT, NOW, a_desk, a_node, queued, running
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.performance import Shape
+from policies.scheduling import Task
+from slurm_plugin.genie import note
+from slurm_plugin.genie.desk import Desk
+from slurm_plugin.genie.look import Changes, changes, released
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.order import LEAST, MOST, site_factors
+from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.snapshot import Snapshot, planned, taken
+from slurm_plugin.slurm.interface import NOW as AT_ONCE
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
+from slurm_plugin.slurm.update_text import words
+
+FREE = [a_node("dgx1"), a_node("dgx2")]
+FULL = [a_node("dgx1", 8), a_node("dgx2", 8)]
+ALL = running(1, {"dgx1": tuple(range(8)), "dgx2": tuple(range(8))})
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return a_desk(tmp_path)
+
+
+def seen(desk: Desk, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> Snapshot:
+    def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task:
+        hint = job.admin_comment.partition(": ")[2].partition(" |")[0]
+        values = dict(word.split("=") for word in hint.split(","))
+        asked = desk.site.asked(values, domain, "", said, NOW)
+        return desk.site.task(job.job_id, asked, domain, "", job.submit)
+
+    return taken(desk.site.domains["dl"], jobs, nodes, NOW, task_of)
+
+
+def made(desk: Desk, jobs: list[QueuedJob], nodes: list[SlurmNode], **more: object) -> Changes:
+    snapshot = seen(desk, jobs, nodes)
+    plans = planned(desk.scheduler, snapshot.queue(NOW, []), is_settling=snapshot.is_settling)
+    return changes(snapshot, plans, {}, now=NOW, **more)  # type: ignore[arg-type]
+
+
+# The bracket.
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        Shaped(Shape(2, 4)),
+        Shaped(None, is_held=True, nodes=2, max_nodes=3),
+        Shaped(Shape(1, 1), is_fixed=True, token="ab12", tasks=4, tasks_per_node=2),
+    ],
+)
+def test_the_bracket_is_read_as_it_was_written(said: Shaped) -> None:
+    assert note.read(f"site's [gpu-topo: x | y] {said.text()} [gpu-slots: gated]") == said
+
+
+@pytest.mark.parametrize("text", ["", "[gpu-shape: ]", "[gpu-shape: 0x3]", "[gpu-shape: big]"])
+def test_another_text_is_no_bracket(text: str) -> None:
+    assert note.read(text) is None
+
+
+def test_a_bracket_is_replaced_where_it_stands() -> None:
+    before = "[gpu-topo: x] [gpu-shape: 1x1 t=a] [gpu-slots: gated]"
+    after = note.replaced(before, Shaped(Shape(2, 2), token="a"))
+    assert after == "[gpu-topo: x] [gpu-shape: 2x2 t=a] [gpu-slots: gated]"
+
+
+# What a look sees.
+
+
+def test_free_gpus_are_those_of_nodes_that_take_jobs(desk: Desk) -> None:
+    nodes = [a_node("dgx1", 3), a_node("dgx2", 0, "IDLE", "DRAIN"), a_node("minsky1")]
+    assert seen(desk, [], nodes).free == {"dgx1": 5, "dgx2": 0}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"priority": 0},
+        {"depends": True},
+        {"reason": "BeginTime", "eligible": int(NOW) + 999},
+        {"reason": "QOSMaxJobsPerUserLimit"},
+        {"partition": "gpu"},
+    ],
+    ids=str,
+)
+def test_jobs_that_could_not_start_are_not_planned(desk: Desk, more: dict[str, object]) -> None:
+    assert seen(desk, [queued(7, **more)], FREE).members == []
+
+
+def test_running_jobs_end_when_predicted(desk: Desk) -> None:
+    (one,) = seen(desk, [running(1, {"dgx1": (0, 1)})], FREE).running
+    assert one.shape == Shape(1, 2)
+    assert one.end_s - NOW == pytest.approx(204, abs=3)
+
+
+def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(desk: Desk) -> None:
+    ending = queued(1, "2x8", state="COMPLETING", nodes=("dgx1", "dgx2"), end=int(NOW) - 1)
+    assert made(desk, [ending, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates == []
+    stuck = queued(1, "2x8", state="COMPLETING", nodes=("dgx1", "dgx2"), end=int(NOW) - 60)
+    assert made(desk, [stuck, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates
+
+
+# What is changed.
+
+
+def test_a_waiting_job_that_is_to_start_gets_its_shape(desk: Desk) -> None:
+    ((name, update),) = made(desk, [queued(7, "1x1")], FREE).updates
+    assert name == "7"
+    assert (update.num_nodes, update.tres_per_node, update.num_tasks) == ((1, 1), "gres/gpu:4", 4)
+    assert update.admin_comment == f"[gpu-topo: {HINT} | shape 1x4] [gpu-shape: 1x4]"
+
+
+def test_slurm_refuses_the_update_of_a_job_that_has_started(desk: Desk) -> None:
+    """By its CPUs, before it would take nodes away from it."""
+    ((_, update),) = made(desk, [queued(7, "1x1")], FREE).updates
+    told = words(["7"], update, "/")
+    assert "NumCPUs=4" in told
+    assert "MinCPUsNode=4" in told
+
+
+def test_a_job_that_waits_keeps_a_shape_that_is_still_good(desk: Desk) -> None:
+    assert made(desk, [ALL, queued(7, "1x2")], FULL).updates == []
+
+
+def test_a_job_that_waits_gets_another_shape_once_its_own_would_be_late(desk: Desk) -> None:
+    hint = f"{HINT},deadline=180s"
+    ((_, update),) = made(desk, [ALL, queued(7, "1x1", hint)], FULL).updates
+    assert update.tres_per_node == "gres/gpu:4"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        queued(7, "1x1", words=" fixed"),
+        queued(7, "1x1", array_id=7),
+        queued(7, "1x1", tres_per_node="gres/gpu:3"),
+        queued(7, "1x1", min_nodes=2, max_nodes=2),
+    ],
+    ids=["fixed", "array", "the user changed its GPUs", "the user changed its nodes"],
+)
+def test_shapes_that_are_not_ours_are_left(desk: Desk, job: QueuedJob) -> None:
+    assert made(desk, [job], FREE).updates == []
+
+
+def test_never_above_what_the_user_allows(desk: Desk) -> None:
+    ((_, update),) = made(desk, [queued(7, "1x1", words=" tasks=2")], FREE).updates
+    assert update.tres_per_node == "gres/gpu:2"
+
+
+def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(desk: Desk) -> None:
+    comment = f"[gpu-topo: {HINT} | waiting 1/10 since 5: genie (until 9, begin 5)]"
+    job = queued(7, "1x4", reason="BeginTime", eligible=int(NOW) + 60,
+                 admin_comment=f"{comment} [gpu-shape: 1x4]")  # fmt: skip
+    snapshot = taken(
+        desk.site.domains["dl"], [job], FREE, NOW,
+        lambda job, said, domain: seen(desk, [queued(7, "1x4")], FREE).members[0].task,
+        is_ours=lambda _: True,
+    )  # fmt: skip
+    plans = planned(desk.scheduler, snapshot.queue(NOW, []))
+    assert changes(snapshot, plans, {}).updates == [("7", JobUpdate(begin_time=AT_ONCE))]
+
+
+def test_urgent_jobs_stand_before_normal_ones_that_came_first(desk: Desk) -> None:
+    jobs = [ALL, queued(7, "1x4"), queued(8, "1x4", f"{HINT},class=urgent", priority=1)]
+    assert made(desk, jobs, FULL).factors == {8: 1}
+
+
+def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go() -> None:
+    job = queued(7, admin_comment=f"[gpu-topo: {HINT} | held] [gpu-shape: none]", priority=0)
+    update = released(job, Shaped(None), Shape(2, 4), "/")
+    assert "Priority=4294967295" in words(["7"], update, "/")
+    own = released(job, Shaped(None, is_held=True), Shape(2, 4), "/")
+    assert "Priority" not in " ".join(words(["7"], own, "/"))
+
+
+# The order as site factors.
+
+
+def test_an_order_that_is_kept_already_changes_nothing() -> None:
+    assert site_factors([3, 1, 2], {3: 30, 1: 20, 2: 10}, {}) == {}
+
+
+def test_jobs_exchange_their_priorities() -> None:
+    assert site_factors([1, 2], {1: 100, 2: 500}, {}) == {1: 400, 2: -400}
+
+
+def test_equal_ones_are_told_apart_downwards_where_there_is_room() -> None:
+    assert site_factors([1, 2, 3], {1: 50, 2: 50, 3: 50}, {}) == {2: -1, 3: -2}
+    assert site_factors([1, 2, 3], {1: 1, 2: 1, 3: 1}, {}) == {1: 2, 2: 1}
+
+
+def test_known_factors_are_taken_out_first() -> None:
+    assert site_factors([2, 1], {1: 500, 2: 100}, {1: 400, 2: -400}) == {1: 0, 2: 0}
+
+
+JOBS = st.dictionaries(
+    st.integers(1, 99), st.tuples(st.integers(1, 10**6), st.integers(-50, 50)), min_size=1
+)
+
+
+@given(JOBS, st.randoms())
+def test_slurm_then_has_that_order_and_nobody_gains_over_others(jobs: dict[int, tuple[int, int]],
+                                                               draw: object) -> None:  # fmt: skip
+    order = list(jobs)
+    draw.shuffle(order)  # type: ignore[attr-defined]
+    base = {job: own for job, (own, _) in jobs.items()}
+    site = {job: factor for job, (_, factor) in jobs.items() if base[job] + factor >= LEAST}
+    now = {job: base[job] + site.get(job, 0) for job in jobs}
+    found = site_factors(order, now, site)
+    after = [base[job] + found.get(job, site.get(job, 0)) for job in order]
+    assert after == sorted(after, reverse=True)
+    assert len(set(after)) == len(after)
+    assert min(after) >= LEAST
+    assert all(abs(factor) <= MOST for factor in found.values())
+    if found and min(base.values()) > len(base):
+        assert all(one <= other for one, other in zip(after, sorted(base.values(), reverse=True),
+                                                      strict=True))  # fmt: skip

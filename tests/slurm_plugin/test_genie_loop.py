@@ -1,0 +1,161 @@
+"""The loop around the plan, on a Slurm that only remembers what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from genie_in_tests import GENIE, HINT, a_desk, a_node, queued, submit
+from machines_in_tests import BASIC
+
+from slurm_plugin.engine import setup
+from slurm_plugin.engine.decision_log import DecisionLog, read
+from slurm_plugin.engine.service import Engine
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.genie import loop
+from slurm_plugin.protocol import Notice, encode_request
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
+
+
+class Remembering:
+    """A Slurm client with a fixed queue on two empty nodes."""
+
+    def __init__(self, *jobs: QueuedJob) -> None:
+        self.there = list(jobs)
+        self.refuses = False
+        self.updates: list[tuple[tuple[str, ...], JobUpdate]] = []
+
+    def version(self) -> str:
+        return "24.11.5"
+
+    def queue(self) -> list[QueuedJob]:
+        return self.there
+
+    def nodes(self) -> list[SlurmNode]:
+        return [a_node("dgx1"), a_node("dgx2")]
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        if self.refuses:
+            raise SlurmError("Job is no longer pending")
+        self.updates.append((tuple(jobs), change))
+
+
+class Running:
+    """An engine with its loop, and what came of one look."""
+
+    def __init__(self, folder: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> None:
+        a_desk(folder)
+        path = folder / "gputopo.yaml"
+        path.write_text((BASIC + GENIE).format(folder=folder))
+        first = setup.load(path)
+        assert first.desk is not None
+        self.desk = first.desk
+        self.log = DecisionLog(first.config.decision_log)
+        self.engine = Engine(first, self.log, setup.load)
+        monkeypatch.setattr(loop.choose, "client", lambda _: slurm)
+        self.loop = loop.Loop(self.engine)
+
+    def look(self) -> None:
+        asyncio.run(self.loop._look())
+
+    def lines(self) -> list[dict[str, Any]]:
+        self.log.close()
+        return list(read(self.engine.setup.config.decision_log))
+
+
+@pytest.fixture
+def slurm() -> Remembering:
+    return Remembering()
+
+
+@pytest.fixture
+def running(tmp_path: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> Running:
+    return Running(tmp_path, slurm, monkeypatch)
+
+
+def test_a_waiting_job_gets_its_shape_and_the_log_its_line(
+    running: Running, slurm: Remembering
+) -> None:
+    slurm.there = [queued(7, "1x1")]
+    running.look()
+    ((names, update),) = slurm.updates
+    assert (names, update.tres_per_node) == (("7",), "gres/gpu:4")
+    (line,) = running.lines()
+    assert (line["job"], line["decision"], line["shape"]) == (7, "shape", "1x4")
+    assert running.engine.status()["genie"]["domains"]["dl"]["waiting"] == 1
+
+
+def test_the_record_of_a_submit_is_written_once_its_job_is_seen(
+    running: Running, slurm: Remembering
+) -> None:
+    running.engine.answer(encode_request(submit()))
+    (token,) = running.desk.promises
+    slurm.there = [queued(7, "1x4", words=f" t={token}")]
+    running.look()
+    assert not running.desk.promises
+    (line,) = running.lines()
+    assert (line["job"], line["hint"], line["why"]) == (
+        7, HINT, "the highest cost-effective ratio of those in time",
+    )  # fmt: skip
+
+
+def test_a_job_held_without_an_engine_is_shaped_and_released(
+    running: Running, slurm: Remembering
+) -> None:
+    held = f"[gpu-topo: {HINT} | held until the engine chooses its shape] [gpu-shape: none nodes=2]"
+    slurm.there = [queued(7, tres_per_node="", priority=0, reason="JobHeldAdmin",
+                          admin_comment=held)]  # fmt: skip
+    running.look()
+    ((_, update),) = slurm.updates
+    assert (update.num_nodes, update.is_released) == ((2, 2), True)
+    assert update.admin_comment == f"[gpu-topo: {HINT} | shape 2x2] [gpu-shape: 2x2 nodes=2]"
+
+
+def test_a_refused_update_stops_nobody_and_is_told(running: Running, slurm: Remembering) -> None:
+    slurm.there = [queued(7, "1x1"), queued(8, "1x1")]
+    slurm.refuses = True
+    running.look()
+    assert "no longer pending" in running.engine.status()["genie"]["refused"]
+
+
+def test_what_happens_after_a_look_makes_the_plan_an_old_one(
+    running: Running, slurm: Remembering
+) -> None:
+    running.look()
+    assert running.desk.seen == running.desk.heard
+    running.engine.answer(encode_request(Notice("ended", 1, 0, {})))
+    assert running.desk.seen != running.desk.heard
+
+
+def test_with_the_kill_switch_nothing_is_planned(running: Running, slurm: Remembering) -> None:
+    slurm.there = [queued(7, "1x1")]
+    running.engine.setup.config.kill_switch.touch()
+    running.look()
+    assert slurm.updates == []
+    reply = running.engine.answer(encode_request(submit())).reply
+    assert reply is not None
+    assert reply.startswith(b"refuse ")
+
+
+def test_a_hint_that_no_longer_holds_leaves_its_job_alone(
+    running: Running, slurm: Remembering
+) -> None:
+    slurm.there = [queued(7, "1x1", HINT.replace("resnet50", "zzz")), queued(8, "1x1", "off")]
+    running.look()
+    assert slurm.updates == []
+
+
+@pytest.mark.parametrize("hint", ["policy=genie,batch=1", "profile=resnet50,iterations=5,batch=2"])
+def test_where_no_jobs_are_shaped_the_user_is_told(tmp_path: Path, hint: str) -> None:
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(BASIC.format(folder=tmp_path))
+    first = setup.load(path)
+    log = DecisionLog(first.config.decision_log)
+    engine = Engine(first, log, setup.load)
+    reply = engine.answer(encode_request(submit(hint))).reply
+    log.close()
+    assert reply is not None
+    assert reply.startswith(b"refuse " if "policy=genie" in hint else b"pass ")

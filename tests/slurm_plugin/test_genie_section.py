@@ -1,0 +1,88 @@
+"""The `genie` section: what is read, and which mistakes are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from machines_in_tests import basic_config
+
+from policies.genie.submit import PAPER, Within
+from slurm_plugin import config
+from slurm_plugin.engine.load_machines import load_machines
+from slurm_plugin.errors import ConfigError
+from slurm_plugin.genie.site import site_of
+
+FILE = Path("/etc/slurm/gputopo.yaml")
+
+
+def test_without_the_section_no_jobs_are_shaped() -> None:
+    assert config.parse("", FILE).genie is None
+
+
+def test_partitions_take_what_they_do_not_say_from_the_section() -> None:
+    text = """
+genie:
+  database: perf.db
+  late: refuse
+  classes: {prior: 1.5, normal: 12h}
+  partitions:
+    a: {nodes: "n[1-2]"}
+    b: {nodes: n3, late: accept, classes: {urgent: 0}, max_nodes: 1, max_gpus_per_node: 4}
+  accounts: {gold: {classes: {urgent: 0, normal: 1}}}
+"""
+    genie = config.parse(text, FILE).genie
+    assert genie is not None
+    assert genie.database == Path("/etc/slurm/perf.db")
+    a, b = genie.partitions["a"], genie.partitions["b"]
+    assert (a.nodes, a.late, a.max_nodes) == (("n1", "n2"), "refuse", 0)
+    assert a.classes == {"prior": Within(1.5), "normal": Within(seconds=43200)}
+    assert (b.late, b.classes, b.max_nodes) == ("accept", {"urgent": Within(0)}, 1)
+    assert tuple(genie.accounts["gold"]) == ("urgent", "normal")
+
+
+def test_the_papers_classes_hold_where_the_site_names_none() -> None:
+    genie = config.parse("genie: {partitions: {a: {nodes: n1}}}", FILE).genie
+    assert genie is not None
+    assert genie.partitions["a"].classes == PAPER
+    assert {name: within.times for name, within in PAPER.items()} == {
+        "urgent": 0.0, "prior": 1.0, "normal": 2.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("genie: {late: never}", "1: genie.late: 'never' is not one of accept, refuse"),
+        ("genie: {colour: red}", "1: genie.colour: unknown key"),
+        ("genie: {partitions: {a: {}}}", "1: genie.partitions.a.nodes: missing"),
+        ("genie: {partitions: {a: {nodes: 'n[1'}}}", "1: genie.partitions.a.nodes: "),
+        ("genie: {classes: {vip: 1}}", "genie.classes.vip: no such class; allowed: urgent, prior"),
+        ("genie: {classes: {prior: soon}}", "genie.classes.prior: 'soon'; expected times the"),
+        ("genie: {classes: [prior]}", "genie.classes: expected classes (urgent, prior, normal)"),
+        ("genie: {classes: {}}", "genie.classes: expected classes"),
+        ("genie:\n  accounts: {a: {}}", "2: genie.accounts.a.classes: missing"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse(text, FILE)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        ("dgx[1-4]", "genie.partitions.dl.nodes: dgx4 is not declared"),
+        ("dgx1,minsky1", "genie.partitions.dl.nodes: nodes of 4, 8 GPUs; expected nodes of one"),
+    ],
+)
+def test_nodes_must_be_declared_and_alike(tmp_path: Path, nodes: str, says: str) -> None:
+    from machines_in_tests import BASIC
+
+    text = BASIC + f"genie: {{{{partitions: {{{{dl: {{{{nodes: '{nodes}'}}}}}}}}}}}}\n"
+    settings = basic_config(tmp_path, text)
+    assert settings.genie is not None
+    with pytest.raises(ConfigError) as caught:
+        site_of(settings.genie, load_machines(settings), str(settings.path))
+    assert says in str(caught.value)
