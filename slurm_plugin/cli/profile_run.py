@@ -169,8 +169,8 @@ def _print_plan(
     over = sum(run.state in sweep.OVER for run in runs)
     done = f", {over} of them over" if over else ""
     click.echo(
-        f"{progress.settings.name}: {len(runs)} runs{done} of {how.iterations} iterations on"
-        f" {sweep.kinds(plan.machine_of(progress.settings))}; {folder.path}"
+        f"{progress.settings.name}: {len(runs)} runs of {how.iterations} iterations on"
+        f" {sweep.kinds(plan.machine_of(progress.settings))}{done}; {folder.path}"
     )
     if not full:
         return

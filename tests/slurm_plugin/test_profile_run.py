@@ -650,7 +650,7 @@ def test_the_command_measures_fits_and_stores(ask, tmp_path):
     rows = (tmp_path / "gputopo-profile-resnet" / "runs.csv").read_text().splitlines()
     assert rows[:2] == ["nodes,gpus,local_batch,step_s", f"1,1,8,{truth_s(Shape(1, 1), 8)!r}"]
     again = ask("--", "sbatch", "resnet.sh")
-    assert "5 runs, 5 of them over" in again.stdout
+    assert "5 runs of 100 iterations on 2 nodes of 4 v100, 5 of them over; " in again.stdout
     assert len(ask.slurm.submitted) == 5
 
 
