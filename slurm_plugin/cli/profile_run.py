@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,10 @@ import click
 from slurm_plugin.cli.profile_options import database_option, fitting_options, task_option
 
 if TYPE_CHECKING:
+    from slurm_plugin.profiler.loop import Slurm
     from slurm_plugin.profiler.plan import Asked
     from slurm_plugin.profiler.progress import Folder, Progress
     from slurm_plugin.profiler.submission import Launch, Submission
-    from slurm_plugin.slurm import SlurmClient
-    from slurm_plugin.slurm.runner import Runner
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -98,13 +98,15 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
     and prints `gputopo: step_s=SECONDS`. Stopped, it goes on where it was: same command again.
     """
     from slurm_plugin.profiler import plan, submission
+    from slurm_plugin.profiler.loop import Slurm
     from slurm_plugin.profiler.progress import Folder
     from slurm_plugin.slurm import CommandLine
     from slurm_plugin.slurm.runner import ProcessRunner
 
     asked_words = submission.read(words)
     command = Path(asked_words.command)
-    runner = ProcessRunner(command.parent if command.is_absolute() else None)
+    place = command.parent if command.is_absolute() else None
+    runner = ProcessRunner(place)
     client = CommandLine(runner)
     asked = _asked(asked_words, given)
     folder = Folder(given["folder"] or Path(f"gputopo-profile-{asked.name}"))
@@ -122,8 +124,15 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
     with folder.locked():
         # Another profile run may have worked here until a moment ago.
         found = folder.read() or found
-        _work(client, runner, folder, found, (asked_words, how), given)
+        slurm = Slurm(client, runner, lambda argv, env: _submit(place, argv, env))
+        _work(slurm, folder, found, (asked_words, how), given)
     _store(folder, found, given)
+
+
+def _submit(place: Path | None, argv: list[str], variables: Mapping[str, str]) -> str:
+    from slurm_plugin.slurm.runner import ProcessRunner
+
+    return ProcessRunner(place, environment={**os.environ, **variables})(argv, timeout_s=60)
 
 
 def _asked(submission: Submission, given: dict[str, Any]) -> Asked:
@@ -154,14 +163,14 @@ def _print_plan(
     progress: Progress, submission: Submission, how: Launch, folder: Folder, *, full: bool
 ) -> None:
     from slurm_plugin.profiler import plan, sweep
-    from slurm_plugin.profiler.submission import command
+    from slurm_plugin.profiler.submission import command, variables
 
     runs = plan.expected(progress)
     over = sum(run.state in sweep.OVER for run in runs)
     done = f", {over} of them over" if over else ""
     click.echo(
-        f"{progress.settings.name}: {len(runs)} runs{done} of {how.iterations} iterations on"
-        f" {sweep.kinds(plan.machine_of(progress.settings))}; {folder.path}"
+        f"{progress.settings.name}: {len(runs)} runs of {how.iterations} iterations on"
+        f" {sweep.kinds(plan.machine_of(progress.settings))}{done}; {folder.path}"
     )
     if not full:
         return
@@ -174,15 +183,16 @@ def _print_plan(
             submission, how, first.shape, first.local_batch, progress.job_name(first),
             folder.output(progress, first),
         )  # fmt: skip
-        click.echo(shlex.join(argv))
+        told = variables(how, first.shape, first.local_batch)
+        click.echo(" ".join([*(f"{key}={text}" for key, text in told.items()), shlex.join(argv)]))
 
 
 def _work(
-    client: SlurmClient, runner: Runner, folder: Folder, progress: Progress,
+    slurm: Slurm, folder: Folder, progress: Progress,
     asked: tuple[Submission, Launch], given: dict[str, Any],
 ) -> None:  # fmt: skip
     from slurm_plugin.profiler import plan
-    from slurm_plugin.profiler.loop import Loop, Slurm, Terms
+    from slurm_plugin.profiler.loop import Loop, Terms
     from slurm_plugin.profiler.sweep import SUBMITTED
 
     if given["again"]:
@@ -190,7 +200,7 @@ def _work(
     folder.write(progress)
     terms = Terms(given["at_once"], given["tries"], given["poll"], given["startup"])
     try:
-        Loop(Slurm(client, runner), folder, progress, asked, terms, click.echo).work()
+        Loop(slurm, folder, progress, asked, terms, click.echo).work()
     except KeyboardInterrupt:
         jobs = [str(run.job) for run in progress.runs if run.state == SUBMITTED]
         left = f"job {', '.join(jobs)} stays in Slurm; " if jobs else ""

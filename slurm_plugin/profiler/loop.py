@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.profiler import idle, measure, sweep
 from slurm_plugin.profiler.measure import Ended, Measured, Unusable
 from slurm_plugin.profiler.progress import Folder, Progress
-from slurm_plugin.profiler.submission import Launch, Submission, command
+from slurm_plugin.profiler.submission import Launch, Submission, command, variables
 from slurm_plugin.profiler.sweep import DONE, FAILED, OVER, SKIPPED, SUBMITTED, SUBMITTING, WAITING
 from slurm_plugin.slurm import QueuedJob, SlurmClient, SlurmNode
 from slurm_plugin.slurm.runner import Runner
@@ -37,10 +37,14 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """Slurm: asked through the client, told by sbatch and scancel, remembered by sacct."""
+    """Slurm: asked through the client, told by sbatch and scancel, remembered by sacct.
+
+    `submit` runs sbatch with these variables in its environment.
+    """
 
     client: SlurmClient
     run: Runner
+    submit: Callable[[list[str], Mapping[str, str]], str]
 
 
 class Loop:
@@ -240,8 +244,9 @@ class Loop:
             self._submission, self._launch, run.shape, run.local_batch,
             progress.job_name(run), self._folder.output(progress, run),
         )  # fmt: skip
+        given = variables(self._launch, run.shape, run.local_batch)
         try:
-            told = self._slurm.run(argv)
+            told = self._slurm.submit(argv, given)
         except SlurmError as error:
             self._refused(run, error)
             return

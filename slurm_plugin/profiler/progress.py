@@ -125,6 +125,7 @@ class Folder:
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(text)
+                    os.fchmod(file.fileno(), 0o644)
                 os.replace(new, self.path / name)
             except BaseException:
                 os.unlink(new)

@@ -103,6 +103,16 @@ def read(words: Sequence[str], variables: Mapping[str, str] = os.environ) -> Sub
     )  # fmt: skip
 
 
+def variables(how: Launch, shape: Shape, local_batch: int) -> dict[str, str]:
+    """What the script of one run finds in its environment."""
+    return {
+        "GPUTOPO_BATCH": str(local_batch * shape.gpus),
+        "GPUTOPO_LOCAL_BATCH": str(local_batch),
+        "GPUTOPO_ITERATIONS": str(how.iterations),
+        "GPUTOPO_TASK": how.task,
+    }
+
+
 def command(asked: Submission, how: Launch, shape: Shape, local_batch: int,
             name: str, output: Path) -> list[str]:  # fmt: skip
     """The sbatch command line of one run; `output` may hold Slurm's `%j`.
@@ -110,12 +120,6 @@ def command(asked: Submission, how: Launch, shape: Shape, local_batch: int,
     Ours come first: they overrule the script's and the environment's, not the user's own.
     """
     per_node = shape.gpus_per_node if how.per_gpu else 1
-    values = {
-        "GPUTOPO_BATCH": local_batch * shape.gpus,
-        "GPUTOPO_LOCAL_BATCH": local_batch,
-        "GPUTOPO_ITERATIONS": how.iterations,
-        "GPUTOPO_TASK": how.task,
-    }
     ours = [
         "--parsable", f"--job-name={name}", f"--output={output}", f"--nodes={shape.nodes}",
         f"--ntasks={shape.nodes * per_node}", f"--ntasks-per-node={per_node}",
@@ -126,27 +130,30 @@ def command(asked: Submission, how: Launch, shape: Shape, local_batch: int,
     if how.excluded:
         ours.append(f"--exclude={','.join(how.excluded)}")
     places = {
-        "batch": values["GPUTOPO_BATCH"], "local_batch": local_batch,
+        "batch": local_batch * shape.gpus, "local_batch": local_batch,
         "iterations": how.iterations, "nodes": shape.nodes, "gpus_per_node": shape.gpus_per_node,
     }  # fmt: skip
     theirs = [
         _PLACE.sub(lambda found: str(places[found[1]]), word)
-        for word in _with_export(asked.words, asked.value("export"), values)
+        for word in _exporting(asked, variables(how, shape, local_batch))
     ]
     return [Path(asked.command).name, *ours, *theirs]
 
 
-def _with_export(words: Sequence[str], base: str, values: Mapping[str, object]) -> list[str]:
-    """The words with our variables added to what the user exports (all, unless said)."""
-    base = base or "ALL"
+def _exporting(asked: Submission, values: Mapping[str, str]) -> list[str]:
+    """The words, such that sbatch hands our variables over from its own environment.
+
+    It does unless told otherwise; `--export=ALL,X=1` would do too, but has slurmd start a
+    login shell of the user's besides (24.11). Only a list without ALL gets ours added.
+    """
+    base = asked.value("export")
+    if base in ("", "ALL") or base.startswith("ALL,"):
+        return list(asked.words)
     ours = [f"{name}={value}" for name, value in values.items()]
     # NONE is what Slurm means anyway by a list without ALL.
     text = ",".join(ours if base in ("NONE", "NIL") else [base, *ours])
-    found, at = options.read(words)
-    kept = list(words)
-    if any(option.name == "export" for option in found):
-        kept = _without_export(words, at)
-    return [f"--export={text}", *kept]
+    at = options.read(asked.words)[1]
+    return [f"--export={text}", *_without_export(asked.words, at)]
 
 
 def _without_export(words: Sequence[str], script_at: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from cluster import Cluster
@@ -93,15 +94,22 @@ def ended(cluster: Cluster, pid: int) -> bool:
     return cluster.run("ctl", ["test", "-d", f"/proc/{pid}"], check=False).code != 0
 
 
+def progress(cluster: Cluster) -> dict[str, Any]:
+    """What the command wrote down."""
+    text = cluster.run("ctl", ["cat", f"{FOLDER}/progress.json"]).out
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
 def states(cluster: Cluster) -> list[str]:
     """The state of each run."""
-    text = cluster.run("ctl", ["cat", f"{FOLDER}/progress.json"]).out
-    return [run["state"] for run in json.loads(text)["runs"]]
+    return [run["state"] for run in progress(cluster)["runs"]]
 
 
 def submitted(cluster: Cluster) -> list[str]:
-    """The names of all jobs that Slurm got from profile runs, whatever became of them."""
-    text = cluster.run("ctl", "scontrol show jobs -o | grep -o 'JobName=gputopo-[^ ]*'").out
+    """The names of all jobs that Slurm got of this profile, whatever became of them."""
+    token = progress(cluster)["token"]
+    text = cluster.run("ctl", f"scontrol show jobs -o | grep -o 'gputopo-bert-{token}[^ ]*'").out
     return sorted(text.split())
 
 
@@ -144,11 +152,10 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
     assert states(home) == ["done"] * 3
     names = submitted(home)
     assert len(names) == len(set(names)) == 3
-    name = names[0].removeprefix("JobName=")
     look = (
         "from slurm_plugin.profiler.measure import from_accounting as look;"
         "from slurm_plugin.slurm.runner import ProcessRunner;"
-        f"print(look(ProcessRunner(), '{name}', 1000000000))"
+        f"print(look(ProcessRunner(), '{names[0]}', 1000000000))"
     )
     python = ["/opt/gputopo/bin/python", "-c", look]
     until(

@@ -7,7 +7,7 @@ the profiler does is a function of the test's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -172,8 +172,6 @@ class FakeCluster:
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
         self.commands.append(argv)
-        if argv[0] == "sbatch":
-            return self._sbatch(argv)
         if argv[0] == "scancel":
             job = self.held[int(argv[1])]
             self.cancelled.append(int(argv[1]))
@@ -189,13 +187,14 @@ class FakeCluster:
             )
         raise SlurmError(f"{argv[0]}: the fake knows no such command")
 
-    def _sbatch(self, argv: list[str]) -> str:
+    def submit(self, argv: list[str], variables: Mapping[str, str]) -> str:
+        """sbatch with these variables in its environment."""
         options = dict(word[2:].partition("=")[::2] for word in argv if word.startswith("--"))
         number = len(self.held) + 1
         asked = Asked(
             number, options["job-name"], int(options["nodes"]),
             int(re.search(r"(\d+)$", options["gres"])[1]),  # type: ignore[index]
-            dict(item.partition("=")[::2] for item in options["export"].split(",")), argv,
+            dict(variables), argv,
         )  # fmt: skip
         if refusal := self.refuse(asked):
             raise SlurmError(f"sbatch: exit 1: {refusal}")

@@ -15,6 +15,7 @@ from fake_cluster import FakeCluster, node
 from policies.performance import Shape, fit
 from simulation.experiments.pollux import runs_of
 from slurm_plugin.cli import cli
+from slurm_plugin.cli.profile_run import _submit
 from slurm_plugin.errors import PluginError
 from slurm_plugin.performance.database import Database
 from slurm_plugin.profiler import plan, submission, sweep
@@ -64,8 +65,9 @@ class Bench:
                 plan.again(progress)
             folder.write(progress)
             how = plan.launch(progress.settings, 10, 10000)
+            slurm = Slurm(self.slurm, self.slurm, self.slurm.submit)
             Loop(
-                Slurm(self.slurm, self.slurm), folder, progress, (words, how), self.terms,
+                slurm, folder, progress, (words, how), self.terms,
                 self.said.append, self.slurm.sleep, self.slurm.clock,
             ).work()  # fmt: skip
         return progress
@@ -138,7 +140,7 @@ def test_the_script_is_told_its_batches_and_iterations_and_keeps_its_own_options
     bench.profile(iterations=50)
     job = bench.slurm.submitted[4]
     assert job.env == {
-        "ALL": "", "GPUTOPO_BATCH": "64", "GPUTOPO_LOCAL_BATCH": "16",
+        "GPUTOPO_BATCH": "64", "GPUTOPO_LOCAL_BATCH": "16",
         "GPUTOPO_ITERATIONS": "50", "GPUTOPO_TASK": "training",
     }  # fmt: skip
     assert {"--gres=gpu:v100:4", "--ntasks-per-node=4", "--time=10", "--nice=10000",
@@ -553,10 +555,9 @@ def test_numbers_may_stand_in_the_command_itself(tmp_path):
 @pytest.mark.parametrize(
     ("words", "script", "base"),
     [
-        ((), "", "ALL,"),
-        (("--export", "ALL,A=1"), "", "ALL,A=1,"),
         ((), "#SBATCH --export=NONE", ""),
         (("--export=B",), "#SBATCH --export=NONE", "B,"),
+        (("--export", "A=1,B"), "", "A=1,B,"),
     ],
 )
 def test_our_variables_are_added_to_what_the_user_exports(tmp_path, words, script, base):
@@ -564,6 +565,15 @@ def test_our_variables_are_added_to_what_the_user_exports(tmp_path, words, scrip
     exports = [word for word in found if word.startswith("--export")]
     assert len(exports) == 1
     assert exports[0].startswith(f"--export={base}GPUTOPO_BATCH=128,GPUTOPO_LOCAL_BATCH=16,")
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [((), ""), ((), "#SBATCH --export=ALL"), (("--export=ALL,A=1",), "#SBATCH --export=NONE")],
+)
+def test_who_exports_all_exports_ours(tmp_path, words, script):
+    found = argv(f"#!/bin/sh\n{script}\n", words, path=tmp_path)
+    assert [word for word in found if word.startswith("--export")] == list(words)
 
 
 @pytest.mark.parametrize(
@@ -616,6 +626,9 @@ def ask(tmp_path, monkeypatch):
     slurm = FakeCluster(lambda job: (0, *trains(job)[1:]))
     monkeypatch.setattr("slurm_plugin.slurm.CommandLine", lambda run: slurm)
     monkeypatch.setattr("slurm_plugin.slurm.runner.ProcessRunner", lambda folder: slurm)
+    monkeypatch.setattr(
+        "slurm_plugin.cli.profile_run._submit", lambda place, argv, given: slurm.submit(argv, given)
+    )
     monkeypatch.setattr(Loop.__init__, "__defaults__", (slurm.sleep, slurm.clock))
 
     def run(*words: str) -> Result:
@@ -637,7 +650,7 @@ def test_the_command_measures_fits_and_stores(ask, tmp_path):
     rows = (tmp_path / "gputopo-profile-resnet" / "runs.csv").read_text().splitlines()
     assert rows[:2] == ["nodes,gpus,local_batch,step_s", f"1,1,8,{truth_s(Shape(1, 1), 8)!r}"]
     again = ask("--", "sbatch", "resnet.sh")
-    assert "5 runs, 5 of them over" in again.stdout
+    assert "5 runs of 100 iterations on 2 nodes of 4 v100, 5 of them over; " in again.stdout
     assert len(ask.slurm.submitted) == 5
 
 
@@ -647,7 +660,7 @@ def test_a_dry_run_prints_the_plan_and_leaves_nothing(ask, tmp_path):
     lines = done.stdout.splitlines()
     assert lines[1] == "run 1 (1x1, 8 per GPU): waiting"
     assert lines[9] == "run 9 (2x1, 64 per GPU): waiting"
-    assert lines[10].startswith("sbatch --parsable --job-name=gputopo-resnet-")
+    assert lines[10].startswith("GPUTOPO_BATCH=8 GPUTOPO_LOCAL_BATCH=8 ")
     assert not (tmp_path / "gputopo-profile-resnet").exists()
     assert not ask.slurm.submitted
 
@@ -688,6 +701,14 @@ def test_bad_input_is_answered_in_one_line(ask, words, said):
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not ask.slurm.submitted
+
+
+def test_sbatch_has_the_users_own_environment_and_the_runs_numbers(tmp_path, monkeypatch):
+    """Not the one in which we read Slurm's answers: it goes into the job."""
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho $SQUEUE_FORMAT-$SLURM_TIME_FORMAT-$RUN-$1\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("SQUEUE_FORMAT", "mine")
+    assert _submit(tmp_path, ["sbatch", "x"], {"RUN": "7"}) == "mine--7-x\n"
 
 
 def test_a_database_that_cannot_be_written_is_found_before_anything_runs(ask, monkeypatch):
