@@ -131,12 +131,12 @@ def told(cluster: Cluster, jobid: int) -> dict[str, Any]:
 #: Work and class. Chosen so that the simulator gives the same shapes and order whatever the node a
 #: job lands on and whether Slurm takes tenths of a second or almost two to start the next one.
 QUEUE = [
-    (Work("wide", 64, 40), "normal"), (Work("wide", 32, 30), "prior"),
-    (Work("narrow", 64, 22), "urgent"), (Work("narrow", 32, 45), "prior"),
-    (Work("wide", 64, 30), "normal"), (Work("narrow", 32, 80), "urgent"),
-    (Work("wide", 32, 60), "prior"), (Work("narrow", 64, 22), "prior"),
-    (Work("wide", 32, 45), "normal"), (Work("wide", 64, 40), "prior"),
-    (Work("wide", 16, 160), "normal"), (Work("wide", 64, 15), "normal"),
+    (Work("narrow", 64, 30), "normal"), (Work("wide", 64, 22), "prior"),
+    (Work("wide", 16, 60), "urgent"), (Work("narrow", 64, 30), "prior"),
+    (Work("narrow", 32, 60), "normal"), (Work("wide", 32, 80), "urgent"),
+    (Work("wide", 16, 90), "normal"), (Work("narrow", 16, 60), "prior"),
+    (Work("narrow", 16, 120), "prior"), (Work("narrow", 32, 45), "normal"),
+    (Work("narrow", 32, 60), "normal"), (Work("wide", 64, 15), "urgent"),
 ]  # fmt: skip
 BLOCKED_S = 8.0
 #: From the end of a job to the start of the next, about.
