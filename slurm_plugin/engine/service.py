@@ -85,6 +85,8 @@ class Engine:
             self.counters.answered(message.kind, "none", took_s)
             if message.kind == "ended":
                 self._say("ended")
+            if message.kind == "started" and self.setup.desk is not None:
+                self.setup.desk.started(message)
             self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
                 return Answer(None)

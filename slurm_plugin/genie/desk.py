@@ -26,13 +26,16 @@ from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.record import Build, Shaping
 from slurm_plugin.genie.site import Domain, Site
 from slurm_plugin.genie.snapshot import Promise, Snapshot, planned
-from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply
+from slurm_plugin.protocol import Notice, Ok, Pass, Place, Refuse, Submit, SubmitReply
 
 logger = logging.getLogger(__name__)
 
 NAME = "genie"
 #: A submit that Slurm refused later never shows in the queue.
 PROMISE_S = 3.0
+#: A job that is let start begins within so many seconds, or lacks something that is not planned
+#: (CPUs, memory, a limit): others may then go first for a while, twice as long each time.
+START_S, STALL_S, LONGEST_STALL_S = 4.0, 10.0, 300.0
 #: Figures older than so many polls are no ground to plan on.
 MISSED_POLLS = 3
 BATCH_ONLY = (
@@ -41,6 +44,20 @@ BATCH_ONLY = (
 )
 #: Before every job that Slurm knows, so that it counts as the last to come.
 LAST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """A job that was let start, until when it should have; then it is stalled until `again`.
+
+    A plan is kept until it has been carried out: GPUs come back one by one, and with each the best
+    plan would be another one. `pause` is how long the last stall took.
+    """
+
+    plan: Planned
+    until: float
+    again: float
+    pause: float
 
 
 @dataclass(slots=True)
@@ -59,6 +76,7 @@ class Desk:
     plans: dict[str, dict[int, tuple[int, Planned]]] = field(default_factory=dict)
     promises: dict[str, Promise] = field(default_factory=dict)
     records: dict[str, Build] = field(default_factory=dict)
+    starting: dict[int, Starting] = field(default_factory=dict)
     heard: int = 0
     seen: int = -1
 
@@ -117,9 +135,38 @@ class Desk:
             snapshot = Snapshot(domain)
         ours = [one for one in self.promises.values() if one.until > now]
         same = [one for one in ours if one.task.latency_s.shape == task.latency_s.shape]
-        queue = snapshot.queue(now, same, [task])
+        starting, stalled = self.under_way(snapshot, now)
+        queue = snapshot.queue(now, same, starting, stalled, [task])
         made = planned(self.scheduler, queue, is_settling=snapshot.is_settling)
         return made[task.job_id][1]
+
+    def under_way(
+        self, snapshot: Snapshot, now: float
+    ) -> tuple[dict[int, Planned], frozenset[int]]:
+        """The waiting jobs that are about to start, and those that did not when they were to."""
+        ids = {member.job.job_id for member in snapshot.members}
+        ours = {job: one for job, one in self.starting.items() if job in ids}
+        starting = {job: one.plan for job, one in ours.items() if now < one.until}
+        stalled = frozenset(job for job, one in ours.items() if one.until <= now < one.again)
+        return starting, stalled
+
+    def let_start(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> None:
+        """Keep to a new plan for as long as a job takes to begin."""
+        for job_id, (_, plan) in plans.items():
+            before = self.starting.get(job_id)
+            if not plan.nodes or (before is not None and now < before.until):
+                continue
+            pause = min(2 * before.pause, LONGEST_STALL_S) if before else STALL_S
+            until = now + START_S
+            self.starting[job_id] = Starting(plan, until, until + pause, pause)
+
+    def started(self, notice: Notice) -> None:
+        """A job began: until the next look its GPUs are no longer free."""
+        for snapshot in self.snapshots.values():
+            for name, mask in notice.gpus.items():
+                if name in snapshot.free and notice.job not in self.starting:
+                    left = snapshot.free[name] - mask.bit_count()
+                    snapshot.free[name] = max(0, left)
 
     def _shaped(self, asked: Submit, wish: Wish, inner: Enforcement) -> SubmitReply:
         now = self.clock()

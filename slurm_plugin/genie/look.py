@@ -5,6 +5,7 @@ Pure: snapshots and plans in, updates out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,9 @@ from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.slots import bracket
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+#: `waiting 1/10 since 5: genie: ... (until 65, begin 5)`
+_UNTIL = re.compile(r"waiting \d+/\d+ since \d+: .*\(until (\d+), begin \d+\)")
 
 Plans = Mapping[int, tuple[int, Planned]]
 
@@ -57,16 +61,20 @@ def changes(
         if may_reshape and _is_other(member, plan, snapshot.domain, now):
             update = reshaped(member.job, member.said, plan.shape, separator, factor)
             made.reshaped.append((member.job, member.task, plan))
-        if plan.nodes and member.job.reason == "BeginTime" and _is_vetoed(member.job):
+        if plan.nodes and asleep_until(member.job) > now:
             update = replace(update, begin_time=NOW)
         if update != JobUpdate():
             made.updates.append((member.job.name, update))
     return made
 
 
-def _is_vetoed(job: QueuedJob) -> bool:
-    """Does the job wait because we said so at its start?"""
-    return bracket.note_in(job.admin_comment).startswith("waiting ")
+def asleep_until(job: QueuedJob) -> float:
+    """Until when a job waits because we put off its start; 0 for one that does not.
+
+    By the plugin's note: Slurm itself says `BeginTime` only after its next look at the job.
+    """
+    found = _UNTIL.match(bracket.note_in(job.admin_comment))
+    return float(found[1]) if found else 0.0
 
 
 def _is_other(member: Member, plan: Planned, domain: Domain, now: float) -> bool:

@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 SUBMIT_S = 0.05
 #: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
 ECHOES_S = (0.15, 0.5, 1.5)
+#: A refused change is not tried again so soon; the pause doubles up to the longest.
+PAUSE_S, LONGEST_PAUSE_S = 2.0, 300.0
 #: So much of the time at most is spent looking.
 BUSY_SHARE = 0.25
 
@@ -64,6 +66,8 @@ class Loop:
         self._desk: Desk | None = None
         self._changed = 0
         self._refused = ""
+        # Jobs whose change Slurm refused, by name: until when, and the pause.
+        self._paused: dict[str, tuple[float, float]] = {}
         engine.listen(self.heard, self.status)
 
     def heard(self, verb: str) -> None:
@@ -155,15 +159,22 @@ class Loop:
         updates: list[tuple[str, JobUpdate]] = []
         for name, (snapshot, plans, changes) in made.items():
             desk.snapshots[name], desk.plans[name] = snapshot, plans
+            desk.let_start(plans, seen.at)
             self._factors.update(changes.factors)
             updates += changes.updates + self._first_shapes(desk, snapshot)
             for job, task, plan in changes.reshaped:
-                self._write(snapshot.domain, job, task, plan, seen.at)
+                if not self._is_paused(job.name, seen.at):
+                    self._write(snapshot.domain, job, task, plan, seen.at)
         desk.seen = seen.heard
         alive = {job.job_id for job in seen.queue}
+        waits = {job.job_id for job in seen.queue if job.state == "PENDING"}
+        desk.starting = {job: one for job, one in desk.starting.items() if job in waits}
         self._factors = {job: one for job, one in self._factors.items() if job in alive}
+        names = {job.name for job in seen.queue}
+        self._paused = {name: one for name, one in self._paused.items() if name in names}
+        updates = [(name, one) for name, one in updates if not self._is_paused(name, seen.at)]
         if updates:
-            await asyncio.to_thread(self._act, updates)
+            await asyncio.to_thread(self._act, updates, seen.at)
         return any(snapshot.is_settling for snapshot, _, _ in made.values())
 
     def _meet(self, desk: Desk, seen: Seen) -> None:
@@ -198,8 +209,11 @@ class Loop:
         may_reshape = setup.enforcement.name != "slots"
         for name, domain in desk.site.domains.items():
             snapshot = taken(domain, seen.queue, seen.nodes, seen.at, task_of, _is_ours)
-            queue = snapshot.queue(seen.at, list(desk.promises.values()))
-            plans = planned(desk.scheduler, queue, is_settling=snapshot.is_settling)
+            starting, stalled = desk.under_way(snapshot, seen.at)
+            queue = snapshot.queue(seen.at, list(desk.promises.values()), starting, stalled)
+            plans = planned(
+                desk.scheduler, queue, starting.values(), is_settling=snapshot.is_settling
+            )
             changes = look.changes(
                 snapshot,
                 plans,
@@ -229,7 +243,7 @@ class Loop:
         updates = []
         for job, said in snapshot.unshaped:
             task = self._task(desk, job, said, snapshot.domain)
-            if task is None:
+            if task is None or self._is_paused(job.name, snapshot.at):
                 continue
             plan = desk.plan(snapshot.domain, task, snapshot.at)
             updates.append((job.name, look.released(job, said, plan.shape, desk.separator)))
@@ -250,7 +264,10 @@ class Loop:
         found = candidates(task, domain.platform, now)
         self._engine.write(lambda: {**shaping.build(found), **who})
 
-    def _act(self, updates: Iterable[tuple[str, JobUpdate]]) -> None:
+    def _is_paused(self, name: str, now: float) -> bool:
+        return self._paused.get(name, (0.0, 0.0))[0] > now
+
+    def _act(self, updates: Iterable[tuple[str, JobUpdate]], now: float) -> None:
         assert self._client is not None
         client = self._client[1]
         self._refused = ""
@@ -258,9 +275,13 @@ class Loop:
             try:
                 client.update([name], update)
                 self._changed += 1
+                self._paused.pop(name, None)
             except SlurmError as error:
                 # It started, or ended, meanwhile; the next look knows.
                 self._refused = f"job {name}: {error}"
+                _, pause = self._paused.get(name, (0.0, PAUSE_S / 2))
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                self._paused[name] = (now + pause, pause)
                 logger.warning("genie: job %s could not be changed: %s", name, error)
 
 

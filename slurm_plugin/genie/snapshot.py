@@ -5,8 +5,9 @@ Pure: the queue and the nodes in, a Queue for the scheduler out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from policies.errors import PolicyError
 from policies.performance import Shape
@@ -58,35 +59,57 @@ class Snapshot:
     unshaped: list[tuple[QueuedJob, Shaped]] = field(default_factory=list)
     is_settling: bool = False
 
-    def queue(self, now: float, promises: Sequence[Promise], more: Sequence[Task] = ()) -> Queue:
-        """What the scheduler is asked: the snapshot, with what was promised since."""
-        free = dict(self.free)
-        running = list(self.running)
-        waiting = [member.task for member in self.members]
+    def queue(
+        self,
+        now: float,
+        promises: Sequence[Promise] = (),
+        starting: Mapping[int, Planned] = MappingProxyType({}),
+        stalled: Container[int] = (),
+        more: Sequence[Task] = (),
+    ) -> Queue:
+        """What the scheduler is asked: the snapshot, with what was promised since.
+
+        Jobs that are `starting` have their GPUs already, those `stalled` are left out.
+        """
+        ids = {member.task.job_id for member in self.members}
+        taken = [one for job_id, one in starting.items() if job_id in ids]
+        waiting = [
+            member.task
+            for member in self.members
+            if member.task.job_id not in starting and member.task.job_id not in stalled
+        ]
         for promise in promises:
+            one = Planned(promise.task, promise.shape, 0.0, promise.nodes)
             if promise.nodes:
-                for name in promise.nodes:
-                    free[name] = max(0, free.get(name, 0) - promise.shape.gpus_per_node)
-                at = self.domain.platform.index(promise.shape)
-                end = now + float(promise.task.latency_s[at])
-                task = promise.task
-                running.append(Started(task.job_id, task.profile, promise.shape, end))
+                taken.append(one)
             else:
                 waiting.append(promise.task)
+        free = dict(self.free)
+        running = list(self.running)
+        for one in taken:
+            for name in one.nodes:
+                free[name] = max(0, free.get(name, 0) - one.shape.gpus_per_node)
+            end = now + float(one.task.latency_s[self.domain.platform.index(one.shape)])
+            running.append(Started(one.task.job_id, one.task.profile, one.shape, end))
         return Queue(now, self.domain.platform, free, (*waiting, *more), tuple(running))
 
 
 def planned(
-    scheduler: Scheduler, queue: Queue, *, is_settling: bool = False
+    scheduler: Scheduler,
+    queue: Queue,
+    starting: Iterable[Planned] = (),
+    *,
+    is_settling: bool = False,
 ) -> dict[int, tuple[int, Planned]]:
     """By job id: where it stands in the order, and its plan. Who starts now goes first.
 
     Slurm goes by this order alone: what is behind a job that does not fit must not wait for it.
+    `starting` are those that were let start before and have not begun yet.
     """
     made = scheduler.plan(queue)
     if is_settling:
         made = [Planned(one.task, one.shape, one.allowance_s) for one in made]
-    ordered = sorted(made, key=lambda one: not one.nodes)
+    ordered = [*starting, *sorted(made, key=lambda one: not one.nodes)]
     return {one.task.job_id: (at, one) for at, one in enumerate(ordered)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from slurm_plugin import hostlist
@@ -68,15 +69,20 @@ class CommandLine:
         return squeue_table.with_cpus_per_task(self._run, found)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        """`scontrol update`, one call for up to AT_ONCE jobs."""
+        """`scontrol update`, one call for up to AT_ONCE jobs; held ones are then released."""
         if change == JobUpdate():
             return
         refused = []
+        fields = replace(change, is_released=None)
         for start in range(0, len(jobs), AT_ONCE):
             some = jobs[start : start + AT_ONCE]
-            words = update_text.words(some, change, self._commands.gres_separator)
+            words = update_text.words(some, fields, self._commands.gres_separator)
             try:
-                self._run(["scontrol", "update", *words])
+                if fields != JobUpdate():
+                    self._run(["scontrol", "update", *words])
+                if change.is_released:
+                    # No value of Priority= does it.
+                    self._run(["scontrol", "release", ",".join(some)])
             except SlurmError as error:
                 refused.append(str(error))
         if refused:

@@ -26,8 +26,6 @@ _WORDS = {
     "num_tasks": "NumTasks",
     "site_factor": "SiteFactor",
 }
-#: Slurm's mark for a priority of its own making.
-INFINITE = 0xFFFFFFFF
 _TRES = ("tres_per_job", "tres_per_task", "tres_per_socket")
 
 
@@ -49,9 +47,6 @@ def words(jobs: Sequence[str], change: JobUpdate, separator: str) -> list[str]:
     if change.num_nodes is not None:
         low, high = change.num_nodes
         found.append(f"NumNodes={low}-{high}" if high else f"NumNodes={low}")
-    if change.is_released:
-        # What `scontrol release` sends: the priority is worked out anew.
-        found.append(f"Priority={INFINITE}")
     if change.begin_time is not None:
         # `uts` is scontrol's word for an epoch: no time zone can shift it.
         at = "now" if change.begin_time == NOW else f"uts{change.begin_time}"

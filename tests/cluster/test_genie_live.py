@@ -128,29 +128,34 @@ def told(cluster: Cluster, jobid: int) -> dict[str, Any]:
 
 # -- a queue ------------------------------------------------------------------
 
-#: (profile, batch, iterations, class). Chosen so that the simulator gives the same shapes and order
-#: whatever the node a job lands on and however long Slurm takes, up to two seconds, to start it.
+#: Work and class. Chosen so that the simulator gives the same shapes and order whatever the node a
+#: job lands on and whether Slurm takes tenths of a second or almost two to start the next one.
 QUEUE = [
-    (Work("wide", 64, 40), "normal"), (Work("wide", 32, 30), "prior"),
-    (Work("narrow", 64, 22), "urgent"), (Work("narrow", 32, 45), "prior"),
-    (Work("wide", 64, 30), "normal"), (Work("narrow", 32, 80), "urgent"),
-    (Work("wide", 32, 60), "prior"), (Work("narrow", 64, 22), "prior"),
-    (Work("wide", 32, 45), "normal"), (Work("wide", 64, 40), "prior"),
-    (Work("wide", 16, 160), "normal"), (Work("wide", 64, 15), "normal"),
+    (Work("narrow", 64, 30), "normal"), (Work("wide", 64, 22), "prior"),
+    (Work("wide", 16, 60), "urgent"), (Work("narrow", 64, 30), "prior"),
+    (Work("narrow", 32, 60), "normal"), (Work("wide", 32, 80), "urgent"),
+    (Work("wide", 16, 90), "normal"), (Work("narrow", 16, 60), "prior"),
+    (Work("narrow", 16, 120), "prior"), (Work("narrow", 32, 45), "normal"),
+    (Work("narrow", 32, 60), "normal"), (Work("wide", 64, 15), "urgent"),
 ]  # fmt: skip
 BLOCKED_S = 8.0
+#: From the end of a job to the start of the next, about.
+BETWEEN_S = 0.6
 #: Starts that lie nearer to each other have no order.
 SAME_S = 0.01
 
 
-def simulated() -> dict[int, tuple[str, float]]:
-    """Shape and start of every job, by its place in QUEUE from 1 on; 0 holds all GPUs at first."""
+def simulated(at_s: dict[int, float], blocked_s: float) -> dict[int, tuple[str, float]]:
+    """Shape and start of every job by its place in QUEUE from 1 on; `at_s` is when they came.
+
+    The first, 0, holds all GPUs from 0 to `blocked_s`.
+    """
     first = MAKER.task(0, Work("wide", 64, 300), 0.0, Wish(shapes=(Shape(2, 8),)))
-    tasks = [first]
-    tasks += [task_of(at, *one, at_s=1 + 0.1 * at) for at, one in enumerate(QUEUE, 1)]
+    tasks = [first, *(task_of(at, *QUEUE[at - 1], at_s=at_s[at]) for at in sorted(at_s))]
 
     def truth(task: Task, shape: Shape) -> float:
-        return float(task.latency_s[PLATFORM.index(shape)]) + 0.5 if task.job_id else BLOCKED_S
+        latency = float(task.latency_s[PLATFORM.index(shape)])
+        return latency + BETWEEN_S if task.job_id else blocked_s
 
     done = Replay(PLATFORM, Genie(), truth).run(tasks)
     return {one.task.job_id: (str(one.shape), one.start_s) for one in done if one.task.job_id}
@@ -161,22 +166,26 @@ def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
     shaping: Cluster,
 ) -> None:
     """Three classes, a dozen jobs; urgent ones overtake normal ones that came before."""
-    first = shaping.sbatch("-p", "dgx", "-N2", "--gres=gpu:8", script=f"sleep {BLOCKED_S}")
+    script = f"date +%s.%N >$HOME/began.$SLURM_JOB_ID; sleep {BLOCKED_S}"
+    first = shaping.sbatch("-p", "dgx", "-N2", "--gres=gpu:8", script=script)
     shaping.wait_running(first)
     lines = [
         ["sbatch", "--parsable", "-o", "/dev/null", "-p", "dgx", hint(*one),
          "--wrap", as_predicted(one[0])]
         for one in QUEUE
     ]  # fmt: skip
-    done = shaping.run("ctl", " && ".join(map(shlex.join, lines)), user="alice", timeout_s=120)
-    ids = [int(word) for word in done.out.split()]
+    each = "; date +%s.%N; ".join(map(shlex.join, lines))
+    told = shaping.run("ctl", f"{each}; date +%s.%N", user="alice", timeout_s=120).out.split()
+    ids, came = [int(word) for word in told[::2]], [float(word) for word in told[1::2]]
     for jobid in ids:
         shaping.wait_finished(jobid, timeout_s=90)
+    zero = float(shaping.run("ctl", f"cat /home/alice/began.{first}").out)
     began = {}
     for at, jobid in enumerate(ids, 1):
         when, shape = shaping.run("ctl", f"cat /home/alice/began.{jobid}").out.split()
-        began[at] = (shape, float(when))
-    wanted = simulated()
+        began[at] = (shape, float(when) - zero)
+    at_s = {at: when - zero for at, when in enumerate(came, 1)}
+    wanted = simulated(at_s, min(when for _, when in began.values()) - 0.2)
     assert {at: shape for at, (shape, _) in began.items()} == {
         at: shape for at, (shape, _) in wanted.items()
     }

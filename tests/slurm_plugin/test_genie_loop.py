@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,18 @@ def test_a_refused_update_stops_nobody_and_is_told(running: Running, slurm: Reme
     slurm.refuses = True
     running.look()
     assert "no longer pending" in running.engine.status()["genie"]["refused"]
+
+
+def test_a_refused_change_is_not_tried_at_every_look(running: Running, slurm: Remembering) -> None:
+    slurm.there = [queued(7, "1x1")]
+    slurm.refuses = True
+    running.look()
+    slurm.refuses = False
+    running.look()
+    assert slurm.updates == []
+    running.desk.clock = lambda: time.time() + 3
+    running.look()
+    assert len(slurm.updates) == 1
 
 
 def test_what_happens_after_a_look_makes_the_plan_an_old_one(
