@@ -197,6 +197,17 @@ def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch
     assert [job.gpus for job in cluster.jobs(jobid)] == wanted
 
 
+def test_a_component_without_gpus_runs_on_its_own_node(cluster: Cluster) -> None:
+    """What Slurm tells all components when the first one is released must not reach it."""
+    parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "minsky1", "-n1")
+    jobid = cluster.sbatch(*parts, script="sleep 300")
+    until(lambda: [j.state for j in cluster.jobs(jobid)] == ["RUNNING"] * 2, "both run", 60)
+    first, other = cluster.jobs(jobid)
+    assert first.gpus == {"dgx1": (0, 3)}
+    assert (other.fields["NodeList"], other.gpus) == ("minsky1", {})
+    assert "gpu-slots" not in other.fields.get("AdminComment", "")
+
+
 def test_gpus_of_one_socket(cluster: Cluster) -> None:
     """Behind its gate, too, and Slurm counts them as what was asked."""
     busy = cluster.occupy("dgx1", (0, 1, 2, 4, 5, 6, 7))
