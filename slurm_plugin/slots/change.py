@@ -123,6 +123,26 @@ def release(
     return tuple(steps)
 
 
+def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
+    """The updates for jobs of 22.05 that lost their request and whose slots Slurm then refused.
+
+    Left as they are they would start without GPUs.
+    """
+    return tuple(
+        (
+            part.name,
+            JobUpdate(
+                tres_per_node=part.kept.get("tpn"),
+                tres_per_job=part.kept.get("tpj"),
+                tres_per_task=part.kept.get("tpt"),
+                tres_per_socket=part.kept.get("tps"),
+            ),
+        )
+        for part in parts
+        if is_old(part.kept)
+    )
+
+
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept, need = part.job, part.kept, part.need

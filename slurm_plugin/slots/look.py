@@ -260,7 +260,8 @@ class Look:
             return LEFT if stays.leave else STAYS
         jobs = {part.name: part.job for part in parts}
         steps = change.release(parts, self._terms.now, self._others[unit[0][0].het_id])
-        made.releases.append(Release(jobs, steps, tuple(made.added[added:])))
+        holds, undo = tuple(made.added[added:]), change.asked_again(parts)
+        made.releases.append(Release(jobs, steps, holds, undo))
         return RELEASED
 
     def _part(self, name: str, job: QueuedJob, want: Want, is_first: bool) -> change.Part:
