@@ -126,21 +126,17 @@ def release(
 def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
     """The updates for jobs of 22.05 that lost their request and whose slots Slurm then refused.
 
-    Left as they are they would start without GPUs.
+    Left as they are they would start without GPUs. One that had slots can only have them again.
     """
-    return tuple(
-        (
-            part.name,
-            JobUpdate(
-                tres_per_node=part.kept.get("tpn"),
-                tres_per_job=part.kept.get("tpj"),
-                tres_per_task=part.kept.get("tpt"),
-                tres_per_socket=part.kept.get("tps"),
-            ),
-        )
-        for part in parts
-        if is_old(part.kept)
-    )
+    steps = []
+    for part in parts:
+        job, kept = part.job, part.kept
+        fields = {field: getattr(job, field) for field in demand.REQUESTS.values()}
+        if not any(fields.values()):
+            fields = {field: kept.get(key) for key, field in demand.REQUESTS.items()}
+        if is_old(kept):
+            steps.append((part.name, replace(JobUpdate(), **fields)))
+    return tuple(steps)
 
 
 def _given(part: Part, now: int) -> JobUpdate:
