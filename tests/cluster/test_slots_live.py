@@ -13,6 +13,7 @@ import pytest
 from cluster import Cluster, Result
 from live_harness import (
     Watch,
+    asking,
     by_policy,
     configure_engine,
     end,
@@ -33,6 +34,16 @@ ALL = tuple(range(8))
 # 22.05 writes "gres:gpu:2" for "gres/gpu:2".
 OLD = os.environ.get("SUITE") == "bookworm"
 GPU = "gres:gpu:" if OLD else "gres/gpu:"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """Placement and order are looked at here, not speed: every job is to be asked about."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=1000):
+        yield
 
 
 @pytest.fixture
@@ -108,7 +119,8 @@ def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster: Cluster) 
     assert is_gated(cluster.job(jobid))
     with engine_away(cluster):
         cluster.cancel(busy[0], busy[1])
-        started = cluster.wait_running(jobid, timeout_s=40)
+        # where nothing else happens, Slurm looks again only after sched_interval (60 s)
+        started = cluster.wait_running(jobid, timeout_s=80)
         assert started.gpus == {"dgx1": (0, 1)}
         assert started.fields["TresPerJob"] == f"{GPU}2"
 
