@@ -19,6 +19,7 @@ BENCHMARKS = {
     "quality": "bench.quality",
     "simulate": "bench.simulate",
     "topo-aware": "bench.topo_aware",
+    "drmaestro": "bench.drmaestro",
     "soak": "bench.soak",
 }
 
