@@ -20,6 +20,7 @@ BENCHMARKS = {
     "simulate": "bench.simulate",
     "topo-aware": "bench.topo_aware",
     "drmaestro": "bench.drmaestro",
+    "r-queue": "bench.r_queue",
     "soak": "bench.soak",
 }
 

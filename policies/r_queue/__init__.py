@@ -1,0 +1,18 @@
+"""The R queue and its baseline, the G queue: one job at a time, GPUs of other nodes if need be.
+
+P. Markthub, A. Nomura, S. Matsuoka, PDCAT 2014, section III. They decide; nothing in the
+engine enacts remote GPUs yet, so they are not among the policies a job can ask for.
+"""
+
+from policies.r_queue.model import Network, Work, execution_s
+from policies.r_queue.queues import LEAST_OCCUPIED, LOCAL_FIRST, GQueue, RQueue
+
+__all__ = [
+    "LEAST_OCCUPIED",
+    "LOCAL_FIRST",
+    "GQueue",
+    "Network",
+    "RQueue",
+    "Work",
+    "execution_s",
+]
