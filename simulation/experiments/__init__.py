@@ -174,3 +174,20 @@ experiments.register(
         needs=_MAPA,
     )
 )
+
+experiments.register(
+    Experiment(
+        "rqueue-tsubame",
+        "The R queue's section IV.C: a synthetic year of TSUBAME2.5, 63,484 jobs on 480 nodes.",
+        "simulation.experiments.rqueue.tsubame:tsubame",
+        seeds=(1,),
+    )
+)
+experiments.register(
+    Experiment(
+        "rqueue-shrink",
+        "The R queue's section IV.D: the same year on 450 to 480 nodes.",
+        "simulation.experiments.rqueue.tsubame:shrink",
+        seeds=(1,),
+    )
+)
