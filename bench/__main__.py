@@ -21,6 +21,7 @@ BENCHMARKS = {
     "topo-aware": "bench.topo_aware",
     "drmaestro": "bench.drmaestro",
     "r-queue": "bench.r_queue",
+    "genie": "bench.genie",
     "soak": "bench.soak",
 }
 

@@ -27,6 +27,8 @@ from bench.measure import Figure, at_least, at_most, conditions, quantile
 from gres_topology import NodeTopology, catalog
 from policies import Cluster, NodeState, Placement, Request, bits, symmetry
 from policies.bandwidth import RING_EFFICIENCY, eq2, model_for
+from policies.cables import cables_mbps, narrowest_cut
+from policies.links import link_mbps
 from policies.mapa import Mapa
 from policies.objectives import BALANCED, EFFBW
 from policies.solved import solved
@@ -70,18 +72,25 @@ def cold_s(topology: NodeTopology, k: int, preserve: bool = False, pattern: str 
 
 
 def scoring(topology: NodeTopology, k: int) -> Callable[[tuple[int, ...]], float]:
-    """The predicted bandwidth (GB/s) of one ring in its order, by the model ours uses there."""
+    """One ring's predicted bandwidth (GB/s), in its order, by the model that ours uses there."""
     hops = k if k > 2 else 1
-    links, kinds = topology.bandwidth_gbps.tolist(), topology.kinds
-    is_fitted = model_for(topology, "ring", k).name == "mapa-dgx1v"
+    links, kinds = link_mbps(topology).tolist(), topology.kinds
+    model = model_for(topology, "ring", k).name
+    mesh = cables_mbps(topology)
+    cable = int(mesh[mesh > 0].min()) if model == "cables" else 0
+    cuts = dict(zip(bits.subsets(topology.gpus, k).tolist(), narrowest_cut(mesh, k).tolist(),
+                    strict=True)) if cable else {}  # fmt: skip
 
     def gbps(ring: tuple[int, ...]) -> float:
         ends = list(zip(ring, ring[1:] + ring[:1], strict=True))[:hops]
-        if is_fitted:
+        if model == "mapa-dgx1v":
             used = [kinds[a][b] for a, b in ends]
             x, y = used.count("NV2"), used.count("NV1")
             return eq2(x, y, hops - x - y)
-        return float(RING_EFFICIENCY * min(links[a][b] for a, b in ends))
+        mbps = min(links[a][b] for a, b in ends)
+        if cable and mbps >= cable:
+            mbps = max(mbps, cuts[bits.mask_of(ring)])
+        return float(RING_EFFICIENCY * mbps / 1000)
 
     return gbps
 

@@ -1,13 +1,15 @@
 """Effective bandwidth: what a collective is predicted to reach on a set of GPUs, in GB/s.
 
-`calibrated` (`policies.calibrated`) is a site's own, for machines it measured. `mapa-dgx1v`
-is the regression of MAPA (SC'21, eq. 2 and Table 2), which holds where it was fitted and
-nowhere else. `rings` holds on any machine. A number of one model is never compared with a
-number of another: `utility` divides by the same model's ideal.
+Four models. `calibrated` (`policies.calibrated`) is a site's own, for machines it measured.
+`mapa-dgx1v` is the regression of MAPA (SC'21, eq. 2 and Table 2), which holds where it was
+fitted and nowhere else. `cables` (`policies.cables`) counts several rings on meshes. `rings`
+holds on any machine. A number of one model is never compared with a number of another:
+`utility` divides by the same model's ideal.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -138,10 +140,9 @@ class Rings:
     """Any machine: the weakest link of the set's widest matching, times a measured share.
 
     Assumes what is true of a pipelined collective on any fabric: it runs at the pace of
-    its narrowest hop. It counts one ring. Edge-disjoint rings would add up where links are
-    cables of their own (NVLink meshes) but not where they share a port (NVSwitch, a PCIe
-    root), and a topology matrix does not say which; so the number is a lower bound, in
-    GB/s, never negative, and never falls when a link gets wider.
+    its narrowest hop. It counts one ring: right where links share a port (NVSwitch, a PCIe
+    root), a lower bound where they are cables of their own, which `policies.cables` counts.
+    The number is never negative, and never falls when a link gets wider.
     """
 
     name = "rings"
@@ -159,10 +160,14 @@ class Rings:
         return np.asarray(weakest * (RING_EFFICIENCY / MB_PER_GB), dtype=np.float64)
 
 
-#: The models in order of preference: the first that holds is used.
-MODELS: tuple[BandwidthModel, ...] = (Calibrated(), MapaDgx1v(), Rings())
+@cache
+def models() -> tuple[BandwidthModel, ...]:
+    """The models in order of preference: the first that holds is used."""
+    from policies.cables import Cables
+
+    return (Calibrated(), MapaDgx1v(), Cables(), Rings())
 
 
 def model_for(topology: NodeTopology, pattern: str, k: int) -> BandwidthModel:
     """The model that predicts for this machine, pattern and size."""
-    return next(model for model in MODELS if model.refusal(topology, pattern, k) is None)
+    return next(model for model in models() if model.refusal(topology, pattern, k) is None)

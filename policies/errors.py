@@ -15,3 +15,7 @@ class RegistryError(PolicyError):
 
 class PatternError(PolicyError):
     """A file that describes no pattern; one line that names file and line."""
+
+
+class ProfileError(PolicyError):
+    """Measured runs or a stored model that cannot be used."""

@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from policies import deadlines
 from policies.patterns import PATTERNS
 
 #: Keys that the hint grammar itself handles, whatever the policies.
 GENERAL = frozenset({"policy"})
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_DURATION = re.compile(r"(?:(\d{1,3})d)?(?:(\d{1,4})h)?(?:(\d{1,5})m)?(?:(\d{1,7})s)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,6 @@ def is_pattern_name(text: str) -> bool:
     return bool(_NAME.fullmatch(text)) and len(text) < 64 and text not in PATTERNS
 
 
-def _read_duration(text: str) -> str | None:
-    return text if text and _DURATION.fullmatch(text) else None
-
-
 _NAME_ALLOWED = "a name of letters, digits, dot, dash and underscore"
 _YES_NO = _choice("yes", "no")
 
@@ -87,9 +83,7 @@ KEYS: dict[str, HintKey] = {
         HintKey("iterations", *_count(10**12), "none", "training iterations"),
         HintKey("task", *_choice("training", "inference"), "training", "kind of work"),
         HintKey("class", *_choice("urgent", "prior", "normal"), "normal", "service class"),
-        HintKey(
-            "deadline", "a duration such as 90m or 1d12h", _read_duration, "none", "done within"
-        ),
+        HintKey("deadline", deadlines.ALLOWED, deadlines.read, "none", "done within, or by"),
         HintKey(
             "min-utility",
             *_number(0, 1, "a number"),

@@ -54,9 +54,14 @@ def assign(
     served largest first; whatever has room for a larger one has room for a smaller one, so
     this finds nodes whenever there are any. Raises PolicyError when there are none.
     """
+    wanted = sorted(counts, reverse=True)
+    alike = groups[0] if len(groups) == 1 else None
+    if alike and len(wanted) <= len(alike.names) and wanted[0] <= alike.state.free.bit_count():
+        # Nothing to rank: one node, or nodes all alike.
+        return [(nodes[name], count) for name, count in zip(alike.names, wanted, strict=False)]
     taken = [0] * len(groups)
     pairs = []
-    for count in sorted(counts, reverse=True):
+    for count in wanted:
         best = min(
             (
                 (group.state.weight, key(group.state, count), group.names[used], at)

@@ -177,6 +177,43 @@ experiments.register(
 
 experiments.register(
     Experiment(
+        "genie-accuracy",
+        "GENIE's performance model and the calibrated one against measured step times.",
+        "simulation.experiments.genie.accuracy:run",
+        seeds=(1, 2, 3),
+    )
+)
+_GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "genie")}
+experiments.register(
+    Experiment(
+        "genie-cluster",
+        "GENIE's comparison of schedulers: 5, 10 and 20 tasks per hour on 16 GPUs.",
+        "simulation.experiments.genie.cluster:cluster",
+        seeds=(1, 2, 3),
+        options=_GENIE,
+    )
+)
+experiments.register(
+    Experiment(
+        "genie-sensitivity",
+        "The same over densities, shares of the service classes and durations.",
+        "simulation.experiments.genie.cluster:sensitivity",
+        seeds=(1, 2, 3),
+        options=_GENIE,
+    )
+)
+experiments.register(
+    Experiment(
+        "genie-scale",
+        "The same on 16 to 128 GPUs.",
+        "simulation.experiments.genie.cluster:scale",
+        seeds=(1, 2, 3),
+        options=_GENIE,
+    )
+)
+
+experiments.register(
+    Experiment(
         "rqueue-tsubame",
         "The R queue's section IV.C: a synthetic year of TSUBAME2.5, 63,484 jobs on 480 nodes.",
         "simulation.experiments.rqueue.tsubame:tsubame",

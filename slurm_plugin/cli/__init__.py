@@ -19,6 +19,7 @@ COMMANDS = {
     "hints": "slurm_plugin.cli.hints",
     "pattern": "slurm_plugin.cli.pattern",
     "place": "slurm_plugin.cli.place",
+    "profile": "slurm_plugin.cli.profile",
     "report": "slurm_plugin.cli.report",
     "serve": "slurm_plugin.cli.serve",
     "simulate": "slurm_plugin.cli.simulate",
@@ -63,6 +64,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; expected errors become one line."""
         from gres_topology import TopologyError
+        from policies.errors import PolicyError
         from simulation.errors import SimulationError
         from slurm_plugin.errors import PluginError
 
@@ -71,7 +73,7 @@ class LazyGroup(click.Group):
         except click.exceptions.NoArgsIsHelpError:
             # Help was asked for by giving nothing; click prints it.
             raise
-        except (PluginError, SimulationError, TopologyError) as error:
+        except (PluginError, PolicyError, SimulationError, TopologyError) as error:
             raise Fault(str(error)) from error
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path

@@ -15,9 +15,9 @@ from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, 
 from slurm_plugin.slots import backfill, bracket, demand, question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.bracket import Bracket
-from slurm_plugin.slots.candidates import Group, Need, are_apart, groups
+from slurm_plugin.slots.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.slots.features import Unsupported
-from slurm_plugin.slots.look import APART
+from slurm_plugin.slots.look import APART, UNEVEN
 from slurm_plugin.slots.room import Hold, with_hold
 
 #: Decisions of partitions that are only observed, kept until the next look writes them.
@@ -131,9 +131,9 @@ class Slots:
                 # Known at once: the next submit may come before the next look.
                 self.board.first = need
             return self._gate(asked, wish, now, _waits_for(need)), ""
-        if later or keys.array or keys.het or self.board.is_behind:
-            # The tasks of an array would all get the same slots, components start together or
-            # not at all, and GPUs that came free a moment ago are known at the next look.
+        if later or keys.array or keys.het or self._looks_first(wish):
+            # The tasks of an array would all get the same slots; components start together or
+            # not at all.
             return self._gate(asked, wish, now, ""), ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
@@ -143,6 +143,8 @@ class Slots:
         if not isinstance(reply, Use):
             return None, decision.reason
         group, mask = question.answer(reply, found)
+        if not is_even(need, room[group.own], mask):
+            return None, UNEVEN
         end = now + keys.time_s if keys.time_s else float("inf")
         taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
         hold = need.hold(group.names, taken, end)
@@ -155,6 +157,19 @@ class Slots:
         values.update(_set(demand.placed(asked, need, group, mask)))
         self.board.promise(token, hold, now, decision.record)
         return Ok(values), ""
+
+    def _looks_first(self, wish: Wish) -> bool:
+        """Is a moment's wait for the next look worth it?
+
+        For GPUs that came free a moment ago; and for a policy that goes by who runs beside
+        whom, while somebody is on his way.
+        """
+        if self.board.is_behind:
+            return True
+        on_their_way = any(promise.hold.gpus for promise in self.board.promises.values())
+        return on_their_way and getattr(
+            self.decider.get_policy(wish.policy), "looks_at_jobs", False
+        )
 
     def _gate(
         self,

@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from policies import RunningJob
@@ -130,22 +130,34 @@ class Neighbours:
     def refresh(self, client: SlurmClient | None = None) -> None:
         """Read the queue; SlurmError when Slurm does not answer, then the cache stays as it is."""
         began = self.clock()
-        queue = (client or self.client).queue()
+        self.saw((client or self.client).queue(), began)
+        if self.teacher is not None:
+            self.teacher.learn(self.client)
+
+    def saw(self, queue: Iterable[QueuedJob], began: float, *, starts: bool = False) -> None:
+        """Take a queue that was read from `began` on (by `clock`).
+
+        `starts`: nobody tells when a job starts, so one that was not there before does now.
+        """
+        jobs = list(queue)
         with self._lock:
+            is_first = self._read_at is None
             # What was told while Slurm was being asked is newer than its answer.
             later = {job for job, at in self._changed_at.items() if at >= began}
-            found = {job.job_id for job in queue if job.state in HOLDING and job.gpus}
+            found = {job.job_id for job in jobs if job.state in HOLDING and job.gpus}
             for job_id in self._jobs.keys() - found - later:
                 # When it ended is not known, so it teaches nothing.
                 self._remove(job_id)
-            for job in queue:
+            for job in jobs:
                 if job.job_id in found and job.job_id not in later:
                     masks = self._to_topology({n: mask_of(g) for n, g in job.gpus.items()})
-                    self._put(running_job(job.job_id, masks, hint_of(job)))
+                    is_new = job.job_id not in self._jobs
+                    seen = running_job(job.job_id, masks, hint_of(job))
+                    self._put(seen)
+                    if starts and is_new and not is_first and self.teacher is not None:
+                        self.teacher.started(seen, self._jobs.values())
             self._changed_at = {job: at for job, at in self._changed_at.items() if at >= began}
             self._read_at = began
-        if self.teacher is not None:
-            self.teacher.learn(self.client)
 
     def start(self, *, at_once: bool) -> None:
         """Read again and again in a thread; `at_once`, or from the first time `jobs` is asked."""

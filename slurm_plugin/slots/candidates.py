@@ -7,7 +7,7 @@ set of slots that is free on all of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from slurm_plugin.slots import features
@@ -17,7 +17,10 @@ from slurm_plugin.slots.room import Hold, Node, Room
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a job needs of each of its `nodes` nodes."""
+    """What a job needs of each of its `nodes` nodes.
+
+    `sockets`: its GPUs are to lie evenly on so many sockets; 0 where the user does not mind.
+    """
 
     gpus: int
     nodes: int = 1
@@ -28,6 +31,7 @@ class Need:
     req_nodes: frozenset[str] = frozenset()
     exc_nodes: frozenset[str] = frozenset()
     exclusive: bool = False
+    sockets: int = 0
 
     def hold(self, names: Iterable[str], mask: int, end: float) -> Hold:
         """What the job holds with these slots on these nodes."""
@@ -80,6 +84,8 @@ def groups(need: Need, room: Room) -> list[Group]:
 
     One group per node for a job of one node; of several nodes the best group of each kind.
     """
+    if need.sockets == 1:
+        return _on_one_socket(replace(need, sockets=0), room)
     ready = sorted(
         (node for node in room.values() if fits(need, node)), key=lambda n: (n.weight, n.name)
     )
@@ -92,6 +98,30 @@ def groups(need: Need, room: Room) -> list[Group]:
         kinds.setdefault((node.kind, node.slots), []).append(node)
     found = [_best(need, slots, nodes) for (_, slots), nodes in kinds.items()]
     return [group for group in found if group is not None]
+
+
+def _on_one_socket(need: Need, room: Room) -> list[Group]:
+    """The same, with GPUs of one socket only: of each node the one with most that are free."""
+    found: dict[str, Group] = {}
+    for i in range(max((len(node.sockets) for node in room.values()), default=0)):
+        part = {
+            name: replace(node, free=node.free & node.sockets[i])
+            for name, node in room.items()
+            if i < len(node.sockets)
+        }
+        for group in groups(need, part):
+            before = found.get(group.own)
+            if before is None or group.free.bit_count() > before.free.bit_count():
+                found[group.own] = group
+    return sorted(found.values(), key=lambda group: (group.weight, group.names))
+
+
+def is_even(need: Need, node: Node, mask: int) -> bool:
+    """Do these slots lie on the sockets as the job asked?"""
+    if need.sockets < 2:
+        return True
+    counts = [count for socket in node.sockets if (count := (mask & socket).bit_count())]
+    return counts == [need.gpus // need.sockets] * need.sockets
 
 
 def are_apart(need: Need, room: Room) -> bool:

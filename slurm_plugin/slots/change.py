@@ -11,7 +11,6 @@ from slurm_plugin.slots import bracket, demand
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots_keys import SlotsKeys
-from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 #: What `NumNodes=` is told where the user gave no upper bound.
@@ -23,11 +22,6 @@ _OF_RELEASE = ("at", "pin")
 _NOTHING_ASKED = JobUpdate(
     tres_per_node="", tres_per_job="", tres_per_task="", tres_per_socket="", tres_bind=""
 )
-
-
-def _gpus(text: str) -> int:
-    gpus = [item.replace("=", ":") for item in text.split(",") if "gpu" in item]
-    return sum(counts(",".join(gpus)).values())
 
 
 def is_old(kept: Bracket) -> bool:
@@ -44,11 +38,11 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
 
     Raises demand.Unplaceable for a bracket without a GPU request.
     """
-    key = next((key for key in _FORMS if _gpus(kept.get(key))), "")
+    key = next((key for key in _FORMS if demand.gpus_of(kept.get(key))), "")
     if not key:
         raise demand.Unplaceable("the bracket names no GPUs")
     least, _, most = kept.get("nodes").partition("-")
-    nodes, each = max(1, int(least or 1)), _gpus(kept.get(key))
+    nodes, each = max(1, int(least or 1)), demand.gpus_of(kept.get(key))
     tasks = job.ntasks or 1
     in_all = {"tpn": each * nodes, "tpj": each, "tpt": each * tasks}.get(key, 0)
     slots = SlotsKeys(
@@ -61,7 +55,7 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
         cpus_per_gpu=int(kept.get("cpg") or 0),
         mem_node_mb=job.memory_per_node_mb,
         mem_cpu_mb=job.memory_per_cpu_mb,
-        mem_gpu_mb=_gpus(job.memory_per_tres),
+        mem_gpu_mb=demand.gpus_of(job.memory_per_tres),
         exclusive=job.exclusive,
         features=job.features,
         req_nodes=kept.get("req"),
@@ -77,7 +71,7 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
         job.uid,
         in_all,
         nodes,
-        each if key == "tpn" else 0,
+        each * {"tpn": 1, "tps": int(kept.get("spn") or 0)}.get(key, 0),
         tasks,
         int(most or 0),
         job.user,
@@ -209,7 +203,7 @@ def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:
         return JobUpdate(
             begin_time=begin, req_nodes=kept.get("req"), num_nodes=nodes, admin_comment=comment
         )
-    per_task, per_gpu = _gpus(kept.get("tpt")), kept.get("cpg")
+    per_task, per_gpu = demand.gpus_of(kept.get("tpt")), kept.get("cpg")
     return JobUpdate(
         begin_time=begin,
         tres_per_node=kept.get("tpn"),

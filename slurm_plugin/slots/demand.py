@@ -11,6 +11,7 @@ from slurm_plugin.slots import names
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.room import Room
 from slurm_plugin.slots_keys import SlotsKeys
+from slurm_plugin.slurm.gres_text import counts
 
 #: How the four requests are called in a bracket and on the wire, and in Slurm.
 REQUESTS = {
@@ -38,12 +39,13 @@ def need_of(asked: Submit, room: Room, default_partition: str) -> Need:
     Raises Unplaceable where the GPUs per node cannot be known before the job starts.
     """
     keys = asked.slots
-    if keys is None or keys.form == "socket" or not asked.gpus:
+    sockets = sockets_of(asked)
+    if keys is None or not (asked.gpus or sockets):
         raise Unplaceable("GPUs per node are not known before the start")
     if keys.reservation:
         raise Unplaceable("the job runs in a reservation")
     nodes = _nodes(asked, keys, room)
-    gpus = asked.gpus // nodes if keys.form != "node" else asked.per_node
+    gpus = asked.gpus // nodes if keys.form in ("job", "task") else asked.per_node
     in_all = gpus * nodes
     cpus = max(
         keys.cpus, keys.cpus_per_task * max(1, asked.tasks), keys.cpus_per_gpu * in_all, nodes
@@ -60,12 +62,28 @@ def need_of(asked: Submit, room: Room, default_partition: str) -> Need:
         node_names(keys.req_nodes),
         node_names(keys.exc_nodes),
         keys.exclusive,
+        sockets,
     )
+
+
+def sockets_of(asked: Submit) -> int:
+    """Sockets per node of --gpus-per-socket (which needs --sockets-per-node); 0 without."""
+    keys = asked.slots
+    if keys is None or keys.form != "socket":
+        return 0
+    each = gpus_of(keys.tps)
+    return asked.per_node // each if each else 0
+
+
+def gpus_of(text: str) -> int:
+    """The GPUs that one request names, of whatever type."""
+    gpus = [item.replace("=", ":") for item in text.split(",") if "gpu" in item]
+    return sum(counts(",".join(gpus)).values())
 
 
 def _nodes(asked: Submit, keys: SlotsKeys, room: Room) -> int:
     least = max(1, asked.nodes)
-    if keys.form == "node":
+    if keys.form in ("node", "socket"):
         if not asked.per_node:
             raise Unplaceable("GPUs per node are not known before the start")
         return least
@@ -111,6 +129,7 @@ def original(asked: Submit, token: str) -> dict[str, str]:
         "nodes": counts,
         "begin": str(keys.begin) if keys.begin else "",
         "req": keys.req_nodes,
+        "spn": str(sockets_of(asked) or ""),
         "cpg": str(keys.cpus_per_gpu) if keys.cpus_per_gpu else "",
         "cpt": str(keys.cpus_per_task) if keys.cpus_per_task else "",
         "by": given_by(asked, keys),

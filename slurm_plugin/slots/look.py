@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from slurm_plugin.slots import backfill, bracket, change, demand
-from slurm_plugin.slots.candidates import Need, are_apart, groups
+from slurm_plugin.slots.candidates import Need, are_apart, groups, is_even
+from slurm_plugin.slots.names import index_of
 from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
 from slurm_plugin.slots.room import Hold, Room, held_by, with_hold
@@ -25,6 +27,7 @@ ABOUT_TO_START = frozenset(("", "None", "BeginTime", "Resources", "Priority", "C
 #: A reason is Slurm's of its last scheduling: so old it may be of before the release.
 STALE_REASON_S = 2
 APART = "no set of GPUs is free on all of its nodes"
+UNEVEN = "the best GPUs do not lie evenly on the sockets"
 RELEASED, STAYS, LEFT = "released", "stays", "left"
 
 #: Jobs that start together or not at all.
@@ -66,6 +69,19 @@ def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
         mask = sum(1 << i for i, slot in enumerate(slots) if slot in types)
         masks[name] = (1 << len(slots)) - 1 if mask and need.exclusive else mask
     return Hold(masks, need.cpus, need.memory_mb, end)
+
+
+def about_to_run(job: QueuedJob) -> QueuedJob:
+    """A released job as if it ran on its slots already; any other as it is."""
+    if job.state != "PENDING" or "[gpu-slots: placed " not in job.admin_comment:
+        return job
+    types = counts(job.tres_per_node) or counts(job.tres_per_job)
+    gpus = tuple(sorted(i for kind in types if (i := index_of(kind)) is not None))
+    try:
+        names = demand.node_names(job.req_nodes)
+    except demand.Unplaceable:
+        return job
+    return replace(job, state="RUNNING", gpus=dict.fromkeys(names, gpus)) if gpus else job
 
 
 def tasks_of(text: str) -> list[int]:
@@ -246,6 +262,8 @@ class Look:
                 self._tell(job, want, choice.note)
             raise _Stays
         group, mask = choice.group, choice.mask
+        if not is_even(need, made.room[group.own], mask):
+            raise _Stays(UNEVEN)
         taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
         hold = need.hold(group.names, taken, self._end(job))
         if self._delays_first(hold):

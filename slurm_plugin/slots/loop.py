@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 #: A submit is answered before its job is in the queue.
 SUBMIT_S = 0.05
+#: A job with its slots starts within some tenths of a second.
+STARTING_S = 0.3
 #: So much of the time at most is spent looking.
 BUSY_SHARE = 0.25
 #: Figures that so many polls have not renewed are no ground to place on.
@@ -109,6 +111,9 @@ class Loop:
             return poll_s
         if made.again:
             return SUBMIT_S
+        if made.seen["placed"] or made.releases:
+            # Policies want to know who runs, and repairs when somebody does not.
+            return min(poll_s, STARTING_S)
         # A promise nobody took up gives its GPUs back in time.
         return min(poll_s, PROMISE_S) if setup.enforcement.board.promises else poll_s
 
@@ -135,5 +140,6 @@ class Loop:
             self._engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
+            neighbours=setup.neighbours,
         )
         return self._planner

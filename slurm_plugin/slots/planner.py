@@ -13,14 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from policies.best_fit import domains
 from slurm_plugin.engine.decide import Decider
+from slurm_plugin.engine.machines import mask_of
+from slurm_plugin.engine.neighbours import Neighbours
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.protocol import Place, Use, WaitFor
 from slurm_plugin.slots import bracket, question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.candidates import Group
 from slurm_plugin.slots.give_back import give_back
-from slurm_plugin.slots.look import plan
+from slurm_plugin.slots.look import about_to_run, plan
 from slurm_plugin.slots.plan import Choice, Chosen, Left, Plan, Release, Terms, Waits
 from slurm_plugin.slots.room import Hold, emptied, held_by, room_of, with_hold
 from slurm_plugin.slots.want import Want, Wants
@@ -67,6 +70,7 @@ class Planner:
         *,
         lease_s: int,
         grace_s: int,
+        neighbours: Neighbours | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -76,7 +80,9 @@ class Planner:
         self._lease_s = lease_s
         self._grace_s = grace_s
         self._clock = clock
+        self._neighbours = neighbours
         self._wants = Wants()
+        self._sockets: dict[str, tuple[int, ...]] = {}
         self._watch = Watch(write)
         self._partitions: list[SlurmPartition] = []
         self._preempts = False
@@ -109,8 +115,12 @@ class Planner:
 
     def _read(self) -> Seen:
         began = self._clock()
+        mark = self._neighbours.clock() if self._neighbours else 0.0
         # The queue first: a job that starts in between is then counted twice, never missed.
         queue = self._client.queue()
+        if self._neighbours is not None:
+            # Policies look at who runs where: what is decided now is about this very queue.
+            self._neighbours.saw(map(about_to_run, queue), mark, starts=True)
         nodes = self._client.nodes()
         if began - self._settings_at > SETTINGS_S:
             self._partitions = self._client.partitions()
@@ -134,7 +144,7 @@ class Planner:
     def _plan(self, seen: Seen, promised: Sequence[Hold]) -> Plan:
         now = int(self._clock())
         running = [job for job in seen.queue if job.state != "PENDING"]
-        room = room_of(seen.nodes, running, self._kind)
+        room = room_of(seen.nodes, running, self._machine)
         wants = self._wants.read(seen.queue, emptied(room))
         tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
         paused = {name: until for name, (until, _) in self._refused.items()}
@@ -146,11 +156,18 @@ class Planner:
         self._watch.look(seen.queue, made)
         return made
 
-    def _kind(self, name: str) -> str:
+    def _machine(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """The kind of a node, and its slots by socket."""
         machine = self._decider.machines.get(name)
         if machine is None or machine.topology is None:
-            return ""
-        return f"{machine.topology.shape} {machine.order}"
+            return "", ()
+        kind = f"{machine.topology.shape} {machine.order}"
+        if kind not in self._sockets:
+            is_known = None not in machine.topology.numa
+            masks = domains(machine.topology) if is_known else []
+            gpus = [[i for i in range(mask.bit_length()) if mask >> i & 1] for mask in masks]
+            self._sockets[kind] = tuple(mask_of(machine.to_slurm(some)) for some in gpus)
+        return kind, self._sockets[kind]
 
     @staticmethod
     def _drop(made: Plan, promised: Sequence[Hold]) -> None:

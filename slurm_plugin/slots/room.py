@@ -28,7 +28,8 @@ CLOSED = frozenset(
 class Node:
     """One node; `free` is a mask of slots; CPUs and memory are free ones, `jobs` run there.
 
-    Nodes of one `kind` have the same topology and may be one group of a job.
+    Nodes of one `kind` have the same topology and may be one group of a job; `sockets` are
+    masks of the slots by socket, () where that is not known.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Node:
     features: frozenset[str] = frozenset()
     is_open: bool = True
     kind: str = ""
+    sockets: tuple[int, ...] = ()
 
 
 Room = Mapping[str, Node]
@@ -60,9 +62,12 @@ class Hold:
 def room_of(
     nodes: Iterable[SlurmNode],
     running: Iterable[QueuedJob],
-    kind: Callable[[str], str] = lambda name: "",
+    machine: Callable[[str], tuple[str, tuple[int, ...]]] = lambda name: ("", ()),
 ) -> dict[str, Node]:
-    """The nodes whose GPUs are slots, as Slurm's own figures say."""
+    """The nodes whose GPUs are slots, as Slurm's own figures say.
+
+    `machine` tells a node's kind and the slots by socket.
+    """
     beside: dict[str, int] = {}
     for job in running:
         for name in job.nodes:
@@ -86,7 +91,7 @@ def room_of(
             frozenset(node.partitions),
             frozenset(node.features),
             not CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state},
-            kind(node.name),
+            *machine(node.name),
         )
     return found
 

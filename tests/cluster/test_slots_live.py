@@ -192,6 +192,20 @@ def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch
     assert [job.gpus for job in cluster.jobs(jobid)] == wanted
 
 
+def test_gpus_of_one_socket(cluster: Cluster) -> None:
+    """Behind its gate, too, and Slurm counts them as what was asked."""
+    busy = cluster.occupy("dgx1", (0, 1, 2, 4, 5, 6, 7))
+    args = ("-w", "dgx1", "-N1", "--sockets-per-node=1", "--gpus-per-socket=2")
+    jobid = gated(cluster, *args)
+    cluster.cancel(busy[3])
+    time.sleep(2)
+    assert is_gated(cluster.job(jobid)), "one GPU of each socket is not two of one"
+    cluster.cancel(busy[4])
+    started = cluster.wait_running(jobid)
+    assert started.gpus == {"dgx1": (4, 5)}
+    assert cluster.visible_gpus(jobid) == (4, 5)
+
+
 # -- order --------------------------------------------------------------------
 
 

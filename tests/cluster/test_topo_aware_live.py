@@ -19,7 +19,7 @@ from simulation.experiments.sc17 import POLICIES, loaded
 from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.select_plugin]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 NODE = "minsky1"
 #: Live seconds are so many times shorter than the paper's; ends lie 12 s apart at least there.

@@ -11,7 +11,7 @@ from machines import machine
 
 from gres_topology import NodeTopology, catalog
 from policies import large
-from policies.bandwidth import MODELS, eq2, model_for
+from policies.bandwidth import RING_EFFICIENCY, eq2, model_for, models
 from policies.bits import EXACT_GPUS, members
 from policies.calibrated import Calibration, remember
 from policies.links import link_mbps
@@ -122,7 +122,35 @@ def test_the_regression_is_used_only_where_it_was_fitted(name, pattern):
             and direct <= {"NV1", "NV2"}
             and "V100" in (topology.model or "")
         )
-        assert told == ("mapa-dgx1v" if fitted else "rings")
+        assert (told == "mapa-dgx1v") == bool(fitted)
+
+
+#: Machines whose GPUs have NVLink or xGMI cables to each other; the others have a switch or none.
+MESHES = {"a100-pcie-bridged", "ac922", "cubemesh-16", "dgx1p", "dgx1v", "mi250x", "mi300x",
+          "minsky", "summit", "torus-16"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_several_rings_are_counted_on_meshes_only(name):
+    """NVSwitch, PCIe alone, two GPUs and patterns other than rings are left to one ring."""
+    topology = machine(name)
+    for pattern in ("ring", "tree", "all-to-all"):
+        for k in range(2, min(topology.gpus, 8) + 1):
+            told = model_for(topology, pattern, k).name
+            if told != "mapa-dgx1v":
+                counted = pattern == "ring" and k > 2 and name in MESHES
+                assert told == ("cables" if counted else "rings"), (pattern, k)
+
+
+@pytest.mark.parametrize("name", sorted(MESHES))
+def test_more_cables_never_count_less_than_one_ring_of_them(name):
+    topology = machine(name)
+    tables = Tables().of(topology, "ring")
+    for k in sizes(topology):
+        table = tables.sets(k)
+        if table.model == "cables":
+            one_ring = RING_EFFICIENCY * table.weakest / 1000
+            assert (table.effbw >= one_ring - 1e-9).all()
 
 
 #: Weights at their bounds, where a prediction would be most absurd, and plausible ones.
@@ -169,4 +197,4 @@ def test_a_calibration_says_nothing_about_what_was_not_measured(name, weights):
 
 
 def test_each_model_states_what_it_assumes():
-    assert all(len(model.assumes) > 20 for model in MODELS)
+    assert all(len(model.assumes) > 20 for model in models())

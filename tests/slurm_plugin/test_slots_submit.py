@@ -23,7 +23,7 @@ PARTITIONS = frozenset({"batch", "quiet", "watched"})
 
 def board(*names: str, free: int = 0xFF) -> Board:
     room = {
-        name: Node(name, V100, free, 40, 100_000, partitions=PARTITIONS)
+        name: Node(name, V100, free, 40, 100_000, partitions=PARTITIONS, sockets=(0x0F, 0xF0))
         for name in names or ("dgx1",)
     }
     found = Board(default_partition="batch")
@@ -122,7 +122,7 @@ def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> 
     ("sentence", "asked"),
     [
         ("more GPUs than any node has", submit(9)),
-        ("GPUs per socket", submit(form="socket")),
+        ("GPUs per socket of who knows how many", submit(0, form="socket", tps="gres/gpu:1")),
         ("a constraint over several nodes", submit(features="[a*2]")),
         ("a partition that is off", submit(partition="quiet")),
         ("a partition that is watched", submit(partition="watched")),
@@ -231,3 +231,23 @@ def test_a_job_ended_that_no_look_has_seen_the_end_of(tmp_path: Path) -> None:
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "gated"
     state.look(state.room, (), None, NOW, known=1)
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "placed"
+
+
+def per_socket(gpus: int, each: int) -> Submit:
+    return submit(gpus, form="socket", tpn="", tps=f"gres/gpu:{each}")
+
+
+def test_gpus_of_one_socket_come_from_the_one_with_most_free(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board(free=0b1110_0110)).on_submit(per_socket(2, 2)))
+    slots = {item.rpartition(".s")[2][0] for item in values["tres_per_node"].split(",")}
+    assert slots <= {"5", "6", "7"}
+    assert values["tres_per_socket"] == ""
+    assert "tps=gres/gpu:2" in values["admin_comment"]
+    assert "spn=1" in values["admin_comment"]
+
+
+def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path: Path) -> None:
+    values = told(mode(tmp_path, board()).on_submit(per_socket(8, 4)))
+    assert len(values["tres_per_node"].split(",")) == 8
+    # The best pair of a DGX-1V, 0 and 3, is one socket's.
+    assert "evenly on the sockets" in left(mode(tmp_path, board()).on_submit(per_socket(2, 1)))

@@ -1,0 +1,1 @@
+"""GENIE (Chen et al., TPDS): jobs are shaped and the queue ordered so that deadlines hold."""

@@ -1,0 +1,120 @@
+"""What a job that asks for policy=genie says, and whether it can be: all checks of a submit.
+
+Pure functions of the hint's values, the models and the clock. Every refusal is one line that
+names the key, what was read and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.deadlines import deadline_s
+from policies.errors import HintError, PolicyError, ProfileError
+from policies.genie.tasks import TaskMaker, Wish
+from policies.hint_keys import KEYS
+from policies.performance import TRAINING, Shape, Work
+from policies.scheduling import CLASSES, NORMAL, Platform, Task
+
+#: The hint keys this scheduler reads; the first three a job must give.
+HINTS = ("profile", "batch", "iterations", "task", "class", "deadline")
+NEEDED = HINTS[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A hint that was understood."""
+
+    work: Work
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One shape a job could have: predicted seconds, cost (eq. 10), ratio (eq. 11)."""
+
+    shape: Shape
+    latency_s: float
+    cost: float
+    ratio: float
+    is_in_time: bool
+
+
+def read(
+    values: Mapping[str, str],
+    now_s: float,
+    allowed: Sequence[str] = CLASSES,
+    shapes: Sequence[Shape] = (),
+) -> Asked:
+    """The work and wish of a hint's values; HintError where something is missing or wrong.
+
+    `allowed` are the classes the site lets this job have, `shapes` what the user fixed by
+    Slurm's own options (-N, --gpus).
+    """
+    texts = {key: _text(key, values[key]) for key in HINTS if key in values}
+    for key in NEEDED:
+        if key not in texts:
+            raise HintError(f"{key}: missing; policy=genie needs {', '.join(NEEDED)}")
+    service = texts.get("class", NORMAL)
+    if service not in allowed:
+        raise HintError(f"class: {service!r} is not for this job; expected {', '.join(allowed)}")
+    end_s = None
+    if "deadline" in texts:
+        end_s = deadline_s(texts["deadline"], now_s)
+        if end_s <= now_s:
+            raise HintError(
+                f"deadline: {texts['deadline']} has passed ({(now_s - end_s) / 3600:.1f} h ago);"
+                " expected a time to come"
+            )
+    work = Work(texts["profile"], int(texts["batch"]), int(texts["iterations"]),
+                texts.get("task", TRAINING))  # fmt: skip
+    return Asked(work, Wish(service, end_s, tuple(shapes)))
+
+
+def _text(key: str, value: str) -> str:
+    found = KEYS[key].read(value)
+    if found is None:
+        raise HintError(f"{key}: {value!r}; expected {KEYS[key].allowed}")
+    return found
+
+
+def task_of(job_id: int, asked: Asked, maker: TaskMaker, now_s: float) -> Task:
+    """The job as schedulers see it; HintError where its profile or batch cannot be."""
+    try:
+        return maker.task(job_id, asked.work, now_s, asked.wish)
+    except ProfileError as error:
+        raise HintError(f"profile: {error}") from None
+    except PolicyError as error:
+        raise HintError(f"batch: {error}") from None
+
+
+def too_late(task: Task, platform: Platform, now_s: float) -> str:
+    """Why the job cannot be in time even on an empty cluster, in one line; empty if it can.
+
+    Urgent jobs are late by definition (eq. 9) and never complained about.
+    """
+    fastest = int(np.argmin(task.latency_s))
+    left_s, takes_s = task.deadline_s - now_s, float(task.latency_s[fastest])
+    if takes_s <= left_s or task.deadline_s <= task.arrival_s:
+        return ""
+    return (
+        f"cannot be done in time: {takes_s / 3600:.2f} h on the fastest shape"
+        f" {platform.shapes[fastest]}, deadline in {left_s / 3600:.2f} h"
+    )
+
+
+def candidates(task: Task, platform: Platform, now_s: float) -> list[Candidate]:
+    """Every shape the job could have, the one of the highest ratio first."""
+    found = [
+        Candidate(
+            platform.shapes[at],
+            float(task.latency_s[at]),
+            float(platform.costs[at]),
+            float(task.ratio[at]),
+            bool(now_s + task.latency_s[at] <= task.deadline_s),
+        )
+        for at in np.flatnonzero(np.isfinite(task.latency_s))
+    ]
+    return sorted(found, key=lambda one: (-one.ratio, one.shape))

@@ -1,0 +1,129 @@
+"""Jobs become Tasks: predicted latencies, cost-effective ratios, deadlines (GENIE, 5.1-5.2).
+
+Expected completion times by class (eq. 9): urgent 0, prior once, normal twice the latency
+on one GPU. Eq. 9 is a duration; a deadline is arrival plus that. Where one GPU does not hold
+the batch the smallest shape that does takes its place. An explicit deadline goes before
+the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+from policies.errors import PolicyError, ProfileError
+from policies.performance import PerformanceModel, Shape, Work, fitting
+from policies.performance.nouns import Floats
+from policies.scheduling import NORMAL, PRIOR, URGENT, Platform, Task
+
+#: Class -> expected completion time over the latency on the smallest shape (eq. 9).
+ECT = {URGENT: 0.0, PRIOR: 1.0, NORMAL: 2.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a job asks: its class or a deadline (absolute, seconds), shapes it may have.
+
+    `shapes` empty: any. `requested`: what schedulers without a model give it; by default the
+    smallest shape that holds it.
+    """
+
+    service: str = NORMAL
+    deadline_s: float | None = None
+    shapes: tuple[Shape, ...] = ()
+    requested: Shape | None = None
+
+
+@dataclass(slots=True)
+class TaskMaker:
+    """Makes tasks for one platform; models by (profile, task).
+
+    What is the same for equal (profile, task, batch) is computed once.
+    """
+
+    platform: Platform
+    models: Mapping[tuple[str, str], PerformanceModel]
+    _steps: dict[tuple[str, str, int], Floats] = field(default_factory=dict)
+
+    def steps_s(self, work: Work) -> Floats:
+        """Seconds per iteration for every shape, infinity where the batch does not fit.
+
+        ProfileError for a profile without a model, PolicyError for a batch that fits no shape.
+        """
+        key = (work.profile, work.task, work.batch)
+        if key not in self._steps:
+            self._steps[key] = self._computed(work)
+        return self._steps[key]
+
+    def _computed(self, work: Work) -> Floats:
+        model = self._model(work)
+        shapes = self.platform.shapes
+        allowed = set(fitting(shapes, work.batch, model.max_local_batch))
+        if not allowed:
+            most = model.max_local_batch * shapes[-1].gpus
+            raise PolicyError(
+                f"batch {work.batch} of {work.profile} fits no shape of up to {shapes[-1]} GPUs;"
+                f" expected at most {most}"
+            )
+        steps = model.steps_s(shapes, work.batch, work.task)
+        return np.where([shape in allowed for shape in shapes], steps, inf)
+
+    def _model(self, work: Work) -> PerformanceModel:
+        try:
+            return self.models[work.profile, work.task]
+        except KeyError:
+            known = sorted({name for name, _ in self.models})
+            raise ProfileError(
+                f"no profile {work.profile!r} for {work.task}; expected one of {', '.join(known)}"
+            ) from None
+
+    def latencies_s(self, work: Work) -> Floats:
+        """Predicted run time for every shape (eq. 4)."""
+        result: Floats = self.steps_s(work) * work.iterations + self._model(work).startup_s
+        return result
+
+    def smallest(self, work: Work) -> Shape:
+        """The smallest shape that holds the batch: fewest GPUs, then fewest nodes."""
+        steps = self.steps_s(work)
+        return min(
+            (shape for at, shape in enumerate(self.platform.shapes) if steps[at] < inf),
+            key=lambda shape: (shape.gpus, shape.nodes),
+        )
+
+    def expected_s(self, work: Work, service: str) -> float:
+        """The class's expected completion time, counted from arrival (eq. 9)."""
+        smallest = self.platform.index(self.smallest(work))
+        return ECT[service] * float(self.latencies_s(work)[smallest])
+
+    def task(self, job_id: int, work: Work, arrival_s: float, wish: Wish | None = None) -> Task:
+        """The task of one job; PolicyError where none of the shapes it may have holds it."""
+        wish = wish or Wish()
+        latencies = self.latencies_s(work)
+        if wish.shapes:
+            latencies = _only(latencies, self.platform, wish.shapes)
+            if not np.isfinite(latencies).any():
+                asked = ", ".join(map(str, wish.shapes))
+                raise PolicyError(
+                    f"batch {work.batch} of {work.profile} does not fit {asked}; expected"
+                    f" {self.smallest(work)} or more"
+                )
+        deadline_s = wish.deadline_s
+        if deadline_s is None:
+            deadline_s = arrival_s + self.expected_s(work, wish.service)
+        rates = work.batch * work.iterations / latencies
+        ratio = np.where(np.isfinite(latencies), rates / self.platform.costs, -inf)
+        requested = wish.requested or (wish.shapes[0] if wish.shapes else self.smallest(work))
+        return Task(
+            job_id, work.profile, arrival_s, deadline_s, latencies, ratio, requested, wish.service
+        )
+
+
+def _only(latencies: Floats, platform: Platform, shapes: Sequence[Shape]) -> Floats:
+    kept = np.full_like(latencies, inf)
+    for shape in shapes:
+        at = platform.index(shape)
+        kept[at] = latencies[at]
+    return kept

@@ -1,0 +1,122 @@
+"""What every performance model speaks: Shape, Work, Estimate, PerformanceModel.
+
+GENIE (Chen et al., TPDS) section 5.1: a task is <type, global batch, iterations>, a shape
+<nodes, GPUs per node>; a model says how long one iteration takes on a shape. Global
+batches are split evenly; where they do not divide, the largest share decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.performance.runs import Run
+
+Floats = NDArray[np.float64]
+
+#: The two kinds of task. Inference does not synchronise (GENIE, observation 3).
+TRAINING, INFERENCE = "training", "inference"
+TASKS = (TRAINING, INFERENCE)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """A symmetric placement s = <d_node, d_g/n> (GENIE, eq. 3)."""
+
+    nodes: int
+    gpus_per_node: int
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return self.nodes * self.gpus_per_node
+
+    def local_batch(self, batch: int) -> int:
+        """Samples per GPU and iteration (eq. 6), rounded up."""
+        return -(-batch // self.gpus)
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.gpus_per_node}"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A task t = <w_type, w_bat, w_iter> (GENIE, eq. 2): `batch` samples per iteration."""
+
+    profile: str
+    batch: int
+    iterations: int
+    task: str = TRAINING
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Seconds of one iteration, and the bounds between which 9 of 10 measurements fall."""
+
+    step_s: float
+    low_s: float
+    high_s: float
+
+
+class PerformanceModel(Protocol):
+    """How long one iteration of one profile takes, fitted from measured runs.
+
+    `max_local_batch`: the largest local batch that ran, taken as what one GPU holds;
+    `startup_s` is eq. 4's constant.
+    """
+
+    @property
+    def kind(self) -> str:
+        """The kind's name."""
+        ...
+
+    @property
+    def max_local_batch(self) -> int:
+        """Samples one GPU holds."""
+        ...
+
+    @property
+    def startup_s(self) -> float:
+        """Seconds before the first iteration."""
+        ...
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of log(step) about the model, over the runs it was fitted from."""
+        ...
+
+    def steps_s(self, shapes: Sequence[Shape], batch: int, task: str = TRAINING) -> Floats:
+        """Seconds per iteration for each shape, whether or not the batch fits there."""
+        ...
+
+    def runs_s(self, runs: Sequence[Run]) -> Floats:
+        """What the model says of measured runs, seconds per iteration."""
+        ...
+
+    def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
+        """One shape's seconds with their bounds."""
+        ...
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """The model as plain data; `stored.from_dict` makes it again."""
+        ...
+
+
+def shapes_of(nodes: int, gpus_per_node: int) -> tuple[Shape, ...]:
+    """Every symmetric shape of a platform with so many nodes (eq. 1's limits)."""
+    return tuple(
+        Shape(count, gpus) for count in range(1, nodes + 1) for gpus in range(1, gpus_per_node + 1)
+    )
+
+
+def fitting(shapes: Sequence[Shape], batch: int, max_local_batch: int) -> list[Shape]:
+    """The shapes whose GPUs hold their part of the batch and have at least one sample each."""
+    return [
+        shape
+        for shape in shapes
+        if shape.local_batch(batch) <= max_local_batch and shape.gpus <= batch
+    ]

@@ -1,0 +1,150 @@
+"""Running GENIE's workloads under every scheduler, and what is measured (section 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from statistics import fmean, stdev
+
+import numpy as np
+
+from policies.genie.schedulers import schedulers
+from policies.genie.tasks import TaskMaker
+from policies.scheduling import PRIOR, Platform, Scheduler, Task
+from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
+from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES
+from simulation.shaping import Done, Replay
+
+#: The two that are GENIE; the others are what it is compared with.
+OURS, PRINTED = "genie", "genie-paper"
+#: The row of what no scheduler could exceed.
+BOUND = "bound"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One point of an experiment: a label, the workload, the nodes."""
+
+    label: str
+    spec: Spec
+    nodes: int = 4
+
+
+@dataclass(slots=True)
+class Table:
+    """Figures of every scheduler at every setting: `values[scheduler][metric, label]`."""
+
+    values: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
+
+    def flat(self) -> dict[str, dict[str, float | None]]:
+        """{scheduler: {metric.label: value}}, to six digits."""
+        return {
+            name: {
+                f"{metric}.{label}": float(f"{value:.6g}") for (metric, label), value in row.items()
+            }
+            for name, row in self.values.items()
+        }
+
+    def gains(self, label: str) -> tuple[float | None, float]:
+        """GENIE over the best of the others at a setting, per cent: QoS gained, makespan cut.
+
+        No gain is defined over others that have no task in time.
+        """
+        others = [name for name in self.values if name not in (OURS, PRINTED, BOUND)]
+        qos = max(self.values[name]["qos_pct", label] for name in others)
+        makespan = min(self.values[name]["makespan_s", label] for name in others)
+        ours = self.values[OURS]
+        gained = 100 * (ours["qos_pct", label] / qos - 1) if qos else None
+        return gained, 100 * (1 - ours["makespan_s", label] / makespan)
+
+
+@lru_cache(maxsize=4)
+def _models(kind: str, light: bool) -> Models:
+    return models(kind, light=light)
+
+
+def compared(settings: Sequence[Setting], seeds: Sequence[int], shapes: str, kind: str) -> Table:
+    """Every scheduler at every setting: means over the seeds and the standard deviations.
+
+    `shapes` is what black boxes ask for, `kind` the model that schedulers predict with.
+    """
+    table = Table()
+    for setting in settings:
+        platform = Platform(setting.nodes, GPUS_PER_NODE)
+        maker = TaskMaker(platform, _models(kind, True))
+        for scheduler in schedulers(PROFILES):
+            runs = [_measured(scheduler, maker, setting.spec, seed, shapes) for seed in seeds]
+            row = table.values.setdefault(scheduler.name, {})
+            for metric in runs[0]:
+                values = [run[metric] for run in runs]
+                row[metric, setting.label] = fmean(values)
+                if metric in ("qos_pct", "makespan_s"):
+                    row[metric, f"{setting.label}_sd"] = stdev(values) if len(values) > 1 else 0.0
+        bounds = [_bound(maker, setting.spec, seed, shapes) for seed in seeds]
+        table.values.setdefault(BOUND, {})["qos_pct", setting.label] = fmean(bounds)
+    return table
+
+
+def _bound(maker: TaskMaker, spec: Spec, seed: int, shapes: str) -> float:
+    workload = make(spec, seed, maker, shapes)
+    truth = TrueTimes(maker.platform, workload.works, _models("calibrated", False))
+    return most_in_time(workload.tasks, truth, maker.platform)
+
+
+def most_in_time(tasks: Sequence[Task], truth: TrueTimes, platform: Platform) -> float:
+    """A bound on the QoS guarantee, per cent, whatever is known in advance.
+
+    Each task counts with the fewest GPU seconds of all shapes that would be in time if started at
+    arrival; as many of the smallest are taken as the GPUs hold from the first arrival to the
+    last deadline. Schedules need not exist for it.
+    """
+    first = min(task.arrival_s for task in tasks)
+    room = platform.nodes * platform.gpus_per_node
+    left = room * (max(task.deadline_s for task in tasks) - first)
+    needs = sorted(_least_gpu_s(task, truth, platform) for task in tasks)
+    count = 0
+    for need in needs:
+        left -= need
+        if left < 0:
+            break
+        count += 1
+    return 100 * count / len(tasks)
+
+
+def _least_gpu_s(task: Task, truth: TrueTimes, platform: Platform) -> float:
+    took = truth.all(task)
+    in_time = task.arrival_s + took <= task.deadline_s
+    return float(np.where(in_time, took * platform.gpu_counts, np.inf).min())
+
+
+def _measured(
+    scheduler: Scheduler, maker: TaskMaker, spec: Spec, seed: int, shapes: str
+) -> Mapping[str, float]:
+    workload = make(spec, seed, maker, shapes)
+    truth = TrueTimes(maker.platform, workload.works, _models("calibrated", False))
+    replay = Replay(maker.platform, scheduler, truth)
+    return metrics(replay.run(workload.tasks), replay.plan_s, maker, workload)
+
+
+def metrics(
+    done: Sequence[Done], plan_s: Sequence[float], maker: TaskMaker, workload: Workload
+) -> dict[str, float]:
+    """What is measured of one run.
+
+    `qos_pct` is eq. 14, in per cent; `latency_norm` eqs. 15-16, from arrival to end over the
+    latency on the smallest shape; `error_p95_pct` how far predicted run times of what ran were
+    off (7.2.3); `overhead_pct` planning time over the makespan (7.2.4).
+    """
+    makespan_s = max(one.end_s for one in done)
+    single = [maker.expected_s(workload.works[one.task.job_id], PRIOR) for one in done]
+    took = [one.end_s - one.task.arrival_s for one in done]
+    predicted = np.array([one.task.latency_s[maker.platform.index(one.shape)] for one in done])
+    true = np.array([one.end_s - one.start_s for one in done])
+    return {
+        "qos_pct": 100 * fmean(one.is_in_time for one in done),
+        "makespan_s": makespan_s,
+        "latency_norm": fmean(whole / one for whole, one in zip(took, single, strict=True)),
+        "error_p95_pct": float(np.quantile(100 * np.abs(predicted / true - 1), 0.95)),
+        "overhead_pct": 100 * sum(plan_s) / makespan_s,
+    }

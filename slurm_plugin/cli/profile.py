@@ -1,0 +1,196 @@
+"""`gputopo profile`: fit performance models from runs, and look at them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurm_plugin.cli.options import json_option
+
+if TYPE_CHECKING:
+    from policies.performance import PerformanceModel, Run
+    from slurm_plugin.performance.rows import Row
+
+_TASKS = ("training", "inference")
+_KINDS = ("calibrated", "genie")
+
+database_option = click.option(
+    "--database",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("/var/lib/gputopo/performance.db"),
+    show_default=True,
+    envvar="GPUTOPO_PERFORMANCE",
+    help="The model database.",
+)
+task_option = click.option(
+    "--task", type=click.Choice(_TASKS), default="training", show_default=True, help="Kind of work."
+)
+
+
+@click.group()
+def profile() -> None:
+    """Fit models of how fast jobs run on which shape, and show them."""
+
+
+@profile.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--name", help="The profile's name (default: the file's).")
+@task_option
+@click.option("--model", "kind", type=click.Choice(_KINDS), default=_KINDS[0], show_default=True,
+              help="Kind of model.")  # fmt: skip
+@click.option("--family", default="", help="Such as cnn: to find stand-ins for unknown models.")
+@click.option("--parameters", type=click.FloatRange(min=0, min_open=True),
+              help="Millions of parameters: the same.")  # fmt: skip
+@click.option("--startup", type=click.FloatRange(min=0), default=0.0,
+              help="Seconds before the first iteration.")  # fmt: skip
+@click.option("--add", is_flag=True, help="Add the runs to those stored, and fit all of them.")
+@database_option
+def fit(
+    file: Path,
+    name: str | None,
+    task: str,
+    kind: str,
+    family: str,
+    parameters: float | None,
+    startup: float,
+    add: bool,
+    database: Path,
+) -> None:
+    """Fit the runs in FILE (CSV: nodes, gpus, local_batch, step_s) and store the model."""
+    from policies.hint_keys import KEYS
+    from policies.performance import fit as fitted
+    from policies.performance.similarity import Traits
+    from slurm_plugin.performance.database import Database, Profile
+
+    name = file.name.split(".")[0] if name is None else name
+    if KEYS["profile"].read(name) is None:
+        raise click.UsageError(f"--name {name!r}: expected {KEYS['profile'].allowed}")
+    kept = Database(database)
+    runs = _runs(file)
+    traits = Traits(name, family, parameters)
+    before = kept.get(name, task) if add else None
+    if before is not None:
+        runs = [*before.runs, *runs]
+        traits = Traits(name, family or before.traits.family,
+                        parameters or before.traits.parameters_m)  # fmt: skip
+        startup = startup or before.model.startup_s
+    model = fitted(kind, runs, startup)
+    kept.put(Profile(traits, task, model, tuple(runs)))
+    click.echo(_told(name, task, model, runs))
+
+
+@profile.command()
+@click.argument("model", required=False)
+@task_option
+@click.option("--batch", type=click.IntRange(min=1),
+              help="Global batch size (default: what one GPU holds).")  # fmt: skip
+@click.option("--nodes", type=click.IntRange(1, 1024), default=4, show_default=True,
+              help="Nodes at most.")  # fmt: skip
+@click.option("--gpus-per-node", type=click.IntRange(1, 128), default=4, show_default=True,
+              help="GPUs per node at most.")  # fmt: skip
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw to this file.")
+@database_option
+@json_option
+def show(
+    model: str | None,
+    task: str,
+    batch: int | None,
+    nodes: int,
+    gpus_per_node: int,
+    plot: Path | None,
+    database: Path,
+    as_json: bool,
+) -> None:
+    """Show what MODEL takes on each shape, with error bars; without MODEL, list them.
+
+    For a model that was never profiled the likest one stands in, and the output says so.
+    """
+    from policies.performance.similarity import Traits
+    from slurm_plugin.performance.database import Database
+    from slurm_plugin.performance.rows import predictions
+
+    kept = Database(database)
+    if model is None:
+        _list(kept.all(), as_json)
+        return
+    found = kept.find(Traits(model), task)
+    size = batch or found.model.max_local_batch
+    rows = predictions(found.model, size, task, nodes, gpus_per_node)
+    if plot is not None:
+        from slurm_plugin.performance.drawing import draw
+
+        draw(rows, size, f"{model}, {task}, batch {size}", plot)
+    if as_json:
+        told = {"profile": found.profile.traits.name, "asked": model, "task": task,
+                "likeness": found.likeness, "note": found.note, "batch": size,
+                "model": found.model.kind, "rows": [_plain(row) for row in rows]}  # fmt: skip
+        click.echo(json.dumps(told, indent=2))
+        return
+    click.echo(_told(found.profile.traits.name, task, found.model, found.profile.runs))
+    if found.note:
+        click.echo(found.note)
+    _print(rows, size)
+
+
+def _runs(file: Path) -> list[Run]:
+    from policies.performance import read_runs
+    from slurm_plugin.cli import Fault
+
+    try:
+        return read_runs(file.read_text(encoding="utf-8"), file.name)
+    except OSError as error:
+        raise Fault(f"{file}: {error.strerror}; expected a CSV of runs") from error
+    except UnicodeDecodeError as error:
+        raise Fault(f"{file}: no text; expected a CSV of runs") from error
+
+
+def _told(name: str, task: str, model: PerformanceModel, runs: Any) -> str:
+    import math
+
+    return (
+        f"{name} ({task}): {model.kind}, from {len(runs)} runs, off by"
+        f" {100 * (math.exp(model.deviation) - 1):.1f} % (one standard deviation);"
+        f" one GPU holds {model.max_local_batch} samples"
+    )
+
+
+def _plain(row: Row) -> dict[str, float | int | str]:
+    return {
+        "shape": str(row.shape),
+        "nodes": row.shape.nodes,
+        "gpus_per_node": row.shape.gpus_per_node,
+        "local_batch": row.local_batch,
+        "step_s": row.estimate.step_s,
+        "low_s": row.estimate.low_s,
+        "high_s": row.estimate.high_s,
+        "samples_per_s": row.samples_per_s,
+    }
+
+
+def _list(profiles: Any, as_json: bool) -> None:
+    if as_json:
+        told = [{"profile": one.traits.name, "task": one.task, "model": one.model.kind,
+                 "runs": len(one.runs)} for one in profiles]  # fmt: skip
+        click.echo(json.dumps({"profiles": told}, indent=2))
+        return
+    for one in profiles:
+        click.echo(_told(one.traits.name, one.task, one.model, one.runs))
+
+
+def _print(rows: list[Row], batch: int) -> None:
+    click.echo(f"batch {batch}; 9 of 10 runs lie between low and high")
+    click.echo(
+        f"{'shape':>7} {'per GPU':>8} {'step':>10} {'low':>10} {'high':>10} {'samples/s':>10}"
+    )
+    for row in rows:
+        step, low, high = (
+            f"{1000 * value:,.1f} ms"
+            for value in (row.estimate.step_s, row.estimate.low_s, row.estimate.high_s)
+        )
+        click.echo(
+            f"{row.shape!s:>7} {row.local_batch:>8} {step:>10} {low:>10} {high:>10}"
+            f" {row.samples_per_s:>10,.1f}"
+        )

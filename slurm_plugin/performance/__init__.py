@@ -1,0 +1,1 @@
+"""Profiles of jobs: the database of performance models, and pictures of them."""

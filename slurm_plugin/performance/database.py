@@ -1,0 +1,165 @@
+"""The model database (GENIE, section 6): profiles with their runs, in one SQLite file.
+
+The runs are kept beside the fitted model, so that it can be fitted again with more of them or
+as another kind.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from policies.errors import ProfileError
+from policies.performance import INFERENCE, TRAINING, PerformanceModel, Run, from_dict
+from policies.performance.similarity import Traits, borrowed, nearest
+from slurm_plugin.errors import PluginError
+
+#: Raised with every change of the tables.
+VERSION = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS profiles (
+    name TEXT NOT NULL,
+    task TEXT NOT NULL,
+    family TEXT NOT NULL,
+    parameters_m REAL,
+    model TEXT NOT NULL,
+    runs TEXT NOT NULL,
+    PRIMARY KEY (name, task)
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One stored profile."""
+
+    traits: Traits
+    task: str
+    model: PerformanceModel
+    runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the database has for a wanted profile: itself, or what stands in for it.
+
+    `note` says in a sentence what was used instead; empty where it is the profile itself.
+    """
+
+    profile: Profile
+    model: PerformanceModel
+    likeness: float = 1.0
+    note: str = ""
+
+
+class Database:
+    """One file; opened for each question, so that readers and writers may be many."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def put(self, profile: Profile) -> None:
+        """Store a profile in the place of an older one of its name and task."""
+        row = (
+            profile.traits.name,
+            profile.task,
+            profile.traits.family,
+            profile.traits.parameters_m,
+            json.dumps(dict(profile.model.to_dict())),
+            json.dumps([list(asdict(run).values()) for run in profile.runs]),
+        )
+        with self._open(write=True) as connection:
+            connection.execute("INSERT OR REPLACE INTO profiles VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def get(self, name: str, task: str = TRAINING) -> Profile | None:
+        """The profile of that name and task; None where there is none."""
+        with self._open() as connection:
+            rows = connection.execute(
+                "SELECT * FROM profiles WHERE name = ? AND task = ?", (name, task)
+            ).fetchall()
+        return self._profile(rows[0]) if rows else None
+
+    def all(self) -> list[Profile]:
+        """Every profile, by name and task."""
+        with self._open() as connection:
+            rows = connection.execute("SELECT * FROM profiles ORDER BY name, task").fetchall()
+        return [self._profile(row) for row in rows]
+
+    def find(self, wanted: Traits, task: str = TRAINING) -> Found:
+        """The wanted profile, else its other task's, else the likest one's.
+
+        PluginError where the database has nothing that could stand in.
+        """
+        exact = self.get(wanted.name, task)
+        if exact is not None:
+            return Found(exact, exact.model)
+        other = self.get(wanted.name, TRAINING if task == INFERENCE else INFERENCE)
+        if other is not None:
+            note = f"{wanted.name} was profiled for {other.task} only; its compute time is used"
+            return Found(other, other.model, note=note)
+        known = [profile for profile in self.all() if profile.task == task]
+        best = nearest(wanted, [profile.traits for profile in known])
+        if best is None:
+            names = ", ".join(sorted({profile.traits.name for profile in self.all()}))
+            raise PluginError(
+                f"no profile {wanted.name!r} in {self.path}, nor one like it; expected one of:"
+                f" {names or 'none yet, add one with gputopo profile fit'}"
+            )
+        traits, like = best
+        found = next(profile for profile in known if profile.traits == traits)
+        note = f"{wanted.name} was never profiled; {traits.name} stands in (likeness {like:.2f})"
+        return Found(found, borrowed(found.model, like), like, note)
+
+    def _profile(self, row: Sequence[object]) -> Profile:
+        name, task, family, parameters, model, runs = row
+        try:
+            return Profile(
+                Traits(str(name), str(family), _float(parameters)),
+                str(task),
+                from_dict(json.loads(str(model))),
+                tuple(Run(*values) for values in json.loads(str(runs))),
+            )
+        except (ProfileError, TypeError, ValueError) as error:
+            raise PluginError(f"{self.path}: profile {name}: {error}") from error
+
+    @contextmanager
+    def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        try:
+            if write:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            elif not self.path.exists():
+                raise PluginError(
+                    f"{self.path}: no such file; add a profile with gputopo profile fit"
+                )
+            mode = "rwc" if write else "ro"
+            connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", uri=True)
+            try:
+                self._check(connection, write)
+                with connection:
+                    yield connection
+            finally:
+                connection.close()
+        except (sqlite3.Error, OSError) as error:
+            raise PluginError(
+                f"{self.path}: {error}; expected a database of gputopo profile fit"
+            ) from error
+
+    def _check(self, connection: sqlite3.Connection, write: bool) -> None:
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if write and found == 0:
+            with connection:
+                connection.execute(_TABLES)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+        elif found != VERSION:
+            raise PluginError(
+                f"{self.path}: version {found}; expected {VERSION}: a database of gputopo profile"
+                " fit of this release"
+            )
+
+
+def _float(value: object) -> float | None:
+    return None if value is None else float(str(value))

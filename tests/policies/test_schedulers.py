@@ -1,0 +1,383 @@
+"""Schedulers: shapes, deadlines, order, and who starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.errors import PolicyError
+from policies.genie.algorithm import GeniePaper
+from policies.genie.baselines import FIFO, MIN_MIN, TETRIS_CER, TETRIS_PERF, WEIGHTED_FAIR, Capacity
+from policies.genie.dynamic import Genie
+from policies.genie.schedulers import schedulers
+from policies.genie.tasks import TaskMaker, Wish
+from policies.performance import Run, Shape, Work, fit
+from policies.scheduling import NORMAL, PRIOR, URGENT, Platform, Queue, Scheduler, Started, Task
+
+PLATFORM = Platform(4, 4)
+FREE = {f"n{at}": 4 for at in range(4)}
+PROFILES = ("cnn", "rnn")
+ALL = schedulers(PROFILES)
+NAMES = [scheduler.name for scheduler in ALL]
+
+
+def task(job_id, single_s=100.0, deadline_s=1e6, arrival_s=0.0, scale=1.0, **more):
+    """A job that takes `single_s` on one GPU and gains `scale` of every further GPU."""
+    latency = single_s / (1 + scale * (PLATFORM.gpu_counts - 1))
+    fixed = more.pop("shapes", None)
+    if fixed:
+        allowed = [shape in fixed for shape in PLATFORM.shapes]
+        latency = np.where(allowed, latency, inf)
+    ratio = np.where(np.isfinite(latency), 1 / latency / PLATFORM.costs, -inf)
+    words = {"profile": "cnn", "requested": (fixed or [Shape(1, 1)])[0], **more}
+    return Task(job_id=job_id, arrival_s=arrival_s, deadline_s=deadline_s, latency_s=latency,
+                ratio=ratio, **words)  # fmt: skip
+
+
+def queue(*tasks, now_s=0.0, free=FREE, running=()):
+    return Queue(now_s, PLATFORM, free, tasks, running)
+
+
+def order(scheduler, *tasks, **more):
+    return [one.task.job_id for one in scheduler.plan(queue(*tasks, **more))]
+
+
+def started(scheduler, *tasks, **more):
+    return {one.task.job_id: str(one.shape) for one in scheduler.plan(queue(*tasks, **more))
+            if one.nodes}  # fmt: skip
+
+
+# The platform and its costs.
+
+
+@pytest.mark.parametrize(
+    ("shape", "cost"),
+    [(Shape(1, 1), 0.1625), (Shape(1, 4), 0.35), (Shape(4, 1), 0.65), (Shape(4, 4), 1.4)],
+)
+def test_the_cost_of_a_shape_is_eq_10(shape, cost):
+    assert PLATFORM.costs[PLATFORM.index(shape)] == pytest.approx(cost)
+
+
+def test_a_shape_the_platform_does_not_have_is_refused():
+    with pytest.raises(PolicyError, match="shape 5x1; expected at most 4x4"):
+        PLATFORM.index(Shape(5, 1))
+
+
+def test_every_shape_is_found_at_its_index():
+    assert [PLATFORM.index(shape) for shape in PLATFORM.shapes] == list(range(16))
+
+
+# Tasks: classes, deadlines, shapes.
+
+RUNS = [Run(1, 1, 8, 1.0), Run(1, 1, 16, 2.0), Run(1, 2, 8, 1.1), Run(1, 4, 8, 1.2),
+        Run(2, 2, 8, 1.5), Run(4, 4, 8, 1.6)]  # fmt: skip
+MAKER = TaskMaker(
+    PLATFORM,
+    {("cnn", "training"): fit("calibrated", RUNS), ("cnn", "inference"): fit("genie", RUNS)},
+)
+
+
+@pytest.mark.parametrize(("service", "times"), [(URGENT, 0), (PRIOR, 1), (NORMAL, 2)])
+def test_a_deadline_is_arrival_plus_the_class_times_the_single_gpu_latency(service, times):
+    made = MAKER.task(1, Work("cnn", 16, 100), 50.0, Wish(service))
+    single = made.latency_s[PLATFORM.index(Shape(1, 1))]
+    assert made.deadline_s == pytest.approx(50.0 + times * single)
+    assert single == pytest.approx(200, rel=0.1)
+
+
+def test_a_batch_too_large_for_one_gpu_takes_its_class_from_the_smallest_shape_it_fits():
+    work = Work("cnn", 60, 10)
+    assert MAKER.smallest(work) == Shape(1, 4)
+    made = MAKER.task(1, work, 0.0, Wish(PRIOR))
+    assert made.deadline_s == pytest.approx(made.latency_s[PLATFORM.index(Shape(1, 4))])
+    assert made.latency_s[PLATFORM.index(Shape(1, 2))] == inf
+    assert made.ratio[PLATFORM.index(Shape(1, 2))] == -inf
+    assert made.requested == Shape(1, 4)
+
+
+def test_an_explicit_deadline_goes_before_the_class():
+    made = MAKER.task(1, Work("cnn", 16, 100), 50.0, Wish(URGENT, deadline_s=777.0))
+    assert made.deadline_s == 777.0
+
+
+def test_the_ratio_is_the_rate_over_the_cost():
+    made = MAKER.task(1, Work("cnn", 16, 100), 0.0)
+    at = PLATFORM.index(Shape(2, 2))
+    assert made.ratio[at] == pytest.approx(1600 / made.latency_s[at] / PLATFORM.costs[at])
+
+
+def test_a_shape_the_user_fixed_is_the_only_one():
+    made = MAKER.task(1, Work("cnn", 16, 100), 0.0, Wish(shapes=(Shape(2, 2),)))
+    assert np.flatnonzero(np.isfinite(made.latency_s)).tolist() == [PLATFORM.index(Shape(2, 2))]
+    assert made.requested == Shape(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("work", "wish", "said"),
+    [
+        (Work("gpt", 8, 1), None, "no profile 'gpt' for training; expected one of cnn"),
+        (Work("cnn", 9999, 1), None, "batch 9999 of cnn fits no shape of up to 4x4 GPUs"),
+        (Work("cnn", 60, 1), Wish(shapes=(Shape(1, 2),)), "does not fit 1x2; expected 1x4 or more"),
+    ],
+)
+def test_a_job_that_cannot_run_is_refused(work, wish, said):
+    with pytest.raises(PolicyError, match=said):
+        MAKER.task(1, work, 0.0, wish)
+
+
+# Every scheduler.
+
+
+@pytest.mark.parametrize("scheduler", ALL, ids=NAMES)
+def test_an_empty_queue_has_an_empty_plan(scheduler):
+    assert scheduler.plan(queue()) == []
+    assert isinstance(scheduler, Scheduler)
+
+
+def test_schedulers_have_names_of_their_own():
+    assert len(set(NAMES)) == len(NAMES) == 8
+
+
+@st.composite
+def queues(draw):
+    free = {f"n{at}": draw(st.integers(0, 4)) for at in range(4)}
+    tasks = [
+        task(
+            at,
+            single_s=draw(st.floats(1, 1e4)),
+            deadline_s=draw(st.floats(-1e4, 2e4)),
+            arrival_s=draw(st.floats(-2e4, 0)),
+            scale=draw(st.floats(0.01, 1)),
+            profile=draw(st.sampled_from(PROFILES)),
+            service=draw(st.sampled_from((URGENT, PRIOR, NORMAL))),
+            shapes=draw(st.sampled_from((None, None, (Shape(2, 2),), (Shape(1, 3),)))),
+        )
+        for at in range(draw(st.integers(0, 12)))
+    ]
+    running = [
+        Started(100 + at, draw(st.sampled_from(PROFILES)), Shape(1, 4 - count), 500.0)
+        for at, count in enumerate(free.values())
+        if count < 4
+    ]
+    return queue(*tasks, free=free, running=running)
+
+
+@settings(max_examples=200, deadline=None)
+@given(queues(), st.sampled_from(ALL))
+def test_every_job_is_planned_once_and_no_gpu_twice(asked, scheduler):
+    before = dict(asked.free)
+    plan = scheduler.plan(asked)
+    assert Counter(one.task.job_id for one in plan) == Counter(one.job_id for one in asked.waiting)
+    used = Counter()
+    for one in plan:
+        assert np.isfinite(one.task.latency_s[PLATFORM.index(one.shape)])
+        if one.nodes:
+            assert len(set(one.nodes)) == len(one.nodes) == one.shape.nodes
+            used.update(dict.fromkeys(one.nodes, one.shape.gpus_per_node))
+    assert all(used[name] <= free for name, free in before.items())
+    assert asked.free == before
+    again = scheduler.plan(asked)
+    assert [(one.task.job_id, one.shape, one.nodes) for one in again] == [
+        (one.task.job_id, one.shape, one.nodes) for one in plan
+    ]
+
+
+@settings(max_examples=100, deadline=None)
+@given(queues(), st.sampled_from(ALL))
+def test_on_an_empty_cluster_somebody_starts(asked, scheduler):
+    empty = Queue(asked.now_s, PLATFORM, FREE, asked.waiting)
+    assert not asked.waiting or any(one.nodes for one in scheduler.plan(empty))
+
+
+@settings(max_examples=100, deadline=None)
+@given(queues(), st.sampled_from(ALL), st.randoms(use_true_random=False))
+def test_the_order_in_which_jobs_are_given_does_not_matter(asked, scheduler, shuffled):
+    mixed = list(asked.waiting)
+    shuffled.shuffle(mixed)
+    other = Queue(asked.now_s, PLATFORM, asked.free, mixed, asked.running)
+    assert [one.task.job_id for one in scheduler.plan(other)] == [
+        one.task.job_id for one in scheduler.plan(asked)
+    ]
+
+
+# The baselines.
+
+
+def test_black_boxes_order_by_arrival_by_deadline_and_by_their_mean():
+    first = task(1, arrival_s=0, deadline_s=900)
+    second = task(2, arrival_s=100, deadline_s=400)
+    third = task(3, arrival_s=300, deadline_s=310)
+    assert order(FIFO, third, second, first) == [1, 2, 3]
+    assert order(MIN_MIN, first, second, third) == [3, 2, 1]
+    assert order(WEIGHTED_FAIR, first, second, third) == [2, 3, 1]
+
+
+def test_black_boxes_stop_at_the_first_that_does_not_fit():
+    wide = task(1, requested=Shape(4, 4))
+    small = task(2)
+    assert started(FIFO, wide, small, free={**FREE, "n0": 3}) == {}
+
+
+def test_a_shape_takes_the_fullest_nodes_with_room():
+    (plan,) = FIFO.plan(
+        queue(task(1, requested=Shape(2, 1)), free={"a": 4, "b": 1, "c": 0, "d": 2})
+    )
+    assert plan.nodes == ("b", "d")
+
+
+def test_capacity_keeps_every_kind_to_its_own_gpus():
+    capacity = Capacity(("cnn", "rnn", "mlp"))
+    assert capacity.shares(PLATFORM) == {"cnn": 6, "rnn": 5, "mlp": 5}
+    cnns = [task(at, requested=Shape(1, 2)) for at in range(1, 6)]
+    rnn = task(9, profile="rnn", requested=Shape(1, 2))
+    assert set(started(capacity, *cnns, rnn)) == {1, 2, 3, 9}
+    busy = [Started(50, "cnn", Shape(1, 4), 99.0)]
+    assert set(started(capacity, *cnns, rnn, running=busy)) == {1, 9}
+
+
+def test_capacity_cuts_a_wish_to_its_share_unless_the_batch_needs_more():
+    capacity = Capacity(("a", "b", "c", "d", "cnn", "rnn"))
+    assert started(capacity, task(1, requested=Shape(2, 4))) == {1: "1x2"}
+    assert started(capacity, task(1, shapes=(Shape(2, 2),))) == {1: "2x2"}
+
+
+def test_tetris_perf_takes_the_fastest_shape_and_tetris_cer_the_most_cost_effective():
+    slow_to_scale = task(1, scale=0.2)
+    assert started(TETRIS_PERF, slow_to_scale) == {1: "4x4"}
+    assert started(TETRIS_CER, slow_to_scale) == {1: "1x1"}
+    assert started(TETRIS_CER, task(1, scale=1.0)) == {1: "1x4"}
+
+
+def test_tetris_lets_whoever_fits_pass():
+    wide, small = task(1, shapes=(Shape(4, 4),)), task(2, scale=0.01)
+    assert started(TETRIS_CER, wide, small, free={**FREE, "n0": 1}) == {2: "1x1"}
+
+
+def test_capacity_serves_a_kind_it_was_not_told_of_one_job_at_a_time():
+    strangers = [task(at, profile="mlp") for at in (1, 2)]
+    assert started(Capacity(("cnn", "rnn")), *strangers) == {1: "1x1"}
+
+
+# Algorithm 1 as printed.
+
+
+def test_the_highest_ratio_among_those_in_time_is_chosen():
+    relaxed, pressed = task(1, scale=0.2), task(1, scale=0.2, deadline_s=70.0)
+    assert started(GeniePaper(), relaxed) == {1: "1x1"}
+    assert started(GeniePaper(), pressed) == {1: "1x4"}
+
+
+def test_without_a_shape_in_time_the_highest_ratio_of_all_is():
+    assert started(GeniePaper(), task(1, scale=0.2, deadline_s=1.0)) == {1: "1x1"}
+
+
+def test_the_shortest_waiting_allowance_goes_first_and_may_be_negative():
+    late, close, far = (task(at, deadline_s=end) for at, end in ((1, -50), (2, 120), (3, 900)))
+    plan = GeniePaper().plan(queue(far, close, late))
+    assert [one.task.job_id for one in plan] == [1, 2, 3]
+    assert plan[0].allowance_s == pytest.approx(-50 - plan[0].task.latency_s[3])
+
+
+@settings(max_examples=100, deadline=None)
+@given(queues())
+def test_as_printed_equals_the_printed_loops(asked):
+    rows = []
+    for one in asked.waiting:
+        every = range(len(PLATFORM.shapes))
+        meeting = [at for at in every if one.latency_s[at] + asked.now_s <= one.deadline_s]
+        best = max(meeting or every, key=lambda at: (one.ratio[at], -at))
+        rows.append((one.deadline_s - (one.latency_s[best] + asked.now_s), one.job_id, best))
+    plan = GeniePaper().plan(asked)
+    assert [(one.task.job_id, PLATFORM.index(one.shape)) for one in plan] == [
+        (job_id, best) for _, job_id, best in sorted(rows)
+    ]
+
+
+# Ours.
+
+
+def test_urgent_overtakes_normal():
+    normal, urgent = task(1, deadline_s=150), task(2, deadline_s=0.0, service=URGENT)
+    assert order(Genie(), normal, urgent) == [2, 1]
+    assert order(GeniePaper(), normal, urgent) == [2, 1]
+
+
+def test_a_task_that_is_late_does_not_make_others_late():
+    late, in_time = (
+        task(at, deadline_s=end, shapes=(Shape(1, 1),)) for at, end in ((1, -500), (2, 130))
+    )
+    one_gpu = {"n0": 1, "n1": 0, "n2": 0, "n3": 0}
+    assert started(GeniePaper(), late, in_time, free=one_gpu) == {1: "1x1"}
+    assert started(Genie(), late, in_time, free=one_gpu) == {2: "1x1"}
+
+
+def test_when_not_all_can_be_in_time_the_largest_waits():
+    """16 GPUs until 110 s hold 1,760 GPU seconds: two of 800, not one of 1,500 beside them."""
+    large = task(1, single_s=1500, deadline_s=110)
+    small = [task(at, single_s=800, deadline_s=110) for at in (2, 3)]
+    assert order(Genie(), large, *small)[-1] == 1
+    assert order(Genie(), large)[0] == 1
+
+
+def test_a_shape_that_fits_now_is_taken_instead_of_waiting_for_a_better_one():
+    one_and_one = {"n0": 1, "n1": 1, "n2": 0, "n3": 0}
+    assert started(GeniePaper(), task(1), free=one_and_one) == {}
+    assert started(Genie(), task(1), free=one_and_one) == {1: "1x1"}
+
+
+def test_a_task_waits_rather_than_start_with_a_shape_that_would_be_late():
+    pressed = task(1, deadline_s=60.0, scale=1.0)
+    assert started(Genie(), pressed, free={"n0": 1, "n1": 0, "n2": 0, "n3": 0}) == {}
+    assert started(Genie(), pressed, free={"n0": 2, "n1": 0, "n2": 0, "n3": 0}) == {1: "1x2"}
+
+
+def test_deadlines_are_met_with_a_margin_for_what_predictions_are_off():
+    assert started(Genie(), task(1, deadline_s=105.0, scale=0.2)) != {1: "1x1"}
+    assert started(Genie(margin=1.0), task(1, deadline_s=105.0, scale=0.2)) == {1: "1x1"}
+
+
+def test_nobody_waits_for_ever():
+    forgotten, fresh = task(1, deadline_s=-8 * 86400.0), task(2, deadline_s=150)
+    assert order(Genie(), forgotten, fresh) == [1, 2]
+    assert order(Genie(patience_s=inf), forgotten, fresh) == [2, 1]
+
+
+def test_an_urgent_task_is_passed_for_an_hour_at_most():
+    wide = task(1, deadline_s=0.0, service=URGENT, shapes=(Shape(4, 4),))
+    small = task(2, deadline_s=9000)
+    busy = {**FREE, "n3": 3}
+    assert set(started(Genie(), wide, small, free=busy, now_s=3599)) == {2}
+    assert started(Genie(), wide, small, free=busy, now_s=3601) == {}
+
+
+def test_nobody_passes_a_task_that_waited_too_long():
+    wide = task(1, deadline_s=-8 * 86400.0, shapes=(Shape(4, 4),))
+    busy = {**FREE, "n3": 3}
+    assert started(Genie(), wide, task(2, deadline_s=150), free=busy) == {}
+    assert started(Genie(), wide, task(2, deadline_s=150)) == {1: "4x4"}
+    assert set(started(Genie(patience_s=inf), wide, task(2, deadline_s=150), free=busy)) == {2}
+
+
+@settings(max_examples=100, deadline=None)
+@given(queues())
+def test_whoever_could_start_in_time_does_unless_the_gpus_are_taken(asked):
+    plan = Genie(patience_s=inf, urgent_patience_s=inf).plan(asked)
+    left = Counter(asked.free)
+    for one in plan:
+        left.subtract(dict.fromkeys(one.nodes, one.shape.gpus_per_node))
+    fitting = [
+        sum(free >= shape.gpus_per_node for free in left.values()) >= shape.nodes
+        for shape in PLATFORM.shapes
+    ]
+    for one in plan:
+        in_time = one.task.latency_s * 1.1 + asked.now_s <= one.task.deadline_s
+        if not one.nodes:
+            wanted = in_time if in_time.any() else np.isfinite(one.task.latency_s)
+            assert not (wanted & fitting).any()
+        elif in_time.any():
+            assert in_time[PLATFORM.index(one.shape)]
