@@ -32,8 +32,9 @@ PAPER = {
 #: Table III: seconds by which the mean lifetime falls against the G queue on 480 nodes.
 SHRUNK = {450: -907.29, 460: -37.42, 470: 444.83, 480: 959.65}
 NOTES = (
-    "The year is synthetic: no log of TSUBAME2.5 is public. It was set by the G queue's figures"
-    " alone (idle GPUs, mean wait, mean execution time), with seed 1.",
+    "The year is synthetic: no log of TSUBAME2.5 is public. It was set by figures of the G queue,"
+    " with seed 1: the idle GPUs as printed, mean wait and execution time as they follow from the"
+    " decreases printed in seconds and in percent.",
     "Idle GPUs are those on nodes in use: over all nodes no queue could change their mean, for the"
     " work is the same.",
     "Whoever runs anything on a node uses it, rCUDA servers included; the paper does not say how it"
