@@ -115,7 +115,7 @@ def hosting_network(
     network.supply("sink", -total)
     needs = tuple(waiting)
     for name, room in rooms.items():
-        most = max((_holds(room, need, total) for need in needs), default=0)
+        most = max((holds(room, need, total) for need in needs), default=0)
         network.arc(("machine", name), "sink", most)
         fewest = min((need[2] for need in needs if need[2]), default=0)
         beside = near[name] // fewest if fewest else total
@@ -126,20 +126,21 @@ def hosting_network(
 def _arcs_to_host(
     network: FlowNetwork, need: Kind, tasks: int, room: Room, near: int, costs: Costs
 ) -> None:
-    holds = _holds(room, need, tasks)
+    most = holds(room, need, tasks)
     gpus, sensitivity, remote = need[2:]
-    beside = min(holds, near // gpus) if gpus else 0
+    beside = min(most, near // gpus) if gpus else 0
     network.arc(("kind", need), ("near", room.name), beside)
     if not gpus:
-        network.arc(("kind", need), ("machine", room.name), holds)
+        network.arc(("kind", need), ("machine", room.name), most)
     elif remote:
         # What is left beside the whole tasks is near, the rest of the GPUs is lent by others.
         missing = gpus - min(gpus - 1, near % gpus)
         far = round(missing * costs.lend(sensitivity, room.name))
-        network.arc(("kind", need), ("machine", room.name), holds, far)
+        network.arc(("kind", need), ("machine", room.name), most, far)
 
 
-def _holds(room: Room, need: Kind, most: int) -> int:
+def holds(room: Room, need: Kind, most: int) -> int:
+    """How many tasks of that kind have their CPUs and memory there, at most `most`."""
     cpus, memory_mb = need[:2]
     found = float(most)
     if cpus:

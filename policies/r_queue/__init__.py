@@ -4,15 +4,19 @@ P. Markthub, A. Nomura, S. Matsuoka, PDCAT 2014, section III. They decide; nothi
 engine enacts remote GPUs yet, so they are not among the policies a job can ask for.
 """
 
+from policies.r_queue.auto import AutoRQueue, Release, local_start_s
 from policies.r_queue.model import Network, Work, execution_s
 from policies.r_queue.queues import LEAST_OCCUPIED, LOCAL_FIRST, GQueue, RQueue
 
 __all__ = [
     "LEAST_OCCUPIED",
     "LOCAL_FIRST",
+    "AutoRQueue",
     "GQueue",
     "Network",
     "RQueue",
+    "Release",
     "Work",
     "execution_s",
+    "local_start_s",
 ]

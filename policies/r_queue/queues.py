@@ -48,13 +48,16 @@ class GQueue:
 class RQueue:
     """Whole nodes as far as there are, then nodes in use, with remote GPUs if allowed.
 
-    `remote=False` shares nodes but lends nothing: what sharing alone would bring.
+    `remote=False` shares nodes but lends nothing: what sharing alone would bring. Whether a
+    node that only lends runs the job, too, the paper does not say: here it does, unless
+    `lending_counts` is False.
     """
 
     donors: str = LOCAL_FIRST
     remote: bool = True
     donor_cpus: int = 0
     donor_memory_mb: int = 0
+    lending_counts: bool = True
     name: str = "r-queue"
 
     def place(self, job: RemoteJob, cluster: Cluster) -> Answer:
@@ -158,7 +161,8 @@ class _Trial:
             donor.free &= ~(1 << gpu)
             donor.cpus -= donor.donor_cpus
             donor.memory_mb -= donor.donor_memory_mb
-        for name in {task.node, *(name for name, _ in task.remote)}:
+        lenders = {name for name, _ in task.remote} if self.queue.lending_counts else set()
+        for name in {task.node, *lenders}:
             self.running[name] += 1
 
     def _own(self, name: str) -> Room:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gres_topology.catalog import load
 from policies import Cluster, NodeState, Request, RunningJob, Wait
 from policies.r_queue import LEAST_OCCUPIED, LOCAL_FIRST, GQueue, Network, RQueue, Work, execution_s
-from policies.remote import RemoteJob, RemotePlacement
+from policies.remote import RemoteJob, RemotePlacement, Room
 
 TSUBAME = load("tsubame25")
 
@@ -130,6 +130,15 @@ def test_one_task_waits_only_where_no_node_has_its_cpus_or_too_few_gpus_are_idle
     for donors in (LEAST_OCCUPIED, LOCAL_FIRST):
         is_wait = isinstance(RQueue(donors).place(one, found), Wait)
         assert is_wait == (not fits or idle < sum(one.request.gpus_per_node))
+
+
+@pytest.mark.parametrize(("lending_counts", "second"), [(True, "n2"), (False, "n1")])
+def test_a_lender_is_the_next_donor_again_only_where_lending_does_not_count(lending_counts, second):
+    """Both donors run one job and have no CPU left; the first lends a GPU to the first task."""
+    left = {"n0": Room("n0", 0, 8, 0), "n1": Room("n1", 3, 0, 0), "n2": Room("n2", 3, 0, 0)}
+    queue = RQueue(LEAST_OCCUPIED, lending_counts=lending_counts)
+    found = queue.decide(job(1, 1), left, dict.fromkeys(left, 1))
+    assert [task.remote[0][0] for task in found.tasks] == ["n1", second]
 
 
 @pytest.mark.parametrize(
