@@ -6,11 +6,12 @@ engine enacts remote GPUs yet, so they are not among the policies a job can ask 
 
 from policies.r_queue.auto import AutoRQueue, Release, local_start_s
 from policies.r_queue.model import Network, Work, execution_s
-from policies.r_queue.queues import LEAST_OCCUPIED, LOCAL_FIRST, GQueue, RQueue
+from policies.r_queue.queues import LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE, GQueue, RQueue
 
 __all__ = [
     "LEAST_OCCUPIED",
     "LOCAL_FIRST",
+    "NETWORK_AWARE",
     "AutoRQueue",
     "GQueue",
     "Network",

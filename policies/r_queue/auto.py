@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from policies.nouns import Wait
 from policies.r_queue.model import Network, Work, execution_s
-from policies.r_queue.queues import Answer, RQueue
+from policies.r_queue.queues import NETWORK_AWARE, Answer, RQueue
 from policies.remote import RemoteJob, RemotePlacement, Room, copies
 
 
@@ -27,7 +27,11 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class AutoRQueue:
-    """The R queue that leaves a job waiting where remote GPUs would make it end later."""
+    """The R queue that leaves a job waiting where remote GPUs would make it end later.
+
+    Donors are those of the queue's order, or of `NETWORK_AWARE` where the model predicts an
+    earlier end with them.
+    """
 
     queue: RQueue = field(default_factory=RQueue)
     wires: Network = field(default_factory=Network)
@@ -45,7 +49,12 @@ class AutoRQueue:
         answer = self.queue.decide(job, left, running)
         if isinstance(answer, Wait) or not answer.remote_gpus:
             return answer
-        now_s = execution_s(work, self.wires, True, 1 + _crowd(answer, running))
+        now_s = self._predicted_s(answer, work, running)
+        other = replace(self.queue, donors=NETWORK_AWARE).decide(job, left, running)
+        if isinstance(other, RemotePlacement):
+            other_s = self._predicted_s(other, work, running)
+            if other_s < now_s:
+                answer, now_s = other, other_s
         wait_s = local_start_s(job, self.queue, left, running, releases)
         later_s = wait_s + execution_s(work, self.wires, False)
         if now_s < later_s:
@@ -55,6 +64,12 @@ class AutoRQueue:
             f"remote GPUs would end it in {now_s:.0f} s, waiting for local ones in {later_s:.0f} s",
             wait_s,
         )
+
+    def _predicted_s(
+        self, answer: RemotePlacement, work: Work, running: Mapping[str, int]
+    ) -> float:
+        jobs = 1 + _crowd(answer, running)
+        return execution_s(work, self.wires, answer.remote_gpus > 0, jobs)
 
 
 def _crowd(answer: RemotePlacement, running: Mapping[str, int]) -> int:

@@ -68,6 +68,21 @@ def test_a_crowded_donor_makes_the_same_job_wait():
     assert isinstance(AutoRQueue().decide(job(2), work, left, {"a": 5, "b": 5}, releases), Wait)
 
 
+def test_the_model_chooses_between_the_orders_of_donors():
+    """One crowded donor has both GPUs, two others one each; few bytes leave both orders equal."""
+    left = {
+        "a": Room("a", 0, 4, 0),
+        "b": Room("b", 0b11, 0, 0),
+        "c": Room("c", 0b01, 0, 0),
+        "d": Room("d", 0b01, 0, 0),
+    }
+    running = {"a": 1, "b": 5, "c": 1, "d": 1}
+    heavy = AutoRQueue().decide(job(2), Work(100.0, gpu_cpu_gb=20.0), left, running, [])
+    light = AutoRQueue().decide(job(2), Work(100.0), left, running, [])
+    assert list(heavy.donors) == ["c", "d"]
+    assert list(light.donors) == ["b"]
+
+
 def test_without_an_end_in_sight_the_job_takes_remote_gpus():
     left, running = two_nodes_with_one_idle_gpu_each()
     assert local_start_s(job(2), RQueue(), left, running, []) == float("inf")
