@@ -200,6 +200,34 @@ def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
     assert all(began[at][1] < began[1][1] for at in urgent)
 
 
+def test_urgent_overtakes_normal_and_nobody_else_loses(shaping: Cluster) -> None:
+    """Only the shaped jobs exchange their priorities; a priority is not frozen by it."""
+    full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
+    other = shaping.sbatch("-p", "dgx", "--gpus=16", "-N2", script="true")
+    work = Work("wide", 64, 2000)
+    normal = [shaping.sbatch("-p", "dgx", "--gpus=4", hint(work), sleep_s=300) for _ in range(2)]
+    urgent = shaping.sbatch("-p", "dgx", "--gpus=4", hint(work, "urgent"), sleep_s=300)
+
+    def priority(jobid: int) -> int:
+        return int(shaping.job(jobid).fields["Priority"])
+
+    before = priority(other)
+    until(
+        lambda: (
+            priority(urgent) > max(map(priority, normal))
+            and priority(normal[0]) > priority(normal[1])
+        ),
+        "the urgent job stands in front, the others in the order they came",
+    )
+    assert priority(other) == before
+    shaping.cancel(*full["dgx1"][:4])
+    assert shape_of(shaping.wait_running(urgent, timeout_s=60)) == "1x4"
+    assert {shaping.job(jobid).state for jobid in normal} == {"PENDING"}
+    shaping.cancel(*full["dgx1"][4:])
+    shaping.wait_running(normal[0], timeout_s=60)
+    assert shaping.job(normal[1]).state == "PENDING"
+
+
 # -- shapes -------------------------------------------------------------------
 
 WIDE = Work("wide", 64, 2000)
