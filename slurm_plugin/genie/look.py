@@ -28,9 +28,9 @@ Plans = Mapping[int, tuple[int, Planned]]
 
 @dataclass(slots=True)
 class Changes:
-    """What one look leads to: updates by the job's name, and which jobs got another shape."""
+    """What one look leads to: updates, the first in order first; which jobs get another shape."""
 
-    updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
+    updates: list[tuple[QueuedJob, JobUpdate]] = field(default_factory=list)
     reshaped: list[tuple[QueuedJob, Task, Planned]] = field(default_factory=list)
     factors: dict[int, int] = field(default_factory=dict)
 
@@ -64,7 +64,7 @@ def changes(
         if plan.nodes and asleep_until(member.job) > now:
             update = replace(update, begin_time=NOW)
         if update != JobUpdate():
-            made.updates.append((member.job.name, update))
+            made.updates.append((member.job, update))
     return made
 
 

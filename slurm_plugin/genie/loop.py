@@ -39,6 +39,8 @@ SUBMIT_S = 0.05
 ECHOES_S = (0.15, 0.5, 1.5)
 #: A refused change is not tried again so soon; the pause doubles up to the longest.
 PAUSE_S, LONGEST_PAUSE_S = 2.0, 300.0
+#: Jobs that get another place, and nothing else, in one look: some milliseconds each.
+MOST_MOVED = 100
 #: So much of the time at most is spent looking.
 BUSY_SHARE = 0.25
 
@@ -151,16 +153,15 @@ class Loop:
         return self._client[1], self._client[2]
 
     async def _plan(self, setup: Setup, desk: Desk, seen: Seen) -> bool:
-        """Plan every domain and change what is to be changed; whether GPUs are about to come."""
+        """Plan every domain and change what is to be changed; whether to look again soon."""
         if self._desk is not desk:
             self._desk, self._tasks = desk, {}
         self._meet(desk, seen)
         made = await asyncio.to_thread(self._planned, setup, desk, seen)
-        updates: list[tuple[str, JobUpdate]] = []
+        updates: list[tuple[QueuedJob, JobUpdate]] = []
         for name, (snapshot, plans, changes) in made.items():
             desk.snapshots[name], desk.plans[name] = snapshot, plans
             desk.let_start(plans, seen.at)
-            self._factors.update(changes.factors)
             updates += changes.updates + self._first_shapes(desk, snapshot)
             for job, task, plan in changes.reshaped:
                 if not self._is_paused(job.name, seen.at):
@@ -172,10 +173,11 @@ class Loop:
         self._factors = {job: one for job, one in self._factors.items() if job in alive}
         names = {job.name for job in seen.queue}
         self._paused = {name: one for name, one in self._paused.items() if name in names}
-        updates = [(name, one) for name, one in updates if not self._is_paused(name, seen.at)]
-        if updates:
-            await asyncio.to_thread(self._act, updates, seen.at)
-        return any(snapshot.is_settling for snapshot, _, _ in made.values())
+        updates = [one for one in updates if not self._is_paused(one[0].name, seen.at)]
+        now, later = in_turn(updates)
+        if now:
+            await asyncio.to_thread(self._act, now, seen.at)
+        return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
     def _meet(self, desk: Desk, seen: Seen) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
@@ -238,7 +240,7 @@ class Loop:
             logger.info("genie: job %d is left as it is: %s", job.job_id, error)
             return None
 
-    def _first_shapes(self, desk: Desk, snapshot: Snapshot) -> list[tuple[str, JobUpdate]]:
+    def _first_shapes(self, desk: Desk, snapshot: Snapshot) -> list[tuple[QueuedJob, JobUpdate]]:
         """Jobs submitted while no engine answered: they get their shape and are let go."""
         updates = []
         for job, said in snapshot.unshaped:
@@ -246,7 +248,7 @@ class Loop:
             if task is None or self._is_paused(job.name, snapshot.at):
                 continue
             plan = desk.plan(snapshot.domain, task, snapshot.at)
-            updates.append((job.name, look.released(job, said, plan.shape, desk.separator)))
+            updates.append((job, look.released(job, said, plan.shape, desk.separator)))
             self._write(snapshot.domain, job, task, plan, snapshot.at)
         return updates
 
@@ -267,14 +269,17 @@ class Loop:
     def _is_paused(self, name: str, now: float) -> bool:
         return self._paused.get(name, (0.0, 0.0))[0] > now
 
-    def _act(self, updates: Iterable[tuple[str, JobUpdate]], now: float) -> None:
+    def _act(self, updates: Iterable[tuple[QueuedJob, JobUpdate]], now: float) -> None:
         assert self._client is not None
         client = self._client[1]
         self._refused = ""
-        for name, update in updates:
+        for job, update in updates:
+            name = job.name
             try:
                 client.update([name], update)
                 self._changed += 1
+                if update.site_factor is not None:
+                    self._factors[job.job_id] = update.site_factor
                 self._paused.pop(name, None)
             except SlurmError as error:
                 # It started, or ended, meanwhile; the next look knows.
@@ -283,6 +288,20 @@ class Loop:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 self._paused[name] = (now + pause, pause)
                 logger.warning("genie: job %s could not be changed: %s", name, error)
+
+
+def in_turn(
+    updates: list[tuple[QueuedJob, JobUpdate]],
+) -> tuple[list[tuple[QueuedJob, JobUpdate]], bool]:
+    """What to do in one look, and whether something is left: of a long queue the front first."""
+    only_order = 0
+    now = []
+    for job, update in updates:
+        is_order = update == JobUpdate(site_factor=update.site_factor)
+        only_order += is_order
+        if not is_order or only_order <= MOST_MOVED:
+            now.append((job, update))
+    return now, only_order > MOST_MOVED
 
 
 def _is_ours(job: QueuedJob) -> bool:

@@ -200,6 +200,34 @@ def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
     assert all(began[at][1] < began[1][1] for at in urgent)
 
 
+def test_urgent_overtakes_normal_and_nobody_else_loses(shaping: Cluster) -> None:
+    """Only the shaped jobs exchange their priorities; a priority is not frozen by it."""
+    full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
+    other = shaping.sbatch("-p", "dgx", "--gpus=16", "-N2", script="true")
+    work = Work("wide", 64, 2000)
+    normal = [shaping.sbatch("-p", "dgx", "--gpus=4", hint(work), sleep_s=300) for _ in range(2)]
+    urgent = shaping.sbatch("-p", "dgx", "--gpus=4", hint(work, "urgent"), sleep_s=300)
+
+    def priority(jobid: int) -> int:
+        return int(shaping.job(jobid).fields["Priority"])
+
+    before = priority(other)
+    until(
+        lambda: (
+            priority(urgent) > max(map(priority, normal))
+            and priority(normal[0]) > priority(normal[1])
+        ),
+        "the urgent job stands in front, the others in the order they came",
+    )
+    assert priority(other) == before
+    shaping.cancel(*full["dgx1"][:4])
+    assert shape_of(shaping.wait_running(urgent, timeout_s=60)) == "1x4"
+    assert {shaping.job(jobid).state for jobid in normal} == {"PENDING"}
+    shaping.cancel(*full["dgx1"][4:])
+    shaping.wait_running(normal[0], timeout_s=60)
+    assert shaping.job(normal[1]).state == "PENDING"
+
+
 # -- shapes -------------------------------------------------------------------
 
 WIDE = Work("wide", 64, 2000)
@@ -260,36 +288,29 @@ def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(
     assert "highest cost-effective ratio of those in time" in words
 
 
+#: Given beside the hint, the shape while nothing is free, and what the job's script reads.
+RESHAPED = [
+    ((), BEST, ("1", "1", "2", "2", "2")),
+    (("-N", "2"), BEST_OF_TWO, ("2", "2", "4", "2", "2(x2)")),
+    (("-N", "2", "--ntasks-per-node=1"), BEST_OF_TWO, ("2", "2", "2", "2", "1(x2)")),
+]
+
+
 @pytest.mark.select_plugin
-@pytest.mark.parametrize(
-    ("given", "before", "wanted"),
-    [
-        ((), BEST, ("1", "1", "2", "2", "2")),
-        (("-N", "2"), BEST_OF_TWO, ("2", "2", "4", "2", "2(x2)")),
-        (("-N", "2", "--ntasks-per-node=1"), BEST_OF_TWO, ("2", "2", "2", "2", "1(x2)")),
-    ],
-    ids=["one node", "two nodes", "the user's tasks per node"],
-)
-def test_a_job_that_waits_starts_with_another_shape_and_right_variables(
-    shaping: Cluster, given: tuple[str, ...], before: str, wanted: tuple[str, ...]
-) -> None:
+def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping: Cluster) -> None:
     """What comes free is less than its shape; its environment was written at submit."""
-    two = len(given) > 0
-    nodes = ("dgx1", "dgx2") if two else ("dgx1",)
-    full = {node: shaping.occupy(node, range(8)) for node in nodes}
-    if not two:
-        shaping.occupy("dgx2", range(8))
-    looked(shaping)
-    jobid = submitted(shaping, *given, hint(WIDE))
-    until(lambda: f"[gpu-shape: {before}" in comment(shaping, jobid), f"shaped {before}")
-    for node in nodes:
-        shaping.cancel(*full[node][6:])
-    job = shaping.wait_running(jobid, timeout_s=60)
-    assert shape_of(job) == f"{wanted[0]}x2"
-    assert variables(shaping, jobid) == wanted
-    assert tasks_of(shaping, jobid) == int(wanted[2])
-    per_node = shaping.env_of(jobid).get("SLURM_NTASKS_PER_NODE", "")
-    assert per_node == ("1" if "--ntasks-per-node=1" in given else "")
+    full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
+    for given, before, wanted in RESHAPED:
+        nodes = ("dgx1", "dgx2")[: int(wanted[0])]
+        jobid = submitted(shaping, *given, hint(WIDE))
+        until(lambda: f"[gpu-shape: {before}" in comment(shaping, jobid), f"shaped {before}")  # noqa: B023
+        shaping.cancel(*(full[node].pop() for node in nodes for _ in range(2)))
+        job = shaping.wait_running(jobid, timeout_s=60)
+        assert shape_of(job) == f"{wanted[0]}x2"
+        assert variables(shaping, jobid) == wanted
+        assert tasks_of(shaping, jobid) == int(wanted[2])
+        per_node = shaping.env_of(jobid).get("SLURM_NTASKS_PER_NODE", "")
+        assert per_node == ("1" if "--ntasks-per-node=1" in given else "")
 
 
 def comment(cluster: Cluster, jobid: int) -> str:
@@ -297,31 +318,33 @@ def comment(cluster: Cluster, jobid: int) -> str:
     return cluster.job(jobid).fields.get("AdminComment", "")
 
 
-@pytest.mark.parametrize(
-    ("given", "shape"),
-    [
-        (("--gpus=2",), "1x2"),
-        (("--gres=gpu:3",), "1x3"),
-        (("-N2", "--gpus-per-node=1"), "2x1"),
-        (("-N2",), BEST_OF_TWO),
-        (("-n", "2"), "1x2"),
-    ],
-    ids=" ".join,
-)
-def test_what_the_user_fixed_is_kept(shaping: Cluster, given: tuple[str, ...], shape: str) -> None:
+FIXED = [
+    (("--gpus=2",), "1x2"),
+    (("--gres=gpu:3",), "1x3"),
+    (("-N2", "--gpus-per-node=1"), "2x1"),
+    (("-N2",), BEST_OF_TWO),
+    (("-n", "2"), "1x2"),
+]
+
+
+def test_what_the_user_fixed_is_kept(shaping: Cluster) -> None:
     """GPUs as asked for; nodes or tasks as asked for and the rest chosen."""
-    jobid = submitted(shaping, *given, hint(WIDE))
-    assert shape_of(shaping.wait_running(jobid)) == shape
-    assert f"[gpu-shape: {shape}" in comment(shaping, jobid)
+    for given, shape in FIXED:
+        jobid = submitted(shaping, *given, hint(WIDE))
+        assert shape_of(shaping.wait_running(jobid)) == shape, given
+        assert f"[gpu-shape: {shape}" in comment(shaping, jobid)
+        shaping.cancel(jobid)
+        shaping.wait_idle()
+        shaping.look()
 
 
-def test_a_job_that_cannot_be_in_time_is_let_in_and_told_so(shaping: Cluster) -> None:
-    """One line, and the job runs."""
+def told_late(cluster: Cluster) -> str:
+    """The line told to a job that cannot be in time; it runs all the same."""
     argv = ["sbatch", "--parsable", "-p", "dgx", hint(WIDE, deadline="5s"), "--wrap", "sleep 60"]
-    done = shaping.run("ctl", argv, user="alice")
+    done = cluster.run("ctl", argv, user="alice")
     (line,) = [line for line in done.err.splitlines() if "gpu-topo" in line]
-    assert "cannot be done in time" in line
-    shaping.wait_running(int(done.out))
+    cluster.wait_running(int(done.out))
+    return line
 
 
 BAD = [
@@ -334,7 +357,8 @@ BAD = [
 
 
 def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
-    """So are classes and partitions that the site does not allow, and srun without GPUs."""
+    """So are classes and partitions that the site does not allow, and srun without GPUs; a job that
+    cannot be in time is let in and told."""
     for key, value, says in BAD:
         assert says in refused(shaping, hint(WIDE, **{key: value}))
     assert "class: 'prior' is not for this job" in refused(
@@ -345,6 +369,7 @@ def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
     done = shaping.run("ctl", ["srun", "-p", "dgx", hint(WIDE), "true"], user="alice", check=False)
     assert done.code
     assert "chooses the shape of batch jobs" in done.err
+    assert "cannot be done in time" in told_late(shaping)
 
 
 def test_without_an_engine_the_job_is_held_and_shaped_when_it_is_back(shaping: Cluster) -> None:

@@ -114,8 +114,8 @@ def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(desk: D
 
 
 def test_a_waiting_job_that_is_to_start_gets_its_shape(desk: Desk) -> None:
-    ((name, update),) = made(desk, [queued(7, "1x1")], FREE).updates
-    assert name == "7"
+    ((job, update),) = made(desk, [queued(7, "1x1")], FREE).updates
+    assert job.name == "7"
     assert (update.num_nodes, update.tres_per_node, update.num_tasks) == ((1, 1), "gres/gpu:4", 4)
     assert update.admin_comment == f"[gpu-topo: {HINT} | shape 1x4] [gpu-shape: 1x4]"
 
@@ -169,7 +169,7 @@ def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(desk: Desk) -> None
     )  # fmt: skip
     plans = planned(desk.scheduler, snapshot.queue(NOW, []))
     assert changes(snapshot, plans, {}, now=until).updates == []
-    assert changes(snapshot, plans, {}, now=NOW).updates == [("7", JobUpdate(begin_time=AT_ONCE))]
+    assert changes(snapshot, plans, {}, now=NOW).updates == [(job, JobUpdate(begin_time=AT_ONCE))]
 
 
 def test_urgent_jobs_stand_before_normal_ones_that_came_first(desk: Desk) -> None:

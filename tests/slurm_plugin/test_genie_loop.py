@@ -143,6 +143,15 @@ def test_what_happens_after_a_look_makes_the_plan_an_old_one(
     assert running.desk.seen != running.desk.heard
 
 
+def test_of_a_long_queue_the_front_is_put_in_order_first() -> None:
+    order = [(queued(job), JobUpdate(site_factor=job)) for job in range(1, 200)]
+    shape = (queued(500), JobUpdate(site_factor=1, num_tasks=4))
+    now, is_more = loop.in_turn([*order, shape])
+    assert is_more
+    assert now == [*order[: loop.MOST_MOVED], shape]
+    assert loop.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
+
+
 def test_with_the_kill_switch_nothing_is_planned(running: Running, slurm: Remembering) -> None:
     slurm.there = [queued(7, "1x1")]
     running.engine.setup.config.kill_switch.touch()
