@@ -109,7 +109,8 @@ def states(cluster: Cluster) -> list[str]:
 def submitted(cluster: Cluster) -> list[str]:
     """The names of all jobs that Slurm got of this profile, whatever became of them."""
     token = progress(cluster)["token"]
-    text = cluster.run("ctl", f"scontrol show jobs -o | grep -o 'gputopo-bert-{token}[^ ]*'").out
+    named = f" JobName=gputopo-bert-{token}[^ ]*"  # 26.05 repeats sbatch's whole line besides
+    text = cluster.run("ctl", f"scontrol show jobs -o | grep -o '{named}' | cut -d= -f2").out
     return sorted(text.split())
 
 
