@@ -347,6 +347,8 @@ def test_off_and_observe_change_nothing(live: Cluster, hold: Callable[[Busy], No
     assert placements() != stock
 
 
+# With slots the choice is made at the submit, before there is a job id: test_slots_live.py.
+@pytest.mark.select_plugin
 def test_observe_writes_down_what_would_have_been_done(
     live: Cluster, hold: Callable[[Busy], None]
 ) -> None:
