@@ -41,6 +41,9 @@ class Ended:
         return self.wait_s + self.execution_s
 
 
+_TOO_FEW = Wait("too few GPUs are free in all", float("inf"))
+
+
 @dataclass(slots=True)
 class IdleGpus:
     """GPUs without a job, integrated over time (GPU seconds; divide by the seconds).
@@ -144,6 +147,8 @@ class RemoteSimulator:
 
     def _ask(self, queued: QueuedJob, jobs: Sequence[QueuedJob]) -> RemotePlacement | Wait:
         queue = self.queue
+        if sum(queued.job.request.gpus_per_node) > self._free:
+            return _TOO_FEW  # so would every queue say, after looking at every node
         if isinstance(queue, AutoRQueue):
             releases = (self._release(one, jobs) for one in self._running.values())
             return queue.decide(queued.job, queued.work, self.nodes, self._counts, releases)
