@@ -220,7 +220,6 @@ _YEARS = {
         "busier",
         "more-cpus",
         "fewer-idle",
-        "saturated",
         "small-jobs",
     )
 }
