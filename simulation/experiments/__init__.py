@@ -220,6 +220,7 @@ _YEARS = {
         "busier",
         "more-cpus",
         "fewer-idle",
+        "saturated",
         "small-jobs",
     )
 }

@@ -58,6 +58,7 @@ YEARS = {
     "busier": replace(PRINTED, busy_sigma=0.5),
     "more-cpus": replace(PRINTED, cpus=8, memory_gb=22.0),
     "fewer-idle": replace(PRINTED, gpus=(0.08, 0.08, 0.84)),
+    "saturated": replace(PRINTED, gpus=(0.06, 0.06, 0.88)),
     "small-jobs": replace(PRINTED, sizes=(0.40, 0.20, 0.20, 0.12, 0.08, 0.0, 0.0)),
 }
 
