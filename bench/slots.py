@@ -30,6 +30,7 @@ MANY = 1000
 IDLE_S = 60
 BAR_IDLE_SHARE = 0.05
 ENDS = 20
+QUIET_S = 5
 BAR_REACT_MS = 100.0
 RATE_ROUNDS = 9
 BAR_RATE = 0.95
@@ -173,6 +174,9 @@ def react(cluster: BenchCluster) -> Figure:
     cluster.sh(f"mkdir -p {BENCH_DIR}")
     cluster.put(REACT.format(log=LOG), f"{BENCH_DIR}/react.py")
     for _ in range(ENDS):
+        # Looks that follow the last release are over: the next one is the notice's.
+        while (cluster.status()["slots"]["looked_s_ago"] or 0) < QUIET_S:
+            time.sleep(0.2)
         running = cluster.sh("squeue -h -w dgx2 -t running -o %A").split()
         cluster.sh(f"scancel {running[0]}")
         cluster.wait_finished(int(running[0]))
