@@ -19,6 +19,8 @@ BENCHMARKS = {
     "quality": "bench.quality",
     "simulate": "bench.simulate",
     "topo-aware": "bench.topo_aware",
+    "drmaestro": "bench.drmaestro",
+    "r-queue": "bench.r_queue",
     "genie": "bench.genie",
     "soak": "bench.soak",
 }

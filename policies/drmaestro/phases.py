@@ -1,0 +1,247 @@
+"""The two flow networks of DRMaestro (thesis section 5.3.3, Figure 22): hosts, then GPUs.
+
+A unit of flow is one task in the first phase and one GPU in the second. The thesis adds up all
+resources of a task as one number (eq. 10), by which a machine without memory may still look
+roomy; here the flow counts tasks, and every resource is checked by itself when the flow is
+read. Tasks a machine cannot take after all are solved again with what is left.
+
+Tasks that need the same share one aggregator (the thesis's X), so the arcs grow with kinds of
+tasks times machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from policies.drmaestro.flow import FlowNetwork, Flows, FlowSolver
+from policies.remote import RemoteJob, Room
+
+#: Costs are integers: thousandths of the cost of one remote GPU on an idle network.
+SCALE = 1000
+
+#: (job's index, task's index).
+Task = tuple[int, int]
+#: What a task needs: CPUs, memory, GPUs, sensitivity, whether GPUs may be remote.
+Kind = tuple[int, int, int, float, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Eqs. 11-13 as used here: a local GPU costs nothing, a remote one `remote`.
+
+    With `network_aware` a remote GPU costs, on top, the job's sensitivity times the load of
+    the donor's network in [0, 1] times `network`. A GPU left unscheduled costs `unscheduled`
+    and `waiting` more for every round waited (W of eq. 13).
+    """
+
+    remote: float = 1.0
+    network: float = 10.0
+    unscheduled: float = 20.0
+    waiting: float = 1.0
+    network_aware: bool = False
+    loads: Mapping[str, float] = field(default_factory=dict)
+
+    def lend(self, sensitivity: float, donor: str) -> int:
+        """The cost of one GPU lent by that donor."""
+        load = self.loads.get(donor, 0.0) if self.network_aware else 0.0
+        return round(SCALE * (self.remote + self.network * sensitivity * load))
+
+    def leave(self, job: RemoteJob) -> int:
+        """The cost of one GPU, or one task, that stays unscheduled."""
+        return round(SCALE * (self.unscheduled + self.waiting * job.rounds_waited))
+
+
+def kind(job: RemoteJob, task: int) -> Kind:
+    """What one task of a job needs."""
+    gpus = job.request.gpus_per_node[task]
+    return (job.cpus, job.memory_mb, gpus, job.sensitivity, job.remote_allowed)
+
+
+def tasks_of(jobs: Mapping[int, RemoteJob]) -> dict[Kind, list[Task]]:
+    """All tasks by what they need, jobs in the order given."""
+    found: dict[Kind, list[Task]] = {}
+    for index, job in jobs.items():
+        for task in range(len(job.request.gpus_per_node)):
+            found.setdefault(kind(job, task), []).append((index, task))
+    return found
+
+
+def host_tasks(
+    jobs: Mapping[int, RemoteJob], rooms: Mapping[str, Room], costs: Costs, solve: FlowSolver
+) -> dict[Task, str]:
+    """Phase 1: the machine of each task, by CPUs and memory. Takes them from `rooms`.
+
+    Jobs are in order of seniority. Tasks of jobs that may not use remote GPUs find them on
+    their machine, or none. Tasks that are left unscheduled are not in the answer.
+    """
+    hosted: dict[Task, str] = {}
+    near = {name: room.free.bit_count() for name, room in rooms.items()}
+    waiting = tasks_of(jobs)
+    while waiting:
+        network = hosting_network(waiting, jobs, rooms, near, costs)
+        flows = solve(network)
+        again: dict[Kind, list[Task]] = {}
+        for need, task, name, beside in _read(waiting, flows):
+            room, job = rooms[name], jobs[task[0]]
+            if not room.hosts(job) or (beside and near[name] < need[2]):
+                again.setdefault(need, []).append(task)
+                continue
+            room.host(job)
+            near[name] -= min(near[name], need[2])
+            hosted[task] = name
+        waiting = again
+    return hosted
+
+
+def hosting_network(
+    waiting: Mapping[Kind, Sequence[Task]],
+    jobs: Mapping[int, RemoteJob],
+    rooms: Mapping[str, Room],
+    near: Mapping[str, int],
+    costs: Costs,
+) -> FlowNetwork:
+    """Phase 1's network: job -> kind -> machine (its GPUs near, or far) -> sink."""
+    network = FlowNetwork()
+    total = sum(len(tasks) for tasks in waiting.values())
+    for need, tasks in waiting.items():
+        for index, units in _counted(task[0] for task in tasks).items():
+            network.supply(("job", index, need), units)
+            network.arc(("job", index, need), ("kind", need), units)
+            network.arc(("job", index, need), "sink", units, costs.leave(jobs[index]))
+    network.supply("sink", -total)
+    fewest = min((need[2] for need in waiting if need[2]), default=0)
+    for name, room in rooms.items():
+        is_host = False
+        for need, tasks in waiting.items():
+            if held := holds(room, need, len(tasks)):
+                is_host = True
+                _arcs_to_host(network, need, held, name, near[name], costs)
+        if is_host:
+            most = max(holds(room, need, total) for need in waiting)
+            network.arc(("machine", name), "sink", most)
+            beside = near[name] // fewest if fewest else total
+            network.arc(("near", name), ("machine", name), min(beside, total))
+    return network
+
+
+def _arcs_to_host(
+    network: FlowNetwork, need: Kind, held: int, name: str, near: int, costs: Costs
+) -> None:
+    """From a kind of task to a machine that holds `held` of it and has `near` GPUs left."""
+    gpus, sensitivity, remote = need[2:]
+    beside = min(held, near // gpus) if gpus else 0
+    network.arc(("kind", need), ("near", name), beside)
+    if not gpus:
+        network.arc(("kind", need), ("machine", name), held)
+    elif remote:
+        # What is left beside the whole tasks is near, the rest of the GPUs is lent by others.
+        missing = gpus - min(gpus - 1, near % gpus)
+        far = round(missing * costs.lend(sensitivity, name))
+        network.arc(("kind", need), ("machine", name), held, far)
+
+
+def holds(room: Room, need: Kind, most: int) -> int:
+    """How many tasks of that kind have their CPUs and memory there, at most `most`."""
+    cpus, memory_mb = need[:2]
+    if room.cpus < cpus or room.memory_mb < memory_mb:
+        return 0
+    if cpus and room.cpus // cpus < most:
+        most = int(room.cpus // cpus)
+    if memory_mb and room.memory_mb // memory_mb < most:
+        most = int(room.memory_mb // memory_mb)
+    return max(0, most)
+
+
+def _counted(indexes: Iterable[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for index in indexes:
+        found[index] = found.get(index, 0) + 1
+    return found
+
+
+def _read(
+    waiting: Mapping[Kind, Sequence[Task]], flows: Flows
+) -> list[tuple[Kind, Task, str, bool]]:
+    """(kind, task, machine, GPUs near) of every unit, seniors first and near machines first."""
+    places: dict[Kind, list[tuple[bool, str]]] = {}
+    started: dict[tuple[Kind, int], int] = {}
+    for (tail, head), units in flows.items():
+        if not isinstance(tail, tuple) or not isinstance(head, tuple):
+            continue
+        if tail[0] == "kind":
+            places.setdefault(tail[1], []).extend([(head[0] != "near", head[1])] * units)
+        elif tail[0] == "job":
+            started[tail[2], tail[1]] = units
+    read = []
+    for need, tasks in waiting.items():
+        left = sorted(places.get(need, ()), reverse=True)
+        for task in tasks:
+            if started.get((need, task[0]), 0):
+                started[need, task[0]] -= 1
+                far, name = left.pop()
+                read.append((need, task, name, not far))
+    return sorted(read, key=lambda unit: unit[1])
+
+
+def lend_gpus(
+    jobs: Mapping[int, RemoteJob],
+    hosted: Mapping[Task, str],
+    rooms: Mapping[str, Room],
+    costs: Costs,
+    solve: FlowSolver,
+) -> dict[Task, dict[str, int]]:
+    """Phase 2: how many GPUs each hosted task gets from which machine (its own included).
+
+    Takes nothing from `rooms`. A task may come out with fewer than it asked for.
+    """
+    network = lending_network(jobs, hosted, rooms, costs)
+    flows = solve(network)
+    lent: dict[float, list[str]] = {}
+    for (tail, head), units in flows.items():
+        if isinstance(tail, tuple) and isinstance(head, tuple) and tail[0] == "any":
+            lent.setdefault(tail[1], []).extend([head[1]] * units)
+    for donors in lent.values():
+        donors.sort(reverse=True)
+    found: dict[Task, dict[str, int]] = {}
+    for task, host in hosted.items():
+        got = found.setdefault(task, {})
+        local = flows.get((("task", task), ("gpus", host)), 0)
+        if local:
+            got[host] = local
+        kept = lent.get(jobs[task[0]].sensitivity, [])
+        for _ in range(flows.get((("task", task), ("any", jobs[task[0]].sensitivity)), 0)):
+            donor = kept.pop()
+            got[donor] = got.get(donor, 0) + 1
+    return found
+
+
+def lending_network(
+    jobs: Mapping[int, RemoteJob],
+    hosted: Mapping[Task, str],
+    rooms: Mapping[str, Room],
+    costs: Costs,
+) -> FlowNetwork:
+    """Phase 2's network: task -> its machine's GPUs, or any donor's by sensitivity -> sink."""
+    network = FlowNetwork()
+    total, classes = 0, set()
+    for task, host in hosted.items():
+        job, (index, number) = jobs[task[0]], task
+        gpus = job.request.gpus_per_node[number]
+        total += gpus
+        network.supply(("task", task), gpus)
+        network.arc(("task", task), ("gpus", host), gpus)
+        network.arc(("task", task), "sink", gpus, costs.leave(jobs[index]))
+        if job.remote_allowed and gpus:
+            classes.add(job.sensitivity)
+            network.arc(("task", task), ("any", job.sensitivity), gpus)
+    network.supply("sink", -total)
+    for name, room in rooms.items():
+        network.arc(("gpus", name), "sink", room.free.bit_count())
+        lends = room.lends()
+        network.arc(("lent", name), ("gpus", name), lends)
+        if lends:
+            for sensitivity in sorted(classes):
+                price = costs.lend(sensitivity, name)
+                network.arc(("any", sensitivity), ("lent", name), lends, price)
+    return network

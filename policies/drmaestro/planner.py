@@ -1,0 +1,217 @@
+"""DRMaestro: all waiting jobs placed at once (thesis section 5.3, Algorithms 4 and 5).
+
+Jobs start whole or not at all. The thesis leaves out every job of which a part found no place;
+that wastes what those jobs held of each other's room, so the younger half of them is left out
+and the rest solved again, and whoever still fits into what remains is added at the end.
+Running jobs stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from policies.drmaestro.admission import admitted
+from policies.drmaestro.flow import FlowSolver, best_solver
+from policies.drmaestro.phases import Costs, Task, host_tasks, lend_gpus
+from policies.nouns import Cluster, Wait
+from policies.remote import RemoteJob, RemotePlacement, RemoteTask, Room, copies, rooms
+
+Rooms = dict[str, Room]
+Answer = RemotePlacement | Wait
+_Need = tuple[tuple[int, ...], int, int, float, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class DRMaestro:
+    """Plans a queue. `max_postponed`: how often the network may hold a job back (thesis: 10).
+
+    `donor_cpus` and `donor_memory_mb` are taken on a donor for each GPU lent (thesis: none).
+    """
+
+    costs: Costs = field(default_factory=Costs)
+    max_postponed: int = 10
+    donor_cpus: int = 0
+    donor_memory_mb: int = 0
+    solve: FlowSolver = field(default_factory=best_solver)
+    name: str = "drmaestro"
+
+    def plan(self, jobs: Sequence[RemoteJob], cluster: Cluster) -> list[Answer]:
+        """An answer for every job, in the order given (that of arrival)."""
+        return self.decide(jobs, rooms(cluster, self.donor_cpus, self.donor_memory_mb))
+
+    def decide(self, jobs: Sequence[RemoteJob], left: Rooms) -> list[Answer]:
+        """The same on what is left; nothing is changed."""
+        seniors = sorted(range(len(jobs)), key=lambda index: (-jobs[index].rounds_waited, index))
+        postponed: set[int] = set()
+        answers: dict[int, RemotePlacement] = {}
+        active = admitted({index: jobs[index] for index in seniors}, left)
+        while active:
+            trial = copies(left.values())
+            answers, leave = self._solved(active, trial)
+            slow = {i for i, found in answers.items() if self._too_slow(jobs[i], found)}
+            postponed |= slow
+            if not slow | leave:
+                left = trial
+                break
+            active = {i: job for i, job in active.items() if i not in slow | leave}
+            answers = {}
+        left = copies(left.values())
+        hopeless: set[_Need] = set()
+        for index in seniors:
+            if index not in answers and index not in postponed:
+                job, need = jobs[index], _need(jobs[index])
+                if need not in hopeless and not self._add(index, job, left, answers, postponed):
+                    hopeless.add(need)  # what is left only shrinks
+        return [
+            answers.get(index) or (_NETWORK if index in postponed else _NO_ROOM)
+            for index in range(len(jobs))
+        ]
+
+    def _solved(
+        self, jobs: Mapping[int, RemoteJob], left: Rooms
+    ) -> tuple[dict[int, RemotePlacement], set[int]]:
+        """Both phases. RET: placements, or which jobs to leave out before solving again."""
+        hosted = host_tasks(jobs, left, self.costs, self.solve)
+        if leave := _leave({i: _hosted_tasks(i, job, hosted) for i, job in jobs.items()}):
+            return {}, leave
+        lent = lend_gpus(jobs, hosted, left, self.costs, self.solve)
+        if leave := _leave({i: _whole_tasks(i, job, lent) for i, job in jobs.items()}):
+            return {}, leave
+        # Seniors first, so that the same GPUs go to the same job whatever the solver's order.
+        return {
+            index: self._placement(
+                [
+                    (hosted[index, task], lent[index, task])
+                    for task in range(len(job.request.gpus_per_node))
+                ],
+                left,
+            )
+            for index, job in jobs.items()
+        }, set()
+
+    def _placement(
+        self, tasks: Sequence[tuple[str, Mapping[str, int]]], left: Rooms
+    ) -> RemotePlacement:
+        """Turn counts into GPUs, and take those."""
+        placed = []
+        for host, counts in tasks:
+            local = left[host].take(counts.get(host, 0))
+            donors = sorted(name for name in counts if name != host)
+            remote = tuple(pair for name in donors for pair in left[name].lend(counts[name]))
+            placed.append(RemoteTask(host, local, remote))
+        borrowed = sum(len(task.remote) for task in placed)
+        reason = f"{borrowed} remote GPUs" if borrowed else "every GPU beside its task"
+        return RemotePlacement(tuple(placed), self.name, reason)
+
+    def _too_slow(self, job: RemoteJob, found: RemotePlacement) -> bool:
+        if not self.costs.network_aware or job.postponed >= self.max_postponed:
+            return False
+        return slowdown(job, found, self.costs.loads) > job.max_slowdown
+
+    def _add(
+        self,
+        index: int,
+        job: RemoteJob,
+        left: Rooms,
+        answers: dict[int, RemotePlacement],
+        postponed: set[int],
+    ) -> bool:
+        """Place one more job in what is left, if it fits: no flow, the cheapest for each task.
+
+        RET: whether it fits, placed or left for its costs or the network.
+        """
+        lends = sum(room.free.bit_count() for room in left.values())
+        if sum(job.request.gpus_per_node) > lends:
+            return False
+        trial = copies(left.values())
+        found = self._alone(job, trial)
+        if found is None:
+            return False
+        if self._left_by_choice(job, found):
+            return True
+        if self._too_slow(job, found):
+            postponed.add(index)
+            return True
+        left.update(trial)
+        answers[index] = found
+        return True
+
+    def _alone(self, job: RemoteJob, left: Rooms) -> RemotePlacement | None:
+        tasks: list[RemoteTask] = []
+        for gpus in job.request.gpus_per_node:
+            hosts = [room for room in left.values() if room.hosts(job)]
+            host = min(
+                hosts, key=lambda room: (-min(gpus, room.free.bit_count()), room.name), default=None
+            )
+            if host is None:
+                return None
+            host.host(job)
+            local = min(gpus, host.free.bit_count())
+            counts = {host.name: local}
+            missing = gpus - local if job.remote_allowed else 0
+            others = [room for room in left.values() if room is not host]
+            for room in sorted(others, key=lambda room: self._price(job, room)) if missing else ():
+                counts[room.name] = min(missing, room.lends())
+                missing -= counts[room.name]
+            if sum(counts.values()) < gpus:
+                return None
+            given = {name: count for name, count in counts.items() if count}
+            tasks.extend(self._placement([(host.name, given)], left).tasks)
+        borrowed = sum(len(task.remote) for task in tasks)
+        reason = f"fits beside the others, {borrowed} remote GPUs"
+        return RemotePlacement(tuple(tasks), self.name, reason)
+
+    def _price(self, job: RemoteJob, room: Room) -> tuple[int, str]:
+        return (self.costs.lend(job.sensitivity, room.name), room.name)
+
+    def _left_by_choice(self, job: RemoteJob, found: RemotePlacement) -> bool:
+        """The flow would rather leave it: some remote GPU costs more than waiting."""
+        dearest = max((self.costs.lend(job.sensitivity, name) for name in found.donors), default=0)
+        return dearest > self.costs.leave(job)
+
+
+def slowdown(job: RemoteJob, found: RemotePlacement, loads: Mapping[str, float]) -> float:
+    """The job's execution time over that alone: 1 + sensitivity x the highest load it meets."""
+    if not found.remote_gpus:
+        return 1.0
+    nodes = set(found.donors) | {task.node for task in found.tasks if task.remote}
+    return 1.0 + job.sensitivity * max(loads.get(name, 0.0) for name in nodes)
+
+
+def placed_cost(job: RemoteJob, found: RemotePlacement, costs: Costs) -> int:
+    """What the second phase pays for a placement, in thousandths."""
+    lent = found.donors.items()
+    return sum(mask.bit_count() * costs.lend(job.sensitivity, name) for name, mask in lent)
+
+
+def _need(job: RemoteJob) -> _Need:
+    """All by which a job fits what is left or not."""
+    shape = job.request.gpus_per_node
+    return (shape, job.cpus, job.memory_mb, job.sensitivity, job.remote_allowed)
+
+
+def _hosted_tasks(index: int, job: RemoteJob, hosted: Mapping[Task, str]) -> tuple[int, int]:
+    wanted = len(job.request.gpus_per_node)
+    return sum(1 for task in range(wanted) if (index, task) in hosted), wanted
+
+
+def _whole_tasks(
+    index: int, job: RemoteJob, lent: Mapping[Task, Mapping[str, int]]
+) -> tuple[int, int]:
+    wanted = job.request.gpus_per_node
+    return sum(sum(lent[index, task].values()) for task in range(len(wanted))), sum(wanted)
+
+
+def _leave(got: Mapping[int, tuple[int, int]]) -> set[int]:
+    """Whom to leave out: all that got nothing, and of those that got a part the younger half.
+
+    `got` has (got, wanted) by job, seniors first.
+    """
+    partial = [index for index, (some, wanted) in got.items() if 0 < some < wanted]
+    nothing = {index for index, (some, wanted) in got.items() if not some and wanted}
+    return nothing | set(partial[len(partial) // 2 :])
+
+
+_NETWORK = Wait("the network is too loaded for its remote GPUs", float("inf"))
+_NO_ROOM = Wait("not all of its tasks fit now", float("inf"))

@@ -1,0 +1,23 @@
+"""The R queue and its baseline, the G queue: one job at a time, GPUs of other nodes if need be.
+
+P. Markthub, A. Nomura, S. Matsuoka, PDCAT 2014, section III. They decide; nothing in the
+engine enacts remote GPUs yet, so they are not among the policies a job can ask for.
+"""
+
+from policies.r_queue.auto import AutoRQueue, Release, local_start_s
+from policies.r_queue.model import Network, Work, execution_s
+from policies.r_queue.queues import LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE, GQueue, RQueue
+
+__all__ = [
+    "LEAST_OCCUPIED",
+    "LOCAL_FIRST",
+    "NETWORK_AWARE",
+    "AutoRQueue",
+    "GQueue",
+    "Network",
+    "RQueue",
+    "Release",
+    "Work",
+    "execution_s",
+    "local_start_s",
+]
