@@ -42,7 +42,7 @@ BATCH_ONLY = (
     "gpu-topo: policy: genie chooses the shape of batch jobs; give srun and salloc their GPUs"
     " (--gpus, --gres)"
 )
-#: Before every job that Slurm knows, so that it counts as the last to come.
+#: Above every id of Slurm's: a job that has none yet counts as the last to come.
 LAST = 2**62
 
 
@@ -64,7 +64,7 @@ class Starting:
 class Desk:
     """One configuration's; the loop fills `snapshots` and `plans`, by domain.
 
-    `behind` counts what happened (submits, ends) that no look has seen yet.
+    `heard` counts what happened (submits, ends), `seen` is what it was when the last look began.
     """
 
     site: Site

@@ -160,7 +160,7 @@ def _free(domain: Domain, names: frozenset[str], nodes: Iterable[SlurmNode]) -> 
     free = dict.fromkeys(sorted(names), 0)
     for node in nodes:
         if node.name in names and is_open(node):
-            left = node.gpu_count - len(node.used)
+            left = node.gpu_count - max(len(node.used), sum(node.used_by_type.values()))
             free[node.name] = max(0, min(left, domain.platform.gpus_per_node))
     return free
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from cluster import RECORD, Cluster
-from live_harness import by_policy, configure_engine
+from live_harness import asking, by_policy, configure_engine
 from select_harness import until
 from slurm_text import Job
 
@@ -63,9 +63,11 @@ def shaping(cluster: Cluster) -> Iterator[Cluster]:
         file = f"{FOLDER}/{name}.csv"
         cluster.run("ctl", ["sh", "-c", f'mkdir -p {FOLDER}; printf "%s" "$1" >{file}', "sh", text])
         cluster.run("ctl", ["gputopo", "profile", "fit", file, "--database", DATABASE])
-    configure_engine(cluster, GENIE)
-    looked(cluster)
-    yield cluster
+    # A start that the engine is too late for is Slurm's own: no plan could be kept then.
+    with asking(cluster, 1000):
+        configure_engine(cluster, GENIE)
+        looked(cluster)
+        yield cluster
     cluster.run("ctl", f"rm -rf {FOLDER}")
 
 
@@ -141,6 +143,8 @@ QUEUE = [
 BLOCKED_S = 8.0
 #: From the end of a job to the start of the next, about.
 BETWEEN_S = 0.6
+#: Within this the whole queue is submitted.
+ALL_CAME_S = 2.5
 #: Starts that lie nearer to each other have no order.
 SAME_S = 0.01
 
@@ -161,22 +165,32 @@ def simulated(at_s: dict[int, float], blocked_s: float) -> dict[int, tuple[str, 
     return {one.task.job_id: (str(one.shape), one.start_s) for one in done if one.task.job_id}
 
 
-@pytest.mark.select_plugin
-def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
-    shaping: Cluster,
-) -> None:
-    """Three classes, a dozen jobs; urgent ones overtake normal ones that came before."""
+def submitted_queue(cluster: Cluster) -> tuple[int, list[int], list[float]]:
+    """A job that holds all GPUs, those of QUEUE behind it, and when each of them came."""
     script = f"date +%s.%N >$HOME/began.$SLURM_JOB_ID; sleep {BLOCKED_S}"
-    first = shaping.sbatch("-p", "dgx", "-N2", "--gres=gpu:8", script=script)
-    shaping.wait_running(first)
+    first = cluster.sbatch("-p", "dgx", "-N2", "--gres=gpu:8", script=script)
+    cluster.wait_running(first)
     lines = [
         ["sbatch", "--parsable", "-o", "/dev/null", "-p", "dgx", hint(*one),
          "--wrap", as_predicted(one[0])]
         for one in QUEUE
     ]  # fmt: skip
     each = "; date +%s.%N; ".join(map(shlex.join, lines))
-    told = shaping.run("ctl", f"{each}; date +%s.%N", user="alice", timeout_s=120).out.split()
-    ids, came = [int(word) for word in told[::2]], [float(word) for word in told[1::2]]
+    told = cluster.run("ctl", f"{each}; date +%s.%N", user="alice", timeout_s=120).out.split()
+    return first, [int(word) for word in told[::2]], [float(word) for word in told[1::2]]
+
+
+@pytest.mark.select_plugin
+def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
+    shaping: Cluster,
+) -> None:
+    """Three classes, a dozen jobs; urgent ones overtake normal ones that came before."""
+    for _ in range(3):
+        first, ids, came = submitted_queue(shaping)
+        if came[-1] - came[0] < ALL_CAME_S:
+            break
+        shaping.cancel(first, *ids)  # a machine so busy is another queue than the one chosen
+        shaping.wait_idle()
     for jobid in ids:
         shaping.wait_finished(jobid, timeout_s=90)
     zero = float(shaping.run("ctl", f"cat /home/alice/began.{first}").out)
@@ -188,7 +202,7 @@ def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
     wanted = simulated(at_s, min(when for _, when in began.values()) - 0.2)
     assert {at: shape for at, (shape, _) in began.items()} == {
         at: shape for at, (shape, _) in wanted.items()
-    }
+    }, f"came {at_s}, began {began}, wanted {wanted}"
     inverted = [
         (a, b)
         for a in wanted

@@ -15,7 +15,7 @@ from slurm_plugin.genie import note
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.snapshot import planned, taken
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, WaitFor
+from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.room import Node
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
@@ -259,6 +259,47 @@ def test_nothing_is_held_back_on_old_figures(desk: Desk) -> None:
     looked(desk, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     desk.clock = lambda: NOW + 60
     assert start(desk, 7, FOUR) is None
+
+
+# A plan is kept until it is carried out.
+
+
+def committed(desk: Desk, *jobs: QueuedJob, nodes: list[SlurmNode] = EMPTY) -> set[int]:
+    """A look that lets start what it can; who is about to start then."""
+    looked(desk, list(jobs), nodes)
+    desk.let_start(desk.plans["dl"], desk.clock())
+    return set(desk.under_way(desk.snapshots["dl"], desk.clock())[0])
+
+
+def test_gpus_of_a_job_that_is_about_to_start_are_not_planned_again(
+    desk: Desk, inner: Select
+) -> None:
+    one_left = [a_node("dgx1", 4), a_node("dgx2", 8)]
+    assert committed(desk, queued(7, "1x4"), nodes=one_left) == {7}
+    values = answered(desk, inner, submit())
+    promise = next(iter(desk.promises.values()))
+    assert promise.nodes == ()
+    assert values["set.tres_per_node"] == "gres/gpu:4"
+
+
+def test_a_job_that_did_not_start_lets_others_go_first_for_longer_and_longer(desk: Desk) -> None:
+    clock = [NOW]
+    desk.clock = lambda: clock[0]
+    assert committed(desk, queued(7, "1x4")) == {7}
+    clock[0] += 5
+    starting, stalled = desk.under_way(desk.snapshots["dl"], clock[0])
+    assert (starting, stalled) == ({}, {7})
+    clock[0] += 10
+    assert desk.under_way(desk.snapshots["dl"], clock[0])[1] == frozenset()
+    desk.let_start(desk.plans["dl"], clock[0])
+    assert desk.starting[7].pause == 20
+
+
+def test_what_others_take_is_known_before_the_next_look(desk: Desk, inner: Select) -> None:
+    looked(desk, [], EMPTY)
+    desk.started(Notice("started", 50, 0, {"dgx1": 0xFF, "dgx2": 0x3F, "minsky1": 0xF}))
+    assert desk.snapshots["dl"].free == {"dgx1": 0, "dgx2": 2}
+    assert answered(desk, inner, submit())["set.tres_per_node"] == "gres/gpu:2"
 
 
 # On stock Slurm.

@@ -100,3 +100,38 @@ def test_a_policy_of_terms_shows_them_for_the_choice_and_for_what_it_was_chosen_
     assert f"chosen        n1: 0,1  {own}, effective 40.00 GB/s" in words
     assert "looked at     n2: 0,2  utility 0.33 (communication 0.33" in words
     assert "effective 0.00" not in words
+
+
+SHAPE = {
+    "time": "T0", "job": 5, "array": 0, "uid": 1000, "partition": "dl", "hint": "policy=genie",
+    "decision": "shape", "shape": "1x4", "why": "the highest ratio", "note": "", "service": "prior",
+    "deadline": 1_795_000_000, "allowance_s": 60.0, "starts": False, "shapes_left_out": 3,
+    "shapes": [
+        {"shape": "1x4", "latency_s": 121.4, "cost": 0.45, "ratio": 1171.2, "in_time": True},
+        {"shape": "1x1", "latency_s": 400.0, "cost": 0.2625, "ratio": 609.6, "in_time": False},
+    ],
+}  # fmt: skip
+
+
+def test_of_a_waiting_job_its_shape_is_told_and_those_it_could_have_had() -> None:
+    words = in_words(story(5, [{**SHAPE, "shape": "1x2", "why": "earlier"}, SHAPE], "decision log"))
+    assert "job 5  T0  shaped" in words
+    assert "asked         a shape in partition dl; hint: policy=genie" in words
+    assert "shape         1x4  the highest ratio" in words
+    assert "2026-11-18T11:06:40+00:00  class prior, then could wait 60 s more" in words
+    assert "could be      1x4  121.4 s, cost 0.450, ratio 1,171" in words
+    assert "1x1  400.0 s, cost 0.263, ratio 609.6  too late" in words
+    assert "could be      and 3 more" in words
+    assert "before        T0  shape 1x2: earlier" in words
+
+
+def test_beside_its_placement_a_jobs_shape_is_told_too() -> None:
+    records = [SHAPE, record("use"), started(n1=[0, 3])]
+    told = story(5, records, "decision log")
+    assert (told["decision"], told["shaping"]["shape"], told["earlier"]) == ("use", "1x4", [])
+    words = in_words(told)
+    assert "placed" in words
+    assert "shape         1x4" in words
+    late = in_words(story(5, [{**SHAPE, "allowance_s": -5.0}, *records[1:]], ""))
+    assert "5 s late as predicted" in late
+    assert may_see(records, 1001) == []
