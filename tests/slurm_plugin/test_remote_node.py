@@ -149,16 +149,23 @@ def test_a_donor_ends_with_the_job_it_lends_to(states: list[str | None], looks: 
     told = iter(states)
     asked = []
 
-    def state(job_id: int) -> str | None:
+    def ask(job_id: int) -> tuple[str, str] | None:
         asked.append(job_id)
-        return next(told)
+        state = next(told)
+        return None if state is None else (state, COMMENT)
 
-    asyncio.run(donor.until_over(7, state, look_s=0))
+    asyncio.run(donor.until_over(7, 71, ask, look_s=0))
     assert asked == [7] * looks
 
 
+def test_a_donor_ends_when_its_job_names_it_no_more() -> None:
+    asyncio.run(donor.until_over(7, 72, lambda job_id: ("RUNNING", COMMENT), look_s=60))
+
+
 def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start() -> None:
-    asyncio.run(donor.until_over(7, lambda job_id: "PENDING", look_s=0.01, patience_s=0.03))
+    patience = {"look_s": 0.01, "patience_s": 0.03}
+    asyncio.run(donor.until_over(7, 71, lambda job_id: ("PENDING", COMMENT), **patience))
+    asyncio.run(donor.until_over(7, 71, lambda job_id: None, **patience))
 
 
 def test_a_donors_task_is_read_from_its_batch_script() -> None:
@@ -242,15 +249,16 @@ def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> I
     yield folder
 
 
-def test_slurm_tells_the_state_of_a_job_or_nothing(
+def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = (
-        'case "$4" in 1) echo RUNNING ;; 2) echo "slurm_load_jobs error: Invalid job id" >&2;'
-        " exit 1 ;; 3) exit 0 ;; *) echo down >&2; exit 1 ;; esac"
+        'case "$3" in 1) printf "J=1\\n   JobState=RUNNING Reason=x\\n   AdminComment=[a b]\\n" ;;'
+        ' 2) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;'
+        " *) echo down >&2; exit 1 ;; esac"
     )
-    with commands(tmp_path, monkeypatch, squeue=script):
-        assert [slurm.state(n) for n in (1, 2, 3, 4)] == ["RUNNING", "", "", None]
+    with commands(tmp_path, monkeypatch, scontrol=script):
+        assert [slurm.told(n) for n in (1, 2, 3)] == [("RUNNING", "[a b]"), ("", ""), None]
 
 
 def test_a_job_whose_donor_is_away_is_put_back_and_not_started(

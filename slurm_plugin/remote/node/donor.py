@@ -14,6 +14,7 @@ import ctypes
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -202,25 +203,29 @@ class Donor:
 
 async def until_over(
     parent: int,
-    state: Callable[[int], str | None] = slurm.state,
+    job_id: int,
+    ask: Callable[[int], tuple[str, str] | None] = slurm.told,
     look_s: float = LOOK_S,
     patience_s: float = PATIENCE_S,
 ) -> None:
-    """Until the job this one lends to has ended, or has not started for too long.
+    """Until the job this one lends to has ended, names it no more, or does not start for too long.
 
     A Slurm that does not answer says nothing about that job.
     """
     loop = asyncio.get_running_loop()
     waits_since = loop.time()
+    has_run = False
     while True:
-        found = await asyncio.to_thread(state, parent)
-        if found == "" or found in slurm.OVER:
-            return
-        if found is not None and found != "PENDING":
-            waits_since = float("inf")
-        elif found == "PENDING" and waits_since == float("inf"):
-            return  # It was put back into the queue: its next start finds other donors.
-        elif loop.time() - waits_since > patience_s:
+        found = await asyncio.to_thread(ask, parent)
+        if found is not None:
+            state, comment = found
+            is_named = re.search(rf"/{job_id}(?!\d)", comment)
+            is_over = not state or state in slurm.OVER or not is_named
+            # Put back into the queue, its next start finds other donors.
+            if is_over or (state == "PENDING" and has_run):
+                return
+            has_run = has_run or state != "PENDING"
+        if not has_run and loop.time() - waits_since > patience_s:
             return
         await asyncio.sleep(look_s)
 
@@ -249,7 +254,7 @@ async def run(task: Task, vouching: Vouching) -> int:
     waits: list[asyncio.Future[Any]] = [
         asyncio.ensure_future(ended.wait()),
         asyncio.ensure_future(donor.server_ended()),
-        asyncio.ensure_future(until_over(task.parent)),
+        asyncio.ensure_future(until_over(task.parent, task.job_id)),
     ]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     died = waits[1].done()

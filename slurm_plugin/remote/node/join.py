@@ -127,7 +127,10 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     """`join`: 0 once all is ready, or nothing was lent; else the job is put back."""
     job_id = int(environment.get("SLURM_JOB_ID") or 0)
     try:
-        donors = lent_in(slurm.admin_comment(job_id))
+        told = slurm.told(job_id)
+        if told is None:
+            raise RemoteError("slurmctld does not answer")
+        donors = lent_in(told[1])
         if not donors:
             return 0
         variables, ends = asyncio.run(meet(job_id, donors, Munge()))

@@ -30,20 +30,17 @@ def say(job_id: int, text: str) -> bool:
     return _run("scontrol", "update", f"JobId={job_id}", f"Comment={text}")[0] == 0
 
 
-def state(job_id: int) -> str | None:
-    """A job's state; '' for a job that is no more; None where Slurm does not answer."""
-    code, out, err = _run("squeue", "-h", "-a", "-j", str(job_id), "-o", "%T")
+def told(job_id: int) -> tuple[str, str] | None:
+    """A job's state, and what the engine wrote down about it.
+
+    The state is '' for a job that is no more; None where Slurm does not answer.
+    """
+    code, out, err = _run("scontrol", "show", "job", str(job_id))
     if code:
-        return "" if "Invalid job id" in err else None
-    return out.strip().split("\n")[0]
-
-
-def admin_comment(job_id: int) -> str:
-    """What the engine wrote down about a job; '' where Slurm does not answer."""
-    found = re.search(
-        r"^\s*AdminComment=(.*)$", _run("scontrol", "show", "job", str(job_id))[1], re.MULTILINE
-    )
-    return found[1].strip() if found else ""
+        return ("", "") if "Invalid job id" in err + out else None
+    state = re.search(r"^\s*JobState=(\w+)", out, re.MULTILINE)
+    comment = re.search(r"^\s*AdminComment=(.*)$", out, re.MULTILINE)
+    return state[1] if state else "", comment[1].strip() if comment else ""
 
 
 def requeue(job_id: int) -> bool:

@@ -1,0 +1,347 @@
+"""GPUs of other nodes in a live Slurm: two nodes with two free GPUs each serve a job of four."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+from cluster import Cluster, ClusterError
+from live_harness import all_jobs, configure_engine, is_used, watched
+from select_harness import until
+from slurm_text import Job
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+
+FOLDER = "/cluster/remote"
+PROGRAM = f"{FOLDER}/gputopo-node"
+REMOTE = f"allow: yes, program: {PROGRAM}, donor_memory_mb: 64"
+#: Two GPUs of each node are free; the others hold nobody back, and nothing ends by itself.
+BUSY = {"dgx1": (0, 1, 2, 3, 4, 5), "dgx2": (2, 3, 4, 5, 6, 7)}
+FOUR = ("-p", "dgx", "--gres=gpu:4", "--mem=200")
+ASKS = "--comment=gpu-topo: remote=allow"
+#: What echo told, and then how it ended: complete, or not at all.
+ECHO = (
+    f"f=$HOME/echo.$SLURM_JOB_ID; {PROGRAM} echo >$f.tmp 2>&1; echo exit $? >>$f.tmp; mv $f.tmp $f"
+)
+MISSING = "name: missing\nserver: [rkudad, '{bind}:{port}']\nenvironment: {X: '{servers}'}"
+#: Holds two ports for as long as it runs.
+TAKES_PORTS = (
+    "python3 -c \"import socket, time; s = [socket.create_server(('', p)) for p in (50000, 50001)];"
+    ' time.sleep(300)"'
+)
+HOLD = f"env >$HOME/job.$SLURM_JOB_ID.env; {ECHO}; sleep 600"
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Iterator[Cluster]:
+    """A site that lends: the program and the TaskProlog on every node, the section in the file."""
+    cluster.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
+    cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
+    cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
+    cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=10")
+    cluster.reconfigure()
+    yield cluster
+    cluster.run("ctl", f"rm -rf {FOLDER}")
+
+
+@pytest.fixture
+def lends(site: Cluster) -> Iterator[Cluster]:
+    """Two free GPUs on each of two nodes. At the end no donor, no server, no GPU more in use."""
+    configure_engine(site, f"remote: {{{REMOTE}}}\nslots: {{poll_s: 1}}")
+    site.look()
+    for node, gpus in BUSY.items():
+        site.occupy(node, gpus)
+    with watched(site):
+        yield site
+        site.cancel(*(job.id for job in all_jobs(site) if "bob" not in job.fields["UserId"]))
+        nothing_is_left(site)
+
+
+def nothing_is_left(cluster: Cluster) -> None:
+    """No donor in Slurm, no GPU but the occupied ones in use, no process of ours on any node."""
+    until(lambda: is_used(cluster, BUSY), "the lent GPUs are free again", 60)
+    until(lambda: not donors(cluster), "no donor is left", 30)
+    for node in ("dgx1", "dgx2"):
+        until(lambda node=node: not processes(cluster, node), f"no process is left on {node}", 30)
+
+
+def processes(cluster: Cluster, node: str) -> str:
+    """Processes of the program on a node."""
+    return cluster.run(node, "pgrep -u alice -af gputopo-node", check=False).out
+
+
+def donors(cluster: Cluster) -> list[Job]:
+    """Donors that wait or run."""
+    alive = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")
+    jobs = [job for job in all_jobs(cluster) if job.fields["JobName"] == "gpu-donor"]
+    return [job for job in jobs if job.state in alive]
+
+
+def echoed(cluster: Cluster, jobid: int, timeout_s: float = 30) -> list[str]:
+    """What gputopo-echo told inside the job."""
+    path = f"/home/alice/echo.{jobid}"
+    until(lambda: not cluster.run("ctl", ["cat", path], check=False).code, path, timeout_s)
+    return cluster.run("ctl", ["cat", path]).out.splitlines()
+
+
+def borrower(cluster: Cluster, *args: str, script: str = HOLD, timeout_s: float = 60) -> Job:
+    """A job of four GPUs that runs on two of its own and two lent ones."""
+    jobid = cluster.sbatch(*FOUR, ASKS, *args, script=script)
+    cluster.wait_running(jobid, timeout_s=timeout_s)
+    echoed(cluster, jobid)
+    return cluster.job(jobid)
+
+
+# -- two local, two remote ----------------------------------------------------
+
+
+def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lends: Cluster) -> None:
+    """The same job twice: without asking it waits as in stock Slurm; asking, it starts."""
+    waits = lends.sbatch(*FOUR, script=HOLD)
+    job = borrower(lends)
+    assert lends.job(waits).state == "PENDING"
+    [(host, local)] = job.gpus.items()
+    other = "dgx2" if host == "dgx1" else "dgx1"
+    free = {node: tuple(sorted(set(range(8)) - set(gpus))) for node, gpus in BUSY.items()}
+    assert local == free[host]
+    [donor] = donors(lends)
+    assert donor.gpus == {other: free[other]}
+    assert donor.fields["UserId"] == job.fields["UserId"]
+    assert donor.fields["Account"] == job.fields["Account"] == "research"
+    remote = ",".join(map(str, free[other]))
+    assert echoed(lends, job.id) == [f"{other} {remote}", "exit 0"]
+    assert "over the network" in job.fields["AdminComment"]
+    environment = lends.env_of(job.id)
+    assert environment["GPUTOPO_REMOTE_GPUS"] == f"{other}:2"
+    assert environment["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, local))
+
+
+def test_stock_slurm_keeps_it_pending(site: Cluster) -> None:
+    """The baseline, with nothing of ours."""
+    with site.variant_as("stock"):
+        for node, gpus in BUSY.items():
+            site.occupy(node, gpus)
+        jobid = site.sbatch(*FOUR, script=HOLD)
+        time.sleep(10)
+        assert site.job(jobid).state == "PENDING"
+
+
+def test_steps_of_the_job_reach_its_donors_too(lends: Cluster) -> None:
+    script = (
+        f"f=$HOME/echo.$SLURM_JOB_ID; srun -n2 {PROGRAM} echo >$f.tmp 2>&1; mv $f.tmp $f; sleep 600"
+    )
+    job = borrower(lends, "-n2", script=script)
+    [donor] = donors(lends)
+    [(node, gpus)] = donor.gpus.items()
+    line = f"{node} {','.join(map(str, gpus))}"
+    assert sorted(echoed(lends, job.id)) == [line, line]
+
+
+def test_strangers_are_refused(lends: Cluster) -> None:
+    """Another user: at the donor's door, at the job's own end of the relay, with echo's words."""
+    job = borrower(lends)
+    [donor] = donors(lends)
+    [node] = donor.gpus
+    port = donor.fields["Comment"].rpartition("=")[2]
+    address = lends.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+    assert address.startswith("127.0.0.1:")
+    host = next(iter(job.gpus))
+    mine = lends.run(host, [PROGRAM, "echo", address], user="alice")
+    assert mine.out.split()[0] == node
+    for where, target in ((host, address), (host, f"{node}:{port}"), ("ctl", f"{node}:{port}")):
+        for user in ("bob", "root"):
+            done = lends.run(where, [PROGRAM, "echo", target], user=user, check=False)
+            assert done.code == 1, (where, target, user, done)
+            assert "no answer" in done.err
+    shown = lends.run("ctl", f"scontrol show job {job.id}; scontrol show job {donor.id}").out
+    assert "MUNGE" not in shown
+
+
+# -- ends ---------------------------------------------------------------------
+
+
+def test_donors_end_when_the_job_is_cancelled(lends: Cluster) -> None:
+    job = borrower(lends)
+    lends.cancel(job.id)
+    nothing_is_left(lends)
+
+
+def test_donors_end_when_the_job_ends_or_fails(lends: Cluster) -> None:
+    for code in (0, 3):
+        jobid = lends.sbatch(*FOUR, ASKS, script=f"{ECHO}; exit {code}")
+        lends.wait_finished(jobid)
+        assert echoed(lends, jobid)[-1] == "exit 0"
+        nothing_is_left(lends)
+
+
+def test_donors_end_with_the_jobs_time(lends: Cluster) -> None:
+    job = borrower(lends, "-t", "1")
+    lends.wait_state(job.id, "TIMEOUT", timeout_s=150)
+    nothing_is_left(lends)
+
+
+def test_a_requeued_job_gets_donors_anew(lends: Cluster) -> None:
+    job = borrower(lends, "--requeue")
+    [before] = donors(lends)
+    lends.run("ctl", f"rm /home/alice/echo.{job.id}")
+    lends.run("ctl", ["scontrol", "requeue", str(job.id)])
+    lends.wait_running(job.id, timeout_s=120)
+    assert echoed(lends, job.id)[-1] == "exit 0"
+    [after] = donors(lends)
+    assert after.id != before.id
+
+
+def test_a_job_that_loses_its_donor_does_not_go_on(lends: Cluster) -> None:
+    job = borrower(lends, "--requeue")
+    [donor] = donors(lends)
+    lends.cancel(donor.id)
+    until(lambda: lends.job(job.id).state != "RUNNING", "the job is put back", 30)
+
+
+def test_a_donors_node_that_dies_takes_the_loan_with_it(lends: Cluster) -> None:
+    job = borrower(lends, "--requeue")
+    [donor] = donors(lends)
+    [node] = donor.gpus
+    lends.run(node, "kill -9 $(cat /run/slurmd.pid)")
+    try:
+        until(lambda: lends.job(job.id).state != "RUNNING", "the job is put back", 90)
+        until(lambda: not donors(lends), "no donor is left", 60)
+        lends.cancel(job.id)
+    finally:
+        revive(lends, node)
+
+
+def test_the_jobs_own_node_that_dies_ends_its_donors(lends: Cluster) -> None:
+    job = borrower(lends, "--no-requeue")
+    [host] = job.gpus
+    lends.run(host, "kill -9 $(cat /run/slurmd.pid)")
+    try:
+        until(lambda: not donors(lends), "no donor is left", 120)
+    finally:
+        revive(lends, host)
+
+
+def revive(cluster: Cluster, node: str) -> None:
+    """slurmd once more, without what ran there; the occupied GPUs are occupied again."""
+    cluster.run(node, "pkill -9 slurmstepd; /usr/sbin/slurmd", check=False)
+    cluster.run("ctl", f"scontrol update nodename={node} state=resume", check=False)
+    idle = f"sinfo -h -n {node} -o %T"
+    until(lambda: cluster.run("ctl", idle).out.split()[0] in ("idle", "mixed"), f"{node} is up", 60)
+    held = {node: BUSY[node]}
+    if cluster.gres_used()[node] != held[node]:
+        cluster.cancel(*(j.id for j in all_jobs(cluster) if j.fields.get("NodeList") == node))
+        until(lambda: not cluster.gres_used()[node], f"nothing runs on {node}", 60)
+        cluster.occupy(node, BUSY[node])
+
+
+# -- restarts -----------------------------------------------------------------
+
+
+def test_fifty_jobs_and_ten_kills_of_the_engine_leak_no_donor(lends: Cluster) -> None:
+    dice = random.Random(8)
+    script = f"{ECHO}; sleep 0.5"
+    ids = [lends.sbatch(*FOUR, ASKS, "-t", "5", script=script) for _ in range(50)]
+    for _ in range(10):
+        time.sleep(dice.uniform(0.2, 6))
+        lends.engine("kill")
+        time.sleep(dice.uniform(0, 2))
+        lends.engine("start")
+    until(lambda: all_over(lends, ids), "all fifty are over", 600)
+    states = {job.id: job.state for job in all_jobs(lends) if job.id in ids}
+    assert set(states.values()) <= {"COMPLETED"}, states
+    told = [echoed(lends, jobid)[-1] for jobid in ids]
+    assert set(told) == {"exit 0"}
+    nothing_is_left(lends)
+
+
+def all_over(cluster: Cluster, ids: Sequence[int]) -> bool:
+    """Has every one of these jobs ended?"""
+    listed = ",".join(map(str, ids))
+    told = cluster.run("ctl", f"squeue -h -j {listed} -o %A 2>/dev/null", check=False)
+    return not told.out.strip()
+
+
+def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
+    job = borrower(lends)
+    [donor] = donors(lends)
+    lends.restart_slurmctld()
+    lends.look()
+    assert [found.id for found in donors(lends)] == [donor.id]
+    assert lends.job(job.id).state == "RUNNING"
+
+
+def test_without_an_engine_donors_end_by_themselves(lends: Cluster) -> None:
+    job = borrower(lends)
+    lends.engine("kill")
+    lends.cancel(job.id)
+    until(lambda: not donors(lends), "no donor is left", 60)
+    lends.engine("start")
+
+
+# -- what cannot be -----------------------------------------------------------
+
+
+def note_of(cluster: Cluster, jobid: int) -> str:
+    """What the job's AdminComment tells people."""
+    return cluster.job(jobid).fields.get("AdminComment", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("preset: missing.yaml", "rkudad: no such program"),
+        ("ports: 50000-50001", "no free port in 50000-50001"),
+    ],
+    ids=["missing program", "ports used up"],
+)
+def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
+    lends: Cluster, settings: str, says: str
+) -> None:
+    """It starts on local GPUs as soon as there are enough."""
+    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
+    wide = [("-p", "off", "-w", node) for node in BUSY]
+    holders = [lends.sbatch(*args, script=TAKES_PORTS, user="bob") for args in wide]
+    for holder in holders:
+        lends.wait_running(holder)
+    change = f"s/^remote:.*/remote: {{{REMOTE}, {settings}}}/"
+    lends.run("ctl", ["sed", "-i", change, "/etc/slurm/gputopo.yaml"])
+    lends.engine("restart")
+    lends.look()
+    jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+    until(lambda: says in note_of(lends, jobid), says, 60)
+    assert "waits for GPUs of one node" in note_of(lends, jobid)
+    assert lends.job(jobid).state == "PENDING"
+    until(lambda: not donors(lends), "no donor is left", 30)
+    lends.cancel(jobid, *holders)
+
+
+def test_a_site_may_refuse_such_a_job(lends: Cluster) -> None:
+    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
+    change = f"s/^remote:.*/remote: {{{REMOTE}, preset: missing.yaml, unservable: refuse}}/"
+    lends.run("ctl", ["sed", "-i", change, "/etc/slurm/gputopo.yaml"])
+    lends.engine("restart")
+    lends.look()
+    jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+    lends.wait_state(jobid, "CANCELLED", timeout_s=60)
+    assert "rkudad: no such program; refused" in note_of(lends, jobid)
+
+
+def test_where_nothing_is_lent_asking_is_refused_in_one_line(site: Cluster) -> None:
+    site.look()
+    with pytest.raises(ClusterError, match="remote: GPUs of other nodes are not lent here"):
+        site.sbatch(*FOUR, ASKS, script=HOLD)
+
+
+def test_an_r_queue_lends_without_being_asked(site: Cluster) -> None:
+    configure_engine(site, f"remote: {{{REMOTE}, r_queues: [dgx]}}\nslots: {{poll_s: 1}}")
+    site.look()
+    for node, gpus in BUSY.items():
+        site.occupy(node, gpus)
+    with watched(site):
+        jobid = site.sbatch(*FOUR, script=HOLD)
+        site.wait_running(jobid, timeout_s=60)
+        assert echoed(site, jobid)[-1] == "exit 0"
+        site.cancel(jobid)
+        nothing_is_left(site)
