@@ -16,7 +16,8 @@ import shlex
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
@@ -40,6 +41,9 @@ MISSED_LOOKS = 2
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+#: CAP_SETGID and CAP_SETUID in the kernel's mask.
+_CAPABILITIES = 1 << 6 | 1 << 7
+
 #: Runs a command as a user (uid) with a script on its standard input.
 AsUser = Callable[[int, list[str], str], str]
 
@@ -54,14 +58,24 @@ class Lending:
         run: Runner,
         as_user: AsUser,
         clock: Callable[[], float] = time.time,
+        may_submit: Callable[[], bool] = lambda: True,
     ) -> None:
         self.settings = settings
         self._client = client
         self._run = run
         self._as_user = as_user
         self._clock = clock
+        self._may_submit = may_submit
         self._missed: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
+
+    def obstacle(self, slurm_config: Mapping[str, str]) -> str:
+        """Why nothing can be lent here, by Slurm's settings and our own rights; '' where it can."""
+        if not slurm_config.get("TaskProlog"):
+            return "slurm.conf has no TaskProlog, so no job could meet its donors"
+        if not self._may_submit():
+            return "the engine may not submit jobs as their users: it lacks CAP_SETUID, CAP_SETGID"
+        return ""
 
     def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
         """Submit the donors of a loan and write it down; False, and all undone, where one fails."""
@@ -209,7 +223,16 @@ def lending_of(settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient) 
         command = [str(slurm.bin_dir / argv[0]) if slurm.bin_dir else argv[0], *argv[1:]]
         return _as_user(uid, command, stdin, slurm.timeout_s)
 
-    return Lending(settings, client, runner, as_user)
+    return Lending(settings, client, runner, as_user, may_submit=may_act_for_users)
+
+
+def may_act_for_users(status: Path = Path("/proc/self/status")) -> bool:
+    """Has this process CAP_SETUID and CAP_SETGID in effect?"""
+    try:
+        words = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(words["CapEff"], 16) & _CAPABILITIES == _CAPABILITIES
+    except (OSError, KeyError, ValueError):
+        return False
 
 
 def _as_user(uid: int, argv: list[str], stdin: str, timeout_s: float) -> str:

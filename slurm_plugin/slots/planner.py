@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -92,6 +92,7 @@ class Planner:
         self._watch = Watch(write)
         self._partitions: list[SlurmPartition] = []
         self._preempts = False
+        self._lends = False
         self._settings_at = float("-inf")
         self._holds_until: dict[int, float] = {}
         self._refused: dict[str, tuple[float, float]] = {}
@@ -136,8 +137,9 @@ class Planner:
         nodes = self._client.nodes()
         if began - self._settings_at > SETTINGS_S:
             self._partitions = self._client.partitions()
-            mode = self._client.config().get("PreemptType", "")
-            self._preempts = "partition_prio" in mode
+            settings = self._client.config()
+            self._preempts = "partition_prio" in settings.get("PreemptType", "")
+            self._lends = self._may_lend(settings)
             self._settings_at = began
         return Seen(began, queue, nodes, self._partitions)
 
@@ -161,11 +163,10 @@ class Planner:
         tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
         paused = {name: until for name, (until, _) in self._refused.items()}
         terms = Terms(now, self._lease_s, self._grace_s, tiers, paused, self._holds_until)
-        lends = self._lending is not None and self._lending.settings.allow
-        if lends and self._lending is not None:
+        if self._lending is not None:
             terms = replace(terms, ready_s=self._lending.settings.ready_s)
         self._decided = {}
-        borrow = self._borrow if lends else None
+        borrow = self._borrow if self._lends else None
         made = plan(seen.queue, wants, room, terms, self._choose, promised, borrow)
         # Promises stay beside the room: the board adds them for as long as they last.
         made.room = room
@@ -254,6 +255,14 @@ class Planner:
         if isinstance(reply, WaitFor):
             return Waits(reply.note)
         return Left(decision.reason)
+
+    def _may_lend(self, settings: Mapping[str, str]) -> bool:
+        if self._lending is None or not self._lending.settings.allow:
+            return False
+        why = self._lending.obstacle(settings)
+        if why:
+            logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", why)
+        return not why
 
     def _borrow(self, job: QueuedJob, want: Want, room: Room) -> Offer | None:
         """Who would lend to a job that fits nowhere, where it and the site want that."""

@@ -494,6 +494,18 @@ def test_where_the_site_says_so_it_is_refused() -> None:
     assert "no free port in 1-2; refused" in (update.admin_comment or "")
 
 
+def test_nothing_is_lent_where_it_could_not_work(tmp_path: Path) -> None:
+    ours = lender(Slurm())
+    assert ours.obstacle({"TaskProlog": "/x/task-prolog"}) == ""
+    assert "no TaskProlog" in ours.obstacle({"TaskProlog": ""})
+    ours._may_submit = lambda: False
+    assert "CAP_SETUID" in ours.obstacle({"TaskProlog": "/x"})
+    status = tmp_path / "status"
+    for mask, may in (("00000000000000c0", True), ("0000000000000080", False), ("x", False)):
+        status.write_text(f"Name:\tgputopo\nCapEff:\t{mask}\n")
+        assert lending.may_act_for_users(status) is may
+
+
 def test_nothing_is_submitted_for_root_or_for_nobody() -> None:
     for uid, why in ((0, "root's jobs do not borrow"), (2**31 - 7, "no such user on this host")):
         with pytest.raises(SlurmError, match=why):
