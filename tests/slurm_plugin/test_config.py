@@ -100,8 +100,8 @@ def test_files_are_relative_to_the_configuration() -> None:
         ("remote: {allow: yes}", "remote.allow: GPUs are lent under `enforcement: slots` alone"),
         ("remote: {preset: rkuda}", "1: remote.preset: 'rkuda' is no preset; expected one of"),
         ("remote: {preset: my.yaml}", "remote.preset: /etc/slurm/my.yaml: cannot be read"),
-        ("enforcement: slots\nremote: {allow: yes, preset: rcuda}",
-         "2: remote.preset: rcuda: its server listens on every address without authentication;"
+        ("enforcement: slots\nremote: {allow: yes, preset: cricket}",
+         "2: remote.preset: cricket: it takes no port, so the relay cannot stand in front of it;"
          " expected trust_network: yes"),
         ("remote: {ports: 50000}", "1: remote.ports: '50000' is no range of ports; expected"),
         ("remote: {ports: 80-90}", "remote.ports: '80-90' is no range of ports"),
@@ -150,5 +150,5 @@ def test_nothing_is_lent_unless_the_site_says_so() -> None:
     text = "enforcement: slots\nremote: {allow: yes, ports: 6000-6009, r_queues: [rq]}"
     found = config.parse(text, FILE).remote
     assert (found.allow, found.ports, found.r_queues) == (True, (6000, 6009), ("rq",))
-    trusting = "enforcement: slots\nremote: {allow: yes, preset: rcuda, trust_network: yes}"
-    assert config.parse(trusting, FILE).remote.preset.name == "rcuda"
+    trusting = "enforcement: slots\nremote: {allow: yes, preset: cricket, trust_network: yes}"
+    assert config.parse(trusting, FILE).remote.preset.name == "cricket"

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from paper_munge import PaperMunge
 
-from slurm_plugin.remote import presets
+from slurm_plugin.remote import presets, program
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import donor, join, ports, relay, slurm
+from slurm_plugin.remote.node import donor, inside, join, ports, relay, slurm
 from slurm_plugin.remote.node.donor import Donor, Task
 from slurm_plugin.remote.node.join import Lent
 from slurm_plugin.remote.node.relay import Door
@@ -32,6 +32,15 @@ while True:
     near.sendall(near.recv(100).upper())
     near.close()
 """
+
+
+def allows_networks() -> bool:
+    """Whether this host lets a process have a network namespace."""
+    try:
+        inside.check()
+    except RemoteError:
+        return False
+    return True
 
 
 def free_range(count: int) -> tuple[int, int]:
@@ -89,6 +98,61 @@ def test_where_the_network_is_trusted_tasks_go_to_the_server_itself(task: Task) 
         reader, _ = await relay.enter(door, "open", munge)
         assert await reader.read() == b""
         await lender.close()
+
+    asyncio.run(life())
+
+
+@pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
+def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alone(
+    task: Task, tmp_path: Path
+) -> None:
+    """It has a network of its own, in which its port is free whatever runs on the host."""
+    packed = tmp_path / "gputopo-node"
+    program.write(packed)
+    wide = replace(task.preset, loopback=False)
+
+    async def life() -> None:
+        munge = PaperMunge()
+        lender = Donor(replace(task, preset=wide, program=str(packed)), munge)
+        door = Door("127.0.0.1", await lender.open(), "7/71")
+        assert await open_through(door, munge, b"hello") == b"HELLO"
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", lender._server_port)) != 0
+        assert lender._process is not None
+        pid = lender._process.pid
+        await lender.close()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+    asyncio.run(life())
+
+
+@pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
+def test_such_a_server_that_ends_is_no_donors(task: Task, tmp_path: Path) -> None:
+    packed = tmp_path / "gputopo-node"
+    program.write(packed)
+    ends = replace(task.preset, loopback=False, server=("false", "{port}"))
+
+    async def life() -> None:
+        lender = Donor(replace(task, preset=ends, program=str(packed)), PaperMunge())
+        with pytest.raises(RemoteError, match="false ended before it listened"):
+            await lender.open()
+        await lender.close()
+
+    asyncio.run(life())
+
+
+def test_where_a_node_allows_no_network_of_its_own_such_a_server_is_not_started(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside, "UNSHARE", ("sh", "-c", "echo unshare: not permitted >&2; exit 1"))
+    wide = replace(task.preset, loopback=False)
+
+    async def life() -> None:
+        with pytest.raises(
+            RemoteError, match=r"\(unshare: not permitted\); it needs trust_network"
+        ):
+            await Donor(replace(task, preset=wide), PaperMunge()).open()
 
     asyncio.run(life())
 

@@ -117,9 +117,9 @@ def test_the_command_checks_a_preset_of_the_sites_own(tmp_path: Path) -> None:
     mine.write_text((presets.FOLDER / "template.yaml").read_text())
     told = CliRunner().invoke(cli, ["remote", "check", str(mine)])
     assert (told.exit_code, told.output) == (0, f"{mine}: template: good\n")
-    mine.write_text(mine.read_text().replace("loopback: yes", "loopback: no"))
+    mine.write_text(mine.read_text().replace("takes_port: yes", "takes_port: no"))
     told = CliRunner().invoke(cli, ["remote", "check", str(mine)])
-    assert "needs trust_network: its server listens on every address" in told.output
+    assert "needs trust_network: it takes no port" in told.output
     mine.write_text("name: x")
     told = CliRunner().invoke(cli, ["remote", "check", str(mine)])
     assert told.exit_code == 2

@@ -1,4 +1,4 @@
-"""`gputopo-node donor|join|echo|echo-server`: what runs on the nodes."""
+"""`gputopo-node donor|join|echo|echo-server|inside`: what runs on the nodes."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ def main(argv: list[str] | None = None) -> int:
         from slurm_plugin.remote.node import echo
 
         return echo.client(rest) if word == "echo" else echo.server(rest)
+    if word == "inside":
+        from slurm_plugin.remote.node import inside
+
+        return inside.main(rest)
     print(f"gputopo-node: expected one of {', '.join(WORDS)}", file=sys.stderr)
     return 2
 

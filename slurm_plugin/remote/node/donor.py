@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import echo, ports, preset, slurm
+from slurm_plugin.remote.node import echo, inside, ports, preset, slurm
 from slurm_plugin.remote.node.handshake import Munge, Vouching
 from slurm_plugin.remote.node.preset import Preset
 from slurm_plugin.remote.node.relay import DonorEnd, Streams
@@ -64,6 +64,11 @@ class Task:
         """Does the relay stand in front of the server?"""
         return not (self.preset.authenticates or self.trust_network)
 
+    @property
+    def isolates(self) -> bool:
+        """Must the server get a network of its own, since it listens on every address?"""
+        return self.relays and not self.preset.loopback
+
 
 def read(text: str, environment: Mapping[str, str], program: str) -> Task:
     """The task as the engine wrote it; raises RemoteError."""
@@ -91,6 +96,7 @@ class Donor:
         self._vouching = vouching
         self._process: asyncio.subprocess.Process | None = None
         self._server_port = 0
+        self._inside: inside.Outside | None = None
         self._door: DonorEnd | None = None
 
     async def open(self) -> int:
@@ -133,6 +139,9 @@ class Donor:
 
     async def _start_server(self) -> None:
         task = self._task
+        if task.isolates:
+            await self._start_inside()
+            return
         if not task.preset.takes_port:
             await self._spawn(0)
             return
@@ -151,12 +160,41 @@ class Donor:
                 why = f"{task.preset.server[0]} ended (exit {status}) before it listened"
         raise RemoteError(why)
 
+    async def _start_inside(self) -> None:
+        """The server in a network namespace, where every port is free."""
+        task, name = self._task, self._task.preset.server[0]
+        try:
+            await asyncio.to_thread(inside.check)
+        except RemoteError as error:
+            why = "listens on every address, and this node gives it no network of its own"
+            raise RemoteError(f"{name} {why} ({error}); it needs trust_network") from error
+        self._inside = inside.Outside()
+        self._server_port = task.low
+        await self._spawn(task.low)
+        for _ in range(int(LISTENS_S / 0.1)):
+            try:
+                if await asyncio.to_thread(self._inside.listens):
+                    return
+            except RemoteError as error:
+                raise RemoteError(f"{name} ended before it listened: {error}") from error
+            await asyncio.sleep(0.1)
+        raise RemoteError(f"{name} did not listen within {LISTENS_S:g} s")
+
     async def _spawn(self, port: int) -> None:
         words = self._task.preset.command(self._values(port))
+        passed: tuple[int, ...] = ()
+        if self._inside is not None:
+            words = self._inside.command(self._task.program, port, words)
+            passed = (self._inside.fd,)
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *words, stdin=asyncio.subprocess.DEVNULL, preexec_fn=_end_with_parent
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                preexec_fn=_end_with_parent,
+                pass_fds=passed,
             )
+            if self._inside is not None:
+                self._inside.handed_over()
         except OSError as error:
             raise RemoteError(f"{words[0]}: {error.strerror or error}") from error
 
@@ -173,6 +211,8 @@ class Donor:
         return False
 
     async def _reach(self) -> Streams:
+        if self._inside is not None:
+            return await self._inside.reach()
         return await asyncio.open_connection(LOOPBACK, self._server_port)
 
     async def server_ended(self) -> int:
@@ -199,6 +239,8 @@ class Donor:
         if self._door is not None:
             await self._door.stop()
         await self.stop_server()
+        if self._inside is not None:
+            self._inside.close()
 
 
 async def until_over(

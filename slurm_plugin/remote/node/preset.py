@@ -31,8 +31,9 @@ class Server:
 class Preset:
     """A middleware. `authenticates`: its server lets in nobody but the job's user by itself.
 
-    `loopback`: the server can be told to listen for its own host alone ({bind}); `takes_port`:
-    it can be told a port. `max_donors` 0: any number of donors for one job.
+    `loopback`: the server can be told to listen for its own host alone ({bind}); else it gets a
+    network namespace of its own. `takes_port`: it can be told a port. `max_donors` 0: any number
+    of donors for one job.
     """
 
     name: str
@@ -51,8 +52,6 @@ class Preset:
             return ""
         if not self.takes_port:
             return "it takes no port, so the relay cannot stand in front of it"
-        if not self.loopback:
-            return "its server listens on every address without authentication"
         return ""
 
     def text(self) -> str:
