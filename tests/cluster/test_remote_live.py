@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from cluster import Cluster, ClusterError
 from live_harness import all_jobs, configure_engine, is_used, watched
+from modes import enforcement
 from select_harness import until
 from slurm_text import Job
 
@@ -34,29 +36,76 @@ TAKES_PORTS = (
 HOLD = f"env >$HOME/job.$SLURM_JOB_ID.env; {ECHO}; sleep 600"
 
 
-@pytest.fixture
-def site(cluster: Cluster) -> Iterator[Cluster]:
-    """A site that lends: the program and the TaskProlog on every node, the section in the file."""
-    cluster.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
-    cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
-    cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
-    cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=10")
-    cluster.reconfigure()
-    yield cluster
-    cluster.run("ctl", f"rm -rf {FOLDER}")
+@pytest.fixture(scope="module", autouse=True)
+def as_found(session_cluster: Cluster | str) -> Iterator[None]:
+    """The site is prepared once for most tests of this file, and taken away after the last."""
+    yield
+    if isinstance(session_cluster, Cluster) and enforcement() == "slots":
+        session_cluster.run("ctl", f"rm -rf {FOLDER}")
+        session_cluster.reset()
 
 
 @pytest.fixture
-def lends(site: Cluster) -> Iterator[Cluster]:
+def site(live: Cluster) -> Cluster:
+    """A site that could lend: the program and the TaskProlog on every node, nothing else yet."""
+    live.reset()
+    live.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
+    live.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
+    live.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
+    live.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=10")
+    live.reconfigure()
+    return live
+
+
+@pytest.fixture
+def lends(live: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Two free GPUs on each of two nodes. At the end no donor, no server, no GPU more in use."""
-    configure_engine(site, f"remote: {{{REMOTE}}}\nslots: {{poll_s: 1}}")
-    site.look()
+    if not is_prepared(live):
+        lending(request.getfixturevalue("site"), "")
+    with watched(live):
+        yield live
+        users = {job.id: job.fields["UserId"] for job in all_jobs(live)}
+        live.cancel(*(jobid for jobid, user in users.items() if not user.startswith("bob(")))
+        nothing_is_left(live)
+
+
+def lending(cluster: Cluster, settings: str) -> None:
+    """The site lends, and but for four GPUs everything on the two nodes is taken."""
+    configure_engine(cluster, f"{remote(settings)}\nslots: {{poll_s: 1}}")
+    cluster.look()
     for node, gpus in BUSY.items():
-        site.occupy(node, gpus)
-    with watched(site):
-        yield site
-        site.cancel(*(job.id for job in all_jobs(site) if "bob" not in job.fields["UserId"]))
-        nothing_is_left(site)
+        if cluster.gres_used()[node] != gpus:
+            cluster.occupy(node, gpus)
+
+
+def remote(settings: str) -> str:
+    """The section of gputopo.yaml."""
+    asked = dict(part.split(": ", 1) for part in f"{REMOTE}, {settings}".split(", ") if part)
+    return f"remote: {{{', '.join(f'{key}: {value}' for key, value in asked.items())}}}"
+
+
+def is_prepared(cluster: Cluster) -> bool:
+    """Has the test before left all as `lending` made it?"""
+    line = cluster.run("ctl", "grep ^remote: /etc/slurm/gputopo.yaml", check=False).out.strip()
+    told = cluster.run("ctl", f"test -x {PROGRAM}", check=False)
+    return (
+        line == remote("")
+        and not told.code
+        and cluster.engine_pid() is not None
+        and is_used(cluster, BUSY)
+        and not donors(cluster)
+    )
+
+
+@contextmanager
+def settings_of(cluster: Cluster, settings: str) -> Iterator[None]:
+    """The engine with these settings besides for the length of a block."""
+    for line in (remote(settings), remote("")):
+        cluster.run("ctl", ["sed", "-i", f"s#^remote:.*#{line}#", "/etc/slurm/gputopo.yaml"])
+        cluster.engine("restart")
+        cluster.look()
+        if line != remote(""):
+            yield
 
 
 def nothing_is_left(cluster: Cluster) -> None:
@@ -224,16 +273,18 @@ def test_the_jobs_own_node_that_dies_ends_its_donors(lends: Cluster) -> None:
 
 
 def revive(cluster: Cluster, node: str) -> None:
-    """slurmd once more, without what ran there; the occupied GPUs are occupied again."""
-    cluster.run(node, "pkill -9 slurmstepd; /usr/sbin/slurmd", check=False)
+    """slurmd once more, which ends what Slurm gave up; the occupied GPUs are occupied again."""
+    cluster.run(node, "/usr/sbin/slurmd")
     cluster.run("ctl", f"scontrol update nodename={node} state=resume", check=False)
-    idle = f"sinfo -h -n {node} -o %T"
-    until(lambda: cluster.run("ctl", idle).out.split()[0] in ("idle", "mixed"), f"{node} is up", 60)
-    held = {node: BUSY[node]}
-    if cluster.gres_used()[node] != held[node]:
-        cluster.cancel(*(j.id for j in all_jobs(cluster) if j.fields.get("NodeList") == node))
-        until(lambda: not cluster.gres_used()[node], f"nothing runs on {node}", 60)
-        cluster.occupy(node, BUSY[node])
+    for_node = [job.id for job in all_jobs(cluster) if node in job.fields.get("ReqNodeList", "")]
+    cluster.cancel(*for_node)
+
+    def is_idle() -> bool:
+        told = cluster.run("ctl", f"sinfo -h -p dgx -n {node} -o %T").out.strip()
+        return told == "idle" and not cluster.gres_used()[node]
+
+    until(is_idle, f"{node} is up and idle", 90)
+    cluster.occupy(node, BUSY[node])
 
 
 # -- restarts -----------------------------------------------------------------
@@ -305,43 +356,35 @@ def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
     holders = [lends.sbatch(*args, script=TAKES_PORTS, user="bob") for args in wide]
     for holder in holders:
         lends.wait_running(holder)
-    change = f"s/^remote:.*/remote: {{{REMOTE}, {settings}}}/"
-    lends.run("ctl", ["sed", "-i", change, "/etc/slurm/gputopo.yaml"])
-    lends.engine("restart")
-    lends.look()
-    jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
-    until(lambda: says in note_of(lends, jobid), says, 60)
-    assert "waits for GPUs of one node" in note_of(lends, jobid)
-    assert lends.job(jobid).state == "PENDING"
-    until(lambda: not donors(lends), "no donor is left", 30)
-    lends.cancel(jobid, *holders)
+    with settings_of(lends, settings):
+        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: says in note_of(lends, jobid), says, 60)
+        assert "waits for GPUs of one node" in note_of(lends, jobid)
+        assert lends.job(jobid).state == "PENDING"
+        until(lambda: not donors(lends), "no donor is left", 30)
+        lends.cancel(jobid, *holders)
 
 
 def test_a_site_may_refuse_such_a_job(lends: Cluster) -> None:
     lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
-    change = f"s/^remote:.*/remote: {{{REMOTE}, preset: missing.yaml, unservable: refuse}}/"
-    lends.run("ctl", ["sed", "-i", change, "/etc/slurm/gputopo.yaml"])
-    lends.engine("restart")
-    lends.look()
-    jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
-    lends.wait_state(jobid, "CANCELLED", timeout_s=60)
-    assert "rkudad: no such program; refused" in note_of(lends, jobid)
+    with settings_of(lends, "preset: missing.yaml, unservable: refuse"):
+        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+        lends.wait_state(jobid, "CANCELLED", timeout_s=60)
+        assert "rkudad: no such program; refused" in note_of(lends, jobid)
 
 
-def test_where_nothing_is_lent_asking_is_refused_in_one_line(site: Cluster) -> None:
-    site.look()
-    with pytest.raises(ClusterError, match="remote: GPUs of other nodes are not lent here"):
-        site.sbatch(*FOUR, ASKS, script=HOLD)
+def test_where_nothing_is_lent_asking_is_refused_in_one_line(lends: Cluster) -> None:
+    with (
+        settings_of(lends, "allow: no"),
+        pytest.raises(ClusterError, match="remote: GPUs of other nodes are not lent here"),
+    ):
+        lends.sbatch(*FOUR, ASKS, script=HOLD)
 
 
-def test_an_r_queue_lends_without_being_asked(site: Cluster) -> None:
-    configure_engine(site, f"remote: {{{REMOTE}, r_queues: [dgx]}}\nslots: {{poll_s: 1}}")
-    site.look()
-    for node, gpus in BUSY.items():
-        site.occupy(node, gpus)
-    with watched(site):
-        jobid = site.sbatch(*FOUR, script=HOLD)
-        site.wait_running(jobid, timeout_s=60)
-        assert echoed(site, jobid)[-1] == "exit 0"
-        site.cancel(jobid)
-        nothing_is_left(site)
+def test_an_r_queue_lends_without_being_asked(lends: Cluster) -> None:
+    with settings_of(lends, "r_queues: [dgx]"):
+        jobid = lends.sbatch(*FOUR, script=HOLD)
+        lends.wait_running(jobid, timeout_s=60)
+        assert echoed(lends, jobid)[-1] == "exit 0"
+        lends.cancel(jobid)
+        nothing_is_left(lends)
