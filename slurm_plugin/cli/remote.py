@@ -44,9 +44,16 @@ def check(file: Path) -> None:
 
 @remote.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-def program(file: Path) -> None:
-    """Write the program that donors and jobs run on the nodes: one file, Python 3.11 alone."""
+@click.option(
+    "--python",
+    metavar="PATH",
+    default="/usr/bin/python3",
+    show_default=True,
+    help="Python 3.11 or later, by its path on the nodes.",
+)
+def program(file: Path, python: str) -> None:
+    """Write the program that donors and jobs run on the nodes: one file, Python alone."""
     from slurm_plugin.remote import program as packed
 
-    packed.write(file)
+    packed.write(file, python)
     click.echo(f"{file}: put it on every node, with task-prolog beside it")

@@ -19,11 +19,15 @@ PARTS = (
     "remote/errors.py",
     "remote/node/",
 )
-INTERPRETER = "/usr/bin/env python3"
+#: Not by PATH: it runs in users' environments, which may hold a Python of their own.
+PYTHON = "/usr/bin/python3"
 
 
-def write(target: Path) -> None:
-    """Pack the program into `target`, replacing it at once. Raises RemoteError."""
+def write(target: Path, python: str = PYTHON) -> None:
+    """Pack the program into `target`, replacing it at once. Raises RemoteError.
+
+    `python` is the interpreter by its path on the nodes.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for path in _files():
             copy = Path(folder) / ROOT.name / path.relative_to(ROOT)
@@ -35,7 +39,7 @@ def write(target: Path) -> None:
             file.write("sys.exit(main())\n")
         beside = target.with_name(f"{target.name}.new")
         try:
-            zipapp.create_archive(folder, beside, INTERPRETER)
+            zipapp.create_archive(folder, beside, f"{python} -I")
             beside.chmod(0o755)
             beside.replace(target)
         except OSError as error:

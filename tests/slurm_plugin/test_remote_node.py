@@ -108,7 +108,7 @@ def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alon
 ) -> None:
     """It has a network of its own, in which its port is free whatever runs on the host."""
     packed = tmp_path / "gputopo-node"
-    program.write(packed)
+    program.write(packed, sys.executable)
     wide = replace(task.preset, loopback=False)
 
     async def life() -> None:
@@ -130,7 +130,7 @@ def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alon
 @pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
 def test_such_a_server_that_ends_is_no_donors(task: Task, tmp_path: Path) -> None:
     packed = tmp_path / "gputopo-node"
-    program.write(packed)
+    program.write(packed, sys.executable)
     ends = replace(task.preset, loopback=False, server=("false", "{port}"))
 
     async def life() -> None:

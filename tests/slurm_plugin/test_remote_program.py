@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,14 +26,14 @@ PROLOG = Path(program.__file__).with_name("task-prolog")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program, alone in a folder."""
     target = tmp_path_factory.mktemp("node") / "gputopo-node"
-    program.write(target)
+    program.write(target, sys.executable)
     return target
 
 
 def run(path: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The program as on a node: no package of ours, nor anybody's, can be imported."""
     env = {"PATH": "/usr/bin:/bin", "PYTHONNOUSERSITE": "1", **variables}
-    argv = ["/usr/bin/env", "python3", "-I", "-S", str(path), *words]
+    argv = [sys.executable, "-I", "-S", str(path), *words]
     return subprocess.run(argv, capture_output=True, text=True, check=False, env=env, timeout=20)
 
 
@@ -41,7 +42,7 @@ def echo_server(packed: Path) -> Iterator[str]:
     """A server without authentication, from the packed program; its address."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    words = ["/usr/bin/env", "python3", "-I", "-S", packed, "echo-server", "--port", str(port)]
+    words = [sys.executable, "-I", "-S", packed, "echo-server", "--port", str(port)]
     env = {"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "2,3"}
     with subprocess.Popen(words, env=env) as server:
         while server.poll() is None:
@@ -110,6 +111,9 @@ def test_the_command_lists_presets_and_packs_the_program(tmp_path: Path) -> None
     told = CliRunner().invoke(cli, ["remote", "program", str(tmp_path / "node")])
     assert told.exit_code == 0
     assert os.access(tmp_path / "node", os.X_OK)
+    assert (tmp_path / "node").read_bytes().startswith(b"#!/usr/bin/python3 -I\n")
+    CliRunner().invoke(cli, ["remote", "program", str(tmp_path / "node"), "--python", "/opt/py"])
+    assert (tmp_path / "node").read_bytes().startswith(b"#!/opt/py -I\n")
 
 
 def test_the_command_checks_a_preset_of_the_sites_own(tmp_path: Path) -> None:
