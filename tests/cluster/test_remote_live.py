@@ -2,145 +2,48 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster, ClusterError
-from live_harness import all_jobs, configure_engine, is_used, watched
-from modes import enforcement
+from live_harness import all_jobs
+from remote_harness import (
+    ASKS,
+    BUSY,
+    ECHO,
+    FOUR,
+    HOLD,
+    MISSING,
+    PROGRAM,
+    TAKES_PORTS,
+    as_found,
+    borrower,
+    donors,
+    echoed,
+    lent,
+    nothing_is_left,
+    settings_of,
+)
 from select_harness import until
-from slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
-FOLDER = "/cluster/remote"
-PROGRAM = f"{FOLDER}/gputopo-node"
-REMOTE = f"allow: yes, program: {PROGRAM}, donor_memory_mb: 64"
-#: Two GPUs of each node are free; the others hold nobody back, and nothing ends by itself.
-BUSY = {"dgx1": (0, 1, 2, 3, 4, 5), "dgx2": (2, 3, 4, 5, 6, 7)}
-FOUR = ("-p", "dgx", "--gres=gpu:4", "--mem=200")
-ASKS = "--comment=gpu-topo: remote=allow"
-#: What echo told, and then how it ended: complete, or not at all.
-ECHO = (
-    f"f=$HOME/echo.$SLURM_JOB_ID; {PROGRAM} echo >$f.tmp 2>&1; echo exit $? >>$f.tmp; mv $f.tmp $f"
-)
-MISSING = "name: missing\nserver: [rkudad, '{bind}:{port}']\nenvironment: {X: '{servers}'}"
-#: Holds two ports for as long as it runs.
-TAKES_PORTS = (
-    "python3 -c \"import socket, time; s = [socket.create_server(('', p)) for p in (50000, 50001)];"
-    ' time.sleep(300)"'
-)
-HOLD = f"env >$HOME/job.$SLURM_JOB_ID.env; {ECHO}; sleep 600"
-
 
 @pytest.fixture(scope="module", autouse=True)
-def as_found(session_cluster: Cluster | str) -> Iterator[None]:
-    """The site is prepared once for most tests of this file, and taken away after the last."""
-    yield
-    if isinstance(session_cluster, Cluster) and enforcement() == "slots":
-        session_cluster.run("ctl", f"rm -rf {FOLDER}")
-        session_cluster.reset()
+def found(session_cluster: Cluster | str) -> Iterator[None]:
+    """Nothing of the site stays behind."""
+    with as_found(session_cluster):
+        yield
 
 
 @pytest.fixture
-def site(live: Cluster) -> Cluster:
-    """A site that could lend: the program and the TaskProlog on every node, nothing else yet."""
-    live.reset()
-    live.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
-    live.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
-    live.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
-    live.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=10")
-    live.reconfigure()
-    return live
-
-
-@pytest.fixture
-def lends(live: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Two free GPUs on each of two nodes. At the end no donor, no server, no GPU more in use."""
-    if not is_prepared(live):
-        lending(request.getfixturevalue("site"), "")
-    with watched(live):
-        yield live
-        users = {job.id: job.fields["UserId"] for job in all_jobs(live)}
-        live.cancel(*(jobid for jobid, user in users.items() if not user.startswith("bob(")))
-        nothing_is_left(live)
-
-
-def lending(cluster: Cluster, settings: str) -> None:
-    """The site lends, and but for four GPUs everything on the two nodes is taken."""
-    configure_engine(cluster, f"{remote(settings)}\nslots: {{poll_s: 1}}")
-    cluster.look()
-    for node, gpus in BUSY.items():
-        if cluster.gres_used()[node] != gpus:
-            cluster.occupy(node, gpus)
-
-
-def remote(settings: str) -> str:
-    """The section of gputopo.yaml."""
-    asked = dict(part.split(": ", 1) for part in f"{REMOTE}, {settings}".split(", ") if part)
-    return f"remote: {{{', '.join(f'{key}: {value}' for key, value in asked.items())}}}"
-
-
-def is_prepared(cluster: Cluster) -> bool:
-    """Has the test before left all as `lending` made it?"""
-    line = cluster.run("ctl", "grep ^remote: /etc/slurm/gputopo.yaml", check=False).out.strip()
-    told = cluster.run("ctl", f"test -x {PROGRAM}", check=False)
-    return (
-        line == remote("")
-        and not told.code
-        and cluster.engine_pid() is not None
-        and is_used(cluster, BUSY)
-        and not donors(cluster)
-    )
-
-
-@contextmanager
-def settings_of(cluster: Cluster, settings: str) -> Iterator[None]:
-    """The engine with these settings besides for the length of a block."""
-    for line in (remote(settings), remote("")):
-        cluster.run("ctl", ["sed", "-i", f"s#^remote:.*#{line}#", "/etc/slurm/gputopo.yaml"])
-        cluster.engine("restart")
-        cluster.look()
-        if line != remote(""):
-            yield
-
-
-def nothing_is_left(cluster: Cluster) -> None:
-    """No donor in Slurm, no GPU but the occupied ones in use, no process of ours on any node."""
-    until(lambda: is_used(cluster, BUSY), "the lent GPUs are free again", 60)
-    until(lambda: not donors(cluster), "no donor is left", 30)
-    for node in ("dgx1", "dgx2"):
-        until(lambda node=node: not processes(cluster, node), f"no process is left on {node}", 30)
-
-
-def processes(cluster: Cluster, node: str) -> str:
-    """Processes of the program on a node."""
-    return cluster.run(node, "pgrep -u alice -af gputopo-node", check=False).out
-
-
-def donors(cluster: Cluster) -> list[Job]:
-    """Donors that wait or run."""
-    alive = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")
-    jobs = [job for job in all_jobs(cluster) if job.fields["JobName"] == "gpu-donor"]
-    return [job for job in jobs if job.state in alive]
-
-
-def echoed(cluster: Cluster, jobid: int, timeout_s: float = 30) -> list[str]:
-    """What gputopo-echo told inside the job."""
-    path = f"/home/alice/echo.{jobid}"
-    until(lambda: not cluster.run("ctl", ["cat", path], check=False).code, path, timeout_s)
-    return cluster.run("ctl", ["cat", path]).out.splitlines()
-
-
-def borrower(cluster: Cluster, *args: str, script: str = HOLD, timeout_s: float = 60) -> Job:
-    """A job of four GPUs that runs on two of its own and two lent ones."""
-    jobid = cluster.sbatch(*FOUR, ASKS, *args, script=script)
-    cluster.wait_running(jobid, timeout_s=timeout_s)
-    echoed(cluster, jobid)
-    return cluster.job(jobid)
+def lends(live: Cluster) -> Iterator[Cluster]:
+    """A site that lends, and at the end no donor, no server, no GPU more in use."""
+    if live.release < (24, 11):
+        pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
+    with lent(live) as site:
+        yield site
 
 
 # -- two local, two remote ----------------------------------------------------
@@ -165,16 +68,6 @@ def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lends: 
     environment = lends.env_of(job.id)
     assert environment["GPUTOPO_REMOTE_GPUS"] == f"{other}:2"
     assert environment["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, local))
-
-
-def test_stock_slurm_keeps_it_pending(site: Cluster) -> None:
-    """The baseline, with nothing of ours."""
-    with site.variant_as("stock"):
-        for node, gpus in BUSY.items():
-            site.occupy(node, gpus)
-        jobid = site.sbatch(*FOUR, script=HOLD)
-        time.sleep(10)
-        assert site.job(jobid).state == "PENDING"
 
 
 def test_steps_of_the_job_reach_its_donors_too(lends: Cluster) -> None:
@@ -290,30 +183,6 @@ def revive(cluster: Cluster, node: str) -> None:
 # -- restarts -----------------------------------------------------------------
 
 
-def test_fifty_jobs_and_ten_kills_of_the_engine_leak_no_donor(lends: Cluster) -> None:
-    dice = random.Random(8)
-    script = f"{ECHO}; sleep 0.5"
-    ids = [lends.sbatch(*FOUR, ASKS, "-t", "5", script=script) for _ in range(50)]
-    for _ in range(10):
-        time.sleep(dice.uniform(0.2, 6))
-        lends.engine("kill")
-        time.sleep(dice.uniform(0, 2))
-        lends.engine("start")
-    until(lambda: all_over(lends, ids), "all fifty are over", 600)
-    states = {job.id: job.state for job in all_jobs(lends) if job.id in ids}
-    assert set(states.values()) <= {"COMPLETED"}, states
-    told = [echoed(lends, jobid)[-1] for jobid in ids]
-    assert set(told) == {"exit 0"}
-    nothing_is_left(lends)
-
-
-def all_over(cluster: Cluster, ids: Sequence[int]) -> bool:
-    """Has every one of these jobs ended?"""
-    listed = ",".join(map(str, ids))
-    told = cluster.run("ctl", f"squeue -h -j {listed} -o %A 2>/dev/null", check=False)
-    return not told.out.strip()
-
-
 def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
     job = borrower(lends)
     [donor] = donors(lends)
@@ -388,3 +257,16 @@ def test_an_r_queue_lends_without_being_asked(lends: Cluster) -> None:
         assert echoed(lends, jobid)[-1] == "exit 0"
         lends.cancel(jobid)
         nothing_is_left(lends)
+
+
+# -- the baseline (last: it takes the site away) ------------------------------
+
+
+def test_stock_slurm_keeps_the_job_waiting(cluster: Cluster) -> None:
+    """The same nodes and the same job, with nothing of ours."""
+    with cluster.variant_as("stock"):
+        for node, gpus in BUSY.items():
+            cluster.occupy(node, gpus)
+        jobid = cluster.sbatch(*FOUR, script=HOLD)
+        time.sleep(10)
+        assert cluster.job(jobid).state == "PENDING"
