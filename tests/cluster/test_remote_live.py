@@ -101,6 +101,22 @@ def test_strangers_are_refused(lends: Cluster) -> None:
     assert "MUNGE" not in shown
 
 
+def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Cluster) -> None:
+    with settings_of(lends, "preset: echo-own"):
+        job = borrower(lends)
+        [donor] = donors(lends)
+        [(node, gpus)] = donor.gpus.items()
+        assert echoed(lends, job.id) == [f"{node} {','.join(map(str, gpus))}", "exit 0"]
+        address = lends.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+        assert address.startswith(f"{node}:")
+        subject = {"GPUTOPO_ECHO_SERVERS": address, "GPUTOPO_ECHO_SUBJECTS": f"{job.id}/{donor.id}"}
+        for user, code in (("alice", 0), ("bob", 1), ("root", 1)):
+            told = lends.run("ctl", [PROGRAM, "echo"], user=user, env=subject, check=False)
+            assert told.code == code, told
+        lends.cancel(job.id)
+        nothing_is_left(lends)
+
+
 # -- ends ---------------------------------------------------------------------
 
 
@@ -270,3 +286,6 @@ def test_stock_slurm_keeps_the_job_waiting(cluster: Cluster) -> None:
         jobid = cluster.sbatch(*FOUR, script=HOLD)
         time.sleep(10)
         assert cluster.job(jobid).state == "PENDING"
+        # No job may run while the GPUs get other types.
+        cluster.cancel(*(job.id for job in all_jobs(cluster)))
+        cluster.wait_idle()
