@@ -23,7 +23,7 @@ SETTINGS = "/etc/slurm/gputopo.yaml"
 LOG = "/var/log/gputopo/decisions.jsonl"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
-CHAIN = 30
+CHAIN = 60
 AHEAD = 300
 BAR_START_S = 0.7
 MANY = 1000
@@ -109,7 +109,10 @@ def chain(cluster: BenchCluster, ahead: int) -> Figure:
     cluster.look()
     submit(cluster, ahead, "-w dgx1 --gres=gpu:8", "true")
     cluster.sh("rm -f started.*; cd ~alice; rm -f started.*")
-    script = "date +%s.%N >started.$SLURM_JOB_ID; sleep 0.2"
+    # slurmctld starts what was let go at its next full second. Jobs of one length would end, and be
+    # followed, at the same moment of each second: theirs are spread over one.
+    length = "0.$(printf %02d $((SLURM_JOB_ID * 37 % 100)))"
+    script = f"date +%s.%N >started.$SLURM_JOB_ID; sleep {length}"
     ids = submit(cluster, CHAIN, "-w dgx2 --gres=gpu:8", script)
     wait_gated(cluster, ahead + CHAIN)
     cluster.cancel(first)
@@ -167,6 +170,7 @@ def react(cluster: BenchCluster) -> Figure:
     Slurm's own notices are off, so that each comes when its GPUs are known to be free.
     """
     took = []
+    cluster.sh(f"mkdir -p {BENCH_DIR}")
     cluster.put(REACT.format(log=LOG), f"{BENCH_DIR}/react.py")
     for _ in range(ENDS):
         running = cluster.sh("squeue -h -w dgx2 -t running -o %A").split()

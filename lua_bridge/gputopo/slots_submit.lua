@@ -43,13 +43,34 @@ local NOT_BY_MODEL = "gpu-topo: srun and salloc cannot take the model %s here; l
 local BY_MODEL = "gpu-topo: srun and salloc take a model by --gres=gpu:%s:N only; or leave it "
   .. "out of the GPU request and add --constraint=%s"
 
+-- Slurm 22.05, which writes "gres:gpu:2": a step there may not ask without a type for GPUs of
+-- several types, and typed steps find no model.
+local function is_old(asked)
+  for _, field in ipairs(FIELDS) do
+    if find(asked[field.form] or "", "^gres:") then
+      return true
+    end
+  end
+  return false
+end
+
+-- Has the job a script? On 22.05 only the first component of a heterogeneous one has it; the
+-- others have sbatch's input file, which srun and salloc do not send.
+local function has_script(job, asked)
+  if job.script ~= nil then
+    return true
+  end
+  local offset = job.het_job_offset or NO_VAL
+  return offset > 0 and offset < NO_VAL and is_old(asked) and job.std_in ~= nil
+end
+
 -- read(job) -> the job's requests {form -> text}, whether it has a script
 function M.read(job)
   local asked = {}
   for _, field in ipairs(FIELDS) do
     asked[field.form] = job[field.name]
   end
-  return asked, job.script ~= nil
+  return asked, has_script(job, asked)
 end
 
 local function the_types(asked)
@@ -69,17 +90,6 @@ function M.names_slot(asked)
       return gpu_type
     end
   end
-end
-
--- Slurm 22.05, which writes "gres:gpu:2": a step there may not ask without a type for GPUs of
--- several types, and typed steps find no model.
-local function is_old(asked)
-  for _, field in ipairs(FIELDS) do
-    if find(asked[field.form] or "", "^gres:") then
-      return true
-    end
-  end
-  return false
 end
 
 local function shortened(text)

@@ -103,50 +103,54 @@ def hosting_network(
 ) -> FlowNetwork:
     """Phase 1's network: job -> kind -> machine (its GPUs near, or far) -> sink."""
     network = FlowNetwork()
-    total = 0
+    total = sum(len(tasks) for tasks in waiting.values())
     for need, tasks in waiting.items():
-        total += len(tasks)
         for index, units in _counted(task[0] for task in tasks).items():
             network.supply(("job", index, need), units)
             network.arc(("job", index, need), ("kind", need), units)
             network.arc(("job", index, need), "sink", units, costs.leave(jobs[index]))
-        for name, room in rooms.items():
-            _arcs_to_host(network, need, len(tasks), room, near[name], costs)
     network.supply("sink", -total)
-    needs = tuple(waiting)
+    fewest = min((need[2] for need in waiting if need[2]), default=0)
     for name, room in rooms.items():
-        most = max((_holds(room, need, total) for need in needs), default=0)
-        network.arc(("machine", name), "sink", most)
-        fewest = min((need[2] for need in needs if need[2]), default=0)
-        beside = near[name] // fewest if fewest else total
-        network.arc(("near", name), ("machine", name), min(beside, total))
+        is_host = False
+        for need, tasks in waiting.items():
+            if held := holds(room, need, len(tasks)):
+                is_host = True
+                _arcs_to_host(network, need, held, name, near[name], costs)
+        if is_host:
+            most = max(holds(room, need, total) for need in waiting)
+            network.arc(("machine", name), "sink", most)
+            beside = near[name] // fewest if fewest else total
+            network.arc(("near", name), ("machine", name), min(beside, total))
     return network
 
 
 def _arcs_to_host(
-    network: FlowNetwork, need: Kind, tasks: int, room: Room, near: int, costs: Costs
+    network: FlowNetwork, need: Kind, held: int, name: str, near: int, costs: Costs
 ) -> None:
-    holds = _holds(room, need, tasks)
+    """From a kind of task to a machine that holds `held` of it and has `near` GPUs left."""
     gpus, sensitivity, remote = need[2:]
-    beside = min(holds, near // gpus) if gpus else 0
-    network.arc(("kind", need), ("near", room.name), beside)
+    beside = min(held, near // gpus) if gpus else 0
+    network.arc(("kind", need), ("near", name), beside)
     if not gpus:
-        network.arc(("kind", need), ("machine", room.name), holds)
+        network.arc(("kind", need), ("machine", name), held)
     elif remote:
         # What is left beside the whole tasks is near, the rest of the GPUs is lent by others.
         missing = gpus - min(gpus - 1, near % gpus)
-        far = round(missing * costs.lend(sensitivity, room.name))
-        network.arc(("kind", need), ("machine", room.name), holds, far)
+        far = round(missing * costs.lend(sensitivity, name))
+        network.arc(("kind", need), ("machine", name), held, far)
 
 
-def _holds(room: Room, need: Kind, most: int) -> int:
+def holds(room: Room, need: Kind, most: int) -> int:
+    """How many tasks of that kind have their CPUs and memory there, at most `most`."""
     cpus, memory_mb = need[:2]
-    found = float(most)
-    if cpus:
-        found = min(found, room.cpus // cpus)
-    if memory_mb:
-        found = min(found, room.memory_mb // memory_mb)
-    return max(0, int(found))
+    if room.cpus < cpus or room.memory_mb < memory_mb:
+        return 0
+    if cpus and room.cpus // cpus < most:
+        most = int(room.cpus // cpus)
+    if memory_mb and room.memory_mb // memory_mb < most:
+        most = int(room.memory_mb // memory_mb)
+    return max(0, most)
 
 
 def _counted(indexes: Iterable[int]) -> dict[int, int]:

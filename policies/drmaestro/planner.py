@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from policies.drmaestro.admission import admitted
 from policies.drmaestro.flow import FlowSolver, best_solver
 from policies.drmaestro.phases import Costs, Task, host_tasks, lend_gpus
 from policies.nouns import Cluster, Wait
@@ -18,6 +19,7 @@ from policies.remote import RemoteJob, RemotePlacement, RemoteTask, Room, copies
 
 Rooms = dict[str, Room]
 Answer = RemotePlacement | Wait
+_Need = tuple[tuple[int, ...], int, int, float, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,14 @@ class DRMaestro:
 
     def plan(self, jobs: Sequence[RemoteJob], cluster: Cluster) -> list[Answer]:
         """An answer for every job, in the order given (that of arrival)."""
-        left = rooms(cluster, self.donor_cpus, self.donor_memory_mb)
+        return self.decide(jobs, rooms(cluster, self.donor_cpus, self.donor_memory_mb))
+
+    def decide(self, jobs: Sequence[RemoteJob], left: Rooms) -> list[Answer]:
+        """The same on what is left; nothing is changed."""
         seniors = sorted(range(len(jobs)), key=lambda index: (-jobs[index].rounds_waited, index))
         postponed: set[int] = set()
         answers: dict[int, RemotePlacement] = {}
-        active = _admitted({index: jobs[index] for index in seniors}, left)
+        active = admitted({index: jobs[index] for index in seniors}, left)
         while active:
             trial = copies(left.values())
             answers, leave = self._solved(active, trial)
@@ -51,10 +56,17 @@ class DRMaestro:
                 break
             active = {i: job for i, job in active.items() if i not in slow | leave}
             answers = {}
+        left = copies(left.values())
+        hopeless: set[_Need] = set()
         for index in seniors:
             if index not in answers and index not in postponed:
-                self._add(index, jobs[index], left, answers, postponed)
-        return [answers.get(i) or _wait(i in postponed) for i in range(len(jobs))]
+                job, need = jobs[index], _need(jobs[index])
+                if need not in hopeless and not self._add(index, job, left, answers, postponed):
+                    hopeless.add(need)  # what is left only shrinks
+        return [
+            answers.get(index) or (_NETWORK if index in postponed else _NO_ROOM)
+            for index in range(len(jobs))
+        ]
 
     def _solved(
         self, jobs: Mapping[int, RemoteJob], left: Rooms
@@ -104,20 +116,26 @@ class DRMaestro:
         left: Rooms,
         answers: dict[int, RemotePlacement],
         postponed: set[int],
-    ) -> None:
-        """Place one more job in what is left, if it fits: no flow, the cheapest for each task."""
+    ) -> bool:
+        """Place one more job in what is left, if it fits: no flow, the cheapest for each task.
+
+        RET: whether it fits, placed or left for its costs or the network.
+        """
         lends = sum(room.free.bit_count() for room in left.values())
         if sum(job.request.gpus_per_node) > lends:
-            return
+            return False
         trial = copies(left.values())
         found = self._alone(job, trial)
-        if found is None or self._left_by_choice(job, found):
-            return
+        if found is None:
+            return False
+        if self._left_by_choice(job, found):
+            return True
         if self._too_slow(job, found):
             postponed.add(index)
-            return
+            return True
         left.update(trial)
         answers[index] = found
+        return True
 
     def _alone(self, job: RemoteJob, left: Rooms) -> RemotePlacement | None:
         tasks: list[RemoteTask] = []
@@ -167,19 +185,10 @@ def placed_cost(job: RemoteJob, found: RemotePlacement, costs: Costs) -> int:
     return sum(mask.bit_count() * costs.lend(job.sensitivity, name) for name, mask in lent)
 
 
-def _admitted(jobs: Mapping[int, RemoteJob], left: Rooms) -> dict[int, RemoteJob]:
-    """Seniors first, as many as the whole cluster could hold were it one node (Algorithm 4)."""
-    cpus = sum(room.cpus for room in left.values())
-    memory_mb = sum(room.memory_mb for room in left.values())
-    gpus = sum(room.free.bit_count() for room in left.values())
-    admitted = {}
-    for index, job in jobs.items():
-        tasks, wanted = len(job.request.gpus_per_node), sum(job.request.gpus_per_node)
-        needs = (tasks * job.cpus, tasks * job.memory_mb, wanted)
-        if needs[0] <= cpus and needs[1] <= memory_mb and needs[2] <= gpus:
-            cpus, memory_mb, gpus = cpus - needs[0], memory_mb - needs[1], gpus - needs[2]
-            admitted[index] = job
-    return admitted
+def _need(job: RemoteJob) -> _Need:
+    """All by which a job fits what is left or not."""
+    shape = job.request.gpus_per_node
+    return (shape, job.cpus, job.memory_mb, job.sensitivity, job.remote_allowed)
 
 
 def _hosted_tasks(index: int, job: RemoteJob, hosted: Mapping[Task, str]) -> tuple[int, int]:
@@ -204,7 +213,5 @@ def _leave(got: Mapping[int, tuple[int, int]]) -> set[int]:
     return nothing | set(partial[len(partial) // 2 :])
 
 
-def _wait(postponed: bool) -> Wait:
-    if postponed:
-        return Wait("the network is too loaded for its remote GPUs", float("inf"))
-    return Wait("not all of its tasks fit now", float("inf"))
+_NETWORK = Wait("the network is too loaded for its remote GPUs", float("inf"))
+_NO_ROOM = Wait("not all of its tasks fit now", float("inf"))

@@ -17,6 +17,8 @@ from policies.remote import RemoteJob, RemotePlacement, RemoteTask, Room, proces
 LEAST_OCCUPIED = "least-occupied"
 #: Ours: the process goes where most of its GPUs are, and uses those before any remote one.
 LOCAL_FIRST = "local-first"
+#: By the model (eqs. 1 and 4): all GPUs local, else the nodes whose network the fewest jobs share.
+NETWORK_AWARE = "network-aware"
 
 Answer = RemotePlacement | Wait
 
@@ -48,13 +50,16 @@ class GQueue:
 class RQueue:
     """Whole nodes as far as there are, then nodes in use, with remote GPUs if allowed.
 
-    `remote=False` shares nodes but lends nothing: what sharing alone would bring.
+    `remote=False` shares nodes but lends nothing: what sharing alone would bring. Whether a
+    node that only lends runs the job, too, the paper does not say: here it does, unless
+    `lending_counts` is False.
     """
 
     donors: str = LOCAL_FIRST
     remote: bool = True
     donor_cpus: int = 0
     donor_memory_mb: int = 0
+    lending_counts: bool = True
     name: str = "r-queue"
 
     def place(self, job: RemoteJob, cluster: Cluster) -> Answer:
@@ -99,7 +104,7 @@ class _Trial:
 
     def task(self, gpus: int) -> RemoteTask | None:
         """The two steps of the paper for one process; None where it has no place."""
-        local_first = self.queue.donors == LOCAL_FIRST
+        local_first = self.queue.donors != LEAST_OCCUPIED
         is_remote = self.queue.remote and self.job.remote_allowed
         hosts = [
             room
@@ -108,7 +113,7 @@ class _Trial:
         ]
         if not hosts:
             return None
-        host = min(hosts, key=lambda room: self._host_order(room, gpus, local_first))
+        host = min(hosts, key=lambda room: self._host_order(room, gpus))
         near = local_first or not is_remote
         local = lowest(host.free, min(gpus, host.free.bit_count())) if near else ()
         if len(local) == gpus:
@@ -123,12 +128,16 @@ class _Trial:
         self.commit(task)
         return task
 
-    def _host_order(self, room: Room, gpus: int, local_first: bool) -> tuple[int, int, str]:
-        local = min(gpus, room.free.bit_count()) if local_first else 0
-        return (-local, self.running[room.name], room.name)
+    def _host_order(self, room: Room, gpus: int) -> tuple[int, int, int, str]:
+        local, crowd = min(gpus, room.free.bit_count()), self.running[room.name]
+        if self.queue.donors == LEAST_OCCUPIED:
+            return (0, crowd, 0, room.name)
+        if self.queue.donors == NETWORK_AWARE:
+            return (local < gpus, crowd, -local, room.name)
+        return (-local, crowd, 0, room.name)
 
     def _lent(self, missing: int, host: Room, near: bool) -> list[tuple[str, int]] | None:
-        """GPUs of the least occupied nodes; ours: of as few nodes as that order allows."""
+        """GPUs of other nodes in the queue's order of donors; None if there are too few."""
         lent: list[tuple[str, int]] = []
         own = None if near else host.name
         offers = {
@@ -137,8 +146,11 @@ class _Trial:
             if room.free and not (near and room is host)
         }
 
-        def order(name: str) -> tuple[bool, int, str]:
-            return (near and offers[name] < missing, self.running[name], name)
+        def order(name: str) -> tuple[int, int, str]:
+            is_part, crowd = near and offers[name] < missing, self.running[name]
+            if self.queue.donors == NETWORK_AWARE:
+                return (crowd, is_part, name)
+            return (is_part, crowd, name)
 
         for name in sorted(offers, key=order):
             taken = lowest(self.left[name].free, min(offers[name], missing - len(lent)))
@@ -158,7 +170,8 @@ class _Trial:
             donor.free &= ~(1 << gpu)
             donor.cpus -= donor.donor_cpus
             donor.memory_mb -= donor.donor_memory_mb
-        for name in {task.node, *(name for name, _ in task.remote)}:
+        lenders = {name for name, _ in task.remote} if self.queue.lending_counts else set()
+        for name in {task.node, *lenders}:
             self.running[name] += 1
 
     def _own(self, name: str) -> Room:

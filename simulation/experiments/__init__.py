@@ -212,12 +212,34 @@ experiments.register(
     )
 )
 
+_YEARS = {
+    "year": (
+        "printed",
+        "implied",
+        "single-days",
+        "busier",
+        "more-cpus",
+        "fewer-idle",
+        "saturated",
+        "small-jobs",
+    )
+}
+experiments.register(
+    Experiment(
+        "rqueue-occupancy",
+        "The R queue's section IV.B: which of 50 jobs has which GPU when, on five nodes.",
+        "simulation.experiments.rqueue.occupancy:run",
+        seeds=tuple(range(1, 11)),
+        options={"submits": ("as-drawn", "at-once"), "picture": ("no", "text")},
+    )
+)
 experiments.register(
     Experiment(
         "rqueue-tsubame",
         "The R queue's section IV.C: a synthetic year of TSUBAME2.5, 63,484 jobs on 480 nodes.",
         "simulation.experiments.rqueue.tsubame:tsubame",
         seeds=(1,),
+        options=_YEARS,
     )
 )
 experiments.register(
@@ -226,5 +248,44 @@ experiments.register(
         "The R queue's section IV.D: the same year on 450 to 480 nodes.",
         "simulation.experiments.rqueue.tsubame:shrink",
         seeds=(1,),
+        options=_YEARS,
+    )
+)
+experiments.register(
+    Experiment(
+        "rqueue-philly",
+        "The R queue on Microsoft's Philly trace, on all, half or a third of its nodes.",
+        "simulation.experiments.rqueue.philly:run",
+        seeds=(1,),
+        options={"nodes": ("all", "half", "third")},
+    )
+)
+
+_IN_REACH = {"in-reach": ("6", "8", "10", "12")}
+experiments.register(
+    Experiment(
+        "drmaestro-testbed",
+        "DRMaestro's section 5.6.2: 512 jobs on 4 machines with and without remote GPUs.",
+        "simulation.experiments.drmaestro.runs:run_testbed",
+        seeds=(1, 2, 3),
+        options=_IN_REACH,
+    )
+)
+experiments.register(
+    Experiment(
+        "drmaestro-scale",
+        "DRMaestro's section 5.6.4: 4,096 jobs on 128 machines.",
+        "simulation.experiments.drmaestro.runs:run_scale",
+        seeds=(1, 2, 3),
+        options=_IN_REACH,
+    )
+)
+experiments.register(
+    Experiment(
+        "drmaestro-network",
+        "DRMaestro's section 5.6.5: 64 jobs on 4 machines, with and without network-aware costs.",
+        "simulation.experiments.drmaestro.runs:run_network",
+        seeds=(1, 2, 3),
+        options={**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10")},
     )
 )

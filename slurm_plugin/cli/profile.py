@@ -9,25 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurm_plugin.cli.options import json_option
+from slurm_plugin.cli.profile_options import database_option, fitting_options, task_option
+from slurm_plugin.cli.profile_run import run
 
 if TYPE_CHECKING:
     from policies.performance import PerformanceModel, Run
     from slurm_plugin.performance.rows import Row
-
-_TASKS = ("training", "inference")
-_KINDS = ("calibrated", "genie")
-
-database_option = click.option(
-    "--database",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("/var/lib/gputopo/performance.db"),
-    show_default=True,
-    envvar="GPUTOPO_PERFORMANCE",
-    help="The model database.",
-)
-task_option = click.option(
-    "--task", type=click.Choice(_TASKS), default="training", show_default=True, help="Kind of work."
-)
 
 
 @click.group()
@@ -35,18 +22,14 @@ def profile() -> None:
     """Fit models of how fast jobs run on which shape, and show them."""
 
 
+profile.add_command(run)
+
+
 @profile.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--name", help="The profile's name (default: the file's).")
 @task_option
-@click.option("--model", "kind", type=click.Choice(_KINDS), default=_KINDS[0], show_default=True,
-              help="Kind of model.")  # fmt: skip
-@click.option("--family", default="", help="Such as cnn: to find stand-ins for unknown models.")
-@click.option("--parameters", type=click.FloatRange(min=0, min_open=True),
-              help="Millions of parameters: the same.")  # fmt: skip
-@click.option("--startup", type=click.FloatRange(min=0), default=0.0,
-              help="Seconds before the first iteration.")  # fmt: skip
-@click.option("--add", is_flag=True, help="Add the runs to those stored, and fit all of them.")
+@fitting_options
 @database_option
 def fit(
     file: Path,
@@ -61,25 +44,15 @@ def fit(
 ) -> None:
     """Fit the runs in FILE (CSV: nodes, gpus, local_batch, step_s) and store the model."""
     from policies.hint_keys import KEYS
-    from policies.performance import fit as fitted
-    from policies.performance.similarity import Traits
-    from slurm_plugin.performance.database import Database, Profile
+    from slurm_plugin.performance.database import Database
+    from slurm_plugin.performance.keep import Fitting, keep
 
     name = file.name.split(".")[0] if name is None else name
     if KEYS["profile"].read(name) is None:
         raise click.UsageError(f"--name {name!r}: expected {KEYS['profile'].allowed}")
-    kept = Database(database)
-    runs = _runs(file)
-    traits = Traits(name, family, parameters)
-    before = kept.get(name, task) if add else None
-    if before is not None:
-        runs = [*before.runs, *runs]
-        traits = Traits(name, family or before.traits.family,
-                        parameters or before.traits.parameters_m)  # fmt: skip
-        startup = startup or before.model.startup_s
-    model = fitted(kind, runs, startup)
-    kept.put(Profile(traits, task, model, tuple(runs)))
-    click.echo(_told(name, task, model, runs))
+    wanted = Fitting(name, task, kind, family, parameters, startup, add)
+    profile = keep(Database(database), wanted, _runs(file))
+    click.echo(in_words(name, task, profile.model, profile.runs))
 
 
 @profile.command()
@@ -106,7 +79,8 @@ def show(
 ) -> None:
     """Show what MODEL takes on each shape, with error bars; without MODEL, list them.
 
-    For a model that was never profiled the likest one stands in, and the output says so.
+    MODEL may be cut short. For one that was never profiled the likest one stands in. The
+    output says either.
     """
     from policies.performance.similarity import Traits
     from slurm_plugin.performance.database import Database
@@ -116,22 +90,27 @@ def show(
     if model is None:
         _list(kept.all(), as_json)
         return
-    found = kept.find(Traits(model), task)
+    name = kept.complete(model)
+    found = kept.find(Traits(name), task)
+    short = "" if name == model else f"{model} is taken for {name}, the only name that begins so"
+    note = "; ".join(filter(None, (short, found.note)))
     size = batch or found.model.max_local_batch
     rows = predictions(found.model, size, task, nodes, gpus_per_node)
     if plot is not None:
         from slurm_plugin.performance.drawing import draw
 
-        draw(rows, size, f"{model}, {task}, batch {size}", plot)
+        own = found.profile.traits.name
+        title = name if own == name else f"{name} (as {own})"
+        draw(rows, size, f"{title}, {task}, batch {size}", plot)
     if as_json:
         told = {"profile": found.profile.traits.name, "asked": model, "task": task,
-                "likeness": found.likeness, "note": found.note, "batch": size,
+                "likeness": found.likeness, "note": note, "batch": size,
                 "model": found.model.kind, "rows": [_plain(row) for row in rows]}  # fmt: skip
         click.echo(json.dumps(told, indent=2))
         return
-    click.echo(_told(found.profile.traits.name, task, found.model, found.profile.runs))
-    if found.note:
-        click.echo(found.note)
+    click.echo(in_words(found.profile.traits.name, task, found.model, found.profile.runs))
+    if note:
+        click.echo(note)
     _print(rows, size)
 
 
@@ -147,7 +126,8 @@ def _runs(file: Path) -> list[Run]:
         raise Fault(f"{file}: no text; expected a CSV of runs") from error
 
 
-def _told(name: str, task: str, model: PerformanceModel, runs: Any) -> str:
+def in_words(name: str, task: str, model: PerformanceModel, runs: Any) -> str:
+    """One line about a profile."""
     import math
 
     return (
@@ -177,7 +157,7 @@ def _list(profiles: Any, as_json: bool) -> None:
         click.echo(json.dumps({"profiles": told}, indent=2))
         return
     for one in profiles:
-        click.echo(_told(one.traits.name, one.task, one.model, one.runs))
+        click.echo(in_words(one.traits.name, one.task, one.model, one.runs))
 
 
 def _print(rows: list[Row], batch: int) -> None:

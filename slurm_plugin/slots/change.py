@@ -97,10 +97,13 @@ class Part:
     note: str = ""
 
 
-def release(parts: Sequence[Part], now: int) -> tuple[tuple[str, JobUpdate], ...]:
+def release(
+    parts: Sequence[Part], now: int, others: Sequence[QueuedJob] = ()
+) -> tuple[tuple[str, JobUpdate], ...]:
     """The updates, in this order, that start a job, or all components of a heterogeneous one.
 
-    On 22.05 what the job asked goes first, still behind the gate.
+    On 22.05 what the job asked goes first, still behind the gate. `others` are components that
+    get no slots.
     """
     leader = parts[0].job.het_id
     steps: list[tuple[str, JobUpdate]] = []
@@ -113,9 +116,27 @@ def release(parts: Sequence[Part], now: int) -> tuple[tuple[str, JobUpdate], ...
         if is_old(part.kept):
             steps.append((part.name, _NOTHING_ASKED))
         steps.append((part.name, update))
+        if leader == part.job.job_id:
+            steps += [(other.name, spared(other)) for other in others]
     if leader:
         # Only the first component's start time lets the whole job start.
         steps.append((str(leader), JobUpdate(begin_time=NOW)))
+    return tuple(steps)
+
+
+def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
+    """The updates for jobs of 22.05 that lost their request and whose slots Slurm then refused.
+
+    Left as they are they would start without GPUs. One that had slots can only have them again.
+    """
+    steps = []
+    for part in parts:
+        job, kept = part.job, part.kept
+        fields = {field: getattr(job, field) for field in demand.REQUESTS.values()}
+        if not any(fields.values()):
+            fields = {field: kept.get(key) for key, field in demand.REQUESTS.items()}
+        if is_old(kept):
+            steps.append((part.name, replace(JobUpdate(), **fields)))
     return tuple(steps)
 
 
@@ -153,6 +174,14 @@ def _pinned(update: JobUpdate) -> JobUpdate:
     values = {**kept.values, "pin": update.req_nodes or ""}
     comment = bracket.replaced(update.admin_comment or "", Bracket(kept.state, values))
     return replace(update, req_nodes=None, num_nodes=None, admin_comment=comment)
+
+
+def spared(job: QueuedJob) -> JobUpdate:
+    """The update for a component that has no slots, after one of the first component's.
+
+    That one gave it the first component's comment, and with it (`pin=`) the nodes.
+    """
+    return JobUpdate(req_nodes=job.req_nodes, admin_comment=job.admin_comment)
 
 
 def regate(job: QueuedJob, kept: Bracket, begin: int, not_before: int, note: str) -> JobUpdate:

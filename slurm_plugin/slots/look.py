@@ -6,7 +6,7 @@ Pure: a snapshot and the time in, a plan out.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -120,6 +120,8 @@ class Look:
         self._first_start: float | None = None
         self._active: Counter[int] = Counter()
         self._throttle: dict[int, int] = {}
+        # By heterogeneous job: components that are Slurm's own, such as those without GPUs.
+        self._others: defaultdict[int, list[QueuedJob]] = defaultdict(list)
 
     def over(self, jobs: Sequence[QueuedJob]) -> Plan:
         """All jobs: first what is placed already, then gates in Slurm's order."""
@@ -191,7 +193,18 @@ class Look:
             if want is not None:
                 key = ("het", job.het_id) if job.het_id else ("job", job.job_id)
                 units.setdefault(key, []).append((job, want))
-        return [sorted(unit, key=lambda member: member[0].het_offset) for unit in units.values()]
+            elif job.het_id:
+                self._others[job.het_id].append(job)
+        return [self._own(sorted(unit, key=lambda m: m[0].het_offset)) for unit in units.values()]
+
+    def _own(self, unit: Unit) -> Unit:
+        """Without components that have the first one's bracket, whose own update never came."""
+        job, first = unit[0]
+        own = [m for m in unit[1:] if m[1].kept.get("token") != first.kept.get("token")]
+        for other, _ in unit[1:]:
+            if all(other is not job for job, _ in own):
+                self._others[job.het_id].append(replace(other, admin_comment="", req_nodes=""))
+        return [unit[0], *own]
 
     def _leave(self, unit: Unit, why: str) -> None:
         if self._is_paused(unit[0][0].name):
@@ -199,6 +212,14 @@ class Look:
         for job, want in unit:
             update = change.give_back(job, want.kept, f"Slurm's own choice: {why}")
             self._made.updates.append((job.name, update))
+        self._spare_others(unit)
+
+    def _spare_others(self, unit: Unit) -> None:
+        """What the first component was just told goes to all: the others' own words again."""
+        job, _ = unit[0]
+        if job.het_id == job.job_id:
+            for other in self._others[job.het_id]:
+                self._made.updates.append((other.name, change.spared(other)))
 
     def _is_paused(self, name: str) -> bool:
         return self._terms.paused.get(name, 0) > self._terms.now
@@ -222,6 +243,7 @@ class Look:
             update = change.regate(job, want.kept, begin, now + pause, why)
             self._made.updates.append((job.name, update))
             self._made.seen["regated"] += 1
+        self._spare_others(unit)
 
     def _held(self, job: QueuedJob, want: Want) -> Hold | None:
         """What a placed job is about to get; None where it will not start on it."""
@@ -291,8 +313,9 @@ class Look:
                 self._leave(unit, stays.leave)
             return LEFT if stays.leave else STAYS
         jobs = {part.name: part.job for part in parts}
-        steps = change.release(parts, self._terms.now)
-        made.releases.append(Release(jobs, steps, tuple(made.added[added:])))
+        steps = change.release(parts, self._terms.now, self._others[unit[0][0].het_id])
+        holds, undo = tuple(made.added[added:]), change.asked_again(parts)
+        made.releases.append(Release(jobs, steps, holds, undo))
         return RELEASED
 
     def _part(self, name: str, job: QueuedJob, want: Want, is_first: bool) -> change.Part:

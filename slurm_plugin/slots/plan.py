@@ -65,12 +65,14 @@ class Release:
     """What lets a job start: one, an array's task, or the components of a heterogeneous one.
 
     `steps` are updates by the name of the job they are for, in this order; each must be taken
-    before the next. `jobs` are those that start, by the same names, with what each then holds.
+    before the next, or `undo` follows. `jobs` are those that start, by the same names, with
+    what each then holds.
     """
 
     jobs: Mapping[str, QueuedJob]
     steps: tuple[tuple[str, JobUpdate], ...]
     holds: tuple[Hold, ...]
+    undo: tuple[tuple[str, JobUpdate], ...] = ()
 
 
 @dataclass(slots=True)

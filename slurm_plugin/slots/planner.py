@@ -299,6 +299,9 @@ class Planner:
                 self.counts["released"] += len(release.jobs)
                 for name, job in release.jobs.items():
                     self._watch.released(name, job, self._decided.get(name))
+            else:
+                for name, change in release.undo:
+                    self._update([name], change, quiet=True)
         for name, change in made.updates:
             if self._update([name], change) and (build := self._decided.get(name)):
                 self._write(build)

@@ -39,7 +39,10 @@ class SlurmNode:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """One job; `gpus` maps its nodes to Slurm's GPU indices while it runs."""
+    """One job; `gpus` maps its nodes to Slurm's GPU indices while it runs.
+
+    `start` and `end` are epochs in seconds, 0 until the job is over.
+    """
 
     job_id: int
     array_id: int
@@ -51,6 +54,8 @@ class SlurmJob:
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     comment: str = ""
     admin_comment: str = ""
+    start: int = 0
+    end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,6 +236,8 @@ def _node(node: Any, used: Mapping[str, tuple[int, ...]]) -> SlurmNode:
 
 def _job(job: Any) -> SlurmJob:
     nodes = job.allocated_nodes
+    # Until the job is over Slurm writes estimates there.
+    is_over = not rows.queue_state((job.state or "",))
     return SlurmJob(
         job_id=job.id,
         array_id=job.array_id or 0,
@@ -247,6 +249,8 @@ def _job(job: Any) -> SlurmJob:
         gpus=_gpus(_layout(job)),
         comment=job.comment or "",
         admin_comment=job.admin_comment or "",
+        start=_count(job.start_time) if is_over else 0,
+        end=_count(job.end_time) if is_over else 0,
     )
 
 

@@ -92,10 +92,14 @@ class JobRow(msgspec.Struct):
     gres_detail: list[str] | None = None
     comment: _Text = ""
     admin_comment: _Text = ""
+    start_time: _Number = 0
+    end_time: _Number = 0
 
     def noun(self) -> SlurmJob:
         """The job."""
         state = words(self.job_state)
+        # Until then Slurm writes estimates there.
+        is_over = not queue_state(state)
         names, gpus = _held(self.nodes, self.gres_detail)
         return SlurmJob(
             job_id=self.job_id,
@@ -108,6 +112,8 @@ class JobRow(msgspec.Struct):
             gpus=gpus,
             comment=self.comment or "",
             admin_comment=self.admin_comment or "",
+            start=number(self.start_time) if is_over else 0,
+            end=number(self.end_time) if is_over else 0,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -32,11 +33,20 @@ class Runner(Protocol):
 
 
 class ProcessRunner:
-    """The real one; `bin_dir` None finds the commands by PATH."""
+    """The real one; `bin_dir` None finds the commands by PATH.
 
-    def __init__(self, bin_dir: Path | None = None, timeout_s: float = 10.0) -> None:
+    `environment` takes the place of ours, which is for reading: sbatch carries it into the job.
+    """
+
+    def __init__(
+        self,
+        bin_dir: Path | None = None,
+        timeout_s: float = 10.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.bin_dir = bin_dir
         self.timeout_s = timeout_s
+        self.environment = environment
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
         """Run `argv` and return its standard output."""
@@ -53,7 +63,7 @@ class ProcessRunner:
                 errors="replace",
                 timeout=limit,
                 check=False,
-                env=_environment(),
+                env=self.environment or _environment(),
             )
         except FileNotFoundError as error:
             raise SlurmError(

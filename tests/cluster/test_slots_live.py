@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 from cluster import Cluster, Result
 from live_harness import (
     Watch,
+    asking,
     by_policy,
     configure_engine,
     end,
@@ -29,6 +31,19 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 SWITCH = "/etc/slurm/gputopo.disable"
 SHOW_GPUS = "echo gpus $CUDA_VISIBLE_DEVICES"
 ALL = tuple(range(8))
+# 22.05 writes "gres:gpu:2" for "gres/gpu:2".
+OLD = os.environ.get("SUITE") == "bookworm"
+GPU = "gres:gpu:" if OLD else "gres/gpu:"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """Placement and order are looked at here, not speed: every job is to be asked about."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=1000):
+        yield
 
 
 @pytest.fixture
@@ -83,7 +98,7 @@ def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(
     assert job.reason == "BeginTime"
     assert "waits for 2 free GPUs on one node" in job.fields["AdminComment"]
     (row,) = listed(cluster)
-    assert (row["job"], row["state"], row["asked"]) == (str(jobid), "gated", "gres/gpu:2")
+    assert (row["job"], row["state"], row["asked"]) == (str(jobid), "gated", f"{GPU}2")
     cluster.cancel(busy[0], busy[3])
     started = cluster.wait_running(jobid)
     assert started.gpus == {"dgx1": (0, 3)}
@@ -104,9 +119,10 @@ def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster: Cluster) 
     assert is_gated(cluster.job(jobid))
     with engine_away(cluster):
         cluster.cancel(busy[0], busy[1])
-        started = cluster.wait_running(jobid, timeout_s=40)
+        # where nothing else happens, Slurm looks again only after sched_interval (60 s)
+        started = cluster.wait_running(jobid, timeout_s=80)
         assert started.gpus == {"dgx1": (0, 1)}
-        assert started.fields["TresPerJob"] == "gres/gpu:2"
+        assert started.fields["TresPerJob"] == f"{GPU}2"
 
 
 def test_the_users_own_begin_is_kept(cluster: Cluster) -> None:
@@ -132,6 +148,7 @@ def test_dependent_and_held_jobs_get_slots_when_their_time_has_come(cluster: Clu
     assert cluster.wait_running(held).gpus == by_policy({"dgx1": (0, 3)}, (3,), ("dgx1",))
 
 
+@pytest.mark.skipif(OLD, reason="on 22.05 srun and salloc get no slots")
 def test_srun_and_salloc_wait_for_their_slots(cluster: Cluster) -> None:
     """Interactive jobs, gated as any other, see exactly the policy's GPUs in every task."""
     busy = cluster.occupy("dgx1", ALL)
@@ -190,6 +207,17 @@ def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch
     left = {"dgx2": (4, 5, 6)}
     wanted = [{"dgx1": (0, 3)}, by_policy(left, (3,), ("dgx2",))]
     assert [job.gpus for job in cluster.jobs(jobid)] == wanted
+
+
+def test_a_component_without_gpus_runs_on_its_own_node(cluster: Cluster) -> None:
+    """What Slurm tells all components when the first one is released must not reach it."""
+    parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "minsky1", "-n1")
+    jobid = cluster.sbatch(*parts, script="sleep 300")
+    until(lambda: [j.state for j in cluster.jobs(jobid)] == ["RUNNING"] * 2, "both run", 60)
+    first, other = cluster.jobs(jobid)
+    assert first.gpus == {"dgx1": (0, 3)}
+    assert (other.fields["NodeList"], other.gpus) == ("minsky1", {})
+    assert "gpu-slots" not in other.fields.get("AdminComment", "")
 
 
 def test_gpus_of_one_socket(cluster: Cluster) -> None:
@@ -257,7 +285,8 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
         cluster.wait_running(first)
         second = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", sleep_s=300)
         until(lambda: "tries=" in cluster.job(second).fields["AdminComment"], "it is gated again")
-        assert cluster.job(second).fields["TresPerNode"] == "gres/gpu:4"
+        if not OLD:  # there a job keeps its slots until it is given others
+            assert cluster.job(second).fields["TresPerNode"] == "gres/gpu:4"
         other = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", user="bob", sleep_s=300)
         cluster.wait_running(other)
         cluster.cancel(first, other)
@@ -342,7 +371,7 @@ def test_release_all_gives_every_job_its_own_request_back(cluster: Cluster) -> N
         got = [gpus["dgx1"] for gpus in running(cluster, ids)]
         assert [len(gpus) for gpus in got] == [2, 2]
         assert visible(cluster, ids) == got
-        assert cluster.job(ids[0]).fields["TresPerJob"] == "gres/gpu:2"
+        assert cluster.job(ids[0]).fields["TresPerJob"] == f"{GPU}2"
     finally:
         cluster.engine("start")
 
@@ -359,7 +388,7 @@ def test_the_kill_switch_gives_waiting_jobs_back(cluster: Cluster) -> None:
         later = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
         for job in (cluster.wait_running(jobid), cluster.wait_running(later)):
             assert "gpu-slots" not in job.fields.get("AdminComment", "")
-            assert job.fields["TresPerNode"] == "gres/gpu:2"
+            assert job.fields["TresPerNode"] == f"{GPU}2"
     finally:
         cluster.run("ctl", f"rm -f {SWITCH}")
 
@@ -368,7 +397,8 @@ def test_a_watched_partition_is_only_written_down(cluster: Cluster) -> None:
     """Slurm's own GPUs, nothing in the job, and what the policy would have given in the log."""
     jobid = cluster.sbatch("-p", "observe", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
     job = cluster.wait_running(jobid)
-    assert job.gpus == {"dgx1": (0, 1)}
+    left_alone = cluster.sbatch("-p", "off", "-w", "dgx2", "--gres=gpu:2", sleep_s=300)
+    assert job.gpus["dgx1"] == cluster.wait_running(left_alone).gpus["dgx2"]
     assert "gpu-slots" not in job.fields.get("AdminComment", "")
     log = 'grep \'"mode":"observe"\' /var/log/gputopo/decisions.jsonl | tail -1'
     until(lambda: bool(cluster.run("ctl", log).out), "the decision is in the log")

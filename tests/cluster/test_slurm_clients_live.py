@@ -121,6 +121,19 @@ def test_jobs_are_found_by_id_and_an_unknown_one_is_none(
     assert client.job(10**7) is None
 
 
+def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(
+    client: RemoteClient, scene: Scene
+) -> None:
+    jobid = scene.cluster.sbatch("-n1", script="sleep 2")
+    scene.cluster.wait_finished(jobid)
+    over, running = client.job(jobid), client.job(scene.running)
+    assert over is not None
+    assert running is not None
+    assert over.state == "COMPLETED"
+    assert 1 <= over.end - over.start <= 15
+    assert (running.start, running.end) == (0, 0)
+
+
 def test_the_queue_says_what_each_job_asks_for(client: RemoteClient, scene: Scene) -> None:
     queue = client.queue()
     running = queue[str(scene.running)]

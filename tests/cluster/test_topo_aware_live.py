@@ -26,6 +26,8 @@ NODE = "minsky1"
 FASTER = 12
 #: Neighbours are read from the start, for every job of alice.
 WATCHED = "users: {alice: {policy: topo-aware-p}}"
+#: The hint of a job of two GPUs that waits for a whole socket.
+WAITS = "policy=topo-aware-p,min-utility=0.5,batch=1"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -125,6 +127,59 @@ def test_a_wait_outlives_the_engine_and_slurmctld(cluster: Cluster) -> None:
     assert cluster.job(job).state == "PENDING"
     cluster.cancel(holders[0])
     assert cluster.wait_running(job, timeout_s=90).gpus == {NODE: (0, 1)}
+
+
+def test_tasks_of_an_array_wait_and_start_each_on_a_pair(cluster: Cluster) -> None:
+    holders = cluster.occupy(NODE, (0, 2))
+    array = submit(cluster, 2, WAITS, "--array=0-1")
+    until(lambda: {job.reason for job in cluster.jobs(array)} == {"BeginTime"}, "the array waits")
+    assert {job.state for job in cluster.jobs(array)} == {"PENDING"}
+    cluster.cancel(holders[0])
+    until(lambda: _gpus_of(cluster, array) == {(0, 1)}, "one task has a socket", 60)
+    cluster.cancel(holders[1])
+    until(lambda: _gpus_of(cluster, array) == {(0, 1), (2, 3)}, "so has the other", 60)
+
+
+def _gpus_of(cluster: Cluster, array: int) -> set[tuple[int, ...]]:
+    """GPUs of each task that runs."""
+    return {job.gpus[NODE] for job in cluster.jobs(array) if job.gpus}
+
+
+def test_what_depends_on_a_job_that_waits_starts_after_it(cluster: Cluster) -> None:
+    holders = cluster.occupy(NODE, (0, 2))
+    first = submit(cluster, 2, WAITS, seconds=1)
+    after = submit(cluster, 2, WAITS, f"--dependency=afterok:{first}")
+    waiting(cluster, first)
+    until(lambda: cluster.job(after).reason == "Dependency", "the other depends on it")
+    cluster.cancel(holders[1])
+    assert cluster.wait_finished(first).state == "COMPLETED"
+    assert cluster.wait_running(after, timeout_s=60).gpus == {NODE: (2, 3)}
+
+
+@pytest.mark.select_plugin
+def test_a_job_waits_inside_its_reservation(cluster: Cluster) -> None:
+    holders = cluster.occupy(NODE, (0, 2), user="alice")
+    reserve = f"reservationname=r users=alice starttime=now duration=10 nodes={NODE}"
+    cluster.run("ctl", f"scontrol create reservation {reserve} flags=ignore_jobs")
+    job = submit(cluster, 2, WAITS, "--reservation=r")
+    waiting(cluster, job)
+    cluster.cancel(holders[0])
+    assert cluster.wait_running(job, timeout_s=60).gpus == {NODE: (0, 1)}
+
+
+@pytest.mark.select_plugin
+def test_a_preempting_job_gets_a_pair_of_what_it_freed(cluster: Cluster) -> None:
+    """One victim on each socket gives way, or both; the winner never gets a split pair."""
+    lines = """PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=low Nodes=minsky1 PriorityTier=1 DefaultTime=10
+PartitionName=high Nodes=minsky1 PriorityTier=9 DefaultTime=10"""
+    cluster.configure_extra(lines)
+    victims = [submit(cluster, 2, "policy=topo-aware", "-p", "low") for _ in range(2)]
+    held = {cluster.wait_running(jobid).gpus[NODE] for jobid in victims}
+    assert held == {(0, 1), (2, 3)}
+    winner = submit(cluster, 2, WAITS, "-p", "high")
+    assert cluster.wait_running(winner, timeout_s=90).gpus[NODE] in held
 
 
 def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(

@@ -215,6 +215,16 @@ def test_a_component_of_a_heterogeneous_job_says_so(lua, engine):
     assert " het=1 " in slots_keys(engine)
 
 
+def test_on_22_05_a_later_component_of_sbatch_is_known_by_its_input_file(lua, engine):
+    """Only the first has the script there; srun and salloc get Slurm's own choice."""
+    part = {"tres_per_job": "gres:gpu:v100:2", "het_job_offset": 1}
+    lua.submit(**part, std_in="/dev/null")
+    assert slots_keys(engine).startswith(" form=job batch=1 array=0 het=1")
+    assert "add --constraint=v100" in refusal(lua.submit(**part))
+    lua.submit(tres_per_job="gres:gpu:2", het_job_offset=1)
+    assert len(engine.requests) == 1
+
+
 def test_no_time_limit_is_ten_years(lua, engine):
     lua.submit(tres_per_node="gres/gpu:1", time_limit=4294967295)
     assert " time_s=315360000 " in slots_keys(engine)

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from gres_topology.catalog import load
 from policies import Cluster, NodeState, Request, Wait
-from policies.drmaestro import Costs, DRMaestro, by_networkx, by_ortools, placed_cost, slowdown
+from policies.drmaestro import (
+    RODINIA,
+    Costs,
+    DRMaestro,
+    by_networkx,
+    by_ortools,
+    placed_cost,
+    sensitivity_of,
+    slowdown,
+)
+from policies.drmaestro.admission import admitted
 from policies.drmaestro.flow import FlowNetwork
 from policies.drmaestro.phases import lend_gpus, lending_network
 from policies.errors import PolicyError
@@ -282,6 +292,34 @@ def test_a_loaded_network_postpones_at_most_as_often_as_configured():
     assert "network" in held.reason
     (forced,) = planner(costs=costs).plan([job(2, postponed=10, **asked)], free)
     assert slowdown(job(2, **asked), forced, costs.loads) == pytest.approx(1.32)
+
+
+@pytest.mark.parametrize(("rounds", "starts"), [(0, False), (3, False), (5, True)])
+def test_a_remote_gpu_that_costs_more_than_waiting_is_taken_once_waiting_has_grown_dear(
+    rounds, starts
+):
+    """Remote it costs 1 + 10 x 0.5 on a full network, unscheduled 2 and 1 more for every round."""
+    costs = Costs(network_aware=True, unscheduled=2.0, loads={"n1": 1.0})
+    free = cluster((0b1, 1, 1), (0b1, 0, 0))
+    (found,) = planner(costs=costs).plan([job(2, sensitivity=0.5, rounds_waited=rounds)], free)
+    assert isinstance(found, RemotePlacement) == starts
+
+
+def test_profiles_follow_from_the_shares_of_time_that_the_thesis_prints():
+    """NW: 17 s of 100 are network; on a full one they are 49 % beside the same 83 s."""
+    nw = RODINIA["nw"]
+    assert 83 * (1 + nw.overhead) == pytest.approx(100)
+    assert 100 * (1 + nw.sensitivity) == pytest.approx(83 / 0.51)
+    assert sensitivity_of("lavamd") == pytest.approx(0.98 / 0.97 - 1)
+    assert sensitivity_of("of-no-profile") == 1
+
+
+def test_no_more_tasks_of_a_kind_are_considered_than_all_machines_could_hold():
+    """Four GPUs are free, but only one beside a CPU: local jobs beyond the first need not apply."""
+    left = rooms(cluster((0b1, 4, 9), (0b111, 0, 9)))
+    local = {number: job(1, remote_allowed=False) for number in range(3)}
+    assert list(admitted(local, left)) == [0]
+    assert list(admitted({number: job(1) for number in range(5)}, left)) == [0, 1, 2, 3]
 
 
 def test_the_network_aware_cost_prefers_the_donor_with_the_idle_network():

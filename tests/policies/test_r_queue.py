@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gres_topology.catalog import load
 from policies import Cluster, NodeState, Request, RunningJob, Wait
-from policies.r_queue import LEAST_OCCUPIED, LOCAL_FIRST, GQueue, Network, RQueue, Work, execution_s
-from policies.remote import RemoteJob, RemotePlacement
+from policies.r_queue import (
+    LEAST_OCCUPIED,
+    LOCAL_FIRST,
+    NETWORK_AWARE,
+    GQueue,
+    Network,
+    RQueue,
+    Work,
+    execution_s,
+)
+from policies.remote import RemoteJob, RemotePlacement, Room
 
 TSUBAME = load("tsubame25")
 
@@ -88,7 +99,9 @@ asked = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
-@given(nodes, asked, st.sampled_from((LEAST_OCCUPIED, LOCAL_FIRST)), st.integers(0, 2))
+@given(
+    nodes, asked, st.sampled_from((LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE)), st.integers(0, 2)
+)
 def test_a_job_gets_free_gpus_and_cpus_only_each_once_and_all_it_asked(
     free, request, donors, donor_cpus
 ):
@@ -112,7 +125,7 @@ def test_a_job_gets_free_gpus_and_cpus_only_each_once_and_all_it_asked(
 
 
 @settings(max_examples=200, deadline=None)
-@given(nodes, asked, st.sampled_from((LEAST_OCCUPIED, LOCAL_FIRST)))
+@given(nodes, asked, st.sampled_from((LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE)))
 def test_whatever_the_g_queue_starts_the_r_queue_starts_on_the_same_nodes(free, request, donors):
     found = cluster(*free)
     plain = GQueue().place(request, found)
@@ -127,9 +140,69 @@ def test_one_task_waits_only_where_no_node_has_its_cpus_or_too_few_gpus_are_idle
     one = job(request.request.gpus_per_node[0], cpus=request.cpus)
     idle = sum(node.free.bit_count() for node in found.nodes.values())
     fits = any(node.free_cpus >= one.cpus for node in found.nodes.values())
-    for donors in (LEAST_OCCUPIED, LOCAL_FIRST):
+    for donors in (LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE):
         is_wait = isinstance(RQueue(donors).place(one, found), Wait)
         assert is_wait == (not fits or idle < sum(one.request.gpus_per_node))
+
+
+def crowd(task, running):
+    return max(running[name] for name in (task.node, *(name for name, _ in task.remote)))
+
+
+def every_place(gpus, left):
+    """(host, source of each GPU) of one task, whatever the order."""
+    for host in left:
+        for sources in combinations_with_replacement(left, gpus):
+            if all(sources.count(name) <= left[name].free.bit_count() for name in left):
+                yield host, sources
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 7), st.integers(0, 4)), min_size=2, max_size=4),
+    st.integers(1, 3),
+)
+def test_network_aware_donors_make_one_task_end_as_early_as_any_other_choice(nodes, gpus):
+    """By the model, whatever the work: local if some node has all, else the least crowded place."""
+    left = {f"n{n}": Room(f"n{n}", free, 8, 0) for n, (free, _) in enumerate(nodes)}
+    running = {f"n{n}": 1 + jobs for n, (_, jobs) in enumerate(nodes)}
+    found = RQueue(NETWORK_AWARE).decide(job(gpus), left, running)
+    places = list(every_place(gpus, left))
+    if isinstance(found, Wait):
+        assert not places
+        return
+    (task,) = found.tasks
+    work = Work(10.0, 1.0, 1.0, 1.0, 1000, 1000)
+    best = min(
+        execution_s(
+            work,
+            Network(),
+            any(name != host for name in sources),
+            1 + max(running[name] for name in (host, *sources)),
+        )
+        for host, sources in places
+    )
+    got = execution_s(work, Network(), bool(task.remote), 1 + crowd(task, running))
+    assert got == pytest.approx(best)
+
+
+def test_local_first_takes_one_donor_with_all_the_rest_network_aware_the_least_crowded():
+    left = {"n0": Room("n0", 0, 8, 0), "n1": Room("n1", 3, 0, 0), "n2": Room("n2", 1, 0, 0)}
+    left["n3"] = Room("n3", 1, 0, 0)
+    running = {"n0": 1, "n1": 4, "n2": 1, "n3": 1}
+    near = RQueue(LOCAL_FIRST).decide(job(2), left, running)
+    far = RQueue(NETWORK_AWARE).decide(job(2), left, running)
+    assert list(near.donors) == ["n1"]
+    assert list(far.donors) == ["n2", "n3"]
+
+
+@pytest.mark.parametrize(("lending_counts", "second"), [(True, "n2"), (False, "n1")])
+def test_a_lender_is_the_next_donor_again_only_where_lending_does_not_count(lending_counts, second):
+    """Both donors run one job and have no CPU left; the first lends a GPU to the first task."""
+    left = {"n0": Room("n0", 0, 8, 0), "n1": Room("n1", 3, 0, 0), "n2": Room("n2", 3, 0, 0)}
+    queue = RQueue(LEAST_OCCUPIED, lending_counts=lending_counts)
+    found = queue.decide(job(1, 1), left, dict.fromkeys(left, 1))
+    assert [task.remote[0][0] for task in found.tasks] == ["n1", second]
 
 
 @pytest.mark.parametrize(

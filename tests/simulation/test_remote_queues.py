@@ -25,13 +25,28 @@ def ran(queue, node_count, *jobs):
 def test_the_g_queue_makes_a_job_wait_for_a_node_in_use():
     (first, second), simulator = ran(GQueue(), 1, queued(0, 2), queued(10, 1))
     assert (first.wait_s, second.wait_s) == (0, 90)
-    assert simulator.idle_gpu_s == 100 * 1 + 100 * 2
+    assert simulator.idle.in_use == 100 * 1 + 100 * 2
 
 
 def test_the_r_queue_starts_it_at_once_on_the_idle_gpu():
     (_, second), simulator = ran(RQueue(), 1, queued(0, 2), queued(10, 1))
     assert second.wait_s == 0
-    assert simulator.idle_gpu_s == 10 * 1 + 90 * 0 + 10 * 2
+    assert simulator.idle.in_use == 10 * 1 + 90 * 0 + 10 * 2
+
+
+def test_a_node_that_only_lends_is_in_use_but_hosts_nothing():
+    """The first job ends at 100 s; its node lends its third GPU until 110 s."""
+    jobs = (queued(0, 2), queued(0, 2), queued(10, 2))
+    _, simulator = ran(RQueue(LEAST_OCCUPIED), 2, *jobs)
+    lender_s = simulator.end_s - 100
+    assert simulator.end_s > 100
+    assert simulator.idle.in_use - simulator.idle.hosting == pytest.approx(2 * lender_s)
+
+
+def test_idle_gpus_are_wanted_only_while_a_job_waits():
+    _, simulator = ran(GQueue(), 1, queued(0, 2), queued(10, 1))
+    assert simulator.idle.wanted_s == 90
+    assert simulator.idle.wanted == 90
 
 
 def test_a_job_with_remote_gpus_pays_for_its_calls():
@@ -91,18 +106,36 @@ def test_nobody_runs_longer_than_the_papers_model_allows_on_the_most_crowded_nod
         assert ended.execution_s <= ended.alone_s + calls_s + most * moved_gb / wires.net_gb_s
 
 
-@pytest.fixture(scope="module")
-def year():
-    return workload.jobs(1)
+def test_the_synthetic_year_leaves_as_many_gpus_idle_as_the_paper_prints_of_the_g_queue():
+    _, idle = tsubame.simulated(tsubame.G_QUEUE, workload.jobs(1))
+    assert idle["idle_gpus"] == pytest.approx(tsubame.PAPER[tsubame.G_QUEUE]["idle_gpus"], rel=0.02)
+    assert idle["idle_gpus_hosting"] == idle["idle_gpus"]
 
 
-def test_the_synthetic_year_reproduces_what_is_known_of_the_g_queue(year):
-    """Idle GPUs and mean execution time within 2 %, the mean wait within 5 %."""
+def test_the_implied_year_has_the_mean_times_that_the_papers_two_units_imply():
+    """959.65 s are 5.06 % of the lifetime and 963.60 s are 25.24 % of the wait."""
+    wait_s, life_s = 963.60 / 0.2524, 959.65 / 0.0506
+    year = workload.jobs(1, year=workload.YEARS["implied"])
     ended, idle = tsubame.simulated(tsubame.G_QUEUE, year)
-    means = tsubame.figures(ended, idle, ended)
-    assert idle == pytest.approx(workload.TARGETS["idle_gpus"], rel=0.02)
-    assert means["execution_mean_s"] == pytest.approx(15_148, rel=0.02)
-    assert means["wait_mean_s"] == pytest.approx(3818, rel=0.05)
+    found = tsubame.means(ended)
+    assert idle["idle_gpus"] == pytest.approx(workload.IDLE_GPUS, rel=0.02)
+    assert found["execution_mean_s"] == pytest.approx(life_s - wait_s, rel=0.02)
+    assert found["wait_mean_s"] == pytest.approx(wait_s, rel=0.05)
+
+
+@pytest.mark.parametrize("name", tsubame.QUEUES)
+def test_no_queue_starts_a_job_sooner_than_one_pool_of_all_gpus(name):
+    slice_of_year = workload.jobs(2, 2000)
+    pooled, _ = tsubame.simulated(tsubame.BOUND, slice_of_year, 120)
+    ended, _ = tsubame.simulated(name, slice_of_year, 120)
+    assert any(job.wait_s for job in pooled)
+    for bound, job in zip(pooled, ended, strict=True):
+        assert job.wait_s >= bound.wait_s - 1e-3
+
+
+def test_the_choices_of_the_year_are_those_there_are():
+    for name in ("rqueue-tsubame", "rqueue-shrink"):
+        assert experiments.get(name).options["year"] == tuple(workload.YEARS)
 
 
 def test_both_experiments_are_offered():

@@ -78,6 +78,23 @@ def test_an_unknown_model_borrows_and_says_so(ask):
     assert borrowed["high_s"] > own["high_s"]
 
 
+def test_a_name_cut_short_is_completed_and_that_is_said(ask):
+    own = stored(ask)["rows"][0]
+    told = json.loads(ask("show", "resn", "--batch", "128", "--json").stdout)
+    assert told["profile"] == "resnet50"
+    assert told["note"] == "resn is taken for resnet50, the only name that begins so"
+    assert told["rows"][0] == own
+    assert told["note"] in ask("show", "resn", "--batch", "128").stdout
+
+
+def test_a_start_of_two_names_is_not_completed_but_borrows(ask):
+    stored(ask)
+    ask("fit", "resnet50.csv", "--name", "resnet18")
+    told = json.loads(ask("show", "resnet", "--batch", "128", "--json").stdout)
+    assert "resnet was never profiled; resnet18 stands in" in told["note"]
+    assert json.loads(ask("show", "resnet18", "--batch", "128", "--json").stdout)["note"] == ""
+
+
 def test_inference_answers_from_the_training_profile_until_it_has_its_own(ask, tmp_path):
     stored(ask)
     words = ("show", "resnet50", "--task", "inference", "--batch", "128", "--json")

@@ -235,6 +235,31 @@ def test_the_components_of_a_heterogeneous_job_start_together_the_first_ones_upd
     assert start == JobUpdate(begin_time=NOW)
 
 
+def test_a_component_without_gpus_keeps_its_nodes_and_its_comment() -> None:
+    """What the first component is told, its nodes too, Slurm tells to all."""
+    own = {"admin_comment": "mine", "req_nodes": "cpu1", "eligible": 0}
+    others = component(1, 0, **own)
+    [release] = planned(others, component(0, 3)).releases
+    assert list(release.jobs) == ["5"]
+    assert release.steps[1] == ("6", JobUpdate(req_nodes="cpu1", admin_comment="mine"))
+    assert release.steps[2] == ("5", JobUpdate(begin_time=NOW))
+
+
+def test_a_component_that_has_the_first_ones_comment_is_freed_of_it() -> None:
+    """The engine ended between the two updates, or Slurm refused the second."""
+    first = component(0, 3)
+    made = planned(first, component(1, 2, admin_comment=first.admin_comment, req_nodes="dgx1"))
+    [release] = made.releases
+    assert release.steps[1] == ("6", JobUpdate(req_nodes="", admin_comment=""))
+
+
+def test_a_heterogeneous_job_left_to_slurm_is_left_whole() -> None:
+    """A component without GPUs keeps its own comment."""
+    made = planned(component(0, 9), component(1, 0, admin_comment="mine"))
+    assert [name for name, _ in made.updates] == ["5", "6"]
+    assert made.updates[1][1].admin_comment == "mine"
+
+
 def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room() -> None:
     made = planned(component(0, 4), component(1, 8, eligible=1001), gated(9))
     assert released(made) == []

@@ -30,10 +30,16 @@ NOW = 1000
 class Remembering:
     """A Slurm client with a fixed queue on one DGX-1V; refuses what it is told to."""
 
-    def __init__(self, *jobs: QueuedJob, used: Sequence[int] = (), refuses: bool = False) -> None:
+    def __init__(
+        self,
+        *jobs: QueuedJob,
+        used: Sequence[int] = (),
+        refuses: bool = False,
+        refuses_slots: bool = False,
+    ) -> None:
         self.jobs_there = list(jobs)
         self.used = {f"v100.s{i}": 1 for i in used}
-        self.refuses = refuses
+        self.refuses, self.refuses_slots = refuses, refuses_slots
         self.updates: list[tuple[tuple[str, ...], JobUpdate]] = []
 
     def queue(self) -> list[QueuedJob]:
@@ -50,7 +56,7 @@ class Remembering:
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         self.updates.append((tuple(jobs), change))
-        if self.refuses:
+        if self.refuses or (self.refuses_slots and ".s" in (change.tres_per_node or "")):
             raise SlurmError("no")
 
 
@@ -182,3 +188,19 @@ def test_a_job_that_fits_on_no_node_borrows(
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
     assert {node.free for node in board.room.values()} == ({0} if lent else {0b11})
+
+
+def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(
+    tmp_path: Path,
+) -> None:
+    """What it asked was taken away first; it must not start without GPUs."""
+    job = replace(gated(1), admin_comment="[gpu-slots: gated tpj=gres:gpu:2 nodes=1-1 by=node]")
+    slurm = Remembering(job, refuses_slots=True)
+    looked(tmp_path, slurm, Board())
+    asked = JobUpdate(tres_per_node="", tres_per_job="gres:gpu:2", tres_per_task="")
+    assert slurm.updates[-1] == (("1",), replace(asked, tres_per_socket=""))
+    assert len(slurm.updates) == 3
+    with_slots = replace(job, tres_per_node="gres:gpu:v100.s6:1,gres:gpu:v100.s7:1")
+    slurm = Remembering(with_slots, refuses_slots=True)
+    looked(tmp_path, slurm, Board())
+    assert slurm.updates[-1][1].tres_per_node == with_slots.tres_per_node

@@ -90,6 +90,14 @@ def test_jobs_say_who_where_and_what_was_commented(client: CommandLine) -> None:
     }  # fmt: skip
 
 
+def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client: CommandLine) -> None:
+    jobs = {job.name: job for job in client.jobs()}
+    done = jobs["done"]
+    assert 0 < done.start <= done.end < done.start + 60
+    others = [job for job in jobs.values() if job.state in ("PENDING", "RUNNING")]
+    assert {(job.start, job.end) for job in others} == {(0, 0)}
+
+
 def test_a_job_is_found_by_its_id_and_an_array_by_its_own(client: CommandLine) -> None:
     (task,) = (job for job in client.jobs() if job.name == "array" and job.state == "RUNNING")
     found = client.job(task.job_id)

@@ -1,0 +1,111 @@
+"""`remote=auto`: remote GPUs only where the job is predicted to end sooner than by waiting.
+
+The prediction is the paper's model (eqs. 1-7): on remote GPUs now, beside the jobs that are on
+those nodes; or on local GPUs alone, once enough running jobs have ended as expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from policies.nouns import Wait
+from policies.r_queue.model import Network, Work, execution_s
+from policies.r_queue.queues import NETWORK_AWARE, Answer, RQueue
+from policies.remote import RemoteJob, RemotePlacement, Room, copies
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a running job is expected to give back in `in_s` seconds, by node; GPUs as masks."""
+
+    in_s: float
+    gpus: Mapping[str, int]
+    cpus: Mapping[str, float] = field(default_factory=dict)
+    memory_mb: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRQueue:
+    """The R queue that leaves a job waiting where remote GPUs would make it end later.
+
+    Donors are those of the queue's order, or of `NETWORK_AWARE` where the model predicts an
+    earlier end with them.
+    """
+
+    queue: RQueue = field(default_factory=RQueue)
+    wires: Network = field(default_factory=Network)
+    name: str = "r-queue-auto"
+
+    def decide(
+        self,
+        job: RemoteJob,
+        work: Work,
+        left: Mapping[str, Room],
+        running: Mapping[str, int],
+        releases: Iterable[Release],
+    ) -> Answer:
+        """A place, or a wait that says both predictions; nothing is changed."""
+        answer = self.queue.decide(job, left, running)
+        if isinstance(answer, Wait) or not answer.remote_gpus:
+            return answer
+        now_s = self._predicted_s(answer, work, running)
+        other = replace(self.queue, donors=NETWORK_AWARE).decide(job, left, running)
+        if isinstance(other, RemotePlacement):
+            other_s = self._predicted_s(other, work, running)
+            if other_s < now_s:
+                answer, now_s = other, other_s
+        wait_s = local_start_s(job, self.queue, left, running, releases)
+        later_s = wait_s + execution_s(work, self.wires, False)
+        if now_s < later_s:
+            reason = f"{answer.reason}, ends in {now_s:.0f} s instead of {later_s:.0f}"
+            return replace(answer, policy=self.name, reason=reason)
+        return Wait(
+            f"remote GPUs would end it in {now_s:.0f} s, waiting for local ones in {later_s:.0f} s",
+            wait_s,
+        )
+
+    def _predicted_s(
+        self, answer: RemotePlacement, work: Work, running: Mapping[str, int]
+    ) -> float:
+        jobs = 1 + _crowd(answer, running)
+        return execution_s(work, self.wires, answer.remote_gpus > 0, jobs)
+
+
+def _crowd(answer: RemotePlacement, running: Mapping[str, int]) -> int:
+    """Jobs that are on the most crowded of its nodes already."""
+    nodes = {task.node for task in answer.tasks} | set(answer.donors)
+    return max(running[name] for name in nodes)
+
+
+def local_start_s(
+    job: RemoteJob,
+    queue: RQueue,
+    left: Mapping[str, Room],
+    running: Mapping[str, int],
+    releases: Iterable[Release],
+) -> float:
+    """Seconds until the job would fit on local GPUs if nothing else started; inf if never."""
+    local = replace(queue, remote=False)
+    rooms, counts = copies(left.values()), dict(running)
+    wanted = sum(job.request.gpus_per_node)
+    free = sum(room.free.bit_count() for room in rooms.values())
+    in_s = 0.0
+    for release in sorted(releases, key=lambda one: one.in_s):
+        if release.in_s > in_s and free >= wanted and _fits(local, job, rooms, counts):
+            return in_s
+        in_s = max(in_s, release.in_s)
+        for name, mask in release.gpus.items():
+            free += mask.bit_count()
+            rooms[name].free |= mask
+        for name in release.gpus.keys() | release.cpus.keys():
+            counts[name] -= 1
+            rooms[name].cpus += release.cpus.get(name, 0)
+            rooms[name].memory_mb += release.memory_mb.get(name, 0)
+    return in_s if _fits(local, job, rooms, counts) else float("inf")
+
+
+def _fits(
+    queue: RQueue, job: RemoteJob, rooms: Mapping[str, Room], counts: Mapping[str, int]
+) -> bool:
+    return isinstance(queue.decide(job, rooms, counts), RemotePlacement)

@@ -1,0 +1,147 @@
+"""drmaestro-testbed, drmaestro-scale and drmaestro-network: sections 5.6.2, 5.6.4 and 5.6.5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from policies.drmaestro import Costs, DRMaestro
+from simulation.experiments import Result
+from simulation.experiments.drmaestro.workload import (
+    GOAL,
+    GPUS,
+    INTERVAL_S,
+    MEANS_S,
+    jobs,
+    machines,
+)
+from simulation.experiments.rqueue.tsubame import averaged
+from simulation.planned import PlannedJob, PlannedSimulator
+
+WITHOUT, WITH = "without remote GPUs", "with remote GPUs"
+AWARE = "with remote GPUs, network-aware"
+WITHOUT_AWARE = "without remote GPUs, network-aware"
+BOUND = "bound: every GPU busy from the first submit on"
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the thesis does not print."""
+
+    in_reach: int = 6
+    goal: float = GOAL
+    round_s: float = INTERVAL_S
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """How many jobs and machines, the lines to run, and what the thesis prints of them."""
+
+    name: str
+    jobs: int
+    machines: int
+    paper: Mapping[str, Mapping[str, float]]
+    is_aware: bool = False
+
+
+TESTBED = Scenario(
+    "drmaestro-testbed",
+    512,
+    4,
+    {WITHOUT: {"makespan_s": 2486.0}, WITH: {"makespan_s": 2191.0, "speedup": 1.13}},
+)
+SCALE = Scenario(
+    "drmaestro-scale",
+    4096,
+    128,
+    {
+        WITHOUT: {"makespan_s": 1087.73},
+        WITH: {"makespan_s": 972.20, "speedup": 1.12},
+        WITHOUT_AWARE: {"makespan_s": 959.21},
+        AWARE: {"makespan_s": 862.15, "speedup": 1.11},
+    },
+    is_aware=True,
+)
+NETWORK = Scenario(
+    "drmaestro-network",
+    64,
+    4,
+    {
+        WITHOUT: {"makespan_s": 413.08},
+        WITH: {"makespan_s": 261.77, "speedup": 1.58},
+        WITHOUT_AWARE: {"makespan_s": 418.83},
+        AWARE: {"makespan_s": 300.07, "speedup": 1.40},
+    },
+    is_aware=True,
+)
+NOTES = (
+    "The jobs' mean time is set by the line without remote GPUs; speedups are over that line.",
+    "The thesis prints how many GPUs are in reach without remote ones for its testbed alone (6 of"
+    " 16); --in-reach has other counts.",
+    "Jobs are single tasks of one GPU, of seven of Rodinia's applications in equal shares; CPUs,"
+    " memory, spread of times, seconds between rounds and the goal by which the network holds a job"
+    " back (here a slowdown over 1.01) are not printed.",
+    "With remote GPUs a job takes longer by the network's share of its time as section 3.3.3 prints"
+    " it, between its figures for an idle and a full network by the others' traffic.",
+    "Local GPUs do not use the network here, so that network-awareness changes nothing without"
+    " remote ones.",
+)
+
+
+def run_testbed(seeds: Sequence[int], in_reach: str = "6") -> Result:
+    """512 jobs on 4 machines."""
+    return _run(TESTBED, seeds, Choices(int(in_reach)))
+
+
+def run_scale(seeds: Sequence[int], in_reach: str = "6") -> Result:
+    """4,096 jobs on 128 machines."""
+    return _run(SCALE, seeds, Choices(int(in_reach)))
+
+
+def run_network(
+    seeds: Sequence[int], in_reach: str = "6", goal: str = "1.01", round_s: str = "1"
+) -> Result:
+    """64 jobs on 4 machines, with and without network-aware costs."""
+    return _run(NETWORK, seeds, Choices(int(in_reach), float(goal), float(round_s)))
+
+
+def _run(scenario: Scenario, seeds: Sequence[int], choices: Choices) -> Result:
+    lines = (WITHOUT, WITH, *((AWARE,) if scenario.is_aware else ()))
+    rows: dict[str, list[Mapping[str, float]]] = {name: [] for name in (*lines, BOUND)}
+    for seed in seeds:
+        found = {name: simulated(scenario, seed, choices, name) for name in lines}
+        before_s = found[WITHOUT]["makespan_s"]
+        found[BOUND] = {"makespan_s": bound_s(scenario, asked(scenario, seed, choices, WITH))}
+        for name, figures in found.items():
+            speedup = {} if name == WITHOUT else {"speedup": before_s / figures["makespan_s"]}
+            rows[name].append(figures | speedup)
+    return Result(scenario.name, tuple(seeds), averaged(rows), scenario.paper, NOTES)
+
+
+def asked(scenario: Scenario, seed: int, choices: Choices, line: str) -> list[PlannedJob]:
+    """The jobs of one line."""
+    mean_s = MEANS_S[scenario.name][choices.in_reach]
+    goal = choices.goal if line == AWARE else float("inf")
+    return jobs(seed, scenario.jobs, mean_s, line in (WITH, AWARE), goal)
+
+
+def simulated(scenario: Scenario, seed: int, choices: Choices, line: str) -> dict[str, float]:
+    """One line's makespan, and how much longer than alone on local GPUs its jobs took."""
+    rooms, warm = machines(scenario.machines, choices.in_reach)
+    planner = DRMaestro(Costs(network_aware=line == AWARE))
+    simulator = PlannedSimulator(rooms, planner, warm, choices.round_s)
+    ended = simulator.run(asked(scenario, seed, choices, line))
+    return {
+        "makespan_s": simulator.end_s,
+        "wait_mean_s": fmean(job.wait_s for job in ended),
+        "slowdown_mean": fmean(job.execution_s / job.alone_s for job in ended),
+        "remote_percent": 100 * fmean(job.remote_gpus > 0 for job in ended),
+    }
+
+
+def bound_s(scenario: Scenario, log: Sequence[PlannedJob]) -> float:
+    """No plan ends sooner: all work on all GPUs without a gap or slowdown, the last job at once."""
+    work_s = sum(job.alone_s * sum(job.job.request.gpus_per_node) for job in log)
+    spread_s = log[0].submit_s + work_s / (GPUS * scenario.machines)
+    return max(spread_s, *(job.submit_s + job.alone_s for job in log))

@@ -1,0 +1,80 @@
+"""rqueue-philly: the same queues on Microsoft's Philly trace, a real log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from policies import Request
+from policies.remote import RemoteJob, Room
+from simulation import philly
+from simulation.experiments import Result
+from simulation.experiments.rqueue.tsubame import (
+    G_QUEUE,
+    OURS,
+    QUEUES,
+    R_QUEUE,
+    SHARED,
+    averaged,
+    figures,
+    means,
+)
+from simulation.experiments.rqueue.workload import work
+from simulation.remote import Ended, QueuedJob, RemoteSimulator
+
+NOTES = (
+    "15,000 jobs of Philly without the first 47 days (Jeon et al., ATC'19, CC BY 4.0), first come,"
+    " first served on 231 nodes of eight GPUs and 321 of two. The paper has no such experiment.",
+    "The log has no CPUs or memory that could bound a node, and no transfers: those are drawn as in"
+    " Table I, memory from 0.5 to 11 GB.",
+    "Under the G queue a job of one GPU has a node of eight for itself if that is the next; changes"
+    " are therefore over nodes shared with nothing remote.",
+)
+
+
+#: Shares of the cluster's nodes, of both kinds alike.
+SHARES = {"all": 1.0, "half": 0.5, "third": 1 / 3}
+
+
+def free_nodes(share: float = 1.0) -> dict[str, Room]:
+    """Free nodes, bound by their GPUs alone."""
+    endless = float("inf")
+    cluster = philly.cluster()
+    kinds = ("eight", "pair")
+    named = [sorted(name for name in cluster if name.startswith(kind)) for kind in kinds]
+    kept = [name for names in named for name in names[: round(share * len(names))]]
+    return {name: Room(name, (1 << cluster[name].gpus) - 1, endless, endless) for name in kept}
+
+
+def log(seed: int) -> list[QueuedJob]:
+    """The trace's jobs, with transfers drawn for them."""
+    draw = np.random.default_rng(seed)
+    found = []
+    for job in philly.trace().jobs:
+        memory_gb, connections, calls = draw.uniform((0.5, 100, 100), (11.0, 100_000, 100_000))
+        found.append(
+            QueuedJob(
+                job.submit_s,
+                RemoteJob(Request(job.gpus_per_node, job_id=job.job_id), cpus=0),
+                work(max(1.0, job.duration_s), float(memory_gb), float(connections), float(calls)),
+            )
+        )
+    return found
+
+
+def run(seeds: Sequence[int], nodes: str = "all") -> Result:
+    """The trace under every queue, against nodes shared and nothing remote."""
+    rows: dict[str, list[dict[str, float]]] = {}
+    for seed in seeds:
+        jobs = log(seed)
+        base: list[Ended] = []
+        for name in (SHARED, R_QUEUE, OURS, G_QUEUE):
+            simulator = RemoteSimulator(free_nodes(SHARES[nodes]), QUEUES[name])
+            ended = simulator.run(jobs)
+            base = base or ended
+            found = means(ended) if name == G_QUEUE else figures(ended, base)
+            waits = {"wait_median_s": median(job.wait_s for job in ended)}
+            rows.setdefault(name, []).append(found | waits)
+    return Result("rqueue-philly", tuple(seeds), averaged(rows), {}, NOTES)

@@ -1,0 +1,134 @@
+"""The nodes that are profiled: one kind, since a step takes as long as its slowest GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from slurm_plugin import hostlist
+from slurm_plugin.errors import PluginError
+from slurm_plugin.slots.names import index_of
+from slurm_plugin.slurm import SlurmNode, SlurmPartition
+
+#: States in which no job starts on a node, now or soon.
+OUT = frozenset(
+    ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVALID_REG", "MAINT",
+     "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "RESERVED", "UNKNOWN")
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Where the user wants to run, in Slurm's own texts; '' where nothing was said."""
+
+    partition: str = ""
+    constraint: str = ""
+    gpu_type: str = ""
+    nodes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Nodes of one kind. `others` have GPUs too and are kept out by --exclude."""
+
+    kind: str
+    gpus_per_node: int
+    names: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def models(node: SlurmNode) -> dict[str, int]:
+    """The node's GPUs by model; with a GRES type per GPU those of a model together."""
+    found: dict[str, int] = {}
+    for kind, count in node.gpus.items():
+        model = kind if index_of(kind) is None else kind.rpartition(".")[0]
+        found[model] = found.get(model, 0) + count
+    return found
+
+
+def choose(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], wish: Wish) -> Machine:
+    """The kind of which the wish leaves the most nodes (then: GPUs; then: by name).
+
+    PluginError where it leaves none, in words of what there is.
+    """
+    names = _names(partitions, wish.partition)
+    usable = [node for node in nodes if node.name in names and node.gpu_count]
+    if not usable:
+        raise PluginError(f"partition {wish.partition or '(the default)'}: no nodes with GPUs")
+    kinds: dict[str, list[SlurmNode]] = {}
+    wanted = _wanted(wish, usable)
+    for node in usable:
+        if node.name in wanted and not OUT.intersection(node.state):
+            kinds.setdefault(_kind(node, wish.gpu_type), []).append(node)
+    if not kinds:
+        raise PluginError(
+            f"none of the partition's nodes with GPUs ({_shown(usable)}) is up and as wanted:"
+            f" {_said(wish)}"
+        )
+    kind = min(kinds, key=lambda kind: (-len(kinds[kind]), -kinds[kind][0].gpu_count, kind))
+    chosen = {node.name for node in kinds[kind]}
+    return Machine(
+        kind,
+        _count(kinds[kind][0], wish.gpu_type),
+        tuple(sorted(chosen)),
+        tuple(sorted(node.name for node in usable if node.name not in chosen)),
+    )
+
+
+def _names(partitions: Sequence[SlurmPartition], text: str) -> set[str]:
+    asked = text.split(",") if text else [part.name for part in partitions if part.is_default]
+    known = {part.name: part.nodes for part in partitions}
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        raise PluginError(f"{unknown[0]}: no such partition; expected one of {', '.join(known)}")
+    if not asked:
+        raise PluginError(
+            f"no default partition; expected sbatch -p with one of {', '.join(known)}"
+        )
+    return {name for part in asked for name in known[part]}
+
+
+def _wanted(wish: Wish, usable: Sequence[SlurmNode]) -> set[str]:
+    found = {node.name for node in usable}
+    if wish.gpu_type:
+        found &= {node.name for node in usable if wish.gpu_type in models(node)}
+    if wish.nodes:
+        try:
+            asked = set(hostlist.expand(wish.nodes))
+        except ValueError as error:
+            raise PluginError(f"--on {wish.nodes}: {error}") from error
+        strange = asked - {node.name for node in usable}
+        if strange:
+            raise PluginError(
+                f"--on {min(strange)}: expected nodes with GPUs of the partition: {_shown(usable)}"
+            )
+        found &= asked
+    elif wish.constraint:
+        # What else a constraint may say is Slurm's to judge.
+        if not re.fullmatch(r"[\w.\-&]+", wish.constraint):
+            raise PluginError(f"--constraint={wish.constraint}: not judged here; add --on NODES")
+        features = set(wish.constraint.split("&"))
+        found &= {node.name for node in usable if features <= set(node.features)}
+    return found
+
+
+def _kind(node: SlurmNode, gpu_type: str) -> str:
+    counts = {model: count for model, count in models(node).items()
+              if not gpu_type or model == gpu_type}  # fmt: skip
+    return " + ".join(f"{count} {model or 'GPUs'}" for model, count in sorted(counts.items()))
+
+
+def _count(node: SlurmNode, gpu_type: str) -> int:
+    return models(node)[gpu_type] if gpu_type else node.gpu_count
+
+
+def _shown(nodes: Sequence[SlurmNode]) -> str:
+    found: Mapping[str, str] = {node.name: _kind(node, "") for node in nodes}
+    some = [f"{name}: {kind}" for name, kind in sorted(found.items())]
+    return "; ".join(some[:8]) + ("; ..." if len(some) > 8 else "")
+
+
+def _said(wish: Wish) -> str:
+    said = {"GPU type": wish.gpu_type, "--on": wish.nodes, "--constraint": wish.constraint}
+    return ", ".join(f"{name} {value}" for name, value in said.items() if value) or "no wish"

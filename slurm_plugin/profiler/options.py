@@ -1,0 +1,95 @@
+"""Options of sbatch in a command line or a batch script's `#SBATCH` lines.
+
+Only what is needed to tell options from their values is known of each.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_plugin.errors import PluginError
+
+#: Short options under their long names; `FLAGS` among them take no value.
+SHORT = {
+    "a": "array", "A": "account", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task",
+    "C": "constraint", "d": "dependency", "D": "chdir", "e": "error", "F": "nodefile",
+    "G": "gpus", "h": "help", "H": "hold", "i": "input", "J": "job-name", "k": "no-kill",
+    "L": "licenses", "m": "distribution", "M": "clusters", "n": "ntasks", "N": "nodes",
+    "o": "output", "O": "overcommit", "p": "partition", "q": "qos", "Q": "quiet",
+    "s": "oversubscribe", "S": "core-spec", "t": "time", "u": "usage", "v": "verbose",
+    "V": "version", "w": "nodelist", "W": "wait", "x": "exclude",
+}  # fmt: skip
+#: Long options whose value, if they have one, stands behind `=` only.
+FLAGS = frozenset(
+    ("contiguous", "exclusive", "get-user-env", "help", "hold", "ignore-pbs", "nice", "no-kill",
+     "no-requeue", "overcommit", "oversubscribe", "parsable", "propagate", "quiet", "reboot",
+     "requeue", "resv-ports", "share", "spread-job", "stepmgr", "test-only", "usage",
+     "use-min-nodes", "verbose", "version", "wait")
+)  # fmt: skip
+#: What begins a line of options in a batch script.
+MARK = "#SBATCH"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option by its long name; `value` is '' where it has none."""
+
+    name: str
+    value: str
+
+
+def read(words: Sequence[str]) -> tuple[list[Option], int]:
+    """The options, and where in `words` the script's name stands (their number without one)."""
+    found: list[Option] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return found, at + 1
+        if word == "-" or not word.startswith("-"):
+            break
+        at += 1
+        if word.startswith("--"):
+            name, is_given, value = word[2:].partition("=")
+            if not is_given and name not in FLAGS and at < len(words):
+                value = words[at]
+                at += 1
+            found.append(Option(name, value))
+            continue
+        for place, letter in enumerate(word[1:], start=2):
+            name = SHORT.get(letter, letter)
+            if name in FLAGS:
+                found.append(Option(name, ""))
+                continue
+            value = word[place:].removeprefix("=")
+            if not value and at < len(words):
+                value = words[at]
+                at += 1
+            found.append(Option(name, value))
+            break
+    return found, at
+
+
+def of_script(text: str, name: str) -> list[Option]:
+    """The options of a batch script; PluginError names a line that cannot be read.
+
+    As sbatch does, only lines before the first command are looked at.
+    """
+    found: list[Option] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+        if not line.startswith(MARK):
+            continue
+        try:
+            words = shlex.split(line.removeprefix(MARK), comments=True)
+        except ValueError as error:
+            raise PluginError(f"{name}:{number}: {error}; expected options of sbatch") from error
+        if words in (["hetjob"], ["packjob"]):
+            raise PluginError(
+                f"{name}:{number}: a heterogeneous job; expected a script whose job has one part"
+            )
+        found += read(words)[0]
+    return found
