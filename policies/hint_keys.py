@@ -2,7 +2,7 @@
 
 Which keys have an effect is not written here: a policy declares the ones it reads
 (`hints`), and a key that no installed policy declares is refused. Keys marked `launch`
-are read where a task starts, whatever the policy.
+are read where a task starts, those marked `engine` by the engine itself, whatever the policy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class HintKey:
     """One key. `read` gives a value's canonical text, or None if it is not allowed.
 
     `flag` keys may stand alone (`spread` is `spread=yes`). `launch` keys are read on the
-    node, when a task starts, and by no policy.
+    node, when a task starts, and by no policy; `engine` keys by the engine.
     """
 
     name: str
@@ -35,6 +35,7 @@ class HintKey:
     doc: str
     flag: bool = False
     launch: bool = False
+    engine: bool = False
 
 
 def _choice(*choices: str) -> tuple[str, Callable[[str], str | None]]:
@@ -97,7 +98,13 @@ KEYS: dict[str, HintKey] = {
         HintKey("anti-collocation", *_YES_NO, "no", "every GPU on a node of its own", flag=True),
         HintKey("pack", *_choice("yes"), "yes", "fill used nodes first", flag=True),
         HintKey("spread", *_choice("yes"), "no", "take the emptiest nodes first", flag=True),
-        HintKey("remote", *_YES_NO, "no", "GPUs of other nodes allowed", flag=True),
+        HintKey(
+            "remote",
+            *_choice("allow", "no"),
+            "the site's",
+            "rather than wait, borrow GPUs of other nodes over the network",
+            engine=True,
+        ),
         HintKey(
             "bind",
             *_choice("numa", "none"),
@@ -117,3 +124,5 @@ KEYS: dict[str, HintKey] = {
 
 #: Keys that have their effect at launch, under every policy.
 LAUNCH = frozenset(name for name, key in KEYS.items() if key.launch)
+#: Keys that the engine itself reads, under every policy.
+ENGINE = frozenset(name for name, key in KEYS.items() if key.engine)

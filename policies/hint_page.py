@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.hint_keys import GENERAL, KEYS, LAUNCH
+from policies.hint_keys import ENGINE, GENERAL, KEYS, LAUNCH
 from policies.registry import Registry
 from policies.registry import registry as installed
 
@@ -26,6 +26,8 @@ def _read_by(name: str, policies: Registry) -> str:
         return "every job"
     if name in LAUNCH:
         return "the launch"
+    if name in ENGINE:
+        return "the engine"
     users = [policy for policy in policies.names() if name in policies.hints_of(policy)]
     return ", ".join(users) or "no installed policy (refused)"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from policies.errors import HintError, RegistryError
-from policies.hint_keys import GENERAL, KEYS, LAUNCH, HintKey
+from policies.hint_keys import ENGINE, GENERAL, KEYS, LAUNCH, HintKey
 from policies.nouns import Request
 from policies.registry import DEFAULT, Registry
 from policies.registry import registry as installed
@@ -62,8 +62,8 @@ def parse(
 
 
 def supported_keys(policies: Registry = installed) -> tuple[str, ...]:
-    """The keys that have an effect: at launch, or under at least one policy; in order."""
-    used = GENERAL.union(LAUNCH, *(policies.hints_of(name) for name in policies.names()))
+    """The keys that have an effect: at launch, by the engine, or under a policy; in order."""
+    used = GENERAL.union(LAUNCH, ENGINE, *(policies.hints_of(name) for name in policies.names()))
     return tuple(name for name in KEYS if name in used)
 
 
@@ -105,7 +105,7 @@ def _check_effect(given: Mapping[str, str], policies: Registry, default_policy: 
         raise HintError(f"policy: {name!r}; expected one of {', '.join(policies.names())}")
     effective = policies.hints_of(name)
     for key in given:
-        if key in GENERAL or key in LAUNCH or key in effective:
+        if key in GENERAL or key in LAUNCH or key in ENGINE or key in effective:
             continue
         users = [other for other in policies.names() if key in policies.hints_of(other)]
         if not users:
@@ -152,5 +152,7 @@ def to_request(
         pattern=patterns.get(pattern, pattern),
         sensitive=values.pop("sensitive", "yes") == "yes",
         min_utility=float(values.pop("min-utility", "0")),
-        options={k: v for k, v in values.items() if k != "policy" and k not in LAUNCH},
+        options={
+            k: v for k, v in values.items() if k != "policy" and k not in LAUNCH and k not in ENGINE
+        },
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,8 @@ from slurm_plugin.errors import ConfigError
 from slurm_plugin.genie_section import GenieConfig, genie_section, read_classes
 from slurm_plugin.pattern_file import PatternFileError, SitePattern, site_pattern
 from slurm_plugin.plugins import load_policies
+from slurm_plugin.remote import settings as remote
+from slurm_plugin.remote.settings import RemoteConfig
 
 DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 
@@ -95,7 +97,8 @@ class Rule:
     """What applies to a partition: mode, policy, default hints, what users may set.
 
     `patterns` are the site's own, the same in every rule: the names users write, and
-    those `policies.patterns` knows them by.
+    those `policies.patterns` knows them by. `lends`: jobs may borrow GPUs of other nodes where
+    they ask for it; in an R queue all may.
     """
 
     mode: str
@@ -103,6 +106,8 @@ class Rule:
     hints: Mapping[str, str] = field(default_factory=dict)
     users_may_set: tuple[str, ...] | None = None
     patterns: Mapping[str, str] = field(default_factory=dict)
+    lends: bool = False
+    is_r_queue: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,7 @@ class Config:
     waiting: WaitingConfig
     slurm: SlurmConfig
     slots: SlotsConfig
+    remote: RemoteConfig
     nodes: tuple[NodeSet, ...]
     patterns: Mapping[str, SitePattern]
     usual_jobs: Shares | str
@@ -143,8 +149,13 @@ class Config:
     def rule(self, partition: str) -> Rule:
         """The rule of a partition; of several (`a,b`) the one that changes least."""
         default = self.partitions["default"]
-        rules = [self.partitions.get(name, default) for name in partition.split(",")]
-        return min(rules, key=lambda rule: schema.MODES.index(rule.mode))
+        names = partition.split(",")
+        rules = [self.partitions.get(name, default) for name in names]
+        found = min(rules, key=lambda rule: schema.MODES.index(rule.mode))
+        if not self.remote.allow:
+            return found
+        is_r_queue = not set(names) - set(self.remote.r_queues)
+        return replace(found, lends=True, is_r_queue=is_r_queue)
 
     def where(self, line: int) -> str:
         """`file:line`, as error messages start."""
@@ -201,6 +212,11 @@ class _Reader:
     def default(self, option: schema.Option) -> Any:
         if option.type == "path" and option.default is not None:
             return Path(str(option.default))
+        if option.type == "flag":
+            return option.default == "yes"
+        if option.type == "ports":
+            low, _, high = str(option.default).partition("-")
+            return int(low), int(high)
         return option.default
 
     def value(self, node: yaml.Node, key: str, option: schema.Option) -> Any:
@@ -218,6 +234,9 @@ class _Reader:
             "address": self.address,
             "demand": self.demand,
             "classes": lambda node, key, _: read_classes(self, node, key),
+            "flag": self.flag,
+            "ports": self.ports,
+            "words": self.words,
         }
         return reader[option.type](node, key, option)
 
@@ -301,6 +320,16 @@ class _Reader:
             raise self.fail(node, key, f"{text!r} is not host:port; expected 127.0.0.1:9401, say")
         return host.strip("[]"), int(port)
 
+    def flag(self, node: yaml.Node, key: str, option: schema.Option) -> bool:
+        return self.text(node, key, option) == "yes"
+
+    def ports(self, node: yaml.Node, key: str, option: schema.Option) -> tuple[int, int]:
+        text = self.text(node, key, option)
+        low, _, high = text.partition("-")
+        if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) < int(high) < 65536):
+            raise self.fail(node, key, f"{text!r} is no range of ports; expected 50000-50999, say")
+        return int(low), int(high)
+
     def demand(self, node: yaml.Node, key: str, option: schema.Option) -> Shares | str:
         """Shares by GPUs per node, or the default's word."""
         allowed = f"expected {option.default} or weights by GPUs per node, such as {{1: 60, 2: 40}}"
@@ -353,6 +382,7 @@ def parse(text: str, path: Path) -> Config:
     values["waiting"] = WaitingConfig(**waiting)
     values["slurm"] = SlurmConfig(**slurm)
     values["slots"] = SlotsConfig(**reader.section(values["slots"], "slots", schema.SLOTS))
+    values["remote"] = remote.read(reader, values["remote"], values["enforcement"])
     values["topo_aware"] = _topo_aware(reader, values["topo_aware"])
     values["genie"] = genie_section(reader, values["genie"])
     values["nodes"] = _node_sets(reader, values["nodes"])

@@ -57,6 +57,7 @@ ROOT = (
     Option("waiting", "section", None, "How long a policy may postpone a job."),
     Option("slurm", "section", None, "How the engine reaches Slurm's commands."),
     Option("slots", "section", None, "How `enforcement: slots` keeps its gates."),
+    Option("remote", "section", None, "GPUs of other nodes, lent over the network."),
     Option("topo_aware", "section", None, "What `topo-aware` and `topo-aware-p` go by."),
     Option("genie", "section", None, "Where and how `genie` shapes jobs; nowhere when unset."),
     Option("nodes", "list", None, "Which nodes are which machine."),
@@ -163,6 +164,76 @@ SLOTS = (
         30,
         "A released job that has not started after so many seconds waits behind its gate again.",
         low=2,
+        high=600,
+    ),
+)
+
+REMOTE = (
+    Option(
+        "allow",
+        "flag",
+        "no",
+        "`yes`: jobs may borrow GPUs of other nodes (`enforcement: slots` only).",
+        ("no", "yes"),
+    ),
+    Option(
+        "preset",
+        "text",
+        "echo",
+        "The middleware: a preset of `gputopo remote presets`, or a site's own file NAME.yaml.",
+    ),
+    Option(
+        "trust_network",
+        "flag",
+        "no",
+        "`yes`: whoever can reach a node's ports may use the servers there; no relay.",
+        ("no", "yes"),
+    ),
+    Option(
+        "ports", "ports", "50000-50999", "Where donors listen; each needs two of them on its node."
+    ),
+    Option(
+        "r_queues",
+        "words",
+        None,
+        "Partitions whose jobs may borrow without asking for it: `[rq, long]`.",
+    ),
+    Option(
+        "unservable",
+        "text",
+        "wait",
+        "What becomes of a job whose donors cannot serve: `wait` for local GPUs, or `refuse`:"
+        " it is cancelled, and AdminComment says why.",
+        ("wait", "refuse"),
+    ),
+    Option(
+        "donors",
+        "text",
+        "local-first",
+        "Who lends: `local-first` (ours), or `least-occupied` (the R queue's paper).",
+        ("local-first", "least-occupied"),
+    ),
+    Option("donor_cpus", "integer", 1, "CPUs that a donor takes for each GPU.", low=1, high=64),
+    Option(
+        "donor_memory_mb",
+        "integer",
+        512,
+        "Memory that a donor takes for each GPU, in MB.",
+        low=16,
+        high=1 << 20,
+    ),
+    Option(
+        "program",
+        "path",
+        "/usr/local/bin/gputopo-node",
+        "What `gputopo remote program` wrote, by its path on the nodes.",
+    ),
+    Option(
+        "ready_s",
+        "integer",
+        60,
+        "Donors whose servers are not ready after so many seconds are given up.",
+        low=5,
         high=600,
     ),
 )
@@ -300,6 +371,7 @@ SECTIONS = {
     "waiting": WAITING,
     "slurm": SLURM,
     "slots": SLOTS,
+    "remote": REMOTE,
     "topo_aware": TOPO_AWARE,
     "genie": GENIE,
     "genie.partitions.NAME": GENIE_PARTITION,

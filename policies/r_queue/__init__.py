@@ -1,7 +1,7 @@
 """The R queue and its baseline, the G queue: one job at a time, GPUs of other nodes if need be.
 
-P. Markthub, A. Nomura, S. Matsuoka, PDCAT 2014, section III. They decide; nothing in the
-engine enacts remote GPUs yet, so they are not among the policies a job can ask for.
+P. Markthub, A. Nomura, S. Matsuoka, PDCAT 2014, section III. They are not among the
+policies a job can ask for: the engine asks the R queue about jobs that fit on no node.
 """
 
 from policies.r_queue.auto import AutoRQueue, Release, local_start_s

@@ -20,6 +20,7 @@ COMMANDS = {
     "pattern": "slurm_plugin.cli.pattern",
     "place": "slurm_plugin.cli.place",
     "profile": "slurm_plugin.cli.profile",
+    "remote": "slurm_plugin.cli.remote",
     "report": "slurm_plugin.cli.report",
     "serve": "slurm_plugin.cli.serve",
     "simulate": "slurm_plugin.cli.simulate",

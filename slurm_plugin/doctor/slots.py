@@ -56,6 +56,15 @@ def settings(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
             yield warn("slots", told, f"add {word} to SchedulerParameters")
 
 
+def lending(slurm_config: Mapping[str, str], preset: str) -> Iterator[Finding]:
+    """What jobs need in order to meet their donors."""
+    if slurm_config.get("TaskProlog", "(null)") in ("", "(null)"):
+        told = "nothing is lent: TaskProlog is not set, so no job could meet its donors"
+        yield fail("remote", told, "TaskProlog=.../task-prolog; see docs/remote-setup.md")
+    else:
+        yield ok("remote", f"GPUs are lent by {preset}")
+
+
 def gres_types(nodes: Iterable[SlurmNode], declared: Iterable[str]) -> Iterator[Finding]:
     """Every GPU of the declared nodes is a GRES type of its own."""
     names = set(declared)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
+from slurm_plugin.remote.offer import may_borrow
 from slurm_plugin.slots import backfill, bracket, demand, question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.bracket import Bracket
@@ -198,9 +199,12 @@ class Slots:
         note: str,
         more: dict[str, str] | None = None,
     ) -> dict[str, str]:
-        kept = Bracket(state, {**demand.original(asked, token), **(more or {})})
+        # The batch step's TaskProlog looks for donors only where this is set.
+        borrows = {"env.GPUTOPO_REMOTE": "allow"} if wish.remote and may_borrow(asked) else {}
+        told = {**(more or {}), **({"remote": "1"} if borrows else {})}
+        kept = Bracket(state, {**demand.original(asked, token), **told})
         said = bracket.topo(wish.text, note)
-        return {"set.admin_comment": f"{said} {kept.text()}".strip()}
+        return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrows}
 
 
 def _waits_for(need: Need) -> str:

@@ -33,6 +33,14 @@ class Wish:
         defaults = {key: value for key, value in self._rule.hints.items() if key in read}
         return {**defaults, **self._hints.values}
 
+    @property
+    def remote(self) -> bool:
+        """May GPUs of other nodes be borrowed? The job's own word, the rule's, the R queue's."""
+        rule = self._rule
+        default = rule.hints.get("remote", "allow" if rule.is_r_queue else "no")
+        given = self._hints.values.get("remote", default)
+        return rule.lends and not self.off and given == "allow"
+
     def request(self, counts: tuple[int, ...], job_id: int | None) -> Request:
         """What the policy is asked for `counts` GPUs per node, largest first."""
         defaults = {**self._rule.hints, "policy": self._rule.policy}
@@ -54,5 +62,7 @@ def read_wish(text: str, rule: Rule) -> Wish:
             if key not in rule.users_may_set:
                 allowed = ", ".join([*rule.users_may_set, hints.OFF])
                 raise WishError(f"{key}: not allowed for this job; expected one of {allowed}")
+    if found.values.get("remote") == "allow" and not rule.lends:
+        raise WishError("remote: GPUs of other nodes are not lent here; expected remote=no")
     policy = hints.policy_of(found, {"policy": rule.policy})
     return Wish(policy, str(found), found.off, found, rule)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from slurm_plugin.protocol import Submit
+from slurm_plugin.remote.loan import OF_LOAN
 from slurm_plugin.slots import bracket, demand
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
@@ -18,7 +19,7 @@ OPEN_MAX = 500
 
 _FORMS = {"tpn": "node", "tpj": "job", "tpt": "task", "tps": "socket"}
 #: Keys of a release, which a job behind a gate does not have.
-_OF_RELEASE = ("at", "pin")
+_OF_RELEASE = ("at", "pin", *OF_LOAN)
 _NOTHING_ASKED = JobUpdate(
     tres_per_node="", tres_per_job="", tres_per_task="", tres_per_socket="", tres_bind=""
 )

@@ -10,8 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from slurm_plugin.slots import backfill, bracket, change, demand
+from slurm_plugin.remote import loan as loans
+from slurm_plugin.slots import backfill, bracket, change, demand, lent
 from slurm_plugin.slots.candidates import Need, are_apart, groups, is_even
+from slurm_plugin.slots.lent import Borrow
 from slurm_plugin.slots.names import index_of
 from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
@@ -49,14 +51,18 @@ def plan(
     terms: Terms,
     choose: Choose,
     promised: Sequence[Hold] = (),
+    borrow: Borrow | None = None,
 ) -> Plan:
-    """Everything to be done now. `room` is Slurm's own figures, without what is `promised`."""
+    """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
+
+    `borrow` says who would lend to a job that fits nowhere.
+    """
     jobs = list(queue)
     made = Plan(room, [held_by(job, terms.now) for job in jobs if job.state != "PENDING"])
     for hold in promised:
         made.room = with_hold(made.room, hold)
         made.holds.append(hold)
-    return Look(made, wants, terms, choose).over(jobs)
+    return Look(made, wants, terms, choose, borrow).over(jobs)
 
 
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
@@ -96,8 +102,16 @@ def tasks_of(text: str) -> list[int]:
 class Look:
     """The state of one plan in the making."""
 
-    def __init__(self, made: Plan, wants: Mapping[int, Want], terms: Terms, choose: Choose) -> None:
+    def __init__(
+        self,
+        made: Plan,
+        wants: Mapping[int, Want],
+        terms: Terms,
+        choose: Choose,
+        borrow: Borrow | None = None,
+    ) -> None:
         self._made = made
+        self._borrow = borrow
         self._wants = wants
         self._terms = terms
         self._choose = choose
@@ -116,7 +130,8 @@ class Look:
         for job in jobs:
             if job.array_id and job.throttle:
                 self._throttle[job.array_id] = job.throttle
-        gated = []
+        gated: list[Unit] = []
+        there = {job.job_id: job for job in jobs}
         for unit in self._units(in_order(pending, self._terms.tiers)):
             self._made.seen.update(want.kept.state for _, want in unit)
             problem = next((want.problem for _, want in unit if want.problem), "")
@@ -124,12 +139,51 @@ class Look:
                 self._leave(unit, problem)
             elif any(want.kept.state == "placed" for _, want in unit):
                 self._placed(unit)
+            elif any(want.kept.get(loans.KEY) for _, want in unit):
+                self._lent(unit, there)
             else:
                 gated.append(unit)
         for unit in gated:
+            before = self._made.first
             if not self._open(unit):
+                self._ask_to_lend(unit, before)
                 self._renew(unit)
         return self._made
+
+    def _lent(self, unit: Unit, there: Mapping[int, QueuedJob]) -> None:
+        """A job that waits for its donors."""
+        [(job, want)] = unit
+        made, now = self._made, self._terms.now
+        ready_s = self._terms.ready_s if self._borrow else None
+        outcome = lent.look_at(job, want, made, there, now, ready_s, self._end(job))
+        self._made.seen[f"loan {outcome}"] += 1
+        if outcome == lent.MEETS:
+            self._renew(unit)
+
+    def _ask_to_lend(self, unit: Unit, before: Need | None) -> None:
+        """Others may lend to a job that fits nowhere, unless that delays the first one waiting."""
+        job, want = unit[0]
+        need = want.need
+        if self._borrow is None or need is None or need not in self._no_room:
+            return
+        if job.tasks > 1 or job.het_id or not self._is_ready(job, want):
+            return
+        made, now = self._made, self._terms.now
+        offer = self._borrow(job, want, made.room)
+        if offer is None:
+            return
+        room, holds = made.room, [*made.holds, *offer.holds]
+        for hold in offer.holds:
+            room = with_hold(room, hold)
+        if before is not None:
+            start = backfill.earliest_start(before, made.room, made.holds, now)
+            if backfill.earliest_start(before, room, holds, now) > start:
+                return
+        for hold in offer.holds:
+            made.take(hold)
+        # It waits for its donors alone now, and holds nobody back.
+        made.first, self._first_start = before, None
+        made.offers.append((job, want.kept, offer))
 
     def _units(self, ordered: Iterable[QueuedJob]) -> list[Unit]:
         """Jobs with our bracket; the components of a heterogeneous one together, by offset."""

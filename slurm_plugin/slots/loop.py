@@ -12,6 +12,7 @@ from slurm_plugin.enforcement import Slots
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.remote.lending import lending_of
 from slurm_plugin.slots.board import PROMISE_S
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slurm import choose
@@ -111,7 +112,7 @@ class Loop:
             return poll_s
         if made.again:
             return SUBMIT_S
-        if made.seen["placed"] or made.releases:
+        if made.seen["placed"] or made.releases or made.offers or made.seen["loan meets"]:
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
         # A promise nobody took up gives its GPUs back in time.
@@ -119,6 +120,7 @@ class Loop:
 
     async def _give_back(self, planner: Planner) -> None:
         """The kill switch: waiting jobs are Slurm's own, once."""
+        await planner.look_after_donors()
         if not self._gave_back:
             logger.warning("slots: switched off; waiting jobs are given back to Slurm")
             await planner.give_all_back()
@@ -141,5 +143,6 @@ class Loop:
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
+            lending=lending_of(config.remote, config.slurm, self._client[1]),
         )
         return self._planner

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slurm_plugin.remote.offer import Offer
+from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.room import Hold, Room, with_hold
 from slurm_plugin.slots.want import Want
@@ -45,7 +47,8 @@ class Terms:
     """The time (epoch), how long a gate holds, how long a released job may take to start.
 
     `tiers` are the partitions' PriorityTier, `paused` says of jobs until when not to try again
-    (Slurm refused an update), `holds_until` when the gates open that no field of Slurm tells.
+    (Slurm refused an update), `holds_until` when the gates open that no field of Slurm tells,
+    `ready_s` how long donors may take.
     """
 
     now: int
@@ -54,6 +57,7 @@ class Terms:
     tiers: Mapping[str, int] = field(default_factory=dict)
     paused: Mapping[str, float] = field(default_factory=dict)
     holds_until: Mapping[int, float] = field(default_factory=dict)
+    ready_s: int = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ class Release:
 class Plan:
     """What to do, and what is then taken: `added` are the holds of jobs about to start.
 
-    `updates` are repairs, notes, and jobs left to Slurm. `again`: look again soon.
+    `updates` are repairs, notes, and jobs left to Slurm. `again`: look again soon. `offers` are
+    loans to be made, `broken` those that came to nothing, and why.
     """
 
     room: Room
@@ -88,6 +93,8 @@ class Plan:
     renewed: list[int] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     again: bool = False
+    offers: list[tuple[QueuedJob, Bracket, Offer]] = field(default_factory=list)
+    broken: list[tuple[QueuedJob, Bracket, str]] = field(default_factory=list)
 
     @property
     def released(self) -> list[str]:

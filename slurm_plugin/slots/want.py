@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm_plugin.protocol import Submit
+from slurm_plugin.remote import loan as loans
 from slurm_plugin.slots import bracket, change, demand
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Need, groups
@@ -40,6 +41,9 @@ def want_of(job: QueuedJob, empty: Room) -> Want | None:
     try:
         asked = change.submit_of(job, kept)
         need = demand.need_of(asked, empty, job.partition)
+        if kept.state == "placed" and (loan := loans.read(kept.get(loans.KEY))):
+            # The others are with its donors.
+            need = replace(need, gpus=loan.mask.bit_count())
         fits = bool(groups(need, empty))
     except Unsupported as error:
         return Want(kept, problem=f"the constraint {error} cannot be judged")

@@ -96,6 +96,19 @@ def test_files_are_relative_to_the_configuration() -> None:
         ("topo_aware:\n  communication: -1", "2: topo_aware.communication: -1 is out of range"),
         ("topo_aware: {communication: 0, interference: 0, fragmentation: 0}",
          "1: topo_aware: all three weights are 0; expected one above"),
+        ("remote: {allow: perhaps}", "1: remote.allow: 'perhaps' is not one of no, yes"),
+        ("remote: {allow: yes}", "remote.allow: GPUs are lent under `enforcement: slots` alone"),
+        ("remote: {preset: rkuda}", "1: remote.preset: 'rkuda' is no preset; expected one of"),
+        ("remote: {preset: my.yaml}", "remote.preset: /etc/slurm/my.yaml: cannot be read"),
+        ("enforcement: slots\nremote: {allow: yes, preset: cricket}",
+         "2: remote.preset: cricket: it takes no port, so the relay cannot stand in front of it;"
+         " expected trust_network: yes"),
+        ("remote: {ports: 50000}", "1: remote.ports: '50000' is no range of ports; expected"),
+        ("remote: {ports: 80-90}", "remote.ports: '80-90' is no range of ports"),
+        ("remote: {ports: 60000-50000}", "remote.ports: '60000-50000' is no range of ports"),
+        ("remote: {r_queues: rq}", "1: remote.r_queues: expected a list"),
+        ("remote: {unservable: hang}", "remote.unservable: 'hang' is not one of wait, refuse"),
+        ("remote: {donor_cpus: 0}", "remote.donor_cpus: 0 is out of range"),
         ("socket: [a", "not YAML"),
         ("a: &a [*a]\n", "1: a: unknown key"),
         ("socket: \x00", "1: not YAML"),
@@ -129,3 +142,13 @@ def test_topology_conf_is_relative_to_the_configuration_and_unset_by_default() -
     assert config.parse("", FILE).topology_conf is None
     settings = config.parse("topology_conf: topology.conf", FILE)
     assert settings.topology_conf == Path("/etc/slurm/topology.conf")
+
+
+def test_nothing_is_lent_unless_the_site_says_so() -> None:
+    found = config.parse("", FILE).remote
+    assert (found.allow, found.trust_network, found.preset.name) == (False, False, "echo")
+    text = "enforcement: slots\nremote: {allow: yes, ports: 6000-6009, r_queues: [rq]}"
+    found = config.parse(text, FILE).remote
+    assert (found.allow, found.ports, found.r_queues) == (True, (6000, 6009), ("rq",))
+    trusting = "enforcement: slots\nremote: {allow: yes, preset: cricket, trust_network: yes}"
+    assert config.parse(trusting, FILE).remote.preset.name == "cricket"

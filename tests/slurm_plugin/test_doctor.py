@@ -283,6 +283,14 @@ def test_a_node_without_a_type_per_gpu(site: Site) -> None:
     assert "gres-conf --slots" in found.fix
 
 
+def test_a_site_that_lends_has_its_jobs_meet_their_donors(site: Site) -> None:
+    in_slots_mode(site)
+    site.config.write_text(site.config.read_text() + "\nremote: {allow: yes}\n")
+    assert "TaskProlog is not set" in site.only("remote").text
+    site.slurm.values["TaskProlog"] = "/opt/gputopo/task-prolog"
+    assert site.wrong() == []
+
+
 def test_settings_without_which_slots_are_slow(site: Site) -> None:
     in_slots_mode(site)
     for key in ("PriorityFlags", "EpilogSlurmctld", "SchedulerParameters"):

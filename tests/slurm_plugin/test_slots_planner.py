@@ -8,12 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from machines_in_tests import basic_decider
+import pytest
+from machines_in_tests import BASIC, basic_config, basic_decider
 
+from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.remote import presets
+from slurm_plugin.remote.lending import Lending
+from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.planner import Planner
-from slurm_plugin.slots.room import Hold
+from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
 
 GPUS = {f"v100.s{i}": 1 for i in range(8)}
@@ -120,6 +127,67 @@ def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
     slurm = Remembering(gated(1, 4), gated(2, 4), gated(3), refuses=True)
     looked(tmp_path, slurm, Board())
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
+
+
+class Lender(Lending):
+    """Remembers the loans it is asked for."""
+
+    def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
+        super().__init__(settings, slurm, lambda *_, **__: "", lambda *_: "")  # type: ignore[arg-type]
+        self.asked: list[tuple[str, Offer]] = []
+
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
+        self.asked.append((job.name, offer))
+        return True
+
+
+class TwoNodes(Remembering):
+    """The same, with a second DGX-1V; two GPUs of each are free, and the site's TaskProlog."""
+
+    def nodes(self) -> list[SlurmNode]:
+        used = {f"v100.s{i}": 1 for i in range(2, 8)}
+        values = (("IDLE",), ("batch",), 1, 40, 5000, GPUS, (), used)
+        return [SlurmNode(name, *values) for name in ("dgx1", "dgx2")]
+
+    def config(self) -> dict[str, str]:
+        return {"TaskProlog": "/x/task-prolog"}
+
+
+@pytest.mark.parametrize(
+    ("hint", "carried", "allow", "lent"),
+    [
+        ("remote=allow", "remote=1", True, True),
+        ("", "remote=1", True, False),
+        ("remote=allow", "", True, False),
+        ("remote=allow", "remote=1 loan_next=2000", True, False),
+        ("remote=allow", "remote=1", False, False),
+    ],
+    ids=["asked for", "not asked for", "submitted without", "a pause", "the site lends nothing"],
+)
+def test_a_job_that_fits_on_no_node_borrows(
+    tmp_path: Path, hint: str, carried: str, allow: bool, lent: bool
+) -> None:
+    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
+    job = replace(gated(1), admin_comment=f"[gpu-topo: {hint}] [gpu-slots: {words}]")
+    slurm = TwoNodes(job)
+    lender = Lender(RemoteConfig(presets.load("echo"), allow=allow), slurm)
+    text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
+    decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
+    board = Board()
+    planner = Planner(
+        slurm,  # type: ignore[arg-type]
+        decider,
+        board,
+        lambda build: None,
+        lease_s=120,
+        grace_s=30,
+        lending=lender,
+        clock=lambda: float(NOW),
+    )
+    asyncio.run(planner.look())
+    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+    # What is lent is not given to a submit meanwhile.
+    assert {node.free for node in board.room.values()} == ({0} if lent else {0b11})
 
 
 def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(

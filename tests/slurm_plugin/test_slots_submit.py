@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import basic_decider
+from machines_in_tests import BASIC, basic_config, basic_decider
 
 from slurm_plugin.enforcement.slots import Slots
+from slurm_plugin.engine.rules import Rules
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, decode, encode_request
 from slurm_plugin.slots import bracket
 from slurm_plugin.slots.board import PROMISE_S, Board
@@ -251,3 +253,48 @@ def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path: Path
     assert len(values["tres_per_node"].split(",")) == 8
     # The best pair of a DGX-1V, 0 and 3, is one socket's.
     assert "evenly on the sockets" in left(mode(tmp_path, board()).on_submit(per_socket(2, 1)))
+
+
+def lending_mode(folder: Path, state: Board) -> Slots:
+    """The same site, where GPUs of other nodes are lent."""
+    text = f"{BASIC}enforcement: slots\nremote: {{{{allow: yes, r_queues: [plain]}}}}\n"
+    settings = basic_config(folder, text)
+    found = mode(folder, state)
+    found.decider = replace(found.decider, rule=Rules(settings))
+    return found
+
+
+def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(
+    tmp_path: Path,
+) -> None:
+    ours = lending_mode(tmp_path, board(free=0b11))
+    answer = ours.on_submit(submit(4, hint="remote=allow"))
+    values = told(answer)
+    kept = bracket.read(values["admin_comment"])
+    assert kept is not None
+    assert (kept.state, kept.get("remote"), kept.get("tpn")) == ("gated", "1", "gres/gpu:4")
+    assert values["env.GPUTOPO_REMOTE"] == "allow"
+
+
+@pytest.mark.parametrize(
+    ("hint", "keys"),
+    [
+        ("", {}),
+        ("remote=no", {}),
+        ("remote=allow", {"batch": False}),
+        ("remote=allow", {"array": True}),
+    ],
+    ids=["not asked", "refused by the user", "srun", "array"],
+)
+def test_a_job_that_may_not_carries_nothing(
+    tmp_path: Path, hint: str, keys: dict[str, bool]
+) -> None:
+    values = told(lending_mode(tmp_path, board(free=0b11)).on_submit(submit(4, hint=hint, **keys)))
+    assert "remote=1" not in values["admin_comment"]
+    assert "env.GPUTOPO_REMOTE" not in values
+
+
+def test_where_nothing_is_lent_asking_is_refused(tmp_path: Path) -> None:
+    answer = mode(tmp_path, board()).on_submit(submit(4, hint="remote=allow"))
+    assert isinstance(answer, Refuse)
+    assert answer.message.startswith("gpu-topo: remote: GPUs of other nodes are not lent here")

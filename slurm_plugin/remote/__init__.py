@@ -1,0 +1,1 @@
+"""GPUs lent over the network: middleware presets, and the programs that run on the nodes."""

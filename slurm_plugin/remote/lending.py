@@ -1,0 +1,272 @@
+"""Donors in Slurm: companion jobs of the borrowing job's own user, kept no longer than that job.
+
+A donor is submitted without GPUs and with a begin time far away, so that nothing starts by
+itself; then the borrower's AdminComment names it; only then it gets its slots and may start. So
+whatever dies in between leaves either a donor that its borrower names or one that nobody names,
+and that one is cancelled at the next look, by this engine or the next.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pwd
+import shlex
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from slurm_plugin.config import SlurmConfig
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.remote import loan as loans
+from slurm_plugin.remote.loan import Lender, Loan
+from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.settings import RemoteConfig
+from slurm_plugin.slots import bracket, names
+from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.room import Room
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmClient
+from slurm_plugin.slurm.runner import ProcessRunner, Runner
+
+logger = logging.getLogger(__name__)
+
+#: Until then a donor has got its slots, or its engine is gone and another one looks after it.
+BEGIN = "now+3600"
+#: A running job has lost a donor when so many looks in a row do not see it run.
+MISSED_LOOKS = 2
+#: The pause before another loan is tried for a job, doubled each time.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+#: CAP_SETGID and CAP_SETUID in the kernel's mask.
+_CAPABILITIES = 1 << 6 | 1 << 7
+
+#: Runs a command as a user (uid) with a script on its standard input.
+AsUser = Callable[[int, list[str], str], str]
+
+
+class Lending:
+    """What is done in Slurm about loans; one thread at a time."""
+
+    def __init__(
+        self,
+        settings: RemoteConfig,
+        client: SlurmClient,
+        run: Runner,
+        as_user: AsUser,
+        clock: Callable[[], float] = time.time,
+        may_submit: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.settings = settings
+        self._client = client
+        self._run = run
+        self._as_user = as_user
+        self._clock = clock
+        self._may_submit = may_submit
+        self._missed: Counter[int] = Counter()
+        self.counts: Counter[str] = Counter()
+
+    def obstacle(self, slurm_config: Mapping[str, str]) -> str:
+        """Why nothing can be lent here, by Slurm's settings and our own rights; '' where it can."""
+        if not slurm_config.get("TaskProlog"):
+            return "slurm.conf has no TaskProlog, so no job could meet its donors"
+        if not self._may_submit():
+            return "the engine may not submit jobs as their users: it lacks CAP_SETUID, CAP_SETGID"
+        return ""
+
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
+        """Submit the donors of a loan and write it down; False, and all undone, where one fails."""
+        lenders: list[Lender] = []
+        try:
+            for node, mask in offer.donors.items():
+                lenders.append(Lender(node, mask, self._submit(job, node, mask.bit_count())))
+            loan = Loan(offer.host, offer.mask, tuple(lenders))
+            at = str(int(self._clock()))
+            values = {**kept.values, loans.KEY: loan.text(), "loan_at": at}
+            comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
+            comment = bracket.noted(comment, f"meets its donors: {loans.note(loan)}")
+            self._client.update([job.name], JobUpdate(admin_comment=comment))
+            for lender in lenders:
+                slots = names.request(room[lender.node].slots, lender.mask)
+                change = JobUpdate(
+                    begin_time=NOW,
+                    tres_per_node=slots,
+                    admin_comment=loans.bracket(job.job_id),
+                )
+                self._client.update([str(lender.job_id)], change)
+        except SlurmError as error:
+            logger.warning("job %s cannot borrow: %s", job.name, error)
+            self.cancel([lender.job_id for lender in lenders])
+            self.counts["refused"] += 1
+            return False
+        self.counts["lent"] += 1
+        return True
+
+    def _submit(self, job: QueuedJob, node: str, gpus: int) -> int:
+        settings = self.settings
+        minutes = -(-job.time_limit_s // 60)
+        words = [
+            *("sbatch", "--parsable", "--job-name=gpu-donor", "--nodes=1", "--ntasks=1"),
+            f"--comment={loans.marked(job.job_id)}",
+            f"--cpus-per-task={settings.donor_cpus * gpus}",
+            f"--mem={settings.donor_memory_mb * gpus}M",
+            f"--nodelist={node}",
+            f"--partition={job.partition}",
+            f"--time={minutes or 'UNLIMITED'}",
+            *(f"--begin={BEGIN}", "--no-requeue", "--chdir=/"),
+            *("--output=/dev/null", "--error=/dev/null"),
+        ]
+        if job.account:
+            words.append(f"--account={job.account}")
+        told = self._as_user(job.uid, words, self.script(job.job_id, gpus))
+        try:
+            return int(told.strip().split(";")[0])
+        except ValueError as error:
+            raise SlurmError(f"sbatch: {told.strip()[:100]!r} is no job id") from error
+
+    def script(self, parent: int, gpus: int) -> str:
+        """A donor's batch script: the program of the nodes, and what it is to do."""
+        settings = self.settings
+        low, high = settings.ports
+        task = {
+            "parent": parent,
+            "gpus": gpus,
+            "low": low,
+            "high": high,
+            "trust_network": settings.trust_network,
+            "preset": json.loads(settings.preset.text()),
+        }
+        words = [str(settings.program), "donor", json.dumps(task)]
+        return f"#!/bin/sh\nexec {shlex.join(words)}\n"
+
+    def tidy(self, queue: Sequence[QueuedJob]) -> None:
+        """End donors whose borrower is no more, and borrowers that lost a donor."""
+        there = {job.job_id: job for job in queue}
+        wanted: set[int] = set()
+        borrowers: set[int] = set()
+        for job in queue:
+            kept = bracket.read(job.admin_comment) if "loan=" in job.admin_comment else None
+            loan = loans.read(kept.get(loans.KEY)) if kept else None
+            if loan is None or job.state == "COMPLETING":
+                continue
+            if job.state != "PENDING":
+                borrowers.add(job.job_id)
+                self._look_after(job, loan, there)
+            wanted.update(lender.job_id for lender in loan.lenders)
+        for job_id in [job_id for job_id in self._missed if job_id not in borrowers]:
+            del self._missed[job_id]
+        orphans = [
+            job.job_id
+            for job in queue
+            if loans.is_donor(job) and job.job_id not in wanted and job.state != "COMPLETING"
+        ]
+        self.cancel(orphans)
+
+    def _look_after(self, job: QueuedJob, loan: Loan, there: dict[int, QueuedJob]) -> None:
+        """A job that runs goes on only with all of its donors."""
+        donors = [there.get(lender.job_id) for lender in loan.lenders]
+        if all(donor is not None and donor.state == "RUNNING" for donor in donors):
+            self._missed.pop(job.job_id, None)
+            return
+        self._missed[job.job_id] += 1
+        if self._missed[job.job_id] < MISSED_LOOKS:
+            return
+        logger.warning("job %s lost a donor and is put back into the queue", job.name)
+        self.counts["lost"] += 1
+        self._missed.pop(job.job_id, None)
+        try:
+            self._run(["scontrol", "requeue", job.name])
+        except SlurmError as error:
+            logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
+            self.cancel([job.job_id])
+
+    def give_up(self, job: QueuedJob, kept: Bracket, why: str) -> None:
+        """End a loan that came to nothing: the job waits for local GPUs, or is refused."""
+        loan = loans.read(kept.get(loans.KEY))
+        tries = int(kept.get("loan_tries") or 0)
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
+        values = {key: text for key, text in kept.values.items() if key not in loans.OF_LOAN}
+        values["loan_tries"] = str(tries + 1)
+        values["loan_next"] = str(int(self._clock()) + pause_s)
+        comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
+        is_refused = self.settings.unservable == "refuse"
+        outcome = "refused" if is_refused else "waits for GPUs of one node"
+        told = bracket.noted(comment, f"remote GPUs: {why}; {outcome}")
+        self.counts["given_up"] += 1
+        try:
+            self._client.update([job.name], JobUpdate(admin_comment=told))
+        except SlurmError as error:
+            logger.warning("job %s: %s", job.name, error)
+        self.cancel([lender.job_id for lender in loan.lenders] if loan else [])
+        if is_refused:
+            self.cancel([job.job_id])
+
+    def cancel(self, job_ids: Sequence[int]) -> None:
+        """End jobs; what has ended already is no error."""
+        if not job_ids:
+            return
+        self.counts["cancelled"] += len(job_ids)
+        try:
+            self._run(["scancel", *map(str, job_ids)])
+        except SlurmError as error:
+            logger.warning("donors %s: %s; tried again", list(job_ids), error)
+
+
+def lending_of(settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient) -> Lending:
+    """The real one, over Slurm's commands."""
+    runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
+
+    def as_user(uid: int, argv: list[str], stdin: str) -> str:
+        command = [str(slurm.bin_dir / argv[0]) if slurm.bin_dir else argv[0], *argv[1:]]
+        return _as_user(uid, command, stdin, slurm.timeout_s)
+
+    return Lending(settings, client, runner, as_user, may_submit=may_act_for_users)
+
+
+def may_act_for_users(status: Path = Path("/proc/self/status")) -> bool:
+    """Has this process CAP_SETUID and CAP_SETGID in effect?"""
+    try:
+        words = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(words["CapEff"], 16) & _CAPABILITIES == _CAPABILITIES
+    except (OSError, KeyError, ValueError):
+        return False
+
+
+def _as_user(uid: int, argv: list[str], stdin: str, timeout_s: float) -> str:
+    """What a command printed that ran as this user, with nothing of our own environment."""
+    if uid < 1:
+        raise SlurmError("root's jobs do not borrow")
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError as error:
+        raise SlurmError(f"uid {uid}: no such user on this host") from error
+    env = {"PATH": PATH, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+    env |= {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
+    try:
+        done = subprocess.run(
+            argv,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env=env,
+            cwd="/",
+            user=uid,
+            group=user.pw_gid,
+            extra_groups=os.getgrouplist(user.pw_name, user.pw_gid),
+        )
+    except PermissionError as error:
+        raise SlurmError(
+            "the engine may not submit jobs as their users: give it CAP_SETUID and CAP_SETGID"
+        ) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError(f"{argv[0]}: {error}") from error
+    if done.returncode:
+        lines = (done.stderr.strip() or "no message").splitlines()
+        raise SlurmError(f"{argv[0]} as {user.pw_name}: {'; '.join(lines[:3])}")
+    return done.stdout

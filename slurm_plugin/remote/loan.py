@@ -1,0 +1,140 @@
+"""A job's loan, as its bracket in AdminComment keeps it, and the word of the donors' jobs.
+
+`loan=dgx1/3,dgx2/6/4712/50001`: the job's own node and its slots there, then each donor with the
+slots it lends, its job's id and (from the release on) the port it listens at. Masks are
+hexadecimal, in Slurm's GPU indices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from slurm_plugin.slurm.interface import QueuedJob
+
+KEY = "loan"
+#: Keys of a bracket that belong to one loan alone.
+OF_LOAN = (KEY, "loan_at")
+COMMENT = "gpu-donor"
+_READY = re.compile(rf"{COMMENT} ready of=(\d+) port=(\d{{1,5}})\Z")
+_FAILED = re.compile(rf"{COMMENT} failed of=(\d+) (.*)\Z", re.DOTALL)
+_OWN = re.compile(r"\[gpu-donor: of=(\d+)\]")
+#: Longest word of a donor that is repeated.
+SHOWN_CHARS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Lender:
+    """One donor: `mask` of `node`, held by job `job_id`; `port` 0 until it is ready."""
+
+    node: str
+    mask: int
+    job_id: int
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """`mask` of the job's own node `host`, and what others lend."""
+
+    host: str
+    mask: int
+    lenders: tuple[Lender, ...]
+
+    @property
+    def lent(self) -> int:
+        """How many GPUs come from other nodes."""
+        return sum(lender.mask.bit_count() for lender in self.lenders)
+
+    def text(self) -> str:
+        """As it stands in the bracket."""
+        parts = [f"{self.host}/{self.mask:x}"]
+        for lender in self.lenders:
+            port = f"/{lender.port}" if lender.port else ""
+            parts.append(f"{lender.node}/{lender.mask:x}/{lender.job_id}{port}")
+        return ",".join(parts)
+
+    def with_ports(self, ports: dict[int, int]) -> Loan:
+        """The loan with each donor's port by its job's id."""
+        lenders = tuple(replace(one, port=ports[one.job_id]) for one in self.lenders)
+        return replace(self, lenders=lenders)
+
+
+def read(text: str) -> Loan | None:
+    """The loan that a bracket keeps; None for no loan, or one that cannot be read."""
+    parts = [part.split("/") for part in text.split(",")] if text else []
+    try:
+        (host, mask), lenders = parts[0], []
+        for node, lent, job_id, *port in parts[1:]:
+            lenders.append(Lender(node, int(lent, 16), int(job_id), int(*port)))
+        return Loan(host, int(mask, 16), tuple(lenders)) if lenders else None
+    except (IndexError, ValueError, TypeError):
+        return None
+
+
+def note(loan: Loan) -> str:
+    """For people: which GPUs, of which nodes."""
+    lent = [f"{one.node}:{_gpus(one.mask)} (job {one.job_id})" for one in loan.lenders]
+    return f"{loan.host}:{_gpus(loan.mask)} and, over the network, {', '.join(lent)}"
+
+
+def _gpus(mask: int) -> str:
+    return ",".join(str(i) for i in range(mask.bit_length()) if mask >> i & 1)
+
+
+def marked(parent: int) -> str:
+    """A donor's comment at its submit."""
+    return f"{COMMENT} of={parent}"
+
+
+def bracket(parent: int) -> str:
+    """A donor's AdminComment, which its user cannot change."""
+    return f"[gpu-donor: of={parent}]"
+
+
+def is_donor(job: QueuedJob) -> bool:
+    """Was this job submitted as a donor?"""
+    return job.comment.startswith(f"{COMMENT} ") or bool(_OWN.search(job.admin_comment))
+
+
+def port_of(job: QueuedJob, parent: int) -> int:
+    """Where a running donor of `parent` says that it is ready; 0 where it does not."""
+    match = _READY.match(job.comment) if job.state == "RUNNING" else None
+    return int(match[2]) if match and int(match[1]) == parent else 0
+
+
+def trouble_of(job: QueuedJob, parent: int) -> str:
+    """Why a donor says that it cannot serve; '' where it does not."""
+    match = _FAILED.match(job.comment)
+    if match is None or int(match[1]) != parent:
+        return ""
+    return " ".join(match[2].split())[:SHOWN_CHARS] or "a donor failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a loan stands: donors' `ports` by job id once all are ready, or what is in its way."""
+
+    ports: dict[int, int]
+    trouble: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """May the job start?"""
+        return bool(self.ports) and not self.trouble
+
+
+def standing(parent: int, loan: Loan, queue: Iterable[QueuedJob]) -> Standing:
+    """How the loan of job `parent` stands, by the donors' own jobs."""
+    there = {job.job_id: job for job in queue}
+    ports: dict[int, int] = {}
+    for lender in loan.lenders:
+        job = there.get(lender.job_id)
+        if job is None or job.state == "COMPLETING":
+            return Standing({}, f"the donor on {lender.node} is gone")
+        if trouble := trouble_of(job, parent):
+            return Standing({}, trouble)
+        if port := port_of(job, parent):
+            ports[lender.job_id] = port
+    return Standing(ports if len(ports) == len(loan.lenders) else {})

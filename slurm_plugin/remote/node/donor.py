@@ -1,0 +1,321 @@
+"""The batch script of a donor: the middleware's server on this node's GPUs, for one job.
+
+It says how it stands in its own job's comment, which the engine reads:
+    gpu-donor ready of=4711 port=50001
+    gpu-donor failed of=4711 no free port in 50000-50010
+and ends as soon as the job it lends to is no more, whatever became of the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slurm_plugin.remote.errors import RemoteError
+from slurm_plugin.remote.node import echo, inside, ports, preset, slurm
+from slurm_plugin.remote.node.handshake import Munge, Vouching
+from slurm_plugin.remote.node.preset import Preset
+from slurm_plugin.remote.node.relay import DonorEnd, Streams
+
+ANY, LOOPBACK = "0.0.0.0", "127.0.0.1"
+#: How long a server may take until it listens, and how many ports it is offered.
+LISTENS_S = 20.0
+TRIES = 3
+#: How often the job it lends to is looked at; how long that job may wait for its start.
+LOOK_S = 30.0
+PATIENCE_S = 180.0
+#: A failure stands in the comment for so long; then the donor's job ends by itself.
+SHOWN_S = 30.0
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a donor is for: `gpus` devices for the job `parent`; ports from `low` to `high`."""
+
+    parent: int
+    job_id: int
+    gpus: int
+    low: int
+    high: int
+    trust_network: bool
+    preset: Preset
+    program: str
+
+    @property
+    def subject(self) -> str:
+        """What both ends of a connection name in their proofs."""
+        return f"{self.parent}/{self.job_id}"
+
+    @property
+    def relays(self) -> bool:
+        """Does the relay stand in front of the server?"""
+        return not (self.preset.authenticates or self.trust_network)
+
+    @property
+    def isolates(self) -> bool:
+        """Must the server get a network of its own, since it listens on every address?"""
+        return self.relays and not self.preset.loopback
+
+
+def read(text: str, environment: Mapping[str, str], program: str) -> Task:
+    """The task as the engine wrote it; raises RemoteError."""
+    try:
+        values = json.loads(text)
+        return Task(
+            int(values["parent"]),
+            int(environment["SLURM_JOB_ID"]),
+            int(values["gpus"]),
+            int(values["low"]),
+            int(values["high"]),
+            bool(values["trust_network"]),
+            preset.from_text(json.dumps(values["preset"])),
+            program,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise RemoteError(f"not a donor's task: {error!r}") from error
+
+
+class Donor:
+    """One donor: its server, its door to the network, and its end."""
+
+    def __init__(self, task: Task, vouching: Vouching) -> None:
+        self._task = task
+        self._vouching = vouching
+        self._process: asyncio.subprocess.Process | None = None
+        self._server_port = 0
+        self._inside: inside.Outside | None = None
+        self._door: DonorEnd | None = None
+
+    async def open(self) -> int:
+        """Start the server and the door; the door's port. Raises RemoteError in one line."""
+        task, host = self._task, socket.gethostname()
+        found = echo.devices()
+        if len(found) != task.gpus:
+            raise RemoteError(f"{host}: {len(found)} GPUs; expected {task.gpus}")
+        command = task.preset.server[0].format_map(self._values(0))
+        if shutil.which(command) is None:
+            raise RemoteError(f"{host}: {command}: no such program")
+        door = ports.take(ANY, task.low, task.high, task.job_id)
+        try:
+            await self._start_server()
+        except RemoteError as error:
+            door.close()
+            raise RemoteError(f"{host}: {error}") from error
+        info = {
+            "host": host,
+            "gpus": len(found),
+            "port": 0 if task.relays else self._server_port,
+            "preset": json.loads(task.preset.text()),
+        }
+        reach = self._reach if task.relays else None
+        self._door = DonorEnd(task.subject, info, reach, self._vouching)
+        await self._door.start(door)
+        return int(door.getsockname()[1])
+
+    def _values(self, port: int) -> dict[str, str]:
+        task = self._task
+        return {
+            "port": str(port),
+            "bind": LOOPBACK if task.relays else ANY,
+            "host": socket.gethostname(),
+            "gpus": str(task.gpus),
+            "id": str(task.job_id),
+            "subject": task.subject,
+            "program": task.program,
+        }
+
+    async def _start_server(self) -> None:
+        task = self._task
+        if task.isolates:
+            await self._start_inside()
+            return
+        if not task.preset.takes_port:
+            await self._spawn(0)
+            return
+        bind = self._values(0)["bind"]
+        why = f"no free port in {task.low}-{task.high}"
+        candidates = ports.free(bind, task.low, task.high, task.job_id)
+        for port in itertools.islice(candidates, TRIES):
+            await self._spawn(port)
+            if await self._listens(port):
+                self._server_port = port
+                return
+            status = self._process.returncode if self._process else None
+            await self.stop_server()
+            why = f"{task.preset.server[0]} did not listen within {LISTENS_S:g} s"
+            if status is not None:
+                why = f"{task.preset.server[0]} ended (exit {status}) before it listened"
+        raise RemoteError(why)
+
+    async def _start_inside(self) -> None:
+        """The server in a network namespace, where every port is free."""
+        task, name = self._task, self._task.preset.server[0]
+        try:
+            await asyncio.to_thread(inside.check)
+        except RemoteError as error:
+            why = "listens on every address, and this node gives it no network of its own"
+            raise RemoteError(f"{name} {why} ({error}); it needs trust_network") from error
+        self._inside = inside.Outside()
+        self._server_port = task.low
+        await self._spawn(task.low)
+        for _ in range(int(LISTENS_S / 0.1)):
+            try:
+                if await asyncio.to_thread(self._inside.listens):
+                    return
+            except RemoteError as error:
+                raise RemoteError(f"{name} ended before it listened: {error}") from error
+            await asyncio.sleep(0.1)
+        raise RemoteError(f"{name} did not listen within {LISTENS_S:g} s")
+
+    async def _spawn(self, port: int) -> None:
+        words = self._task.preset.command(self._values(port))
+        passed: tuple[int, ...] = ()
+        if self._inside is not None:
+            words = self._inside.command(self._task.program, port, words)
+            passed = (self._inside.fd,)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                preexec_fn=_end_with_parent,
+                pass_fds=passed,
+            )
+            if self._inside is not None:
+                self._inside.handed_over()
+        except OSError as error:
+            raise RemoteError(f"{words[0]}: {error.strerror or error}") from error
+
+    async def _listens(self, port: int) -> bool:
+        """Whether the server came to listen, and it is a server of our own user."""
+        assert self._process is not None
+        for _ in range(int(LISTENS_S / 0.1)):
+            if self._process.returncode is not None:
+                return False
+            owner = ports.listener(port)
+            if owner is not None:
+                return owner == os.getuid()
+            await asyncio.sleep(0.1)
+        return False
+
+    async def _reach(self) -> Streams:
+        if self._inside is not None:
+            return await self._inside.reach()
+        return await asyncio.open_connection(LOOPBACK, self._server_port)
+
+    async def server_ended(self) -> int:
+        """Wait for the server's end; its exit status."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def stop_server(self) -> None:
+        """End the server: asked first, then killed."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), 2.0)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def close(self) -> None:
+        """End everything."""
+        if self._door is not None:
+            await self._door.stop()
+        await self.stop_server()
+        if self._inside is not None:
+            self._inside.close()
+
+
+async def until_over(
+    parent: int,
+    job_id: int,
+    ask: Callable[[int], tuple[str, str] | None] = slurm.told,
+    look_s: float = LOOK_S,
+    patience_s: float = PATIENCE_S,
+) -> None:
+    """Until the job this one lends to has ended, names it no more, or does not start for too long.
+
+    A Slurm that does not answer says nothing about that job.
+    """
+    loop = asyncio.get_running_loop()
+    waits_since = loop.time()
+    has_run = False
+    while True:
+        found = await asyncio.to_thread(ask, parent)
+        if found is not None:
+            state, comment = found
+            is_named = re.search(rf"/{job_id}(?!\d)", comment)
+            is_over = not state or state in slurm.OVER or not is_named
+            # Put back into the queue, its next start finds other donors.
+            if is_over or (state == "PENDING" and has_run):
+                return
+            has_run = has_run or state != "PENDING"
+        if not has_run and loop.time() - waits_since > patience_s:
+            return
+        await asyncio.sleep(look_s)
+
+
+async def run(task: Task, vouching: Vouching) -> int:
+    """Serve until the end; the exit status."""
+    donor = Donor(task, vouching)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    try:
+        port = await donor.open()
+    except RemoteError as error:
+        await donor.close()
+        print(f"gpu-donor: {error}", file=sys.stderr)
+        told = f"gpu-donor failed of={task.parent} {error}"
+        await asyncio.to_thread(slurm.say, task.job_id, told)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), SHOWN_S)
+        return 1
+    told = f"gpu-donor ready of={task.parent} port={port}"
+    if not await asyncio.to_thread(slurm.say, task.job_id, told):
+        await asyncio.sleep(2)
+        await asyncio.to_thread(slurm.say, task.job_id, told)
+    waits: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(ended.wait()),
+        asyncio.ensure_future(donor.server_ended()),
+        asyncio.ensure_future(until_over(task.parent, task.job_id)),
+    ]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    died = waits[1].done()
+    for wait in waits:
+        wait.cancel()
+    await donor.close()
+    return 1 if died else 0
+
+
+def main(argv: list[str], program: str) -> int:
+    """`donor JSON`: what the batch script of a donor runs."""
+    try:
+        task = read(argv[0] if argv else "", os.environ, program)
+    except RemoteError as error:
+        print(f"gpu-donor: {error}", file=sys.stderr)
+        return 2
+    return asyncio.run(run(task, Munge()))
+
+
+def _end_with_parent() -> None:
+    """In the server's process: die with the donor, however it dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

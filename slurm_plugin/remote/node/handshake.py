@@ -1,0 +1,127 @@
+"""Both ends of a connection prove that they run as the same user, for the same job.
+
+The proof is a munge credential that only this user can open. munged vouches for who made it,
+refuses it after its time, and a second time; and both ends' random words are in it, so that one
+made for another connection proves nothing here. Nothing secret is kept or handed on: no file, no
+variable, no field of a Slurm job holds a key.
+
+    server  gputopo-relay/1 WORD
+    client  WORD CREDENTIAL("client SUBJECT server's-word client's-word")
+    server  ok CREDENTIAL("server SUBJECT server's-word client's-word")    or    refused WHY
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+from typing import Protocol
+
+from slurm_plugin.explain import munge
+from slurm_plugin.remote.errors import Refused
+
+HELLO = "gputopo-relay/1"
+#: A handshake takes some milliseconds of munged; who needs longer is no client of ours.
+HANDSHAKE_S = 10.0
+MAX_LINE_BYTES = 8192
+_WORD = re.compile(r"[0-9a-f]{32}\Z")
+
+
+class Vouching(Protocol):
+    """Says who made a text."""
+
+    def seal(self, text: str) -> str:
+        """The text, as one word that proves who sealed it."""
+        ...
+
+    def opened(self, sealed: str) -> tuple[int, str]:
+        """The uid of who sealed it, and the text. Raises Refused where nobody can tell."""
+        ...
+
+
+class Munge:
+    """munge's own commands; what is sealed only the same user (or root) can open."""
+
+    def seal(self, text: str) -> str:
+        """A credential of this process's user."""
+        try:
+            return munge.seal(text.encode(), only_uid=os.getuid()).decode()
+        except munge.MungeError as error:
+            raise Refused(f"munge: {error}") from error
+
+    def opened(self, sealed: str) -> tuple[int, str]:
+        """What munged says of a credential."""
+        try:
+            found = munge.open_sealed(sealed.encode())
+        except munge.MungeError as error:
+            raise Refused(f"munge: {error}") from error
+        return found.uid, found.payload.decode(errors="replace")
+
+
+async def let_in(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    subject: str,
+    vouching: Vouching,
+) -> None:
+    """The server's part. Raises Refused for a stranger, who is told no more than that."""
+    ours = secrets.token_hex(16)
+    writer.write(f"{HELLO} {ours}\n".encode())
+    try:
+        async with asyncio.timeout(HANDSHAKE_S):
+            words = (await _line(reader)).split()
+            if len(words) != 2 or not _WORD.match(words[0]):
+                raise Refused("not the words of a client")
+            theirs, sealed = words
+            await _check(vouching, sealed, f"client {subject} {ours} {theirs}")
+            answer = await _sealed(vouching, f"server {subject} {ours} {theirs}")
+            writer.write(f"ok {answer}\n".encode())
+            await writer.drain()
+    except (Refused, TimeoutError) as error:
+        writer.write(b"refused\n")
+        raise Refused(str(error) or f"no handshake within {HANDSHAKE_S:g} s") from error
+
+
+async def prove(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    subject: str,
+    vouching: Vouching,
+) -> None:
+    """The client's part: ours first, and then the server's. Raises Refused."""
+    try:
+        async with asyncio.timeout(HANDSHAKE_S):
+            hello = (await _line(reader)).split()
+            if len(hello) != 2 or hello[0] != HELLO or not _WORD.match(hello[1]):
+                raise Refused("what listens there is no donor of ours")
+            theirs, ours = hello[1], secrets.token_hex(16)
+            sealed = await _sealed(vouching, f"client {subject} {theirs} {ours}")
+            writer.write(f"{ours} {sealed}\n".encode())
+            await writer.drain()
+            answer = (await _line(reader)).split()
+            if len(answer) != 2 or answer[0] != "ok":
+                raise Refused("the donor refused us")
+            await _check(vouching, answer[1], f"server {subject} {theirs} {ours}")
+    except TimeoutError:
+        raise Refused(f"the donor did not answer within {HANDSHAKE_S:g} s") from None
+
+
+async def _line(reader: asyncio.StreamReader) -> str:
+    try:
+        line = await reader.readuntil(b"\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
+        raise Refused("the connection ended before the handshake was over") from error
+    return line.decode("ascii", "replace").strip()
+
+
+async def _sealed(vouching: Vouching, text: str) -> str:
+    return await asyncio.to_thread(vouching.seal, text)
+
+
+async def _check(vouching: Vouching, sealed: str, expected: str) -> None:
+    uid, text = await asyncio.to_thread(vouching.opened, sealed)
+    if uid != os.getuid():
+        raise Refused(f"made by uid {uid}, and this is a job of uid {os.getuid()}")
+    if text != expected:
+        raise Refused("made for another job or another connection")

@@ -1,0 +1,160 @@
+"""What a job with remote GPUs does before its first process: meet every donor, then tell the task.
+
+Run by the TaskProlog of the batch step, as the job's user. Every donor must prove who it is, or
+the job does not start: it goes back into the queue. Where the relay is needed, a process of the
+job's own stays behind that listens on loopback for its tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from slurm_plugin.remote.errors import RemoteError
+from slurm_plugin.remote.node import preset, relay, slurm
+from slurm_plugin.remote.node.handshake import Munge, Vouching
+from slurm_plugin.remote.node.preset import Server
+from slurm_plugin.remote.node.relay import Door, JobEnd
+
+LOOPBACK = "127.0.0.1"
+#: Set by the engine at submit: this job may borrow. Set by us once it did.
+ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
+ALIVE_S = 1.0
+_BRACKET = re.compile(r"\[gpu-slots: placed ([^\]]*)\]")
+
+
+@dataclass(frozen=True)
+class Lent:
+    """One donor in the job's AdminComment: `gpus` of `node`, lent by job `job_id` at `port`."""
+
+    node: str
+    gpus: int
+    job_id: int
+    port: int
+
+
+def lent_in(comment: str) -> list[Lent]:
+    """The donors that stand in an AdminComment: `loan=dgx1/3,dgx2/6/4712/50001,...`.
+
+    The first is the job's own node. Raises RemoteError for a loan that cannot be read.
+    """
+    match = _BRACKET.search(comment)
+    words = dict(word.partition("=")[::2] for word in (match[1].split() if match else ()))
+    loan = unquote(words.get("loan", ""))
+    found = []
+    for part in loan.split(",")[1:]:
+        try:
+            node, mask, job_id, port = part.split("/")
+            found.append(Lent(node, int(mask, 16).bit_count(), int(job_id), int(port)))
+        except ValueError as error:
+            raise RemoteError(f"{part!r} is no donor: {error}") from error
+    return found
+
+
+def door_of(job_id: int, lent: Lent) -> Door:
+    """Where that donor listens, and what both ends name."""
+    return Door(lent.node, lent.port, f"{job_id}/{lent.job_id}")
+
+
+async def meet(
+    job_id: int, donors: Sequence[Lent], vouching: Vouching
+) -> tuple[dict[str, str], list[tuple[Door, socket.socket]]]:
+    """What the tasks are told, and for whom somebody has to listen on loopback.
+
+    Raises RemoteError where one donor is away, is not who it should be, or lends another number.
+    """
+    doors = [door_of(job_id, lent) for lent in donors]
+    told = await asyncio.gather(*(relay.ask(door, vouching) for door in doors))
+    servers: list[Server] = []
+    ends: list[tuple[Door, socket.socket]] = []
+    for lent, door, info in zip(donors, doors, told, strict=True):
+        if info.get("gpus") != lent.gpus:
+            raise RemoteError(f"{lent.node} lends {info.get('gpus')} GPUs; expected {lent.gpus}")
+        port = int(info.get("port") or 0)
+        host = lent.node
+        if not port:
+            sock = socket.create_server((LOOPBACK, 0))
+            ends.append((door, sock))
+            host, port = LOOPBACK, sock.getsockname()[1]
+        servers.append(Server(host, port, lent.gpus, lent.job_id, door.subject))
+    middleware = preset.from_text(_text(told[0].get("preset")))
+    variables = middleware.client_environment(servers)
+    variables[JOINED] = ",".join(f"{lent.node}:{lent.gpus}" for lent in donors)
+    return variables, ends
+
+
+def _text(found: Any) -> str:
+    import json
+
+    return json.dumps(found)
+
+
+async def keep(ends: Sequence[tuple[Door, socket.socket]], vouching: Vouching, pid: int) -> None:
+    """Listen for the job's tasks for as long as process `pid` (the step's daemon) lives."""
+    opened = [(JobEnd(door, vouching), sock) for door, sock in ends]
+    for end, sock in opened:
+        await end.start(sock)
+    while _is_alive(pid):
+        await asyncio.sleep(ALIVE_S)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # It is root's, and it is there.
+        return True
+    return True
+
+
+def exports(variables: Mapping[str, str]) -> str:
+    """The TaskProlog's words to slurmstepd. A step inside must not ask for more than is here."""
+    lines = [f"export {name}={value}" for name, value in variables.items()]
+    lines += [f"unset {name}" for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS", ASKED)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def main(environment: Mapping[str, str] = os.environ) -> int:
+    """`join`: 0 once all is ready, or nothing was lent; else the job is put back."""
+    job_id = int(environment.get("SLURM_JOB_ID") or 0)
+    try:
+        told = slurm.told(job_id)
+        if told is None:
+            raise RemoteError("slurmctld does not answer")
+        donors = lent_in(told[1])
+        if not donors:
+            return 0
+        variables, ends = asyncio.run(meet(job_id, donors, Munge()))
+    except RemoteError as error:
+        print(f"print gpu-topo: remote GPUs: {error}")
+        print(f"gpu-topo: remote GPUs: {error}", file=sys.stderr)
+        slurm.requeue(job_id)
+        return 1
+    if ends:
+        _leave_behind(ends, os.getppid())
+    sys.stdout.write(exports(variables))
+    return 0
+
+
+def _leave_behind(ends: Sequence[tuple[Door, socket.socket]], pid: int) -> None:
+    """The job's end goes on in a process of its own, which belongs to the job."""
+    sys.stdout.flush()
+    if os.fork():
+        return
+    try:
+        os.setsid()
+        with contextlib.suppress(OSError), open(os.devnull, "r+b") as null:
+            for number in (0, 1, 2):
+                os.dup2(null.fileno(), number)
+        asyncio.run(keep(ends, Munge(), pid))
+    finally:
+        os._exit(0)

@@ -1,0 +1,69 @@
+"""Ports that nobody else has: taken by binding them, one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from slurm_plugin.remote.errors import RemoteError
+
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+#: The kernel's number of a socket that listens.
+_LISTENS = "0A"
+
+
+def in_order(low: int, high: int, start: int) -> Iterator[int]:
+    """Every port of the range, from a place that differs from job to job."""
+    count = high - low + 1
+    for i in range(count):
+        yield low + (start + i) % count
+
+
+def take(bind: str, low: int, high: int, start: int) -> socket.socket:
+    """A socket bound to a free port of the range: from then on nobody else can have it.
+
+    Raises RemoteError where every port is taken.
+    """
+    for port in in_order(low, high, start):
+        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Not SO_REUSEADDR on purpose would leave a port unusable for a minute after each job.
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((bind, port))
+            found.listen(64)
+        except OSError as error:
+            found.close()
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise RemoteError(f"port {port}: {error.strerror or error}") from error
+        else:
+            return found
+    raise RemoteError(f"no free port in {low}-{high}")
+
+
+def free(bind: str, low: int, high: int, start: int) -> Iterator[int]:
+    """Ports that nobody has now, for a server that binds its own.
+
+    Another may take one in between, so what listens there must be looked at afterwards.
+    """
+    for port in in_order(low, high, start):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((bind, port))
+                probe.listen(1)
+                probe.close()
+                yield port
+
+
+def listener(port: int) -> int | None:
+    """The uid of whoever listens at a port of this host; None where nobody does."""
+    for table in _TABLES:
+        with contextlib.suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == _LISTENS and words[1].endswith(f":{port:04X}"):
+                    return int(words[7])
+    return None

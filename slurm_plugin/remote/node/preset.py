@@ -1,0 +1,98 @@
+"""One middleware as data: how its server is started and what its clients' environment says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from string import Formatter
+
+from slurm_plugin.remote.errors import RemoteError
+
+#: What the words of `server` may name.
+SERVER_FIELDS = frozenset(("port", "bind", "host", "gpus", "id", "subject", "program"))
+#: What the values of `environment` may name, and those of `each_gpu`, whose keys may, too.
+JOB_FIELDS = frozenset(("count", "servers", "hosts", "ids", "subjects"))
+GPU_FIELDS = frozenset(("i", "host", "port", "gpu", "id"))
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a task reaches one donor: `gpus` devices at host:port, lent by job `job_id`."""
+
+    host: str
+    port: int
+    gpus: int
+    job_id: int
+    subject: str = ""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A middleware. `authenticates`: its server lets in nobody but the job's user by itself.
+
+    `loopback`: the server can be told to listen for its own host alone ({bind}); else it gets a
+    network namespace of its own. `takes_port`: it can be told a port. `max_donors` 0: any number
+    of donors for one job.
+    """
+
+    name: str
+    about: str
+    server: tuple[str, ...]
+    authenticates: bool = False
+    loopback: bool = True
+    takes_port: bool = True
+    max_donors: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    each_gpu: Mapping[str, str] = field(default_factory=dict)
+
+    def needs_trust(self) -> str:
+        """Why it can be used only where the site trusts its network; '' where it need not."""
+        if self.authenticates:
+            return ""
+        if not self.takes_port:
+            return "it takes no port, so the relay cannot stand in front of it"
+        return ""
+
+    def text(self) -> str:
+        """As JSON, for the nodes."""
+        return json.dumps(asdict(self))
+
+    def command(self, values: Mapping[str, str]) -> list[str]:
+        """The server's command line; `values` has every one of SERVER_FIELDS."""
+        return [word.format_map(values) for word in self.server]
+
+    def client_environment(self, servers: Sequence[Server]) -> dict[str, str]:
+        """The variables that the job's tasks get, for donors in this order."""
+        values = {
+            "count": str(sum(server.gpus for server in servers)),
+            "servers": ",".join(f"{server.host}:{server.port}" for server in servers),
+            "hosts": ",".join(server.host for server in servers),
+            "ids": ",".join(str(server.job_id) for server in servers),
+            "subjects": ",".join(server.subject for server in servers),
+        }
+        found = {name: text.format_map(values) for name, text in self.environment.items()}
+        gpus = [(server, gpu) for server in servers for gpu in range(server.gpus)]
+        for i, (server, gpu) in enumerate(gpus):
+            one = {"i": i, "host": server.host, "port": server.port, "gpu": gpu}
+            one["id"] = server.job_id
+            found |= {k.format_map(one): v.format_map(one) for k, v in self.each_gpu.items()}
+        return found
+
+
+def from_text(text: str) -> Preset:
+    """The preset that `Preset.text` wrote; raises RemoteError for anything else."""
+    try:
+        values = json.loads(text)
+        return Preset(**values | {"server": tuple(values["server"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise RemoteError(f"not a preset: {error}") from error
+
+
+def unknown_fields(text: str, allowed: frozenset[str]) -> list[str]:
+    """Names between braces that are not `allowed`; raises ValueError for braces left open."""
+    return [
+        name or "{}"
+        for _, name, spec, conversion in Formatter().parse(text)
+        if name is not None and (name not in allowed or spec or conversion)
+    ]

@@ -1,0 +1,48 @@
+"""The little that programs on a node ask of Slurm, as the job's user."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+#: States of a job that has ended, or is about to.
+OVER = frozenset(
+    (
+        *("CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"),
+        *("BOOT_FAIL", "DEADLINE", "PREEMPTED", "REVOKED", "COMPLETING", "SPECIAL_EXIT"),
+    )
+)
+CALL_S = 30.0
+
+
+def _run(*argv: str) -> tuple[int, str, str]:
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=CALL_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, "", str(error)
+    return done.returncode, done.stdout, done.stderr
+
+
+def say(job_id: int, text: str) -> bool:
+    """Put one line into the comment of a job of one's own; whether Slurm took it."""
+    return _run("scontrol", "update", f"JobId={job_id}", f"Comment={text}")[0] == 0
+
+
+def told(job_id: int) -> tuple[str, str] | None:
+    """A job's state, and what the engine wrote down about it.
+
+    The state is '' for a job that is no more; None where Slurm does not answer.
+    """
+    code, out, err = _run("scontrol", "show", "job", str(job_id))
+    if code:
+        return ("", "") if "Invalid job id" in err + out else None
+    state = re.search(r"^\s*JobState=(\w+)", out, re.MULTILINE)
+    comment = re.search(r"^\s*AdminComment=(.*)$", out, re.MULTILINE)
+    return state[1] if state else "", comment[1].strip() if comment else ""
+
+
+def requeue(job_id: int) -> bool:
+    """Put a job of one's own back into the queue; whether Slurm did."""
+    return _run("scontrol", "requeue", str(job_id))[0] == 0

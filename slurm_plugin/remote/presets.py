@@ -1,0 +1,129 @@
+"""Middleware presets: those we ship, and a site's own in a file of the same form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from slurm_plugin.remote.errors import RemoteError
+from slurm_plugin.remote.node.preset import (
+    GPU_FIELDS,
+    JOB_FIELDS,
+    SERVER_FIELDS,
+    Preset,
+    unknown_fields,
+)
+
+FOLDER = Path(__file__).parent / "presets"
+_TEXTS = ("name", "about")
+_FLAGS = ("authenticates", "loopback", "takes_port")
+_MAPS = ("environment", "each_gpu")
+KEYS = (*_TEXTS, "server", *_FLAGS, "max_donors", *_MAPS)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def names() -> list[str]:
+    """The presets that come with the package, in order."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load(name: str, folder: Path = Path("/etc/slurm")) -> Preset:
+    """The preset of this name, or in this file (relative to `folder`; it ends in .yaml).
+
+    Raises RemoteError: one line with the file, the key and what is expected.
+    """
+    path = FOLDER / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")):
+        path = folder / name
+    elif name not in names():
+        known = ", ".join(names())
+        raise RemoteError(f"{name!r} is no preset; expected one of {known}, or a file NAME.yaml")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RemoteError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise RemoteError(f"{path}: expected keys and values")
+    try:
+        return _preset(values)
+    except ValueError as error:
+        raise RemoteError(f"{path}: {error}") from error
+
+
+def _preset(values: Mapping[Any, Any]) -> Preset:
+    for key in values:
+        if key not in KEYS:
+            raise ValueError(f"{key}: unknown key; allowed: {', '.join(KEYS)}")
+    texts = {key: values.get(key, "") for key in _TEXTS}
+    if not isinstance(texts["name"], str) or not re.fullmatch(r"[\w.-]{1,32}", texts["name"]):
+        raise ValueError("name: expected a word of at most 32 characters")
+    flags = {key: values[key] for key in _FLAGS if key in values}
+    for key, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{key}: {value!r}; expected yes or no")
+    most = values.get("max_donors", 0)
+    if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= 64:
+        raise ValueError(f"max_donors: {most!r}; expected a whole number from 0 to 64")
+    server = _server(values.get("server"), flags)
+    for_job = _variables("environment", values.get("environment"), JOB_FIELDS, False)
+    for_gpus = _variables("each_gpu", values.get("each_gpu"), GPU_FIELDS, True)
+    if not for_job and not for_gpus:
+        raise ValueError("environment: missing; the job's tasks would not find the servers")
+    return Preset(
+        texts["name"],
+        str(texts["about"]),
+        server,
+        **flags,
+        max_donors=most,
+        environment=for_job,
+        each_gpu=for_gpus,
+    )
+
+
+def _server(found: object, flags: Mapping[str, bool]) -> tuple[str, ...]:
+    if not isinstance(found, list) or not found:
+        raise ValueError("server: expected a list of words: [my-server, --port, '{port}']")
+    words = tuple(str(word) for word in found)
+    for word in words:
+        _check("server", word, SERVER_FIELDS)
+    text = " ".join(words)
+    if flags.get("takes_port", True) and "{port}" not in text:
+        raise ValueError("server: expected {port} in it, or takes_port: no")
+    is_open = flags.get("authenticates", False)
+    if not is_open and flags.get("loopback", True) and "{bind}" not in text:
+        raise ValueError(
+            "server: expected {bind} in it (the address to listen on), or loopback: no"
+        )
+    return words
+
+
+def _variables(key: str, found: object, fields: frozenset[str], in_names: bool) -> dict[str, str]:
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ValueError(f"{key}: expected variables and their values")
+    variables = {str(name): str(text) for name, text in found.items()}
+    for name, text in variables.items():
+        if in_names:
+            _check(key, name, fields)
+        plain = name.replace("{i}", "0") if in_names else name
+        if not _VARIABLE.match(plain):
+            raise ValueError(f"{key}: {name!r} is no name of a variable")
+        if "\n" in text or "\0" in text:
+            raise ValueError(f"{key}.{name}: expected one line")
+        _check(f"{key}.{name}", text, fields)
+    return variables
+
+
+def _check(key: str, text: str, fields: frozenset[str]) -> None:
+    try:
+        unknown = unknown_fields(text, fields)
+    except ValueError as error:
+        raise ValueError(f"{key}: {text!r}: {error}") from error
+    if unknown:
+        allowed = ", ".join(sorted(fields))
+        raise ValueError(f"{key}: {{{unknown[0]}}} in {text!r}; allowed between braces: {allowed}")

@@ -1,0 +1,54 @@
+"""The program for the nodes: our standard-library part in one executable file."""
+
+from __future__ import annotations
+
+import tempfile
+import zipapp
+from pathlib import Path
+
+from slurm_plugin.remote.errors import RemoteError
+
+ROOT = Path(__file__).resolve().parents[1]
+#: What the nodes' programs import of ours.
+PARTS = (
+    "__init__.py",
+    "errors.py",
+    "explain/__init__.py",
+    "explain/munge.py",
+    "remote/__init__.py",
+    "remote/errors.py",
+    "remote/node/",
+)
+#: Not by PATH: it runs in users' environments, which may hold a Python of their own.
+PYTHON = "/usr/bin/python3"
+
+
+def write(target: Path, python: str = PYTHON) -> None:
+    """Pack the program into `target`, replacing it at once. Raises RemoteError.
+
+    `python` is the interpreter by its path on the nodes.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        for path in _files():
+            copy = Path(folder) / ROOT.name / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+        start = Path(folder) / "__main__.py"
+        start.write_text(f"import sys\nfrom {ROOT.name}.remote.node.__main__ import main\n")
+        with start.open("a") as file:
+            file.write("sys.exit(main())\n")
+        beside = target.with_name(f"{target.name}.new")
+        try:
+            zipapp.create_archive(folder, beside, f"{python} -I")
+            beside.chmod(0o755)
+            beside.replace(target)
+        except OSError as error:
+            raise RemoteError(f"{target}: {error.strerror or error}") from error
+
+
+def _files() -> list[Path]:
+    found = []
+    for part in PARTS:
+        path = ROOT / part
+        found += sorted(path.glob("*.py")) if part.endswith("/") else [path]
+    return found

@@ -1,0 +1,140 @@
+"""A live site that lends GPUs: two free ones on each of two nodes, and jobs of four."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cluster import Cluster, ClusterError
+from live_harness import all_jobs, configure_engine, is_used, watched
+from modes import enforcement
+from select_harness import until
+from slurm_text import Job
+
+FOLDER = "/cluster/remote"
+PROGRAM = f"{FOLDER}/gputopo-node"
+REMOTE = f"allow: yes, program: {PROGRAM}, donor_memory_mb: 64"
+#: Two GPUs of each node are free; the others hold nobody back, and nothing ends by itself.
+BUSY = {"dgx1": (0, 1, 2, 3, 4, 5), "dgx2": (2, 3, 4, 5, 6, 7)}
+FOUR = ("-p", "dgx", "--gres=gpu:4", "--mem=200")
+ASKS = "--comment=gpu-topo: remote=allow"
+#: What echo told, and then how it ended: complete, or not at all.
+ECHO = (
+    f"f=$HOME/echo.$SLURM_JOB_ID; {PROGRAM} echo >$f.tmp 2>&1; echo exit $? >>$f.tmp; mv $f.tmp $f"
+)
+MISSING = "name: missing\nserver: [rkudad, '{bind}:{port}']\nenvironment: {X: '{servers}'}"
+#: Holds two ports for as long as it runs.
+TAKES_PORTS = (
+    "python3 -c \"import socket, time; s = [socket.create_server(('', p)) for p in (50000, 50001)];"
+    ' time.sleep(300)"'
+)
+HOLD = f"env >$HOME/job.$SLURM_JOB_ID.env; {ECHO}; sleep 600"
+
+
+@contextmanager
+def as_found(cluster: Cluster | str) -> Iterator[None]:
+    """The site is prepared once for most tests of a file, and taken away after the last."""
+    yield
+    if isinstance(cluster, Cluster) and enforcement() == "slots":
+        cluster.run("ctl", f"rm -rf {FOLDER}")
+        cluster.reset()
+
+
+def prepare(cluster: Cluster) -> None:
+    """The program and the TaskProlog on every node, the section in gputopo.yaml."""
+    cluster.reset()
+    cluster.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
+    cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
+    cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
+    cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=10")
+    cluster.reconfigure()
+    lending(cluster)
+
+
+@contextmanager
+def lent(cluster: Cluster) -> Iterator[Cluster]:
+    """A block in which the site lends. At the end no donor, no server, no GPU more in use."""
+    if not is_prepared(cluster):
+        prepare(cluster)
+    with watched(cluster):
+        yield cluster
+        users = {job.id: job.fields["UserId"] for job in all_jobs(cluster)}
+        cluster.cancel(*(jobid for jobid, user in users.items() if not user.startswith("bob(")))
+        nothing_is_left(cluster)
+
+
+def lending(cluster: Cluster) -> None:
+    """The site lends, and but for four GPUs everything on the two nodes is taken."""
+    configure_engine(cluster, f"{remote('')}\nslots: {{poll_s: 1}}")
+    cluster.look()
+    for node, gpus in BUSY.items():
+        if cluster.gres_used()[node] != gpus:
+            cluster.occupy(node, gpus)
+
+
+def remote(settings: str) -> str:
+    """The section of gputopo.yaml."""
+    asked = dict(part.split(": ", 1) for part in f"{REMOTE}, {settings}".split(", ") if part)
+    return f"remote: {{{', '.join(f'{key}: {value}' for key, value in asked.items())}}}"
+
+
+def is_prepared(cluster: Cluster) -> bool:
+    """Has the test before left all as `lending` made it?"""
+    line = cluster.run("ctl", "grep ^remote: /etc/slurm/gputopo.yaml", check=False).out.strip()
+    told = cluster.run("ctl", f"test -x {PROGRAM}", check=False)
+    return (
+        line == remote("")
+        and not told.code
+        and cluster.engine_pid() is not None
+        and is_used(cluster, BUSY)
+        and not donors(cluster)
+    )
+
+
+@contextmanager
+def settings_of(cluster: Cluster, settings: str) -> Iterator[None]:
+    """The engine with these settings besides for the length of a block."""
+    for line in (remote(settings), remote("")):
+        cluster.run("ctl", ["sed", "-i", f"s#^remote:.*#{line}#", "/etc/slurm/gputopo.yaml"])
+        cluster.engine("restart")
+        cluster.look()
+        if line != remote(""):
+            yield
+
+
+def nothing_is_left(cluster: Cluster) -> None:
+    """No donor in Slurm, no GPU but the occupied ones in use, no process of ours on any node."""
+    try:
+        until(lambda: is_used(cluster, BUSY), "the lent GPUs are free again", 60)
+    except ClusterError as error:
+        raise ClusterError(f"{error}; in use {cluster.gres_used()}") from error
+    until(lambda: not donors(cluster), "no donor is left", 30)
+    for node in ("dgx1", "dgx2"):
+        until(lambda node=node: not processes(cluster, node), f"no process is left on {node}", 30)
+
+
+def processes(cluster: Cluster, node: str) -> str:
+    """Processes of the program on a node."""
+    return cluster.run(node, "pgrep -u alice -af gputopo-node", check=False).out
+
+
+def donors(cluster: Cluster) -> list[Job]:
+    """Donors that wait or run."""
+    alive = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")
+    jobs = [job for job in all_jobs(cluster) if job.fields["JobName"] == "gpu-donor"]
+    return [job for job in jobs if job.state in alive]
+
+
+def echoed(cluster: Cluster, jobid: int, timeout_s: float = 30) -> list[str]:
+    """What gputopo-echo told inside the job."""
+    path = f"/home/alice/echo.{jobid}"
+    until(lambda: not cluster.run("ctl", ["cat", path], check=False).code, path, timeout_s)
+    return cluster.run("ctl", ["cat", path]).out.splitlines()
+
+
+def borrower(cluster: Cluster, *args: str, script: str = HOLD, timeout_s: float = 60) -> Job:
+    """A job of four GPUs that runs on two of its own and two lent ones."""
+    jobid = cluster.sbatch(*FOUR, ASKS, *args, script=script)
+    cluster.wait_running(jobid, timeout_s=timeout_s)
+    echoed(cluster, jobid)
+    return cluster.job(jobid)

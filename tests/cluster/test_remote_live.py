@@ -1,0 +1,291 @@
+"""GPUs of other nodes in a live Slurm: two nodes with two free GPUs each serve a job of four."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster, ClusterError
+from live_harness import all_jobs
+from remote_harness import (
+    ASKS,
+    BUSY,
+    ECHO,
+    FOUR,
+    HOLD,
+    MISSING,
+    PROGRAM,
+    TAKES_PORTS,
+    as_found,
+    borrower,
+    donors,
+    echoed,
+    lent,
+    nothing_is_left,
+    settings_of,
+)
+from select_harness import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def found(session_cluster: Cluster | str) -> Iterator[None]:
+    """Nothing of the site stays behind."""
+    with as_found(session_cluster):
+        yield
+
+
+@pytest.fixture
+def lends(live: Cluster) -> Iterator[Cluster]:
+    """A site that lends, and at the end no donor, no server, no GPU more in use."""
+    if live.release < (24, 11):
+        pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
+    with lent(live) as site:
+        yield site
+
+
+# -- two local, two remote ----------------------------------------------------
+
+
+def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lends: Cluster) -> None:
+    """The same job twice: without asking it waits as in stock Slurm; asking, it starts."""
+    waits = lends.sbatch(*FOUR, script=HOLD)
+    job = borrower(lends)
+    assert lends.job(waits).state == "PENDING"
+    [(host, local)] = job.gpus.items()
+    other = "dgx2" if host == "dgx1" else "dgx1"
+    free = {node: tuple(sorted(set(range(8)) - set(gpus))) for node, gpus in BUSY.items()}
+    assert local == free[host]
+    [donor] = donors(lends)
+    assert donor.gpus == {other: free[other]}
+    assert donor.fields["UserId"] == job.fields["UserId"]
+    assert donor.fields["Account"] == job.fields["Account"] == "research"
+    remote = ",".join(map(str, free[other]))
+    assert echoed(lends, job.id) == [f"{other} {remote}", "exit 0"]
+    assert "over the network" in job.fields["AdminComment"]
+    environment = lends.env_of(job.id)
+    assert environment["GPUTOPO_REMOTE_GPUS"] == f"{other}:2"
+    assert environment["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, local))
+
+
+def test_steps_of_the_job_reach_its_donors_too(lends: Cluster) -> None:
+    script = (
+        f"f=$HOME/echo.$SLURM_JOB_ID; srun -n2 {PROGRAM} echo >$f.tmp 2>&1; mv $f.tmp $f; sleep 600"
+    )
+    job = borrower(lends, "-n2", script=script)
+    [donor] = donors(lends)
+    [(node, gpus)] = donor.gpus.items()
+    line = f"{node} {','.join(map(str, gpus))}"
+    assert sorted(echoed(lends, job.id)) == [line, line]
+
+
+def test_strangers_are_refused(lends: Cluster) -> None:
+    """Another user: at the donor's door, at the job's own end of the relay, with echo's words."""
+    job = borrower(lends)
+    [donor] = donors(lends)
+    [node] = donor.gpus
+    port = donor.fields["Comment"].rpartition("=")[2]
+    address = lends.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+    assert address.startswith("127.0.0.1:")
+    host = next(iter(job.gpus))
+    mine = lends.run(host, [PROGRAM, "echo", address], user="alice")
+    assert mine.out.split()[0] == node
+    for where, target in ((host, address), (host, f"{node}:{port}"), ("ctl", f"{node}:{port}")):
+        for user in ("bob", "root"):
+            done = lends.run(where, [PROGRAM, "echo", target], user=user, check=False)
+            assert done.code == 1, (where, target, user, done)
+            assert "no answer" in done.err
+    shown = lends.run("ctl", f"scontrol show job {job.id}; scontrol show job {donor.id}").out
+    assert "MUNGE" not in shown
+
+
+def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Cluster) -> None:
+    with settings_of(lends, "preset: echo-own"):
+        job = borrower(lends)
+        [donor] = donors(lends)
+        [(node, gpus)] = donor.gpus.items()
+        assert echoed(lends, job.id) == [f"{node} {','.join(map(str, gpus))}", "exit 0"]
+        address = lends.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+        assert address.startswith(f"{node}:")
+        subject = {"GPUTOPO_ECHO_SERVERS": address, "GPUTOPO_ECHO_SUBJECTS": f"{job.id}/{donor.id}"}
+        for user, code in (("alice", 0), ("bob", 1), ("root", 1)):
+            told = lends.run("ctl", [PROGRAM, "echo"], user=user, env=subject, check=False)
+            assert told.code == code, told
+        lends.cancel(job.id)
+        nothing_is_left(lends)
+
+
+# -- ends ---------------------------------------------------------------------
+
+
+def test_donors_end_when_the_job_is_cancelled(lends: Cluster) -> None:
+    job = borrower(lends)
+    lends.cancel(job.id)
+    nothing_is_left(lends)
+
+
+def test_donors_end_when_the_job_ends_or_fails(lends: Cluster) -> None:
+    for code in (0, 3):
+        jobid = lends.sbatch(*FOUR, ASKS, script=f"{ECHO}; exit {code}")
+        lends.wait_finished(jobid)
+        assert echoed(lends, jobid)[-1] == "exit 0"
+        nothing_is_left(lends)
+
+
+def test_donors_end_with_the_jobs_time(lends: Cluster) -> None:
+    job = borrower(lends, "-t", "1")
+    lends.wait_state(job.id, "TIMEOUT", timeout_s=150)
+    nothing_is_left(lends)
+
+
+def test_a_requeued_job_gets_donors_anew(lends: Cluster) -> None:
+    job = borrower(lends, "--requeue")
+    [before] = donors(lends)
+    lends.run("ctl", f"rm /home/alice/echo.{job.id}")
+    lends.run("ctl", ["scontrol", "requeue", str(job.id)])
+    lends.wait_running(job.id, timeout_s=120)
+    assert echoed(lends, job.id)[-1] == "exit 0"
+    [after] = donors(lends)
+    assert after.id != before.id
+
+
+def test_a_job_that_loses_its_donor_does_not_go_on(lends: Cluster) -> None:
+    job = borrower(lends, "--requeue")
+    [donor] = donors(lends)
+    lends.cancel(donor.id)
+    until(lambda: lends.job(job.id).state != "RUNNING", "the job is put back", 30)
+
+
+def test_a_donors_node_that_dies_takes_the_loan_with_it(lends: Cluster) -> None:
+    job = borrower(lends, "--requeue")
+    [donor] = donors(lends)
+    [node] = donor.gpus
+    lends.run(node, "kill -9 $(cat /run/slurmd.pid)")
+    try:
+        until(lambda: lends.job(job.id).state != "RUNNING", "the job is put back", 90)
+        until(lambda: not donors(lends), "no donor is left", 60)
+        lends.cancel(job.id)
+    finally:
+        revive(lends, node)
+
+
+def test_the_jobs_own_node_that_dies_ends_its_donors(lends: Cluster) -> None:
+    job = borrower(lends, "--no-requeue")
+    [host] = job.gpus
+    lends.run(host, "kill -9 $(cat /run/slurmd.pid)")
+    try:
+        until(lambda: not donors(lends), "no donor is left", 120)
+    finally:
+        revive(lends, host)
+
+
+def revive(cluster: Cluster, node: str) -> None:
+    """slurmd once more, which ends what Slurm gave up; the occupied GPUs are occupied again."""
+    cluster.run(node, "/usr/sbin/slurmd")
+    cluster.run("ctl", f"scontrol update nodename={node} state=resume", check=False)
+    for_node = [job.id for job in all_jobs(cluster) if node in job.fields.get("ReqNodeList", "")]
+    cluster.cancel(*for_node)
+
+    def is_idle() -> bool:
+        told = cluster.run("ctl", f"sinfo -h -p dgx -n {node} -o %T").out.strip()
+        return told == "idle" and not cluster.gres_used()[node]
+
+    until(is_idle, f"{node} is up and idle", 90)
+    cluster.occupy(node, BUSY[node])
+
+
+# -- restarts -----------------------------------------------------------------
+
+
+def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
+    job = borrower(lends)
+    [donor] = donors(lends)
+    lends.restart_slurmctld()
+    lends.look()
+    assert [found.id for found in donors(lends)] == [donor.id]
+    assert lends.job(job.id).state == "RUNNING"
+
+
+def test_without_an_engine_donors_end_by_themselves(lends: Cluster) -> None:
+    job = borrower(lends)
+    lends.engine("kill")
+    lends.cancel(job.id)
+    until(lambda: not donors(lends), "no donor is left", 60)
+    lends.engine("start")
+
+
+# -- what cannot be -----------------------------------------------------------
+
+
+def note_of(cluster: Cluster, jobid: int) -> str:
+    """What the job's AdminComment tells people."""
+    return cluster.job(jobid).fields.get("AdminComment", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("preset: missing.yaml", "rkudad: no such program"),
+        ("ports: 50000-50001", "no free port in 50000-50001"),
+    ],
+    ids=["missing program", "ports used up"],
+)
+def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
+    lends: Cluster, settings: str, says: str
+) -> None:
+    """It starts on local GPUs as soon as there are enough."""
+    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
+    wide = [("-p", "off", "-w", node) for node in BUSY]
+    holders = [lends.sbatch(*args, script=TAKES_PORTS, user="bob") for args in wide]
+    for holder in holders:
+        lends.wait_running(holder)
+    with settings_of(lends, settings):
+        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: says in note_of(lends, jobid), says, 60)
+        assert "waits for GPUs of one node" in note_of(lends, jobid)
+        assert lends.job(jobid).state == "PENDING"
+        until(lambda: not donors(lends), "no donor is left", 30)
+        lends.cancel(jobid, *holders)
+
+
+def test_a_site_may_refuse_such_a_job(lends: Cluster) -> None:
+    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
+    with settings_of(lends, "preset: missing.yaml, unservable: refuse"):
+        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+        lends.wait_state(jobid, "CANCELLED", timeout_s=60)
+        assert "rkudad: no such program; refused" in note_of(lends, jobid)
+
+
+def test_where_nothing_is_lent_asking_is_refused_in_one_line(lends: Cluster) -> None:
+    with (
+        settings_of(lends, "allow: no"),
+        pytest.raises(ClusterError, match="remote: GPUs of other nodes are not lent here"),
+    ):
+        lends.sbatch(*FOUR, ASKS, script=HOLD)
+
+
+def test_an_r_queue_lends_without_being_asked(lends: Cluster) -> None:
+    with settings_of(lends, "r_queues: [dgx]"):
+        jobid = lends.sbatch(*FOUR, script=HOLD)
+        lends.wait_running(jobid, timeout_s=60)
+        assert echoed(lends, jobid)[-1] == "exit 0"
+        lends.cancel(jobid)
+        nothing_is_left(lends)
+
+
+# -- the baseline (last: it takes the site away) ------------------------------
+
+
+def test_stock_slurm_keeps_the_job_waiting(cluster: Cluster) -> None:
+    """The same nodes and the same job, with nothing of ours."""
+    with cluster.variant_as("stock"):
+        for node, gpus in BUSY.items():
+            cluster.occupy(node, gpus)
+        jobid = cluster.sbatch(*FOUR, script=HOLD)
+        time.sleep(10)
+        assert cluster.job(jobid).state == "PENDING"
+        # No job may run while the GPUs get other types.
+        cluster.cancel(*(job.id for job in all_jobs(cluster)))
+        cluster.wait_idle()

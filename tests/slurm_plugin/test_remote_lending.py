@@ -1,0 +1,512 @@
+"""Loans: who lends, what stands in Slurm, what becomes of donors and borrowers."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC
+
+from slurm_plugin import config
+from slurm_plugin.engine.rules import Rules
+from slurm_plugin.engine.wish import WishError, read_wish
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.remote import lending, loan, presets
+from slurm_plugin.remote.lending import Lending
+from slurm_plugin.remote.loan import Lender, Loan
+from slurm_plugin.remote.node import donor, join
+from slurm_plugin.remote.offer import Offer, may_borrow, offer
+from slurm_plugin.remote.settings import RemoteConfig
+from slurm_plugin.slots import bracket, change
+from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.candidates import Group, Need
+from slurm_plugin.slots.look import plan
+from slurm_plugin.slots.plan import Choice, Chosen, Plan, Terms
+from slurm_plugin.slots.room import Hold, Node, emptied
+from slurm_plugin.slots.want import Want, Wants
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+V100 = tuple(f"v100.s{i}" for i in range(8))
+P100 = tuple(f"p100.s{i}" for i in range(4))
+SETTINGS = RemoteConfig(presets.load("echo"), allow=True)
+LOAN = Loan("dgx1", 0b11, (Lender("dgx2", 0b110, 71), Lender("dgx3", 0b1, 72)))
+REQUEST = "token=t tpn=gres/gpu:5 nodes=1- by=node remote=1"
+AT = 1000
+
+
+def node(name: str, free: int, slots: tuple[str, ...] = V100, **more: object) -> Node:
+    values: dict[str, object] = {"cpus": 8, "memory_mb": 8000, "partitions": frozenset({"batch"})}
+    return Node(name, slots, free, **{**values, **more})  # type: ignore[arg-type]
+
+
+def room(*nodes: Node) -> dict[str, Node]:
+    return {one.name: one for one in nodes}
+
+
+NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
+
+
+def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
+    """Slots by node, the job's own node first; nothing without an offer."""
+    found = offer(need, room(*nodes), settings, 2000.0)
+    return {found.host: found.mask, **found.donors} if found else {}
+
+
+# -- who lends ----------------------------------------------------------------
+
+
+def test_two_nodes_with_two_free_gpus_each_serve_a_job_of_four() -> None:
+    assert lent(node("a", 0b1010), node("b", 0b0101)) == {"a": 0b1010, "b": 0b0101}
+
+
+def test_the_job_runs_where_most_of_its_gpus_are() -> None:
+    assert lent(node("a", 0b1), node("b", 0b111)) == {"b": 0b111, "a": 0b1}
+
+
+def test_the_papers_order_is_the_least_occupied_first() -> None:
+    nodes = (node("a", 0b111, jobs=3), node("b", 0b11, jobs=1))
+    found = lent(*nodes, settings=replace(SETTINGS, donors="least-occupied"))
+    assert found == {"b": 0b11, "a": 0b11}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "nodes"),
+    [
+        ("too few GPUs in all", (node("a", 0b11), node("b", 0b1))),
+        ("no CPUs for a donor", (node("a", 0b11), node("b", 0b11, cpus=1))),
+        ("no memory for a donor", (node("a", 0b11), node("b", 0b11, memory_mb=1000))),
+        ("nowhere the job's own CPUs", (node("a", 0b11, cpus=3), node("b", 0b11, cpus=3))),
+        ("a donor is down", (node("a", 0b11), node("b", 0b11, is_open=False))),
+        ("a donor of another model", (node("a", 0b11), node("b", 0b11, P100))),
+        (
+            "a donor of another partition",
+            (node("a", 0b11), node("b", 0b11, partitions=frozenset({"else"}))),
+        ),
+        ("no GPU beside the job", (node("a", 0), node("b", 0b1111, cpus=2, memory_mb=500))),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_nothing_is_lent_where(sentence: str, nodes: tuple[Node, ...]) -> None:
+    assert lent(*nodes) == {}
+
+
+def test_a_middleware_for_one_donor_gets_no_more() -> None:
+    nodes = (node("a", 0b11), node("b", 0b1), node("c", 0b1))
+    assert len(lent(*nodes)) == 3
+    one = replace(SETTINGS, preset=presets.load("cricket"))
+    assert lent(*nodes, settings=one) == {}
+
+
+def test_an_offer_holds_the_gpus_cpus_and_memory_of_all_its_nodes() -> None:
+    found = offer(NEED, room(node("a", 0b11), node("b", 0b11)), SETTINGS, 2000.0)
+    assert found is not None
+    assert found.holds == (Hold({"a": 0b11}, 4, 1000, 2000.0), Hold({"b": 0b11}, 2, 1024, 2000.0))
+
+
+# -- who may ------------------------------------------------------------------
+
+
+def queued(stage: str = "gated", job_id: int = 7, more: str = "", **fields: object) -> QueuedJob:
+    values: dict[str, object] = {
+        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "BeginTime",
+        "priority": 100, "eligible": 1100, "time_limit_s": 90, "cpus": 4, "uid": 1000,
+        "account": "research", "admin_comment": f"[gpu-slots: {stage} {REQUEST} {more}]",
+    }  # fmt: skip
+    return QueuedJob(job_id, **{**values, **fields})  # type: ignore[arg-type]
+
+
+def asked(**fields: object) -> bool:
+    job = queued()
+    kept = bracket.read(job.admin_comment)
+    assert kept is not None
+    submit = change.submit_of(job, kept)
+    assert submit.slots is not None
+    of_slots = {key: value for key, value in fields.items() if hasattr(submit.slots, key)}
+    of_submit = {key: value for key, value in fields.items() if key not in of_slots}
+    slots = replace(submit.slots, **of_slots)  # type: ignore[arg-type]
+    return may_borrow(replace(submit, slots=slots, **of_submit))  # type: ignore[arg-type]
+
+
+def test_only_batch_jobs_of_one_node_with_gpus_per_node_borrow() -> None:
+    assert asked()
+    for refused in (
+        {"batch": False}, {"array": True}, {"het": True}, {"exclusive": True}, {"form": "job"},
+        {"req_nodes": "dgx1"}, {"cpus_per_gpu": 2}, {"mem_gpu_mb": 5}, {"tpn": "gres:gpu:5"},
+        {"nodes": 2}, {"max_nodes": 3}, {"per_node": 1},
+    ):  # fmt: skip
+        assert not asked(**refused), refused
+
+
+def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path: Path) -> None:
+    lends = "enforcement: slots\nremote: {allow: yes, r_queues: [rq]}"
+    rules = Rules(config.parse(BASIC.format(folder=tmp_path) + lends, tmp_path / "c.yaml"))
+    wishes = {
+        (name, hint): read_wish(hint, rules(name)).remote
+        for name in ("batch", "rq", "rq,batch")
+        for hint in ("", "remote=allow", "remote=no", "off")
+    }
+    assert {key for key, remote in wishes.items() if remote} == {
+        ("batch", "remote=allow"),
+        ("rq", ""),
+        ("rq", "remote=allow"),
+        ("rq,batch", "remote=allow"),
+    }
+
+
+def test_where_the_site_lends_nothing_asking_for_it_is_refused_in_one_line(tmp_path: Path) -> None:
+    rules = Rules(config.parse(BASIC.format(folder=tmp_path), tmp_path / "c.yaml"))
+    with pytest.raises(WishError, match="remote: GPUs of other nodes are not lent here; expected"):
+        read_wish("remote=allow", rules("batch"))
+    assert not read_wish("remote=no", rules("batch")).remote
+
+
+# -- what stands in Slurm -----------------------------------------------------
+
+
+def test_a_loan_is_read_from_its_own_text() -> None:
+    assert loan.read(LOAN.text()) == LOAN
+    ready = LOAN.with_ports({71: 5000, 72: 5001})
+    assert ready.text() == "dgx1/3,dgx2/6/71/5000,dgx3/1/72/5001"
+    assert loan.read(ready.text()) == ready
+    for bad in ("", "dgx1/3", "dgx1", "dgx1/3,dgx2/6", "dgx1/3,dgx2/x/71", "a/1,b/1/2/3/4"):
+        assert loan.read(bad) is None
+
+
+def test_the_nodes_read_the_donors_that_the_engine_wrote() -> None:
+    ready = LOAN.with_ports({71: 5000, 72: 5001})
+    comment = Bracket("placed", {"token": "t", "loan": ready.text()}).text()
+    found = [(one.node, one.gpus, one.job_id, one.port) for one in join.lent_in(comment)]
+    assert found == [("dgx2", 2, 71, 5000), ("dgx3", 1, 72, 5001)]
+
+
+def a_donor(job_id: int, comment: str = "gpu-donor of=7", **fields: object) -> QueuedJob:
+    values: dict[str, object] = {"state": "RUNNING", "cpus": 2, "memory_per_node_mb": 1024}
+    return QueuedJob(job_id, str(job_id), comment=comment, **{**values, **fields})  # type: ignore[arg-type]
+
+
+def ready(job_id: int, port: int = 5000, **fields: object) -> QueuedJob:
+    return a_donor(job_id, f"gpu-donor ready of=7 port={port}", **fields)
+
+
+def test_a_loan_stands_when_every_donor_runs_and_says_where() -> None:
+    assert loan.standing(7, LOAN, [ready(71), ready(72, 5001)]).ports == {71: 5000, 72: 5001}
+    for other in (a_donor(72), ready(72, state="PENDING"), ready(72, port=500000)):
+        assert not loan.standing(7, LOAN, [ready(71), other]).is_ready
+    strange = a_donor(72, "gpu-donor ready of=8 port=5001")
+    assert not loan.standing(7, LOAN, [ready(71), strange]).is_ready
+    assert loan.standing(7, LOAN, [ready(71)]).trouble == "the donor on dgx3 is gone"
+    failed = a_donor(72, "gpu-donor failed of=7 dgx3: no free port in 1-2")
+    assert loan.standing(7, LOAN, [ready(71), failed]).trouble == "dgx3: no free port in 1-2"
+
+
+# -- the plan -----------------------------------------------------------------
+
+
+def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+    assert want.need is not None
+    mask = sum(1 << i for i in range(want.need.gpus))
+    return Chosen(found[0], mask, "")
+
+
+def planned(
+    *jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True, ready_s: int = 60
+) -> Plan:
+    def borrow(job: QueuedJob, want: Want, left: dict[str, Node]) -> Offer | None:
+        assert want.need is not None
+        return offer(want.need, left, SETTINGS, AT + job.time_limit_s)
+
+    terms = Terms(AT, 120, 30, ready_s=ready_s)
+    wants = Wants().read(jobs, emptied(nodes))
+    return plan(jobs, wants, nodes, terms, first_choice, (), borrow if lends else None)  # type: ignore[arg-type]
+
+
+TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
+
+
+def test_a_job_that_fits_nowhere_is_offered_a_loan_and_stays_gated() -> None:
+    made = planned(queued(), nodes=TWO)
+    [(job, _, offered)] = made.offers
+    assert (job.name, offered.host, offered.donors) == ("7", "dgx1", {"dgx2": 0b11})
+    assert (made.releases, made.first) == ([], None)
+    assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
+
+
+def test_a_job_that_fits_somewhere_borrows_nothing() -> None:
+    made = planned(queued(), nodes=room(node("dgx1", 0x1F), node("dgx2", 0xFF)))
+    assert made.released == ["7"]
+    assert made.offers == []
+
+
+def test_a_loan_delays_nobody_who_came_first() -> None:
+    """The first job waits for all of dgx1, which is free at 1050."""
+    first = queued(job_id=1, priority=200)
+    eight = first.admin_comment.replace("gpu:5", "gpu:8")
+    first = replace(first, admin_comment=eight, depends=False)
+    held = tuple(range(3, 8))
+    running = QueuedJob(9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": held}, end=1050)
+    for limit_s, names in ((50, ["7"]), (51, [])):
+        made = planned(running, first, queued(time_limit_s=limit_s), nodes=TWO)
+        assert [job.name for job, _, _ in made.offers] == names
+
+
+def gated_with(loaned: Loan, at: int = AT, **fields: object) -> QueuedJob:
+    return queued(more=f"loan={loaned.text()} loan_at={at}", **fields)
+
+
+THREE = room(node("dgx1", 0b11), node("dgx2", 0b111), node("dgx3", 0b1))
+
+
+def test_a_job_starts_on_its_local_slots_once_its_donors_are_ready() -> None:
+    made = planned(gated_with(LOAN), ready(71), ready(72, 5001), nodes=THREE)
+    [release] = made.releases
+    [(name, update)] = release.steps
+    assert (name, update.begin_time, update.req_nodes) == ("7", NOW, "dgx1")
+    assert update.tres_per_node == "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1"
+    kept = bracket.read(update.admin_comment or "")
+    assert kept is not None
+    assert (kept.state, kept.get("tpn")) == ("placed", "gres/gpu:5")
+    assert kept.get("loan") == "dgx1/3,dgx2/6/71/5000,dgx3/1/72/5001"
+    assert join.lent_in(update.admin_comment or "") != []
+
+
+def test_while_donors_get_ready_everything_is_kept_for_the_loan() -> None:
+    waiting = a_donor(71, state="PENDING")
+    made = planned(gated_with(LOAN), waiting, a_donor(72), nodes=THREE)
+    assert (made.releases, made.broken) == ([], [])
+    # dgx3's GPU is the running donor's already, as Slurm's own figures say.
+    assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 1, "dgx3": 1}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "nodes", "why"),
+    [
+        ([ready(71)], THREE, "the donor on dgx3 is gone"),
+        ([ready(71), ready(72, state="COMPLETING")], THREE, "the donor on dgx3 is gone"),
+        (
+            [ready(71), a_donor(72, "gpu-donor failed of=7 dgx3: x: no such program")],
+            THREE,
+            "dgx3: x: no such program",
+        ),
+        ([ready(71), ready(72)], room(node("dgx1", 1)), "the GPUs of dgx1 are others' now"),
+        (
+            [ready(71), ready(72)],
+            room(node("dgx1", 3, is_open=False)),
+            "the GPUs of dgx1 are others' now",
+        ),
+    ],
+    ids=["gone", "ending", "cannot serve", "local GPUs taken", "node down"],
+)
+def test_a_loan_is_given_up_whole(jobs: list[QueuedJob], nodes: dict[str, Node], why: str) -> None:
+    made = planned(gated_with(LOAN), *jobs, nodes=nodes)
+    assert [(job.name, said) for job, _, said in made.broken] == [("7", why)]
+    assert (made.releases, made.added) == ([], [])
+
+
+def test_donors_that_take_too_long_are_given_up() -> None:
+    slow = (a_donor(71), a_donor(72))
+    assert planned(gated_with(LOAN, AT - 60), *slow, nodes=THREE).broken == []
+    made = planned(gated_with(LOAN, AT - 61), *slow, nodes=THREE)
+    assert made.broken[0][2] == "donors were not ready within 60 s"
+
+
+def test_a_site_that_lends_no_more_ends_the_loans_under_way() -> None:
+    made = planned(gated_with(LOAN), ready(71), ready(72), nodes=THREE, lends=False)
+    assert made.broken[0][2] == "GPUs are not lent any more"
+
+
+def placed_with(at: int, **fields: object) -> QueuedJob:
+    """A borrower on its two local slots."""
+    values = {"tres_per_node": "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1", "req_nodes": "dgx1"}
+    more = f"loan={LOAN.text()} at={at}"
+    return queued("placed", more=more, **{**values, "eligible": at, "reason": "None", **fields})
+
+
+def test_a_released_borrower_keeps_its_slots_until_it_starts() -> None:
+    made = planned(placed_with(AT), ready(71), ready(72), nodes=THREE)
+    assert made.updates == []
+    assert made.room["dgx1"].free == 0
+
+
+def test_a_borrower_that_was_put_back_asks_for_all_its_gpus_again() -> None:
+    made = planned(placed_with(AT - 5, eligible=AT + 120), nodes=THREE)
+    [(_, update)] = made.updates
+    assert update.tres_per_node == "gres/gpu:5"
+    kept = bracket.read(update.admin_comment or "")
+    assert kept is not None
+    assert (kept.state, kept.get("loan"), kept.get("remote")) == ("gated", "", "1")
+
+
+# -- in Slurm -----------------------------------------------------------------
+
+
+class Slurm:
+    """Remembers what it was told, in order; refuses the submit number `refuses`."""
+
+    def __init__(self, refuses: int = 0) -> None:
+        self.told: list[tuple[str, object]] = []
+        self.refuses = refuses
+        self.submitted = 0
+        self.scripts: list[str] = []
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        self.told.append((f"update {','.join(jobs)}", change))
+
+    def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
+        self.told.append((" ".join(argv), None))
+        if argv[:2] == ["scontrol", "requeue"] and self.refuses:
+            raise SlurmError("Requested operation is presently disabled")
+        return ""
+
+    def as_user(self, uid: int, argv: list[str], stdin: str) -> str:
+        self.submitted += 1
+        self.scripts.append(stdin)
+        if self.submitted == self.refuses:
+            raise SlurmError("sbatch: error: AssocMaxSubmitJobLimit")
+        self.told.append((f"{uid}: {' '.join(argv)}", None))
+        return f"{70 + self.submitted}\n"
+
+    @property
+    def words(self) -> list[str]:
+        return [words for words, _ in self.told]
+
+
+def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> Lending:
+    return Lending(settings, slurm, slurm, slurm.as_user, lambda: float(AT))  # type: ignore[arg-type]
+
+
+OFFER = Offer("dgx1", 0b11, {"dgx2": 0b110, "dgx3": 0b1})
+
+
+def kept_of(job: QueuedJob) -> Bracket:
+    kept = bracket.read(job.admin_comment)
+    assert kept is not None
+    return kept
+
+
+def test_donors_are_submitted_then_written_down_then_let_go() -> None:
+    """Killed after any of these, what is left either starts nothing or is named by its borrower."""
+    slurm, job = Slurm(), queued()
+    assert lender(slurm).lend(job, kept_of(job), OFFER, THREE)
+    assert [words.split()[:2] for words in slurm.words] == [
+        *(["1000:", "sbatch"], ["1000:", "sbatch"]),
+        *(["update", "7"], ["update", "71"], ["update", "72"]),
+    ]  # fmt: skip
+    submit = slurm.words[0]
+    for word in (
+        "--nodelist=dgx2", "--cpus-per-task=2", "--mem=1024M", "--account=research", "--time=2",
+        "--partition=batch", "--begin=now+3600", "--no-requeue", "--comment=gpu-donor of=7",
+    ):  # fmt: skip
+        assert word in submit
+    assert "--gres" not in submit
+    written, first = slurm.told[2][1], slurm.told[3][1]
+    assert isinstance(written, JobUpdate)
+    assert isinstance(first, JobUpdate)
+    kept = bracket.read(written.admin_comment or "")
+    assert kept is not None
+    assert (kept.state, kept.get("loan")) == ("gated", LOAN.text())
+    assert written.begin_time is None
+    assert first.begin_time == NOW
+    assert first.tres_per_node == "gpu:v100.s1:1,gpu:v100.s2:1"
+    assert first.admin_comment == "[gpu-donor: of=7]"
+
+
+def test_a_donors_script_is_what_the_nodes_program_reads() -> None:
+    text = lender(Slurm()).script(7, 2)
+    assert text.startswith("#!/bin/sh\nexec /usr/local/bin/gputopo-node donor '{")
+    task = donor.read(shlex.split(text)[-1], {"SLURM_JOB_ID": "71"}, "x")
+    assert (task.subject, task.gpus, task.low, task.high) == ("7/71", 2, 50000, 50999)
+    assert task.preset == SETTINGS.preset
+
+
+def test_where_one_donor_is_refused_all_are_ended() -> None:
+    slurm, job = Slurm(refuses=2), queued()
+    assert not lender(slurm).lend(job, kept_of(job), OFFER, THREE)
+    assert slurm.words[-1] == "scancel 71"
+    assert not any(words.startswith("update") for words in slurm.words)
+
+
+def test_donors_that_no_job_names_are_ended() -> None:
+    slurm = Slurm()
+    marked = a_donor(74, "anything", admin_comment="[gpu-donor: of=7]")
+    others = [a_donor(73), marked, QueuedJob(80, comment="my gpu-donor", state="RUNNING")]
+    lender(slurm).tidy([gated_with(LOAN), ready(71), a_donor(72, state="PENDING"), *others])
+    assert slurm.words == ["scancel 73 74"]
+
+
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED", "CONFIGURING"])
+def test_donors_of_a_job_that_may_still_run_stay(state: str) -> None:
+    slurm = Slurm()
+    lender(slurm).tidy([placed_with(AT, state=state), ready(71), ready(72)])
+    assert slurm.words == []
+
+
+def test_donors_end_with_their_borrower() -> None:
+    slurm = Slurm()
+    lender(slurm).tidy([placed_with(AT, state="COMPLETING"), ready(71), ready(72)])
+    lender(slurm).tidy([ready(71), ready(72)])
+    assert slurm.words == ["scancel 71 72"] * 2
+
+
+def test_a_job_that_lost_a_donor_is_put_back_after_a_second_look() -> None:
+    slurm = Slurm()
+    ours = lender(slurm)
+    queue = [placed_with(AT, state="RUNNING"), ready(71)]
+    ours.tidy(queue)
+    assert slurm.words == []
+    ours.tidy([*queue, ready(72)])
+    ours.tidy(queue)
+    assert slurm.words == []
+    ours.tidy(queue)
+    assert slurm.words == ["scontrol requeue 7"]
+
+
+def test_one_that_cannot_be_put_back_is_cancelled() -> None:
+    slurm = Slurm(refuses=9)
+    ours = lender(slurm)
+    for _ in range(2):
+        ours.tidy([placed_with(AT, state="RUNNING"), ready(71)])
+    assert slurm.words == ["scontrol requeue 7", "scancel 7"]
+
+
+def test_a_loan_that_came_to_nothing_leaves_the_job_waiting_for_local_gpus() -> None:
+    slurm, job = Slurm(), gated_with(LOAN)
+    lender(slurm).give_up(job, kept_of(job), "dgx2: rCUDAd: no such program")
+    [(_, update), (words, _)] = slurm.told
+    assert words == "scancel 71 72"
+    assert isinstance(update, JobUpdate)
+    told = update.admin_comment or ""
+    assert "remote GPUs: dgx2: rCUDAd: no such program; waits for GPUs of one node" in told
+    kept = bracket.read(told)
+    assert kept is not None
+    assert (kept.get("loan"), kept.get("loan_tries"), kept.get("loan_next")) == ("", "1", "1030")
+
+
+def test_where_the_site_says_so_it_is_refused() -> None:
+    slurm, job = Slurm(), gated_with(LOAN)
+    refuses = replace(SETTINGS, unservable="refuse")
+    lender(slurm, refuses).give_up(job, kept_of(job), "no free port in 1-2")
+    assert slurm.words[1:] == ["scancel 71 72", "scancel 7"]
+    update = slurm.told[0][1]
+    assert isinstance(update, JobUpdate)
+    assert "no free port in 1-2; refused" in (update.admin_comment or "")
+
+
+def test_nothing_is_lent_where_it_could_not_work(tmp_path: Path) -> None:
+    ours = lender(Slurm())
+    assert ours.obstacle({"TaskProlog": "/x/task-prolog"}) == ""
+    assert "no TaskProlog" in ours.obstacle({"TaskProlog": ""})
+    ours._may_submit = lambda: False
+    assert "CAP_SETUID" in ours.obstacle({"TaskProlog": "/x"})
+    status = tmp_path / "status"
+    for mask, may in (("00000000000000c0", True), ("0000000000000080", False), ("x", False)):
+        status.write_text(f"Name:\tgputopo\nCapEff:\t{mask}\n")
+        assert lending.may_act_for_users(status) is may
+
+
+def test_nothing_is_submitted_for_root_or_for_nobody() -> None:
+    for uid, why in ((0, "root's jobs do not borrow"), (2**31 - 7, "no such user on this host")):
+        with pytest.raises(SlurmError, match=why):
+            lending._as_user(uid, ["true"], "", 1)

@@ -1,0 +1,348 @@
+"""The programs on the nodes: a donor's life, the meeting before a job's first process, echo."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from paper_munge import PaperMunge
+
+from slurm_plugin.remote import presets, program
+from slurm_plugin.remote.errors import RemoteError
+from slurm_plugin.remote.node import donor, inside, join, ports, relay, slurm
+from slurm_plugin.remote.node.donor import Donor, Task
+from slurm_plugin.remote.node.join import Lent
+from slurm_plugin.remote.node.relay import Door
+
+ECHO = presets.load("echo")
+SERVE = """
+import socket, sys
+host, port = sys.argv[1], int(sys.argv[2])
+server = socket.create_server((host, port))
+while True:
+    near = server.accept()[0]
+    near.sendall(near.recv(100).upper())
+    near.close()
+"""
+
+
+def allows_networks() -> bool:
+    """Whether this host lets a process have a network namespace."""
+    try:
+        inside.check()
+    except RemoteError:
+        return False
+    return True
+
+
+def free_range(count: int) -> tuple[int, int]:
+    """Ports that are free together."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            low = probe.getsockname()[1]
+        if low + count < 65536 and len(list(ports.free("", low, low + count - 1, 0))) == count:
+            return low, low + count - 1
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
+    """A donor of two GPUs whose server is a small script."""
+    (tmp_path / "serve.py").write_text(SERVE)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,5")
+    words = (sys.executable, str(tmp_path / "serve.py"), "{bind}", "{port}")
+    low, high = free_range(4)
+    return Task(7, 71, 2, low, high, False, replace(ECHO, server=words), "program")
+
+
+async def open_through(door: Door, munge: PaperMunge, words: bytes) -> bytes:
+    reader, writer = await relay.enter(door, "open", munge)
+    assert await reader.readline() == b"ok\n"
+    writer.write(words)
+    return await asyncio.wait_for(reader.read(), 5)
+
+
+def test_a_donor_serves_behind_its_door_and_leaves_nothing(task: Task) -> None:
+    async def life() -> None:
+        munge = PaperMunge()
+        lender = Donor(task, munge)
+        door = Door("127.0.0.1", await lender.open(), "7/71")
+        told = await relay.ask(door, munge)
+        assert (told["gpus"], told["port"], told["preset"]["name"]) == (2, 0, "echo")
+        assert await open_through(door, munge, b"hello") == b"HELLO"
+        behind = lender._server_port
+        assert {task.low <= port <= task.high for port in (door.port, behind)} == {True}
+        await lender.close()
+        assert ports.listener(behind) is None
+        assert ports.listener(door.port) is None
+
+    asyncio.run(life())
+
+
+def test_where_the_network_is_trusted_tasks_go_to_the_server_itself(task: Task) -> None:
+    async def life() -> None:
+        munge = PaperMunge()
+        lender = Donor(replace(task, trust_network=True), munge)
+        door = Door("127.0.0.1", await lender.open(), "7/71")
+        port = (await relay.ask(door, munge))["port"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello")
+        assert await reader.read() == b"HELLO"
+        reader, _ = await relay.enter(door, "open", munge)
+        assert await reader.read() == b""
+        await lender.close()
+
+    asyncio.run(life())
+
+
+@pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
+def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alone(
+    task: Task, tmp_path: Path
+) -> None:
+    """It has a network of its own, in which its port is free whatever runs on the host."""
+    packed = tmp_path / "gputopo-node"
+    program.write(packed, sys.executable)
+    wide = replace(task.preset, loopback=False)
+
+    async def life() -> None:
+        munge = PaperMunge()
+        lender = Donor(replace(task, preset=wide, program=str(packed)), munge)
+        door = Door("127.0.0.1", await lender.open(), "7/71")
+        assert await open_through(door, munge, b"hello") == b"HELLO"
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", lender._server_port)) != 0
+        assert lender._process is not None
+        pid = lender._process.pid
+        await lender.close()
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+    asyncio.run(life())
+
+
+@pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
+def test_such_a_server_that_ends_is_no_donors(task: Task, tmp_path: Path) -> None:
+    packed = tmp_path / "gputopo-node"
+    program.write(packed, sys.executable)
+    ends = replace(task.preset, loopback=False, server=("false", "{port}"))
+
+    async def life() -> None:
+        lender = Donor(replace(task, preset=ends, program=str(packed)), PaperMunge())
+        with pytest.raises(RemoteError, match="false ended before it listened"):
+            await lender.open()
+        await lender.close()
+
+    asyncio.run(life())
+
+
+def test_where_a_node_allows_no_network_of_its_own_such_a_server_is_not_started(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inside, "UNSHARE", ("sh", "-c", "echo unshare: not permitted >&2; exit 1"))
+    wide = replace(task.preset, loopback=False)
+
+    async def life() -> None:
+        with pytest.raises(
+            RemoteError, match=r"\(unshare: not permitted\); it needs trust_network"
+        ):
+            await Donor(replace(task, preset=wide), PaperMunge()).open()
+
+    asyncio.run(life())
+
+
+def test_two_donors_on_one_node_share_no_port(task: Task) -> None:
+    async def life() -> None:
+        munge = PaperMunge()
+        lenders = [Donor(task, munge), Donor(replace(task, job_id=75), munge)]
+        doors = [await lender.open() for lender in lenders]
+        taken = [*doors, *(lender._server_port for lender in lenders)]
+        assert sorted(taken) == list(range(task.low, task.high + 1))
+        third = Donor(replace(task, job_id=79), munge)
+        with pytest.raises(RemoteError, match=f"no free port in {task.low}-{task.high}"):
+            await third.open()
+        for lender in lenders:
+            await lender.close()
+
+    asyncio.run(life())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"preset": replace(ECHO, server=("rkudad", "{port}"))}, "rkudad: no such program"),
+        ({"gpus": 3}, "2 GPUs; expected 3"),
+        (
+            {"preset": replace(ECHO, server=("false", "{port}"))},
+            r"false ended \(exit 1\) before it listened",
+        ),
+    ],
+    ids=["missing program", "other GPUs", "a server that ends"],
+)
+def test_a_donor_that_cannot_serve_says_so_in_one_line(
+    task: Task, change: dict[str, object], says: str
+) -> None:
+    async def life() -> None:
+        lender = Donor(replace(task, **change), PaperMunge())  # type: ignore[arg-type]
+        with pytest.raises(RemoteError, match=f"{socket.gethostname()}: {says}"):
+            await lender.open()
+        await lender.close()
+        assert len(list(ports.free("", task.low, task.high, 0))) == 4
+
+    asyncio.run(life())
+
+
+@pytest.mark.parametrize(
+    ("states", "looks"),
+    [
+        (["RUNNING", "RUNNING", ""], 3),
+        (["PENDING", "RUNNING", "COMPLETING"], 3),
+        (["RUNNING", None, None, "CANCELLED"], 4),
+        (["PENDING", "RUNNING", "PENDING"], 3),
+        (["CONFIGURING", "RUNNING", "TIMEOUT"], 3),
+    ],
+    ids=["gone", "ends", "slurmctld is down", "put back", "over time"],
+)
+def test_a_donor_ends_with_the_job_it_lends_to(states: list[str | None], looks: int) -> None:
+    told = iter(states)
+    asked = []
+
+    def ask(job_id: int) -> tuple[str, str] | None:
+        asked.append(job_id)
+        state = next(told)
+        return None if state is None else (state, COMMENT)
+
+    asyncio.run(donor.until_over(7, 71, ask, look_s=0))
+    assert asked == [7] * looks
+
+
+def test_a_donor_ends_when_its_job_names_it_no_more() -> None:
+    asyncio.run(donor.until_over(7, 72, lambda job_id: ("RUNNING", COMMENT), look_s=60))
+
+
+def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start() -> None:
+    patience = {"look_s": 0.01, "patience_s": 0.03}
+    asyncio.run(donor.until_over(7, 71, lambda job_id: ("PENDING", COMMENT), **patience))
+    asyncio.run(donor.until_over(7, 71, lambda job_id: None, **patience))
+
+
+def test_a_donors_task_is_read_from_its_batch_script() -> None:
+    text = {"parent": 7, "gpus": 2, "low": 1, "high": 9, "trust_network": False}
+    text["preset"] = json.loads(ECHO.text())
+    found = donor.read(json.dumps(text), {"SLURM_JOB_ID": "71"}, "/bin/node")
+    assert (found.subject, found.relays, found.preset) == ("7/71", True, ECHO)
+    for bad in ("", "{}", "[]", json.dumps(text | {"gpus": "x"})):
+        with pytest.raises(RemoteError, match="not a donor's task"):
+            donor.read(bad, {"SLURM_JOB_ID": "71"}, "/bin/node")
+
+
+COMMENT = "[gpu-topo: remote=allow] [gpu-slots: placed token=a loan=dgx1/3,dgx2/6/71/{port} at=5]"
+
+
+def test_the_donors_of_a_job_stand_in_its_admin_comment() -> None:
+    assert join.lent_in(COMMENT.format(port=5000)) == [Lent("dgx2", 2, 71, 5000)]
+    assert join.lent_in(COMMENT.replace("placed", "gated").format(port=5000)) == []
+    assert join.lent_in("") == []
+    with pytest.raises(RemoteError, match="is no donor"):
+        join.lent_in(COMMENT.format(port="x"))
+
+
+def test_a_job_meets_its_donors_and_its_tasks_reach_them(task: Task) -> None:
+    async def life() -> None:
+        munge = PaperMunge()
+        lender = Donor(task, munge)
+        donors = [Lent("127.0.0.1", 2, 71, await lender.open())]
+        variables, ends = await join.meet(7, donors, munge)
+        [(_, sock)] = ends
+        address = f"127.0.0.1:{sock.getsockname()[1]}"
+        assert variables == {
+            "GPUTOPO_ECHO_SERVERS": address,
+            "GPUTOPO_REMOTE_GPUS": "127.0.0.1:2",
+        }
+        kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
+        await asyncio.sleep(0.05)
+        reader, writer = await asyncio.open_connection(*sock.getsockname())
+        writer.write(b"hello")
+        assert await reader.read() == b"HELLO"
+        kept.cancel()
+        await lender.close()
+
+    asyncio.run(life())
+
+
+def test_the_jobs_end_goes_when_the_step_has_gone() -> None:
+    async def life() -> None:
+        ended = await asyncio.create_subprocess_exec("true")
+        await ended.wait()
+        await asyncio.wait_for(join.keep([], PaperMunge(), ended.pid), 5)
+
+    asyncio.run(life())
+
+
+def test_a_donor_that_lends_another_number_is_not_taken(task: Task) -> None:
+    async def life() -> None:
+        munge = PaperMunge()
+        lender = Donor(task, munge)
+        donors = [Lent("127.0.0.1", 3, 71, await lender.open())]
+        with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
+            await join.meet(7, donors, munge)
+        await lender.close()
+
+    asyncio.run(life())
+
+
+def test_what_slurmstepd_reads_from_the_task_prolog() -> None:
+    text = join.exports({"A": "1", "B": "x,y"})
+    assert text.splitlines()[:2] == ["export A=1", "export B=x,y"]
+    assert "unset SLURM_GPUS_PER_NODE" in text
+
+
+@contextmanager
+def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> Iterator[Path]:
+    for name, text in scripts.items():
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    yield folder
+
+
+def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = (
+        'case "$3" in 1) printf "J=1\\n   JobState=RUNNING Reason=x\\n   AdminComment=[a b]\\n" ;;'
+        ' 2) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;'
+        " *) echo down >&2; exit 1 ;; esac"
+    )
+    with commands(tmp_path, monkeypatch, scontrol=script):
+        assert [slurm.told(n) for n in (1, 2, 3)] == [("RUNNING", "[a b]"), ("", ""), None]
+
+
+def test_a_job_whose_donor_is_away_is_put_back_and_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    comment = COMMENT.format(port=port).replace("dgx2", "127.0.0.1")
+    script = f'echo "$@" >>{tmp_path}/said\necho "   AdminComment={comment}"'
+    with commands(tmp_path, monkeypatch, scontrol=script):
+        assert join.main({"SLURM_JOB_ID": "7"}) == 1
+    told = capsys.readouterr().out
+    assert told.startswith(f"print gpu-topo: remote GPUs: 127.0.0.1:{port} cannot be reached")
+    assert "export" not in told
+    assert (tmp_path / "said").read_text().splitlines() == ["show job 7", "requeue 7"]
+
+
+def test_a_job_without_donors_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with commands(tmp_path, monkeypatch, scontrol='echo "   AdminComment=(null)"'):
+        assert join.main({"SLURM_JOB_ID": "7"}) == 0
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,130 @@
+"""`gputopo remote`, and the one file that nodes need."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from slurm_plugin.cli import cli
+from slurm_plugin.remote import presets, program
+from slurm_plugin.remote.errors import RemoteError
+
+PROLOG = Path(program.__file__).with_name("task-prolog")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, alone in a folder."""
+    target = tmp_path_factory.mktemp("node") / "gputopo-node"
+    program.write(target, sys.executable)
+    return target
+
+
+def run(path: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The program as on a node: no package of ours, nor anybody's, can be imported."""
+    env = {"PATH": "/usr/bin:/bin", "PYTHONNOUSERSITE": "1", **variables}
+    argv = [sys.executable, "-I", "-S", str(path), *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=env, timeout=20)
+
+
+@pytest.fixture
+def echo_server(packed: Path) -> Iterator[str]:
+    """A server without authentication, from the packed program; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    words = [sys.executable, "-I", "-S", packed, "echo-server", "--port", str(port)]
+    env = {"PATH": "/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "2,3"}
+    with subprocess.Popen(words, env=env) as server:
+        while server.poll() is None:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield f"127.0.0.1:{port}"
+        server.kill()
+
+
+def test_the_program_needs_nothing_but_python(packed: Path, echo_server: str) -> None:
+    done = run(packed, "echo", echo_server)
+    assert (done.returncode, done.stdout) == (0, f"{socket.gethostname()} 2,3\n"), done.stderr
+
+
+def test_echo_finds_the_donors_of_its_job(packed: Path, echo_server: str) -> None:
+    done = run(packed, "echo", GPUTOPO_ECHO_SERVERS=f"{echo_server},{echo_server}")
+    assert done.stdout == f"{socket.gethostname()} 2,3\n" * 2
+    done = run(packed, "echo")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "GPUTOPO_ECHO_SERVERS is not set" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        ((), 2, "expected one of donor, join, echo, echo-server"),
+        (("donor", "{}"), 2, "gpu-donor: not a donor's task"),
+        (("echo", "127.0.0.1:1"), 1, "gputopo-echo: 127.0.0.1:1: no answer"),
+    ],
+    ids=["no word", "no task", "nobody there"],
+)
+def test_the_program_says_what_is_wrong_in_one_line(
+    packed: Path, words: tuple[str, ...], code: int, says: str
+) -> None:
+    done = run(packed, *words)
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
+    assert says in done.stderr
+
+
+def test_the_task_prolog_leaves_other_jobs_alone(packed: Path) -> None:
+    beside = packed.with_name("task-prolog")
+    shutil.copy(PROLOG, beside)
+    env = {"PATH": f"{packed.parent}:/usr/bin:/bin"}
+    done = subprocess.run([beside], capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    scontrol = packed.with_name("scontrol")
+    scontrol.write_text('#!/bin/sh\necho "   AdminComment=[gpu-topo: x]"\n')
+    scontrol.chmod(0o755)
+    env |= {"GPUTOPO_REMOTE": "allow", "SLURM_JOB_ID": "7"}
+    done = subprocess.run([beside], capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_folder_that_cannot_be_written_is_named() -> None:
+    with pytest.raises(RemoteError, match="/none/node: No such file"):
+        program.write(Path("/none/node"))
+
+
+def test_the_command_lists_presets_and_packs_the_program(tmp_path: Path) -> None:
+    told = CliRunner().invoke(cli, ["remote", "presets"])
+    assert [line.split()[0] for line in told.output.splitlines()] == presets.names()
+    told = CliRunner().invoke(cli, ["remote", "presets", "--json"])
+    assert [row["name"] for row in json.loads(told.output)["presets"]] == presets.names()
+    told = CliRunner().invoke(cli, ["remote", "program", str(tmp_path / "node")])
+    assert told.exit_code == 0
+    assert os.access(tmp_path / "node", os.X_OK)
+    assert (tmp_path / "node").read_bytes().startswith(b"#!/usr/bin/python3 -I\n")
+    CliRunner().invoke(cli, ["remote", "program", str(tmp_path / "node"), "--python", "/opt/py"])
+    assert (tmp_path / "node").read_bytes().startswith(b"#!/opt/py -I\n")
+
+
+def test_the_command_checks_a_preset_of_the_sites_own(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text((presets.FOLDER / "template.yaml").read_text())
+    told = CliRunner().invoke(cli, ["remote", "check", str(mine)])
+    assert (told.exit_code, told.output) == (0, f"{mine}: template: good\n")
+    mine.write_text(mine.read_text().replace("takes_port: yes", "takes_port: no"))
+    told = CliRunner().invoke(cli, ["remote", "check", str(mine)])
+    assert "needs trust_network: it takes no port" in told.output
+    mine.write_text("name: x")
+    told = CliRunner().invoke(cli, ["remote", "check", str(mine)])
+    assert told.exit_code == 2
+    assert f"{mine}: server: expected a list of words" in told.output
