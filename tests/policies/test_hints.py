@@ -42,7 +42,7 @@ REFUSED = [
     ("pack with spread", "pack,spread", r"spread: cannot go with pack"),
     ("off beside others", "off,pattern=ring", r"off: stands alone"),
     ("an unknown policy", "policy=magic", r"policy: 'magic'; expected one of mapa"),
-    ("a key no policy reads yet", "remote", r"remote: not supported by the installed policies"),
+    ("a key without its value", "remote", r"remote: no value; expected allow, no"),
     (
         "a key of another policy",
         "class=prior",
@@ -91,19 +91,22 @@ def test_the_order_of_items_does_not_matter(items):
 def test_a_key_works_as_soon_as_a_policy_declares_it():
     """Which keys have an effect is the policies' to say, not the grammar's."""
 
-    class Remote:
-        name = "remote"
-        hints = frozenset({"remote"})
+    class Other:
+        name = "other"
+        hints = frozenset({"iterations"})
 
         def place(self, request: Request, cluster: Cluster) -> Placement:
             raise NotImplementedError
 
-    policies = Registry([*map(built_in().get, built_in().names()), Remote()])
-    assert parse("policy=remote,remote", policies).values["remote"] == "yes"
-    with pytest.raises(HintError, match="remote: has no effect with policy mapa; expected policy="):
-        parse("remote", policies)
-    assert "remote" in supported_keys(policies)
-    assert "remote" not in supported_keys()
+    without = [built_in().get(name) for name in built_in().names() if name != "genie"]
+    with pytest.raises(HintError, match="iterations: not supported by the installed policies"):
+        parse("iterations=5", Registry(without))
+    assert "iterations" not in supported_keys(Registry(without))
+    policies = Registry([*without, Other()])
+    assert parse("policy=other,iterations=5", policies).values["iterations"] == "5"
+    with pytest.raises(HintError, match="iterations: has no effect with policy mapa; expected pol"):
+        parse("iterations=5", policies)
+    assert "iterations" in supported_keys(policies)
 
 
 def test_every_key_has_what_the_reference_needs():

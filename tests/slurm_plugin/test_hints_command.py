@@ -29,7 +29,7 @@ def test_every_key_is_listed_with_values_default_and_reader() -> None:
     assert by_key["mem"]["values"] == "preferred, bind, interleave, none"
     assert by_key["bind"]["read_by"] == "the launch"
     assert "mapa" in by_key["pattern"]["read_by"]
-    assert "refused" in by_key["remote"]["read_by"]
+    assert by_key["remote"]["read_by"] == "the engine"
     assert by_key["batch"]["read_by"] == "topo-aware, topo-aware-p, genie"
 
 
