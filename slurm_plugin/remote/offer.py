@@ -1,104 +1,127 @@
-"""Who lends to a job that does not fit: the R queue's choice, among nodes of one GPU model."""
+"""Who lends to a job that fits on no node: the choice among what nodes have left.
+
+The same for every way of enforcing: nothing here knows slots, gates or Slurm's calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from policies import Request
 from policies.r_queue import LEAST_OCCUPIED, LOCAL_FIRST, RQueue
-from policies.remote import RemoteJob, RemotePlacement
-from policies.remote import Room as RemoteRoom
-from slurm_plugin.protocol import Submit
+from policies.remote import RemoteJob, RemotePlacement, Room
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots.candidates import Need, may_use
-from slurm_plugin.slots.room import Hold, Node, Room
 
 ORDERS = {"local-first": LOCAL_FIRST, "least-occupied": LEAST_OCCUPIED}
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """What an open node has left: free GPUs (a mask of Slurm's indices), CPUs, MB of memory.
+
+    `jobs` run there now. GPUs are lent among nodes of one `model`.
+    """
+
+    name: str
+    free: int
+    cpus: int
+    memory_mb: int
+    model: str = ""
+    jobs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Borrower:
+    """A job of one node that fits on none; `usable` are the names of the nodes it may use."""
+
+    gpus: int
+    cpus: int
+    memory_mb: int
+    usable: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """All there is to lend at one moment, by node."""
+
+    spares: Mapping[str, Spare]
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
-    """Local slots (`mask` of `host`) and donors' slots; `holds` is all that they take."""
+    """GPUs of the job's own node (`mask` of `host`), those of its donors, and why these."""
 
     host: str
     mask: int
     donors: Mapping[str, int]
-    holds: tuple[Hold, ...] = ()
+    why: str = ""
 
 
-def may_borrow(asked: Submit) -> bool:
-    """Can a job of this kind borrow? Batch jobs of one node with GPUs counted per node.
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """Nothing is lent. `by_choice`: it could be, and a rule says that the job had better wait."""
 
-    Others ask Slurm for GPUs in ways that their steps repeat, or get them on several nodes.
-    """
-    keys = asked.slots
-    return (
-        keys is not None
-        and keys.form == "node"
-        and keys.batch
-        and not (keys.array or keys.het or keys.exclusive or keys.req_nodes)
-        and not (keys.cpus_per_gpu or keys.mem_gpu_mb)
-        and not keys.tpn.startswith("gres:")
-        and asked.nodes <= 1
-        and asked.max_nodes <= 1
-        and asked.per_node >= 2
-    )
+    why: str
+    by_choice: bool = False
 
 
-def offer(need: Need, room: Room, settings: RemoteConfig, end: float) -> Offer | None:
-    """The best loan for this need now (until `end`, an epoch); None where there is none.
+def offer(job: Borrower, market: Market, settings: RemoteConfig) -> Offer | Declined:
+    """The best loan for this job now, by the R queue's rule.
 
     At least one GPU is local. Of several GPU models, the one that needs the fewest donors' GPUs.
     """
-    one = replace(need, gpus=1)
-    models: dict[str, list[Node]] = {}
-    for node in room.values():
-        if node.is_open and node.slots and may_use(one, node):
-            models.setdefault(_model(node), []).append(node)
     found = []
-    for _, nodes in sorted(models.items()):
-        placed = _placed(need, nodes, settings)
-        if placed is not None:
-            found.append(_offer(placed, need, settings, end))
-    return max(found, key=lambda one: one.mask.bit_count(), default=None)
+    for nodes in by_model(job, market):
+        answer = placed(job, nodes, settings)
+        if (made := offer_of(answer, settings)) is not None:
+            found.append(made)
+    best = max(found, key=lambda one: one.mask.bit_count(), default=None)
+    return best or Declined("too few GPUs are free in all")
 
 
-def _model(node: Node) -> str:
-    return node.slots[0].rpartition(".")[0]
+def by_model(job: Borrower, market: Market) -> list[list[Spare]]:
+    """The nodes this job may use, those of one GPU model together, in the order of names."""
+    models: dict[str, list[Spare]] = {}
+    for name in sorted(job.usable & market.spares.keys()):
+        spare = market.spares[name]
+        models.setdefault(spare.model, []).append(spare)
+    return [nodes for _, nodes in sorted(models.items())]
 
 
-def _placed(need: Need, nodes: list[Node], settings: RemoteConfig) -> RemotePlacement | None:
-    queue = RQueue(
+def rooms_of(nodes: Iterable[Spare], settings: RemoteConfig) -> dict[str, Room]:
+    """The nodes in the words of the rules; a GPU lent takes a donor's CPUs and memory, too."""
+    cpus, memory_mb = settings.donor_cpus, settings.donor_memory_mb
+    return {
+        node.name: Room(node.name, node.free, node.cpus, node.memory_mb, cpus, memory_mb)
+        for node in nodes
+    }
+
+
+def placed(job: Borrower, nodes: Sequence[Spare], settings: RemoteConfig) -> RemotePlacement | None:
+    """The R queue's answer on nodes of one model; None where the job does not fit."""
+    asked = RemoteJob(Request((job.gpus,)), job.cpus, job.memory_mb)
+    running = {node.name: node.jobs for node in nodes}
+    answer = queue_of(settings).decide(asked, rooms_of(nodes, settings), running)
+    return answer if isinstance(answer, RemotePlacement) else None
+
+
+def queue_of(settings: RemoteConfig) -> RQueue:
+    """The R queue as the site set it."""
+    return RQueue(
         donors=ORDERS[settings.donors],
         donor_cpus=settings.donor_cpus,
         donor_memory_mb=settings.donor_memory_mb,
     )
-    rooms = {
-        node.name: RemoteRoom(
-            node.name,
-            node.free,
-            node.cpus,
-            node.memory_mb,
-            settings.donor_cpus,
-            settings.donor_memory_mb,
-        )
-        for node in sorted(nodes, key=lambda node: node.name)
-    }
-    job = RemoteJob(Request((need.gpus,)), need.cpus, need.memory_mb)
-    answer = queue.decide(job, rooms, {node.name: node.jobs for node in nodes})
-    if not isinstance(answer, RemotePlacement) or not answer.tasks[0].local:
+
+
+def offer_of(answer: RemotePlacement | None, settings: RemoteConfig) -> Offer | None:
+    """What can be enacted: a GPU beside the job, others lent, not by more donors than may be."""
+    if answer is None or not answer.remote_gpus or not answer.tasks[0].local:
         return None
     most = settings.preset.max_donors
-    return answer if answer.remote_gpus and not (most and len(answer.donors) > most) else None
-
-
-def _offer(placed: RemotePlacement, need: Need, settings: RemoteConfig, end: float) -> Offer:
-    [task] = placed.tasks
+    if most and len(answer.donors) > most:
+        return None
+    [task] = answer.tasks
     mask = sum(1 << gpu for gpu in task.local)
-    holds = [Hold({task.node: mask}, need.cpus, need.memory_mb, end)]
-    for node, lent in placed.donors.items():
-        gpus = lent.bit_count()
-        cpus, memory_mb = settings.donor_cpus * gpus, settings.donor_memory_mb * gpus
-        holds.append(Hold({node: lent}, cpus, memory_mb, end))
-    return Offer(task.node, mask, dict(placed.donors), tuple(holds))
+    return Offer(task.node, mask, dict(answer.donors), f"{answer.policy}: {answer.reason}")

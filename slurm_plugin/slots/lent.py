@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.loan import Loan
-from slurm_plugin.remote.offer import Offer
 from slurm_plugin.slots import change
+from slurm_plugin.slots.borrowing import Offered
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group
 from slurm_plugin.slots.plan import Plan, Release
@@ -17,7 +17,7 @@ from slurm_plugin.slots.want import Want
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Asked about a job that does not fit on any node; None where it may not borrow, or cannot.
-Borrow = Callable[[QueuedJob, Want, Room], Offer | None]
+Borrow = Callable[[QueuedJob, Want, Room], Offered | None]
 
 STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_plugin.remote.offer import Offer
+from slurm_plugin.slots.borrowing import Offered
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.room import Hold, Room, with_hold
@@ -93,7 +93,7 @@ class Plan:
     renewed: list[int] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     again: bool = False
-    offers: list[tuple[QueuedJob, Bracket, Offer]] = field(default_factory=list)
+    offers: list[tuple[QueuedJob, Bracket, Offered]] = field(default_factory=list)
     broken: list[tuple[QueuedJob, Bracket, str]] = field(default_factory=list)
 
     @property

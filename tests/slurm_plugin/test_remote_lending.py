@@ -18,9 +18,10 @@ from slurm_plugin.remote import lending, loan, presets
 from slurm_plugin.remote.lending import Lending
 from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.node import donor, join
-from slurm_plugin.remote.offer import Offer, may_borrow, offer
+from slurm_plugin.remote.offer import Declined, Offer
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots import bracket, change
+from slurm_plugin.slots.borrowing import Offered, may_borrow, offered
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.look import plan
@@ -51,8 +52,10 @@ NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
 
 def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
     """Slots by node, the job's own node first; nothing without an offer."""
-    found = offer(need, room(*nodes), settings, 2000.0)
-    return {found.host: found.mask, **found.donors} if found else {}
+    found = offered(need, room(*nodes), settings, 2000.0)
+    if isinstance(found, Declined):
+        return {}
+    return {found.offer.host: found.offer.mask, **found.offer.donors}
 
 
 # -- who lends ----------------------------------------------------------------
@@ -101,8 +104,8 @@ def test_a_middleware_for_one_donor_gets_no_more() -> None:
 
 
 def test_an_offer_holds_the_gpus_cpus_and_memory_of_all_its_nodes() -> None:
-    found = offer(NEED, room(node("a", 0b11), node("b", 0b11)), SETTINGS, 2000.0)
-    assert found is not None
+    found = offered(NEED, room(node("a", 0b11), node("b", 0b11)), SETTINGS, 2000.0)
+    assert isinstance(found, Offered)
     assert found.holds == (Hold({"a": 0b11}, 4, 1000, 2000.0), Hold({"b": 0b11}, 2, 1024, 2000.0))
 
 
@@ -214,9 +217,10 @@ def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) 
 def planned(
     *jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True, ready_s: int = 60
 ) -> Plan:
-    def borrow(job: QueuedJob, want: Want, left: dict[str, Node]) -> Offer | None:
+    def borrow(job: QueuedJob, want: Want, left: dict[str, Node]) -> Offered | None:
         assert want.need is not None
-        return offer(want.need, left, SETTINGS, AT + job.time_limit_s)
+        found = offered(want.need, left, SETTINGS, AT + job.time_limit_s)
+        return found if isinstance(found, Offered) else None
 
     terms = Terms(AT, 120, 30, ready_s=ready_s)
     wants = Wants().read(jobs, emptied(nodes))
@@ -228,8 +232,8 @@ TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
 
 def test_a_job_that_fits_nowhere_is_offered_a_loan_and_stays_gated() -> None:
     made = planned(queued(), nodes=TWO)
-    [(job, _, offered)] = made.offers
-    assert (job.name, offered.host, offered.donors) == ("7", "dgx1", {"dgx2": 0b11})
+    [(job, _, found)] = made.offers
+    assert (job.name, found.offer.host, found.offer.donors) == ("7", "dgx1", {"dgx2": 0b11})
     assert (made.releases, made.first) == ([], None)
     assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
 
