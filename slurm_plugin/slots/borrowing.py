@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from policies.r_queue import Release
 from slurm_plugin.protocol import Submit
-from slurm_plugin.remote.offer import Borrower, Declined, Market, Offer, Spare, offer
+from slurm_plugin.remote.offer import Borrower, Market, Offer, Spare
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.candidates import Need, may_use
 from slurm_plugin.slots.room import Hold, Room
@@ -46,30 +48,35 @@ def borrower(need: Need, room: Room) -> Borrower:
     return Borrower(need.gpus, need.cpus, need.memory_mb, usable)
 
 
-def market(room: Room) -> Market:
+def market(room: Room, releases: Sequence[Release] = ()) -> Market:
     """What the open nodes have left."""
-    return Market(
-        {
-            name: Spare(
-                name,
-                node.free,
-                node.cpus,
-                node.memory_mb,
-                node.slots[0].rpartition(".")[0],
-                node.jobs,
-            )
-            for name, node in room.items()
-            if node.is_open and node.slots
-        }
-    )
+    spares = {
+        name: Spare(
+            name,
+            node.free,
+            node.cpus,
+            node.memory_mb,
+            node.slots[0].rpartition(".")[0],
+            node.jobs,
+        )
+        for name, node in room.items()
+        if node.is_open and node.slots
+    }
+    return Market(spares, releases)
 
 
-def offered(need: Need, room: Room, settings: RemoteConfig, end: float) -> Offered | Declined:
-    """The best loan for this need now (until `end`, an epoch)."""
-    found = offer(borrower(need, room), market(room), settings)
-    if isinstance(found, Declined):
-        return found
-    return Offered(found, holds(found, need, settings, end))
+def releases(holds: Iterable[Hold], now: float) -> list[Release]:
+    """What is given back when, by the jobs' time limits; a job without one never ends."""
+    return [
+        Release(
+            max(0.0, hold.end - now),
+            hold.gpus,
+            dict.fromkeys(hold.gpus, hold.cpus),
+            dict.fromkeys(hold.gpus, hold.memory_mb),
+        )
+        for hold in holds
+        if hold.end < math.inf
+    ]
 
 
 def holds(found: Offer, need: Need, settings: RemoteConfig, end: float) -> tuple[Hold, ...]:

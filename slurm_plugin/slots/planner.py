@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.machines import mask_of
 from slurm_plugin.engine.neighbours import Neighbours
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import Remote
 from slurm_plugin.protocol import Place, Use, WaitFor
 from slurm_plugin.remote.lending import Lending
 from slurm_plugin.slots import bracket, question
@@ -76,6 +77,7 @@ class Planner:
         grace_s: int,
         neighbours: Neighbours | None = None,
         lending: Lending | None = None,
+        profiles: Mapping[str, Remote] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -86,7 +88,11 @@ class Planner:
         self._grace_s = grace_s
         self._clock = clock
         self._neighbours = neighbours
-        self._broker = Broker(lending, decider.rule, clock) if lending else None
+        self._broker: Broker | None = None
+        if lending is not None:
+            self._broker = Broker(
+                lending, decider.rule, decider.waiting, write, clock, profiles or {}
+            )
         self._wants = Wants()
         self._sockets: dict[str, tuple[int, ...]] = {}
         self._watch = Watch(write)
@@ -114,6 +120,11 @@ class Planner:
         self._post(made, seen, known)
         await asyncio.to_thread(self._act, made, seen)
         return made
+
+    def close(self) -> None:
+        """End what runs beside the engine."""
+        if self._broker is not None:
+            self._broker.close()
 
     async def give_all_back(self) -> int:
         """Leave every waiting job to Slurm; how many were told."""
@@ -163,12 +174,12 @@ class Planner:
         tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
         paused = {name: until for name, (until, _) in self._refused.items()}
         terms = Terms(now, self._lease_s, self._grace_s, tiers, paused, self._holds_until)
-        borrow = None
-        if self._broker is not None:
-            terms = replace(terms, ready_s=self._broker.lending.settings.ready_s)
-            borrow = self._broker.borrow if self._broker.is_open else None
+        lends = self._broker if self._broker is not None and self._broker.is_open else None
+        if lends is not None:
+            terms = replace(terms, ready_s=lends.lending.settings.ready_s)
+            lends.look(seen.queue)
         self._decided = {}
-        made = plan(seen.queue, wants, room, terms, self._choose, promised, borrow)
+        made = plan(seen.queue, wants, room, terms, self._choose, promised, lends)
         # Promises stay beside the room: the board adds them for as long as they last.
         made.room = room
         self._watch.look(seen.queue, made)

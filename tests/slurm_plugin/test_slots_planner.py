@@ -15,6 +15,7 @@ from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.lending import Lending
+from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.offer import Offer
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
@@ -129,16 +130,17 @@ def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
 
 
-class Lender(Lending):
+class Remembers(Lending):
     """Remembers the loans it is asked for."""
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
         super().__init__(settings, slurm, lambda *_, **__: "", lambda *_: "")  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan:
         self.asked.append((job.name, offer))
-        return True
+        lenders = [Lender(node, mask, 70) for node, mask in offer.donors.items()]
+        return Loan(offer.host, offer.mask, tuple(lenders))
 
 
 class TwoNodes(Remembering):
@@ -170,7 +172,7 @@ def test_a_job_that_fits_on_no_node_borrows(
     words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
     job = replace(gated(1), admin_comment=f"[gpu-topo: {hint}] [gpu-slots: {words}]")
     slurm = TwoNodes(job)
-    lender = Lender(RemoteConfig(presets.load("echo"), allow=allow), slurm)
+    lender = Remembers(RemoteConfig(presets.load("echo"), allow=allow), slurm)
     text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     board = Board()
