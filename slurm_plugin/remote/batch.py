@@ -82,7 +82,7 @@ class Round:
             if job.is_auto and job.use.work is None:
                 self._found[index] = NOT_PREDICTED
             else:
-                groups.setdefault(job.usable & self._left.keys(), []).append(index)
+                groups.setdefault(job.usable.intersection(self._left), []).append(index)
         return groups
 
     def _is_lent(self, index: int) -> bool:
@@ -105,8 +105,10 @@ class Round:
         answers = self.solver.ask(planner, jobs, rooms)
         again = []
         for index, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, Wait):
-                self._found[index] = NETWORK_BUSY if answer == HELD_BACK else TOO_FEW
+            if answer == HELD_BACK:
+                self._found[index] = NETWORK_BUSY
+            elif isinstance(answer, Wait):
+                self._found.setdefault(index, TOO_FEW)
             elif not self._take(index, answer, names):
                 again.append(index)
         # A plan may leave a job no GPU on its own node, or too many donors: that cannot be done.
