@@ -29,13 +29,7 @@ def in_words(told: Mapping[str, Any]) -> str:
     lines = [_headline(told), *_asked(told)]
     if "state" in told:
         lines.append(_line("state", told["state"]))
-    lines += [
-        *loan_lines(told),
-        *_shape(told),
-        *_choices(told),
-        *_started(told),
-        *_candidates(told),
-    ]
+    lines += [*loan_lines(told), *_shape(told), *_choices(told), *_started(told)]
     lines += [*_candidates(told), *_earlier(told), *_tasks(told)]
     if "admin_comment" in told:
         lines.append(_line("AdminComment", told["admin_comment"] or "nothing of ours"))
