@@ -140,8 +140,9 @@ def asked(**fields: object) -> bool:
     return may_borrow(replace(submit, slots=slots, **of_submit))  # type: ignore[arg-type]
 
 
-def test_only_batch_jobs_of_one_node_with_gpus_per_node_borrow() -> None:
+def test_only_batch_jobs_of_one_node_borrow() -> None:
     assert asked()
+    assert asked(form="job", max_nodes=1)
     for refused in (
         {"batch": False}, {"array": True}, {"het": True}, {"exclusive": True}, {"form": "job"},
         {"req_nodes": "dgx1"}, {"cpus_per_gpu": 2}, {"mem_gpu_mb": 5}, {"tpn": "gres:gpu:5"},
