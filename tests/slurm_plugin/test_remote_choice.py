@@ -120,7 +120,7 @@ def test_the_sites_network_is_what_is_predicted_with() -> None:
 
 
 def test_it_is_told_where_gpus_are_free_without_cpus_beside_them() -> None:
-    there = market(spare("a"), spare("b", cpus=1))
+    there = market(spare("a"), spare("b", cpus=0))
     found = offer(borrower(), there, SETTINGS)
     assert isinstance(found, Declined)
     assert found.by_choice
