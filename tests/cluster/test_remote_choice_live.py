@@ -62,10 +62,12 @@ def site_of(cluster: Cluster, settings: str, lines: str = "") -> Iterator[None]:
         path = f"{folder}/{name}.yaml"
         cluster.run("ctl", ["sh", "-c", 'printf "%s\\n" "$1" >"$2"', "sh", text, path])
     configure_engine(cluster, f"topo_aware: {{profiles: {folder}}}\n{lines}")
-    with settings_of(cluster, settings):
-        yield
-    cluster.run("ctl", f"cp /tmp/found.yaml {CONFIG}")
-    cluster.engine("restart")
+    try:
+        with settings_of(cluster, settings):
+            yield
+    finally:
+        cluster.run("ctl", f"cp /tmp/found.yaml {CONFIG}")
+        cluster.engine("restart")
     cluster.look()
 
 
@@ -89,7 +91,7 @@ def says(cluster: Cluster, jobid: int, text: str, timeout_s: float = 60) -> None
 
 def test_remote_auto_lends_when_waiting_would_take_longer(lends: Cluster) -> None:
     """The running jobs end within ten minutes; then their limits are raised to five hours."""
-    with site_of(lends, "allow: yes"):
+    with site_of(lends, "decider: r-queue"):
         waits = lends.sbatch(*FOUR, AUTO, "-t", "120", script=HOLD)
         says(lends, waits, "remote GPUs would end it in 3481 s, waiting for local ones in 1")
         assert lends.job(waits).state == "PENDING"
