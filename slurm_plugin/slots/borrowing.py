@@ -36,7 +36,7 @@ def may_borrow(asked: Submit) -> bool:
         and not (keys.cpus_per_gpu or keys.mem_gpu_mb)
         and not (keys.tpn or keys.tpj).startswith("gres:")
         and asked.nodes <= 1
-        and (asked.max_nodes == 1 or (asked.max_nodes == 0 and keys.form == "node"))
+        and asked.max_nodes <= 1
         and (asked.per_node if keys.form == "node" else asked.gpus) >= 2
     )
 

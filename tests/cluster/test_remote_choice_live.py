@@ -190,8 +190,12 @@ CPU_JOBS = "cpujobs"
 def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(
     lends: Cluster,
 ) -> None:
-    """Each donor's GPU needs a CPU: MaxCPUsPerNode keeps two of dgx2's ten free ones for them."""
-    lends.run("ctl", f"scontrol create partitionname={CPU_JOBS} nodes=dgx2 defaulttime=10 state=up")
+    """Each donor's GPU needs a CPU: MaxCPUsPerNode keeps two of dgx2's ten free ones for them.
+
+    The GPU jobs' partition goes first, or backfill would keep the node for CPU jobs that wait.
+    """
+    settings = "nodes=dgx2 defaulttime=10 prioritytier=0 state=up"
+    lends.run("ctl", f"scontrol create partitionname={CPU_JOBS} {settings}")
     many = ("-p", CPU_JOBS, "-n1", "--mem=10", "--array=1-12")
 
     def fills(cpus: int) -> int:
