@@ -89,9 +89,19 @@ def says(cluster: Cluster, jobid: int, text: str, timeout_s: float = 60) -> None
 # -- remote=auto --------------------------------------------------------------
 
 
+def others_end(cluster: Cluster, when: str) -> None:
+    """When the jobs that occupy the two nodes will end by their time limits."""
+    ids = ",".join(cluster.run("ctl", "squeue -h -u bob -o %A").out.split())
+    # An end can be set only of a job that has a limit.
+    for word in ("timelimit=600", f"endtime={when}"):
+        cluster.run("ctl", f"scontrol update jobid={ids} {word}")
+    cluster.look()
+
+
 def test_remote_auto_lends_when_waiting_would_take_longer(lends: Cluster) -> None:
-    """The running jobs end within ten minutes; then their limits are raised to five hours."""
+    """The running jobs are to end within ten minutes; then they get five hours more."""
     with site_of(lends, "decider: r-queue"):
+        others_end(lends, "now+9minutes")
         waits = lends.sbatch(*FOUR, AUTO, "-t", "120", script=HOLD)
         says(lends, waits, "remote GPUs would end it in 3481 s, waiting for local ones in 1")
         assert lends.job(waits).state == "PENDING"
@@ -104,8 +114,7 @@ def test_remote_auto_lends_when_waiting_would_take_longer(lends: Cluster) -> Non
         says(lends, unknown, "no profile of the job says how long it runs")
         short = lends.sbatch(*FOUR, AUTO, "-t", "30", script=HOLD)
         says(lends, short, "its time limit is 1800 s")
-        for holder in lends.run("ctl", "squeue -h -u bob -o %A").out.split():
-            lends.run("ctl", f"scontrol update jobid={holder} timelimit=300")
+        others_end(lends, "now+5hours")
         lends.wait_running(waits, timeout_s=60)
         assert echoed(lends, waits)[-1] == "exit 0"
         [donor] = donors(lends)
@@ -160,8 +169,8 @@ def test_drmaestro_decides_in_a_process_of_its_own(lends: Cluster) -> None:
 
 
 def test_a_busy_network_holds_a_job_back_for_a_bounded_time(lends: Cluster) -> None:
-    """The first loan fills nine tenths of both networks; four rounds of three seconds follow."""
-    lines = "waiting: {step_s: 3, max_postponements: 4}"
+    """The first loan fills nine tenths of both networks; three rounds of two seconds follow."""
+    lines = "waiting: {step_s: 2, max_postponements: 3}"
     with site_of(lends, "decider: drmaestro, solve_s: 20", lines):
         first = lends.sbatch("-p", "dgx", "--gres=gpu:3", "--mem=200", TALKS, script=HOLD)
         lends.wait_running(first, timeout_s=90)
