@@ -135,6 +135,7 @@ class Slots:
         if later or keys.array or keys.het or self._looks_first(wish):
             # The tasks of an array would all get the same slots; components start together or
             # not at all.
+            self.board.is_awaited |= not later
             return self._gate(asked, wish, now, ""), ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
@@ -167,8 +168,7 @@ class Slots:
         """
         if self.board.is_behind:
             return True
-        on_their_way = any(promise.hold.gpus for promise in self.board.promises.values())
-        return on_their_way and getattr(
+        return self.board.has_promised and getattr(
             self.decider.get_policy(wish.policy), "looks_at_jobs", False
         )
 
