@@ -186,8 +186,9 @@ class Slots:
         more = {"since": str(int(now))} if since else {}
         values = self._comment(asked, wish, "gated", token, note, more)
         values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
-        # Nothing is promised; the next look writes the decision down once the job has its id.
-        self.board.promise(token, Hold(), now, build)
+        if build is not None:
+            # Nothing is promised; the next look writes the decision down once the job has its id.
+            self.board.promise(token, Hold(), now, build)
         return Ok(values)
 
     @staticmethod
