@@ -371,6 +371,9 @@ class Look:
 
         Of a heterogeneous job only the first component's: that update goes to all of them.
         """
+        for job, want in unit:
+            if change.is_bare(job, want.kept):
+                self._made.updates.append((job.name, change.asked_for(want.kept)))
         job, want = unit[0]
         now, lease_s = self._terms.now, self._terms.lease_s
         if want.own_begin - now >= lease_s:

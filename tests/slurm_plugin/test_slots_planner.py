@@ -198,6 +198,7 @@ def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(
     slurm = Remembering(job, refuses_slots=True)
     looked(tmp_path, slurm, Board())
     asked = JobUpdate(tres_per_node="", tres_per_job="gres:gpu:2", tres_per_task="")
+    asked = replace(asked, begin_time=job.eligible)
     assert slurm.updates[-1] == (("1",), replace(asked, tres_per_socket=""))
     assert len(slurm.updates) == 3
     with_slots = replace(job, tres_per_node="gres:gpu:v100.s6:1,gres:gpu:v100.s7:1")
