@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import pwd
+import re
 import shlex
 import subprocess
 import time
@@ -23,13 +24,14 @@ from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.loan import Lender, Loan
-from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.offer import Declined, Offer
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots import bracket, names
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.room import Room
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
+from slurm_plugin.wire import clean_note
 
 logger = logging.getLogger(__name__)
 
@@ -77,17 +79,17 @@ class Lending:
             return "the engine may not submit jobs as their users: it lacks CAP_SETUID, CAP_SETGID"
         return ""
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
-        """Submit the donors of a loan and write it down; False, and all undone, where one fails."""
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan | None:
+        """Submit the donors of a loan and write it down; None, and all undone, where one fails."""
         lenders: list[Lender] = []
         try:
             for node, mask in offer.donors.items():
                 lenders.append(Lender(node, mask, self._submit(job, node, mask.bit_count())))
             loan = Loan(offer.host, offer.mask, tuple(lenders))
             at = str(int(self._clock()))
-            values = {**kept.values, loans.KEY: loan.text(), "loan_at": at}
+            values = {**kept.values, loans.KEY: loan.text(), "loan_at": at, loans.WHY: offer.why}
             comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
-            comment = bracket.noted(comment, f"meets its donors: {loans.note(loan)}")
+            comment = bracket.noted(comment, f"meets its donors: {loans.note(loan, offer.why)}")
             self._client.update([job.name], JobUpdate(admin_comment=comment))
             for lender in lenders:
                 slots = names.request(room[lender.node].slots, lender.mask)
@@ -101,9 +103,9 @@ class Lending:
             logger.warning("job %s cannot borrow: %s", job.name, error)
             self.cancel([lender.job_id for lender in lenders])
             self.counts["refused"] += 1
-            return False
+            return None
         self.counts["lent"] += 1
-        return True
+        return loan
 
     def _submit(self, job: QueuedJob, node: str, gpus: int) -> int:
         settings = self.settings
@@ -183,11 +185,35 @@ class Lending:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
             self.cancel([job.job_id])
 
-    def give_up(self, job: QueuedJob, kept: Bracket, why: str) -> None:
-        """End a loan that came to nothing: the job waits for local GPUs, or is refused."""
+    def decline(self, job: QueuedJob, kept: Bracket, why: Declined) -> bool:
+        """Write down why a job is lent nothing, once for every new reason; whether it was new.
+
+        Figures do not count. `loan_held` is since when the network alone holds the job back.
+        """
+        values = dict(kept.values)
+        if why.is_network:
+            values.setdefault("loan_held", str(int(self._clock())))
+        is_known = _without_figures(clean_note(why.why)) == _without_figures(
+            bracket.note_in(job.admin_comment)
+        )
+        if is_known and values == dict(kept.values):
+            return False
+        comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
+        told = JobUpdate(admin_comment=bracket.noted(comment, why.why))
+        try:
+            self._client.update([job.name], told)
+        except SlurmError as error:
+            logger.warning("job %s: %s", job.name, error)
+        return not is_known
+
+    def give_up(self, job: QueuedJob, kept: Bracket, why: str) -> int:
+        """End a loan that came to nothing: the job waits for local GPUs, or is refused.
+
+        Seconds until the next try.
+        """
         loan = loans.read(kept.get(loans.KEY))
         tries = int(kept.get("loan_tries") or 0)
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
+        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
         values = {key: text for key, text in kept.values.items() if key not in loans.OF_LOAN}
         values["loan_tries"] = str(tries + 1)
         values["loan_next"] = str(int(self._clock()) + pause_s)
@@ -203,6 +229,7 @@ class Lending:
         self.cancel([lender.job_id for lender in loan.lenders] if loan else [])
         if is_refused:
             self.cancel([job.job_id])
+        return pause_s
 
     def cancel(self, job_ids: Sequence[int]) -> None:
         """End jobs; what has ended already is no error."""
@@ -213,6 +240,10 @@ class Lending:
             self._run(["scancel", *map(str, job_ids)])
         except SlurmError as error:
             logger.warning("donors %s: %s; tried again", list(job_ids), error)
+
+
+def _without_figures(text: str) -> str:
+    return re.sub(r"[\d.,]+", "#", text)
 
 
 def lending_of(settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient) -> Lending:
