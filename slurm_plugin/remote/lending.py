@@ -1,7 +1,7 @@
 """Donors in Slurm: companion jobs of the borrowing job's own user, kept no longer than that job.
 
 A donor is submitted without GPUs and with a begin time far away, so that nothing starts by
-itself; then the borrower's AdminComment names it; only then it gets its slots and may start. So
+itself; then the borrower's AdminComment names it; only then it gets its GPUs and may start. So
 whatever dies in between leaves either a donor that its borrower names or one that nobody names,
 and that one is cancelled at the next look, by this engine or the next.
 """
@@ -17,23 +17,24 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.loan import Lender, Loan
+from slurm_plugin.remote.mode import Mode
 from slurm_plugin.remote.offer import Offer
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots import bracket, names
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.room import Room
-from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
 
 logger = logging.getLogger(__name__)
 
-#: Until then a donor has got its slots, or its engine is gone and another one looks after it.
+#: Until then a donor has got its GPUs, or its engine is gone and another one looks after it.
 BEGIN = "now+3600"
 #: A running job has lost a donor when so many looks in a row do not see it run.
 MISSED_LOOKS = 2
@@ -57,6 +58,7 @@ class Lending:
         client: SlurmClient,
         run: Runner,
         as_user: AsUser,
+        mode: Mode,
         clock: Callable[[], float] = time.time,
         may_submit: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -64,6 +66,7 @@ class Lending:
         self._client = client
         self._run = run
         self._as_user = as_user
+        self._mode = mode
         self._clock = clock
         self._may_submit = may_submit
         self._missed: Counter[int] = Counter()
@@ -77,25 +80,30 @@ class Lending:
             return "the engine may not submit jobs as their users: it lacks CAP_SETUID, CAP_SETGID"
         return ""
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
-        """Submit the donors of a loan and write it down; False, and all undone, where one fails."""
+    def lend(
+        self,
+        job: QueuedJob,
+        kept: Bracket,
+        offer: Offer,
+        room: Room,
+        told: Callable[[Loan], None] = lambda loan: None,
+    ) -> bool:
+        """Submit the donors of a loan and write it down; False, and all undone, where one fails.
+
+        `told` hears of the loan before its first donor may start.
+        """
         lenders: list[Lender] = []
         try:
             for node, mask in offer.donors.items():
                 lenders.append(Lender(node, mask, self._submit(job, node, mask.bit_count())))
             loan = Loan(offer.host, offer.mask, tuple(lenders))
             at = str(int(self._clock()))
-            values = {**kept.values, loans.KEY: loan.text(), "loan_at": at}
-            comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
-            comment = bracket.noted(comment, f"meets its donors: {loans.note(loan)}")
-            self._client.update([job.name], JobUpdate(admin_comment=comment))
+            named = replace(kept, values={**kept.values, loans.KEY: loan.text(), loans.AT: at})
+            note = f"meets its donors: {loans.note(loan)}"
+            self._client.update([job.name], self._mode.meets(job, named, note))
+            told(loan)
             for lender in lenders:
-                slots = names.request(room[lender.node].slots, lender.mask)
-                change = JobUpdate(
-                    begin_time=NOW,
-                    tres_per_node=slots,
-                    admin_comment=loans.bracket(job.job_id),
-                )
+                change = self._mode.donor(job.job_id, room[lender.node], lender.mask)
                 self._client.update([str(lender.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
@@ -148,9 +156,9 @@ class Lending:
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            kept = bracket.read(job.admin_comment) if "loan=" in job.admin_comment else None
+            kept = self._mode.kept(job) if f"{loans.KEY}=" in job.admin_comment else None
             loan = loans.read(kept.get(loans.KEY)) if kept else None
-            if loan is None or job.state == "COMPLETING":
+            if kept is None or loan is None or not self._mode.is_on_loan(job, kept):
                 continue
             if job.state != "PENDING":
                 borrowers.add(job.job_id)
@@ -188,18 +196,19 @@ class Lending:
         loan = loans.read(kept.get(loans.KEY))
         tries = int(kept.get("loan_tries") or 0)
         pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
-        values = {key: text for key, text in kept.values.items() if key not in loans.OF_LOAN}
-        values["loan_tries"] = str(tries + 1)
-        values["loan_next"] = str(int(self._clock()) + pause_s)
-        comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
+        pause = {"loan_tries": str(tries + 1), "loan_next": str(int(self._clock()) + pause_s)}
+        paused = replace(kept, values={**kept.values, **pause})
         is_refused = self.settings.unservable == "refuse"
         outcome = "refused" if is_refused else "waits for GPUs of one node"
-        told = bracket.noted(comment, f"remote GPUs: {why}; {outcome}")
+        note = f"remote GPUs: {why}; {outcome}"
         self.counts["given_up"] += 1
         try:
-            self._client.update([job.name], JobUpdate(admin_comment=told))
+            for update in self._mode.given_up(job, paused, note):
+                self._client.update([job.name], update)
         except SlurmError as error:
+            # It has started, or ended: the next look knows.
             logger.warning("job %s: %s", job.name, error)
+            return
         self.cancel([lender.job_id for lender in loan.lenders] if loan else [])
         if is_refused:
             self.cancel([job.job_id])
@@ -215,7 +224,9 @@ class Lending:
             logger.warning("donors %s: %s; tried again", list(job_ids), error)
 
 
-def lending_of(settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient) -> Lending:
+def lending_of(
+    settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient, mode: Mode
+) -> Lending:
     """The real one, over Slurm's commands."""
     runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
 
@@ -223,7 +234,7 @@ def lending_of(settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient) 
         command = [str(slurm.bin_dir / argv[0]) if slurm.bin_dir else argv[0], *argv[1:]]
         return _as_user(uid, command, stdin, slurm.timeout_s)
 
-    return Lending(settings, client, runner, as_user, may_submit=may_act_for_users)
+    return Lending(settings, client, runner, as_user, mode, may_submit=may_act_for_users)
 
 
 def may_act_for_users(status: Path = Path("/proc/self/status")) -> bool:

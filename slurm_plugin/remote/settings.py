@@ -37,7 +37,7 @@ class RemoteConfig:
     ready_s: int = 60
 
 
-def read(reader: _Reader, node: yaml.Node | None, enforcement: str) -> RemoteConfig:
+def read(reader: _Reader, node: yaml.Node | None) -> RemoteConfig:
     """The section in `node` (None: all defaults).
 
     Raises ConfigError naming file, line and key, also for what does not go together.
@@ -52,8 +52,6 @@ def read(reader: _Reader, node: yaml.Node | None, enforcement: str) -> RemoteCon
     remote = RemoteConfig(**found)
     if node is None or not remote.allow:
         return remote
-    if enforcement != "slots":
-        raise reader.fail(node, "remote.allow", "GPUs are lent under `enforcement: slots` alone")
     why = "" if remote.trust_network else remote.preset.needs_trust()
     if why:
         name = remote.preset.name

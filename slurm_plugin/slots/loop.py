@@ -14,6 +14,7 @@ from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote.lending import lending_of
 from slurm_plugin.slots.board import PROMISE_S
+from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slurm import choose
 from slurm_plugin.slurm.interface import SlurmClient
@@ -143,6 +144,6 @@ class Loop:
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=lending_of(config.remote, config.slurm, self._client[1]),
+            lending=lending_of(config.remote, config.slurm, self._client[1], SlotsMode()),
         )
         return self._planner

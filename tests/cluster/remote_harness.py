@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from cluster import Cluster, ClusterError
 from live_harness import all_jobs, configure_engine, is_used, watched
-from modes import enforcement
 from select_harness import until
 from slurm_text import Job
 
@@ -35,7 +34,7 @@ HOLD = f"env >$HOME/job.$SLURM_JOB_ID.env; {ECHO}; sleep 600"
 def as_found(cluster: Cluster | str) -> Iterator[None]:
     """The site is prepared once for most tests of a file, and taken away after the last."""
     yield
-    if isinstance(cluster, Cluster) and enforcement() == "slots":
+    if isinstance(cluster, Cluster):
         cluster.run("ctl", f"rm -rf {FOLDER}")
         cluster.reset()
 

@@ -12,7 +12,7 @@ from live_harness import all_jobs
 from remote_harness import ASKS, ECHO, FOUR, as_found, echoed, lent, nothing_is_left
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 
 @pytest.fixture(scope="module", autouse=True)

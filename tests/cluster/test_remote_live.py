@@ -27,7 +27,7 @@ from remote_harness import (
 )
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.lending import Lending
+from slurm_plugin.remote.loan import Loan
 from slurm_plugin.remote.offer import Offer
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
@@ -133,10 +135,17 @@ class Lender(Lending):
     """Remembers the loans it is asked for."""
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
-        super().__init__(settings, slurm, lambda *_, **__: "", lambda *_: "")  # type: ignore[arg-type]
+        super().__init__(settings, slurm, lambda *_, **__: "", lambda *_: "", SlotsMode())  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
+    def lend(
+        self,
+        job: QueuedJob,
+        kept: Bracket,
+        offer: Offer,
+        room: Room,
+        told: Callable[[Loan], None] = lambda loan: None,
+    ) -> bool:
         self.asked.append((job.name, offer))
         return True
 
