@@ -117,6 +117,25 @@ def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Clus
         nothing_is_left(lends)
 
 
+SLOW = "name: slow\nserver: [sleep, '{port}']\nenvironment: {X: '{servers}'}"
+
+
+def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluster) -> None:
+    """A server that never listens: the job that came later starts when the loan is given up."""
+    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/slow.yaml', "sh", SLOW])
+    with settings_of(lends, "preset: slow.yaml"):
+        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: [job.state for job in donors(lends)] == ["RUNNING"], "a donor runs", 30)
+        small = lends.sbatch("-p", "dgx", "--gres=gpu:1", script=HOLD)
+        for _ in range(10):
+            is_small_first = lends.job(small).state == "RUNNING"
+            assert not is_small_first or not donors(lends)
+            time.sleep(0.3)
+        until(lambda: "did not listen" in note_of(lends, jobid), "the loan is given up", 120)
+        lends.wait_running(small, timeout_s=60)
+        lends.cancel(jobid, small)
+
+
 # -- ends ---------------------------------------------------------------------
 
 

@@ -23,8 +23,10 @@ logger = logging.getLogger(__name__)
 POLL_S = 5.0
 #: A submit is answered before its job is in the queue; donors start within some tenths.
 SUBMIT_S, STARTING_S = 0.1, 0.3
-#: A job that ended holds its GPUs for a moment more.
-ENDED_S = 0.5
+#: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
+ECHOES_S = (0.15, 0.5, 1.5)
+#: A job whose donors are ready starts at once, or lacks something that nobody thought of.
+GRACE_S = 30
 #: So much of the time at most is spent looking.
 BUSY_SHARE = 0.25
 
@@ -36,6 +38,7 @@ class Loop:
         self._engine = engine
         self._event = asyncio.Event()
         self._due = float("inf")
+        self._echoes: list[float] = []
         self._setup: Setup | None = None
         self._lender: Lender | None = None
         self._client: tuple[SlurmConfig, SlurmClient] | None = None
@@ -45,7 +48,10 @@ class Loop:
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
-        self._wake(time.monotonic() + {"submit": SUBMIT_S, "ended": ENDED_S}.get(verb, 0.0))
+        now = time.monotonic()
+        if verb == "ended":
+            self._echoes = [now + later for later in ECHOES_S]
+        self._wake(now + (SUBMIT_S if verb == "submit" else 0))
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""
@@ -66,6 +72,9 @@ class Loop:
             next_s = await self._look()
             ended = time.monotonic()
             self._wake(ended + next_s)
+            self._echoes = [due for due in self._echoes if due > ended]
+            if self._echoes:
+                self._wake(self._echoes[0])
             rest_s = min((ended - began) * (1 / BUSY_SHARE - 1), POLL_S)
             while (left := max(self._due, ended + rest_s) - time.monotonic()) > 0:
                 self._event.clear()
@@ -107,7 +116,5 @@ class Loop:
         how = AtStart(config.remote.ready_s)
         lending = lending_of(config.remote, config.slurm, client, how)
         self._setup = setup
-        self._lender = Lender(
-            client, mode.decider, lending, how, mode.reserved, config.slots.grace_s
-        )
+        self._lender = Lender(client, mode.decider, lending, how, mode.reserved, GRACE_S)
         return self._lender
