@@ -117,7 +117,7 @@ def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Clus
         nothing_is_left(lends)
 
 
-SLOW = "name: slow\nserver: [sleep, '{port}']\nenvironment: {X: '{servers}'}"
+SLOW = "name: slow\nserver: [sh, -c, sleep 7, '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
 
 
 def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluster) -> None:
@@ -131,7 +131,7 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluste
             is_small_first = lends.job(small).state == "RUNNING"
             assert not is_small_first or not donors(lends)
             time.sleep(0.3)
-        until(lambda: "did not listen" in note_of(lends, jobid), "the loan is given up", 120)
+        until(lambda: "before it listened" in note_of(lends, jobid), "the loan is given up", 120)
         lends.wait_running(small, timeout_s=60)
         lends.cancel(jobid, small)
 
