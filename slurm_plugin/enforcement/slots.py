@@ -12,9 +12,9 @@ from collections.abc import Callable
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
-from slurm_plugin.remote.offer import may_borrow
 from slurm_plugin.slots import backfill, bracket, demand, question
 from slurm_plugin.slots.board import Board, Build
+from slurm_plugin.slots.borrowing import may_borrow
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.slots.features import Unsupported

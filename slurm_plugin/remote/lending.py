@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import pwd
+import re
 import shlex
 import subprocess
 import time
@@ -22,14 +23,16 @@ from pathlib import Path
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.protocol import clean_note
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.mode import Mode
-from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.offer import Declined, Offer
 from slurm_plugin.remote.settings import RemoteConfig
+from slurm_plugin.slots import bracket
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.room import Room
-from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
 
 logger = logging.getLogger(__name__)
@@ -66,9 +69,11 @@ class Lending:
         self._client = client
         self._run = run
         self._as_user = as_user
-        self._mode = mode
+        self.mode = mode
         self._clock = clock
         self._may_submit = may_submit
+        #: Hears of a loan before its first donor may start.
+        self.told: Callable[[int, Loan], None] = _nobody
         self._missed: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
 
@@ -80,38 +85,29 @@ class Lending:
             return "the engine may not submit jobs as their users: it lacks CAP_SETUID, CAP_SETGID"
         return ""
 
-    def lend(
-        self,
-        job: QueuedJob,
-        kept: Bracket,
-        offer: Offer,
-        room: Room,
-        told: Callable[[Loan], None] = lambda loan: None,
-    ) -> bool:
-        """Submit the donors of a loan and write it down; False, and all undone, where one fails.
-
-        `told` hears of the loan before its first donor may start.
-        """
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan | None:
+        """Submit the donors of a loan and write it down; None, and all undone, where one fails."""
         lenders: list[Lender] = []
         try:
             for node, mask in offer.donors.items():
                 lenders.append(Lender(node, mask, self._submit(job, node, mask.bit_count())))
             loan = Loan(offer.host, offer.mask, tuple(lenders))
             at = str(int(self._clock()))
-            named = replace(kept, values={**kept.values, loans.KEY: loan.text(), loans.AT: at})
-            note = f"meets its donors: {loans.note(loan)}"
-            self._client.update([job.name], self._mode.meets(job, named, note))
-            told(loan)
+            more = {loans.KEY: loan.text(), loans.AT: at, loans.WHY: offer.why}
+            named = replace(kept, values={**kept.values, **more})
+            note = f"meets its donors: {loans.note(loan, offer.why)}"
+            self._client.update([job.name], self.mode.meets(job, named, note))
+            self.told(job.job_id, loan)
             for lender in lenders:
-                change = self._mode.donor(job.job_id, room[lender.node], lender.mask)
+                change = self.mode.donor(job.job_id, room[lender.node], lender.mask)
                 self._client.update([str(lender.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
             self.cancel([lender.job_id for lender in lenders])
             self.counts["refused"] += 1
-            return False
+            return None
         self.counts["lent"] += 1
-        return True
+        return loan
 
     def _submit(self, job: QueuedJob, node: str, gpus: int) -> int:
         settings = self.settings
@@ -156,9 +152,9 @@ class Lending:
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            kept = self._mode.kept(job) if f"{loans.KEY}=" in job.admin_comment else None
+            kept = self.mode.kept(job) if f"{loans.KEY}=" in job.admin_comment else None
             loan = loans.read(kept.get(loans.KEY)) if kept else None
-            if kept is None or loan is None or not self._mode.is_on_loan(job, kept):
+            if kept is None or loan is None or not self.mode.is_on_loan(job, kept):
                 continue
             if job.state != "PENDING":
                 borrowers.add(job.job_id)
@@ -191,11 +187,35 @@ class Lending:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
             self.cancel([job.job_id])
 
-    def give_up(self, job: QueuedJob, kept: Bracket, why: str) -> None:
-        """End a loan that came to nothing: the job waits for local GPUs, or is refused."""
+    def decline(self, job: QueuedJob, kept: Bracket, why: Declined) -> bool:
+        """Write down why a job is lent nothing, once for every new reason; whether it was new.
+
+        Figures do not count. `loan_held` is since when the network alone holds the job back.
+        """
+        values = dict(kept.values)
+        if why.is_network:
+            values.setdefault("loan_held", str(int(self._clock())))
+        is_known = _without_figures(clean_note(why.why)) == _without_figures(
+            bracket.note_in(job.admin_comment)
+        )
+        if is_known and values == dict(kept.values):
+            return False
+        comment = bracket.replaced(job.admin_comment, replace(kept, values=values))
+        told = JobUpdate(admin_comment=bracket.noted(comment, why.why))
+        try:
+            self._client.update([job.name], told)
+        except SlurmError as error:
+            logger.warning("job %s: %s", job.name, error)
+        return not is_known
+
+    def give_up(self, job: QueuedJob, kept: Bracket, why: str) -> int:
+        """End a loan that came to nothing: the job waits for local GPUs, or is refused.
+
+        Seconds until the next try.
+        """
         loan = loans.read(kept.get(loans.KEY))
         tries = int(kept.get("loan_tries") or 0)
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
+        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
         pause = {"loan_tries": str(tries + 1), "loan_next": str(int(self._clock()) + pause_s)}
         paused = replace(kept, values={**kept.values, **pause})
         is_refused = self.settings.unservable == "refuse"
@@ -203,15 +223,16 @@ class Lending:
         note = f"remote GPUs: {why}; {outcome}"
         self.counts["given_up"] += 1
         try:
-            for update in self._mode.given_up(job, paused, note):
+            for update in self.mode.given_up(job, paused, note):
                 self._client.update([job.name], update)
         except SlurmError as error:
             # It has started, or ended: the next look knows.
             logger.warning("job %s: %s", job.name, error)
-            return
+            return pause_s
         self.cancel([lender.job_id for lender in loan.lenders] if loan else [])
         if is_refused:
             self.cancel([job.job_id])
+        return pause_s
 
     def cancel(self, job_ids: Sequence[int]) -> None:
         """End jobs; what has ended already is no error."""
@@ -222,6 +243,14 @@ class Lending:
             self._run(["scancel", *map(str, job_ids)])
         except SlurmError as error:
             logger.warning("donors %s: %s; tried again", list(job_ids), error)
+
+
+def _nobody(job_id: int, loan: Loan) -> None:
+    """Nobody has to hear of a loan."""
+
+
+def _without_figures(text: str) -> str:
+    return re.sub(r"[\d.,]+", "#", text)
 
 
 def lending_of(

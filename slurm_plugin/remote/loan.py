@@ -16,8 +16,10 @@ from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import QueuedJob
 
 KEY, AT = "loan", "loan_at"
+#: Why these donors, in words.
+WHY = "loan_why"
 #: Keys of a bracket that belong to one loan alone.
-OF_LOAN = (KEY, AT)
+OF_LOAN = (KEY, WHY, AT)
 COMMENT = "gpu-donor"
 _READY = re.compile(rf"{COMMENT} ready of=(\d+) port=(\d{{1,5}})\Z")
 _FAILED = re.compile(rf"{COMMENT} failed of=(\d+) (.*)\Z", re.DOTALL)
@@ -81,14 +83,20 @@ def without(kept: Bracket) -> Bracket:
     return replace(kept, values=values)
 
 
-def note(loan: Loan) -> str:
-    """For people: which GPUs, of which nodes."""
-    lent = [f"{one.node}:{_gpus(one.mask)} (job {one.job_id})" for one in loan.lenders]
-    return f"{loan.host}:{_gpus(loan.mask)} and, over the network, {', '.join(lent)}"
+def note(loan: Loan, why: str = "") -> str:
+    """For people: which GPUs, of which nodes, and why these."""
+    lent = [f"{one.node}:{_shown(one.mask)} (job {one.job_id})" for one in loan.lenders]
+    told = f"{loan.host}:{_shown(loan.mask)} and, over the network, {', '.join(lent)}"
+    return f"{told}, by {why}" if why else told
 
 
-def _gpus(mask: int) -> str:
-    return ",".join(str(i) for i in range(mask.bit_length()) if mask >> i & 1)
+def gpus_of(mask: int) -> list[int]:
+    """Slurm's indices of a mask's GPUs."""
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
+def _shown(mask: int) -> str:
+    return ",".join(map(str, gpus_of(mask)))
 
 
 def marked(parent: int) -> str:

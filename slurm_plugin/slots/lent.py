@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from slurm_plugin.remote import loan as loans
-from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.offer import Declined
 from slurm_plugin.slots import bracket, change, names
+from slurm_plugin.slots.borrowing import Offered
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group
 from slurm_plugin.slots.plan import Plan, Release
-from slurm_plugin.slots.room import Node, Room
+from slurm_plugin.slots.room import Node
 from slurm_plugin.slots.want import Want
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
-#: Asked about a job that does not fit on any node; None where it may not borrow, or cannot.
-Borrow = Callable[[QueuedJob, Want, Room], Offer | None]
+
+class Lends(Protocol):
+    """Asked about jobs that fit on no node."""
+
+    @property
+    def at_once(self) -> bool:
+        """Are all of them to be asked about together?"""
+        ...
+
+    def borrow(
+        self, jobs: Sequence[tuple[QueuedJob, Want]], made: Plan
+    ) -> Sequence[Offered | Declined | None]:
+        """Who would lend to each; None to a job that may not borrow."""
+        ...
+
 
 STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 
@@ -84,7 +99,8 @@ def look_at(
     kept = Bracket("gated", {**want.kept.values, loans.KEY: ready.text()})
     node = made.room[loan.host]
     group = Group((loan.host,), node.slots, loan.mask, node.weight)
-    part = change.Part(job.name, job, kept, need, group, loan.mask, loans.note(loan))
+    note = loans.note(loan, kept.get(loans.WHY))
+    part = change.Part(job.name, job, kept, need, group, loan.mask, note)
     steps = change.release([part], now)
     made.releases.append(Release({job.name: job}, steps, (made.added[-1],)))
     return STARTS

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.slots import backfill, bracket, change, demand, lent
+from slurm_plugin.slots.askers import Askers
 from slurm_plugin.slots.candidates import Need, are_apart, groups, is_even
-from slurm_plugin.slots.lent import Borrow
+from slurm_plugin.slots.lent import Lends
 from slurm_plugin.slots.names import index_of
 from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
@@ -51,18 +52,18 @@ def plan(
     terms: Terms,
     choose: Choose,
     promised: Sequence[Hold] = (),
-    borrow: Borrow | None = None,
+    lends: Lends | None = None,
 ) -> Plan:
     """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
 
-    `borrow` says who would lend to a job that fits nowhere.
+    `lends` says who would lend to jobs that fit nowhere.
     """
     jobs = list(queue)
     made = Plan(room, [held_by(job, terms.now) for job in jobs if job.state != "PENDING"])
     for hold in promised:
         made.room = with_hold(made.room, hold)
         made.holds.append(hold)
-    return Look(made, wants, terms, choose, borrow).over(jobs)
+    return Look(made, wants, terms, choose, lends).over(jobs)
 
 
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
@@ -108,10 +109,11 @@ class Look:
         wants: Mapping[int, Want],
         terms: Terms,
         choose: Choose,
-        borrow: Borrow | None = None,
+        lends: Lends | None = None,
     ) -> None:
         self._made = made
-        self._borrow = borrow
+        self._is_lent = lends is not None
+        self._askers = Askers(made, lends, terms.now)
         self._wants = wants
         self._terms = terms
         self._choose = choose
@@ -144,46 +146,30 @@ class Look:
             else:
                 gated.append(unit)
         for unit in gated:
-            before = self._made.first
             if not self._open(unit):
-                self._ask_to_lend(unit, before)
+                self._ask_to_lend(unit)
                 self._renew(unit)
+        self._askers.settle()
         return self._made
 
     def _lent(self, unit: Unit, there: Mapping[int, QueuedJob]) -> None:
         """A job that waits for its donors."""
         [(job, want)] = unit
         made, now = self._made, self._terms.now
-        ready_s = self._terms.ready_s if self._borrow else None
+        ready_s = self._terms.ready_s if self._is_lent else None
         outcome = lent.look_at(job, want, made, there, now, ready_s, self._end(job))
         self._made.seen[f"loan {outcome}"] += 1
         if outcome == lent.MEETS:
             self._renew(unit)
 
-    def _ask_to_lend(self, unit: Unit, before: Need | None) -> None:
-        """Others may lend to a job that fits nowhere, unless that delays the first one waiting."""
+    def _ask_to_lend(self, unit: Unit) -> None:
+        """Others may lend to a job that fits nowhere."""
         job, want = unit[0]
-        need = want.need
-        if self._borrow is None or need is None or need not in self._no_room:
+        fits_nowhere = want.need is not None and want.need in self._no_room
+        if not fits_nowhere or job.tasks > 1 or job.het_id or not self._is_ready(job, want):
             return
-        if job.tasks > 1 or job.het_id or not self._is_ready(job, want):
-            return
-        made, now = self._made, self._terms.now
-        offer = self._borrow(job, want, made.room)
-        if offer is None:
-            return
-        room, holds = made.room, [*made.holds, *offer.holds]
-        for hold in offer.holds:
-            room = with_hold(room, hold)
-        if before is not None:
-            start = backfill.earliest_start(before, made.room, made.holds, now)
-            if backfill.earliest_start(before, room, holds, now) > start:
-                return
-        for hold in offer.holds:
-            made.take(hold)
-        # It waits for its donors alone now, and holds nobody back.
-        made.first, self._first_start = before, None
-        made.offers.append((job, want.kept, offer))
+        if self._askers.ask(job, want):
+            self._first_start = None
 
     def _units(self, ordered: Iterable[QueuedJob]) -> list[Unit]:
         """Jobs with our bracket; the components of a heterogeneous one together, by offset."""
@@ -328,7 +314,7 @@ class Look:
                 self._no_room.add(need)
             if are_apart(need, made.room):
                 raise _Stays(APART)
-            made.first = made.first or need
+            self._askers.no_room(job, need)
             raise _Stays
         choice = self._choose(name, job, want, found)
         if isinstance(choice, Left):

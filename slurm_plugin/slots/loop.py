@@ -12,6 +12,7 @@ from slurm_plugin.enforcement import Slots
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import read_remote
 from slurm_plugin.remote.lending import lending_of
 from slurm_plugin.slots.board import PROMISE_S
 from slurm_plugin.slots.lent import SlotsMode
@@ -134,7 +135,10 @@ class Loop:
         config = setup.config
         if self._client is None or self._client[0] != config.slurm:
             self._client = (config.slurm, choose.client(config.slurm))
+        if self._planner is not None:
+            self._planner.close()
         self._setup = setup
+        folder = config.topo_aware.profiles
         mode.board.fresh_s = MISSED_POLLS * config.slots.poll_s
         self._planner = Planner(
             self._client[1],
@@ -145,5 +149,6 @@ class Loop:
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
             lending=lending_of(config.remote, config.slurm, self._client[1], SlotsMode()),
+            profiles=read_remote(folder) if folder else {},
         )
         return self._planner

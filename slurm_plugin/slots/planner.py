@@ -18,18 +18,19 @@ from policies.best_fit import domains
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.machines import mask_of
 from slurm_plugin.engine.neighbours import Neighbours
-from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import Remote
 from slurm_plugin.protocol import Place, Use, WaitFor
 from slurm_plugin.remote.lending import Lending
-from slurm_plugin.remote.offer import Offer, may_borrow, offer
 from slurm_plugin.slots import bracket, question
 from slurm_plugin.slots.board import Board, Build
+from slurm_plugin.slots.borrowing import gpus_of
+from slurm_plugin.slots.broker import Broker
 from slurm_plugin.slots.candidates import Group
 from slurm_plugin.slots.give_back import give_back
 from slurm_plugin.slots.look import about_to_run, plan
 from slurm_plugin.slots.plan import Choice, Chosen, Left, Plan, Release, Terms, Waits
-from slurm_plugin.slots.room import Hold, Room, emptied, held_by, room_of, with_hold
+from slurm_plugin.slots.room import Hold, emptied, held_by, room_of, with_hold
 from slurm_plugin.slots.want import Want, Wants
 from slurm_plugin.slots.watch import Watch, of_job
 from slurm_plugin.slurm.interface import (
@@ -76,6 +77,7 @@ class Planner:
         grace_s: int,
         neighbours: Neighbours | None = None,
         lending: Lending | None = None,
+        profiles: Mapping[str, Remote] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -86,13 +88,16 @@ class Planner:
         self._grace_s = grace_s
         self._clock = clock
         self._neighbours = neighbours
-        self._lending = lending
+        self._broker: Broker | None = None
+        if lending is not None:
+            self._broker = Broker(
+                lending, decider.rule, decider.waiting, write, clock, profiles or {}
+            )
         self._wants = Wants()
         self._sockets: dict[str, tuple[int, ...]] = {}
         self._watch = Watch(write)
         self._partitions: list[SlurmPartition] = []
         self._preempts = False
-        self._lends = False
         self._settings_at = float("-inf")
         self._holds_until: dict[int, float] = {}
         self._refused: dict[str, tuple[float, float]] = {}
@@ -116,15 +121,20 @@ class Planner:
         await asyncio.to_thread(self._act, made, seen)
         return made
 
+    def close(self) -> None:
+        """End what runs beside the engine."""
+        if self._broker is not None:
+            self._broker.close()
+
     async def give_all_back(self) -> int:
         """Leave every waiting job to Slurm; how many were told."""
         return await asyncio.to_thread(give_back, self._client)
 
     async def look_after_donors(self) -> None:
         """While nothing else is done: no donor outlives its borrower."""
-        if self._lending is not None:
+        if self._broker is not None:
             queue = await asyncio.to_thread(self._client.queue)
-            await asyncio.to_thread(self._lending.tidy, queue)
+            await asyncio.to_thread(self._broker.lending.tidy, queue)
 
     def _read(self) -> Seen:
         began = self._clock()
@@ -139,7 +149,8 @@ class Planner:
             self._partitions = self._client.partitions()
             settings = self._client.config()
             self._preempts = "partition_prio" in settings.get("PreemptType", "")
-            self._lends = self._may_lend(settings)
+            if self._broker is not None:
+                self._broker.read(settings)
             self._settings_at = began
         return Seen(began, queue, nodes, self._partitions)
 
@@ -163,11 +174,12 @@ class Planner:
         tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
         paused = {name: until for name, (until, _) in self._refused.items()}
         terms = Terms(now, self._lease_s, self._grace_s, tiers, paused, self._holds_until)
-        if self._lending is not None:
-            terms = replace(terms, ready_s=self._lending.settings.ready_s)
+        lends = self._broker if self._broker is not None and self._broker.is_open else None
+        if lends is not None:
+            terms = replace(terms, ready_s=lends.lending.settings.ready_s)
+            lends.look(seen.queue)
         self._decided = {}
-        borrow = self._borrow if self._lends else None
-        made = plan(seen.queue, wants, room, terms, self._choose, promised, borrow)
+        made = plan(seen.queue, wants, room, terms, self._choose, promised, lends)
         # Promises stay beside the room: the board adds them for as long as they last.
         made.room = room
         self._watch.look(seen.queue, made)
@@ -197,8 +209,7 @@ class Planner:
             return
         kept: list[Release] = []
         for release in made.releases:
-            masks = [item for hold in release.holds for item in hold.gpus.items()]
-            if any(taken[name] & mask for name, mask in masks):
+            if any(taken[name] & mask for name, mask in gpus_of(release.holds)):
                 for hold in release.holds:
                     made.added.remove(hold)
                 made.again = True
@@ -206,8 +217,7 @@ class Planner:
                 kept.append(release)
         made.releases = kept
         for item in list(made.offers):
-            masks = [pair for hold in item[2].holds for pair in hold.gpus.items()]
-            if any(taken[name] & mask for name, mask in masks):
+            if any(taken[name] & mask for name, mask in gpus_of(item[2].holds)):
                 for hold in item[2].holds:
                     made.added.remove(hold)
                 made.offers.remove(item)
@@ -256,41 +266,6 @@ class Planner:
             return Waits(reply.note)
         return Left(decision.reason)
 
-    def _may_lend(self, settings: Mapping[str, str]) -> bool:
-        if self._lending is None or not self._lending.settings.allow:
-            return False
-        why = self._lending.obstacle(settings)
-        if why:
-            logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", why)
-        return not why
-
-    def _borrow(self, job: QueuedJob, want: Want, room: Room) -> Offer | None:
-        """Who would lend to a job that fits nowhere, where it and the site want that."""
-        now, asked, kept = int(self._clock()), want.asked, want.kept
-        if self._lending is None or asked is None or want.need is None:
-            return None
-        if not kept.get("remote") or not may_borrow(asked) or int(kept.get("loan_next") or 0) > now:
-            return None
-        rule = self._decider.rule(job.partition, job.account, job.uid)
-        try:
-            if rule.mode != "enforce" or not read_wish(asked.hint, rule).remote:
-                return None
-        except WishError:
-            return None
-        end = now + job.time_limit_s if job.time_limit_s else float("inf")
-        return offer(want.need, room, self._lending.settings, end)
-
-    def _lend(self, made: Plan, seen: Seen) -> None:
-        """Loans that came to nothing first, then new ones, then whoever is left over."""
-        if self._lending is None:
-            return
-        for job, kept, why in made.broken:
-            self._lending.give_up(job, kept, why)
-        for job, kept, offered in made.offers:
-            if not self._lending.lend(job, kept, offered, made.room):
-                self._refused[job.name] = (self._clock() + REFUSED_S, REFUSED_S)
-        self._lending.tidy(seen.queue)
-
     def _act(self, made: Plan, seen: Seen) -> None:
         """Releases first: they are what people wait for."""
         self.counts["regated"] += made.seen["regated"]
@@ -305,7 +280,10 @@ class Planner:
         for name, change in made.updates:
             if self._update([name], change) and (build := self._decided.get(name)):
                 self._write(build)
-        self._lend(made, seen)
+        if self._broker is not None:
+            until = self._clock() + REFUSED_S
+            refused = self._broker.act(made, seen.queue)
+            self._refused |= dict.fromkeys(refused, (until, REFUSED_S))
         if made.renew:
             until = int(self._clock()) + self._lease_s
             # What ended since refuses; the others are done.
@@ -348,5 +326,5 @@ class Planner:
             **self.waiting,
             **{key: self.counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,
-            **({"loans": dict(self._lending.counts)} if self._lending else {}),
+            **({"loans": dict(self._broker.lending.counts)} if self._broker else {}),
         }

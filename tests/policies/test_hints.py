@@ -42,7 +42,7 @@ REFUSED = [
     ("pack with spread", "pack,spread", r"spread: cannot go with pack"),
     ("off beside others", "off,pattern=ring", r"off: stands alone"),
     ("an unknown policy", "policy=magic", r"policy: 'magic'; expected one of mapa"),
-    ("a key without its value", "remote", r"remote: no value; expected allow, no"),
+    ("a key without its value", "remote", r"remote: no value; expected allow, auto, no"),
     (
         "a key of another policy",
         "class=prior",

@@ -24,19 +24,21 @@ from slurm_plugin.remote.node.join import Lent
 from slurm_plugin.remote.offer import Offer
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots import bracket
+from slurm_plugin.slots.borrowing import Offered
 from slurm_plugin.slots.bracket import LOAN, Bracket
-from slurm_plugin.slots.candidates import Need
-from slurm_plugin.slots.room import Hold, Room
+from slurm_plugin.slots.broker import Broker
+from slurm_plugin.slots.room import Hold
+from slurm_plugin.slots.want import Want
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmNode, SlurmPartition
 
 AT = 1000
 TEXT = "dgx1/3,dgx2/c/71"
-MEETS = f"meets tpn=gres/gpu:4 prio=5 loan={TEXT} loan_at=990"
-STARTS = f"starts tpn=gres/gpu:4 prio=5 loan={TEXT}/50001 loan_at=980 at=995"
+MEETS = f"meets remote=1 tpn=gres/gpu:4 prio=5 loan={TEXT} loan_at=990"
+STARTS = f"starts remote=1 tpn=gres/gpu:4 prio=5 loan={TEXT}/50001 loan_at=980 at=995"
 LOCAL = {"tres_per_node": "gres/gpu:2", "req_nodes": "dgx1"}
 
 
-def job(kept: str = "may", job_id: int = 7, **fields: object) -> QueuedJob:
+def job(kept: str = "may remote=1", job_id: int = 7, **fields: object) -> QueuedJob:
     """A waiting job of four GPUs; `kept` is what its bracket says, '' for none."""
     comment = f"[gpu-topo: remote=allow] [gpu-loan: {kept}]" if kept else ""
     values: dict[str, object] = {
@@ -61,11 +63,17 @@ def node(name: str, used: Sequence[int], **fields: object) -> SlurmNode:
 
 
 NODES = (node("dgx1", range(2, 8)), node("dgx2", (0, 1, 4, 5, 6, 7)))
-OFFER = Offer("dgx1", 3, {"dgx2": 12}, (Hold({"dgx1": 3}, 4, 0), Hold({"dgx2": 12}, 2, 1024)))
+OFFER = Offer("dgx1", 3, {"dgx2": 12})
+OFFERED = Offered(OFFER, (Hold({"dgx1": 3}, 4, 0), Hold({"dgx2": 12}, 2, 1024)))
 
 
-def lends(job: QueuedJob, kept: Bracket, need: Need, room: Room) -> Offer | None:
-    return OFFER
+class Lends:
+    """Lends the same to everybody who asks."""
+
+    at_once = False
+
+    def borrow(self, jobs: Sequence[tuple[QueuedJob, Want]], made: object) -> list[Offered]:
+        return [OFFERED for _ in jobs]
 
 
 def planned(
@@ -76,7 +84,7 @@ def planned(
 ) -> Plan:
     room = room_of(nodes, [one for one in jobs if one.state != "PENDING"])
     how = how or AtStart(60, highest=9, now=AT)
-    return look.plan(jobs, room, terms or Terms(AT), how, lends)
+    return look.plan(jobs, room, terms or Terms(AT), how, Lends())  # type: ignore[arg-type]
 
 
 # -- the nodes ----------------------------------------------------------------
@@ -100,7 +108,7 @@ def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full() -> None:
 
 def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken() -> None:
     made = planned(job())
-    assert [(one.name, offer) for one, _, offer in made.offers] == [("7", OFFER)]
+    assert [(one.name, offer) for one, _, offer in made.offers] == [("7", OFFERED)]
     assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
 
 
@@ -152,7 +160,7 @@ def test_the_first_job_that_waits_is_not_delayed() -> None:
 def test_while_donors_start_all_their_gpus_are_kept() -> None:
     waits = donor("gpu-donor of=7", state="PENDING")
     made = planned(job(MEETS, reason="BeginTime"), waits)
-    kept = made.kept[7]
+    kept = made.reserved[7]
     assert (kept.on("dgx1"), kept.on("dgx2"), kept.until) == (3, 12, 1055.0)
     assert {one.free for one in made.room.values()} == {0}
     assert (made.starts, made.broken, made.is_busy) == ([], [], True)
@@ -160,7 +168,7 @@ def test_while_donors_start_all_their_gpus_are_kept() -> None:
 
 def test_what_a_running_donor_has_is_kept_by_slurm_itself() -> None:
     made = planned(job(MEETS), donor("gpu-donor of=7"))
-    assert (made.kept[7].on("dgx1"), made.kept[7].on("dgx2")) == (3, 0)
+    assert (made.reserved[7].on("dgx1"), made.reserved[7].on("dgx2")) == (3, 0)
 
 
 def test_with_all_donors_ready_the_job_starts_on_its_local_gpus() -> None:
@@ -209,12 +217,12 @@ def test_a_loan_that_comes_to_nothing_is_given_up_whole(
     made = planned(job(state, **fields), *there, nodes=nodes)
     [(_, _, told)] = made.broken
     assert why in told
-    assert (made.starts, made.kept) == ([], {})
+    assert (made.starts, made.reserved) == ([], {})
 
 
 def test_a_job_that_is_starting_keeps_its_local_gpus_for_a_while() -> None:
     made = planned(job(STARTS, **LOCAL), donor())
-    assert (made.kept[7].on("dgx1"), made.kept[7].until, made.broken) == (3, 1030.0, [])
+    assert (made.reserved[7].on("dgx1"), made.reserved[7].until, made.broken) == (3, 1030.0, [])
 
 
 def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
@@ -224,7 +232,7 @@ def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
     assert (first.admin_comment, first.min_cpus, first.is_released) == (None, 4, True)
     assert second.begin_time == NOW
     kept = bracket.read(second.admin_comment or "", LOAN)
-    assert kept == Bracket("may", {}, LOAN)
+    assert kept == Bracket("may", {"remote": "1"}, LOAN)
 
 
 def test_where_priorities_are_numbers_the_job_gets_its_own_back() -> None:
@@ -250,7 +258,7 @@ def test_a_site_that_lends_no_more_ends_loans_and_makes_none() -> None:
     made = planned(job(MEETS), donor(), terms=off)
     assert made.broken[0][2] == "GPUs are not lent any more"
     assert made.is_ours
-    assert not planned(job("may")).is_ours
+    assert not planned(job()).is_ours
 
 
 # -- the whole, on a Slurm that remembers what it is told ---------------------
@@ -265,6 +273,7 @@ class Slurm:
         self.told: list[tuple[str, JobUpdate | None]] = []
         self.reserved = Reserved(lambda: float(AT))
         self.kept_at_start: list[int] = []
+        self.lines: list[object] = []
 
     def queue(self) -> list[QueuedJob]:
         return self.jobs
@@ -308,7 +317,8 @@ def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> Plan:
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     clock = lambda: float(AT)  # noqa: E731
     lending = Lending(settings, slurm, slurm, slurm.as_user, how, clock)  # type: ignore[arg-type]
-    lender = Lender(slurm, decider, lending, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
+    broker = Broker(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
+    lender = Lender(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
     return lender.look(may_lend)
 
 
@@ -333,8 +343,8 @@ def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sentence", "waits"),
     [
-        ("did not ask for it", job(admin_comment="[gpu-topo: ] [gpu-loan: may]")),
-        ("paused", job("may loan_next=1001")),
+        ("did not ask for it", job(admin_comment="[gpu-topo: ] [gpu-loan: may remote=1]")),
+        ("paused", job("may remote=1 loan_next=1001")),
         ("is an array's", job(array_id=7)),
         ("is a heterogeneous one's", job(het_id=7)),
         ("asks for GPUs in another way", job(tres_per_node="", tres_per_job="gres/gpu:4")),
@@ -373,11 +383,11 @@ def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path: Path
     assert told is not None
     assert "remote GPUs: x: no; waits for GPUs of one node" in (told.admin_comment or "")
     kept = bracket.read(told.admin_comment or "", LOAN)
-    assert kept == Bracket("may", {"loan_tries": "1", "loan_next": "1030"}, LOAN)
+    assert kept == Bracket("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"}, LOAN)
 
 
 def test_donors_nobody_names_end_even_where_nothing_is_lent(tmp_path: Path) -> None:
-    slurm = Slurm(donor(), job("may"))
+    slurm = Slurm(donor(), job())
     looked(tmp_path, slurm, may_lend=False)
     assert slurm.words == ["scancel 71"]
 

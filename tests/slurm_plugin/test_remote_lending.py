@@ -18,9 +18,10 @@ from slurm_plugin.remote import lending, loan, presets
 from slurm_plugin.remote.lending import Lending
 from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.node import donor, join
-from slurm_plugin.remote.offer import Offer, may_borrow, offer
+from slurm_plugin.remote.offer import Declined, Offer, offer
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots import bracket, change
+from slurm_plugin.slots import borrowing, bracket, change
+from slurm_plugin.slots.borrowing import Offered, may_borrow
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.lent import SlotsMode
@@ -50,10 +51,17 @@ def room(*nodes: Node) -> dict[str, Node]:
 NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
 
 
+def offered_of(found: Offer | Declined, need: Need, end: float) -> Offered | Declined:
+    if isinstance(found, Declined):
+        return found
+    return Offered(found, borrowing.holds(found, need, SETTINGS, end))
+
+
 def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
     """Slots by node, the job's own node first; nothing without an offer."""
-    found = offer(need, room(*nodes), settings, 2000.0)
-    return {found.host: found.mask, **found.donors} if found else {}
+    left = room(*nodes)
+    found = offer(borrowing.borrower(need, left), borrowing.market(left), settings)
+    return {found.host: found.mask, **found.donors} if isinstance(found, Offer) else {}
 
 
 # -- who lends ----------------------------------------------------------------
@@ -102,9 +110,11 @@ def test_a_middleware_for_one_donor_gets_no_more() -> None:
 
 
 def test_an_offer_holds_the_gpus_cpus_and_memory_of_all_its_nodes() -> None:
-    found = offer(NEED, room(node("a", 0b11), node("b", 0b11)), SETTINGS, 2000.0)
-    assert found is not None
-    assert found.holds == (Hold({"a": 0b11}, 4, 1000, 2000.0), Hold({"b": 0b11}, 2, 1024, 2000.0))
+    found = Offer("a", 0b11, {"b": 0b11})
+    assert borrowing.holds(found, NEED, SETTINGS, 2000.0) == (
+        Hold({"a": 0b11}, 4, 1000, 2000.0),
+        Hold({"b": 0b11}, 2, 1024, 2000.0),
+    )
 
 
 # -- who may ------------------------------------------------------------------
@@ -212,16 +222,28 @@ def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) 
     return Chosen(found[0], mask, "")
 
 
+class OneByOne:
+    """Lends to whoever asks, by the R queue."""
+
+    at_once = False
+
+    def borrow(
+        self, jobs: Sequence[tuple[QueuedJob, Want]], made: Plan
+    ) -> list[Offered | Declined | None]:
+        [(job, want)] = jobs
+        assert want.need is not None
+        found = offer(
+            borrowing.borrower(want.need, made.room), borrowing.market(made.room), SETTINGS
+        )
+        return [offered_of(found, want.need, AT + job.time_limit_s)]
+
+
 def planned(
     *jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True, ready_s: int = 60
 ) -> Plan:
-    def borrow(job: QueuedJob, want: Want, left: dict[str, Node]) -> Offer | None:
-        assert want.need is not None
-        return offer(want.need, left, SETTINGS, AT + job.time_limit_s)
-
     terms = Terms(AT, 120, 30, ready_s=ready_s)
     wants = Wants().read(jobs, emptied(nodes))
-    return plan(jobs, wants, nodes, terms, first_choice, (), borrow if lends else None)  # type: ignore[arg-type]
+    return plan(jobs, wants, nodes, terms, first_choice, (), OneByOne() if lends else None)
 
 
 TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
@@ -229,8 +251,8 @@ TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
 
 def test_a_job_that_fits_nowhere_is_offered_a_loan_and_stays_gated() -> None:
     made = planned(queued(), nodes=TWO)
-    [(job, _, offered)] = made.offers
-    assert (job.name, offered.host, offered.donors) == ("7", "dgx1", {"dgx2": 0b11})
+    [(job, _, found)] = made.offers
+    assert (job.name, found.offer.host, found.offer.donors) == ("7", "dgx1", {"dgx2": 0b11})
     assert (made.releases, made.first) == ([], None)
     assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
 
@@ -391,7 +413,7 @@ def kept_of(job: QueuedJob) -> Bracket:
 def test_donors_are_submitted_then_written_down_then_let_go() -> None:
     """Killed after any of these, what is left either starts nothing or is named by its borrower."""
     slurm, job = Slurm(), queued()
-    assert lender(slurm).lend(job, kept_of(job), OFFER, THREE)
+    assert lender(slurm).lend(job, kept_of(job), OFFER, THREE) == LOAN
     assert [words.split()[:2] for words in slurm.words] == [
         *(["1000:", "sbatch"], ["1000:", "sbatch"]),
         *(["update", "7"], ["update", "71"], ["update", "72"]),
@@ -425,7 +447,7 @@ def test_a_donors_script_is_what_the_nodes_program_reads() -> None:
 
 def test_where_one_donor_is_refused_all_are_ended() -> None:
     slurm, job = Slurm(refuses=2), queued()
-    assert not lender(slurm).lend(job, kept_of(job), OFFER, THREE)
+    assert lender(slurm).lend(job, kept_of(job), OFFER, THREE) is None
     assert slurm.words[-1] == "scancel 71"
     assert not any(words.startswith("update") for words in slurm.words)
 

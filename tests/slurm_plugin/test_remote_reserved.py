@@ -130,9 +130,11 @@ MAY = {"env.GPUTOPO_REMOTE": "allow", "keep_s": "1"}
 
 
 def test_a_submit_that_may_borrow_is_marked(tmp_path: Path) -> None:
-    marked = "[gpu-topo: remote=allow] [gpu-loan: may]"
+    marked = "[gpu-topo: remote=allow] [gpu-loan: may remote=1]"
     assert submitted(tmp_path, "remote=allow") == Ok({**MAY, "set.admin_comment": marked})
-    assert submitted(tmp_path, "", "rq") == Ok({**MAY, "set.admin_comment": "[gpu-loan: may]"})
+    assert submitted(tmp_path, "", "rq") == Ok(
+        {**MAY, "set.admin_comment": "[gpu-loan: may remote=1]"}
+    )
 
 
 @pytest.mark.parametrize(

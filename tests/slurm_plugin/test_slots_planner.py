@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from machines_in_tests import BASIC, basic_config, basic_decider
 
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import Remote
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.lending import Lending
-from slurm_plugin.remote.loan import Loan
+from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.record import DECISIONS
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.bracket import Bracket
@@ -131,23 +134,18 @@ def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
 
 
-class Lender(Lending):
+class Remembers(Lending):
     """Remembers the loans it is asked for."""
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
-        super().__init__(settings, slurm, lambda *_, **__: "", lambda *_: "", SlotsMode())  # type: ignore[arg-type]
+        run = {"run": lambda *_, **__: "", "as_user": lambda *_: "", "clock": lambda: float(NOW)}
+        super().__init__(settings, slurm, mode=SlotsMode(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
-    def lend(
-        self,
-        job: QueuedJob,
-        kept: Bracket,
-        offer: Offer,
-        room: Room,
-        told: Callable[[Loan], None] = lambda loan: None,
-    ) -> bool:
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan:
         self.asked.append((job.name, offer))
-        return True
+        lenders = [Lender(node, mask, 70) for node, mask in offer.donors.items()]
+        return Loan(offer.host, offer.mask, tuple(lenders))
 
 
 class TwoNodes(Remembering):
@@ -179,7 +177,7 @@ def test_a_job_that_fits_on_no_node_borrows(
     words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
     job = replace(gated(1), admin_comment=f"[gpu-topo: {hint}] [gpu-slots: {words}]")
     slurm = TwoNodes(job)
-    lender = Lender(RemoteConfig(presets.load("echo"), allow=allow), slurm)
+    lender = Remembers(RemoteConfig(presets.load("echo"), allow=allow), slurm)
     text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     board = Board()
@@ -197,6 +195,132 @@ def test_a_job_that_fits_on_no_node_borrows(
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
     assert {node.free for node in board.room.values()} == ({0} if lent else {0b11})
+
+
+PROFILES = {
+    "md": Remote(run_s=1099.0, gpu_calls=100_000),
+    "cfd": Remote(run_s=1000.0),
+    "talks": Remote(sensitivity=0.9, network_share=0.9),
+}
+
+
+def decided(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines about loans."""
+    return [line for line in lines if line["decision"] in DECISIONS]
+
+
+def borrowing(
+    folder: Path, slurm: TwoNodes, settings: str = "", patience_s: float = 0
+) -> tuple[Remembers, list[dict[str, Any]]]:
+    """The lender after a look, or as many as it takes; and the lines of the decision log."""
+    lines: list[dict[str, Any]] = []
+    text = BASIC + f"enforcement: slots\nremote: {{{{allow: yes, {settings}}}}}\n"
+    config = basic_config(folder, text)
+    lender = Remembers(config.remote, slurm)
+    planner = Planner(
+        slurm,  # type: ignore[arg-type]
+        replace(basic_decider(folder), rule=Rules(config)),
+        Board(),
+        lambda build: lines.append(build()),
+        lease_s=120,
+        grace_s=30,
+        lending=lender,
+        profiles=PROFILES,
+        clock=lambda: float(NOW),
+    )
+    try:
+        asyncio.run(planner.look())
+        deadline = time.monotonic() + patience_s
+        while not decided(lines) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            asyncio.run(planner.look())
+    finally:
+        planner.close()
+    return lender, lines
+
+
+def wants(hint: str, job_id: int = 1, more: str = "") -> QueuedJob:
+    """A job of four GPUs that may borrow."""
+    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node remote=1 {more}"
+    comment = f"[gpu-topo: {hint}] [gpu-slots: {words.strip()}]"
+    return replace(gated(job_id), admin_comment=comment, time_limit_s=3600)
+
+
+def ending(in_s: int) -> QueuedJob:
+    """A job on the six other GPUs of dgx1."""
+    held = {"dgx1": tuple(range(2, 8))}
+    return QueuedJob(9, "9", state="RUNNING", nodes=("dgx1",), gpus=held, end=NOW + in_s)
+
+
+@pytest.mark.parametrize(
+    ("hint", "ends_s", "lent", "says"),
+    [
+        ("remote=auto,profile=md", 2000, True, ""),
+        ("remote=auto,profile=md", 60, False, "remote GPUs would end it in 1347 s, waiting for"),
+        ("remote=auto,profile=cfd", 60, True, ""),
+        ("remote=auto", 2000, False, "no profile of the job says how long it runs"),
+        ("remote=allow", 60, True, ""),
+    ],
+)
+def test_remote_auto_goes_by_profile_and_by_the_end_of_running_jobs(
+    tmp_path: Path, hint: str, ends_s: int, lent: bool, says: str
+) -> None:
+    slurm = TwoNodes(wants(hint), ending(ends_s))
+    lender, lines = borrowing(tmp_path, slurm)
+    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+    [line] = decided(lines)
+    assert line["decision"] == ("lent" if lent else "not lent")
+    notes = [update.admin_comment or "" for _, update in slurm.updates]
+    assert bool(says) is any(says and says in note for note in notes)
+    assert says in line["why"]
+
+
+def test_a_refusal_is_written_down_once(tmp_path: Path) -> None:
+    said = "no profile of the job says how long it runs, so nothing is predicted (profile=NAME)"
+    job = wants("remote=auto")
+    job = replace(job, admin_comment=job.admin_comment.replace("auto]", f"auto | {said}]"))
+    slurm = TwoNodes(job)
+    _, lines = borrowing(tmp_path, slurm)
+    assert lines == []
+    assert [update.admin_comment for _, update in slurm.updates] == [None]
+
+
+def test_drmaestro_decides_about_all_waiting_jobs_in_one_round(tmp_path: Path) -> None:
+    jobs = [wants("remote=allow"), wants("remote=allow", 2)]
+    drmaestro = "decider: drmaestro, solve_s: 30"
+    lender, lines = borrowing(tmp_path, TwoNodes(*jobs, ending(2000)), drmaestro, 60)
+    # There are four GPUs in all.
+    assert [name for name, _ in lender.asked] == ["1"]
+    assert lines[-1]["why"].startswith("drmaestro: ")
+
+
+def loan_of(job: QueuedJob) -> QueuedJob:
+    """The job, running, with two GPUs of dgx2 lent to it."""
+    comment = job.admin_comment.replace("gated", "placed").replace(
+        "remote=1", "loan=dgx1/fc,dgx2/fc/70/5"
+    )
+    held = {"dgx1": tuple(range(2, 8))}
+    return replace(job, state="RUNNING", admin_comment=comment, nodes=("dgx1",), gpus=held)
+
+
+def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(
+    tmp_path: Path,
+) -> None:
+    """Three rounds of 30 s, as `waiting` says of every postponement."""
+    running = loan_of(wants("remote=allow,profile=talks", 8))
+    for held, lent in (
+        ("", False),
+        (f"loan_held={NOW - 89}", False),
+        (f"loan_held={NOW - 90}", True),
+    ):
+        job = wants("remote=allow,profile=talks", 1, held)
+        slurm = TwoNodes(job, running, QueuedJob(70, "70", state="RUNNING"))
+        lender, lines = borrowing(tmp_path, slurm, "decider: drmaestro, solve_s: 30", 60)
+        assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+        [line] = decided(lines)
+        assert line["why"].startswith("drmaestro: ")
+        notes = [update.admin_comment or "" for _, update in slurm.updates]
+        assert any(f"loan_held={NOW}" in note for note in notes) is (held == "")
 
 
 def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(

@@ -6,7 +6,7 @@ now counts as taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_plugin.remote import loan as loans
@@ -14,13 +14,16 @@ from slurm_plugin.remote.at_start import mode, room
 from slurm_plugin.remote.at_start.mode import AtStart
 from slurm_plugin.remote.at_start.reserved import Kept, Share
 from slurm_plugin.remote.loan import Loan
-from slurm_plugin.remote.offer import Offer
-from slurm_plugin.slots import backfill, bracket, demand
+from slurm_plugin.slots import bracket, demand
+from slurm_plugin.slots.askers import Askers
 from slurm_plugin.slots.bracket import LOAN, Bracket
-from slurm_plugin.slots.candidates import Need, first_hold
+from slurm_plugin.slots.candidates import first_hold
 from slurm_plugin.slots.features import Unsupported
+from slurm_plugin.slots.lent import Lends
 from slurm_plugin.slots.order import in_order
-from slurm_plugin.slots.room import Hold, Room, held_by, with_hold
+from slurm_plugin.slots.plan import Plan as Market
+from slurm_plugin.slots.room import Hold, Room, held_by
+from slurm_plugin.slots.want import Want
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Reasons with which a job lacks nothing but GPUs, CPUs or memory.
@@ -28,60 +31,49 @@ READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 #: A job put back by Slurm has a begin time so far away at least.
 REQUEUED_S = 5
 
-#: Asked about a job that does not fit on any node; None where it may not borrow, or cannot.
-Borrow = Callable[[QueuedJob, Bracket, Need, Room], Offer | None]
-
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """The time (epoch), the partitions' PriorityTier, and how long a reduced job may take to start.
 
-    `ready_s` is how long donors may take; None: nothing is lent any more.
+    `ready_s` is how long donors may take; None: nothing is lent any more. `paused` says of jobs
+    until when not to try again: Slurm refused their loan.
     """
 
     now: int
     tiers: Mapping[str, int] = field(default_factory=dict)
     grace_s: int = 30
     ready_s: int | None = 60
+    paused: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Plan:
+class Plan(Market):
     """What to do: `starts` and `back` are updates of jobs that start, or were put back by Slurm.
 
-    `broken` are loans that came to nothing, and why; `kept` is what is kept for the others, by
-    the borrower's id. `is_ours`: there are donors, or jobs with a loan.
+    `reserved` is what is kept for loans under way, by the borrower's id. `is_ours`: there are
+    donors, or jobs with a loan.
     """
 
-    room: Room
-    holds: list[Hold]
     starts: list[tuple[QueuedJob, JobUpdate]] = field(default_factory=list)
     back: list[tuple[QueuedJob, tuple[JobUpdate, ...]]] = field(default_factory=list)
-    broken: list[tuple[QueuedJob, Bracket, str]] = field(default_factory=list)
-    offers: list[tuple[QueuedJob, Bracket, Offer]] = field(default_factory=list)
-    kept: dict[int, Kept] = field(default_factory=dict)
-
+    reserved: dict[int, Kept] = field(default_factory=dict)
     is_ours: bool = False
 
     @property
     def is_busy(self) -> bool:
         """Is there a loan that is not settled yet?"""
-        return bool(self.kept or self.offers or self.starts or self.back or self.broken)
-
-    def take(self, hold: Hold) -> None:
-        """A job is about to hold this."""
-        self.room = with_hold(self.room, hold)
-        self.holds.append(hold)
+        return bool(self.reserved or self.offers or self.starts or self.back or self.broken)
 
 
 def plan(
-    queue: Sequence[QueuedJob], nodes: Room, terms: Terms, how: AtStart, borrow: Borrow | None
+    queue: Sequence[QueuedJob], nodes: Room, terms: Terms, how: AtStart, lends: Lends | None
 ) -> Plan:
     """Everything to be done now; `nodes` is by Slurm's own figures."""
     running = [job for job in queue if job.state != "PENDING"]
     made = Plan(nodes, [held_by(job, terms.now) for job in running])
-    look = _Look(made, terms, how, {job.job_id: job for job in queue})
     made.is_ours = any(loans.is_donor(job) or _has_loan(job) for job in queue)
+    look = _Look(made, terms, how, {job.job_id: job for job in queue}, lends)
     waiting = []
     pending = [job for job in queue if job.state == "PENDING"]
     for job in in_order(pending, terms.tiers):
@@ -91,7 +83,8 @@ def plan(
         elif room.asks_for_gpus(job):
             waiting.append((job, kept))
     for job, kept in waiting:
-        look.at_waiting(job, kept, borrow)
+        look.at_waiting(job, kept)
+    look.askers.settle()
     return made
 
 
@@ -100,9 +93,9 @@ def _has_loan(job: QueuedJob) -> bool:
     return kept is not None and bool(kept.get(loans.KEY))
 
 
-def shares_of(job_id: int, loan: Loan) -> dict[int, Share]:
+def shares_of(job_id: int, loan: Loan, why: str = "") -> dict[int, Share]:
     """What is kept for a loan's jobs before any of them runs."""
-    local = {job_id: Share(loan.host, loan.mask, loans.note(loan))}
+    local = {job_id: Share(loan.host, loan.mask, loans.note(loan, why))}
     note = f"lends to job {job_id}"
     return local | {one.job_id: Share(one.node, one.mask, note) for one in loan.lenders}
 
@@ -111,13 +104,18 @@ class _Look:
     """The state of one plan in the making."""
 
     def __init__(
-        self, made: Plan, terms: Terms, how: AtStart, there: Mapping[int, QueuedJob]
+        self,
+        made: Plan,
+        terms: Terms,
+        how: AtStart,
+        there: Mapping[int, QueuedJob],
+        lends: Lends | None,
     ) -> None:
         self._made = made
         self._terms = terms
         self._how = how
         self._there = there
-        self._first: Need | None = None
+        self.askers = Askers(made, lends, terms.now)
 
     def at_loan(self, job: QueuedJob, kept: Bracket) -> None:
         """A job with a loan: it goes on, starts, or is given up."""
@@ -157,14 +155,14 @@ class _Look:
 
     def _keep(self, job: QueuedJob, kept: Bracket, loan: Loan, end: float) -> None:
         """Hold for its jobs what they do not hold by themselves yet."""
-        shares = shares_of(job.job_id, loan)
+        shares = shares_of(job.job_id, loan, kept.get(loans.WHY))
         for lender in loan.lenders:
             donor = self._there[lender.job_id]
             if donor.state == "PENDING":
                 self._made.take(loans.donors_hold(lender, donor, end))
             else:
                 del shares[lender.job_id]
-        self._made.kept[job.job_id] = Kept(shares, self.until(kept))
+        self._made.reserved[job.job_id] = Kept(shares, self.until(kept))
 
     def until(self, kept: Bracket) -> float:
         """The end of what is kept for a loan, whatever happens."""
@@ -172,39 +170,24 @@ class _Look:
         most = self._terms.grace_s if kept.state == mode.STARTS else self._terms.ready_s or 0
         return float(since + most + REQUEUED_S)
 
-    def at_waiting(self, job: QueuedJob, kept: Bracket | None, borrow: Borrow | None) -> None:
+    def at_waiting(self, job: QueuedJob, kept: Bracket | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""
         made = self._made
         if job.held or job.depends or job.reason not in READY:
             return
         try:
-            need = room.need_of(job, made.room)
+            asked = room.submit_of(job)
+            need = demand.need_of(asked, made.room, job.partition)
             hold = first_hold(need, made.room, self._end(job))
         except (demand.Unplaceable, Unsupported, ValueError):
             return
         if hold is not None:
             made.take(hold)
             return
-        offer = None
-        if kept is not None and borrow is not None:
-            offer = borrow(job, kept, need, made.room)
-        if kept is not None and offer is not None and self._harms_nobody(offer):
-            for one in offer.holds:
-                made.take(one)
-            made.offers.append((job, kept, offer))
-        else:
-            self._first = self._first or need
-
-    def _harms_nobody(self, offer: Offer) -> bool:
-        """Does the first job that waits start no later for it?"""
-        made, now, first = self._made, self._terms.now, self._first
-        if first is None:
-            return True
-        after = made.room
-        for hold in offer.holds:
-            after = with_hold(after, hold)
-        start = backfill.earliest_start(first, made.room, made.holds, now)
-        return backfill.earliest_start(first, after, [*made.holds, *offer.holds], now) <= start
+        self.askers.no_room(job, need)
+        is_paused = self._terms.paused.get(job.name, 0) > self._terms.now
+        if kept is not None and not (job.array_id or job.het_id or is_paused):
+            self.askers.ask(job, Want(kept, asked, need))
 
     def _end(self, job: QueuedJob) -> float:
         return self._terms.now + job.time_limit_s if job.time_limit_s else float("inf")

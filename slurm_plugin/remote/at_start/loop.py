@@ -12,9 +12,11 @@ from slurm_plugin.enforcement import Select
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import read_remote
 from slurm_plugin.remote.at_start.lender import Lender
 from slurm_plugin.remote.at_start.mode import AtStart
 from slurm_plugin.remote.lending import lending_of
+from slurm_plugin.slots.broker import Broker
 from slurm_plugin.slurm import choose
 from slurm_plugin.slurm.interface import SlurmClient
 
@@ -103,7 +105,7 @@ class Loop:
             logger.exception("remote: a look at the queue failed")
             return POLL_S
         self._is_clear = not made.is_ours
-        return STARTING_S if made.is_busy else POLL_S
+        return STARTING_S if made.is_busy or made.again else POLL_S
 
     def _the_lender(self, setup: Setup, mode: Select) -> Lender:
         """The lender of this setup; a client lives on while its settings do."""
@@ -113,8 +115,19 @@ class Loop:
         if self._client is None or self._client[0] != config.slurm:
             self._client = (config.slurm, choose.client(config.slurm))
         client = self._client[1]
+        if self._lender is not None:
+            self._lender.close()
         how = AtStart(config.remote.ready_s)
         lending = lending_of(config.remote, config.slurm, client, how)
+        folder = config.topo_aware.profiles
+        broker = Broker(
+            lending,
+            mode.decider.rule,
+            mode.decider.waiting,
+            self._engine.write,
+            time.time,
+            read_remote(folder) if folder else {},
+        )
         self._setup = setup
-        self._lender = Lender(client, mode.decider, lending, how, mode.reserved, GRACE_S)
+        self._lender = Lender(client, broker, how, mode.reserved, GRACE_S)
         return self._lender

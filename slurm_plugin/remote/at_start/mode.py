@@ -19,7 +19,7 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 MAY, MEETS, STARTS = "may", "meets", "starts"
 #: What a submit's reply sets beside the hint.
-MARK = Bracket(MAY, kind=LOAN).text()
+MARK = Bracket(MAY, {"remote": "1"}, LOAN).text()
 #: Longer than donors may take: the job's own request then starts by itself, engine or not.
 GATE_S = 30
 #: Slurm's highest priorities have a meaning of their own.
@@ -76,13 +76,14 @@ class AtStart:
         CPUs are among it: by them Slurm refuses the whole update of a job that runs.
         """
         values = {**kept.values, loans.KEY: loan.text(), "at": str(self.now)}
+        note = loans.note(loan, kept.get(loans.WHY))
         return JobUpdate(
             begin_time=NOW,
             tres_per_node=local_request(kept.get(REQUEST), loan.mask.bit_count()),
             req_nodes=loan.host,
             min_cpus=job.cpus or None,
             priority=self._first(),
-            admin_comment=_with(job, Bracket(STARTS, values, LOAN), loans.note(loan)),
+            admin_comment=_with(job, Bracket(STARTS, values, LOAN), note),
         )
 
     def given_up(self, job: QueuedJob, kept: Bracket, note: str) -> tuple[JobUpdate, ...]:

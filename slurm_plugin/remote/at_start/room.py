@@ -12,8 +12,7 @@ from slurm_plugin.protocol import Submit
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.slots import change, demand
 from slurm_plugin.slots.bracket import Bracket
-from slurm_plugin.slots.candidates import Need
-from slurm_plugin.slots.room import CLOSED, Node, Room
+from slurm_plugin.slots.room import CLOSED, Node
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
@@ -67,11 +66,6 @@ def submit_of(job: QueuedJob) -> Submit:
     }
     features = "&".join([*([f"({job.features})"] if job.features else []), *models])
     return change.submit_of(_with_features(job, features), Bracket("gated", kept))
-
-
-def need_of(job: QueuedJob, room: Room) -> Need:
-    """What a waiting job needs. Raises demand.Unplaceable, ValueError as `submit_of`."""
-    return demand.need_of(submit_of(job), room, job.partition)
 
 
 def asks_for_gpus(job: QueuedJob) -> bool:
