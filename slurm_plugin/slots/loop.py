@@ -15,6 +15,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.profiles import read_remote
 from slurm_plugin.remote.lending import lending_of
 from slurm_plugin.slots.board import PROMISE_S, Board
+from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.pace import SUBMIT_S, Pace
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slurm import choose
@@ -137,7 +138,7 @@ class Loop:
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=lending_of(config.remote, config.slurm, self._client[1]),
+            lending=lending_of(config.remote, config.slurm, self._client[1], SlotsMode()),
             profiles=read_remote(folder) if folder else {},
         )
         return self._planner

@@ -23,6 +23,7 @@ from slurm_plugin.remote.record import DECISIONS
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
@@ -138,7 +139,7 @@ class Remembers(Lending):
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
         run = {"run": lambda *_, **__: "", "as_user": lambda *_: "", "clock": lambda: float(NOW)}
-        super().__init__(settings, slurm, **run)  # type: ignore[arg-type]
+        super().__init__(settings, slurm, mode=SlotsMode(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
     def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan:
