@@ -102,7 +102,8 @@ class Loop:
                 await self._give_back(planner)
                 return poll_s
             self._gave_back = False
-            made = await planner.look()
+            async with self._engine.turn:
+                made = await planner.look()
         except SlurmError as error:
             logger.warning("slots: Slurm could not be read: %s", error)
             return poll_s

@@ -261,6 +261,14 @@ def test_nothing_is_held_back_on_old_figures(desk: Desk) -> None:
     assert start(desk, 7, FOUR) is None
 
 
+def test_figures_get_old_more_slowly_where_slurm_is_slow(desk: Desk) -> None:
+    """A look may take longer than looks should be apart."""
+    looked(desk, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    desk.clock = lambda: NOW + 60
+    desk.look_s = 25.0
+    assert isinstance(start(desk, 7, FOUR), WaitFor)
+
+
 # A plan is kept until it is carried out.
 
 
@@ -293,6 +301,18 @@ def test_a_job_that_did_not_start_lets_others_go_first_for_longer_and_longer(des
     assert desk.under_way(desk.snapshots["dl"], clock[0])[1] == frozenset()
     desk.let_start(desk.plans["dl"], clock[0])
     assert desk.starting[7].pause == 20
+
+
+def test_a_job_has_its_time_to_begin_from_when_slurm_was_told(desk: Desk) -> None:
+    """Slurm may be slow to take the updates of a look."""
+    clock = [NOW]
+    desk.clock = lambda: clock[0]
+    looked(desk, [queued(7, "1x4")], EMPTY)
+    assert desk.let_start(desk.plans["dl"], NOW) == [7]
+    clock[0] += 5
+    desk.has_told([7, 8], clock[0])
+    assert set(desk.under_way(desk.snapshots["dl"], NOW + 8)[0]) == {7}
+    assert desk.under_way(desk.snapshots["dl"], NOW + 10)[1] == {7}
 
 
 def test_what_others_take_is_known_before_the_next_look(desk: Desk, inner: Select) -> None:
