@@ -107,6 +107,10 @@ class Desk:
         """A wait for a job that is not to start now with this shape; None lets it be placed."""
         return veto.judged(self, place)
 
+    def why_not(self, place: Place, shape: Shape) -> str:
+        """Why a job behind its gate is not to be let go now; empty where it may."""
+        return veto.why_not(self, place, shape)
+
     def happened(self) -> None:
         """A job ended or was submitted: what was planned is of before."""
         self.heard += 1

@@ -33,8 +33,8 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient, Slur
 
 logger = logging.getLogger(__name__)
 
-#: Jobs got another shape: the other loops may want to look at them.
-RESHAPED = "reshaped"
+#: Told to whoever opens gates: jobs may start that were not to start before.
+PLANNED = "planned"
 #: A submit is answered before its job is in the queue.
 SUBMIT_S = 0.05
 #: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
@@ -68,7 +68,7 @@ class Loop:
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
-        if verb == RESHAPED:
+        if verb == PLANNED:
             return
         now = time.monotonic()
         desk = self._engine.setup.desk
@@ -176,9 +176,9 @@ class Loop:
         if now:
             assert self._client is not None
             await asyncio.to_thread(self._acts.do, self._client[1], now, seen.at)
-            if any(update.num_nodes for _, update in now):
-                self._engine.say(RESHAPED)
         desk.has_told(starts, desk.clock())
+        if starts:
+            self._engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
     def _may_change(self, job: QueuedJob, seen: Seen) -> bool:

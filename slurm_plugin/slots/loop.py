@@ -145,5 +145,6 @@ class Loop:
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
             lending=lending_of(config.remote, config.slurm, self._client[1]),
+            why_not=setup.desk.why_not if setup.desk is not None else None,
         )
         return self._planner

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from policies.best_fit import domains
+from policies.performance import Shape
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.machines import mask_of
 from slurm_plugin.engine.neighbours import Neighbours
@@ -49,6 +50,10 @@ LONGEST_REFUSED_S = 300.0
 SETTINGS_S = 60.0
 
 
+#: Why a job of this shape is not to go now; empty where it may.
+WhyNot = Callable[[Place, Shape], str]
+
+
 class Seen(NamedTuple):
     """What one look read; `began` is the time before it (epoch)."""
 
@@ -61,7 +66,8 @@ class Seen(NamedTuple):
 class Planner:
     """One look after the other at one Slurm; times in seconds.
 
-    `write` takes what becomes a line of the decision log. Not for two threads at once, but for
+    `write` takes what becomes a line of the decision log; `why_not` may hold jobs back that would
+    fit, for as long as it says. Not for two threads at once, but for
     what submits do to the board meanwhile.
     """
 
@@ -76,6 +82,7 @@ class Planner:
         grace_s: int,
         neighbours: Neighbours | None = None,
         lending: Lending | None = None,
+        why_not: WhyNot | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -87,6 +94,7 @@ class Planner:
         self._clock = clock
         self._neighbours = neighbours
         self._lending = lending
+        self._why_not = why_not
         self._wants = Wants()
         self._sockets: dict[str, tuple[int, ...]] = {}
         self._watch = Watch(write)
@@ -246,6 +254,10 @@ class Planner:
             partition=job.partition,
             hint=want.asked.hint,
         )
+        if self._why_not is not None:
+            shape = Shape(want.need.nodes, want.need.gpus)
+            if self._why_not(base, shape):
+                return Waits("")
         decision = self._decider.decide(question.ask(base, want.need, found))
         self._decided[name] = decision.record
         reply = decision.reply

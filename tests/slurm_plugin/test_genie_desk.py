@@ -337,6 +337,7 @@ def slots(folder: Path, free: int) -> Slots:
 
 
 def test_in_the_slots_mode_the_shape_becomes_exact_slots(desk: Desk, tmp_path: Path) -> None:
+    looked(desk, [], EMPTY)
     values = answered(desk, slots(tmp_path, 0xFF), submit())  # type: ignore[arg-type]
     assert values["set.tres_per_node"].count("gres/gpu:v100.s") == 4
     assert (values["set.num_tasks"], values["set.pn_min_cpus"]) == ("4", "4")
@@ -353,3 +354,24 @@ def test_in_the_slots_mode_a_job_without_room_waits_behind_its_gate_with_its_sha
     assert values["set.tres_per_node"] == "gres/gpu:4"
     assert values["set.begin_time"] == str(int(NOW) + 120)
     assert "[gpu-slots: gated token=t0 tpn=gres/gpu:4 nodes=1-1" in values["set.admin_comment"]
+
+
+def test_in_the_slots_mode_a_job_waits_behind_its_gate_though_it_fits_where_others_go_first(
+    desk: Desk, tmp_path: Path
+) -> None:
+    looked(desk, [], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    values = answered(desk, slots(tmp_path, 0xFF), submit())  # type: ignore[arg-type]
+    assert "[gpu-slots: gated " in values["set.admin_comment"]
+    fixed = submit(shape=0, gpus=2, per_node=2, nodes=1, tpn="gres/gpu:2")
+    values = answered(desk, slots(tmp_path, 0xFF), fixed)  # type: ignore[arg-type]
+    assert "[gpu-slots: gated " in values["set.admin_comment"]
+
+
+def test_a_gate_is_opened_for_the_shape_and_the_job_that_the_plan_starts(desk: Desk) -> None:
+    one_left = [a_node("dgx1", 4), a_node("dgx2", 8)]
+    looked(desk, [queued(7, "1x4"), queued(8, "1x4")], one_left)
+    asked = {job: place(job=job, partition="dl", hint=HINT) for job in (7, 8, 9)}
+    assert desk.why_not(asked[7], Shape(1, 4)) == ""
+    assert desk.why_not(asked[7], Shape(1, 2)) == "genie: others go first"
+    assert desk.why_not(asked[8], Shape(1, 4)) == "genie: others go first"
+    assert desk.why_not(asked[9], Shape(1, 4)) == ""

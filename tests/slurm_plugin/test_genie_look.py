@@ -113,6 +113,19 @@ def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(desk: D
     assert made(desk, [stuck, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates
 
 
+def test_a_job_that_was_given_its_slots_counts_as_running_on_them(desk: Desk) -> None:
+    """Slurm takes a moment to start it, and does not count its GPUs until then."""
+    given = queued(
+        7, "1x2", tres_per_node="gres/gpu:v100.s0:1,gres/gpu:v100.s1:1", req_nodes="dgx1",
+        admin_comment=f"[gpu-topo: {HINT} | x] [gpu-shape: 1x2] [gpu-slots: placed tpn=gpu:2]",
+    )  # fmt: skip
+    found = seen(desk, [given], FREE)
+    assert (found.free, found.members) == ({"dgx1": 6, "dgx2": 8}, [])
+    (one,) = found.running
+    assert (one.job_id, one.shape) == (7, Shape(1, 2))
+    assert one.end_s - NOW == pytest.approx(204, abs=3)
+
+
 # What is changed.
 
 

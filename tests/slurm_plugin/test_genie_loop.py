@@ -89,16 +89,14 @@ def test_a_waiting_job_gets_its_shape_and_the_log_its_line(
     assert running.engine.status()["genie"]["domains"]["dl"]["waiting"] == 1
 
 
-def test_another_shape_is_news_for_who_opens_the_gates(
-    running: Running, slurm: Remembering
-) -> None:
+def test_a_start_is_news_for_who_opens_the_gates_once(running: Running, slurm: Remembering) -> None:
     heard: list[str] = []
     running.engine.listen(heard.append, dict)
+    running.look()
     slurm.there = [queued(7, "1x4")]
     running.look()
-    slurm.there = [queued(8, "1x1")]
     running.look()
-    assert heard == [loop.RESHAPED]
+    assert heard == [loop.PLANNED]
 
 
 def test_the_record_of_a_submit_is_written_once_its_job_is_seen(
