@@ -320,7 +320,7 @@ class Look:
         if isinstance(choice, Left):
             raise _Stays(choice.note)
         if isinstance(choice, Waits):
-            if not job.het_id:
+            if choice.note and not job.het_id:
                 # The AdminComment of a first component would go to all of them.
                 self._tell(job, want, choice.note)
             raise _Stays

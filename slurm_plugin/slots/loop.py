@@ -94,7 +94,8 @@ class Loop:
                 await self._give_back(planner)
                 return poll_s
             self._gave_back = False
-            made = await planner.look()
+            async with self._engine.turn:
+                made = await planner.look()
         except SlurmError as error:
             logger.warning("slots: Slurm could not be read: %s", error)
             return poll_s
@@ -140,5 +141,6 @@ class Loop:
             neighbours=setup.neighbours,
             lending=lending_of(config.remote, config.slurm, self._client[1], SlotsMode()),
             profiles=read_remote(folder) if folder else {},
+            why_not=setup.desk.why_not if setup.desk is not None else None,
         )
         return self._planner

@@ -325,9 +325,9 @@ class Cluster:
         """Adds lines to slurm.conf until the next reset, and restarts slurmctld."""
         self.run("ctl", ["sh", "-c", 'printf "%s\\n" "$1" >/cluster/extra.conf', "sh", lines])
         self.switch(self.variant())
-        self._wait_registered()
+        self.wait_registered()
 
-    def _wait_registered(self) -> None:
+    def wait_registered(self) -> None:
         """With a GRES type per GPU slurmctld refuses GPUs of no type until nodes register."""
         if self.variant() != "gputopo-slots":
             return
