@@ -190,7 +190,7 @@ def parse(text: str, path: Path) -> Config:
     values["waiting"] = WaitingConfig(**waiting)
     values["slurm"] = SlurmConfig(**slurm)
     values["slots"] = SlotsConfig(**reader.section(values["slots"], "slots", schema.SLOTS))
-    values["remote"] = remote.read(reader, values["remote"], values["enforcement"])
+    values["remote"] = remote.read(reader, values["remote"])
     values["topo_aware"] = _topo_aware(reader, values["topo_aware"])
     values["genie"] = genie_section(reader, values["genie"])
     values["nodes"] = _node_sets(reader, values["nodes"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.slots import bracket
-from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.bracket import LOAN, Bracket
 
 _DONOR = re.compile(r"\[gpu-donor: of=(\d+)\]")
 
@@ -20,12 +20,12 @@ def in_comment(comment: str) -> dict[str, Any]:
     """
     if donor := _DONOR.search(comment):
         return {"lends_to": int(donor[1])}
-    kept = bracket.read(comment)
+    kept = bracket.read(comment) or bracket.read(comment, LOAN)
     if kept is None or not kept.get("remote"):
         return {}
     loan = loans.read(kept.get(loans.KEY))
     if loan is None:
-        return _waiting(kept, bracket.note_in(comment)) if kept.state == "gated" else {}
+        return _waiting(kept, bracket.note_in(comment)) if kept.state in ("gated", "may") else {}
     return {
         "asked": kept.get("tpn") or kept.get("tpj"),
         "host": loan.host,

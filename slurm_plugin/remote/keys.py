@@ -9,7 +9,7 @@ REMOTE = (
         "allow",
         "flag",
         "no",
-        "`yes`: jobs may borrow GPUs of other nodes (`enforcement: slots` only).",
+        "`yes`: jobs may borrow GPUs of other nodes.",
         ("no", "yes"),
     ),
     Option(

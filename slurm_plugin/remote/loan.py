@@ -8,16 +8,18 @@ hexadecimal, in Slurm's GPU indices.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import QueuedJob
 
-KEY = "loan"
+KEY, AT = "loan", "loan_at"
 #: Why these donors, in words.
 WHY = "loan_why"
 #: Keys of a bracket that belong to one loan alone.
-OF_LOAN = (KEY, WHY, "loan_at")
+OF_LOAN = (KEY, WHY, AT)
 COMMENT = "gpu-donor"
 _READY = re.compile(rf"{COMMENT} ready of=(\d+) port=(\d{{1,5}})\Z")
 _FAILED = re.compile(rf"{COMMENT} failed of=(\d+) (.*)\Z", re.DOTALL)
@@ -73,6 +75,12 @@ def read(text: str) -> Loan | None:
         return Loan(host, int(mask, 16), tuple(lenders)) if lenders else None
     except (IndexError, ValueError, TypeError):
         return None
+
+
+def without(kept: Bracket) -> Bracket:
+    """What a bracket keeps beside the loan."""
+    values = {key: text for key, text in kept.values.items() if key not in OF_LOAN}
+    return replace(kept, values=values)
 
 
 def note(loan: Loan, why: str = "") -> str:
@@ -146,3 +154,38 @@ def standing(parent: int, loan: Loan, queue: Iterable[QueuedJob]) -> Standing:
         if port := port_of(job, parent):
             ports[lender.job_id] = port
     return Standing(ports if len(ports) == len(loan.lenders) else {})
+
+
+def obstacle(
+    job: QueuedJob,
+    loan: Loan | None,
+    at: int,
+    room: Room,
+    queue: Mapping[int, QueuedJob],
+    now: int,
+    ready_s: int | None,
+) -> str:
+    """Why a loan made `at` (epoch) that the job waits for cannot go on; '' where it can.
+
+    `ready_s` None: nothing is lent any more.
+    """
+    if loan is None:
+        return "the loan cannot be read"
+    if ready_s is None:
+        return "GPUs are not lent any more"
+    if job.held or job.depends:
+        return "the job was held"
+    host = room.get(loan.host)
+    if host is None or not host.is_open or loan.mask & ~host.free:
+        return f"the GPUs of {loan.host} are others' now"
+    found = standing(job.job_id, loan, queue.values())
+    if found.trouble:
+        return found.trouble
+    if not found.is_ready and now - at > ready_s:
+        return f"donors were not ready within {ready_s} s"
+    return ""
+
+
+def donors_hold(lender: Lender, donor: QueuedJob, end: float) -> Hold:
+    """What a donor that waits for its start is about to hold."""
+    return Hold({lender.node: lender.mask}, donor.cpus, donor.memory_per_node_mb, end)

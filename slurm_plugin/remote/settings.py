@@ -48,7 +48,7 @@ class RemoteConfig:
         return Network(net_gb_s=self.network_gb_s)
 
 
-def read(reader: Reader, node: yaml.Node | None, enforcement: str) -> RemoteConfig:
+def read(reader: Reader, node: yaml.Node | None) -> RemoteConfig:
     """The section in `node` (None: all defaults).
 
     Raises ConfigError naming file, line and key, also for what does not go together.
@@ -63,8 +63,6 @@ def read(reader: Reader, node: yaml.Node | None, enforcement: str) -> RemoteConf
     remote = RemoteConfig(**found)
     if node is None or not remote.allow:
         return remote
-    if enforcement != "slots":
-        raise reader.fail(node, "remote.allow", "GPUs are lent under `enforcement: slots` alone")
     why = "" if remote.trust_network else remote.preset.needs_trust()
     if why:
         name = remote.preset.name

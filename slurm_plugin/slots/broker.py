@@ -80,7 +80,7 @@ class Broker:
         for job in queue:
             if job.state == "PENDING" or "loan=" not in job.admin_comment:
                 continue
-            kept = bracket.read(job.admin_comment)
+            kept = self.lending.mode.kept(job)
             loan = loans.read(kept.get(loans.KEY)) if kept else None
             if loan is not None:
                 running.append((loan, self._use_of(job).share))

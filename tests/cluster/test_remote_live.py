@@ -23,11 +23,12 @@ from remote_harness import (
     echoed,
     lent,
     nothing_is_left,
+    occupy,
     settings_of,
 )
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -117,6 +118,25 @@ def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Clus
         nothing_is_left(lends)
 
 
+SLOW = "name: slow\nserver: [sh, -c, sleep 7, '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
+
+
+def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluster) -> None:
+    """A server that never listens: the job that came later starts when the loan is given up."""
+    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/slow.yaml', "sh", SLOW])
+    with settings_of(lends, "preset: slow.yaml"):
+        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: [job.state for job in donors(lends)] == ["RUNNING"], "a donor runs", 30)
+        small = lends.sbatch("-p", "dgx", "--gres=gpu:1", script=HOLD)
+        for _ in range(10):
+            is_small_first = lends.job(small).state == "RUNNING"
+            assert not is_small_first or not donors(lends)
+            time.sleep(0.3)
+        until(lambda: "before it listened" in note_of(lends, jobid), "the loan is given up", 120)
+        lends.wait_running(small, timeout_s=60)
+        lends.cancel(jobid, small)
+
+
 # -- ends ---------------------------------------------------------------------
 
 
@@ -193,7 +213,7 @@ def revive(cluster: Cluster, node: str) -> None:
         return told == "idle" and not cluster.gres_used()[node]
 
     until(is_idle, f"{node} is up and idle", 90)
-    cluster.occupy(node, BUSY[node])
+    occupy(cluster, node)
 
 
 # -- restarts -----------------------------------------------------------------

@@ -24,6 +24,7 @@ from slurm_plugin.slots import borrowing, bracket, change
 from slurm_plugin.slots.borrowing import Offered, may_borrow
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
+from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.look import plan
 from slurm_plugin.slots.plan import Choice, Chosen, Plan, Terms
 from slurm_plugin.slots.room import Hold, Node, emptied
@@ -418,7 +419,8 @@ class Slurm:
 
 
 def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> Lending:
-    return Lending(settings, slurm, slurm, slurm.as_user, lambda: float(AT))  # type: ignore[arg-type]
+    mode = SlotsMode()
+    return Lending(settings, slurm, slurm, slurm.as_user, mode, lambda: float(AT))  # type: ignore[arg-type]
 
 
 OFFER = Offer("dgx1", 0b11, {"dgx2": 0b110, "dgx3": 0b1})

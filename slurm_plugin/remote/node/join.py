@@ -28,7 +28,7 @@ LOOPBACK = "127.0.0.1"
 #: Set by the engine at submit: this job may borrow. Set by us once it did.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
 ALIVE_S = 1.0
-_BRACKET = re.compile(r"\[gpu-slots: placed ([^\]]*)\]")
+_BRACKET = re.compile(r"\[gpu-(?:slots: placed|loan: starts) ([^\]]*)\]")
 
 
 @dataclass(frozen=True)
