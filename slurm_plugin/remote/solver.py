@@ -104,8 +104,12 @@ class Solver:
         ours, theirs = multiprocessing.Pipe()
         words = [*self._command, str(theirs.fileno())]
         try:
+            # In a session of its own: it ends when the line closes, not by a terminal's signal.
             self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+                words,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
             )
         except OSError as error:
             ours.close()
