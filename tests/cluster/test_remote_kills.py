@@ -62,7 +62,7 @@ def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lends: Cluster) -> 
     jobid = lends.sbatch(*FOUR, ASKS, "-H", "--requeue", script=script)
     lends.engine("stop")
     loan = f"dgx1/c0,dgx2/3/{jobid + 100000}/50000"
-    said = f"[gpu-topo: remote=allow] [gpu-loan: starts tpn=gres/gpu:4 loan={loan} at=1]"
+    said = f"[gpu-topo: remote=allow] [gpu-loan: starts remote=1 tpn=gres/gpu:4 loan={loan} at=1]"
     words = ["gres=gpu:2", "ReqNodeList=dgx1", f"AdminComment={said}"]
     lends.run("ctl", ["scontrol", "update", f"jobid={jobid}", *words])
     lends.run("ctl", ["scontrol", "release", str(jobid)])

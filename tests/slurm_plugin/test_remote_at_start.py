@@ -225,6 +225,11 @@ def test_a_job_that_is_starting_keeps_its_local_gpus_for_a_while() -> None:
     assert (made.reserved[7].on("dgx1"), made.reserved[7].until, made.broken) == (3, 1030.0, [])
 
 
+def test_a_job_that_started_since_the_queue_was_read_is_no_trouble() -> None:
+    made = planned(job(STARTS, **LOCAL), donor(), nodes=FULL)
+    assert (made.broken, made.back) == ([], [])
+
+
 def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
     made = planned(job(STARTS, **LOCAL, eligible=AT + 120))
     [(_, (first, second))] = made.back

@@ -147,7 +147,8 @@ class _Look:
             return "its request was changed"
         if terms.now - int(kept.get("at") or 0) > terms.grace_s:
             return f"not started by Slurm ({job.reason})"
-        return loans.obstacle(job, loan, at, room_now, self._there, terms.now, terms.ready_s)
+        # GPUs in use may be its own already: the nodes were read after the queue.
+        return loans.obstacle(job, loan, at, None, self._there, terms.now, terms.ready_s)
 
     def _local(self, job: QueuedJob, loan: Loan, end: float) -> Hold:
         memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
