@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from slurm_plugin.remote.record import DECISIONS
+from slurm_plugin.remote.record import DECISIONS, LENT
 
 #: How each decision is said, by (decision, applied).
 _SAID = {
@@ -72,7 +72,10 @@ def _asked(told: Mapping[str, Any]) -> list[str]:
         text = (
             f"{asked} in partition {told.get('partition') or '-'}; hint: {told.get('hint') or '-'}"
         )
-        return [_line("asked", text), _line("because", str(told.get("why", "")))]
+        # The lines of the loan say it again where they say anything.
+        is_said = told["decision"] == LENT or told.get("loan", {}).get("waits") == told.get("why")
+        why = [] if is_said else [_line("because", str(told.get("why", "")))]
+        return [_line("asked", text), *why]
     counts = told.get("gpus_per_node")
     wanted = " + ".join(map(str, counts)) if counts else "?"
     where = f"partition {told.get('partition') or '-'} ({told.get('mode', '-')})"

@@ -24,6 +24,7 @@ from slurm_plugin.remote.offer import (
     local_wait_s,
     offer,
     rooms_of,
+    too_little,
 )
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.remote.solver import Answers, Starting, Unsolved
@@ -73,7 +74,14 @@ class Round:
         except Unsolved as error:
             logger.warning("drmaestro: %s; the R queue decides", error)
             self._in_turn([index for index in range(len(self.jobs)) if not self._is_lent(index)])
-        return [self._found.get(index, TOO_FEW) for index in range(len(self.jobs))]
+        return [self._answer(index) for index in range(len(self.jobs))]
+
+    def _answer(self, index: int) -> Offer | Declined:
+        found = self._found.get(index, TOO_FEW)
+        left = replace(self.market, spares=self._left)
+        if found is TOO_FEW:
+            return too_little(self.jobs[index], left, self.settings)
+        return found
 
     def _groups(self) -> dict[frozenset[str], list[int]]:
         """Jobs that may use the same nodes, in the order of the first of each."""

@@ -60,7 +60,7 @@ REMOTE = (
     Option(
         "solve_s",
         "number",
-        1.0,
+        2.0,
         "Longest one answer of DRMaestro may take; then the R queue decides.",
         low=0.05,
         high=30,

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.protocol import clean_note
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.mode import Mode
@@ -34,6 +33,7 @@ from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.room import Room
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
+from slurm_plugin.wire import clean_note
 
 logger = logging.getLogger(__name__)
 

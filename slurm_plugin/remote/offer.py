@@ -86,7 +86,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """Nothing is lent. `by_choice`: it could be, and a rule says that the job had better wait.
+    """Nothing is lent. `by_choice`: though enough GPUs are free in all; that is worth telling.
 
     `is_network`: for a calmer network alone.
     """
@@ -97,6 +97,11 @@ class Declined:
 
 
 TOO_FEW = Declined("too few GPUs are free in all")
+NO_CPUS = Declined(
+    "enough GPUs are free, but not the CPUs or the memory beside them that the job or its donors"
+    " need",
+    by_choice=True,
+)
 NOT_PREDICTED = Declined(
     "no profile of the job says how long it runs, so nothing is predicted (profile=NAME)",
     by_choice=True,
@@ -121,7 +126,17 @@ def offer(job: Borrower, market: Market, settings: RemoteConfig) -> Offer | Decl
                 break
             if made.by_choice:
                 declined.insert(0, made)
+    if not found and declined[0] is TOO_FEW:
+        return too_little(job, market, settings)
     return max(found, key=lambda one: one.mask.bit_count(), default=declined[0])
+
+
+def too_little(job: Borrower, market: Market, settings: RemoteConfig) -> Declined:
+    """What is missing for a job that nothing can be lent to: GPUs, or what they need beside."""
+    if settings.preset.max_donors:
+        return TOO_FEW
+    sums = [sum(node.free.bit_count() for node in nodes) for nodes in by_model(job, market)]
+    return NO_CPUS if max(sums, default=0) >= job.gpus else TOO_FEW
 
 
 def judged(

@@ -34,7 +34,7 @@ class RemoteConfig:
     unservable: str = "wait"
     donors: str = "local-first"
     decider: str = "r-queue"
-    solve_s: float = 1.0
+    solve_s: float = 2.0
     max_slowdown: float = 1.5
     network_gb_s: float = 7.0
     donor_cpus: int = 1

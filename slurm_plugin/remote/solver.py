@@ -21,8 +21,8 @@ COMMAND = (sys.executable, "-m", "slurm_plugin.remote.solve_process")
 START_S = 30.0
 #: After a failure the R queue decides for so long.
 PAUSE_S = 60.0
-#: With NetworkX, which is slow, the product of nodes and waiting jobs that are looked at.
-MOST_WITHOUT_ORTOOLS = 2_500
+#: With NetworkX nodes times waiting jobs, such as 200 times 200: half a second on one core.
+MOST_WITHOUT_ORTOOLS = 40_000
 
 Answers = Sequence[RemotePlacement | Wait]
 

@@ -23,21 +23,21 @@ class Offered:
 
 
 def may_borrow(asked: Submit) -> bool:
-    """Can a job of this kind borrow? Batch jobs of one node with GPUs counted per node.
+    """Can a job of this kind borrow? Batch jobs of one node, with GPUs counted per node or in all.
 
     Others ask Slurm for GPUs in ways that their steps repeat, or get them on several nodes.
     """
     keys = asked.slots
     return (
         keys is not None
-        and keys.form == "node"
+        and keys.form in ("node", "job")
         and keys.batch
         and not (keys.array or keys.het or keys.exclusive or keys.req_nodes)
         and not (keys.cpus_per_gpu or keys.mem_gpu_mb)
-        and not keys.tpn.startswith("gres:")
+        and not (keys.tpn or keys.tpj).startswith("gres:")
         and asked.nodes <= 1
         and asked.max_nodes <= 1
-        and asked.per_node >= 2
+        and (asked.per_node if keys.form == "node" else asked.gpus) >= 2
     )
 
 

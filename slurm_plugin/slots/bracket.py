@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from slurm_plugin.protocol import clean_note
+from slurm_plugin.wire import clean_note
 
 MAX_BYTES = 1536
 STATES = ("gated", "placed")

@@ -54,7 +54,7 @@ def test_the_log_tells_the_same_after_the_jobs_end() -> None:
     words = told(lent)
     assert "job 7  T  lent GPUs of other nodes" in words
     assert "asked         gres/gpu:5 in partition batch; hint: remote=auto,profile=md" in words
-    assert f"because       {WHY}" in words
+    assert words.count(WHY) == 1
     assert "lent          dgx2: 1,2, by job 71" in words
     assert lent["uid"] == 1000
 

@@ -246,6 +246,17 @@ def test_where_priorities_are_numbers_the_job_gets_its_own_back() -> None:
     assert (first.priority, first.is_released) == (5, None)
 
 
+def test_gpus_counted_for_the_whole_job_come_back_as_such() -> None:
+    whole = {"tres_per_node": "", "tres_per_job": "gres/gpu:4", "max_nodes": 1}
+    meets = MEETS.replace("tpn=", "tpj=")
+    [(_, update)] = planned(job(meets, **whole), donor()).starts
+    assert (update.tres_per_node, update.tres_per_job) == ("gpu:2", "")
+    starts = STARTS.replace("tpn=", "tpj=")
+    assert planned(job(starts, **LOCAL), donor()).broken == []
+    [(_, (first, _))] = planned(job(starts, **LOCAL, eligible=AT + 120)).back
+    assert (first.tres_per_node, first.tres_per_job) == ("", "gres/gpu:4")
+
+
 def test_a_request_that_somebody_changed_since_stays_as_it_is() -> None:
     changed = job(STARTS, tres_per_node="gres/gpu:1", req_nodes="dgx1")
     kept = bracket.read(changed.admin_comment, LOAN)
@@ -352,7 +363,8 @@ def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
         ("paused", job("may remote=1 loan_next=1001")),
         ("is an array's", job(array_id=7)),
         ("is a heterogeneous one's", job(het_id=7)),
-        ("asks for GPUs in another way", job(tres_per_node="", tres_per_job="gres/gpu:4")),
+        ("may be spread", job(tres_per_node="", tres_per_job="gres/gpu:4")),
+        ("counts per task", job(tres_per_node="", tres_per_task="gres/gpu=4", max_nodes=1)),
         ("runs on two nodes", job(min_nodes=2, max_nodes=2, tres_per_node="gres/gpu:6")),
         ("runs in an observed partition", job(partition="watched")),
     ],

@@ -119,6 +119,18 @@ def test_the_sites_network_is_what_is_predicted_with() -> None:
         assert isinstance(offer(asked, there, site), Offer) is is_lent
 
 
+def test_it_is_told_where_gpus_are_free_without_cpus_beside_them() -> None:
+    there = market(spare("a"), spare("b", cpus=0))
+    found = offer(borrower(), there, SETTINGS)
+    assert isinstance(found, Declined)
+    assert found.by_choice
+    assert "enough GPUs are free, but not the CPUs or the memory" in found.why
+    assert decided(borrower(), there=there) == [found]
+    few = offer(borrower(gpus=5), there, SETTINGS)
+    assert isinstance(few, Declined)
+    assert not few.by_choice
+
+
 # -- what is known of a job ---------------------------------------------------
 
 

@@ -141,10 +141,12 @@ def asked(**fields: object) -> bool:
     return may_borrow(replace(submit, slots=slots, **of_submit))  # type: ignore[arg-type]
 
 
-def test_only_batch_jobs_of_one_node_with_gpus_per_node_borrow() -> None:
+def test_only_batch_jobs_of_one_node_borrow() -> None:
     assert asked()
+    assert asked(form="job")
+    assert asked(form="job", max_nodes=1)
     for refused in (
-        {"batch": False}, {"array": True}, {"het": True}, {"exclusive": True}, {"form": "job"},
+        {"batch": False}, {"array": True}, {"het": True}, {"exclusive": True}, {"form": "task"},
         {"req_nodes": "dgx1"}, {"cpus_per_gpu": 2}, {"mem_gpu_mb": 5}, {"tpn": "gres:gpu:5"},
         {"nodes": 2}, {"max_nodes": 3}, {"per_node": 1},
     ):  # fmt: skip

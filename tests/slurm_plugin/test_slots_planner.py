@@ -275,6 +275,19 @@ def test_remote_auto_goes_by_profile_and_by_the_end_of_running_jobs(
     assert says in line["why"]
 
 
+@pytest.mark.parametrize(("gpus", "lent"), [(4, True), (10, False)])
+def test_gpus_for_the_whole_job_are_lent_where_one_node_could_serve_it(
+    tmp_path: Path, gpus: int, lent: bool
+) -> None:
+    """Ten would be five on each of two nodes, which have two free ones each."""
+    job = wants("remote=allow")
+    job = replace(
+        job, admin_comment=job.admin_comment.replace("tpn=gres/gpu:4", f"tpj=gres/gpu:{gpus}")
+    )
+    lender, _ = borrowing(tmp_path, TwoNodes(job))
+    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+
+
 def test_a_refusal_is_written_down_once(tmp_path: Path) -> None:
     said = "no profile of the job says how long it runs, so nothing is predicted (profile=NAME)"
     job = wants("remote=auto")

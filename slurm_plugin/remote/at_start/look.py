@@ -187,7 +187,9 @@ class _Look:
             return
         self.askers.no_room(job, need)
         is_paused = self._terms.paused.get(job.name, 0) > self._terms.now
-        if kept is not None and not (job.array_id or job.het_id or is_paused):
+        # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
+        is_spread = bool(job.tres_per_job) and job.max_nodes != 1
+        if kept is not None and not (job.array_id or job.het_id or is_paused or is_spread):
             self.askers.ask(job, Want(kept, asked, need))
 
     def _end(self, job: QueuedJob) -> float:
