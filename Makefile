@@ -40,8 +40,8 @@ test-tools:
 # The second run is the main job and what else enforcing by slots has of its own.
 test: setup test-tools
 	@docker/cluster.sh images || test $$? = 3
-	$(PYTHON) -m pytest $(ARGS)
-	$(if $(ARGS),,GPUTOPO_ENFORCEMENT=slots $(PYTHON) -m pytest $(addprefix tests/cluster/,$(SLOTS_TESTS)))
+	$(PYTHON) -m pytest --junitxml=.cluster/junit/select.xml $(ARGS)
+	$(if $(ARGS),,GPUTOPO_ENFORCEMENT=slots $(PYTHON) -m pytest --junitxml=.cluster/junit/slots.xml $(addprefix tests/cluster/,$(SLOTS_TESTS)))
 
 # ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
 test-matrix: setup test-tools

@@ -1,4 +1,4 @@
-"""The wire protocol of docs/protocol.md: one line per message, bounded, percent-encoded.
+"""The messages of docs/protocol.md: one line each (`slurm_plugin.wire`), bounded.
 
 `decode` turns a request line into a typed message, the replies' `encode` into a line.
 Everything is checked here once: what comes out is within bounds and consistent.
@@ -19,17 +19,6 @@ MAX_REPLY_BYTES = 64 << 10
 MAX_HINT_BYTES = 4096
 MAX_NAME_BYTES = 1024
 MAX_NODE_GPUS = 256
-
-#: Fields a `submit` reply may set in the job description.
-SETTABLE = (
-    "admin_comment",
-    "tres_per_node",
-    "tres_per_job",
-    "tres_per_task",
-    "req_nodes",
-    "exc_nodes",
-    "features",
-)
 
 _MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"

@@ -135,6 +135,7 @@ class Slots:
         if later or keys.array or keys.het or self._looks_first(wish):
             # The tasks of an array would all get the same slots; components start together or
             # not at all.
+            self.board.is_awaited |= not later
             return self._gate(asked, wish, now, ""), ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
@@ -167,8 +168,7 @@ class Slots:
         """
         if self.board.is_behind:
             return True
-        on_their_way = any(promise.hold.gpus for promise in self.board.promises.values())
-        return on_their_way and getattr(
+        return self.board.has_promised and getattr(
             self.decider.get_policy(wish.policy), "looks_at_jobs", False
         )
 
@@ -186,8 +186,9 @@ class Slots:
         more = {"since": str(int(now))} if since else {}
         values = self._comment(asked, wish, "gated", token, note, more)
         values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
-        # Nothing is promised; the next look writes the decision down once the job has its id.
-        self.board.promise(token, Hold(), now, build)
+        if build is not None:
+            # Nothing is promised; the next look writes the decision down once the job has its id.
+            self.board.promise(token, Hold(), now, build)
         return Ok(values)
 
     @staticmethod

@@ -38,6 +38,7 @@ class Board:
     Jobs of the partitions `preempting` may push others aside once they are eligible, which a
     gate would forbid. `observed` are decisions that were only to be written down;
     `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
+    `is_awaited`: a job was gated only until the next look, which may release it at once.
     """
 
     fresh_s: float = 15.0
@@ -52,10 +53,16 @@ class Board:
     observed: list[Build] = field(default_factory=list)
     ended: int = 0
     known: int = 0
+    is_awaited: bool = False
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
         return now - self.looked <= self.fresh_s
+
+    @property
+    def has_promised(self) -> bool:
+        """Are slots kept for jobs that no look has seen yet?"""
+        return any(promise.hold.gpus for promise in self.promises.values())
 
     @property
     def is_behind(self) -> bool:
@@ -71,6 +78,7 @@ class Board:
         """
         self.room, self.holds, self.first, self.looked = room, holds, first, now
         self.known = known
+        self.is_awaited = False
         self.empty = emptied(room)
 
     def promise(self, token: str, hold: Hold, now: float, build: Build | None = None) -> None:

@@ -127,8 +127,9 @@ class Broker:
         asked, kept = want.asked, want.kept
         if asked is None or want.need is None or not kept.get("remote") or not may_borrow(asked):
             return None
-        if want.need.nodes > 1:
-            # More GPUs than any node has, counted for the whole job.
+        form = asked.slots.form if asked.slots else ""
+        # Counted for the whole job they may be more than any node has.
+        if form not in self.lending.mode.forms or want.need.nodes > 1:
             return None
         wish = self._wish(job, asked.hint)
         if wish is None or int(kept.get("loan_next") or 0) > now:

@@ -39,6 +39,11 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 class SlotsMode:
     """Loans behind a gate: it keeps the job away from all GPUs until its donors are ready."""
 
+    @property
+    def forms(self) -> frozenset[str]:
+        """As Mode says."""
+        return frozenset(("node", "job"))
+
     def kept(self, job: QueuedJob) -> Bracket | None:
         """As Mode says."""
         return bracket.read(job.admin_comment)

@@ -320,7 +320,7 @@ class Look:
         if isinstance(choice, Left):
             raise _Stays(choice.note)
         if isinstance(choice, Waits):
-            if not job.het_id:
+            if choice.note and not job.het_id:
                 # The AdminComment of a first component would go to all of them.
                 self._tell(job, want, choice.note)
             raise _Stays
@@ -357,6 +357,9 @@ class Look:
 
         Of a heterogeneous job only the first component's: that update goes to all of them.
         """
+        for job, want in unit:
+            if change.is_bare(job, want.kept):
+                self._made.updates.append((job.name, change.asked_for(want.kept)))
         job, want = unit[0]
         now, lease_s = self._terms.now, self._terms.lease_s
         if want.own_begin - now >= lease_s:

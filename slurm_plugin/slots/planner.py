@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from policies.best_fit import domains
+from policies.performance import Shape
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.machines import mask_of
 from slurm_plugin.engine.neighbours import Neighbours
@@ -50,6 +51,10 @@ LONGEST_REFUSED_S = 300.0
 SETTINGS_S = 60.0
 
 
+#: Why a job of this shape is not to go now; empty where it may.
+WhyNot = Callable[[Place, Shape], str]
+
+
 class Seen(NamedTuple):
     """What one look read; `began` is the time before it (epoch)."""
 
@@ -62,7 +67,8 @@ class Seen(NamedTuple):
 class Planner:
     """One look after the other at one Slurm; times in seconds.
 
-    `write` takes what becomes a line of the decision log. Not for two threads at once, but for
+    `write` takes what becomes a line of the decision log; `why_not` may hold jobs back that would
+    fit, for as long as it says. Not for two threads at once, but for
     what submits do to the board meanwhile.
     """
 
@@ -78,6 +84,7 @@ class Planner:
         neighbours: Neighbours | None = None,
         lending: Lending | None = None,
         profiles: Mapping[str, Remote] | None = None,
+        why_not: WhyNot | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -93,6 +100,7 @@ class Planner:
             self._broker = Broker(
                 lending, decider.rule, decider.waiting, write, clock, profiles or {}
             )
+        self._why_not = why_not
         self._wants = Wants()
         self._sockets: dict[str, tuple[int, ...]] = {}
         self._watch = Watch(write)
@@ -256,6 +264,10 @@ class Planner:
             partition=job.partition,
             hint=want.asked.hint,
         )
+        if self._why_not is not None:
+            shape = Shape(want.need.nodes, want.need.gpus)
+            if self._why_not(base, shape):
+                return Waits("")
         decision = self._decider.decide(question.ask(base, want.need, found))
         self._decided[name] = decision.record
         reply = decision.reply

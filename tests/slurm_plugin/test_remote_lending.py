@@ -159,20 +159,40 @@ def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path: Path) -> Non
     wishes = {
         (name, hint): read_wish(hint, rules(name)).remote
         for name in ("batch", "rq", "rq,batch")
-        for hint in ("", "remote=allow", "remote=no", "off")
+        for hint in ("", "remote=allow", "remote=auto", "remote=no", "off")
     }
     assert {key for key, remote in wishes.items() if remote} == {
         ("batch", "remote=allow"),
+        ("batch", "remote=auto"),
         ("rq", ""),
         ("rq", "remote=allow"),
+        ("rq", "remote=auto"),
         ("rq,batch", "remote=allow"),
+        ("rq,batch", "remote=auto"),
     }
+    assert read_wish("remote=auto,profile=md", rules("batch")).is_auto
+    assert read_wish("remote=auto,profile=md", rules("batch")).profile == "md"
+    assert not read_wish("remote=allow", rules("batch")).is_auto
+
+
+def test_a_site_may_say_auto_for_a_partition(tmp_path: Path) -> None:
+    """A user's own word goes first."""
+    lends = "enforcement: slots\nremote: {allow: yes}"
+    text = BASIC.format(folder=tmp_path).replace(
+        "  plain: {policy: first-fit}", "  plain: {hints: {remote: auto, profile: md}}"
+    )
+    rules = Rules(config.parse(text + lends, tmp_path / "c.yaml"))
+    wish = read_wish("", rules("plain"))
+    assert (wish.remote, wish.is_auto, wish.profile) == (True, True, "md")
+    assert not read_wish("remote=allow", rules("plain")).is_auto
+    assert not read_wish("remote=no", rules("plain")).remote
 
 
 def test_where_the_site_lends_nothing_asking_for_it_is_refused_in_one_line(tmp_path: Path) -> None:
     rules = Rules(config.parse(BASIC.format(folder=tmp_path), tmp_path / "c.yaml"))
-    with pytest.raises(WishError, match="remote: GPUs of other nodes are not lent here; expected"):
-        read_wish("remote=allow", rules("batch"))
+    for hint in ("remote=allow", "remote=auto"):
+        with pytest.raises(WishError, match="remote: GPUs of other nodes are not lent here; expe"):
+            read_wish(hint, rules("batch"))
     assert not read_wish("remote=no", rules("batch")).remote
 
 

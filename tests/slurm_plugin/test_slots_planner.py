@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
 
+from policies.performance import Shape
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.profiles import Remote
+from slurm_plugin.protocol import Place
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.lending import Lending
 from slurm_plugin.remote.loan import Lender, Loan
@@ -24,8 +26,9 @@ from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.lent import SlotsMode
-from slurm_plugin.slots.planner import Planner
+from slurm_plugin.slots.planner import Planner, WhyNot
 from slurm_plugin.slots.room import Hold, Room
+from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
 
 GPUS = {f"v100.s{i}": 1 for i in range(8)}
@@ -73,7 +76,9 @@ def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
     )  # fmt: skip
 
 
-def looked(folder: Path, slurm: Remembering, board: Board) -> list[dict[str, Any]]:
+def looked(
+    folder: Path, slurm: Remembering, board: Board, why_not: WhyNot | None = None
+) -> list[dict[str, Any]]:
     """One look; the lines of the decision log."""
     lines: list[dict[str, Any]] = []
     planner = Planner(
@@ -83,6 +88,7 @@ def looked(folder: Path, slurm: Remembering, board: Board) -> list[dict[str, Any
         lambda build: lines.append(build()),
         lease_s=120,
         grace_s=30,
+        why_not=why_not,
         clock=lambda: float(NOW),
     )
     asyncio.run(planner.look())
@@ -99,6 +105,21 @@ def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path: Path) -> None:
     assert board.is_fresh(NOW)
     assert board.room["dgx1"].free == 0xFF & ~0b1001
     assert board.default_partition == "batch"
+
+
+def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(tmp_path: Path) -> None:
+    slurm, asked = Remembering(gated(1, 8), gated(2)), list[tuple[int, str]]()
+
+    def why_not(place: Place, shape: Shape) -> str:
+        asked.append((place.job, str(shape)))
+        return "others go first" if place.job == 1 else ""
+
+    looked(tmp_path, slurm, Board(), why_not)
+    assert asked == [(1, "1x8"), (2, "1x2")]
+    assert [names for names, change in slurm.updates if change.begin_time == AT_ONCE] == [("2",)]
+    assert not [
+        names for names, change in slurm.updates if names == ("1",) and change.admin_comment
+    ]
 
 
 def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path: Path) -> None:
@@ -344,6 +365,7 @@ def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(
     slurm = Remembering(job, refuses_slots=True)
     looked(tmp_path, slurm, Board())
     asked = JobUpdate(tres_per_node="", tres_per_job="gres:gpu:2", tres_per_task="")
+    asked = replace(asked, begin_time=job.eligible)
     assert slurm.updates[-1] == (("1",), replace(asked, tres_per_socket=""))
     assert len(slurm.updates) == 3
     with_slots = replace(job, tres_per_node="gres:gpu:v100.s6:1,gres:gpu:v100.s7:1")

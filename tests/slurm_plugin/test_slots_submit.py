@@ -116,8 +116,10 @@ def test_the_users_own_begin_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["depends", "held", "array", "het"])
 def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> None:
-    values = told(mode(tmp_path, board()).on_submit(submit(**{key: True})))
+    state = board()
+    values = told(mode(tmp_path, state).on_submit(submit(**{key: True})))
     assert state_of(values) == "gated"
+    assert state.is_awaited == (key in ("array", "het")), "the next look can release those"
 
 
 @pytest.mark.parametrize(

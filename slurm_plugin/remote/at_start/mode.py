@@ -46,6 +46,11 @@ class AtStart:
     is_basic: bool = False
     now: int = 0
 
+    @property
+    def forms(self) -> frozenset[str]:
+        """As Mode says."""
+        return frozenset(("node", "job"))
+
     def kept(self, job: QueuedJob) -> Bracket | None:
         """As Mode says."""
         return bracket.read(job.admin_comment, LOAN)
