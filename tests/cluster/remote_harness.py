@@ -47,7 +47,8 @@ def prepare(cluster: Cluster) -> None:
     cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
     # The engine may rightly miss 50 ms on a busy machine, and its veto with it.
     cluster.run("ctl", f"printf 'deadline_ms=500\\npass_budget_ms=5000\\n' >{SETTINGS}")
-    cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=15")
+    # A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
+    cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25")
     cluster.reconfigure()
     lending(cluster)
 
