@@ -78,4 +78,4 @@ class Select:
 
 def _could_borrow(asked: Submit) -> bool:
     """As far as the submit tells; the look at the queue knows more."""
-    return asked.nodes <= 1 and asked.max_nodes <= 1 and asked.per_node >= 2
+    return asked.nodes <= 1 and asked.max_nodes <= 1 and max(asked.per_node, asked.gpus) >= 2

@@ -12,9 +12,10 @@ from slurm_plugin.slots.bracket import LOAN, Bracket
 _DONOR = re.compile(r"\[gpu-donor: of=(\d+)\]")
 
 
-def in_comment(comment: str) -> dict[str, Any]:
+def in_comment(comment: str, is_waiting: bool = True) -> dict[str, Any]:
     """The loan's keys, or none for a job that neither borrows nor lends.
 
+    `is_waiting`: the job has not started; where GPUs are chosen then, only Slurm tells.
     `host`, `gpus`, `donors` and `why` of one that borrows; `waits`, `tries` and `next` (epoch)
     of one that would; `lends_to` of a donor.
     """
@@ -25,7 +26,8 @@ def in_comment(comment: str) -> dict[str, Any]:
         return {}
     loan = loans.read(kept.get(loans.KEY))
     if loan is None:
-        return _waiting(kept, bracket.note_in(comment)) if kept.state in ("gated", "may") else {}
+        waits = kept.state == "gated" or (kept.state == "may" and is_waiting)
+        return _waiting(kept, bracket.note_in(comment)) if waits else {}
     return {
         "asked": kept.get("tpn") or kept.get("tpj"),
         "host": loan.host,

@@ -51,7 +51,7 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
     told = {"job": job, "source": "Slurm", **found}
     if hint is not None:
         told |= {"hint": hint, "note": note}
-    loan = loans.in_comment(found["admin_comment"])
+    loan = _loan(found)
     return told | ({"loan": loan} if loan else {})
 
 
@@ -61,7 +61,12 @@ def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:
     Both empty when the controller no longer holds the job.
     """
     found = _of_controller(run, job)
-    return (str(found["state"]), loans.in_comment(found["admin_comment"])) if found else ("", {})
+    return (str(found["state"]), _loan(found)) if found else ("", {})
+
+
+def _loan(found: dict[str, Any]) -> dict[str, Any]:
+    is_waiting = str(found["state"]).startswith("PENDING")
+    return loans.in_comment(found["admin_comment"], is_waiting)
 
 
 def _of_controller(run: Runner, job: int) -> dict[str, Any] | None:

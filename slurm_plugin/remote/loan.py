@@ -160,14 +160,15 @@ def obstacle(
     job: QueuedJob,
     loan: Loan | None,
     at: int,
-    room: Room,
+    room: Room | None,
     queue: Mapping[int, QueuedJob],
     now: int,
     ready_s: int | None,
 ) -> str:
     """Why a loan made `at` (epoch) that the job waits for cannot go on; '' where it can.
 
-    `ready_s` None: nothing is lent any more.
+    `ready_s` None: nothing is lent any more. `room` None: whether its local GPUs are free is not
+    looked at.
     """
     if loan is None:
         return "the loan cannot be read"
@@ -175,9 +176,10 @@ def obstacle(
         return "GPUs are not lent any more"
     if job.held or job.depends:
         return "the job was held"
-    host = room.get(loan.host)
-    if host is None or not host.is_open or loan.mask & ~host.free:
-        return f"the GPUs of {loan.host} are others' now"
+    if room is not None:
+        host = room.get(loan.host)
+        if host is None or not host.is_open or loan.mask & ~host.free:
+            return f"the GPUs of {loan.host} are others' now"
     found = standing(job.job_id, loan, queue.values())
     if found.trouble:
         return found.trouble

@@ -49,5 +49,5 @@ def _who(job: QueuedJob, kept: Bracket) -> dict[str, Any]:
         "account": job.account,
         "partition": job.partition,
         "hint": bracket.hint_in(job.admin_comment),
-        "asked": kept.get("tpn") or kept.get("tpj"),
+        "asked": kept.get("tpn") or kept.get("tpj") or job.tres_per_node or job.tres_per_job,
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cluster import Cluster, ClusterError
-from live_harness import all_jobs, configure_engine, is_used, watched
+from live_harness import BRIDGE_SETTINGS, all_jobs, configure_engine, is_used, watched
 from select_harness import SETTINGS, until
 from slurm_text import Job
 
@@ -36,6 +36,8 @@ def as_found(cluster: Cluster | str) -> Iterator[None]:
     yield
     if isinstance(cluster, Cluster):
         cluster.run("ctl", f"rm -rf {FOLDER} {SETTINGS}")
+        ours = "/^deadline_ms/d; /^retry_/d"
+        cluster.run("ctl", f"sed -i '{ours}' {BRIDGE_SETTINGS}", check=False)
         cluster.reset()
 
 
@@ -45,9 +47,12 @@ def prepare(cluster: Cluster) -> None:
     cluster.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
     cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
     cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
-    # The engine may rightly miss 50 ms on a busy machine, and its veto with it.
+    # The engine may rightly miss 50 ms on a busy machine, and a submit or a veto with it.
     cluster.run("ctl", f"printf 'deadline_ms=500\\npass_budget_ms=5000\\n' >{SETTINGS}")
-    cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=10")
+    bridge = "deadline_ms=500\\nretry_first_s=1\\nretry_longest_s=1\\n"
+    cluster.run("ctl", f"printf '{bridge}' >{BRIDGE_SETTINGS}")
+    # A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
+    cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25")
     cluster.reconfigure()
     lending(cluster)
 

@@ -32,12 +32,12 @@ def lends(live: Cluster) -> Iterator[Cluster]:
         yield site
 
 
-#: Jobs and kills. Where Slurm starts jobs by itself each takes longer.
-RUN = (50, 10) if enforcement() == "slots" else (15, 6)
+#: Jobs and kills; the long run is made in one of the two ways of enforcing.
+RUN = (50, 10) if enforcement() == "slots" else (8, 4)
 
 
 def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(lends: Cluster) -> None:
-    """Fifty jobs and ten kills with slots, fifteen and six with the select plugin."""
+    """Fifty jobs and ten kills with slots, eight and four with the select plugin."""
     dice = random.Random(8)
     script = f"{ECHO}; sleep 0.5"
     jobs, kills = RUN
@@ -62,7 +62,7 @@ def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lends: Cluster) -> 
     jobid = lends.sbatch(*FOUR, ASKS, "-H", "--requeue", script=script)
     lends.engine("stop")
     loan = f"dgx1/c0,dgx2/3/{jobid + 100000}/50000"
-    said = f"[gpu-topo: remote=allow] [gpu-loan: starts tpn=gres/gpu:4 loan={loan} at=1]"
+    said = f"[gpu-topo: remote=allow] [gpu-loan: starts remote=1 tpn=gres/gpu:4 loan={loan} at=1]"
     words = ["gres=gpu:2", "ReqNodeList=dgx1", f"AdminComment={said}"]
     lends.run("ctl", ["scontrol", "update", f"jobid={jobid}", *words])
     lends.run("ctl", ["scontrol", "release", str(jobid)])

@@ -29,6 +29,8 @@ from remote_harness import (
 from select_harness import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+#: About the nodes' side alone, or long: in one of the two ways of enforcing is enough.
+once = pytest.mark.slots
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -102,6 +104,7 @@ def test_strangers_are_refused(lends: Cluster) -> None:
     assert "MUNGE" not in shown
 
 
+@once
 def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Cluster) -> None:
     with settings_of(lends, "preset: echo-own"):
         job = borrower(lends)
@@ -118,7 +121,7 @@ def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Clus
         nothing_is_left(lends)
 
 
-SLOW = "name: slow\nserver: [sh, -c, sleep 7, '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
+SLOW = "name: slow\nserver: [sh, -c, sleep 4, '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
 
 
 def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluster) -> None:
@@ -154,6 +157,7 @@ def test_donors_end_when_the_job_ends_or_fails(lends: Cluster) -> None:
         nothing_is_left(lends)
 
 
+@once
 def test_donors_end_with_the_jobs_time(lends: Cluster) -> None:
     job = borrower(lends, "-t", "1")
     lends.wait_state(job.id, "TIMEOUT", timeout_s=150)
@@ -191,6 +195,7 @@ def test_a_donors_node_that_dies_takes_the_loan_with_it(lends: Cluster) -> None:
         revive(lends, node)
 
 
+@once
 def test_the_jobs_own_node_that_dies_ends_its_donors(lends: Cluster) -> None:
     job = borrower(lends, "--no-requeue")
     [host] = job.gpus
@@ -228,6 +233,7 @@ def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
     assert lends.job(job.id).state == "RUNNING"
 
 
+@once
 def test_without_an_engine_donors_end_by_themselves(lends: Cluster) -> None:
     job = borrower(lends)
     lends.engine("kill")
@@ -298,6 +304,7 @@ def test_an_r_queue_lends_without_being_asked(lends: Cluster) -> None:
 # -- the baseline (last: it takes the site away) ------------------------------
 
 
+@once
 def test_stock_slurm_keeps_the_job_waiting(cluster: Cluster) -> None:
     """The same nodes and the same job, with nothing of ours."""
     with cluster.variant_as("stock"):

@@ -91,3 +91,13 @@ def test_of_jobs_without_loans_nothing_is_told() -> None:
 def test_what_the_note_says_cannot_move_the_cursor() -> None:
     found = in_comment(comment("placed", loan=LOAN.text(), loan_why="a\x1b[2Jb"))
     assert "\x1b" not in in_words({"job": 7, "source": "Slurm", "loan": found})
+
+
+def test_where_gpus_are_chosen_at_the_start_a_loan_is_told_in_the_same_way() -> None:
+    kept = Bracket("starts", {**KEPT.values, "loan": LOAN.text()}, bracket.LOAN)
+    assert in_comment(kept.text())["host"] == "dgx1"
+    may = Bracket("may", {"remote": "1", "loan_tries": "2"}, bracket.LOAN)
+    text = f"{bracket.topo('remote=allow', 'remote GPUs: x: no')} {may.text()}"
+    assert in_comment(text)["tries"] == 2
+    assert in_comment(text)["waits"] == "remote GPUs: x: no"
+    assert in_comment(text, is_waiting=False) == {}

@@ -225,6 +225,11 @@ def test_a_job_that_is_starting_keeps_its_local_gpus_for_a_while() -> None:
     assert (made.reserved[7].on("dgx1"), made.reserved[7].until, made.broken) == (3, 1030.0, [])
 
 
+def test_a_job_that_started_since_the_queue_was_read_is_no_trouble() -> None:
+    made = planned(job(STARTS, **LOCAL), donor(), nodes=FULL)
+    assert (made.broken, made.back) == ([], [])
+
+
 def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
     made = planned(job(STARTS, **LOCAL, eligible=AT + 120))
     [(_, (first, second))] = made.back
@@ -239,6 +244,17 @@ def test_where_priorities_are_numbers_the_job_gets_its_own_back() -> None:
     made = planned(job(STARTS, **LOCAL, eligible=AT + 120), how=AtStart(60, is_basic=True, now=AT))
     [(_, (first, _))] = made.back
     assert (first.priority, first.is_released) == (5, None)
+
+
+def test_gpus_counted_for_the_whole_job_come_back_as_such() -> None:
+    whole = {"tres_per_node": "", "tres_per_job": "gres/gpu:4", "max_nodes": 1}
+    meets = MEETS.replace("tpn=", "tpj=")
+    [(_, update)] = planned(job(meets, **whole), donor()).starts
+    assert (update.tres_per_node, update.tres_per_job) == ("gpu:2", "")
+    starts = STARTS.replace("tpn=", "tpj=")
+    assert planned(job(starts, **LOCAL), donor()).broken == []
+    [(_, (first, _))] = planned(job(starts, **LOCAL, eligible=AT + 120)).back
+    assert (first.tres_per_node, first.tres_per_job) == ("", "gres/gpu:4")
 
 
 def test_a_request_that_somebody_changed_since_stays_as_it_is() -> None:
@@ -347,7 +363,8 @@ def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
         ("paused", job("may remote=1 loan_next=1001")),
         ("is an array's", job(array_id=7)),
         ("is a heterogeneous one's", job(het_id=7)),
-        ("asks for GPUs in another way", job(tres_per_node="", tres_per_job="gres/gpu:4")),
+        ("may be spread", job(tres_per_node="", tres_per_job="gres/gpu:4")),
+        ("counts per task", job(tres_per_node="", tres_per_task="gres/gpu=4", max_nodes=1)),
         ("runs on two nodes", job(min_nodes=2, max_nodes=2, tres_per_node="gres/gpu:6")),
         ("runs in an observed partition", job(partition="watched")),
     ],

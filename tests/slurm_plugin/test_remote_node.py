@@ -362,4 +362,5 @@ def test_a_job_without_donors_is_left_alone(
 ) -> None:
     with commands(tmp_path, monkeypatch, scontrol='echo "   AdminComment=(null)"'):
         assert join.main({"SLURM_JOB_ID": "7"}) == 0
-    assert capsys.readouterr().out == ""
+    # Nor do its steps ask once more.
+    assert capsys.readouterr().out == "unset GPUTOPO_REMOTE\n"

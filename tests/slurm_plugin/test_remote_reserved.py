@@ -142,10 +142,10 @@ def test_a_submit_that_may_borrow_is_marked(tmp_path: Path) -> None:
     [
         ("remote=no", "rq", {}),
         ("pattern=ring", "batch", {}),
-        ("remote=allow", "batch", {"per_node": 0}),
+        ("remote=allow", "batch", {"per_node": 0, "gpus": 0}),
         ("remote=allow", "batch", {"nodes": 2}),
         ("remote=allow", "batch", {"max_nodes": 2}),
-        ("remote=allow", "batch", {"per_node": 1}),
+        ("remote=allow", "batch", {"per_node": 1, "gpus": 1}),
     ],
 )
 def test_any_other_submit_is_not(
@@ -158,6 +158,6 @@ def test_any_other_submit_is_not(
 
 def test_submits_without_a_hint_are_left_alone(tmp_path: Path) -> None:
     assert isinstance(submitted(tmp_path, ""), Pass)
-    assert isinstance(submitted(tmp_path, "", "rq", per_node=1), Pass)
+    assert isinstance(submitted(tmp_path, "", "rq", per_node=1, gpus=1), Pass)
     assert isinstance(submitted(tmp_path, "remote=allow", "quiet"), Pass)
     assert isinstance(submitted(tmp_path, "remote=perhaps"), Refuse)

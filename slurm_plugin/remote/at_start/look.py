@@ -147,7 +147,8 @@ class _Look:
             return "its request was changed"
         if terms.now - int(kept.get("at") or 0) > terms.grace_s:
             return f"not started by Slurm ({job.reason})"
-        return loans.obstacle(job, loan, at, room_now, self._there, terms.now, terms.ready_s)
+        # GPUs in use may be its own already: the nodes were read after the queue.
+        return loans.obstacle(job, loan, at, None, self._there, terms.now, terms.ready_s)
 
     def _local(self, job: QueuedJob, loan: Loan, end: float) -> Hold:
         memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
@@ -186,7 +187,9 @@ class _Look:
             return
         self.askers.no_room(job, need)
         is_paused = self._terms.paused.get(job.name, 0) > self._terms.now
-        if kept is not None and not (job.array_id or job.het_id or is_paused):
+        # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
+        is_spread = bool(job.tres_per_job) and job.max_nodes != 1
+        if kept is not None and not (job.array_id or job.het_id or is_paused or is_spread):
             self.askers.ask(job, Want(kept, asked, need))
 
     def _end(self, job: QueuedJob) -> float:

@@ -2,7 +2,8 @@
 
 `may`: the job may borrow (its bridge and its batch script know of it); `meets`: a begin time keeps
 it away from all GPUs while its donors start; `starts`: it asks for its local GPUs alone, and
-TaskProlog lets it run with every donor or not at all. `tpn` is what the user asked for.
+TaskProlog lets it run with every donor or not at all. `tpn` (per node) or `tpj` (for the job) is
+what the user asked for.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ GATE_S = 30
 #: Slurm's highest priorities have a meaning of their own.
 HIGHEST = 2**32 - 256
 
-REQUEST, _PRIORITY = "tpn", "prio"
+_PER_NODE, _PER_JOB, _PRIORITY = "tpn", "tpj", "prio"
 #: Keys of a loan that a job without one does not have.
-_OF_START = (REQUEST, _PRIORITY, "at")
+_OF_START = (_PER_NODE, _PER_JOB, _PRIORITY, "at")
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class AtStart:
     @property
     def forms(self) -> frozenset[str]:
         """As Mode says."""
-        return frozenset(("node",))
+        return frozenset(("node", "job"))
 
     def kept(self, job: QueuedJob) -> Bracket | None:
         """As Mode says."""
@@ -62,7 +63,8 @@ class AtStart:
 
     def meets(self, job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
         """As Mode says."""
-        values = {**kept.values, REQUEST: job.tres_per_node, _PRIORITY: str(job.priority)}
+        asked = {_PER_NODE: job.tres_per_node, _PER_JOB: job.tres_per_job}
+        values = {**kept.values, **asked, _PRIORITY: str(job.priority)}
         comment = _with(job, Bracket(MEETS, values, LOAN), note)
         return JobUpdate(begin_time=self.now + self.ready_s + GATE_S, admin_comment=comment)
 
@@ -84,7 +86,8 @@ class AtStart:
         note = loans.note(loan, kept.get(loans.WHY))
         return JobUpdate(
             begin_time=NOW,
-            tres_per_node=local_request(kept.get(REQUEST), loan.mask.bit_count()),
+            tres_per_node=_local(kept, loan),
+            tres_per_job="" if kept.get(_PER_JOB) else None,
             req_nodes=loan.host,
             min_cpus=job.cpus or None,
             priority=self._first(),
@@ -106,7 +109,10 @@ class AtStart:
         back = JobUpdate(min_cpus=job.cpus or None)
         if is_local(job, kept):
             # Another request than ours is the user's, or an administrator's: it stays.
-            back = replace(back, tres_per_node=kept.get(REQUEST), req_nodes="")
+            per_job = kept.get(_PER_JOB) or None
+            back = replace(
+                back, tres_per_node=kept.get(_PER_NODE), tres_per_job=per_job, req_nodes=""
+            )
         if self.is_basic:
             back = replace(back, priority=int(kept.get(_PRIORITY) or 0) or None)
         else:
@@ -120,14 +126,15 @@ class AtStart:
 def is_local(job: QueuedJob, kept: Bracket) -> bool:
     """Does the job ask for its local GPUs alone?"""
     loan = loans.read(kept.get(loans.KEY))
-    if loan is None:
+    if loan is None or (kept.get(_PER_JOB) and job.tres_per_job):
         return False
-    return same(job.tres_per_node, local_request(kept.get(REQUEST), loan.mask.bit_count()))
+    return same(job.tres_per_node, _local(kept, loan))
 
 
 def is_whole(job: QueuedJob, kept: Bracket) -> bool:
     """Does the job ask for what it asked for before the loan?"""
-    return same(job.tres_per_node, kept.get(REQUEST))
+    per_node, per_job = kept.get(_PER_NODE), kept.get(_PER_JOB)
+    return same(job.tres_per_node, per_node) and same(job.tres_per_job, per_job)
 
 
 def same(one: str, other: str) -> bool:
@@ -147,6 +154,11 @@ def local_request(text: str, gpus: int) -> str:
     """The request `text` with so many GPUs of its type; what is no GPU stays."""
     model = next(iter(counts(text)), "")
     return ",".join(filter(None, (_gpus(model, gpus), demand.rest(text))))
+
+
+def _local(kept: Bracket, loan: Loan) -> str:
+    asked = kept.get(_PER_NODE) or kept.get(_PER_JOB)
+    return local_request(asked, loan.mask.bit_count())
 
 
 def _gpus(model: str, count: int) -> str:

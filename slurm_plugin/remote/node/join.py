@@ -132,6 +132,8 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
             raise RemoteError("slurmctld does not answer")
         donors = lent_in(told[1])
         if not donors:
+            # Its steps need not ask again.
+            sys.stdout.write(f"unset {ASKED}\n")
             return 0
         variables, ends = asyncio.run(meet(job_id, donors, Munge()))
     except RemoteError as error:
