@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.remote import loan as loans
@@ -34,6 +34,7 @@ RELEASED, STAYS, LEFT = "released", "stays", "left"
 
 #: Jobs that start together or not at all.
 Unit = list[tuple[QueuedJob, Want]]
+HeldBack = Callable[[QueuedJob, Want], bool]
 
 
 class _Stays(Exception):
@@ -52,17 +53,19 @@ def plan(
     choose: Choose,
     promised: Sequence[Hold] = (),
     borrow: Borrow | None = None,
+    held_back: HeldBack = lambda *_: False,
 ) -> Plan:
     """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
 
-    `borrow` says who would lend to a job that fits nowhere.
+    `borrow` says who would lend to a job that fits nowhere; a job that is `held_back` is not looked
+    at, and delays nobody.
     """
     jobs = list(queue)
     made = Plan(room, [held_by(job, terms.now) for job in jobs if job.state != "PENDING"])
     for hold in promised:
         made.room = with_hold(made.room, hold)
         made.holds.append(hold)
-    return Look(made, wants, terms, choose, borrow).over(jobs)
+    return Look(made, wants, terms, choose, borrow, held_back).over(jobs)
 
 
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
@@ -108,10 +111,12 @@ class Look:
         wants: Mapping[int, Want],
         terms: Terms,
         choose: Choose,
-        borrow: Borrow | None = None,
+        borrow: Borrow | None,
+        held_back: HeldBack,
     ) -> None:
         self._made = made
         self._borrow = borrow
+        self._held_back = held_back
         self._wants = wants
         self._terms = terms
         self._choose = choose
@@ -271,6 +276,7 @@ class Look:
             and want.own_begin <= now
             and int(want.kept.get("retry") or 0) <= now
             and not self._is_paused(job.name)
+            and not self._held_back(job, want)
         )
 
     def _open(self, unit: Unit) -> bool:
@@ -334,7 +340,7 @@ class Look:
         if isinstance(choice, Left):
             raise _Stays(choice.note)
         if isinstance(choice, Waits):
-            if choice.note and not job.het_id:
+            if not job.het_id:
                 # The AdminComment of a first component would go to all of them.
                 self._tell(job, want, choice.note)
             raise _Stays

@@ -175,7 +175,9 @@ class Planner:
             terms = replace(terms, ready_s=self._lending.settings.ready_s)
         self._decided = {}
         borrow = self._borrow if self._lends else None
-        made = plan(seen.queue, wants, room, terms, self._choose, promised, borrow)
+        made = plan(
+            seen.queue, wants, room, terms, self._choose, promised, borrow, self._is_held_back
+        )
         # Promises stay beside the room: the board adds them for as long as they last.
         made.room = room
         self._watch.look(seen.queue, made)
@@ -238,11 +240,24 @@ class Planner:
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         assert want.need is not None
+        base = self._question(job, want)
+        decision = self._decider.decide(question.ask(base, want.need, found))
+        self._decided[name] = decision.record
+        reply = decision.reply
+        if isinstance(reply, Use):
+            group, mask = question.answer(reply, found)
+            return Chosen(group, mask, question.named(reply.note, group, mask))
+        if isinstance(reply, WaitFor):
+            return Waits(reply.note)
+        return Left(decision.reason)
+
+    def _question(self, job: QueuedJob, want: Want) -> Place:
+        """What is asked about a job, but for its candidates."""
         assert want.asked is not None
         now = int(self._clock())
         since = int(want.kept.get("since") or now)
         waited = max(0, now - since)
-        base = Place(
+        return Place(
             id=0,
             job=job.job_id,
             array=job.array_id,
@@ -254,19 +269,12 @@ class Planner:
             partition=job.partition,
             hint=want.asked.hint,
         )
-        if self._why_not is not None:
-            shape = Shape(want.need.nodes, want.need.gpus)
-            if self._why_not(base, shape):
-                return Waits("")
-        decision = self._decider.decide(question.ask(base, want.need, found))
-        self._decided[name] = decision.record
-        reply = decision.reply
-        if isinstance(reply, Use):
-            group, mask = question.answer(reply, found)
-            return Chosen(group, mask, question.named(reply.note, group, mask))
-        if isinstance(reply, WaitFor):
-            return Waits(reply.note)
-        return Left(decision.reason)
+
+    def _is_held_back(self, job: QueuedJob, want: Want) -> bool:
+        if self._why_not is None or want.need is None:
+            return False
+        shape = Shape(want.need.nodes, want.need.gpus)
+        return bool(self._why_not(self._question(job, want), shape))
 
     def _may_lend(self, settings: Mapping[str, str]) -> bool:
         if self._lending is None or not self._lending.settings.allow:

@@ -102,19 +102,29 @@ def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path: Path) -> None:
     assert board.default_partition == "batch"
 
 
-def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(tmp_path: Path) -> None:
-    slurm, asked = Remembering(gated(1, 8), gated(2)), list[tuple[int, str]]()
+RUNS = QueuedJob(
+    9, "9", partition="batch", state="RUNNING", start=NOW, end=NOW + 60, nodes=("dgx1",), cpus=1,
+    gpus={"dgx1": (0,)},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_held_back", [True, False])
+def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
+    tmp_path: Path, is_held_back: bool
+) -> None:
+    """One that waits for GPUs alone does: who would be longer than it can wait stays, too."""
+    large, long = gated(1, 8), replace(gated(2), time_limit_s=3600)
+    slurm, asked = Remembering(RUNS, large, long, used=(0,)), list[tuple[int, str]]()
 
     def why_not(place: Place, shape: Shape) -> str:
         asked.append((place.job, str(shape)))
-        return "others go first" if place.job == 1 else ""
+        return "others go first" if is_held_back and place.job == 1 else ""
 
     looked(tmp_path, slurm, Board(), why_not)
     assert asked == [(1, "1x8"), (2, "1x2")]
-    assert [names for names, change in slurm.updates if change.begin_time == AT_ONCE] == [("2",)]
-    assert not [
-        names for names, change in slurm.updates if names == ("1",) and change.admin_comment
-    ]
+    let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
+    assert let_go == ([("2",)] if is_held_back else [])
+    assert not any(change.admin_comment for names, change in slurm.updates if names == ("1",))
 
 
 def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path: Path) -> None:
