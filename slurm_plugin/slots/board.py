@@ -23,12 +23,14 @@ Build = Callable[[], dict[str, Any]]
 class Promise:
     """What a submit was told: its slots (none behind a gate), and the decision's log line.
 
-    Until the job is seen in Slurm, and then it is the job's own.
+    `need` is what it waits for where there was no room. Until the job is seen in Slurm, and then it
+    is the job's own.
     """
 
     hold: Hold
     until: float
     build: Build | None = None
+    need: Need | None = None
 
 
 @dataclass(slots=True)
@@ -67,15 +69,25 @@ class Board:
     ) -> None:
         """Take what a look found, what it is about to release included.
 
-        `known` is what `ended` was when the look began.
+        `known` is what `ended` was when the look began. A job that was gated since is first where
+        the look saw none.
         """
-        self.room, self.holds, self.first, self.looked = room, holds, first, now
+        coming = (promise.need for promise in self.promises.values() if promise.need)
+        self.first = first or next(coming, None)
+        self.room, self.holds, self.looked = room, holds, now
         self.known = known
         self.empty = emptied(room)
 
-    def promise(self, token: str, hold: Hold, now: float, build: Build | None = None) -> None:
-        """Keep these slots for a job that is on its way."""
-        self.promises[token] = Promise(hold, now + PROMISE_S, build)
+    def promise(
+        self,
+        token: str,
+        hold: Hold,
+        now: float,
+        build: Build | None = None,
+        need: Need | None = None,
+    ) -> None:
+        """Keep these slots for a job that is on its way, or its place in front of others."""
+        self.promises[token] = Promise(hold, now + PROMISE_S, build, need)
 
     def forget(self, began: float) -> None:
         """Drop promises to jobs that a look begun at `began` should have seen and did not.

@@ -21,6 +21,7 @@ from slurm_plugin.remote.offer import Offer
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.candidates import Need
 from slurm_plugin.slots.planner import Planner, WhyNot
 from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
@@ -145,6 +146,16 @@ def test_a_promise_ends_when_its_job_is_seen(tmp_path: Path) -> None:
     board.promise("t1", Hold({"dgx1": 0xFF}), NOW)
     looked(tmp_path, Remembering(gated(1), used=range(8)), board)
     assert not board.promises
+
+
+def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_path: Path) -> None:
+    """Or the next submits, which may delay it, would be placed until the look after."""
+    board, need = Board(), Need(8, 1, 1, 0, frozenset({"batch"}))
+    board.promise("t1", Hold(), NOW, need=need)
+    looked(tmp_path, Remembering(), board)
+    assert board.first == need
+    looked(tmp_path, Remembering(gated(1)), board)
+    assert board.first is None
 
 
 def test_a_promise_that_ran_out_holds_nothing(tmp_path: Path) -> None:
