@@ -128,10 +128,10 @@ class Slots:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, room) and not keys.het:
                 return None, APART
-            if not (later or self.board.first):
-                # Known at once: the next submit may come before the next look.
-                self.board.first = need
-            return self._gate(asked, wish, now, _waits_for(need)), ""
+            # Known at once: the next submit may come before the next look.
+            first = None if later else need
+            self.board.first = self.board.first or first
+            return self._gate(asked, wish, now, _waits_for(need), need=first), ""
         if later or keys.array or keys.het or self._looks_first(wish):
             # The tasks of an array would all get the same slots; components start together or
             # not at all.
@@ -180,15 +180,15 @@ class Slots:
         note: str,
         build: Build | None = None,
         since: bool = False,
+        need: Need | None = None,
     ) -> Ok:
         keys, token = asked.slots, self._token()
         assert keys is not None
         more = {"since": str(int(now))} if since else {}
         values = self._comment(asked, wish, "gated", token, note, more)
         values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
-        if build is not None:
-            # Nothing is promised; the next look writes the decision down once the job has its id.
-            self.board.promise(token, Hold(), now, build)
+        # Nothing is promised; the next look writes the decision down once the job has its id.
+        self.board.promise(token, Hold(), now, build, need)
         return Ok(values)
 
     @staticmethod

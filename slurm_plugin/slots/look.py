@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.remote import loan as loans
@@ -35,6 +35,7 @@ RELEASED, STAYS, LEFT = "released", "stays", "left"
 
 #: Jobs that start together or not at all.
 Unit = list[tuple[QueuedJob, Want]]
+HeldBack = Callable[[QueuedJob, Want], bool]
 
 
 class _Stays(Exception):
@@ -53,17 +54,19 @@ def plan(
     choose: Choose,
     promised: Sequence[Hold] = (),
     lends: Lends | None = None,
+    held_back: HeldBack = lambda *_: False,
 ) -> Plan:
     """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
 
-    `lends` says who would lend to jobs that fit nowhere.
+    `lends` says who would lend to jobs that fit nowhere; a job that is `held_back` is not looked
+    at, and delays nobody.
     """
     jobs = list(queue)
     made = Plan(room, [held_by(job, terms.now) for job in jobs if job.state != "PENDING"])
     for hold in promised:
         made.room = with_hold(made.room, hold)
         made.holds.append(hold)
-    return Look(made, wants, terms, choose, lends).over(jobs)
+    return Look(made, wants, terms, choose, lends, held_back).over(jobs)
 
 
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
@@ -109,11 +112,13 @@ class Look:
         wants: Mapping[int, Want],
         terms: Terms,
         choose: Choose,
-        lends: Lends | None = None,
+        lends: Lends | None,
+        held_back: HeldBack,
     ) -> None:
         self._made = made
         self._is_lent = lends is not None
         self._askers = Askers(made, lends, terms.now)
+        self._held_back = held_back
         self._wants = wants
         self._terms = terms
         self._choose = choose
@@ -164,6 +169,8 @@ class Look:
 
     def _ask_to_lend(self, unit: Unit) -> None:
         """Others may lend to a job that fits nowhere."""
+        if not self._is_lent:
+            return
         job, want = unit[0]
         fits_nowhere = want.need is not None and want.need in self._no_room
         if not fits_nowhere or job.tasks > 1 or job.het_id or not self._is_ready(job, want):
@@ -257,6 +264,7 @@ class Look:
             and want.own_begin <= now
             and int(want.kept.get("retry") or 0) <= now
             and not self._is_paused(job.name)
+            and not self._held_back(job, want)
         )
 
     def _open(self, unit: Unit) -> bool:
@@ -320,7 +328,7 @@ class Look:
         if isinstance(choice, Left):
             raise _Stays(choice.note)
         if isinstance(choice, Waits):
-            if choice.note and not job.het_id:
+            if not job.het_id:
                 # The AdminComment of a first component would go to all of them.
                 self._tell(job, want, choice.note)
             raise _Stays

@@ -167,10 +167,10 @@ class Planner:
         for build in self._board.observed:
             self._write(build)
         self._board.observed.clear()
-        promises = self._board.promises
-        for job in queue if promises else ():
+        board = self._board
+        for job in queue if board.promises or board.gated else ():
             kept = bracket.read(job.admin_comment)
-            promise = promises.pop(kept.get("token"), None) if kept else None
+            promise = board.met(kept.get("token")) if kept else None
             if promise is not None and promise.build is not None:
                 self._write(of_job(promise.build, job))
 
@@ -187,7 +187,9 @@ class Planner:
             terms = replace(terms, ready_s=lends.lending.settings.ready_s)
             lends.look(seen.queue)
         self._decided = {}
-        made = plan(seen.queue, wants, room, terms, self._choose, promised, lends)
+        made = plan(
+            seen.queue, wants, room, terms, self._choose, promised, lends, self._is_held_back
+        )
         # Promises stay beside the room: the board adds them for as long as they last.
         made.room = room
         self._watch.look(seen.queue, made)
@@ -248,11 +250,24 @@ class Planner:
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         assert want.need is not None
+        base = self._question(job, want)
+        decision = self._decider.decide(question.ask(base, want.need, found))
+        self._decided[name] = decision.record
+        reply = decision.reply
+        if isinstance(reply, Use):
+            group, mask = question.answer(reply, found)
+            return Chosen(group, mask, question.named(reply.note, group, mask))
+        if isinstance(reply, WaitFor):
+            return Waits(reply.note)
+        return Left(decision.reason)
+
+    def _question(self, job: QueuedJob, want: Want) -> Place:
+        """What is asked about a job, but for its candidates."""
         assert want.asked is not None
         now = int(self._clock())
         since = int(want.kept.get("since") or now)
         waited = max(0, now - since)
-        base = Place(
+        return Place(
             id=0,
             job=job.job_id,
             array=job.array_id,
@@ -264,19 +279,12 @@ class Planner:
             partition=job.partition,
             hint=want.asked.hint,
         )
-        if self._why_not is not None:
-            shape = Shape(want.need.nodes, want.need.gpus)
-            if self._why_not(base, shape):
-                return Waits("")
-        decision = self._decider.decide(question.ask(base, want.need, found))
-        self._decided[name] = decision.record
-        reply = decision.reply
-        if isinstance(reply, Use):
-            group, mask = question.answer(reply, found)
-            return Chosen(group, mask, question.named(reply.note, group, mask))
-        if isinstance(reply, WaitFor):
-            return Waits(reply.note)
-        return Left(decision.reason)
+
+    def _is_held_back(self, job: QueuedJob, want: Want) -> bool:
+        if self._why_not is None or want.need is None:
+            return False
+        shape = Shape(want.need.nodes, want.need.gpus)
+        return bool(self._why_not(self._question(job, want), shape))
 
     def _act(self, made: Plan, seen: Seen) -> None:
         """Releases first: they are what people wait for."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cluster import RECORD, Cluster, ClusterError
 from genie_queue import MAKER, PLATFORM, QUEUE, RUNS, simulated
-from live_harness import all_jobs, asking, by_policy, configure_engine, submit_many
+from live_harness import CONFIG, all_jobs, asking, by_policy, configure_engine, submit_many
 from select_harness import until
 from slurm_text import Job
 
@@ -339,7 +339,8 @@ BAD = [
 
 def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
     """So are classes and partitions that the site does not allow, and srun without GPUs; a job that
-    cannot be in time, or whose profile another stands in for, is let in and told."""
+    cannot be in time, or whose profile another stands in for, is let in and told; where the site
+    says so, the late one is refused."""
     for key, value, says in BAD:
         assert says in refused(shaping, hint(WIDE, **{key: value}))
     assert "class: 'prior' is not for this job" in refused(
@@ -352,6 +353,9 @@ def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
     assert "chooses the shape of batch jobs" in done.err
     assert "cannot be done in time" in let_in(shaping, WIDE, deadline="5s")
     assert "wide2 was never profiled; wide stands in" in let_in(shaping, Work("wide2", 64, 2000))
+    shaping.run("ctl", f"sed -i 's/^genie:/genie:\\n  late: refuse/' {CONFIG}")
+    shaping.engine("restart")
+    assert "cannot be done in time" in refused(shaping, hint(WIDE, deadline="5s"))
 
 
 def test_without_an_engine_the_job_is_held_and_shaped_when_it_is_back(shaping: Cluster) -> None:

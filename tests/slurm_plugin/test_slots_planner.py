@@ -25,6 +25,7 @@ from slurm_plugin.remote.record import DECISIONS
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.candidates import Need
 from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.planner import Planner, WhyNot
 from slurm_plugin.slots.room import Hold, Room
@@ -107,19 +108,29 @@ def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path: Path) -> None:
     assert board.default_partition == "batch"
 
 
-def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(tmp_path: Path) -> None:
-    slurm, asked = Remembering(gated(1, 8), gated(2)), list[tuple[int, str]]()
+RUNS = QueuedJob(
+    9, "9", partition="batch", state="RUNNING", start=NOW, end=NOW + 60, nodes=("dgx1",), cpus=1,
+    gpus={"dgx1": (0,)},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_held_back", [True, False])
+def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
+    tmp_path: Path, is_held_back: bool
+) -> None:
+    """One that waits for GPUs alone does: who would be longer than it can wait stays, too."""
+    large, long = gated(1, 8), replace(gated(2), time_limit_s=3600)
+    slurm, asked = Remembering(RUNS, large, long, used=(0,)), list[tuple[int, str]]()
 
     def why_not(place: Place, shape: Shape) -> str:
         asked.append((place.job, str(shape)))
-        return "others go first" if place.job == 1 else ""
+        return "others go first" if is_held_back and place.job == 1 else ""
 
     looked(tmp_path, slurm, Board(), why_not)
     assert asked == [(1, "1x8"), (2, "1x2")]
-    assert [names for names, change in slurm.updates if change.begin_time == AT_ONCE] == [("2",)]
-    assert not [
-        names for names, change in slurm.updates if names == ("1",) and change.admin_comment
-    ]
+    let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
+    assert let_go == ([("2",)] if is_held_back else [])
+    assert not any(change.admin_comment for names, change in slurm.updates if names == ("1",))
 
 
 def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path: Path) -> None:
@@ -140,6 +151,16 @@ def test_a_promise_ends_when_its_job_is_seen(tmp_path: Path) -> None:
     board.promise("t1", Hold({"dgx1": 0xFF}), NOW)
     looked(tmp_path, Remembering(gated(1), used=range(8)), board)
     assert not board.promises
+
+
+def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_path: Path) -> None:
+    """Or the next submits, which may delay it, would be placed until the look after."""
+    board, need = Board(), Need(8, 1, 1, 0, frozenset({"batch"}))
+    board.promise("t1", Hold(), NOW, need=need)
+    looked(tmp_path, Remembering(), board)
+    assert board.first == need
+    looked(tmp_path, Remembering(gated(1)), board)
+    assert board.first is None
 
 
 def test_a_promise_that_ran_out_holds_nothing(tmp_path: Path) -> None:
