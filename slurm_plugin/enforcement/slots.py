@@ -158,6 +158,7 @@ class Slots:
         values = self._comment(asked, wish, "placed", token, note)
         values.update(_set(demand.placed(asked, need, group, mask)))
         self.board.promise(token, hold, now, decision.record)
+        self.board.is_awaited = True
         return Ok(values), ""
 
     def _looks_first(self, wish: Wish) -> bool:

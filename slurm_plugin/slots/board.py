@@ -42,7 +42,8 @@ class Board:
     apart, because every submit goes through the first and a burst fills the second. `observed` are
     decisions that were only to be written down;
     `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
-    `is_awaited`: a job was gated only until the next look, which may release it at once.
+    `is_awaited`: a job is about to start, or gated only until the next look, which may release it
+    at once.
     """
 
     fresh_s: float = 15.0

@@ -21,7 +21,7 @@ class Pace:
         self._echoes: list[float] = []
 
     def submitted(self, now: float, is_awaited: bool) -> None:
-        """A job is on its way; `is_awaited`: it may start as soon as it has been looked at."""
+        """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at."""
         self.wake(max(now + SUBMIT_S, 0.0 if is_awaited else self._calm_at))
 
     def ended(self, now: float) -> None:
