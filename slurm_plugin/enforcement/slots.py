@@ -190,6 +190,8 @@ class Slots:
         values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
         # Nothing is promised; the next look writes the decision down once the job has its id.
         self.board.promise(token, Hold(), now, build, need)
+        # Whoever asks for the reason is not to wait for it.
+        self.board.is_awaited |= build is not None
         return Ok(values)
 
     @staticmethod

@@ -43,7 +43,7 @@ class Board:
     decisions that were only to be written down;
     `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
     `is_awaited`: a job is about to start, or gated only until the next look, which may release it
-    at once.
+    at once, or a decision is to be written down.
     """
 
     fresh_s: float = 15.0

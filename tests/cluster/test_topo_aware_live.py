@@ -99,9 +99,12 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -
     assert "the job asks for 0.50" in comment
     queue = cluster.run("ctl", ["squeue", "-h", "-j", str(job), "-o", "%r"]).out.strip()
     assert queue == "BeginTime"
-    told = cluster.run("ctl", ["gputopo", "explain", str(job)]).out
-    assert "postponed" in told
-    assert "would be now" in told
+
+    def told() -> str:
+        return cluster.run("ctl", ["gputopo", "explain", str(job)]).out
+
+    until(lambda: "postponed" in told(), "the decision is written down", 10)
+    assert "would be now" in told()
     assert "(communication 0.00, interference" in told
     passed = submit(cluster, 1, "policy=topo-aware,batch=128", "--nice=500")
     (gpu,) = cluster.wait_running(passed).gpus[NODE]

@@ -102,6 +102,14 @@ def test_a_promise_lasts_until_a_look_begun_after_it_ran_out() -> None:
     assert state.now()[0]["dgx1"].free == 0xFF
 
 
+def test_the_decision_to_wait_for_better_gpus_is_written_down_soon(tmp_path: Path) -> None:
+    state = board(free=1 << 0 | 1 << 5)
+    values = told(mode(tmp_path, state).on_submit(submit(hint="min-utility=0.9")))
+    assert state_of(values) == "gated"
+    assert [promise.build is not None for promise in state.gated.values()] == [True]
+    assert state.is_awaited
+
+
 def test_a_full_cluster_gates_and_keeps_the_request(tmp_path: Path) -> None:
     state = board(free=0)
     values = told(mode(tmp_path, state).on_submit(submit(3)))
