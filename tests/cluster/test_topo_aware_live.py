@@ -105,7 +105,7 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -
 
     until(lambda: "postponed" in told(), "the decision is written down", 10)
     assert "would be now" in told()
-    assert "(communication 0.00, interference" in told
+    assert "(communication 0.00, interference" in told()
     passed = submit(cluster, 1, "policy=topo-aware,batch=128", "--nice=500")
     (gpu,) = cluster.wait_running(passed).gpus[NODE]
     assert cluster.job(job).state == "PENDING"
