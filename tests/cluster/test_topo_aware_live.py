@@ -214,7 +214,7 @@ def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
     cluster.run("ctl", f"rm -f {path}")
     configure_engine(cluster, f"{WATCHED}\ntopo_aware: {{refresh_s: 1}}")
     hint = "--comment=gpu-topo: policy=topo-aware,profile=bert,batch=4"
-    for script in ("sleep 1",) * 5 + ("sleep 1; exit 1",):
+    for script in ("sleep 3",) * 5 + ("sleep 3; exit 1",):
         job = cluster.sbatch("-w", NODE, "--gres=gpu:2", hint, script=script)
         cluster.wait_finished(job)
 
@@ -226,4 +226,5 @@ def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
     until(lambda: len(runs()) == 5, "five runs are written down", 30)
     time.sleep(3)
     assert len(runs()) == 5
-    assert all(1 <= seconds < 20 for seconds in runs())
+    # By slots a start is seen by a look at the queue, some tenths of a second later.
+    assert all(2 <= seconds < 20 for seconds in runs()), runs()
