@@ -11,8 +11,9 @@
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.setup-stamp
-SLOTS_TESTS := test_genie_live.py test_main_job.py test_min_utility.py test_remote_live.py test_site_knowledge_live.py \
-	test_slots_live.py test_topo_aware_live.py
+PROJECT := $(or $(GPUTOPO_PROJECT),gputopo)
+SLOTS_TESTS := test_genie_live.py test_main_job.py test_min_utility.py test_remote_choice_live.py test_remote_kills.py \
+	test_remote_live.py test_site_knowledge_live.py test_slots_live.py test_topo_aware_live.py
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 setup: $(STAMP)
@@ -37,11 +38,21 @@ test-tools:
 
 # Exit 3: no container engine can start. Said in one line; the tests that need none
 # still run and pytest counts the skipped ones (as failures where CI=true).
-# The second run is the main job and what else enforcing by slots has of its own.
+# What is run in the slots mode, too, has a cluster of its own and runs at the same time: live
+# tests wait more than they work. Its output comes at the end.
 test: setup test-tools
 	@docker/cluster.sh images || test $$? = 3
-	$(PYTHON) -m pytest $(ARGS)
-	$(if $(ARGS),,GPUTOPO_ENFORCEMENT=slots $(PYTHON) -m pytest $(addprefix tests/cluster/,$(SLOTS_TESTS)))
+ifdef ARGS
+	$(PYTHON) -m pytest --junitxml=.cluster/junit/select.xml $(ARGS)
+else
+	@mkdir -p .cluster/junit
+	@GPUTOPO_ENFORCEMENT=slots GPUTOPO_PROJECT=$(PROJECT)-slots $(PYTHON) -m pytest --junitxml=.cluster/junit/slots.xml \
+		$(addprefix tests/cluster/,$(SLOTS_TESTS)) >.cluster/junit/slots.log 2>&1 & slots=$$!; \
+	trap "kill $$slots; exit 1" INT TERM; \
+	$(PYTHON) -m pytest --junitxml=.cluster/junit/select.xml; found=$$?; \
+	wait $$slots || found=1; \
+	echo "Enforcing by slots:"; cat .cluster/junit/slots.log; exit $$found
+endif
 
 # ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
 test-matrix: setup test-tools

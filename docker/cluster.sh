@@ -69,7 +69,8 @@ up() {
     # One Slurm release cannot read another's state: a project that changes its release starts anew.
     former="$(docker ps -a --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" \
         --filter label=com.docker.compose.service=ctl --format '{{.Image}}')"
-    case "$former" in "" | *:"$SUITE") ;; *) down ;; esac
+    # Volumes that a broken-off run left without containers hold another cluster's files.
+    case "$former" in *:"$SUITE") ;; *) down ;; esac
     compose up -d >"$root/.cluster/up-$COMPOSE_PROJECT_NAME.log" 2>&1 ||
         { cat "$root/.cluster/up-$COMPOSE_PROJECT_NAME.log" >&2; exit 1; }
     wait_idle

@@ -100,9 +100,10 @@ KEYS: dict[str, HintKey] = {
         HintKey("spread", *_choice("yes"), "no", "take the emptiest nodes first", flag=True),
         HintKey(
             "remote",
-            *_choice("allow", "no"),
+            *_choice("allow", "auto", "no"),
             "the site's",
-            "rather than wait, borrow GPUs of other nodes over the network",
+            "rather than wait, borrow GPUs of other nodes over the network; `auto`: where that is"
+            " predicted to end the job sooner",
             engine=True,
         ),
         HintKey(
@@ -126,3 +127,5 @@ KEYS: dict[str, HintKey] = {
 LAUNCH = frozenset(name for name, key in KEYS.items() if key.launch)
 #: Keys that the engine itself reads, under every policy.
 ENGINE = frozenset(name for name, key in KEYS.items() if key.engine)
+#: Keys that have an effect beside another one, whatever the policy: what is lent goes by them.
+BESIDE = {"profile": "remote"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.hint_keys import ENGINE, GENERAL, KEYS, LAUNCH
+from policies.hint_keys import BESIDE, ENGINE, GENERAL, KEYS, LAUNCH
 from policies.registry import Registry
 from policies.registry import registry as installed
 
@@ -29,6 +29,7 @@ def _read_by(name: str, policies: Registry) -> str:
     if name in ENGINE:
         return "the engine"
     users = [policy for policy in policies.names() if name in policies.hints_of(policy)]
+    users += [f"the engine beside `{BESIDE[name]}`"] if name in BESIDE else []
     return ", ".join(users) or "no installed policy (refused)"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from policies.errors import HintError, RegistryError
-from policies.hint_keys import ENGINE, GENERAL, KEYS, LAUNCH, HintKey
+from policies.hint_keys import BESIDE, ENGINE, GENERAL, KEYS, LAUNCH, HintKey
 from policies.nouns import Request
 from policies.registry import DEFAULT, Registry
 from policies.registry import registry as installed
@@ -106,6 +106,8 @@ def _check_effect(given: Mapping[str, str], policies: Registry, default_policy: 
     effective = policies.hints_of(name)
     for key in given:
         if key in GENERAL or key in LAUNCH or key in ENGINE or key in effective:
+            continue
+        if given.get(BESIDE.get(key, ""), "no") != "no":
             continue
         users = [other for other in policies.names() if key in policies.hints_of(other)]
         if not users:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.errors import EngineDown
-from slurm_plugin.protocol import Admin, Message, encode_request, split, unquote
+from slurm_plugin.protocol import Admin, Message, encode_request
+from slurm_plugin.wire import split, unquote
 
 MAX_REPLY = 1 << 20
 

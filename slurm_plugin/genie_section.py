@@ -16,6 +16,7 @@ from policies.genie.submit import PAPER, Within
 from policies.scheduling import CLASSES
 from slurm_plugin import hostlist, schema
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.option import Option
 
 Classes = Mapping[str, Within]
 
@@ -60,7 +61,7 @@ class Reader(Protocol):
         ...
 
     def section(
-        self, node: yaml.Node | None, key: str, options: tuple[schema.Option, ...]
+        self, node: yaml.Node | None, key: str, options: tuple[Option, ...]
     ) -> dict[str, Any]:
         """The values of one table's keys, defaults filled in."""
         ...

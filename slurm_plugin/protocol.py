@@ -1,4 +1,4 @@
-"""The wire protocol of docs/protocol.md: one line per message, bounded, percent-encoded.
+"""The messages of docs/protocol.md: one line each (`slurm_plugin.wire`), bounded.
 
 `decode` turns a request line into a typed message, the replies' `encode` into a line.
 Everything is checked here once: what comes out is within bounds and consistent.
@@ -9,37 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote_to_bytes
 
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.slots_keys import SlotsKeys, read_keys
+from slurm_plugin.wire import clean_note, encode, split, unquote
 
 MAX_REQUEST_BYTES = 1 << 20
 MAX_REPLY_BYTES = 64 << 10
-MAX_NOTE_BYTES = 200
 MAX_HINT_BYTES = 4096
 MAX_NAME_BYTES = 1024
 MAX_NODE_GPUS = 256
 
-#: Fields a `submit` reply may set in the job description.
-SETTABLE = (
-    "admin_comment",
-    "tres_per_node",
-    "tres_per_job",
-    "tres_per_task",
-    "req_nodes",
-    "exc_nodes",
-    "features",
-)
-
 _MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
-_KEY = re.compile(r"[a-zA-Z0-9_.]+\Z")
 _ASKED_NODE = re.compile(rf"({_NAME})/(\d{{1,3}})/({_MASK})/({_MASK})/(\d{{1,10}})\Z")
 _NODE_MASK = re.compile(rf"({_NAME})/({_MASK})\Z")
 _DECIMAL = re.compile(r"\d{1,18}\Z")
-_UNSAFE = re.compile(rb"[^\x21-\x24\x26-\x7e]")
-_BAD_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,64 +183,8 @@ SubmitReply = Ok | Refuse | Pass
 Reply = Ok | Refuse | Pass | Use | WaitFor | Error
 
 
-def clean_note(text: str) -> str:
-    """`text` as a note may be: one line, printable, no bracket, at most 200 bytes."""
-    plain = "".join(c if c.isprintable() else " " for c in text)
-    plain = " ".join(plain.replace("]", ")").replace("[", "(").replace("|", "/").split())
-    return plain.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
-
-
 def _note(text: str) -> list[tuple[str, str]]:
     return [("note", clean_note(text))] if text else []
-
-
-def quote(text: str) -> str:
-    """A value as it travels: every byte outside 0x21-0x7e, and `%`, as `%XX`."""
-    raw = text.encode("utf-8", "surrogateescape")
-    return _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], raw).decode("ascii")
-
-
-def unquote(text: str) -> str:
-    """The value behind `quote`; raises ProtocolError for a broken `%XX`."""
-    if "%" not in text:
-        return text
-    if _BAD_PERCENT.search(text):
-        raise ProtocolError("a % in a value is not followed by two hexadecimal digits")
-    return unquote_to_bytes(text).decode("utf-8", "surrogateescape")
-
-
-def encode(verb: str, pairs: Iterable[tuple[str, str]]) -> bytes:
-    """One message line, LF included.
-
-    Raises ProtocolError for a key that is not `[a-z_.A-Z0-9]+`.
-    """
-    parts = [verb]
-    for key, value in pairs:
-        if not _KEY.match(key):
-            raise ProtocolError(f"{key!r} is no key: expected letters, digits, _ and .")
-        parts.append(f"{key}={quote(value)}")
-    return " ".join(parts).encode("ascii") + b"\n"
-
-
-def split(line: bytes) -> tuple[str, list[tuple[str, str]]]:
-    """A line (with or without LF) as verb and pairs, values still percent-encoded.
-
-    Raises ProtocolError for anything but `VERB SP key=value ...`.
-    """
-    line = line[:-1] if line.endswith(b"\n") else line
-    text = line.decode("ascii", "replace")
-    if not text.isascii() or not text.isprintable():
-        raise ProtocolError("a line holds bytes outside 0x20-0x7e; encode them as %XX")
-    verb, *words = text.split(" ")
-    if not _KEY.match(verb):
-        raise ProtocolError("a line starts with a verb, then key=value, one space between")
-    pairs = []
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or not _KEY.match(key):
-            raise ProtocolError(f"{word[:40]!r} is not key=value")
-        pairs.append((key, value))
-    return verb, pairs
 
 
 class _Fields:

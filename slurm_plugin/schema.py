@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from slurm_plugin.option import Option
+from slurm_plugin.remote.keys import REMOTE
 
 MODES = ("off", "observe", "enforce")
 ENFORCEMENTS = ("select", "slots")
@@ -13,20 +14,6 @@ ENFORCEMENTS = ("select", "slots")
 IDENTITY = "identity"
 GRES_CONF = "gres-conf"
 COLLECTED = "collected"
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One key: its type, default (None = must be given or unset), limits and meaning."""
-
-    key: str
-    type: str
-    default: str | int | float | None
-    doc: str
-    choices: tuple[str, ...] = ()
-    low: float = 0
-    high: float = 2**31
-    required: bool = False
 
 
 ROOT = (
@@ -164,76 +151,6 @@ SLOTS = (
         30,
         "A released job that has not started after so many seconds waits behind its gate again.",
         low=2,
-        high=600,
-    ),
-)
-
-REMOTE = (
-    Option(
-        "allow",
-        "flag",
-        "no",
-        "`yes`: jobs may borrow GPUs of other nodes (`enforcement: slots` only).",
-        ("no", "yes"),
-    ),
-    Option(
-        "preset",
-        "text",
-        "echo",
-        "The middleware: a preset of `gputopo remote presets`, or a site's own file NAME.yaml.",
-    ),
-    Option(
-        "trust_network",
-        "flag",
-        "no",
-        "`yes`: whoever can reach a node's ports may use the servers there; no relay.",
-        ("no", "yes"),
-    ),
-    Option(
-        "ports", "ports", "50000-50999", "Where donors listen; each needs two of them on its node."
-    ),
-    Option(
-        "r_queues",
-        "words",
-        None,
-        "Partitions whose jobs may borrow without asking for it: `[rq, long]`.",
-    ),
-    Option(
-        "unservable",
-        "text",
-        "wait",
-        "What becomes of a job whose donors cannot serve: `wait` for local GPUs, or `refuse`:"
-        " it is cancelled, and AdminComment says why.",
-        ("wait", "refuse"),
-    ),
-    Option(
-        "donors",
-        "text",
-        "local-first",
-        "Who lends: `local-first` (ours), or `least-occupied` (the R queue's paper).",
-        ("local-first", "least-occupied"),
-    ),
-    Option("donor_cpus", "integer", 1, "CPUs that a donor takes for each GPU.", low=1, high=64),
-    Option(
-        "donor_memory_mb",
-        "integer",
-        512,
-        "Memory that a donor takes for each GPU, in MB.",
-        low=16,
-        high=1 << 20,
-    ),
-    Option(
-        "program",
-        "path",
-        "/usr/local/bin/gputopo-node",
-        "What `gputopo remote program` wrote, by its path on the nodes.",
-    ),
-    Option(
-        "ready_s",
-        "integer",
-        60,
-        "Donors whose servers are not ready after so many seconds are given up.",
-        low=5,
         high=600,
     ),
 )

@@ -309,7 +309,10 @@ local function modify(job, record, part_list, submit_uid)
   if verb == "refuse" then
     return refuse(plan)
   end
-  local bracket = verb == "ok" and plan.set.admin_comment
+  local bracket = verb == "ok" and comment.without_loan(plan.set.admin_comment or "")
+  if bracket == "" then
+    return slurm.SUCCESS
+  end
   local present = comment.hint_in(record.admin_comment)
   if bracket and present ~= comment.hint_in(bracket) then
     if may_write_admin_comment(submit_uid) then

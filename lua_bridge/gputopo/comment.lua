@@ -1,7 +1,7 @@
 -- Our parts of AdminComment: "[gpu-topo: HINT]" or "[gpu-topo: HINT | NOTE]", behind it of a
--- job whose shape was chosen "[gpu-shape: 2x4 ...]", and in the slots mode
--- "[gpu-slots: STATE key=value ...]". Whatever a site or an administrator wrote around them
--- stays.
+-- job whose shape was chosen "[gpu-shape: 2x4 ...]", of one that may borrow GPUs of other nodes
+-- "[gpu-loan: STATE ...]", and in the slots mode "[gpu-slots: STATE key=value ...]". Whatever a
+-- site or an administrator wrote around them stays.
 local M = {}
 
 local find, gsub, match = string.find, string.gsub, string.match
@@ -10,6 +10,7 @@ local BRACKET = "%[gpu%-topo:[^%]]*%]"
 local KINDS = {
   ["[gpu-topo:"] = BRACKET,
   ["[gpu-shape:"] = "%[gpu%-shape:[^%]]*%]",
+  ["[gpu-loan:"] = "%[gpu%-loan:[^%]]*%]",
   ["[gpu-slots:"] = "%[gpu%-slots:[^%]]*%]",
 }
 M.LONGEST_BRACKET = 1536
@@ -42,6 +43,12 @@ function M.are_brackets(text, is_slots)
     rest = after == "" and after or match(after, "^ (%[.*)$")
   until not rest or rest == ""
   return rest ~= nil
+end
+
+-- The same without the word that the job may borrow: its batch step would have to meet the
+-- donors, and only a submit can tell it so.
+function M.without_loan(text)
+  return (gsub(gsub(text, " ?%[gpu%-loan:[^%]]*%]", ""), "^ ", ""))
 end
 
 -- The HINT inside the last bracket of a comment, or nil when there is none.

@@ -104,7 +104,11 @@ local function apply_fields(job, set, before)
   for field, value in pairs(set) do
     local old = job[field]
     if field == "admin_comment" then
-      value = comment.merged(old, value)
+      -- Reading a script copies it: only where it matters.
+      if find(value, "[gpu-loan:", 1, true) and job.script == nil then
+        value = comment.without_loan(value)
+      end
+      value = value ~= "" and comment.merged(old, value) or nil
     end
     if value ~= nil and value ~= old then
       before[field] = old or ""

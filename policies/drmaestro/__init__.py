@@ -1,15 +1,16 @@
 """DRMaestro: batch placement of all waiting jobs, with remote GPUs, as minimum-cost flow.
 
-M. Amaral, doctoral thesis, UPC, chapter 5. It decides; nothing in the engine enacts it yet, so
-it is not among the policies a job can ask for.
+M. Amaral, doctoral thesis, UPC, chapter 5. It is not among the policies a job can ask
+for: the engine asks it about jobs that fit on no node, where a site sets it so.
 """
 
 from policies.drmaestro.flow import best_solver, by_networkx, by_ortools
 from policies.drmaestro.phases import Costs
-from policies.drmaestro.planner import DRMaestro, placed_cost, slowdown
+from policies.drmaestro.planner import HELD_BACK, DRMaestro, placed_cost, slowdown
 from policies.drmaestro.profiles import RODINIA, NetworkProfile, sensitivity_of
 
 __all__ = [
+    "HELD_BACK",
     "RODINIA",
     "Costs",
     "DRMaestro",

@@ -64,7 +64,7 @@ class DRMaestro:
                 if need not in hopeless and not self._add(index, job, left, answers, postponed):
                     hopeless.add(need)  # what is left only shrinks
         return [
-            answers.get(index) or (_NETWORK if index in postponed else _NO_ROOM)
+            answers.get(index) or (HELD_BACK if index in postponed else _NO_ROOM)
             for index in range(len(jobs))
         ]
 
@@ -213,5 +213,6 @@ def _leave(got: Mapping[int, tuple[int, int]]) -> set[int]:
     return nothing | set(partial[len(partial) // 2 :])
 
 
-_NETWORK = Wait("the network is too loaded for its remote GPUs", float("inf"))
+#: The answer about a job that the network alone holds back.
+HELD_BACK = Wait("the network is too loaded for its remote GPUs", float("inf"))
 _NO_ROOM = Wait("not all of its tasks fit now", float("inf"))

@@ -49,25 +49,42 @@ class AutoRQueue:
         answer = self.queue.decide(job, left, running)
         if isinstance(answer, Wait) or not answer.remote_gpus:
             return answer
-        now_s = self._predicted_s(answer, work, running)
+        now_s = self.predicted_s(answer, work, running)
         other = replace(self.queue, donors=NETWORK_AWARE).decide(job, left, running)
         if isinstance(other, RemotePlacement):
-            other_s = self._predicted_s(other, work, running)
+            other_s = self.predicted_s(other, work, running)
             if other_s < now_s:
-                answer, now_s = other, other_s
+                answer = other
         wait_s = local_start_s(job, self.queue, left, running, releases)
-        later_s = wait_s + execution_s(work, self.wires, False)
-        if now_s < later_s:
-            reason = f"{answer.reason}, ends in {now_s:.0f} s instead of {later_s:.0f}"
-            return replace(answer, policy=self.name, reason=reason)
-        return Wait(
-            f"remote GPUs would end it in {now_s:.0f} s, waiting for local ones in {later_s:.0f} s",
-            wait_s,
-        )
+        return self.judged(answer, work, running, wait_s)
 
-    def _predicted_s(
-        self, answer: RemotePlacement, work: Work, running: Mapping[str, int]
-    ) -> float:
+    def judged(
+        self,
+        answer: RemotePlacement,
+        work: Work,
+        running: Mapping[str, int],
+        wait_s: float,
+        limit_s: float = float("inf"),
+    ) -> Answer:
+        """A placement with remote GPUs, whoever found it, if the job ends sooner there.
+
+        Sooner than by waiting `wait_s` for local GPUs, and within its time limit: Slurm would
+        end it there.
+        """
+        now_s = self.predicted_s(answer, work, running)
+        later_s = wait_s + execution_s(work, self.wires, False)
+        both = f"remote GPUs would end it in {now_s:.0f} s, waiting for local ones in"
+        if now_s > limit_s:
+            why = f"{both} {later_s:.0f} s; its time limit is {limit_s:.0f} s"
+        elif now_s < later_s:
+            reason = f"{answer.reason}, ends in {now_s:.0f} s instead of {later_s:.0f}"
+            return replace(answer, policy=f"{answer.policy}-auto", reason=reason)
+        else:
+            why = f"{both} {later_s:.0f} s"
+        return Wait(why, wait_s)
+
+    def predicted_s(self, answer: RemotePlacement, work: Work, running: Mapping[str, int]) -> float:
+        """Seconds that the job takes there, beside the jobs on those nodes."""
         jobs = 1 + _crowd(answer, running)
         return execution_s(work, self.wires, answer.remote_gpus > 0, jobs)
 

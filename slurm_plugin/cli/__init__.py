@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 import click
@@ -28,6 +29,15 @@ COMMANDS = {
     "status": "slurm_plugin.cli.status",
     "topology": "slurm_plugin.cli.topology",
 }
+
+
+#: The base of each folder's errors, and where it is: what becomes one line.
+EXPECTED = (
+    ("gres_topology.errors", "TopologyError"),
+    ("policies.errors", "PolicyError"),
+    ("simulation.errors", "SimulationError"),
+    ("slurm_plugin.errors", "PluginError"),
+)
 
 
 class Fault(click.ClickException):
@@ -64,21 +74,24 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; expected errors become one line."""
-        from gres_topology import TopologyError
-        from policies.errors import PolicyError
-        from simulation.errors import SimulationError
-        from slurm_plugin.errors import PluginError
-
         try:
             return super().invoke(ctx)
         except click.exceptions.NoArgsIsHelpError:
             # Help was asked for by giving nothing; click prints it.
             raise
-        except (PluginError, PolicyError, SimulationError, TopologyError) as error:
-            raise Fault(str(error)) from error
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path
             raise Fault(f"{where}: {error.format_message()} (see {where} --help)") from error
+        except Exception as error:
+            if _is_expected(error):
+                raise Fault(str(error)) from error
+            raise
+
+
+def _is_expected(error: Exception) -> bool:
+    """Is it one of the project's own errors? Whoever raised it has imported its module."""
+    bases = (getattr(sys.modules.get(module), name, ()) for module, name in EXPECTED)
+    return any(isinstance(error, base) for base in bases)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

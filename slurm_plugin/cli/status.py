@@ -23,9 +23,14 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
     """Ask the engine what it decided, passed and how fast. Exit status 2 when it is down."""
     import json
 
-    from slurm_plugin import client, config
+    from slurm_plugin import client
 
-    told = client.status(socket_path or config.load(config_path).socket)
+    if socket_path is None:
+        # It knows every policy by name: several times the rest of this command's work.
+        from slurm_plugin import config
+
+        socket_path = config.load(config_path).socket
+    told = client.status(socket_path)
     click.echo(json.dumps(told, indent=2) if as_json else _text(told))
 
 

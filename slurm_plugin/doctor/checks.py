@@ -238,8 +238,8 @@ def check_enforcement(here: Installation) -> Iterator[Finding]:
     if enforcement == "slots":
         yield from slots.settings(here.slurm_config)
         yield from slots.gres_types(here.nodes, here.machines)
-        if here.config.remote.allow:
-            yield from slots.lending(here.slurm_config, here.config.remote.preset.name)
+    if here.config.remote.allow:
+        yield from slots.lending(here.slurm_config, here.config.remote.preset.name)
 
 
 def check_genie(here: Installation) -> Iterator[Finding]:

@@ -8,12 +8,25 @@ from __future__ import annotations
 
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import WishError, read_wish
-from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply
+from slurm_plugin.protocol import (
+    Ok,
+    Pass,
+    Place,
+    Refuse,
+    Submit,
+    SubmitReply,
+    Use,
+    WaitFor,
+)
+from slurm_plugin.remote.at_start.mode import MARK
+from slurm_plugin.remote.at_start.reserved import Reserved
+from slurm_plugin.slots import bracket
 
 #: Seconds for which the bridge may use an answer again for the very same request. The
 #: answer depends on the request and the configuration alone, so all that a longer time
 #: would cost is the delay until a reload is felt.
 KEEP_S = 1
+WAITS = "GPUs are kept for a loan"
 
 
 class Select:
@@ -21,20 +34,48 @@ class Select:
 
     name = "select"
 
-    def __init__(self, decider: Decider) -> None:
-        self._decider = decider
+    def __init__(self, decider: Decider, reserved: Reserved | None = None) -> None:
+        self.decider = decider
+        #: GPUs that loans in the making are to have.
+        self.reserved = reserved or Reserved()
 
     def on_submit(self, asked: Submit) -> SubmitReply:
         """Refuses a bad hint where the partition is enforced; keeps a good one."""
-        rule = self._decider.rule(asked.partition, asked.account, asked.uid)
-        if not asked.hint or rule.mode != "enforce":
+        rule = self.decider.rule(asked.partition, asked.account, asked.uid)
+        if rule.mode != "enforce" or not (asked.hint or rule.lends):
             return Pass(keep_s=KEEP_S)
         try:
             wish = read_wish(asked.hint, rule)
         except WishError as error:
             return Refuse(f"gpu-topo: {error}")
-        return Ok({"keep_s": str(KEEP_S), "set.admin_comment": f"[gpu-topo: {wish.text}]"})
+        brackets = [bracket.topo(wish.text, "")] if asked.hint else []
+        values = {"keep_s": str(KEEP_S)}
+        if wish.remote and _could_borrow(asked):
+            # The bridge takes both for batch jobs alone: the batch step meets the donors.
+            brackets.append(MARK)
+            values["env.GPUTOPO_REMOTE"] = "allow"
+        if not brackets:
+            return Pass(keep_s=KEEP_S)
+        return Ok({**values, "set.admin_comment": " ".join(brackets)})
 
     def on_place(self, asked: Place) -> Decision:
-        """The decision, unchanged: the plugin takes exact GPUs."""
-        return self._decider.decide(asked)
+        """The decision, unchanged: the plugin takes exact GPUs.
+
+        But for GPUs that are kept for a job which meets its donors.
+        """
+        rule = self.decider.rule(asked.partition, asked.account, asked.uid)
+        if rule.mode != "enforce" or self.reserved.is_empty:
+            return self.decider.decide(asked)
+        seen = self.reserved.answer(asked)
+        if isinstance(seen, WaitFor):
+            return self.decider.settled(asked, seen, WAITS)
+        if isinstance(seen, Use):
+            return self.decider.settled(asked, seen, "its share of a loan")
+        decision = self.decider.decide(seen)
+        wait = self.reserved.wait(asked) if isinstance(decision.reply, Pass) else None
+        return self.decider.settled(asked, wait, WAITS) if wait else decision
+
+
+def _could_borrow(asked: Submit) -> bool:
+    """As far as the submit tells; the look at the queue knows more."""
+    return asked.nodes <= 1 and asked.max_nodes <= 1 and max(asked.per_node, asked.gpus) >= 2

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
-from slurm_plugin.remote.offer import may_borrow
 from slurm_plugin.slots import backfill, bracket, demand, question
 from slurm_plugin.slots.board import Board, Build
+from slurm_plugin.slots.borrowing import may_borrow
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.slots.features import Unsupported
@@ -128,13 +128,14 @@ class Slots:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, room) and not keys.het:
                 return None, APART
-            if not (later or self.board.first):
-                # Known at once: the next submit may come before the next look.
-                self.board.first = need
-            return self._gate(asked, wish, now, _waits_for(need)), ""
+            # Known at once: the next submit may come before the next look.
+            first = None if later else need
+            self.board.first = self.board.first or first
+            return self._gate(asked, wish, now, _waits_for(need), need=first), ""
         if later or keys.array or keys.het or self._looks_first(wish):
             # The tasks of an array would all get the same slots; components start together or
             # not at all.
+            self.board.is_awaited |= not later
             return self._gate(asked, wish, now, ""), ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
@@ -157,6 +158,7 @@ class Slots:
         values = self._comment(asked, wish, "placed", token, note)
         values.update(_set(demand.placed(asked, need, group, mask)))
         self.board.promise(token, hold, now, decision.record)
+        self.board.is_awaited = True
         return Ok(values), ""
 
     def _looks_first(self, wish: Wish) -> bool:
@@ -167,8 +169,7 @@ class Slots:
         """
         if self.board.is_behind:
             return True
-        on_their_way = any(promise.hold.gpus for promise in self.board.promises.values())
-        return on_their_way and getattr(
+        return self.board.has_promised and getattr(
             self.decider.get_policy(wish.policy), "looks_at_jobs", False
         )
 
@@ -180,6 +181,7 @@ class Slots:
         note: str,
         build: Build | None = None,
         since: bool = False,
+        need: Need | None = None,
     ) -> Ok:
         keys, token = asked.slots, self._token()
         assert keys is not None
@@ -187,7 +189,9 @@ class Slots:
         values = self._comment(asked, wish, "gated", token, note, more)
         values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
         # Nothing is promised; the next look writes the decision down once the job has its id.
-        self.board.promise(token, Hold(), now, build)
+        self.board.promise(token, Hold(), now, build, need)
+        # Whoever asks for the reason is not to wait for it.
+        self.board.is_awaited |= build is not None
         return Ok(values)
 
     @staticmethod

@@ -98,6 +98,13 @@ class Decider:
             return Decision(Pass(), observed, record.build)
         return Decision(reply, reason, record.build)
 
+    def settled(self, asked: Place, reply: PlaceReply, reason: str) -> Decision:
+        """The decision for a question that no policy is asked."""
+        rule = self.rule(asked.partition, asked.account, asked.uid)
+        record = Record(asked, rule.mode, self._to_slurm, self._pcie_hops)
+        record.answered(reply, reason)
+        return Decision(reply, reason, record.build)
+
     def _prepare(self, asked: Place, rule: Rule) -> _Question:
         if rule.mode == "off":
             raise _Leave(PARTITION_OFF)

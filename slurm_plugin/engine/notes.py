@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slurm_plugin.protocol import MAX_NOTE_BYTES
+from slurm_plugin.wire import MAX_NOTE_BYTES
 
 #: Bytes kept for the policy's name and the beginning of its reason.
 REASON_BYTES = 80

@@ -16,6 +16,8 @@ from slurm_plugin.engine.notify import Notifier
 from slurm_plugin.engine.server import LineServer
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.genie.loop import Loop as GenieLoop
+from slurm_plugin.remote.at_start.loop import Loop as LoansLoop
+from slurm_plugin.remote.at_start.reserved import Reserved
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.loop import Loop
 
@@ -28,13 +30,13 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     Raises PluginError when the configuration is wrong or the socket cannot be made.
     """
     notifier = notifier or Notifier()
-    load = partial(setup.load, board=Board())
+    load = partial(setup.load, board=Board(), reserved=Reserved())
     first = load(path)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
     engine = Engine(first, log, load)
-    loops = (Loop(engine), GenieLoop(engine))
+    loops = (Loop(engine), GenieLoop(engine), LoansLoop(engine))
     server = LineServer(first.config.socket, engine.answer)
     extras = Extras(engine)
     ended = asyncio.Event()

@@ -61,6 +61,8 @@ class Engine:
         self._reloading = asyncio.Lock()
         self._heard: list[Callable[[str], None]] = []
         self._tell: list[Callable[[], dict[str, Any]]] = []
+        #: Held while Slurm's queue is read and changed: one after the other.
+        self.turn = asyncio.Lock()
 
     def listen(self, heard: Callable[[str], None], status: Callable[[], dict[str, Any]]) -> None:
         """Somebody who is told of every submit that was let in, every ended job and reload (by its
@@ -68,7 +70,8 @@ class Engine:
         self._heard.append(heard)
         self._tell.append(status)
 
-    def _say(self, verb: str) -> None:
+    def say(self, verb: str) -> None:
+        """Tell all who listen."""
         for heard in self._heard:
             heard(verb)
 
@@ -84,7 +87,7 @@ class Engine:
             took_s = time.perf_counter() - began
             self.counters.answered(message.kind, "none", took_s)
             if message.kind == "ended":
-                self._say("ended")
+                self.say("ended")
             if message.kind == "started" and self.setup.desk is not None:
                 self.setup.desk.started(message)
             self.setup.neighbours.notice(message)
@@ -126,7 +129,7 @@ class Engine:
                 return (Refuse(SWITCHED_OFF) if message.shape else Pass()), None
             answered = self._submitted(message)
             if not isinstance(answered, Refuse):
-                self._say("submit")
+                self.say("submit")
             return answered, None
         assert isinstance(message, Admin)
         if message.verb == "status":
@@ -166,7 +169,7 @@ class Engine:
             if setup.config.socket != old.socket:
                 logger.warning("reload: a new socket path needs a restart; still %s", old.socket)
             logger.info("reloaded %s", setup.config.path)
-            self._say("reload")
+            self.say("reload")
             return None
 
     def write(self, build: Callable[[], dict[str, Any]]) -> None:

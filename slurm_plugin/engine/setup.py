@@ -28,6 +28,7 @@ from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.profiles import Learned
+from slurm_plugin.remote.at_start.reserved import Reserved
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slurm import choose
 
@@ -79,11 +80,12 @@ class Setup:
         return sum(told) if told else None
 
 
-def load(path: Path, board: Board | None = None) -> Setup:
+def load(path: Path, board: Board | None = None, reserved: Reserved | None = None) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
-    `board` is what `enforcement: slots` knows of Slurm, kept from one configuration to the
-    next. Raises SlurmError where the chosen Slurm client cannot work on this host.
+    `board` is what `enforcement: slots` knows of Slurm, `reserved` what `enforcement: select`
+    keeps for loans, both kept from one configuration to the next. Raises SlurmError where the
+    chosen Slurm client cannot work on this host.
     """
     config = configuration.load(path)
     choose.check(config.slurm)
@@ -100,7 +102,7 @@ def load(path: Path, board: Board | None = None) -> Setup:
     )
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
-    enforcement: Enforcement = Select(decider)
+    enforcement: Enforcement = Select(decider, reserved)
     if config.enforcement == "slots":
         enforcement = Slots(decider, board or Board(), config.slots.lease_s)
     desk = None

@@ -36,10 +36,23 @@ class Wish:
     @property
     def remote(self) -> bool:
         """May GPUs of other nodes be borrowed? The job's own word, the rule's, the R queue's."""
+        return self._rule.lends and not self.off and self._remote != "no"
+
+    @property
+    def is_auto(self) -> bool:
+        """Only where that is predicted to end the job sooner?"""
+        return self.remote and self._remote == "auto"
+
+    @property
+    def _remote(self) -> str:
         rule = self._rule
         default = rule.hints.get("remote", "allow" if rule.is_r_queue else "no")
-        given = self._hints.values.get("remote", default)
-        return rule.lends and not self.off and given == "allow"
+        return self._hints.values.get("remote", default)
+
+    @property
+    def profile(self) -> str:
+        """The name under which the job's behaviour is known; '' where it gives none."""
+        return self._hints.values.get("profile", self._rule.hints.get("profile", ""))
 
     def request(self, counts: tuple[int, ...], job_id: int | None) -> Request:
         """What the policy is asked for `counts` GPUs per node, largest first."""
@@ -62,7 +75,7 @@ def read_wish(text: str, rule: Rule) -> Wish:
             if key not in rule.users_may_set:
                 allowed = ", ".join([*rule.users_may_set, hints.OFF])
                 raise WishError(f"{key}: not allowed for this job; expected one of {allowed}")
-    if found.values.get("remote") == "allow" and not rule.lends:
+    if found.values.get("remote", "no") != "no" and not rule.lends:
         raise WishError("remote: GPUs of other nodes are not lent here; expected remote=no")
     policy = hints.policy_of(found, {"policy": rule.policy})
     return Wish(policy, str(found), found.off, found, rule)

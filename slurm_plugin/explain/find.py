@@ -72,9 +72,11 @@ def _from_slurm(job: int, run: Runner, operators: frozenset[int], remark: str) -
 
 
 def _with_state(told: dict[str, Any], run: Runner) -> None:
-    """Whether the job runs, waits, or ended; left out where Slurm does not answer."""
+    """Whether the job runs, waits, or ended, and its loan; left out where Slurm is silent."""
     try:
-        state = slurm_says.state_of(run, int(told["job"]))
+        state, loan = slurm_says.now_of(run, int(told["job"]))
     except SlurmError:
         return
     told["state"] = state or "ended, no longer in the controller"
+    if loan:
+        told["loan"] = loan

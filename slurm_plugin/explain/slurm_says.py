@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.explain import loans
 from slurm_plugin.explain.answer import NotTold, unknown
 from slurm_plugin.slurm.runner import Runner
 
@@ -50,13 +51,22 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
     told = {"job": job, "source": "Slurm", **found}
     if hint is not None:
         told |= {"hint": hint, "note": note}
-    return told
+    loan = _loan(found)
+    return told | ({"loan": loan} if loan else {})
 
 
-def state_of(run: Runner, job: int) -> str:
-    """State and reason in one line; empty when the controller no longer holds the job."""
+def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:
+    """State and reason in one line, and the loan as it stands (`loans.in_comment`).
+
+    Both empty when the controller no longer holds the job.
+    """
     found = _of_controller(run, job)
-    return str(found["state"]) if found else ""
+    return (str(found["state"]), _loan(found)) if found else ("", {})
+
+
+def _loan(found: dict[str, Any]) -> dict[str, Any]:
+    is_waiting = str(found["state"]).startswith("PENDING")
+    return loans.in_comment(found["admin_comment"], is_waiting)
 
 
 def _of_controller(run: Runner, job: int) -> dict[str, Any] | None:

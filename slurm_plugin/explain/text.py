@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from slurm_plugin.remote.record import DECISIONS, LENT
+
 #: How each decision is said, by (decision, applied).
 _SAID = {
     ("use", True): "placed",
@@ -15,6 +17,9 @@ _SAID = {
     ("shape", True): "shaped",
     ("pass", True): "left to Slurm's own choice",
     ("pass", False): "left to Slurm's own choice",
+    ("lent", True): "lent GPUs of other nodes",
+    ("not lent", True): "lent nothing",
+    ("loan over", True): "lent nothing: a loan came to nothing",
 }
 _TITLE = 12
 
@@ -24,8 +29,8 @@ def in_words(told: Mapping[str, Any]) -> str:
     lines = [_headline(told), *_asked(told)]
     if "state" in told:
         lines.append(_line("state", told["state"]))
-    lines += [*_shape(told), *_choices(told), *_started(told), *_candidates(told)]
-    lines += [*_earlier(told), *_tasks(told)]
+    lines += [*loan_lines(told), *_shape(told), *_choices(told), *_started(told)]
+    lines += [*_candidates(told), *_earlier(told), *_tasks(told)]
     if "admin_comment" in told:
         lines.append(_line("AdminComment", told["admin_comment"] or "nothing of ours"))
     if told.get("remark"):
@@ -62,6 +67,15 @@ def _asked(told: Mapping[str, Any]) -> list[str]:
         return []
     if told["decision"] == "shape":
         return [_line("asked", f"a shape in partition {told['partition']}; hint: {told['hint']}")]
+    if told["decision"] in DECISIONS:
+        asked = told.get("asked") or "?"
+        text = (
+            f"{asked} in partition {told.get('partition') or '-'}; hint: {told.get('hint') or '-'}"
+        )
+        # The lines of the loan say it again where they say anything.
+        is_said = told["decision"] == LENT or told.get("loan", {}).get("waits") == told.get("why")
+        why = [] if is_said else [_line("because", str(told.get("why", "")))]
+        return [_line("asked", text), *why]
     counts = told.get("gpus_per_node")
     wanted = " + ".join(map(str, counts)) if counts else "?"
     where = f"partition {told.get('partition') or '-'} ({told.get('mode', '-')})"
@@ -76,6 +90,31 @@ def _asked(told: Mapping[str, Any]) -> list[str]:
     if told.get("decision") != "use":
         why = told.get("note") or why
     return [*lines, _line("because", why)] if why else lines
+
+
+def loan_lines(told: Mapping[str, Any]) -> list[str]:
+    """Who lends to the job, or to whom it lends, or why nothing is lent.
+
+    As Slurm has it now, else as it was decided.
+    """
+    loan = told.get("loan") or (told if told.get("decision") == "lent" else {})
+    if "lends_to" in loan:
+        return [_line("lends to", f"job {loan['lends_to']}, and ends with it")]
+    if "waits" in loan:
+        text = loan["waits"] or "no reason was told yet"
+        if loan.get("tries"):
+            text += f"; loans that came to nothing: {loan['tries']}"
+        if loan.get("next"):
+            text += f"; next try at {_moment(loan['next'])}"
+        return [_line("not lent", text)]
+    if not loan.get("donors"):
+        return []
+    lines = [_line("runs on", f"{gpu_list({loan['host']: loan['gpus']})}, its own GPUs")]
+    lines += [
+        _line("lent", f"{gpu_list({one['node']: one['gpus']})}, by job {one['job']}")
+        for one in loan["donors"]
+    ]
+    return [*lines, _line("lent because", loan["why"])] if loan.get("why") else lines
 
 
 def _shape(told: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from policies.errors import HintError
@@ -64,7 +64,8 @@ class Starting:
 class Desk:
     """One configuration's; the loop fills `snapshots` and `plans`, by domain.
 
-    `heard` counts what happened (submits, ends), `seen` is what it was when the last look began.
+    `heard` counts what happened (submits, ends), `seen` is what it was when the last look began,
+    which took `look_s`.
     """
 
     site: Site
@@ -79,6 +80,7 @@ class Desk:
     starting: dict[int, Starting] = field(default_factory=dict)
     heard: int = 0
     seen: int = -1
+    look_s: float = 0.0
 
     def on_submit(self, asked: Submit, inner: Enforcement) -> SubmitReply:
         """The shape, a refusal, or what `inner` answers where GENIE is not asked."""
@@ -105,6 +107,10 @@ class Desk:
         """A wait for a job that is not to start now with this shape; None lets it be placed."""
         return veto.judged(self, place)
 
+    def why_not(self, place: Place, shape: Shape) -> str:
+        """Why a job behind its gate is not to be let go now; empty where it may."""
+        return veto.why_not(self, place, shape)
+
     def happened(self) -> None:
         """A job ended or was submitted: what was planned is of before."""
         self.heard += 1
@@ -112,7 +118,8 @@ class Desk:
     def is_fresh(self, domain: Domain, now: float) -> bool:
         """Was Slurm read lately?"""
         snapshot = self.snapshots.get(domain.name)
-        age = MISSED_POLLS * self.site.config.poll_s
+        # A look at a slow Slurm takes longer than a poll is apart.
+        age = MISSED_POLLS * max(self.site.config.poll_s, self.look_s)
         return snapshot is not None and now - snapshot.at <= age
 
     def told(self) -> Mapping[str, object]:
@@ -150,8 +157,9 @@ class Desk:
         stalled = frozenset(job for job, one in ours.items() if one.until <= now < one.again)
         return starting, stalled
 
-    def let_start(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> None:
-        """Keep to a new plan for as long as a job takes to begin."""
+    def let_start(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> list[int]:
+        """Keep to a new plan for as long as a job takes to begin; the jobs it is new for."""
+        found = []
         for job_id, (_, plan) in plans.items():
             before = self.starting.get(job_id)
             if not plan.nodes or (before is not None and now < before.until):
@@ -159,6 +167,16 @@ class Desk:
             pause = min(2 * before.pause, LONGEST_STALL_S) if before else STALL_S
             until = now + START_S
             self.starting[job_id] = Starting(plan, until, until + pause, pause)
+            found.append(job_id)
+        return found
+
+    def has_told(self, jobs: Iterable[int], now: float) -> None:
+        """Slurm has been told of these starts by now: their time to begin counts from here."""
+        for job_id in jobs:
+            one = self.starting.get(job_id)
+            if one is not None:
+                until = now + START_S
+                self.starting[job_id] = replace(one, until=until, again=until + one.pause)
 
     def started(self, notice: Notice) -> None:
         """A job began: until the next look its GPUs are no longer free."""

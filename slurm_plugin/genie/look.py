@@ -16,7 +16,9 @@ from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import site_factors
 from slurm_plugin.genie.site import Domain
 from slurm_plugin.genie.snapshot import Member, Snapshot
+from slurm_plugin.remote import loan as loans
 from slurm_plugin.slots import bracket
+from slurm_plugin.slots.change import is_old
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -41,7 +43,6 @@ def changes(
     site: Mapping[int, int],
     *,
     separator: str = "/",
-    may_reshape: bool = True,
     now: float = 0.0,
 ) -> Changes:
     """The updates of one domain. `site`: the site factors as far as they are known.
@@ -58,7 +59,7 @@ def changes(
         member, plan = members[job_id], plans[job_id][1]
         factor = made.factors.get(job_id)
         update = JobUpdate(site_factor=factor)
-        if may_reshape and _is_other(member, plan, snapshot.domain, now):
+        if _is_other(member, plan, snapshot.domain, now):
             update = reshaped(member.job, member.said, plan.shape, separator, factor)
             made.reshaped.append((member.job, member.task, plan))
         if plan.nodes and asleep_until(member.job) > now:
@@ -80,7 +81,7 @@ def asleep_until(job: QueuedJob) -> float:
 def _is_other(member: Member, plan: Planned, domain: Domain, now: float) -> bool:
     """Is the job to have another shape than it has?"""
     said, task = member.said, member.task
-    if said.is_fixed or said.shape == plan.shape or member.job.tasks > 1 or member.job.array_id:
+    if said.is_fixed or said.shape == plan.shape or not _may_change(member.job):
         return False
     if asked_shape(member.job) != said.shape:
         # The user, or an administrator, changed it since: it is theirs now.
@@ -91,6 +92,20 @@ def _is_other(member: Member, plan: Planned, domain: Domain, now: float) -> bool
     has = float(task.latency_s[domain.platform.index(said.shape)])
     gets = float(task.latency_s[domain.platform.index(plan.shape)])
     return now + gets <= task.deadline_s < now + has or has == float("inf")
+
+
+def _may_change(job: QueuedJob) -> bool:
+    """Can the shape of a job be changed at all?
+
+    Of the tasks of an array, and of the components of a heterogeneous job, Slurm refuses some of
+    it. A job that has its slots is about to start on them.
+    """
+    if job.tasks > 1 or job.array_id or job.het_id:
+        return False
+    gate = bracket.read(job.admin_comment)
+    if gate is None:
+        return True
+    return gate.state == "gated" and not is_old(gate) and not gate.get(loans.KEY)
 
 
 def asked_shape(job: QueuedJob) -> Shape | None:
@@ -107,12 +122,18 @@ def reshaped(
     """The update that gives a waiting job this shape.
 
     CPUs are always among it: by them Slurm refuses the whole update of a job that has started,
-    which without them would lose nodes.
+    which without them would lose nodes. Behind a gate of the slots mode the bracket's request is
+    changed with the job's own.
     """
     each, cpus = reply.tasks_per_node(said, shape), reply.cpus_per_node(said, shape)
+    gpus = reply.gres(shape, separator)
     comment = note.replaced(job.admin_comment, replace(said, shape=shape))
+    gate = bracket.read(comment)
+    if gate is not None:
+        asks = {"tpn": gpus, "nodes": f"{shape.nodes}-{shape.nodes}"}
+        comment = bracket.replaced(comment, replace(gate, values={**gate.values, **asks}))
     return JobUpdate(
-        tres_per_node=reply.gres(shape, separator),
+        tres_per_node=gpus,
         num_nodes=(shape.nodes, shape.nodes),
         num_tasks=each * shape.nodes,
         min_cpus=cpus * shape.nodes,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policies.errors import HintError
@@ -21,6 +20,7 @@ from slurm_plugin.engine.setup import Setup
 from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.genie import look, note
+from slurm_plugin.genie.act import Acts, in_turn
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.record import Shaping
@@ -33,14 +33,12 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient, Slur
 
 logger = logging.getLogger(__name__)
 
+#: Told to whoever opens gates: jobs may start that were not to start before.
+PLANNED = "planned"
 #: A submit is answered before its job is in the queue.
 SUBMIT_S = 0.05
 #: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
 ECHOES_S = (0.15, 0.5, 1.5)
-#: A refused change is not tried again so soon; the pause doubles up to the longest.
-PAUSE_S, LONGEST_PAUSE_S = 2.0, 300.0
-#: Jobs that get another place, and nothing else, in one look: some milliseconds each.
-MOST_MOVED = 100
 #: So much of the time at most is spent looking.
 BUSY_SHARE = 0.25
 
@@ -64,16 +62,14 @@ class Loop:
         self._echoes: list[float] = []
         self._client: tuple[SlurmConfig, SlurmClient, str] | None = None
         self._tasks: dict[int, tuple[object, Task | None]] = {}
-        self._factors: dict[int, int] = {}
+        self._acts = Acts()
         self._desk: Desk | None = None
-        self._changed = 0
-        self._refused = ""
-        # Jobs whose change Slurm refused, by name: until when, and the pause.
-        self._paused: dict[str, tuple[float, float]] = {}
         engine.listen(self.heard, self.status)
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
+        if verb == PLANNED:
+            return
         now = time.monotonic()
         desk = self._engine.setup.desk
         if desk is not None:
@@ -87,8 +83,9 @@ class Loop:
         desk = self._engine.setup.desk
         if desk is None:
             return {}
-        told: dict[str, Any] = {"changed": self._changed, "domains": desk.told()}
-        return {"genie": told | ({"refused": self._refused} if self._refused else {})}
+        acts = self._acts
+        told: dict[str, Any] = {"changed": acts.changed, "domains": desk.told()}
+        return {"genie": told | ({"refused": acts.refused} if acts.refused else {})}
 
     def _wake(self, due: float) -> None:
         if due < self._due:
@@ -126,8 +123,12 @@ class Loop:
             desk.snapshots.clear()
             return poll_s
         try:
-            seen = await asyncio.to_thread(self._read, setup, desk)
-            settling = await self._plan(setup, desk, seen)
+            # Behind a gate of the slots mode another loop changes the same jobs.
+            async with self._engine.turn:
+                began = desk.clock()
+                seen = await asyncio.to_thread(self._read, setup, desk)
+                settling = await self._plan(setup, desk, seen)
+                desk.look_s = desk.clock() - began
         except SlurmError as error:
             logger.warning("genie: Slurm could not be read: %s", error)
             return poll_s
@@ -157,27 +158,31 @@ class Loop:
         if self._desk is not desk:
             self._desk, self._tasks = desk, {}
         self._meet(desk, seen)
+        self._acts.forget(seen.queue)
         made = await asyncio.to_thread(self._planned, setup, desk, seen)
         updates: list[tuple[QueuedJob, JobUpdate]] = []
+        starts: list[int] = []
         for name, (snapshot, plans, changes) in made.items():
             desk.snapshots[name], desk.plans[name] = snapshot, plans
-            desk.let_start(plans, seen.at)
+            starts += desk.let_start(plans, seen.at)
             updates += changes.updates + self._first_shapes(desk, snapshot)
             for job, task, plan in changes.reshaped:
-                if not self._is_paused(job.name, seen.at):
+                if self._may_change(job, seen):
                     self._write(snapshot.domain, job, task, plan, seen.at)
         desk.seen = seen.heard
-        alive = {job.job_id for job in seen.queue}
         waits = {job.job_id for job in seen.queue if job.state == "PENDING"}
         desk.starting = {job: one for job, one in desk.starting.items() if job in waits}
-        self._factors = {job: one for job, one in self._factors.items() if job in alive}
-        names = {job.name for job in seen.queue}
-        self._paused = {name: one for name, one in self._paused.items() if name in names}
-        updates = [one for one in updates if not self._is_paused(one[0].name, seen.at)]
-        now, later = in_turn(updates)
+        now, later = in_turn([one for one in updates if self._may_change(one[0], seen)])
         if now:
-            await asyncio.to_thread(self._act, now, seen.at)
+            assert self._client is not None
+            await asyncio.to_thread(self._acts.do, self._client[1], now, seen.at)
+        desk.has_told(starts, desk.clock())
+        if starts:
+            self._engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
+
+    def _may_change(self, job: QueuedJob, seen: Seen) -> bool:
+        return not self._acts.is_paused(job.name, seen.at)
 
     def _meet(self, desk: Desk, seen: Seen) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
@@ -207,8 +212,6 @@ class Loop:
             return found[1]
 
         made = {}
-        # Behind a gate of the slots mode a job's own request stands in its bracket.
-        may_reshape = setup.enforcement.name != "slots"
         for name, domain in desk.site.domains.items():
             snapshot = taken(domain, seen.queue, seen.nodes, seen.at, task_of, _is_ours)
             starting, stalled = desk.under_way(snapshot, seen.at)
@@ -219,9 +222,8 @@ class Loop:
             changes = look.changes(
                 snapshot,
                 plans,
-                self._factors,
+                self._acts.factors,
                 separator=desk.separator,
-                may_reshape=may_reshape,
                 now=seen.at,
             )
             made[name] = (snapshot, plans, changes)
@@ -245,7 +247,7 @@ class Loop:
         updates = []
         for job, said in snapshot.unshaped:
             task = self._task(desk, job, said, snapshot.domain)
-            if task is None or self._is_paused(job.name, snapshot.at):
+            if task is None or self._acts.is_paused(job.name, snapshot.at):
                 continue
             plan = desk.plan(snapshot.domain, task, snapshot.at)
             updates.append((job, look.released(job, said, plan.shape, desk.separator)))
@@ -265,43 +267,6 @@ class Loop:
         }
         found = candidates(task, domain.platform, now)
         self._engine.write(lambda: {**shaping.build(found), **who})
-
-    def _is_paused(self, name: str, now: float) -> bool:
-        return self._paused.get(name, (0.0, 0.0))[0] > now
-
-    def _act(self, updates: Iterable[tuple[QueuedJob, JobUpdate]], now: float) -> None:
-        assert self._client is not None
-        client = self._client[1]
-        self._refused = ""
-        for job, update in updates:
-            name = job.name
-            try:
-                client.update([name], update)
-                self._changed += 1
-                if update.site_factor is not None:
-                    self._factors[job.job_id] = update.site_factor
-                self._paused.pop(name, None)
-            except SlurmError as error:
-                # It started, or ended, meanwhile; the next look knows.
-                self._refused = f"job {name}: {error}"
-                _, pause = self._paused.get(name, (0.0, PAUSE_S / 2))
-                pause = min(2 * pause, LONGEST_PAUSE_S)
-                self._paused[name] = (now + pause, pause)
-                logger.warning("genie: job %s could not be changed: %s", name, error)
-
-
-def in_turn(
-    updates: list[tuple[QueuedJob, JobUpdate]],
-) -> tuple[list[tuple[QueuedJob, JobUpdate]], bool]:
-    """What to do in one look, and whether something is left: of a long queue the front first."""
-    only_order = 0
-    now = []
-    for job, update in updates:
-        is_order = update == JobUpdate(site_factor=update.site_factor)
-        only_order += is_order
-        if not is_order or only_order <= MOST_MOVED:
-            now.append((job, update))
-    return now, only_order > MOST_MOVED
 
 
 def _is_ours(job: QueuedJob) -> bool:

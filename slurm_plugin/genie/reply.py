@@ -43,7 +43,8 @@ def shaped(
     separator: str,
 ) -> SubmitReply:
     """What the bridge sets; `inner` adds what its way of enforcing needs."""
-    answered = inner.on_submit(asked if said.is_fixed else with_shape(asked, said, separator))
+    known = asked if said.is_fixed else with_shape(asked, said, separator)
+    answered = inner.on_submit(known if chosen.nodes else behind_others(known))
     values: dict[str, str] = {} if said.is_fixed else fields(said, separator)
     note = f"shape {chosen.shape}"
     comment = f"{bracket.topo(wish.text, note)} {said.text()}"
@@ -82,6 +83,12 @@ def fields(said: Shaped, separator: str) -> dict[str, str]:
         "set.min_cpus": str(cpus * shape.nodes),
         "set.pn_min_cpus": str(cpus),
     }
+
+
+def behind_others(asked: Submit) -> Submit:
+    """The submit of a job before which others are to start, though it might fit."""
+    keys = asked.slots
+    return asked if keys is None else replace(asked, slots=replace(keys, depends=True))
 
 
 def with_shape(asked: Submit, said: Shaped, separator: str) -> Submit:

@@ -6,7 +6,7 @@ Pure: the queue and the nodes in, a Queue for the scheduler out.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from policies.errors import PolicyError
@@ -15,6 +15,7 @@ from policies.scheduling import Planned, Queue, Scheduler, Started, Task
 from slurm_plugin.genie import note
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.site import Domain
+from slurm_plugin.slots.look import about_to_run
 from slurm_plugin.slots.room import CLOSED
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
@@ -128,7 +129,11 @@ def taken(
     """The domain's part of what Slurm says. `is_ours`: does a job wait by our own word alone?"""
     names = frozenset(domain.rule.nodes)
     found = Snapshot(domain, now, _free(domain, names, nodes))
-    for job in jobs:
+    for asked in jobs:
+        job = about_to_run(asked)
+        if job is not asked:
+            job = replace(job, start=int(now))
+            _take(found.free, job)
         said = note.read(job.admin_comment) if note.MARK in job.admin_comment else None
         if job.state == "COMPLETING" and names.intersection(job.nodes):
             found.is_settling |= now - job.end < COMPLETING_S
@@ -146,6 +151,13 @@ def taken(
             if task is not None:
                 found.running.append(_started(domain, job, said, task))
     return found
+
+
+def _take(free: dict[str, int], job: QueuedJob) -> None:
+    """A job that was given its slots has its GPUs, though Slurm does not count them yet."""
+    for name, gpus in job.gpus.items():
+        if name in free:
+            free[name] = max(0, free[name] - len(gpus))
 
 
 def _is_ready(job: QueuedJob, is_ours: bool) -> bool:

@@ -5,7 +5,7 @@ A slowdown is stated as it is, or follows from seconds beside another job and al
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ MOST_FILES = 10_000
 _Count = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
+_NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 
 
 class _Alone(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,14 +47,44 @@ class _Beside(msgspec.Struct, forbid_unknown_fields=True):
     spread_s: _Positive | None = None
 
 
+class Remote(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a job does to the GPUs it borrows: seconds with local ones, calls, GB, and feelings.
+
+    `network_share` and `sensitivity` are DRMaestro's: the share of its time that is network on
+    an idle one, and by which share a full one lengthens it.
+    """
+
+    run_s: _Positive | None = None
+    gpu_calls: _NotNegative = 0.0
+    gpu_cpu_gb: _NotNegative = 0.0
+    gpu_gpu_gb: _NotNegative = 0.0
+    network_share: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
+    sensitivity: _NotNegative | None = None
+    max_slowdown: Annotated[float, msgspec.Meta(ge=1)] | None = None
+
+
 class _File(msgspec.Struct, forbid_unknown_fields=True):
     profile: _Name
     alone: list[_Alone] = []
     beside: list[_Beside] = []
+    remote: Remote | None = None
 
 
 def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
     """Measured slowdowns of every file of the folder; ProfileError names file and place."""
+    found: dict[tuple[Kind, Kind], float] = {}
+    for path, profile in _files(folder):
+        found |= _slowdowns(path, profile)
+    return found
+
+
+def read_remote(folder: Path) -> dict[str, Remote]:
+    """What the folder's profiles say of GPUs of other nodes, by profile; ProfileError as above."""
+    return {file.profile: file.remote for _, file in _files(folder) if file.remote is not None}
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, _File]]:
+    """Every profile of the folder with its file."""
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
     except OSError as error:
@@ -63,7 +94,6 @@ def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
         ) from error
     if len(paths) > MOST_FILES:
         raise ProfileError(f"{folder}: {len(paths)} files; expected at most {MOST_FILES}")
-    found: dict[tuple[Kind, Kind], float] = {}
     seen: dict[str, Path] = {}
     for path in paths:
         profile = _read(path)
@@ -73,8 +103,7 @@ def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
                 " keep one of the files"
             )
         seen[profile.profile] = path
-        found |= _slowdowns(path, profile)
-    return found
+        yield path, profile
 
 
 def _read(path: Path) -> _File:

@@ -1,7 +1,7 @@
 """Donors in Slurm: companion jobs of the borrowing job's own user, kept no longer than that job.
 
 A donor is submitted without GPUs and with a begin time far away, so that nothing starts by
-itself; then the borrower's AdminComment names it; only then it gets its slots and may start. So
+itself; then the borrower's AdminComment names it; only then it gets its GPUs and may start. So
 whatever dies in between leaves either a donor that its borrower names or one that nobody names,
 and that one is cancelled at the next look, by this engine or the next.
 """
@@ -12,28 +12,32 @@ import json
 import logging
 import os
 import pwd
+import re
 import shlex
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.loan import Lender, Loan
-from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.mode import Mode
+from slurm_plugin.remote.offer import Declined, Offer
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots import bracket, names
+from slurm_plugin.slots import bracket
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.room import Room
-from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmClient
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
+from slurm_plugin.wire import clean_note
 
 logger = logging.getLogger(__name__)
 
-#: Until then a donor has got its slots, or its engine is gone and another one looks after it.
+#: Until then a donor has got its GPUs, or its engine is gone and another one looks after it.
 BEGIN = "now+3600"
 #: A running job has lost a donor when so many looks in a row do not see it run.
 MISSED_LOOKS = 2
@@ -57,6 +61,7 @@ class Lending:
         client: SlurmClient,
         run: Runner,
         as_user: AsUser,
+        mode: Mode,
         clock: Callable[[], float] = time.time,
         may_submit: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -64,8 +69,11 @@ class Lending:
         self._client = client
         self._run = run
         self._as_user = as_user
+        self.mode = mode
         self._clock = clock
         self._may_submit = may_submit
+        #: Hears of a loan before its first donor may start.
+        self.told: Callable[[int, Loan], None] = _nobody
         self._missed: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
 
@@ -77,33 +85,29 @@ class Lending:
             return "the engine may not submit jobs as their users: it lacks CAP_SETUID, CAP_SETGID"
         return ""
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
-        """Submit the donors of a loan and write it down; False, and all undone, where one fails."""
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan | None:
+        """Submit the donors of a loan and write it down; None, and all undone, where one fails."""
         lenders: list[Lender] = []
         try:
             for node, mask in offer.donors.items():
                 lenders.append(Lender(node, mask, self._submit(job, node, mask.bit_count())))
             loan = Loan(offer.host, offer.mask, tuple(lenders))
             at = str(int(self._clock()))
-            values = {**kept.values, loans.KEY: loan.text(), "loan_at": at}
-            comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
-            comment = bracket.noted(comment, f"meets its donors: {loans.note(loan)}")
-            self._client.update([job.name], JobUpdate(admin_comment=comment))
+            more = {loans.KEY: loan.text(), loans.AT: at, loans.WHY: offer.why}
+            named = replace(kept, values={**kept.values, **more})
+            note = f"meets its donors: {loans.note(loan, offer.why)}"
+            self._client.update([job.name], self.mode.meets(job, named, note))
+            self.told(job.job_id, loan)
             for lender in lenders:
-                slots = names.request(room[lender.node].slots, lender.mask)
-                change = JobUpdate(
-                    begin_time=NOW,
-                    tres_per_node=slots,
-                    admin_comment=loans.bracket(job.job_id),
-                )
+                change = self.mode.donor(job.job_id, room[lender.node], lender.mask)
                 self._client.update([str(lender.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
             self.cancel([lender.job_id for lender in lenders])
             self.counts["refused"] += 1
-            return False
+            return None
         self.counts["lent"] += 1
-        return True
+        return loan
 
     def _submit(self, job: QueuedJob, node: str, gpus: int) -> int:
         settings = self.settings
@@ -148,9 +152,9 @@ class Lending:
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            kept = bracket.read(job.admin_comment) if "loan=" in job.admin_comment else None
+            kept = self.mode.kept(job) if f"{loans.KEY}=" in job.admin_comment else None
             loan = loans.read(kept.get(loans.KEY)) if kept else None
-            if loan is None or job.state == "COMPLETING":
+            if kept is None or loan is None or not self.mode.is_on_loan(job, kept):
                 continue
             if job.state != "PENDING":
                 borrowers.add(job.job_id)
@@ -183,26 +187,52 @@ class Lending:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
             self.cancel([job.job_id])
 
-    def give_up(self, job: QueuedJob, kept: Bracket, why: str) -> None:
-        """End a loan that came to nothing: the job waits for local GPUs, or is refused."""
-        loan = loans.read(kept.get(loans.KEY))
-        tries = int(kept.get("loan_tries") or 0)
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
-        values = {key: text for key, text in kept.values.items() if key not in loans.OF_LOAN}
-        values["loan_tries"] = str(tries + 1)
-        values["loan_next"] = str(int(self._clock()) + pause_s)
-        comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
-        is_refused = self.settings.unservable == "refuse"
-        outcome = "refused" if is_refused else "waits for GPUs of one node"
-        told = bracket.noted(comment, f"remote GPUs: {why}; {outcome}")
-        self.counts["given_up"] += 1
+    def decline(self, job: QueuedJob, kept: Bracket, why: Declined) -> bool:
+        """Write down why a job is lent nothing, once for every new reason; whether it was new.
+
+        Figures do not count. `loan_held` is since when the network alone holds the job back.
+        """
+        values = dict(kept.values)
+        if why.is_network:
+            values.setdefault("loan_held", str(int(self._clock())))
+        is_known = _without_figures(clean_note(why.why)) == _without_figures(
+            bracket.note_in(job.admin_comment)
+        )
+        if is_known and values == dict(kept.values):
+            return False
+        comment = bracket.replaced(job.admin_comment, replace(kept, values=values))
+        told = JobUpdate(admin_comment=bracket.noted(comment, why.why))
         try:
-            self._client.update([job.name], JobUpdate(admin_comment=told))
+            self._client.update([job.name], told)
         except SlurmError as error:
             logger.warning("job %s: %s", job.name, error)
+        return not is_known
+
+    def give_up(self, job: QueuedJob, kept: Bracket, why: str) -> int:
+        """End a loan that came to nothing: the job waits for local GPUs, or is refused.
+
+        Seconds until the next try.
+        """
+        loan = loans.read(kept.get(loans.KEY))
+        tries = int(kept.get("loan_tries") or 0)
+        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
+        pause = {"loan_tries": str(tries + 1), "loan_next": str(int(self._clock()) + pause_s)}
+        paused = replace(kept, values={**kept.values, **pause})
+        is_refused = self.settings.unservable == "refuse"
+        outcome = "refused" if is_refused else "waits for GPUs of one node"
+        note = f"remote GPUs: {why}; {outcome}"
+        self.counts["given_up"] += 1
+        try:
+            for update in self.mode.given_up(job, paused, note):
+                self._client.update([job.name], update)
+        except SlurmError as error:
+            # It has started, or ended: the next look knows.
+            logger.warning("job %s: %s", job.name, error)
+            return pause_s
         self.cancel([lender.job_id for lender in loan.lenders] if loan else [])
         if is_refused:
             self.cancel([job.job_id])
+        return pause_s
 
     def cancel(self, job_ids: Sequence[int]) -> None:
         """End jobs; what has ended already is no error."""
@@ -215,7 +245,17 @@ class Lending:
             logger.warning("donors %s: %s; tried again", list(job_ids), error)
 
 
-def lending_of(settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient) -> Lending:
+def _nobody(job_id: int, loan: Loan) -> None:
+    """Nobody has to hear of a loan."""
+
+
+def _without_figures(text: str) -> str:
+    return re.sub(r"[\d.,]+", "#", text)
+
+
+def lending_of(
+    settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient, mode: Mode
+) -> Lending:
     """The real one, over Slurm's commands."""
     runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
 
@@ -223,7 +263,7 @@ def lending_of(settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient) 
         command = [str(slurm.bin_dir / argv[0]) if slurm.bin_dir else argv[0], *argv[1:]]
         return _as_user(uid, command, stdin, slurm.timeout_s)
 
-    return Lending(settings, client, runner, as_user, may_submit=may_act_for_users)
+    return Lending(settings, client, runner, as_user, mode, may_submit=may_act_for_users)
 
 
 def may_act_for_users(status: Path = Path("/proc/self/status")) -> bool:

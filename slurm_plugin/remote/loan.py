@@ -8,14 +8,18 @@ hexadecimal, in Slurm's GPU indices.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import QueuedJob
 
-KEY = "loan"
+KEY, AT = "loan", "loan_at"
+#: Why these donors, in words.
+WHY = "loan_why"
 #: Keys of a bracket that belong to one loan alone.
-OF_LOAN = (KEY, "loan_at")
+OF_LOAN = (KEY, WHY, AT)
 COMMENT = "gpu-donor"
 _READY = re.compile(rf"{COMMENT} ready of=(\d+) port=(\d{{1,5}})\Z")
 _FAILED = re.compile(rf"{COMMENT} failed of=(\d+) (.*)\Z", re.DOTALL)
@@ -73,14 +77,26 @@ def read(text: str) -> Loan | None:
         return None
 
 
-def note(loan: Loan) -> str:
-    """For people: which GPUs, of which nodes."""
-    lent = [f"{one.node}:{_gpus(one.mask)} (job {one.job_id})" for one in loan.lenders]
-    return f"{loan.host}:{_gpus(loan.mask)} and, over the network, {', '.join(lent)}"
+def without(kept: Bracket) -> Bracket:
+    """What a bracket keeps beside the loan."""
+    values = {key: text for key, text in kept.values.items() if key not in OF_LOAN}
+    return replace(kept, values=values)
 
 
-def _gpus(mask: int) -> str:
-    return ",".join(str(i) for i in range(mask.bit_length()) if mask >> i & 1)
+def note(loan: Loan, why: str = "") -> str:
+    """For people: which GPUs, of which nodes, and why these."""
+    lent = [f"{one.node}:{_shown(one.mask)} (job {one.job_id})" for one in loan.lenders]
+    told = f"{loan.host}:{_shown(loan.mask)} and, over the network, {', '.join(lent)}"
+    return f"{told}, by {why}" if why else told
+
+
+def gpus_of(mask: int) -> list[int]:
+    """Slurm's indices of a mask's GPUs."""
+    return [i for i in range(mask.bit_length()) if mask >> i & 1]
+
+
+def _shown(mask: int) -> str:
+    return ",".join(map(str, gpus_of(mask)))
 
 
 def marked(parent: int) -> str:
@@ -138,3 +154,40 @@ def standing(parent: int, loan: Loan, queue: Iterable[QueuedJob]) -> Standing:
         if port := port_of(job, parent):
             ports[lender.job_id] = port
     return Standing(ports if len(ports) == len(loan.lenders) else {})
+
+
+def obstacle(
+    job: QueuedJob,
+    loan: Loan | None,
+    at: int,
+    room: Room | None,
+    queue: Mapping[int, QueuedJob],
+    now: int,
+    ready_s: int | None,
+) -> str:
+    """Why a loan made `at` (epoch) that the job waits for cannot go on; '' where it can.
+
+    `ready_s` None: nothing is lent any more. `room` None: whether its local GPUs are free is not
+    looked at.
+    """
+    if loan is None:
+        return "the loan cannot be read"
+    if ready_s is None:
+        return "GPUs are not lent any more"
+    if job.held or job.depends:
+        return "the job was held"
+    if room is not None:
+        host = room.get(loan.host)
+        if host is None or not host.is_open or loan.mask & ~host.free:
+            return f"the GPUs of {loan.host} are others' now"
+    found = standing(job.job_id, loan, queue.values())
+    if found.trouble:
+        return found.trouble
+    if not found.is_ready and now - at > ready_s:
+        return f"donors were not ready within {ready_s} s"
+    return ""
+
+
+def donors_hold(lender: Lender, donor: QueuedJob, end: float) -> Hold:
+    """What a donor that waits for its start is about to hold."""
+    return Hold({lender.node: lender.mask}, donor.cpus, donor.memory_per_node_mb, end)

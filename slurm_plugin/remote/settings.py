@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from slurm_plugin import schema
+from policies.r_queue import Network
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.errors import RemoteError
+from slurm_plugin.remote.keys import REMOTE
 from slurm_plugin.remote.node.preset import Preset
 
 if TYPE_CHECKING:
-    from slurm_plugin.config import _Reader
+    from slurm_plugin.yaml_reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteConfig:
     """GPUs of other nodes: whether, by which middleware, and on whose terms.
 
-    `ports` is the lowest and the highest; `donor_cpus` and `donor_memory_mb` (MB) are per GPU.
+    `ports` is the lowest and the highest; `donor_cpus` and `donor_memory_mb` (MB) are per GPU;
+    `network_gb_s` is GB/s of a node.
     """
 
     preset: Preset
@@ -31,18 +33,27 @@ class RemoteConfig:
     r_queues: tuple[str, ...] = ()
     unservable: str = "wait"
     donors: str = "local-first"
+    decider: str = "r-queue"
+    solve_s: float = 2.0
+    max_slowdown: float = 1.5
+    network_gb_s: float = 7.0
     donor_cpus: int = 1
     donor_memory_mb: int = 512
     program: Path = Path("/usr/local/bin/gputopo-node")
     ready_s: int = 60
 
+    @property
+    def wires(self) -> Network:
+        """The site's network in the R queue's model."""
+        return Network(net_gb_s=self.network_gb_s)
 
-def read(reader: _Reader, node: yaml.Node | None, enforcement: str) -> RemoteConfig:
+
+def read(reader: Reader, node: yaml.Node | None) -> RemoteConfig:
     """The section in `node` (None: all defaults).
 
     Raises ConfigError naming file, line and key, also for what does not go together.
     """
-    found = reader.section(node, "remote", schema.REMOTE)
+    found = reader.section(node, "remote", REMOTE)
     found["r_queues"] = found["r_queues"] or ()
     try:
         found["preset"] = presets.load(found["preset"], reader.path.parent)
@@ -52,8 +63,6 @@ def read(reader: _Reader, node: yaml.Node | None, enforcement: str) -> RemoteCon
     remote = RemoteConfig(**found)
     if node is None or not remote.allow:
         return remote
-    if enforcement != "slots":
-        raise reader.fail(node, "remote.allow", "GPUs are lent under `enforcement: slots` alone")
     why = "" if remote.trust_network else remote.preset.needs_trust()
     if why:
         name = remote.preset.name

@@ -23,12 +23,14 @@ Build = Callable[[], dict[str, Any]]
 class Promise:
     """What a submit was told: its slots (none behind a gate), and the decision's log line.
 
-    Until the job is seen in Slurm, and then it is the job's own.
+    `need` is what it waits for where there was no room. Until the job is seen in Slurm, and then it
+    is the job's own.
     """
 
     hold: Hold
     until: float
     build: Build | None = None
+    need: Need | None = None
 
 
 @dataclass(slots=True)
@@ -36,8 +38,12 @@ class Board:
     """`looked` is when the last look at Slurm began (-inf: never); `first` is the first gated job.
 
     Jobs of the partitions `preempting` may push others aside once they are eligible, which a
-    gate would forbid. `observed` are decisions that were only to be written down;
+    gate would forbid. `promises` are of jobs that were given slots, `gated` of those behind gates:
+    apart, because every submit goes through the first and a burst fills the second. `observed` are
+    decisions that were only to be written down;
     `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
+    `is_awaited`: a job is about to start, or gated only until the next look, which may release it
+    at once, or a decision is to be written down.
     """
 
     fresh_s: float = 15.0
@@ -49,13 +55,20 @@ class Board:
     first: Need | None = None
     preempting: frozenset[str] = frozenset()
     promises: dict[str, Promise] = field(default_factory=dict)
+    gated: dict[str, Promise] = field(default_factory=dict)
     observed: list[Build] = field(default_factory=list)
     ended: int = 0
     known: int = 0
+    is_awaited: bool = False
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
         return now - self.looked <= self.fresh_s
+
+    @property
+    def has_promised(self) -> bool:
+        """Are slots kept for jobs that no look has seen yet?"""
+        return bool(self.promises)
 
     @property
     def is_behind(self) -> bool:
@@ -67,15 +80,31 @@ class Board:
     ) -> None:
         """Take what a look found, what it is about to release included.
 
-        `known` is what `ended` was when the look began.
+        `known` is what `ended` was when the look began. A job that was gated since is first where
+        the look saw none.
         """
-        self.room, self.holds, self.first, self.looked = room, holds, first, now
+        coming = (promise.need for promise in self.gated.values() if promise.need)
+        self.first = first or next(coming, None)
+        self.room, self.holds, self.looked = room, holds, now
         self.known = known
+        self.is_awaited = False
         self.empty = emptied(room)
 
-    def promise(self, token: str, hold: Hold, now: float, build: Build | None = None) -> None:
-        """Keep these slots for a job that is on its way."""
-        self.promises[token] = Promise(hold, now + PROMISE_S, build)
+    def promise(
+        self,
+        token: str,
+        hold: Hold,
+        now: float,
+        build: Build | None = None,
+        need: Need | None = None,
+    ) -> None:
+        """Keep these slots for a job that is on its way, or its place in front of others."""
+        kept = self.promises if hold.gpus else self.gated
+        kept[token] = Promise(hold, now + PROMISE_S, build, need)
+
+    def met(self, token: str) -> Promise | None:
+        """The promise to a job that Slurm shows now: it is the job's own."""
+        return self.promises.pop(token, None) or self.gated.pop(token, None)
 
     def forget(self, began: float) -> None:
         """Drop promises to jobs that a look begun at `began` should have seen and did not.
@@ -83,14 +112,14 @@ class Board:
         Not sooner: a job may appear right after its promise ran out, and its slots must not be
         given twice meanwhile.
         """
-        for token in [t for t, promise in self.promises.items() if promise.until <= began]:
-            del self.promises[token]
+        for kept in (self.promises, self.gated):
+            for token in [t for t, promise in kept.items() if promise.until <= began]:
+                del kept[token]
 
     def now(self) -> tuple[Room, list[Hold]]:
         """Room and holds with what is promised taken."""
         room, holds = self.room, list(self.holds)
         for promise in self.promises.values():
-            if promise.hold.gpus:
-                room = with_hold(room, promise.hold)
-                holds.append(promise.hold)
+            room = with_hold(room, promise.hold)
+            holds.append(promise.hold)
         return room, holds

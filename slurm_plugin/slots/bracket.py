@@ -1,4 +1,5 @@
-"""The state of a job in its AdminComment: `[gpu-slots: gated token=... tpn=gpu:2 ...]`.
+"""The state of a job in its AdminComment: `[gpu-slots: gated token=... tpn=gpu:2 ...]`, or of a
+loan where GPUs are chosen when a job starts: `[gpu-loan: meets tpn=gres/gpu:4 loan=...]`.
 
 Slurm alone keeps it, so that an engine that starts knows what every job asked for.
 """
@@ -10,23 +11,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from slurm_plugin.protocol import clean_note
+from slurm_plugin.wire import clean_note
 
 MAX_BYTES = 1536
 STATES = ("gated", "placed")
+SLOTS, LOAN = "gpu-slots", "gpu-loan"
 
-_BRACKET = re.compile(r"\s*\[gpu-slots: ([^\]]*)\]")
+#: The states that a bracket of each kind may have.
+_STATES_OF = {SLOTS: STATES, LOAN: ("may", "meets", "starts")}
+_BRACKETS = {kind: re.compile(rf"\s*\[{kind}: ([^\]]*)\]") for kind in _STATES_OF}
 _TOPO = re.compile(r"\s*\[gpu-topo: *([^|\]]*?) *(?:\| *([^\]]*?) *)?\]")
-_OTHERS = re.compile(r"\[gpu-(?:shape|slots):")
+_OTHERS = re.compile(r"\[gpu-(?:shape|slots|loan):")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.:/,=()&*+\-]")
 
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """`state` is one of STATES; `values` are plain texts, without the empty ones."""
+    """`state` is one of its kind's; `values` are plain texts, without the empty ones."""
 
     state: str
     values: Mapping[str, str] = field(default_factory=dict)
+    kind: str = SLOTS
 
     def text(self) -> str:
         """The bracket as it stands in the comment.
@@ -35,7 +40,7 @@ class Bracket:
         """
         words = [self.state]
         words += [f"{key}={_quote(value)}" for key, value in self.values.items() if value]
-        text = f"[gpu-slots: {' '.join(words)}]"
+        text = f"[{self.kind}: {' '.join(words)}]"
         if len(text) > MAX_BYTES:
             raise ValueError(f"the job's own request takes {len(text)} bytes, over {MAX_BYTES}")
         return text
@@ -49,11 +54,11 @@ def _quote(text: str) -> str:
     return _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text.encode()).decode()
 
 
-def read(admin_comment: str) -> Bracket | None:
+def read(admin_comment: str, kind: str = SLOTS) -> Bracket | None:
     """The bracket in a comment; None without one, or with one that is not ours."""
-    match = _BRACKET.search(admin_comment)
+    match = _BRACKETS[kind].search(admin_comment)
     words = match[1].split() if match else []
-    if not words or words[0] not in STATES:
+    if not words or words[0] not in _STATES_OF[kind]:
         return None
     values = {}
     for word in words[1:]:
@@ -61,12 +66,12 @@ def read(admin_comment: str) -> Bracket | None:
         if not equals:
             return None
         values[key] = unquote(value)
-    return Bracket(words[0], values)
+    return Bracket(words[0], values, kind)
 
 
 def replaced(admin_comment: str, bracket: Bracket | None) -> str:
-    """The comment with `bracket` in place of the one it has; None takes it away."""
-    rest = _BRACKET.sub("", admin_comment).strip()
+    """The comment with `bracket` in place of its kind's; None takes that of the slots away."""
+    rest = _BRACKETS[bracket.kind if bracket else SLOTS].sub("", admin_comment).strip()
     return " ".join(part for part in (rest, bracket.text() if bracket else "") if part)
 
 

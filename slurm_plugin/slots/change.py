@@ -20,6 +20,8 @@ OPEN_MAX = 500
 _FORMS = {"tpn": "node", "tpj": "job", "tpt": "task", "tps": "socket"}
 #: Keys of a release, which a job behind a gate does not have.
 _OF_RELEASE = ("at", "pin", *OF_LOAN)
+#: Between two updates no gate may open, even if no engine comes back for weeks.
+_SHUT_S = 365 * 86400
 _NOTHING_ASKED = JobUpdate(
     tres_per_node="", tres_per_job="", tres_per_task="", tres_per_socket="", tres_bind=""
 )
@@ -102,11 +104,14 @@ def release(
 ) -> tuple[tuple[str, JobUpdate], ...]:
     """The updates, in this order, that start a job, or all components of a heterogeneous one.
 
-    On 22.05 what the job asked goes first, still behind the gate. `others` are components that
-    get no slots.
+    On 22.05 what the job asked goes first, behind a gate that does not open by itself: without
+    the next update the job would start without GPUs. `others` are components that get no slots.
     """
     leader = parts[0].job.het_id
     steps: list[tuple[str, JobUpdate]] = []
+    shut = now + _SHUT_S
+    if leader and any(is_old(part.kept) for part in parts):
+        steps.append((str(leader), JobUpdate(begin_time=shut)))
     for part in parts:
         update = _given(part, now)
         if leader:
@@ -114,7 +119,8 @@ def release(
         if leader == part.job.job_id:
             update = _pinned(update)
         if is_old(part.kept):
-            steps.append((part.name, _NOTHING_ASKED))
+            taken = _NOTHING_ASKED if leader else replace(_NOTHING_ASKED, begin_time=shut)
+            steps.append((part.name, taken))
         steps.append((part.name, update))
         if leader == part.job.job_id:
             steps += [(other.name, spared(other)) for other in others]
@@ -132,12 +138,43 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
     steps = []
     for part in parts:
         job, kept = part.job, part.kept
-        fields = {field: getattr(job, field) for field in demand.REQUESTS.values()}
-        if not any(fields.values()):
-            fields = {field: kept.get(key) for key, field in demand.REQUESTS.items()}
         if is_old(kept):
-            steps.append((part.name, replace(JobUpdate(), **fields)))
+            opens = None if job.het_id else job.eligible or None
+            asks = _what_it_has(job) or _what_it_asked(kept)
+            steps.append((part.name, _asking(JobUpdate(begin_time=opens), asks)))
+    if steps and (leader := parts[0].job).het_id:
+        steps.append((str(leader.het_id), JobUpdate(begin_time=leader.eligible or None)))
     return tuple(steps)
+
+
+def is_bare(job: QueuedJob, kept: Bracket) -> bool:
+    """Did an engine of 22.05 end between the two updates of the job's release?"""
+    return is_old(kept) and kept.state == "gated" and not _what_it_has(job)
+
+
+def asked_for(kept: Bracket) -> JobUpdate:
+    """The update that gives a bare job its own request back, behind its gate."""
+    return _asking(JobUpdate(), _what_it_asked(kept))
+
+
+def _what_it_has(job: QueuedJob) -> dict[str, str]:
+    """Its requests in Slurm; empty where it has none."""
+    fields = {field: getattr(job, field) for field in demand.REQUESTS.values()}
+    return fields if any(fields.values()) else {}
+
+
+def _asking(update: JobUpdate, requests: dict[str, str]) -> JobUpdate:
+    return replace(
+        update,
+        tres_per_node=requests["tres_per_node"],
+        tres_per_job=requests["tres_per_job"],
+        tres_per_task=requests["tres_per_task"],
+        tres_per_socket=requests["tres_per_socket"],
+    )
+
+
+def _what_it_asked(kept: Bracket) -> dict[str, str]:
+    return {field: kept.get(key) for key, field in demand.REQUESTS.items()}
 
 
 def _given(part: Part, now: int) -> JobUpdate:
@@ -211,6 +248,8 @@ def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
         comment = bracket.noted(comment, note)
         return JobUpdate(begin_time=begin, admin_comment=comment)
     update = _own_request(kept, begin, bracket.noted(comment, note))
+    if is_bare(job, kept):
+        update = _asking(update, _what_it_asked(kept))
     return _of_leader(update) if job.het_id == job.job_id else update
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.slots import backfill, bracket, change, demand, lent
+from slurm_plugin.slots.askers import Askers
 from slurm_plugin.slots.candidates import Need, are_apart, groups, is_even
-from slurm_plugin.slots.lent import Borrow
+from slurm_plugin.slots.lent import Lends
 from slurm_plugin.slots.names import index_of
 from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
@@ -34,6 +35,7 @@ RELEASED, STAYS, LEFT = "released", "stays", "left"
 
 #: Jobs that start together or not at all.
 Unit = list[tuple[QueuedJob, Want]]
+HeldBack = Callable[[QueuedJob, Want], bool]
 
 
 class _Stays(Exception):
@@ -51,18 +53,20 @@ def plan(
     terms: Terms,
     choose: Choose,
     promised: Sequence[Hold] = (),
-    borrow: Borrow | None = None,
+    lends: Lends | None = None,
+    held_back: HeldBack = lambda *_: False,
 ) -> Plan:
     """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
 
-    `borrow` says who would lend to a job that fits nowhere.
+    `lends` says who would lend to jobs that fit nowhere; a job that is `held_back` is not looked
+    at, and delays nobody.
     """
     jobs = list(queue)
     made = Plan(room, [held_by(job, terms.now) for job in jobs if job.state != "PENDING"])
     for hold in promised:
         made.room = with_hold(made.room, hold)
         made.holds.append(hold)
-    return Look(made, wants, terms, choose, borrow).over(jobs)
+    return Look(made, wants, terms, choose, lends, held_back).over(jobs)
 
 
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
@@ -108,10 +112,13 @@ class Look:
         wants: Mapping[int, Want],
         terms: Terms,
         choose: Choose,
-        borrow: Borrow | None = None,
+        lends: Lends | None,
+        held_back: HeldBack,
     ) -> None:
         self._made = made
-        self._borrow = borrow
+        self._is_lent = lends is not None
+        self._askers = Askers(made, lends, terms.now)
+        self._held_back = held_back
         self._wants = wants
         self._terms = terms
         self._choose = choose
@@ -144,46 +151,32 @@ class Look:
             else:
                 gated.append(unit)
         for unit in gated:
-            before = self._made.first
             if not self._open(unit):
-                self._ask_to_lend(unit, before)
+                self._ask_to_lend(unit)
                 self._renew(unit)
+        self._askers.settle()
         return self._made
 
     def _lent(self, unit: Unit, there: Mapping[int, QueuedJob]) -> None:
         """A job that waits for its donors."""
         [(job, want)] = unit
         made, now = self._made, self._terms.now
-        ready_s = self._terms.ready_s if self._borrow else None
+        ready_s = self._terms.ready_s if self._is_lent else None
         outcome = lent.look_at(job, want, made, there, now, ready_s, self._end(job))
         self._made.seen[f"loan {outcome}"] += 1
         if outcome == lent.MEETS:
             self._renew(unit)
 
-    def _ask_to_lend(self, unit: Unit, before: Need | None) -> None:
-        """Others may lend to a job that fits nowhere, unless that delays the first one waiting."""
+    def _ask_to_lend(self, unit: Unit) -> None:
+        """Others may lend to a job that fits nowhere."""
+        if not self._is_lent:
+            return
         job, want = unit[0]
-        need = want.need
-        if self._borrow is None or need is None or need not in self._no_room:
+        fits_nowhere = want.need is not None and want.need in self._no_room
+        if not fits_nowhere or job.tasks > 1 or job.het_id or not self._is_ready(job, want):
             return
-        if job.tasks > 1 or job.het_id or not self._is_ready(job, want):
-            return
-        made, now = self._made, self._terms.now
-        offer = self._borrow(job, want, made.room)
-        if offer is None:
-            return
-        room, holds = made.room, [*made.holds, *offer.holds]
-        for hold in offer.holds:
-            room = with_hold(room, hold)
-        if before is not None:
-            start = backfill.earliest_start(before, made.room, made.holds, now)
-            if backfill.earliest_start(before, room, holds, now) > start:
-                return
-        for hold in offer.holds:
-            made.take(hold)
-        # It waits for its donors alone now, and holds nobody back.
-        made.first, self._first_start = before, None
-        made.offers.append((job, want.kept, offer))
+        if self._askers.ask(job, want):
+            self._first_start = None
 
     def _units(self, ordered: Iterable[QueuedJob]) -> list[Unit]:
         """Jobs with our bracket; the components of a heterogeneous one together, by offset."""
@@ -271,6 +264,7 @@ class Look:
             and want.own_begin <= now
             and int(want.kept.get("retry") or 0) <= now
             and not self._is_paused(job.name)
+            and not self._held_back(job, want)
         )
 
     def _open(self, unit: Unit) -> bool:
@@ -328,7 +322,7 @@ class Look:
                 self._no_room.add(need)
             if are_apart(need, made.room):
                 raise _Stays(APART)
-            made.first = made.first or need
+            self._askers.no_room(job, need)
             raise _Stays
         choice = self._choose(name, job, want, found)
         if isinstance(choice, Left):
@@ -371,6 +365,9 @@ class Look:
 
         Of a heterogeneous job only the first component's: that update goes to all of them.
         """
+        for job, want in unit:
+            if change.is_bare(job, want.kept):
+                self._made.updates.append((job.name, change.asked_for(want.kept)))
         job, want = unit[0]
         now, lease_s = self._terms.now, self._terms.lease_s
         if want.own_begin - now >= lease_s:

@@ -12,24 +12,21 @@ from slurm_plugin.enforcement import Slots
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import read_remote
 from slurm_plugin.remote.lending import lending_of
-from slurm_plugin.slots.board import PROMISE_S
+from slurm_plugin.slots.board import PROMISE_S, Board
+from slurm_plugin.slots.lent import SlotsMode
+from slurm_plugin.slots.pace import SUBMIT_S, Pace
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slurm import choose
 from slurm_plugin.slurm.interface import SlurmClient
 
 logger = logging.getLogger(__name__)
 
-#: A submit is answered before its job is in the queue.
-SUBMIT_S = 0.05
 #: A job with its slots starts within some tenths of a second.
 STARTING_S = 0.3
-#: So much of the time at most is spent looking.
-BUSY_SHARE = 0.25
 #: Figures that so many polls have not renewed are no ground to place on.
 MISSED_POLLS = 3
-#: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
-ECHOES_S = (0.15, 0.5, 1.5)
 
 
 class Loop:
@@ -38,8 +35,7 @@ class Loop:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._event = asyncio.Event()
-        self._due = float("inf")
-        self._echoes: list[float] = []
+        self._pace = Pace()
         self._setup: Setup | None = None
         self._planner: Planner | None = None
         self._client: tuple[SlurmConfig, SlurmClient] | None = None
@@ -49,41 +45,37 @@ class Loop:
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
         now = time.monotonic()
-        if verb == "ended":
-            if isinstance(mode := self._engine.setup.enforcement, Slots):
-                mode.board.ended += 1
-            self._echoes = [now + later for later in ECHOES_S]
-        self._wake(now + (SUBMIT_S if verb == "submit" else 0))
+        mode = self._engine.setup.enforcement
+        board = mode.board if isinstance(mode, Slots) else Board()
+        former = self._pace.due
+        if verb == "submit":
+            self._pace.submitted(now, board.is_awaited)
+        elif verb == "ended":
+            board.ended += 1
+            self._pace.ended(now)
+        else:
+            self._pace.wake(now)
+        if self._pace.due < former:
+            self._event.set()
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
         on = self._engine.setup.enforcement.name == Slots.name
         return {"slots": self._planner.status()} if on and self._planner is not None else {}
 
-    def _wake(self, due: float) -> None:
-        if due < self._due:
-            self._due = due
-            self._event.set()
-
     async def run(self) -> None:
         """Look again and again until cancelled."""
         while True:
             began = time.monotonic()
-            self._due = float("inf")
-            poll_s = await self._look()
-            ended = time.monotonic()
-            self._wake(ended + poll_s)
-            while self._echoes and self._echoes[0] <= ended:
-                self._echoes.pop(0)
-            if self._echoes:
-                self._wake(self._echoes[0])
-            # Not for ever: a look may have been stopped, or waited for a Slurm that is down.
-            rest_s = min((ended - began) * (1 / BUSY_SHARE - 1), poll_s)
-            await self._sleep(ended + rest_s)
+            self._pace.begin()
+            next_s = await self._look()
+            poll_s = self._engine.setup.config.slots.poll_s
+            self._pace.looked(began, time.monotonic(), next_s, poll_s)
+            await self._sleep()
 
-    async def _sleep(self, not_before: float) -> None:
+    async def _sleep(self) -> None:
         """Until the next look is due; what is heard meanwhile may bring it forward."""
-        while (left := max(self._due, not_before) - time.monotonic()) > 0:
+        while (left := self._pace.left_s(time.monotonic())) > 0:
             self._event.clear()
             try:
                 await asyncio.wait_for(self._event.wait(), left)
@@ -102,7 +94,8 @@ class Loop:
                 await self._give_back(planner)
                 return poll_s
             self._gave_back = False
-            made = await planner.look()
+            async with self._engine.turn:
+                made = await planner.look()
         except SlurmError as error:
             logger.warning("slots: Slurm could not be read: %s", error)
             return poll_s
@@ -116,7 +109,7 @@ class Loop:
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
         # A promise nobody took up gives its GPUs back in time.
-        return min(poll_s, PROMISE_S) if setup.enforcement.board.promises else poll_s
+        return min(poll_s, PROMISE_S) if setup.enforcement.board.has_promised else poll_s
 
     async def _give_back(self, planner: Planner) -> None:
         """The kill switch: waiting jobs are Slurm's own, once."""
@@ -133,7 +126,10 @@ class Loop:
         config = setup.config
         if self._client is None or self._client[0] != config.slurm:
             self._client = (config.slurm, choose.client(config.slurm))
+        if self._planner is not None:
+            self._planner.close()
         self._setup = setup
+        folder = config.topo_aware.profiles
         mode.board.fresh_s = MISSED_POLLS * config.slots.poll_s
         self._planner = Planner(
             self._client[1],
@@ -143,6 +139,8 @@ class Loop:
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=lending_of(config.remote, config.slurm, self._client[1]),
+            lending=lending_of(config.remote, config.slurm, self._client[1], SlotsMode()),
+            profiles=read_remote(folder) if folder else {},
+            why_not=setup.desk.why_not if setup.desk is not None else None,
         )
         return self._planner

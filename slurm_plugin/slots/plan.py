@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.offer import Declined
+from slurm_plugin.slots.borrowing import Offered
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.room import Hold, Room, with_hold
@@ -80,7 +81,8 @@ class Plan:
     """What to do, and what is then taken: `added` are the holds of jobs about to start.
 
     `updates` are repairs, notes, and jobs left to Slurm. `again`: look again soon. `offers` are
-    loans to be made, `broken` those that came to nothing, and why.
+    loans to be made, `broken` those that came to nothing, and why; `declined` are jobs that nothing
+    is lent to.
     """
 
     room: Room
@@ -93,8 +95,9 @@ class Plan:
     renewed: list[int] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
     again: bool = False
-    offers: list[tuple[QueuedJob, Bracket, Offer]] = field(default_factory=list)
+    offers: list[tuple[QueuedJob, Bracket, Offered]] = field(default_factory=list)
     broken: list[tuple[QueuedJob, Bracket, str]] = field(default_factory=list)
+    declined: list[tuple[QueuedJob, Bracket, Declined]] = field(default_factory=list)
 
     @property
     def released(self) -> list[str]:

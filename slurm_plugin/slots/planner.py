@@ -15,21 +15,23 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from policies.best_fit import domains
+from policies.performance import Shape
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.machines import mask_of
 from slurm_plugin.engine.neighbours import Neighbours
-from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import Remote
 from slurm_plugin.protocol import Place, Use, WaitFor
 from slurm_plugin.remote.lending import Lending
-from slurm_plugin.remote.offer import Offer, may_borrow, offer
 from slurm_plugin.slots import bracket, question
 from slurm_plugin.slots.board import Board, Build
+from slurm_plugin.slots.borrowing import gpus_of
+from slurm_plugin.slots.broker import Broker
 from slurm_plugin.slots.candidates import Group
 from slurm_plugin.slots.give_back import give_back
 from slurm_plugin.slots.look import about_to_run, plan
 from slurm_plugin.slots.plan import Choice, Chosen, Left, Plan, Release, Terms, Waits
-from slurm_plugin.slots.room import Hold, Room, emptied, held_by, room_of, with_hold
+from slurm_plugin.slots.room import Hold, emptied, held_by, room_of, with_hold
 from slurm_plugin.slots.want import Want, Wants
 from slurm_plugin.slots.watch import Watch, of_job
 from slurm_plugin.slurm.interface import (
@@ -49,6 +51,10 @@ LONGEST_REFUSED_S = 300.0
 SETTINGS_S = 60.0
 
 
+#: Why a job of this shape is not to go now; empty where it may.
+WhyNot = Callable[[Place, Shape], str]
+
+
 class Seen(NamedTuple):
     """What one look read; `began` is the time before it (epoch)."""
 
@@ -61,7 +67,8 @@ class Seen(NamedTuple):
 class Planner:
     """One look after the other at one Slurm; times in seconds.
 
-    `write` takes what becomes a line of the decision log. Not for two threads at once, but for
+    `write` takes what becomes a line of the decision log; `why_not` may hold jobs back that would
+    fit, for as long as it says. Not for two threads at once, but for
     what submits do to the board meanwhile.
     """
 
@@ -76,6 +83,8 @@ class Planner:
         grace_s: int,
         neighbours: Neighbours | None = None,
         lending: Lending | None = None,
+        profiles: Mapping[str, Remote] | None = None,
+        why_not: WhyNot | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
@@ -86,13 +95,17 @@ class Planner:
         self._grace_s = grace_s
         self._clock = clock
         self._neighbours = neighbours
-        self._lending = lending
+        self._broker: Broker | None = None
+        if lending is not None:
+            self._broker = Broker(
+                lending, decider.rule, decider.waiting, write, clock, profiles or {}
+            )
+        self._why_not = why_not
         self._wants = Wants()
         self._sockets: dict[str, tuple[int, ...]] = {}
         self._watch = Watch(write)
         self._partitions: list[SlurmPartition] = []
         self._preempts = False
-        self._lends = False
         self._settings_at = float("-inf")
         self._holds_until: dict[int, float] = {}
         self._refused: dict[str, tuple[float, float]] = {}
@@ -116,15 +129,20 @@ class Planner:
         await asyncio.to_thread(self._act, made, seen)
         return made
 
+    def close(self) -> None:
+        """End what runs beside the engine."""
+        if self._broker is not None:
+            self._broker.close()
+
     async def give_all_back(self) -> int:
         """Leave every waiting job to Slurm; how many were told."""
         return await asyncio.to_thread(give_back, self._client)
 
     async def look_after_donors(self) -> None:
         """While nothing else is done: no donor outlives its borrower."""
-        if self._lending is not None:
+        if self._broker is not None:
             queue = await asyncio.to_thread(self._client.queue)
-            await asyncio.to_thread(self._lending.tidy, queue)
+            await asyncio.to_thread(self._broker.lending.tidy, queue)
 
     def _read(self) -> Seen:
         began = self._clock()
@@ -139,7 +157,8 @@ class Planner:
             self._partitions = self._client.partitions()
             settings = self._client.config()
             self._preempts = "partition_prio" in settings.get("PreemptType", "")
-            self._lends = self._may_lend(settings)
+            if self._broker is not None:
+                self._broker.read(settings)
             self._settings_at = began
         return Seen(began, queue, nodes, self._partitions)
 
@@ -148,10 +167,10 @@ class Planner:
         for build in self._board.observed:
             self._write(build)
         self._board.observed.clear()
-        promises = self._board.promises
-        for job in queue if promises else ():
+        board = self._board
+        for job in queue if board.promises or board.gated else ():
             kept = bracket.read(job.admin_comment)
-            promise = promises.pop(kept.get("token"), None) if kept else None
+            promise = board.met(kept.get("token")) if kept else None
             if promise is not None and promise.build is not None:
                 self._write(of_job(promise.build, job))
 
@@ -163,11 +182,14 @@ class Planner:
         tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
         paused = {name: until for name, (until, _) in self._refused.items()}
         terms = Terms(now, self._lease_s, self._grace_s, tiers, paused, self._holds_until)
-        if self._lending is not None:
-            terms = replace(terms, ready_s=self._lending.settings.ready_s)
+        lends = self._broker if self._broker is not None and self._broker.is_open else None
+        if lends is not None:
+            terms = replace(terms, ready_s=lends.lending.settings.ready_s)
+            lends.look(seen.queue)
         self._decided = {}
-        borrow = self._borrow if self._lends else None
-        made = plan(seen.queue, wants, room, terms, self._choose, promised, borrow)
+        made = plan(
+            seen.queue, wants, room, terms, self._choose, promised, lends, self._is_held_back
+        )
         # Promises stay beside the room: the board adds them for as long as they last.
         made.room = room
         self._watch.look(seen.queue, made)
@@ -197,8 +219,7 @@ class Planner:
             return
         kept: list[Release] = []
         for release in made.releases:
-            masks = [item for hold in release.holds for item in hold.gpus.items()]
-            if any(taken[name] & mask for name, mask in masks):
+            if any(taken[name] & mask for name, mask in gpus_of(release.holds)):
                 for hold in release.holds:
                     made.added.remove(hold)
                 made.again = True
@@ -206,8 +227,7 @@ class Planner:
                 kept.append(release)
         made.releases = kept
         for item in list(made.offers):
-            masks = [pair for hold in item[2].holds for pair in hold.gpus.items()]
-            if any(taken[name] & mask for name, mask in masks):
+            if any(taken[name] & mask for name, mask in gpus_of(item[2].holds)):
                 for hold in item[2].holds:
                     made.added.remove(hold)
                 made.offers.remove(item)
@@ -230,11 +250,24 @@ class Planner:
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         assert want.need is not None
+        base = self._question(job, want)
+        decision = self._decider.decide(question.ask(base, want.need, found))
+        self._decided[name] = decision.record
+        reply = decision.reply
+        if isinstance(reply, Use):
+            group, mask = question.answer(reply, found)
+            return Chosen(group, mask, question.named(reply.note, group, mask))
+        if isinstance(reply, WaitFor):
+            return Waits(reply.note)
+        return Left(decision.reason)
+
+    def _question(self, job: QueuedJob, want: Want) -> Place:
+        """What is asked about a job, but for its candidates."""
         assert want.asked is not None
         now = int(self._clock())
         since = int(want.kept.get("since") or now)
         waited = max(0, now - since)
-        base = Place(
+        return Place(
             id=0,
             job=job.job_id,
             array=job.array_id,
@@ -246,50 +279,12 @@ class Planner:
             partition=job.partition,
             hint=want.asked.hint,
         )
-        decision = self._decider.decide(question.ask(base, want.need, found))
-        self._decided[name] = decision.record
-        reply = decision.reply
-        if isinstance(reply, Use):
-            group, mask = question.answer(reply, found)
-            return Chosen(group, mask, question.named(reply.note, group, mask))
-        if isinstance(reply, WaitFor):
-            return Waits(reply.note)
-        return Left(decision.reason)
 
-    def _may_lend(self, settings: Mapping[str, str]) -> bool:
-        if self._lending is None or not self._lending.settings.allow:
+    def _is_held_back(self, job: QueuedJob, want: Want) -> bool:
+        if self._why_not is None or want.need is None:
             return False
-        why = self._lending.obstacle(settings)
-        if why:
-            logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", why)
-        return not why
-
-    def _borrow(self, job: QueuedJob, want: Want, room: Room) -> Offer | None:
-        """Who would lend to a job that fits nowhere, where it and the site want that."""
-        now, asked, kept = int(self._clock()), want.asked, want.kept
-        if self._lending is None or asked is None or want.need is None:
-            return None
-        if not kept.get("remote") or not may_borrow(asked) or int(kept.get("loan_next") or 0) > now:
-            return None
-        rule = self._decider.rule(job.partition, job.account, job.uid)
-        try:
-            if rule.mode != "enforce" or not read_wish(asked.hint, rule).remote:
-                return None
-        except WishError:
-            return None
-        end = now + job.time_limit_s if job.time_limit_s else float("inf")
-        return offer(want.need, room, self._lending.settings, end)
-
-    def _lend(self, made: Plan, seen: Seen) -> None:
-        """Loans that came to nothing first, then new ones, then whoever is left over."""
-        if self._lending is None:
-            return
-        for job, kept, why in made.broken:
-            self._lending.give_up(job, kept, why)
-        for job, kept, offered in made.offers:
-            if not self._lending.lend(job, kept, offered, made.room):
-                self._refused[job.name] = (self._clock() + REFUSED_S, REFUSED_S)
-        self._lending.tidy(seen.queue)
+        shape = Shape(want.need.nodes, want.need.gpus)
+        return bool(self._why_not(self._question(job, want), shape))
 
     def _act(self, made: Plan, seen: Seen) -> None:
         """Releases first: they are what people wait for."""
@@ -305,7 +300,10 @@ class Planner:
         for name, change in made.updates:
             if self._update([name], change) and (build := self._decided.get(name)):
                 self._write(build)
-        self._lend(made, seen)
+        if self._broker is not None:
+            until = self._clock() + REFUSED_S
+            refused = self._broker.act(made, seen.queue)
+            self._refused |= dict.fromkeys(refused, (until, REFUSED_S))
         if made.renew:
             until = int(self._clock()) + self._lease_s
             # What ended since refuses; the others are done.
@@ -348,5 +346,5 @@ class Planner:
             **self.waiting,
             **{key: self.counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,
-            **({"loans": dict(self._lending.counts)} if self._lending else {}),
+            **({"loans": dict(self._broker.lending.counts)} if self._broker else {}),
         }

@@ -130,8 +130,9 @@ class JobUpdate:
     """What to change of pending jobs: None leaves a field alone, '' clears it.
 
     `begin_time` is an epoch, NOW = at once. `num_nodes` is (min, max). `site_factor` is the site's
-    part of the priority, around 0; `is_released` lets a held job go. The tres texts may
-    be written as any release writes them: `gpu:s1:1`, `gres/gpu:s1:1` or `gres:gpu:s1:1`.
+    part of the priority, around 0; `priority` is a fixed one, until `is_released`, which also lets
+    a held job go. The tres texts may be written as any release writes them: `gpu:s1:1`,
+    `gres/gpu:s1:1` or `gres:gpu:s1:1`.
     """
 
     begin_time: int | None = None
@@ -154,6 +155,7 @@ class JobUpdate:
     admin_comment: str | None = None
     num_tasks: int | None = None
     site_factor: int | None = None
+    priority: int | None = None
     is_released: bool | None = None
 
 

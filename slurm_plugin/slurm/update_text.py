@@ -25,6 +25,7 @@ _WORDS = {
     "admin_comment": "AdminComment",
     "num_tasks": "NumTasks",
     "site_factor": "SiteFactor",
+    "priority": "Priority",
 }
 _TRES = ("tres_per_job", "tres_per_task", "tres_per_socket")
 

@@ -30,6 +30,7 @@ NO_ENGINE_EXIT = 3
 GPUS = {"amd1": 8, "bridged1": 8, "dgx1": 8, "dgx2": 8, "minsky1": 4}
 FINISHED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
 POLL_S = 0.1
+ENGINE_SOCKET = "/run/gputopo/engine.sock"
 
 # A job notes its environment where every host sees it: complete, or not at all.
 RECORD = 'f=$HOME/job.$SLURM_JOB_ID; env >"$f.tmp" && mv "$f.tmp" "$f.env"'
@@ -324,9 +325,9 @@ class Cluster:
         """Adds lines to slurm.conf until the next reset, and restarts slurmctld."""
         self.run("ctl", ["sh", "-c", 'printf "%s\\n" "$1" >/cluster/extra.conf', "sh", lines])
         self.switch(self.variant())
-        self._wait_registered()
+        self.wait_registered()
 
-    def _wait_registered(self) -> None:
+    def wait_registered(self) -> None:
         """With a GRES type per GPU slurmctld refuses GPUs of no type until nodes register."""
         if self.variant() != "gputopo-slots":
             return
@@ -394,7 +395,7 @@ class Cluster:
         if self.variant() != "gputopo-slots" or self.engine_pid() is None:
             return
         asked = time.monotonic()
-        notice = "echo ended job=0 array=0 | socat - UNIX-CONNECT:/run/gputopo/engine.sock"
+        notice = f"echo ended job=0 array=0 | socat - UNIX-CONNECT:{ENGINE_SOCKET}"
         self.run("ctl", notice)
         while True:
             passed = time.monotonic() - asked
@@ -409,7 +410,9 @@ class Cluster:
 
     def status(self) -> dict[str, Any]:
         """`gputopo status --json`."""
-        found: dict[str, Any] = json.loads(self.run("ctl", ["gputopo", "status", "--json"]).out)
+        # Asked over and over: by its socket the command need not read the configuration.
+        command = ["gputopo", "status", "--json", "--socket", ENGINE_SOCKET]
+        found: dict[str, Any] = json.loads(self.run("ctl", command).out)
         return found
 
     def engine_log(self, lines: int = 200) -> str:

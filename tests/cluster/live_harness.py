@@ -51,6 +51,7 @@ def asking(cluster: Cluster, deadline_ms: int) -> Iterator[None]:
         cluster.run("ctl", f"printf '%s\\n' {lines} >{path}")
     cluster.run("ctl", f"rm -f {SWITCH}")
     cluster.restart_slurmctld()
+    cluster.wait_registered()
     try:
         yield
     finally:

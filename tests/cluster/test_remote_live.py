@@ -23,11 +23,14 @@ from remote_harness import (
     echoed,
     lent,
     nothing_is_left,
+    occupy,
     settings_of,
 )
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+#: About the nodes' side alone, or long: in one of the two ways of enforcing is enough.
+once = pytest.mark.slots
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,6 +104,7 @@ def test_strangers_are_refused(lends: Cluster) -> None:
     assert "MUNGE" not in shown
 
 
+@once
 def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Cluster) -> None:
     with settings_of(lends, "preset: echo-own"):
         job = borrower(lends)
@@ -115,6 +119,25 @@ def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Clus
             assert told.code == code, told
         lends.cancel(job.id)
         nothing_is_left(lends)
+
+
+SLOW = "name: slow\nserver: [sh, -c, sleep 4, '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
+
+
+def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluster) -> None:
+    """A server that never listens: the job that came later starts when the loan is given up."""
+    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/slow.yaml', "sh", SLOW])
+    with settings_of(lends, "preset: slow.yaml"):
+        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: [job.state for job in donors(lends)] == ["RUNNING"], "a donor runs", 30)
+        small = lends.sbatch("-p", "dgx", "--gres=gpu:1", script=HOLD)
+        for _ in range(10):
+            is_small_first = lends.job(small).state == "RUNNING"
+            assert not is_small_first or not donors(lends)
+            time.sleep(0.3)
+        until(lambda: "before it listened" in note_of(lends, jobid), "the loan is given up", 120)
+        lends.wait_running(small, timeout_s=60)
+        lends.cancel(jobid, small)
 
 
 # -- ends ---------------------------------------------------------------------
@@ -134,6 +157,7 @@ def test_donors_end_when_the_job_ends_or_fails(lends: Cluster) -> None:
         nothing_is_left(lends)
 
 
+@once
 def test_donors_end_with_the_jobs_time(lends: Cluster) -> None:
     job = borrower(lends, "-t", "1")
     lends.wait_state(job.id, "TIMEOUT", timeout_s=150)
@@ -171,6 +195,7 @@ def test_a_donors_node_that_dies_takes_the_loan_with_it(lends: Cluster) -> None:
         revive(lends, node)
 
 
+@once
 def test_the_jobs_own_node_that_dies_ends_its_donors(lends: Cluster) -> None:
     job = borrower(lends, "--no-requeue")
     [host] = job.gpus
@@ -193,7 +218,7 @@ def revive(cluster: Cluster, node: str) -> None:
         return told == "idle" and not cluster.gres_used()[node]
 
     until(is_idle, f"{node} is up and idle", 90)
-    cluster.occupy(node, BUSY[node])
+    occupy(cluster, node)
 
 
 # -- restarts -----------------------------------------------------------------
@@ -208,6 +233,7 @@ def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
     assert lends.job(job.id).state == "RUNNING"
 
 
+@once
 def test_without_an_engine_donors_end_by_themselves(lends: Cluster) -> None:
     job = borrower(lends)
     lends.engine("kill")
@@ -278,6 +304,7 @@ def test_an_r_queue_lends_without_being_asked(lends: Cluster) -> None:
 # -- the baseline (last: it takes the site away) ------------------------------
 
 
+@once
 def test_stock_slurm_keeps_the_job_waiting(cluster: Cluster) -> None:
     """The same nodes and the same job, with nothing of ours."""
     with cluster.variant_as("stock"):

@@ -326,6 +326,24 @@ def killed_engine(cluster: Cluster) -> None:
     cluster.engine("start")
 
 
+@pytest.mark.skipif(not OLD, reason="only on 22.05 a release takes two updates")
+def test_an_engine_that_ends_between_two_updates_leaves_no_job_without_gpus(
+    cluster: Cluster, watch: Watch
+) -> None:
+    """A release's first update is done by hand; the job waits until an engine is back."""
+    configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
+    cluster.look()
+    busy = cluster.occupy("dgx1", ALL)
+    jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2")
+    with engine_away(cluster):
+        cluster.run("ctl", f"scontrol update jobid={jobid} gres= StartTime=now+365days")
+        cluster.cancel(*busy)
+        time.sleep(15)
+        assert cluster.job(jobid).state == "PENDING", "its lease is over, its gate is not open"
+    started = cluster.wait_running(jobid)
+    assert len(started.gpus["dgx1"]) == 2
+
+
 @pytest.mark.parametrize("trouble", [killed_engine, killed_slurmctld], ids=lambda f: f.__name__)
 def test_two_hundred_gated_jobs_survive(cluster: Cluster, watch: Watch, trouble: Any) -> None:
     """All of them run to their end, none twice, none is lost."""

@@ -99,10 +99,13 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -
     assert "the job asks for 0.50" in comment
     queue = cluster.run("ctl", ["squeue", "-h", "-j", str(job), "-o", "%r"]).out.strip()
     assert queue == "BeginTime"
-    told = cluster.run("ctl", ["gputopo", "explain", str(job)]).out
-    assert "postponed" in told
-    assert "would be now" in told
-    assert "(communication 0.00, interference" in told
+
+    def told() -> str:
+        return cluster.run("ctl", ["gputopo", "explain", str(job)]).out
+
+    until(lambda: "postponed" in told(), "the decision is written down", 10)
+    assert "would be now" in told()
+    assert "(communication 0.00, interference" in told()
     passed = submit(cluster, 1, "policy=topo-aware,batch=128", "--nice=500")
     (gpu,) = cluster.wait_running(passed).gpus[NODE]
     assert cluster.job(job).state == "PENDING"
@@ -211,7 +214,7 @@ def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
     cluster.run("ctl", f"rm -f {path}")
     configure_engine(cluster, f"{WATCHED}\ntopo_aware: {{refresh_s: 1}}")
     hint = "--comment=gpu-topo: policy=topo-aware,profile=bert,batch=4"
-    for script in ("sleep 1",) * 5 + ("sleep 1; exit 1",):
+    for script in ("sleep 3",) * 5 + ("sleep 3; exit 1",):
         job = cluster.sbatch("-w", NODE, "--gres=gpu:2", hint, script=script)
         cluster.wait_finished(job)
 
@@ -223,4 +226,5 @@ def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
     until(lambda: len(runs()) == 5, "five runs are written down", 30)
     time.sleep(3)
     assert len(runs()) == 5
-    assert all(1 <= seconds < 20 for seconds in runs())
+    # By slots a start is seen by a look at the queue, some tenths of a second later.
+    assert all(2 <= seconds < 20 for seconds in runs()), runs()

@@ -52,6 +52,26 @@ def test_the_admin_comment_keeps_what_others_wrote(lua, engine, before, after):
     assert lua.submit(**fields).job["admin_comment"] == after
 
 
+MAY_BORROW = (
+    "ok id={id} set.admin_comment=[gpu-topo:%20remote=allow]%20[gpu-loan:%20may]"
+    " env.GPUTOPO_REMOTE=allow\n"
+)
+
+
+def test_a_batch_job_is_told_that_it_may_borrow(lua, engine):
+    engine.answers(MAY_BORROW)
+    result = lua.submit(**GPU_JOB, script="#!/bin/sh", env={"PATH": "/bin"})
+    assert result.job["admin_comment"] == "[gpu-topo: remote=allow] [gpu-loan: may]"
+    assert result.env["GPUTOPO_REMOTE"] == "allow"
+
+
+def test_srun_and_salloc_do_not_borrow(lua, engine):
+    engine.answers(MAY_BORROW)
+    assert lua.submit(**GPU_JOB).job["admin_comment"] == "[gpu-topo: remote=allow]"
+    engine.answers("ok id={id} set.admin_comment=[gpu-loan:%20may]\n")
+    assert "admin_comment" not in lua.submit(**GPU_JOB, comment="x").job
+
+
 def test_a_refusal_is_shown_to_the_user_in_one_line(lua, engine):
     engine.answers("refuse id={id} message=unknown%20key%20'patern';%0Aallowed:%09pattern%25\n")
     result = lua.submit(**GPU_JOB, comment="gpu-topo: patern=ring")

@@ -42,12 +42,13 @@ REFUSED = [
     ("pack with spread", "pack,spread", r"spread: cannot go with pack"),
     ("off beside others", "off,pattern=ring", r"off: stands alone"),
     ("an unknown policy", "policy=magic", r"policy: 'magic'; expected one of mapa"),
-    ("a key without its value", "remote", r"remote: no value; expected allow, no"),
+    ("a key without its value", "remote", r"remote: no value; expected allow, auto, no"),
     (
         "a key of another policy",
         "class=prior",
         r"class: has no effect with policy mapa",
     ),
+    ("a profile nobody reads", "remote=no,profile=md", r"profile: has no effect with policy mapa"),
     ("a key the policy ignores", "policy=first-fit,pattern=ring", r"pattern: has no effect with"),
     ("an empty item", "pattern=ring,", r"unknown key ''"),
     ("a control character", "pattern=ring\x1b[2J", r"character U\+001B"),
@@ -63,6 +64,11 @@ def test_refused(text, message):
         parse(text)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 400
+
+
+@pytest.mark.parametrize("word", ["auto", "allow"])
+def test_a_profile_goes_beside_remote_under_every_policy(word):
+    assert str(parse(f"remote={word},profile=md")) == f"profile=md,remote={word}"
 
 
 def _read_or_refused(text: str) -> Hints | HintError:

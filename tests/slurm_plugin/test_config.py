@@ -97,7 +97,6 @@ def test_files_are_relative_to_the_configuration() -> None:
         ("topo_aware: {communication: 0, interference: 0, fragmentation: 0}",
          "1: topo_aware: all three weights are 0; expected one above"),
         ("remote: {allow: perhaps}", "1: remote.allow: 'perhaps' is not one of no, yes"),
-        ("remote: {allow: yes}", "remote.allow: GPUs are lent under `enforcement: slots` alone"),
         ("remote: {preset: rkuda}", "1: remote.preset: 'rkuda' is no preset; expected one of"),
         ("remote: {preset: my.yaml}", "remote.preset: /etc/slurm/my.yaml: cannot be read"),
         ("enforcement: slots\nremote: {allow: yes, preset: cricket}",

@@ -283,8 +283,10 @@ def test_a_node_without_a_type_per_gpu(site: Site) -> None:
     assert "gres-conf --slots" in found.fix
 
 
-def test_a_site_that_lends_has_its_jobs_meet_their_donors(site: Site) -> None:
-    in_slots_mode(site)
+@pytest.mark.parametrize("enforcement", ["select", "slots"])
+def test_a_site_that_lends_has_its_jobs_meet_their_donors(site: Site, enforcement: str) -> None:
+    if enforcement == "slots":
+        in_slots_mode(site)
     site.config.write_text(site.config.read_text() + "\nremote: {allow: yes}\n")
     assert "TaskProlog is not set" in site.only("remote").text
     site.slurm.values["TaskProlog"] = "/opt/gputopo/task-prolog"

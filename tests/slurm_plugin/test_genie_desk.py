@@ -261,6 +261,14 @@ def test_nothing_is_held_back_on_old_figures(desk: Desk) -> None:
     assert start(desk, 7, FOUR) is None
 
 
+def test_figures_get_old_more_slowly_where_slurm_is_slow(desk: Desk) -> None:
+    """A look may take longer than looks should be apart."""
+    looked(desk, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    desk.clock = lambda: NOW + 60
+    desk.look_s = 25.0
+    assert isinstance(start(desk, 7, FOUR), WaitFor)
+
+
 # A plan is kept until it is carried out.
 
 
@@ -295,6 +303,18 @@ def test_a_job_that_did_not_start_lets_others_go_first_for_longer_and_longer(des
     assert desk.starting[7].pause == 20
 
 
+def test_a_job_has_its_time_to_begin_from_when_slurm_was_told(desk: Desk) -> None:
+    """Slurm may be slow to take the updates of a look."""
+    clock = [NOW]
+    desk.clock = lambda: clock[0]
+    looked(desk, [queued(7, "1x4")], EMPTY)
+    assert desk.let_start(desk.plans["dl"], NOW) == [7]
+    clock[0] += 5
+    desk.has_told([7, 8], clock[0])
+    assert set(desk.under_way(desk.snapshots["dl"], NOW + 8)[0]) == {7}
+    assert desk.under_way(desk.snapshots["dl"], NOW + 10)[1] == {7}
+
+
 def test_what_others_take_is_known_before_the_next_look(desk: Desk, inner: Select) -> None:
     looked(desk, [], EMPTY)
     desk.started(Notice("started", 50, 0, {"dgx1": 0xFF, "dgx2": 0x3F, "minsky1": 0xF}))
@@ -317,6 +337,7 @@ def slots(folder: Path, free: int) -> Slots:
 
 
 def test_in_the_slots_mode_the_shape_becomes_exact_slots(desk: Desk, tmp_path: Path) -> None:
+    looked(desk, [], EMPTY)
     values = answered(desk, slots(tmp_path, 0xFF), submit())  # type: ignore[arg-type]
     assert values["set.tres_per_node"].count("gres/gpu:v100.s") == 4
     assert (values["set.num_tasks"], values["set.pn_min_cpus"]) == ("4", "4")
@@ -333,3 +354,24 @@ def test_in_the_slots_mode_a_job_without_room_waits_behind_its_gate_with_its_sha
     assert values["set.tres_per_node"] == "gres/gpu:4"
     assert values["set.begin_time"] == str(int(NOW) + 120)
     assert "[gpu-slots: gated token=t0 tpn=gres/gpu:4 nodes=1-1" in values["set.admin_comment"]
+
+
+def test_in_the_slots_mode_a_job_waits_behind_its_gate_though_it_fits_where_others_go_first(
+    desk: Desk, tmp_path: Path
+) -> None:
+    looked(desk, [], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    values = answered(desk, slots(tmp_path, 0xFF), submit())  # type: ignore[arg-type]
+    assert "[gpu-slots: gated " in values["set.admin_comment"]
+    fixed = submit(shape=0, gpus=2, per_node=2, nodes=1, tpn="gres/gpu:2")
+    values = answered(desk, slots(tmp_path, 0xFF), fixed)  # type: ignore[arg-type]
+    assert "[gpu-slots: gated " in values["set.admin_comment"]
+
+
+def test_a_gate_is_opened_for_the_shape_and_the_job_that_the_plan_starts(desk: Desk) -> None:
+    one_left = [a_node("dgx1", 4), a_node("dgx2", 8)]
+    looked(desk, [queued(7, "1x4"), queued(8, "1x4")], one_left)
+    asked = {job: place(job=job, partition="dl", hint=HINT) for job in (7, 8, 9)}
+    assert desk.why_not(asked[7], Shape(1, 4)) == ""
+    assert desk.why_not(asked[7], Shape(1, 2)) == "genie: others go first"
+    assert desk.why_not(asked[8], Shape(1, 4)) == "genie: others go first"
+    assert desk.why_not(asked[9], Shape(1, 4)) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.site import Domain
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
+from slurm_plugin.slots import bracket
+from slurm_plugin.slots.change import submit_of
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 from slurm_plugin.slurm.update_text import words
@@ -110,6 +113,19 @@ def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(desk: D
     assert made(desk, [stuck, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates
 
 
+def test_a_job_that_was_given_its_slots_counts_as_running_on_them(desk: Desk) -> None:
+    """Slurm takes a moment to start it, and does not count its GPUs until then."""
+    given = queued(
+        7, "1x2", tres_per_node="gres/gpu:v100.s0:1,gres/gpu:v100.s1:1", req_nodes="dgx1",
+        admin_comment=f"[gpu-topo: {HINT} | x] [gpu-shape: 1x2] [gpu-slots: placed tpn=gpu:2]",
+    )  # fmt: skip
+    found = seen(desk, [given], FREE)
+    assert (found.free, found.members) == ({"dgx1": 6, "dgx2": 8}, [])
+    (one,) = found.running
+    assert (one.job_id, one.shape) == (7, Shape(1, 2))
+    assert one.end_s - NOW == pytest.approx(204, abs=3)
+
+
 # What is changed.
 
 
@@ -145,11 +161,44 @@ def test_a_job_that_waits_gets_another_shape_once_its_own_would_be_late(desk: De
         queued(7, "1x1", array_id=7),
         queued(7, "1x1", tres_per_node="gres/gpu:3"),
         queued(7, "1x1", min_nodes=2, max_nodes=2),
+        queued(7, "1x1", het_id=7),
     ],
-    ids=["fixed", "array", "the user changed its GPUs", "the user changed its nodes"],
+    ids=["fixed", "array", "the user changed its GPUs", "the user changed its nodes", "component"],
 )
 def test_shapes_that_are_not_ours_are_left(desk: Desk, job: QueuedJob) -> None:
     assert made(desk, [job], FREE).updates == []
+
+
+GATED = "gated token=t0 tpn=gres/gpu:1 nodes=1-1 by=node"
+
+
+def behind(state: str = GATED, **more: object) -> QueuedJob:
+    """A waiting job of the slots mode."""
+    shaped = f"[gpu-topo: {HINT} | waits for 1 free GPU on one node] [gpu-shape: 1x1]"
+    return queued(7, "1x1", admin_comment=f"{shaped} [gpu-slots: {state}]", **more)
+
+
+def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(desk: Desk) -> None:
+    """By it the job's slots are looked for, and the request is given back."""
+    ((_, update),) = made(desk, [behind()], FREE).updates
+    assert (update.num_nodes, update.tres_per_node, update.num_tasks) == ((1, 1), "gres/gpu:4", 4)
+    comment = update.admin_comment or ""
+    assert "[gpu-shape: 1x4]" in comment
+    assert "[gpu-slots: gated token=t0 tpn=gres/gpu:4 nodes=1-1 by=node]" in comment
+    kept = bracket.read(comment)
+    assert kept is not None
+    asked = submit_of(replace(behind(), ntasks=4, admin_comment=comment), kept)
+    assert (asked.gpus, asked.per_node, asked.nodes) == (4, 4, 1)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [GATED.replace("gated", "placed"), GATED.replace("gres/", "gres:"), f"{GATED} loan=dgx2/3"],
+    ids=["has its slots", "Slurm 22.05", "waits for donors"],
+)
+def test_behind_a_gate_a_shape_stays_once_slots_are_given(desk: Desk, state: str) -> None:
+    """On 22.05 also before: there what a job asked and what it is to ask merge."""
+    assert made(desk, [behind(state)], FREE).updates == []
 
 
 def test_never_above_what_the_user_allows(desk: Desk) -> None:

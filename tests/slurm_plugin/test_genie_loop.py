@@ -16,7 +16,7 @@ from slurm_plugin.engine import setup
 from slurm_plugin.engine.decision_log import DecisionLog, read
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.genie import loop
+from slurm_plugin.genie import act, loop
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
@@ -89,6 +89,16 @@ def test_a_waiting_job_gets_its_shape_and_the_log_its_line(
     assert running.engine.status()["genie"]["domains"]["dl"]["waiting"] == 1
 
 
+def test_a_start_is_news_for_who_opens_the_gates_once(running: Running, slurm: Remembering) -> None:
+    heard: list[str] = []
+    running.engine.listen(heard.append, dict)
+    running.look()
+    slurm.there = [queued(7, "1x4")]
+    running.look()
+    running.look()
+    assert heard == [loop.PLANNED]
+
+
 def test_the_record_of_a_submit_is_written_once_its_job_is_seen(
     running: Running, slurm: Remembering
 ) -> None:
@@ -146,10 +156,10 @@ def test_what_happens_after_a_look_makes_the_plan_an_old_one(
 def test_of_a_long_queue_the_front_is_put_in_order_first() -> None:
     order = [(queued(job), JobUpdate(site_factor=job)) for job in range(1, 200)]
     shape = (queued(500), JobUpdate(site_factor=1, num_tasks=4))
-    now, is_more = loop.in_turn([*order, shape])
+    now, is_more = act.in_turn([*order, shape])
     assert is_more
-    assert now == [*order[: loop.MOST_MOVED], shape]
-    assert loop.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
+    assert now == [*order[: act.MOST_MOVED], shape]
+    assert act.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
 
 
 def test_with_the_kill_switch_nothing_is_planned(running: Running, slurm: Remembering) -> None:

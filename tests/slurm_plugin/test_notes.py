@@ -7,7 +7,8 @@ from pathlib import Path
 from machines_in_tests import basic_decider, mask, node, place
 
 from slurm_plugin.engine.notes import use_note
-from slurm_plugin.protocol import Pass, Use, clean_note
+from slurm_plugin.protocol import Pass, Use
+from slurm_plugin.wire import clean_note
 
 FULL = 0xFF
 

@@ -11,7 +11,7 @@ from policies.interference import Kind
 from slurm_plugin.config import TopoAwareConfig
 from slurm_plugin.engine.in_use import InUse
 from slurm_plugin.errors import ProfileError
-from slurm_plugin.profiles import Learned, interference, read_profiles
+from slurm_plugin.profiles import Learned, Remote, interference, read_profiles, read_remote
 from slurm_plugin.profiles.learned import Sort
 
 BERT = """
@@ -31,6 +31,19 @@ def test_slowdowns_are_read_and_seconds_become_slowdowns(tmp_path: Path) -> None
         (Kind("bert", 4, 2), Kind("vgg", 0, 1)): pytest.approx(1.1),
         (Kind("bert", 0, 1), Kind("bert", 0, 1)): 1.15,
     }
+
+
+def test_what_a_job_does_with_gpus_of_other_nodes_is_read_from_the_same_files(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bert.yaml").write_text(BERT)
+    (tmp_path / "md.yaml").write_text("profile: md\nremote: {run_s: 60, gpu_calls: 1000}")
+    assert read_remote(tmp_path) == {"md": Remote(run_s=60.0, gpu_calls=1000.0)}
+    assert len(read_profiles(tmp_path)) == 2
+    for wrong in ("run_s: 0", "gpu_calls: -1", "network_share: 1", "max_slowdown: 0.9", "bytes: 1"):
+        (tmp_path / "md.yaml").write_text(f"profile: md\nremote: {{{wrong}}}")
+        with pytest.raises(ProfileError, match=r"md\.yaml: "):
+            read_remote(tmp_path)
 
 
 def test_json_says_the_same(tmp_path: Path) -> None:

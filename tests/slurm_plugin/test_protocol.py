@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin import protocol
+from slurm_plugin import protocol, wire
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.protocol import Admin, AskedNode, Notice, Place, Submit
 
@@ -69,9 +69,9 @@ def test_a_request_survives_the_wire(message: protocol.Message) -> None:
 
 @given(texts)
 def test_any_text_survives_quoting_as_printable_ascii(text: str) -> None:
-    quoted = protocol.quote(text)
+    quoted = wire.quote(text)
     assert all(0x21 <= ord(c) <= 0x7E for c in quoted)
-    assert protocol.unquote(quoted) == text
+    assert wire.unquote(quoted) == text
 
 
 @given(st.binary(max_size=300))
@@ -135,8 +135,8 @@ def test_replies_look_as_the_protocol_says() -> None:
 
 @given(texts)
 def test_a_note_never_breaks_the_bracket_it_goes_into(text: str) -> None:
-    note = protocol.clean_note(text)
-    assert len(note.encode()) <= protocol.MAX_NOTE_BYTES
+    note = wire.clean_note(text)
+    assert len(note.encode()) <= wire.MAX_NOTE_BYTES
     assert not set(note) & set("[]|\n")
 
 

@@ -18,11 +18,13 @@ from slurm_plugin.remote import lending, loan, presets
 from slurm_plugin.remote.lending import Lending
 from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.node import donor, join
-from slurm_plugin.remote.offer import Offer, may_borrow, offer
+from slurm_plugin.remote.offer import Declined, Offer, offer
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots import bracket, change
+from slurm_plugin.slots import borrowing, bracket, change
+from slurm_plugin.slots.borrowing import Offered, may_borrow
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
+from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.look import plan
 from slurm_plugin.slots.plan import Choice, Chosen, Plan, Terms
 from slurm_plugin.slots.room import Hold, Node, emptied
@@ -49,10 +51,17 @@ def room(*nodes: Node) -> dict[str, Node]:
 NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
 
 
+def offered_of(found: Offer | Declined, need: Need, end: float) -> Offered | Declined:
+    if isinstance(found, Declined):
+        return found
+    return Offered(found, borrowing.holds(found, need, SETTINGS, end))
+
+
 def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
     """Slots by node, the job's own node first; nothing without an offer."""
-    found = offer(need, room(*nodes), settings, 2000.0)
-    return {found.host: found.mask, **found.donors} if found else {}
+    left = room(*nodes)
+    found = offer(borrowing.borrower(need, left), borrowing.market(left), settings)
+    return {found.host: found.mask, **found.donors} if isinstance(found, Offer) else {}
 
 
 # -- who lends ----------------------------------------------------------------
@@ -101,9 +110,11 @@ def test_a_middleware_for_one_donor_gets_no_more() -> None:
 
 
 def test_an_offer_holds_the_gpus_cpus_and_memory_of_all_its_nodes() -> None:
-    found = offer(NEED, room(node("a", 0b11), node("b", 0b11)), SETTINGS, 2000.0)
-    assert found is not None
-    assert found.holds == (Hold({"a": 0b11}, 4, 1000, 2000.0), Hold({"b": 0b11}, 2, 1024, 2000.0))
+    found = Offer("a", 0b11, {"b": 0b11})
+    assert borrowing.holds(found, NEED, SETTINGS, 2000.0) == (
+        Hold({"a": 0b11}, 4, 1000, 2000.0),
+        Hold({"b": 0b11}, 2, 1024, 2000.0),
+    )
 
 
 # -- who may ------------------------------------------------------------------
@@ -130,10 +141,12 @@ def asked(**fields: object) -> bool:
     return may_borrow(replace(submit, slots=slots, **of_submit))  # type: ignore[arg-type]
 
 
-def test_only_batch_jobs_of_one_node_with_gpus_per_node_borrow() -> None:
+def test_only_batch_jobs_of_one_node_borrow() -> None:
     assert asked()
+    assert asked(form="job")
+    assert asked(form="job", max_nodes=1)
     for refused in (
-        {"batch": False}, {"array": True}, {"het": True}, {"exclusive": True}, {"form": "job"},
+        {"batch": False}, {"array": True}, {"het": True}, {"exclusive": True}, {"form": "task"},
         {"req_nodes": "dgx1"}, {"cpus_per_gpu": 2}, {"mem_gpu_mb": 5}, {"tpn": "gres:gpu:5"},
         {"nodes": 2}, {"max_nodes": 3}, {"per_node": 1},
     ):  # fmt: skip
@@ -146,20 +159,40 @@ def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path: Path) -> Non
     wishes = {
         (name, hint): read_wish(hint, rules(name)).remote
         for name in ("batch", "rq", "rq,batch")
-        for hint in ("", "remote=allow", "remote=no", "off")
+        for hint in ("", "remote=allow", "remote=auto", "remote=no", "off")
     }
     assert {key for key, remote in wishes.items() if remote} == {
         ("batch", "remote=allow"),
+        ("batch", "remote=auto"),
         ("rq", ""),
         ("rq", "remote=allow"),
+        ("rq", "remote=auto"),
         ("rq,batch", "remote=allow"),
+        ("rq,batch", "remote=auto"),
     }
+    assert read_wish("remote=auto,profile=md", rules("batch")).is_auto
+    assert read_wish("remote=auto,profile=md", rules("batch")).profile == "md"
+    assert not read_wish("remote=allow", rules("batch")).is_auto
+
+
+def test_a_site_may_say_auto_for_a_partition(tmp_path: Path) -> None:
+    """A user's own word goes first."""
+    lends = "enforcement: slots\nremote: {allow: yes}"
+    text = BASIC.format(folder=tmp_path).replace(
+        "  plain: {policy: first-fit}", "  plain: {hints: {remote: auto, profile: md}}"
+    )
+    rules = Rules(config.parse(text + lends, tmp_path / "c.yaml"))
+    wish = read_wish("", rules("plain"))
+    assert (wish.remote, wish.is_auto, wish.profile) == (True, True, "md")
+    assert not read_wish("remote=allow", rules("plain")).is_auto
+    assert not read_wish("remote=no", rules("plain")).remote
 
 
 def test_where_the_site_lends_nothing_asking_for_it_is_refused_in_one_line(tmp_path: Path) -> None:
     rules = Rules(config.parse(BASIC.format(folder=tmp_path), tmp_path / "c.yaml"))
-    with pytest.raises(WishError, match="remote: GPUs of other nodes are not lent here; expected"):
-        read_wish("remote=allow", rules("batch"))
+    for hint in ("remote=allow", "remote=auto"):
+        with pytest.raises(WishError, match="remote: GPUs of other nodes are not lent here; expe"):
+            read_wish(hint, rules("batch"))
     assert not read_wish("remote=no", rules("batch")).remote
 
 
@@ -211,16 +244,28 @@ def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) 
     return Chosen(found[0], mask, "")
 
 
+class OneByOne:
+    """Lends to whoever asks, by the R queue."""
+
+    at_once = False
+
+    def borrow(
+        self, jobs: Sequence[tuple[QueuedJob, Want]], made: Plan
+    ) -> list[Offered | Declined | None]:
+        [(job, want)] = jobs
+        assert want.need is not None
+        found = offer(
+            borrowing.borrower(want.need, made.room), borrowing.market(made.room), SETTINGS
+        )
+        return [offered_of(found, want.need, AT + job.time_limit_s)]
+
+
 def planned(
     *jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True, ready_s: int = 60
 ) -> Plan:
-    def borrow(job: QueuedJob, want: Want, left: dict[str, Node]) -> Offer | None:
-        assert want.need is not None
-        return offer(want.need, left, SETTINGS, AT + job.time_limit_s)
-
     terms = Terms(AT, 120, 30, ready_s=ready_s)
     wants = Wants().read(jobs, emptied(nodes))
-    return plan(jobs, wants, nodes, terms, first_choice, (), borrow if lends else None)  # type: ignore[arg-type]
+    return plan(jobs, wants, nodes, terms, first_choice, (), OneByOne() if lends else None)
 
 
 TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
@@ -228,8 +273,8 @@ TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
 
 def test_a_job_that_fits_nowhere_is_offered_a_loan_and_stays_gated() -> None:
     made = planned(queued(), nodes=TWO)
-    [(job, _, offered)] = made.offers
-    assert (job.name, offered.host, offered.donors) == ("7", "dgx1", {"dgx2": 0b11})
+    [(job, _, found)] = made.offers
+    assert (job.name, found.offer.host, found.offer.donors) == ("7", "dgx1", {"dgx2": 0b11})
     assert (made.releases, made.first) == ([], None)
     assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
 
@@ -374,7 +419,8 @@ class Slurm:
 
 
 def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> Lending:
-    return Lending(settings, slurm, slurm, slurm.as_user, lambda: float(AT))  # type: ignore[arg-type]
+    mode = SlotsMode()
+    return Lending(settings, slurm, slurm, slurm.as_user, mode, lambda: float(AT))  # type: ignore[arg-type]
 
 
 OFFER = Offer("dgx1", 0b11, {"dgx2": 0b110, "dgx3": 0b1})
@@ -389,7 +435,7 @@ def kept_of(job: QueuedJob) -> Bracket:
 def test_donors_are_submitted_then_written_down_then_let_go() -> None:
     """Killed after any of these, what is left either starts nothing or is named by its borrower."""
     slurm, job = Slurm(), queued()
-    assert lender(slurm).lend(job, kept_of(job), OFFER, THREE)
+    assert lender(slurm).lend(job, kept_of(job), OFFER, THREE) == LOAN
     assert [words.split()[:2] for words in slurm.words] == [
         *(["1000:", "sbatch"], ["1000:", "sbatch"]),
         *(["update", "7"], ["update", "71"], ["update", "72"]),
@@ -423,7 +469,7 @@ def test_a_donors_script_is_what_the_nodes_program_reads() -> None:
 
 def test_where_one_donor_is_refused_all_are_ended() -> None:
     slurm, job = Slurm(refuses=2), queued()
-    assert not lender(slurm).lend(job, kept_of(job), OFFER, THREE)
+    assert lender(slurm).lend(job, kept_of(job), OFFER, THREE) is None
     assert slurm.words[-1] == "scancel 71"
     assert not any(words.startswith("update") for words in slurm.words)
 

@@ -95,7 +95,8 @@ def test_the_task_prolog_leaves_other_jobs_alone(packed: Path) -> None:
     scontrol.chmod(0o755)
     env |= {"GPUTOPO_REMOTE": "allow", "SLURM_JOB_ID": "7"}
     done = subprocess.run([beside], capture_output=True, text=True, check=False, env=env)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    told = "unset GPUTOPO_REMOTE\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
 
 
 def test_a_folder_that_cannot_be_written_is_named() -> None:

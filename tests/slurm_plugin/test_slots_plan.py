@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from slurm_plugin.slots import bracket
+from slurm_plugin.slots import bracket, change
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.look import plan, tasks_of
 from slurm_plugin.slots.names import lowest
@@ -16,6 +16,7 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 TERMS = Terms(now=1000, lease_s=120, grace_s=30)
+NEXT_MONTH = 1000 + 31 * 86400
 
 
 def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> QueuedJob:
@@ -215,8 +216,35 @@ def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come() -> None:
     comment = "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node]"
     [release] = planned(gated(1, admin_comment=comment)).releases
     (_, first), (_, last) = release.steps
-    assert (first.tres_per_node, first.begin_time) == ("", None)
+    assert first.tres_per_node == ""
+    assert (first.begin_time or 0) > NEXT_MONTH, "an engine that ends here leaves it waiting"
     assert (last.tres_per_node, last.begin_time) == ("gres:gpu:v100.s0:1,gres:gpu:v100.s1:1", NOW)
+
+
+def test_on_slurm_22_05_a_job_that_lost_its_request_gets_it_back() -> None:
+    """The engine ended between the two updates of a release."""
+    comment = "[gpu-slots: gated tpj=gres:gpu:9 nodes=1-1 by=job]"
+    bare = {"tres_per_node": "", "tres_per_job": "", "eligible": NEXT_MONTH}
+    [(name, update)] = planned(gated(1, admin_comment=comment, **bare)).updates[:1]
+    assert (name, update.tres_per_job, update.tres_per_node) == ("1", "gres:gpu:9", "")
+    job = gated(1, admin_comment=comment, **bare)
+    kept = bracket.read(comment)
+    assert kept is not None
+    assert change.give_back(job, kept, "").tres_per_job == "gres:gpu:9"
+    assert change.give_back(replace(job, tres_per_job="gres:gpu:9"), kept, "").tres_per_job is None
+
+
+def test_on_slurm_22_05_no_component_starts_between_two_updates() -> None:
+    old = {"admin_comment": "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node]"}
+    [release] = planned(component(1, 2, **old), component(0, 2, **old)).releases
+    begins = [
+        (name, step.begin_time) for name, step in release.steps if step.begin_time is not None
+    ]
+    assert [name for name, _ in begins] == ["5", "5"]
+    assert begins[0][1] > NEXT_MONTH
+    assert begins[1][1] == 0
+    assert release.steps[0][1] == JobUpdate(begin_time=begins[0][1]), "before anything is taken"
+    assert release.undo[-1][0] == "5"
 
 
 def component(offset: int, gpus: int, **more: object) -> QueuedJob:

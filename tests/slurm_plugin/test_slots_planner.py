@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +12,24 @@ from typing import Any
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
 
+from policies.performance import Shape
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.profiles import Remote
+from slurm_plugin.protocol import Place
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.lending import Lending
+from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.record import DECISIONS
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.bracket import Bracket
-from slurm_plugin.slots.planner import Planner
+from slurm_plugin.slots.candidates import Need
+from slurm_plugin.slots.lent import SlotsMode
+from slurm_plugin.slots.planner import Planner, WhyNot
 from slurm_plugin.slots.room import Hold, Room
+from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
 
 GPUS = {f"v100.s{i}": 1 for i in range(8)}
@@ -68,7 +77,9 @@ def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
     )  # fmt: skip
 
 
-def looked(folder: Path, slurm: Remembering, board: Board) -> list[dict[str, Any]]:
+def looked(
+    folder: Path, slurm: Remembering, board: Board, why_not: WhyNot | None = None
+) -> list[dict[str, Any]]:
     """One look; the lines of the decision log."""
     lines: list[dict[str, Any]] = []
     planner = Planner(
@@ -78,6 +89,7 @@ def looked(folder: Path, slurm: Remembering, board: Board) -> list[dict[str, Any
         lambda build: lines.append(build()),
         lease_s=120,
         grace_s=30,
+        why_not=why_not,
         clock=lambda: float(NOW),
     )
     asyncio.run(planner.look())
@@ -94,6 +106,31 @@ def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path: Path) -> None:
     assert board.is_fresh(NOW)
     assert board.room["dgx1"].free == 0xFF & ~0b1001
     assert board.default_partition == "batch"
+
+
+RUNS = QueuedJob(
+    9, "9", partition="batch", state="RUNNING", start=NOW, end=NOW + 60, nodes=("dgx1",), cpus=1,
+    gpus={"dgx1": (0,)},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_held_back", [True, False])
+def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
+    tmp_path: Path, is_held_back: bool
+) -> None:
+    """One that waits for GPUs alone does: who would be longer than it can wait stays, too."""
+    large, long = gated(1, 8), replace(gated(2), time_limit_s=3600)
+    slurm, asked = Remembering(RUNS, large, long, used=(0,)), list[tuple[int, str]]()
+
+    def why_not(place: Place, shape: Shape) -> str:
+        asked.append((place.job, str(shape)))
+        return "others go first" if is_held_back and place.job == 1 else ""
+
+    looked(tmp_path, slurm, Board(), why_not)
+    assert asked == [(1, "1x8"), (2, "1x2")]
+    let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
+    assert let_go == ([("2",)] if is_held_back else [])
+    assert not any(change.admin_comment for names, change in slurm.updates if names == ("1",))
 
 
 def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path: Path) -> None:
@@ -116,6 +153,16 @@ def test_a_promise_ends_when_its_job_is_seen(tmp_path: Path) -> None:
     assert not board.promises
 
 
+def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_path: Path) -> None:
+    """Or the next submits, which may delay it, would be placed until the look after."""
+    board, need = Board(), Need(8, 1, 1, 0, frozenset({"batch"}))
+    board.promise("t1", Hold(), NOW, need=need)
+    looked(tmp_path, Remembering(), board)
+    assert board.first == need
+    looked(tmp_path, Remembering(gated(1)), board)
+    assert board.first is None
+
+
 def test_a_promise_that_ran_out_holds_nothing(tmp_path: Path) -> None:
     slurm, board = Remembering(gated(1)), Board()
     board.promise("refused", Hold({"dgx1": 0xFF}), NOW - 60)
@@ -129,16 +176,18 @@ def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
 
 
-class Lender(Lending):
+class Remembers(Lending):
     """Remembers the loans it is asked for."""
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
-        super().__init__(settings, slurm, lambda *_, **__: "", lambda *_: "")  # type: ignore[arg-type]
+        run = {"run": lambda *_, **__: "", "as_user": lambda *_: "", "clock": lambda: float(NOW)}
+        super().__init__(settings, slurm, mode=SlotsMode(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> bool:
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan:
         self.asked.append((job.name, offer))
-        return True
+        lenders = [Lender(node, mask, 70) for node, mask in offer.donors.items()]
+        return Loan(offer.host, offer.mask, tuple(lenders))
 
 
 class TwoNodes(Remembering):
@@ -170,7 +219,7 @@ def test_a_job_that_fits_on_no_node_borrows(
     words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
     job = replace(gated(1), admin_comment=f"[gpu-topo: {hint}] [gpu-slots: {words}]")
     slurm = TwoNodes(job)
-    lender = Lender(RemoteConfig(presets.load("echo"), allow=allow), slurm)
+    lender = Remembers(RemoteConfig(presets.load("echo"), allow=allow), slurm)
     text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     board = Board()
@@ -190,6 +239,145 @@ def test_a_job_that_fits_on_no_node_borrows(
     assert {node.free for node in board.room.values()} == ({0} if lent else {0b11})
 
 
+PROFILES = {
+    "md": Remote(run_s=1099.0, gpu_calls=100_000),
+    "cfd": Remote(run_s=1000.0),
+    "talks": Remote(sensitivity=0.9, network_share=0.9),
+}
+
+
+def decided(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines about loans."""
+    return [line for line in lines if line["decision"] in DECISIONS]
+
+
+def borrowing(
+    folder: Path, slurm: TwoNodes, settings: str = "", patience_s: float = 0
+) -> tuple[Remembers, list[dict[str, Any]]]:
+    """The lender after a look, or as many as it takes; and the lines of the decision log."""
+    lines: list[dict[str, Any]] = []
+    text = BASIC + f"enforcement: slots\nremote: {{{{allow: yes, {settings}}}}}\n"
+    config = basic_config(folder, text)
+    lender = Remembers(config.remote, slurm)
+    planner = Planner(
+        slurm,  # type: ignore[arg-type]
+        replace(basic_decider(folder), rule=Rules(config)),
+        Board(),
+        lambda build: lines.append(build()),
+        lease_s=120,
+        grace_s=30,
+        lending=lender,
+        profiles=PROFILES,
+        clock=lambda: float(NOW),
+    )
+    try:
+        asyncio.run(planner.look())
+        deadline = time.monotonic() + patience_s
+        while not decided(lines) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            asyncio.run(planner.look())
+    finally:
+        planner.close()
+    return lender, lines
+
+
+def wants(hint: str, job_id: int = 1, more: str = "") -> QueuedJob:
+    """A job of four GPUs that may borrow."""
+    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node remote=1 {more}"
+    comment = f"[gpu-topo: {hint}] [gpu-slots: {words.strip()}]"
+    return replace(gated(job_id), admin_comment=comment, time_limit_s=3600)
+
+
+def ending(in_s: int) -> QueuedJob:
+    """A job on the six other GPUs of dgx1."""
+    held = {"dgx1": tuple(range(2, 8))}
+    return QueuedJob(9, "9", state="RUNNING", nodes=("dgx1",), gpus=held, end=NOW + in_s)
+
+
+@pytest.mark.parametrize(
+    ("hint", "ends_s", "lent", "says"),
+    [
+        ("remote=auto,profile=md", 2000, True, ""),
+        ("remote=auto,profile=md", 60, False, "remote GPUs would end it in 1347 s, waiting for"),
+        ("remote=auto,profile=cfd", 60, True, ""),
+        ("remote=auto", 2000, False, "no profile of the job says how long it runs"),
+        ("remote=allow", 60, True, ""),
+    ],
+)
+def test_remote_auto_goes_by_profile_and_by_the_end_of_running_jobs(
+    tmp_path: Path, hint: str, ends_s: int, lent: bool, says: str
+) -> None:
+    slurm = TwoNodes(wants(hint), ending(ends_s))
+    lender, lines = borrowing(tmp_path, slurm)
+    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+    [line] = decided(lines)
+    assert line["decision"] == ("lent" if lent else "not lent")
+    notes = [update.admin_comment or "" for _, update in slurm.updates]
+    assert bool(says) is any(says and says in note for note in notes)
+    assert says in line["why"]
+
+
+@pytest.mark.parametrize(("gpus", "lent"), [(4, True), (10, False)])
+def test_gpus_for_the_whole_job_are_lent_where_one_node_could_serve_it(
+    tmp_path: Path, gpus: int, lent: bool
+) -> None:
+    """Ten would be five on each of two nodes, which have two free ones each."""
+    job = wants("remote=allow")
+    job = replace(
+        job, admin_comment=job.admin_comment.replace("tpn=gres/gpu:4", f"tpj=gres/gpu:{gpus}")
+    )
+    lender, _ = borrowing(tmp_path, TwoNodes(job))
+    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+
+
+def test_a_refusal_is_written_down_once(tmp_path: Path) -> None:
+    said = "no profile of the job says how long it runs, so nothing is predicted (profile=NAME)"
+    job = wants("remote=auto")
+    job = replace(job, admin_comment=job.admin_comment.replace("auto]", f"auto | {said}]"))
+    slurm = TwoNodes(job)
+    _, lines = borrowing(tmp_path, slurm)
+    assert lines == []
+    assert [update.admin_comment for _, update in slurm.updates] == [None]
+
+
+def test_drmaestro_decides_about_all_waiting_jobs_in_one_round(tmp_path: Path) -> None:
+    jobs = [wants("remote=allow"), wants("remote=allow", 2)]
+    drmaestro = "decider: drmaestro, solve_s: 30"
+    lender, lines = borrowing(tmp_path, TwoNodes(*jobs, ending(2000)), drmaestro, 60)
+    # There are four GPUs in all.
+    assert [name for name, _ in lender.asked] == ["1"]
+    assert lines[-1]["why"].startswith("drmaestro: ")
+
+
+def loan_of(job: QueuedJob) -> QueuedJob:
+    """The job, running, with two GPUs of dgx2 lent to it."""
+    comment = job.admin_comment.replace("gated", "placed").replace(
+        "remote=1", "loan=dgx1/fc,dgx2/fc/70/5"
+    )
+    held = {"dgx1": tuple(range(2, 8))}
+    return replace(job, state="RUNNING", admin_comment=comment, nodes=("dgx1",), gpus=held)
+
+
+def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(
+    tmp_path: Path,
+) -> None:
+    """Three rounds of 30 s, as `waiting` says of every postponement."""
+    running = loan_of(wants("remote=allow,profile=talks", 8))
+    for held, lent in (
+        ("", False),
+        (f"loan_held={NOW - 89}", False),
+        (f"loan_held={NOW - 90}", True),
+    ):
+        job = wants("remote=allow,profile=talks", 1, held)
+        slurm = TwoNodes(job, running, QueuedJob(70, "70", state="RUNNING"))
+        lender, lines = borrowing(tmp_path, slurm, "decider: drmaestro, solve_s: 30", 60)
+        assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+        [line] = decided(lines)
+        assert line["why"].startswith("drmaestro: ")
+        notes = [update.admin_comment or "" for _, update in slurm.updates]
+        assert any(f"loan_held={NOW}" in note for note in notes) is (held == "")
+
+
 def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(
     tmp_path: Path,
 ) -> None:
@@ -198,6 +386,7 @@ def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(
     slurm = Remembering(job, refuses_slots=True)
     looked(tmp_path, slurm, Board())
     asked = JobUpdate(tres_per_node="", tres_per_job="gres:gpu:2", tres_per_task="")
+    asked = replace(asked, begin_time=job.eligible)
     assert slurm.updates[-1] == (("1",), replace(asked, tres_per_socket=""))
     assert len(slurm.updates) == 3
     with_slots = replace(job, tres_per_node="gres:gpu:v100.s6:1,gres:gpu:v100.s7:1")

@@ -71,7 +71,9 @@ def state_of(values: dict[str, str]) -> str:
 
 
 def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board()).on_submit(submit()))
+    state = board()
+    values = told(mode(tmp_path, state).on_submit(submit()))
+    assert state.is_awaited, "when it starts is to be seen soon"
     assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
     assert (values["req_nodes"], values["min_nodes"], values["max_nodes"]) == ("dgx1", "1", "1")
     found = bracket.read(values["admin_comment"])
@@ -100,8 +102,18 @@ def test_a_promise_lasts_until_a_look_begun_after_it_ran_out() -> None:
     assert state.now()[0]["dgx1"].free == 0xFF
 
 
+def test_the_decision_to_wait_for_better_gpus_is_written_down_soon(tmp_path: Path) -> None:
+    state = board(free=1 << 0 | 1 << 5)
+    values = told(mode(tmp_path, state).on_submit(submit(hint="min-utility=0.9")))
+    assert state_of(values) == "gated"
+    assert [promise.build is not None for promise in state.gated.values()] == [True]
+    assert state.is_awaited
+
+
 def test_a_full_cluster_gates_and_keeps_the_request(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board(free=0)).on_submit(submit(3)))
+    state = board(free=0)
+    values = told(mode(tmp_path, state).on_submit(submit(3)))
+    assert not state.is_awaited
     assert state_of(values) == "gated"
     assert values["begin_time"] == str(int(NOW) + LEASE_S)
     assert "tpn=gres/gpu:3" in values["admin_comment"]
@@ -116,8 +128,10 @@ def test_the_users_own_begin_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["depends", "held", "array", "het"])
 def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> None:
-    values = told(mode(tmp_path, board()).on_submit(submit(**{key: True})))
+    state = board()
+    values = told(mode(tmp_path, state).on_submit(submit(**{key: True})))
     assert state_of(values) == "gated"
+    assert state.is_awaited == (key in ("array", "het")), "the next look can release those"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import itertools
 import json
 import os
@@ -38,7 +37,6 @@ LOOK_S = 30.0
 PATIENCE_S = 180.0
 #: A failure stands in the comment for so long; then the donor's job ends by itself.
 SHOWN_S = 30.0
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -190,7 +188,7 @@ class Donor:
             self._process = await asyncio.create_subprocess_exec(
                 *words,
                 stdin=asyncio.subprocess.DEVNULL,
-                preexec_fn=_end_with_parent,
+                preexec_fn=inside.end_with_parent,
                 pass_fds=passed,
             )
             if self._inside is not None:
@@ -314,8 +312,3 @@ def main(argv: list[str], program: str) -> int:
         print(f"gpu-donor: {error}", file=sys.stderr)
         return 2
     return asyncio.run(run(task, Munge()))
-
-
-def _end_with_parent() -> None:
-    """In the server's process: die with the donor, however it dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

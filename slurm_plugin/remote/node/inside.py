@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import signal
 import socket
@@ -23,6 +24,7 @@ UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL",
 LOOPBACK = "127.0.0.1"
 #: What is said over the Unix socket: a connection comes along, or: does the server listen?
 CONNECT, ASK, YES, NO = b"c", b"?", b"y", b"n"
+_PR_SET_PDEATHSIG = 1
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
 
@@ -80,6 +82,11 @@ class Outside:
         self._theirs.close()
 
 
+def end_with_parent() -> None:
+    """In a process about to start a server: die with the parent, however it dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(argv: Sequence[str]) -> int:
     """`inside FD PORT SERVER...`: until the server ends, or the donor hangs up."""
     control = socket.socket(fileno=int(argv[0]))
@@ -95,7 +102,10 @@ def _raise_loopback() -> None:
 
 async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int:
     loop = asyncio.get_running_loop()
-    server = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
+    # This process is killed when unshare ends; the server must not outlive it.
+    server = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, preexec_fn=end_with_parent
+    )
     hung_up = asyncio.Event()
     carried: set[asyncio.Task[None]] = set()
 

@@ -28,7 +28,7 @@ LOOPBACK = "127.0.0.1"
 #: Set by the engine at submit: this job may borrow. Set by us once it did.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
 ALIVE_S = 1.0
-_BRACKET = re.compile(r"\[gpu-slots: placed ([^\]]*)\]")
+_BRACKET = re.compile(r"\[gpu-(?:slots: placed|loan: starts) ([^\]]*)\]")
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,8 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
             raise RemoteError("slurmctld does not answer")
         donors = lent_in(told[1])
         if not donors:
+            # Its steps need not ask again.
+            sys.stdout.write(f"unset {ASKED}\n")
             return 0
         variables, ends = asyncio.run(meet(job_id, donors, Munge()))
     except RemoteError as error:

@@ -1,0 +1,74 @@
+"""What is known of a job's use of the network if its GPUs are remote: its profile, the thesis.
+
+A profile's `remote` part (docs/profiles.md) goes first, then what DRMaestro's thesis measured
+of Rodinia's applications, by the name of the profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from policies.drmaestro import RODINIA
+from policies.drmaestro.profiles import UNKNOWN_SENSITIVITY
+from policies.r_queue import Network, Work, execution_s
+from slurm_plugin.profiles import Remote
+
+#: The network share taken for a job of which nothing is known: the thesis's largest (NW).
+UNKNOWN_SHARE = max(known.idle for known in RODINIA.values())
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkUse:
+    """`work` is what the R queue's model goes by, None where the job's run time is not known.
+
+    `share` of its time is network on an idle one; a full one lengthens it by `sensitivity`.
+    """
+
+    work: Work | None = None
+    share: float = UNKNOWN_SHARE
+    sensitivity: float = UNKNOWN_SENSITIVITY
+    max_slowdown: float | None = None
+
+
+#: Of a job without a profile.
+UNKNOWN = NetworkUse()
+
+
+def network_use(name: str, written: Mapping[str, Remote], wires: Network) -> NetworkUse:
+    """What the profile `name` says; UNKNOWN for a name that nothing is known of."""
+    said, measured = written.get(name), RODINIA.get(name)
+    if said is None:
+        return NetworkUse(None, measured.idle, measured.sensitivity) if measured else UNKNOWN
+    work = _work(said, wires)
+    share, sensitivity = said.network_share, said.sensitivity
+    if share is None:
+        share = _share(work, wires) if work else measured.idle if measured else UNKNOWN_SHARE
+    if sensitivity is None:
+        sensitivity = measured.sensitivity if measured else UNKNOWN_SENSITIVITY
+    return NetworkUse(work, share, sensitivity, said.max_slowdown)
+
+
+def _work(said: Remote, wires: Network) -> Work | None:
+    """`run_s` is the time with local GPUs: what the model gives to GPUs and bytes is part of it."""
+    if said.run_s is None:
+        return None
+    work = Work(
+        0.0,
+        gpu_calls=said.gpu_calls,
+        gpu_cpu_gb=said.gpu_cpu_gb,
+        gpu_gpu_gb=said.gpu_gpu_gb,
+    )
+    rest_s = max(0.0, said.run_s - execution_s(work, wires, False))
+    return Work(
+        rest_s,
+        gpu_calls=said.gpu_calls,
+        gpu_cpu_gb=said.gpu_cpu_gb,
+        gpu_gpu_gb=said.gpu_gpu_gb,
+    )
+
+
+def _share(work: Work, wires: Network) -> float:
+    """What remote GPUs alone add, as a share of the time with them."""
+    near_s, far_s = execution_s(work, wires, False), execution_s(work, wires, True)
+    return max(0.0, 1 - near_s / far_s) if far_s else 0.0

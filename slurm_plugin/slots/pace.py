@@ -1,0 +1,53 @@
+"""When the next look at the queue is due. Times are those of one monotonic clock, in seconds."""
+
+from __future__ import annotations
+
+#: A submit is answered before its job is in the queue.
+SUBMIT_S = 0.05
+#: So much of the time at most is spent looking; and so much because of submits that can wait:
+#: a burst of them must not pay for a reading of the growing queue each time.
+BUSY_SHARE, CALM_SHARE = 0.25, 0.05
+#: A job that ended holds its GPUs for a moment more: these looks follow.
+ECHOES_S = (0.15, 0.5, 1.5)
+
+
+class Pace:
+    """`due` is when to look, never before `not_before`, unless something is heard meanwhile."""
+
+    def __init__(self) -> None:
+        self.due = float("inf")
+        self.not_before = 0.0
+        self._calm_at = 0.0
+        self._echoes: list[float] = []
+
+    def submitted(self, now: float, is_awaited: bool) -> None:
+        """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at."""
+        self.wake(max(now + SUBMIT_S, 0.0 if is_awaited else self._calm_at))
+
+    def ended(self, now: float) -> None:
+        """A job ended."""
+        self._echoes = [now + later for later in ECHOES_S]
+        self.wake(now)
+
+    def wake(self, due: float) -> None:
+        """Look then, or sooner."""
+        self.due = min(self.due, due)
+
+    def begin(self) -> None:
+        """A look begins: what is heard from here on is for the next one."""
+        self.due = float("inf")
+
+    def looked(self, began: float, ended: float, next_s: float, poll_s: float) -> None:
+        """A look ended; the next is due in `next_s` if nothing is heard."""
+        # Not for ever: a look may have been stopped, or waited for a Slurm that is down.
+        took_s = ended - began
+        self.not_before = ended + min(took_s * (1 / BUSY_SHARE - 1), poll_s)
+        self._calm_at = ended + min(took_s * (1 / CALM_SHARE - 1), poll_s)
+        self.wake(ended + next_s)
+        self._echoes = [echo for echo in self._echoes if echo > ended]
+        if self._echoes:
+            self.wake(self._echoes[0])
+
+    def left_s(self, now: float) -> float:
+        """Seconds until the next look."""
+        return max(self.due, self.not_before) - now

@@ -1,0 +1,211 @@
+"""Reads gputopo.yaml by the tables of `slurm_plugin.schema`, keeping the place for messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from policies import hints
+from policies.demand import Shares, shares
+from policies.errors import HintError
+from policies.hint_keys import KEYS, LAUNCH
+from policies.registry import registry
+from slurm_plugin import schema
+from slurm_plugin.errors import ConfigError
+from slurm_plugin.genie_section import read_classes
+from slurm_plugin.option import Option
+
+
+class Reader:
+    """Reads YAML nodes by the schema's tables, keeping the place for messages."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: The site's patterns, once they are read: hints may name them.
+        self.patterns: dict[str, str] = {}
+
+    def fail(self, node: yaml.Node, key: str, text: str) -> ConfigError:
+        """The error that names file, line and key."""
+        return ConfigError(f"{self.path}:{node.start_mark.line + 1}: {key}: {text}")
+
+    def mapping(self, node: yaml.Node | None, key: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Keys of a mapping, each with its own node and its value's; none for an empty one."""
+        if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~")):
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            raise self.fail(node, key or "file", "expected keys and values")
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for name, value in node.value:
+            if not isinstance(name, yaml.ScalarNode):
+                raise self.fail(name, key or "file", "a key must be a word")
+            if name.value in found:
+                raise self.fail(name, f"{key}.{name.value}".lstrip("."), "given twice")
+            found[name.value] = (name, value)
+        return found
+
+    def section(
+        self, node: yaml.Node | None, key: str, options: tuple[Option, ...]
+    ) -> dict[str, Any]:
+        """The values of one table's keys, defaults filled in."""
+        found = self.mapping(node, key)
+        known = [option.key for option in options]
+        for name, (name_node, _) in found.items():
+            if name not in known:
+                full = f"{key}.{name}".lstrip(".")
+                raise self.fail(name_node, full, f"unknown key; allowed: {', '.join(known)}")
+        values: dict[str, Any] = {}
+        for option in options:
+            full = f"{key}.{option.key}".lstrip(".")
+            if option.key in found:
+                values[option.key] = self._value(found[option.key][1], full, option)
+            elif option.required and node is not None:
+                raise self.fail(node, full, f"missing; {option.doc}")
+            else:
+                values[option.key] = self._default(option)
+        return values
+
+    def _default(self, option: Option) -> Any:
+        if option.type == "path" and option.default is not None:
+            return Path(str(option.default))
+        if option.type == "flag":
+            return option.default == "yes"
+        if option.type == "ports":
+            low, _, high = str(option.default).partition("-")
+            return int(low), int(high)
+        return option.default
+
+    def _value(self, node: yaml.Node, key: str, option: Option) -> Any:
+        if option.type in ("section", "list"):
+            return node
+        reader: dict[str, Callable[[yaml.Node, str, Option], Any]] = {
+            "text": self._text,
+            "path": self.file,
+            "integer": self._number,
+            "number": self._number,
+            "policy": self._policy,
+            "hints": self._hints,
+            "hint keys": self._hint_keys,
+            "index": self._index,
+            "address": self._address,
+            "demand": self._demand,
+            "classes": lambda node, key, _: read_classes(self, node, key),
+            "flag": self._flag,
+            "ports": self._ports,
+            "words": self._words,
+        }
+        return reader[option.type](node, key, option)
+
+    def _text(self, node: yaml.Node, key: str, option: Option) -> str:
+        if not isinstance(node, yaml.ScalarNode) or node.value == "":
+            raise self.fail(node, key, f"expected a value; {option.doc}")
+        if option.choices and node.value not in option.choices:
+            # YAML 1.1 reads a bare `off` as false; the scalar's own text is what we compare.
+            allowed = ", ".join(option.choices)
+            raise self.fail(node, key, f"{node.value!r} is not one of {allowed}")
+        return str(node.value)
+
+    def file(self, node: yaml.Node, key: str, option: Option) -> Path:
+        """A path, relative to the configuration's own folder."""
+        return self.path.parent / self._text(node, key, option)
+
+    def _number(self, node: yaml.Node, key: str, option: Option) -> float:
+        text = self._text(node, key, option)
+        limits = f"expected {option.type} from {option.low:g} to {option.high:g}"
+        try:
+            value = int(text) if option.type == "integer" else float(text)
+        except ValueError:
+            raise self.fail(node, key, f"{text!r} is not a number; {limits}") from None
+        if not math.isfinite(value) or not option.low <= value <= option.high:
+            raise self.fail(node, key, f"{text} is out of range; {limits}")
+        return value
+
+    def _policy(self, node: yaml.Node, key: str, option: Option) -> str:
+        name, known = self._text(node, key, option), registry.names()
+        if name not in known:
+            raise self.fail(node, key, f"{name!r} is no policy; known: {', '.join(known)}")
+        return name
+
+    def _hints(self, node: yaml.Node, key: str, _option: Option) -> Mapping[str, str]:
+        values: dict[str, str] = {}
+        for name, (name_node, value) in self.mapping(node, key).items():
+            full = f"{key}.{name}"
+            if name == "policy":
+                raise self.fail(name_node, full, "write it as the rule's own key `policy`")
+            if name in LAUNCH:
+                told = "read on the nodes; its default stands in their plugstack.conf"
+                raise self.fail(name_node, full, told)
+            if not isinstance(value, yaml.ScalarNode):
+                raise self.fail(value, full, "expected one value")
+            values[name] = value.value
+            try:
+                given = {name: value.value}
+                hints.to_request(hints.Hints(), (1,), given, patterns=self.patterns)
+            except HintError as error:
+                raise self.fail(value, full, str(error)) from error
+        return MappingProxyType(values)
+
+    def _hint_keys(self, node: yaml.Node, key: str, option: Option) -> tuple[str, ...]:
+        names = self._words(node, key, option)
+        for name in names:
+            if name not in KEYS:
+                raise self.fail(node, key, f"{name!r} is no hint key; allowed: {', '.join(KEYS)}")
+        return names
+
+    def _words(self, node: yaml.Node, key: str, _option: Option) -> tuple[str, ...]:
+        items = self.items(node, key)
+        if not all(isinstance(item, yaml.ScalarNode) for item in items):
+            raise self.fail(node, key, "expected a list of words: [a, b]")
+        return tuple(str(item.value) for item in items)
+
+    def _index(self, node: yaml.Node, key: str, _option: Option) -> str | tuple[int, ...]:
+        allowed = f"expected {schema.IDENTITY}, {schema.GRES_CONF} or a list such as [2, 0, 1, 3]"
+        if isinstance(node, yaml.ScalarNode):
+            if node.value not in (schema.IDENTITY, schema.GRES_CONF):
+                raise self.fail(node, key, f"{node.value!r} is no mapping; {allowed}")
+            return str(node.value)
+        words = self._words(node, key, _option)
+        if sorted(words) != sorted(str(i) for i in range(len(words))) or not words:
+            last = len(words) - 1
+            raise self.fail(node, key, f"each of 0 to {last} must stand once; {allowed}")
+        return tuple(int(word) for word in words)
+
+    def _address(self, node: yaml.Node, key: str, option: Option) -> tuple[str, int]:
+        text = self._text(node, key, option)
+        host, colon, port = text.rpartition(":")
+        if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
+            raise self.fail(node, key, f"{text!r} is not host:port; expected 127.0.0.1:9401, say")
+        return host.strip("[]"), int(port)
+
+    def _flag(self, node: yaml.Node, key: str, option: Option) -> bool:
+        return self._text(node, key, option) == "yes"
+
+    def _ports(self, node: yaml.Node, key: str, option: Option) -> tuple[int, int]:
+        text = self._text(node, key, option)
+        low, _, high = text.partition("-")
+        if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) < int(high) < 65536):
+            raise self.fail(node, key, f"{text!r} is no range of ports; expected 50000-50999, say")
+        return int(low), int(high)
+
+    def _demand(self, node: yaml.Node, key: str, option: Option) -> Shares | str:
+        """Shares by GPUs per node, or the default's word."""
+        allowed = f"expected {option.default} or weights by GPUs per node, such as {{1: 60, 2: 40}}"
+        if isinstance(node, yaml.ScalarNode) and node.value == option.default:
+            return str(node.value)
+        if not isinstance(node, yaml.MappingNode) or not node.value:
+            raise self.fail(node, key, allowed)
+        written = self.mapping(node, key)
+        try:
+            return shares({int(name): float(value.value) for name, (_, value) in written.items()})
+        except (TypeError, ValueError) as error:  # a PolicyError is one
+            raise self.fail(node, key, f"{error}; {allowed}") from error
+
+    def items(self, node: yaml.Node, key: str) -> list[yaml.Node]:
+        """The items of a list."""
+        if not isinstance(node, yaml.SequenceNode):
+            raise self.fail(node, key, "expected a list")
+        return list(node.value)

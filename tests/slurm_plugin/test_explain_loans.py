@@ -1,0 +1,103 @@
+"""What `gputopo explain` tells of loans: from the decision log, and from AdminComment alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurm_plugin.explain.loans import in_comment
+from slurm_plugin.explain.story import story
+from slurm_plugin.explain.text import in_words
+from slurm_plugin.remote import record
+from slurm_plugin.remote.loan import Lender, Loan
+from slurm_plugin.remote.offer import Declined
+from slurm_plugin.slots import bracket
+from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slurm.interface import QueuedJob
+
+LOAN = Loan("dgx1", 0b11, (Lender("dgx2", 0b110, 71), Lender("dgx3", 0b1, 72)))
+WHY = "r-queue-auto: 0 whole nodes, 3 remote GPUs, ends in 412 s instead of 900"
+KEPT = Bracket("gated", {"token": "t", "tpn": "gres/gpu:5", "nodes": "1-", "remote": "1"})
+JOB = QueuedJob(
+    7,
+    uid=1000,
+    account="research",
+    partition="batch",
+    admin_comment="[gpu-topo: remote=auto,profile=md] " + KEPT.text(),
+)
+
+
+def comment(state: str, note: str = "", **more: str) -> str:
+    kept = Bracket(state, {**KEPT.values, **more})
+    return f"{bracket.topo('remote=auto', note)} {kept.text()}"
+
+
+def told(*lines: dict[str, Any]) -> str:
+    """The story of these lines of the log, in words."""
+    return in_words(story(7, [{"time": "T", **line} for line in lines], "decision log"))
+
+
+def test_a_loan_is_told_with_its_donors_and_both_predictions() -> None:
+    found = in_comment(comment("placed", loan=LOAN.text(), loan_why=WHY))
+    words = in_words({"job": 7, "source": "Slurm", "loan": found})
+    for line in (
+        "runs on       dgx1: 0,1, its own GPUs",
+        "lent          dgx2: 1,2, by job 71",
+        "lent          dgx3: 0, by job 72",
+        f"lent because  {WHY}",
+    ):
+        assert line in words
+    assert found["asked"] == "gres/gpu:5"
+
+
+def test_the_log_tells_the_same_after_the_jobs_end() -> None:
+    lent = record.lent(JOB, KEPT, LOAN, WHY)()
+    words = told(lent)
+    assert "job 7  T  lent GPUs of other nodes" in words
+    assert "asked         gres/gpu:5 in partition batch; hint: remote=auto,profile=md" in words
+    assert words.count(WHY) == 1
+    assert "lent          dgx2: 1,2, by job 71" in words
+    assert lent["uid"] == 1000
+
+
+def test_a_job_that_waits_tells_why_nothing_was_lent_and_when_it_is_tried_again() -> None:
+    note = "remote GPUs: dgx2: rCUDAd: no such program; waits for GPUs of one node"
+    found = in_comment(comment("gated", note, loan_tries="2", loan_next="1767225600"))
+    words = in_words({"job": 7, "source": "Slurm", "loan": found})
+    assert f"not lent      {note}; loans that came to nothing: 2" in words
+    assert "next try at 2026-01-01T00:00:00+00:00" in words
+
+
+def test_refusals_and_loans_that_came_to_nothing_stand_before_the_loan() -> None:
+    refused = record.declined(JOB, KEPT, Declined("ends in 900 s, waiting in 412", True))()
+    broken = record.over(JOB, KEPT, "the donor on dgx3 is gone", 30)()
+    words = told(refused, broken, record.lent(JOB, KEPT, LOAN, WHY)())
+    assert "before        T  not lent: ends in 900 s, waiting in 412" in words
+    assert "before        T  loan over: the donor on dgx3 is gone" in words
+    assert "lent nothing" in told(refused)
+    assert "because       the donor on dgx3 is gone" in told(broken)
+
+
+def test_a_donor_tells_whom_it_lends_to() -> None:
+    found = in_comment("[gpu-donor: of=7]")
+    words = in_words({"job": 71, "source": "Slurm", "loan": found})
+    assert "lends to      job 7, and ends with it" in words
+
+
+def test_of_jobs_without_loans_nothing_is_told() -> None:
+    for text in ("", "[gpu-topo: off]", "[gpu-slots: gated tpn=gpu:2]", comment("placed")):
+        assert in_comment(text) == {}
+
+
+def test_what_the_note_says_cannot_move_the_cursor() -> None:
+    found = in_comment(comment("placed", loan=LOAN.text(), loan_why="a\x1b[2Jb"))
+    assert "\x1b" not in in_words({"job": 7, "source": "Slurm", "loan": found})
+
+
+def test_where_gpus_are_chosen_at_the_start_a_loan_is_told_in_the_same_way() -> None:
+    kept = Bracket("starts", {**KEPT.values, "loan": LOAN.text()}, bracket.LOAN)
+    assert in_comment(kept.text())["host"] == "dgx1"
+    may = Bracket("may", {"remote": "1", "loan_tries": "2"}, bracket.LOAN)
+    text = f"{bracket.topo('remote=allow', 'remote GPUs: x: no')} {may.text()}"
+    assert in_comment(text)["tries"] == 2
+    assert in_comment(text)["waits"] == "remote GPUs: x: no"
+    assert in_comment(text, is_waiting=False) == {}

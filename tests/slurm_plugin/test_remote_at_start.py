@@ -1,0 +1,422 @@
+"""Loans where GPUs are chosen at a job's start: the look at the queue, what Slurm is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC, basic_config, basic_decider
+
+from slurm_plugin.engine.rules import Rules
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.remote import presets
+from slurm_plugin.remote.at_start import look, mode
+from slurm_plugin.remote.at_start.lender import Lender
+from slurm_plugin.remote.at_start.look import Plan, Terms
+from slurm_plugin.remote.at_start.mode import AtStart
+from slurm_plugin.remote.at_start.reserved import Reserved
+from slurm_plugin.remote.at_start.room import room_of
+from slurm_plugin.remote.lending import Lending
+from slurm_plugin.remote.node import join
+from slurm_plugin.remote.node.join import Lent
+from slurm_plugin.remote.offer import Offer
+from slurm_plugin.remote.settings import RemoteConfig
+from slurm_plugin.slots import bracket
+from slurm_plugin.slots.borrowing import Offered
+from slurm_plugin.slots.bracket import LOAN, Bracket
+from slurm_plugin.slots.broker import Broker
+from slurm_plugin.slots.room import Hold
+from slurm_plugin.slots.want import Want
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmNode, SlurmPartition
+
+AT = 1000
+TEXT = "dgx1/3,dgx2/c/71"
+MEETS = f"meets remote=1 tpn=gres/gpu:4 prio=5 loan={TEXT} loan_at=990"
+STARTS = f"starts remote=1 tpn=gres/gpu:4 prio=5 loan={TEXT}/50001 loan_at=980 at=995"
+LOCAL = {"tres_per_node": "gres/gpu:2", "req_nodes": "dgx1"}
+
+
+def job(kept: str = "may remote=1", job_id: int = 7, **fields: object) -> QueuedJob:
+    """A waiting job of four GPUs; `kept` is what its bracket says, '' for none."""
+    comment = f"[gpu-topo: remote=allow] [gpu-loan: {kept}]" if kept else ""
+    values: dict[str, object] = {
+        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "Resources",
+        "priority": 5, "time_limit_s": 90, "cpus": 4, "uid": 1000, "account": "research",
+        "min_nodes": 1, "ntasks": 1, "tres_per_node": "gres/gpu:4", "admin_comment": comment,
+    }  # fmt: skip
+    return QueuedJob(job_id, **{**values, **fields})  # type: ignore[arg-type]
+
+
+def donor(comment: str = "gpu-donor ready of=7 port=50001", **fields: object) -> QueuedJob:
+    values: dict[str, object] = {"state": "RUNNING", "comment": comment, "name": "71"}
+    return QueuedJob(71, **{**values, **fields})  # type: ignore[arg-type]
+
+
+def node(name: str, used: Sequence[int], **fields: object) -> SlurmNode:
+    values: dict[str, object] = {
+        "state": ("MIXED",), "partitions": ("batch",), "weight": 1, "cpus": 16, "memory_mb": 4000,
+        "gpus": {"v100": 8}, "used": tuple(used), "used_by_type": {"v100": len(used)},
+    }  # fmt: skip
+    return SlurmNode(name, **{**values, **fields})  # type: ignore[arg-type]
+
+
+NODES = (node("dgx1", range(2, 8)), node("dgx2", (0, 1, 4, 5, 6, 7)))
+OFFER = Offer("dgx1", 3, {"dgx2": 12})
+OFFERED = Offered(OFFER, (Hold({"dgx1": 3}, 4, 0), Hold({"dgx2": 12}, 2, 1024)))
+
+
+class Lends:
+    """Lends the same to everybody who asks."""
+
+    at_once = False
+
+    def borrow(self, jobs: Sequence[tuple[QueuedJob, Want]], made: object) -> list[Offered]:
+        return [OFFERED for _ in jobs]
+
+
+def planned(
+    *jobs: QueuedJob,
+    nodes: Sequence[SlurmNode] = NODES,
+    terms: Terms | None = None,
+    how: AtStart | None = None,
+) -> Plan:
+    room = room_of(nodes, [one for one in jobs if one.state != "PENDING"])
+    how = how or AtStart(60, highest=9, now=AT)
+    return look.plan(jobs, room, terms or Terms(AT), how, Lends())  # type: ignore[arg-type]
+
+
+# -- the nodes ----------------------------------------------------------------
+
+
+def test_gpus_of_one_model_are_numbered_and_the_model_is_a_feature() -> None:
+    room = room_of([*NODES, node("two", (), gpus={"a": 1, "b": 1})], [])
+    assert set(room) == {"dgx1", "dgx2"}
+    assert room["dgx1"].free == 0b11
+    assert room["dgx1"].slots[7] == "v100.s7"
+    assert "v100" in room["dgx1"].features
+
+
+def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full() -> None:
+    room = room_of([node("dgx1", (0,), used_by_type={"v100": 3})], [])
+    assert room["dgx1"].free == 0
+
+
+# -- who is lent to -----------------------------------------------------------
+
+
+def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken() -> None:
+    made = planned(job())
+    assert [(one.name, offer) for one, _, offer in made.offers] == [("7", OFFERED)]
+    assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "waits"),
+    [
+        ("one that may not borrow", job("")),
+        ("one that fits", job(tres_per_node="gres/gpu:2")),
+        ("one that is held", job(priority=0)),
+        ("one that depends on another", job(depends=True)),
+        ("one with a begin time", job(reason="BeginTime")),
+        ("one that lacks something else", job(reason="AssocMaxJobsLimit")),
+        ("one without GPUs", job(tres_per_node="")),
+        ("a donor", job(comment="gpu-donor of=9")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_nothing_is_offered_to(sentence: str, waits: QueuedJob) -> None:
+    assert planned(waits).offers == []
+
+
+def test_a_job_about_to_start_keeps_its_gpus() -> None:
+    made = planned(job("", 6, tres_per_node="gres/gpu:v100:2", priority=9))
+    assert made.room["dgx1"].free == 0
+    assert made.room["dgx2"].free == 0b1100
+
+
+def test_a_request_for_a_model_looks_at_its_nodes_alone() -> None:
+    other = node("amd1", (), gpus={"mi250x": 8}, used_by_type={})
+    assert planned(job(), nodes=[*NODES, other]).offers == []
+    made = planned(job(tres_per_node="gres/gpu:v100:4"), nodes=[*NODES, other])
+    assert len(made.offers) == 1
+
+
+def test_the_first_job_that_waits_is_not_delayed() -> None:
+    """Of two that fit nowhere the first waits for six GPUs of dgx1, which come free at 1050."""
+    first = job("", 6, tres_per_node="gres/gpu:6", priority=9, req_nodes="dgx1")
+    runs = QueuedJob(
+        5, state="RUNNING", nodes=("dgx1",), end=1050, gpus={"dgx1": (2, 3, 4, 5)}, cpus=1
+    )
+    assert planned(first, job(), runs).offers == []
+    behind = replace(first, priority=1)
+    assert len(planned(behind, job(), runs).offers) == 1
+
+
+# -- loans under way ----------------------------------------------------------
+
+
+def test_while_donors_start_all_their_gpus_are_kept() -> None:
+    waits = donor("gpu-donor of=7", state="PENDING")
+    made = planned(job(MEETS, reason="BeginTime"), waits)
+    kept = made.reserved[7]
+    assert (kept.on("dgx1"), kept.on("dgx2"), kept.until) == (3, 12, 1055.0)
+    assert {one.free for one in made.room.values()} == {0}
+    assert (made.starts, made.broken, made.is_busy) == ([], [], True)
+
+
+def test_what_a_running_donor_has_is_kept_by_slurm_itself() -> None:
+    made = planned(job(MEETS), donor("gpu-donor of=7"))
+    assert (made.reserved[7].on("dgx1"), made.reserved[7].on("dgx2")) == (3, 0)
+
+
+def test_with_all_donors_ready_the_job_starts_on_its_local_gpus() -> None:
+    [(_, update)] = planned(job(MEETS), donor()).starts
+    assert (update.tres_per_node, update.req_nodes) == ("gpu:2", "dgx1")
+    assert (update.begin_time, update.min_cpus, update.priority) == (NOW, 4, 10)
+    told = update.admin_comment or ""
+    kept = bracket.read(told, LOAN)
+    assert kept is not None
+    assert (kept.state, kept.get("loan"), kept.get("at")) == ("starts", f"{TEXT}/50001", "1000")
+    assert "over the network, dgx2:2,3 (job 71)" in told
+    assert join.lent_in(told) == [Lent("dgx2", 2, 71, 50001)]
+
+
+def test_before_that_taskprolog_sees_no_loan() -> None:
+    assert join.lent_in(job(MEETS).admin_comment) == []
+
+
+FULL = (node("dgx1", range(8)), NODES[1])
+DOWN = (node("dgx1", range(2, 8), state=("DOWN",)), NODES[1])
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "there", "nodes", "why"),
+    [
+        (MEETS, {}, [], NODES, "the donor on dgx2 is gone"),
+        (MEETS, {}, [donor("gpu-donor failed of=7 x: no")], NODES, "x: no"),
+        (MEETS, {}, [donor()], FULL, "the GPUs of dgx1 are others' now"),
+        (MEETS, {}, [donor()], DOWN, "the GPUs of dgx1 are others' now"),
+        (MEETS, {"priority": 0}, [donor()], NODES, "the job was held"),
+        (MEETS, {"tres_per_node": "gres/gpu:6"}, [donor()], NODES, "its request was changed"),
+        (MEETS.replace("990", "900"), {}, [donor("-")], NODES, "not ready within 60 s"),
+        (MEETS.replace(TEXT, "?"), {}, [donor()], NODES, "the loan cannot be read"),
+        (STARTS, LOCAL, [], NODES, "the donor on dgx2 is gone"),
+        (STARTS.replace("995", "960"), LOCAL, [donor()], NODES, "not started by Slurm (Resources)"),
+        (STARTS, {}, [donor()], NODES, "its request was changed"),
+    ],
+)
+def test_a_loan_that_comes_to_nothing_is_given_up_whole(
+    state: str,
+    fields: Mapping[str, object],
+    there: list[QueuedJob],
+    nodes: Sequence[SlurmNode],
+    why: str,
+) -> None:
+    made = planned(job(state, **fields), *there, nodes=nodes)
+    [(_, _, told)] = made.broken
+    assert why in told
+    assert (made.starts, made.reserved) == ([], {})
+
+
+def test_a_job_that_is_starting_keeps_its_local_gpus_for_a_while() -> None:
+    made = planned(job(STARTS, **LOCAL), donor())
+    assert (made.reserved[7].on("dgx1"), made.reserved[7].until, made.broken) == (3, 1030.0, [])
+
+
+def test_a_job_that_started_since_the_queue_was_read_is_no_trouble() -> None:
+    made = planned(job(STARTS, **LOCAL), donor(), nodes=FULL)
+    assert (made.broken, made.back) == ([], [])
+
+
+def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
+    made = planned(job(STARTS, **LOCAL, eligible=AT + 120))
+    [(_, (first, second))] = made.back
+    assert (first.tres_per_node, first.req_nodes) == ("gres/gpu:4", "")
+    assert (first.admin_comment, first.min_cpus, first.is_released) == (None, 4, True)
+    assert second.begin_time == NOW
+    kept = bracket.read(second.admin_comment or "", LOAN)
+    assert kept == Bracket("may", {"remote": "1"}, LOAN)
+
+
+def test_where_priorities_are_numbers_the_job_gets_its_own_back() -> None:
+    made = planned(job(STARTS, **LOCAL, eligible=AT + 120), how=AtStart(60, is_basic=True, now=AT))
+    [(_, (first, _))] = made.back
+    assert (first.priority, first.is_released) == (5, None)
+
+
+def test_gpus_counted_for_the_whole_job_come_back_as_such() -> None:
+    whole = {"tres_per_node": "", "tres_per_job": "gres/gpu:4", "max_nodes": 1}
+    meets = MEETS.replace("tpn=", "tpj=")
+    [(_, update)] = planned(job(meets, **whole), donor()).starts
+    assert (update.tres_per_node, update.tres_per_job) == ("gpu:2", "")
+    starts = STARTS.replace("tpn=", "tpj=")
+    assert planned(job(starts, **LOCAL), donor()).broken == []
+    [(_, (first, _))] = planned(job(starts, **LOCAL, eligible=AT + 120)).back
+    assert (first.tres_per_node, first.tres_per_job) == ("", "gres/gpu:4")
+
+
+def test_a_request_that_somebody_changed_since_stays_as_it_is() -> None:
+    changed = job(STARTS, tres_per_node="gres/gpu:1", req_nodes="dgx1")
+    kept = bracket.read(changed.admin_comment, LOAN)
+    assert kept is not None
+    first, _ = AtStart(60, now=AT).given_up(changed, kept, "x")
+    assert (first.tres_per_node, first.req_nodes) == (None, None)
+
+
+def test_what_is_no_gpu_stays_in_the_request() -> None:
+    assert mode.local_request("gres/gpu:v100:4,gres/foo:1", 2) == "gpu:v100:2,gres/foo:1"
+
+
+def test_a_site_that_lends_no_more_ends_loans_and_makes_none() -> None:
+    off = Terms(AT, ready_s=None)
+    made = planned(job(MEETS), donor(), terms=off)
+    assert made.broken[0][2] == "GPUs are not lent any more"
+    assert made.is_ours
+    assert not planned(job()).is_ours
+
+
+# -- the whole, on a Slurm that remembers what it is told ---------------------
+
+
+class Slurm:
+    """Two nodes and a queue; refuses updates of the jobs in `refuses`."""
+
+    def __init__(self, *jobs: QueuedJob, refuses: str = "") -> None:
+        self.jobs = list(jobs)
+        self.refuses = refuses
+        self.told: list[tuple[str, JobUpdate | None]] = []
+        self.reserved = Reserved(lambda: float(AT))
+        self.kept_at_start: list[int] = []
+        self.lines: list[object] = []
+
+    def queue(self) -> list[QueuedJob]:
+        return self.jobs
+
+    def nodes(self) -> list[SlurmNode]:
+        return list(NODES)
+
+    def partitions(self) -> list[SlurmPartition]:
+        return [SlurmPartition("batch", ("dgx1", "dgx2"), True)]
+
+    def config(self) -> dict[str, str]:
+        return {"TaskProlog": "/x/task-prolog", "PriorityType": "priority/multifactor"}
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        self.told.append((f"update {','.join(jobs)}", change))
+        if change.begin_time == NOW:
+            self.kept_at_start += [one for kept in self.kept() for one in kept]
+        if self.refuses in jobs:
+            raise SlurmError("Job is no longer pending execution")
+
+    def kept(self) -> list[list[int]]:
+        return [sorted(one.shares) for one in self.reserved._kept.values()]
+
+    def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
+        self.told.append((" ".join(argv), None))
+        return ""
+
+    def as_user(self, uid: int, argv: list[str], stdin: str) -> str:
+        self.told.append((f"{uid}: {argv[0]}", None))
+        return "71\n"
+
+    @property
+    def words(self) -> list[str]:
+        return [words for words, _ in self.told]
+
+
+def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> Plan:
+    how = AtStart(60)
+    settings = RemoteConfig(presets.load("echo"), allow=True)
+    text = BASIC + "remote: {{allow: yes}}\n"
+    decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
+    clock = lambda: float(AT)  # noqa: E731
+    lending = Lending(settings, slurm, slurm, slurm.as_user, how, clock)  # type: ignore[arg-type]
+    broker = Broker(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
+    lender = Lender(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
+    return lender.look(may_lend)
+
+
+def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
+    """The job is kept away from all GPUs meanwhile; if nobody ever comes back, for a while."""
+    slurm = Slurm(job())
+    looked(tmp_path, slurm)
+    assert slurm.words == ["1000: sbatch", "update 7", "update 71"]
+    named, started = slurm.told[1][1], slurm.told[2][1]
+    assert named is not None
+    assert started is not None
+    assert (named.begin_time, named.tres_per_node) == (AT + 90, None)
+    kept = bracket.read(named.admin_comment or "", LOAN)
+    assert kept is not None
+    assert (kept.state, kept.get("tpn"), kept.get("loan")) == ("meets", "gres/gpu:4", TEXT)
+    assert (started.tres_per_node, started.begin_time) == ("gpu:v100:2", NOW)
+    assert (started.priority, started.admin_comment) == (6, "[gpu-donor: of=7]")
+    # At its start the donor is known by its id already.
+    assert slurm.kept_at_start == [7, 71]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "waits"),
+    [
+        ("did not ask for it", job(admin_comment="[gpu-topo: ] [gpu-loan: may remote=1]")),
+        ("paused", job("may remote=1 loan_next=1001")),
+        ("is an array's", job(array_id=7)),
+        ("is a heterogeneous one's", job(het_id=7)),
+        ("may be spread", job(tres_per_node="", tres_per_job="gres/gpu:4")),
+        ("counts per task", job(tres_per_node="", tres_per_task="gres/gpu=4", max_nodes=1)),
+        ("runs on two nodes", job(min_nodes=2, max_nodes=2, tres_per_node="gres/gpu:6")),
+        ("runs in an observed partition", job(partition="watched")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_job_is_not_lent_to_that(sentence: str, waits: QueuedJob, tmp_path: Path) -> None:
+    slurm = Slurm(waits)
+    looked(tmp_path, slurm)
+    assert slurm.told == []
+
+
+def test_a_refused_loan_leaves_nothing_kept(tmp_path: Path) -> None:
+    slurm = Slurm(job(), refuses="7")
+    looked(tmp_path, slurm)
+    assert slurm.words == ["1000: sbatch", "update 7", "scancel 71"]
+    assert slurm.reserved.is_empty
+
+
+def test_a_job_that_started_meanwhile_keeps_its_loan(tmp_path: Path) -> None:
+    """Slurm refuses to give it its request back: its donors must stay, and be named."""
+    slurm = Slurm(job(STARTS, **LOCAL), refuses="7")
+    looked(tmp_path, slurm)
+    assert slurm.words == ["update 7"]
+    assert slurm.told[0][1] is not None
+    assert slurm.told[0][1].admin_comment is None
+
+
+def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path: Path) -> None:
+    slurm = Slurm(job(STARTS, **LOCAL), donor("gpu-donor failed of=7 x: no"))
+    looked(tmp_path, slurm)
+    assert slurm.words == ["update 7", "update 7", "scancel 71"]
+    told = slurm.told[1][1]
+    assert told is not None
+    assert "remote GPUs: x: no; waits for GPUs of one node" in (told.admin_comment or "")
+    kept = bracket.read(told.admin_comment or "", LOAN)
+    assert kept == Bracket("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"}, LOAN)
+
+
+def test_donors_nobody_names_end_even_where_nothing_is_lent(tmp_path: Path) -> None:
+    slurm = Slurm(donor(), job())
+    looked(tmp_path, slurm, may_lend=False)
+    assert slurm.words == ["scancel 71"]
+
+
+def test_a_job_that_runs_without_its_loan_needs_no_donors(tmp_path: Path) -> None:
+    """Its begin time came, and there was room: it has all of its GPUs on its own node."""
+    slurm = Slurm(donor(), job(MEETS, state="RUNNING", nodes=("dgx1",)))
+    looked(tmp_path, slurm)
+    assert slurm.words == ["scancel 71"]
+
+
+def test_a_running_borrowers_donors_stay(tmp_path: Path) -> None:
+    slurm = Slurm(donor(), job(STARTS, state="RUNNING", nodes=("dgx1",), **LOCAL))
+    looked(tmp_path, slurm)
+    assert slurm.told == []

@@ -1,0 +1,81 @@
+"""How often the slots mode looks at Slurm's queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurm_plugin.slots.pace import BUSY_SHARE, CALM_SHARE, ECHOES_S, SUBMIT_S, Pace
+
+POLL_S = 5.0
+LOOK_S = 0.2
+
+
+def looked_once(next_s: float = POLL_S) -> Pace:
+    """A pace after a look of LOOK_S that ended at 100."""
+    pace = Pace()
+    pace.begin()
+    pace.looked(100.0 - LOOK_S, 100.0, next_s, POLL_S)
+    return pace
+
+
+def test_without_news_the_next_look_is_due_after_the_poll() -> None:
+    assert looked_once().left_s(100.0) == POLL_S
+    assert looked_once(next_s=1.5).left_s(100.0) == 1.5
+
+
+def test_a_job_that_can_start_at_once_is_looked_at_soon() -> None:
+    pace = looked_once()
+    pace.submitted(100.0, is_awaited=True)
+    assert pace.left_s(100.0) == pytest.approx(LOOK_S * (1 / BUSY_SHARE - 1))
+    pace = looked_once()
+    pace.submitted(103.0, is_awaited=True)
+    assert pace.left_s(103.0) == pytest.approx(SUBMIT_S)
+
+
+def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only() -> None:
+    pace, now, looks = looked_once(), 100.0, 0
+    while now < 160.0:
+        pace.submitted(now, is_awaited=False)
+        if pace.left_s(now) <= 0:
+            pace.begin()
+            pace.looked(now, now + LOOK_S, POLL_S, POLL_S)
+            looks += 1
+            now += LOOK_S
+        now += 0.002
+    assert 0.8 * CALM_SHARE < looks * LOOK_S / 60 <= CALM_SHARE
+
+
+def test_after_a_burst_a_job_that_is_awaited_need_not_wait() -> None:
+    pace = looked_once()
+    pace.submitted(100.1, is_awaited=False)
+    assert pace.left_s(101.0) > 2
+    pace.submitted(101.0, is_awaited=True)
+    assert pace.left_s(101.0) == pytest.approx(SUBMIT_S)
+
+
+def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more() -> None:
+    pace = looked_once()
+    pace.ended(102.0)
+    assert pace.left_s(102.0) == 0
+    pace.begin()
+    pace.looked(102.0, 102.01, POLL_S, POLL_S)
+    assert 102.01 + pace.left_s(102.01) == pytest.approx(102.0 + ECHOES_S[0])
+    pace.begin()
+    pace.looked(102.2, 102.6, POLL_S, POLL_S)
+    assert pace.due == pytest.approx(102.0 + ECHOES_S[-1]), "the second one was overtaken"
+
+
+def test_what_is_heard_during_a_look_is_for_the_next() -> None:
+    pace = looked_once()
+    pace.begin()
+    pace.ended(105.1)
+    pace.looked(105.0, 105.2, POLL_S, POLL_S)
+    assert pace.due == 105.1
+
+
+def test_a_look_that_hung_is_not_waited_for_for_ever() -> None:
+    pace = Pace()
+    pace.begin()
+    pace.looked(0.0, 600.0, POLL_S, POLL_S)
+    pace.submitted(600.0, is_awaited=False)
+    assert pace.left_s(600.0) == POLL_S
