@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from cluster import Cluster, NoEngineError, is_running
 from modes import enforcement
+from remote_harness import as_found, lent
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 HELD_TWICE = "GPU held by two jobs"
@@ -87,6 +88,22 @@ def cluster(live: Cluster) -> Iterator[Cluster]:
     live.reset()
     yield live
     live.reset()
+
+
+@pytest.fixture(scope="module")
+def site_as_found(session_cluster: Cluster | str) -> Iterator[None]:
+    """Nothing of a site that lends stays behind a file of tests."""
+    with as_found(session_cluster):
+        yield
+
+
+@pytest.fixture
+def lends(live: Cluster, site_as_found: None) -> Iterator[Cluster]:
+    """A site that lends, and at the end no donor, no server, no GPU more in use."""
+    if live.release < (24, 11):
+        pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
+    with lent(live) as site:
+        yield site
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -16,11 +16,9 @@ from remote_harness import (
     FOUR,
     HOLD,
     PROGRAM,
-    as_found,
     borrower,
     donors,
     echoed,
-    lent,
     nothing_is_left,
     settings_of,
 )
@@ -35,22 +33,6 @@ PROFILES = {
 }
 AUTO = "--comment=gpu-topo: remote=auto,profile=md"
 TALKS = "--comment=gpu-topo: remote=allow,profile=talks"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def found(session_cluster: Cluster | str) -> Iterator[None]:
-    """Nothing of the site stays behind."""
-    with as_found(session_cluster):
-        yield
-
-
-@pytest.fixture
-def lends(live: Cluster) -> Iterator[Cluster]:
-    """A site that lends and knows two profiles; at the end no donor, no server, no GPU in use."""
-    if live.release < (24, 11):
-        pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
-    with lent(live) as site:
-        yield site
 
 
 @contextmanager

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from cluster import Cluster
 from live_harness import all_jobs
 from modes import enforcement
-from remote_harness import ASKS, ECHO, FOUR, as_found, echoed, lent, nothing_is_left
+from remote_harness import ASKS, ECHO, FOUR, echoed, nothing_is_left
 from select_harness import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def found(session_cluster: Cluster | str) -> Iterator[None]:
-    """Nothing of the site stays behind."""
-    with as_found(session_cluster):
-        yield
-
-
-@pytest.fixture
-def lends(live: Cluster) -> Iterator[Cluster]:
-    """A site that lends, and at the end no donor, no server, no GPU more in use."""
-    if live.release < (24, 11):
-        pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
-    with lent(live) as site:
-        yield site
 
 
 #: Jobs and kills; the long run is made in one of the two ways of enforcing.

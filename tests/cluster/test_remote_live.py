@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster, ClusterError
@@ -17,11 +16,9 @@ from remote_harness import (
     MISSING,
     PROGRAM,
     TAKES_PORTS,
-    as_found,
     borrower,
     donors,
     echoed,
-    lent,
     nothing_is_left,
     occupy,
     settings_of,
@@ -31,22 +28,6 @@ from select_harness import until
 pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 #: About the nodes' side alone, or long: in one of the two ways of enforcing is enough.
 once = pytest.mark.slots
-
-
-@pytest.fixture(scope="module", autouse=True)
-def found(session_cluster: Cluster | str) -> Iterator[None]:
-    """Nothing of the site stays behind."""
-    with as_found(session_cluster):
-        yield
-
-
-@pytest.fixture
-def lends(live: Cluster) -> Iterator[Cluster]:
-    """A site that lends, and at the end no donor, no server, no GPU more in use."""
-    if live.release < (24, 11):
-        pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
-    with lent(live) as site:
-        yield site
 
 
 # -- two local, two remote ----------------------------------------------------
