@@ -60,7 +60,7 @@ local function checked_field(field, value, is_slots, is_shape)
 end
 
 -- checked(fields, is_slots, is_shape) -> plan {set = {field -> value}, env = {name -> text} or
--- nil, message = text or nil} | nil, reason
+-- nil, message = text or nil, token = text or nil} | nil, reason
 function M.checked(fields, is_slots, is_shape)
   local plan = { set = {} }
   for key, value in pairs(fields) do
@@ -81,9 +81,17 @@ function M.checked(fields, is_slots, is_shape)
       plan.env[name] = value
     elseif key == "message" then
       plan.message = value
+    elseif key == "token" then
+      if not find(value, "^%w+$") then
+        return nil, "the token is not of letters and digits"
+      end
+      plan.token = value
     elseif key ~= "id" and key ~= "keep_s" then
       return nil, "the key " .. key .. " is not known"
     end
+  end
+  if plan.token and not find(plan.set.admin_comment or "", plan.token, 1, true) then
+    return nil, "the token does not stand in admin_comment"
   end
   return plan
 end

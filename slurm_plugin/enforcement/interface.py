@@ -7,6 +7,9 @@ from typing import Protocol
 from slurm_plugin.engine.decide import Decision
 from slurm_plugin.protocol import Place, Submit, SubmitReply
 
+#: Seconds for which the bridge may use an answer to a submit again for the very same request.
+KEEP_S = 1
+
 
 class Enforcement(Protocol):
     """Turns the two questions of the protocol into replies; never raises."""

@@ -1,11 +1,12 @@
 """Enforcement by the select plugin: exact GPUs when the job starts, nothing at submit.
 
 At submit the hint is only checked and written into admin_comment, where the plugin finds
-it at start time.
+it at start time. That depends on the request and the configuration alone: an answer may be kept.
 """
 
 from __future__ import annotations
 
+from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.protocol import (
@@ -22,10 +23,6 @@ from slurm_plugin.remote.at_start.mode import MARK
 from slurm_plugin.remote.at_start.reserved import Reserved
 from slurm_plugin.slots import bracket
 
-#: Seconds for which the bridge may use an answer again for the very same request. The
-#: answer depends on the request and the configuration alone, so all that a longer time
-#: would cost is the delay until a reload is felt.
-KEEP_S = 1
 WAITS = "GPUs are kept for a loan"
 
 

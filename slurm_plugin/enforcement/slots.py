@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
@@ -49,7 +50,7 @@ class Slots:
         """Slots, a gate, a refused hint, or Slurm's own choice where slots cannot serve."""
         rule = self.decider.rule(asked.partition, asked.account, asked.uid)
         if rule.mode == "off":
-            return Pass()
+            return Pass(keep_s=KEEP_S)
         try:
             wish = read_wish(asked.hint, rule)
         except WishError as error:
@@ -131,12 +132,13 @@ class Slots:
             # Known at once: the next submit may come before the next look.
             first = None if later else need
             self.board.first = self.board.first or first
-            return self._gate(asked, wish, now, _waits_for(need), need=first), ""
+            return self._kept(asked, self._gate(asked, wish, now, _waits_for(need), need=first)), ""
         if later or keys.array or keys.het or self._looks_first(wish):
             # The tasks of an array would all get the same slots; components start together or
             # not at all.
             self.board.is_awaited |= not later
-            return self._gate(asked, wish, now, ""), ""
+            gate = self._gate(asked, wish, now, "")
+            return self._kept(asked, gate) if keys.depends or keys.held else gate, ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
         if isinstance(reply, WaitFor):
@@ -152,7 +154,8 @@ class Slots:
         hold = need.hold(group.names, taken, end)
         first = self.board.first
         if first and backfill.delays(first, room, holds, hold, with_hold(room, hold), now):
-            return self._gate(asked, wish, now, "waits behind jobs that came first"), ""
+            gate = self._gate(asked, wish, now, "waits behind jobs that came first")
+            return self._kept(asked, gate), ""
         token = self._token()
         note = question.named(reply.note, group, mask)
         values = self._comment(asked, wish, "placed", token, note)
@@ -193,6 +196,20 @@ class Slots:
         # Whoever asks for the reason is not to wait for it.
         self.board.is_awaited |= build is not None
         return Ok(values)
+
+    def _kept(self, asked: Submit, gate: Ok) -> Ok:
+        """The gate for equal submits of the next moment, too: a burst of them asks once.
+
+        Behind it a job is safe whatever changes meanwhile; the look that follows finds those the
+        engine did not hear of. The components of a heterogeneous job are looked at together.
+        """
+        assert asked.slots is not None
+        if asked.slots.het:
+            return gate
+        self.board.is_kept = True
+        kept = bracket.read(gate.values["set.admin_comment"])
+        assert kept is not None
+        return Ok({"keep_s": str(KEEP_S), "token": kept.get("token"), **gate.values})
 
     @staticmethod
     def _comment(

@@ -50,7 +50,8 @@ def shaped(
     comment = f"{bracket.topo(wish.text, note)} {said.text()}"
     if isinstance(answered, Ok):
         own = dict(answered.values)
-        own.pop("keep_s", None)
+        for kept in ("keep_s", "token"):
+            own.pop(kept, None)
         comment = with_ours(own.pop("set.admin_comment", ""), comment, said)
         values |= own
     elif said.is_fixed:

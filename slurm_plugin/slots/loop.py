@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from slurm_plugin.config import SlurmConfig
-from slurm_plugin.enforcement import Slots
+from slurm_plugin.enforcement import KEEP_S, Slots
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
@@ -49,7 +49,7 @@ class Loop:
         board = mode.board if isinstance(mode, Slots) else Board()
         former = self._pace.due
         if verb == "submit":
-            self._pace.submitted(now, board.is_awaited)
+            self._pace.submitted(now, board.is_awaited, KEEP_S if board.is_kept else 0.0)
         elif verb == "ended":
             board.ended += 1
             self._pace.ended(now)

@@ -18,10 +18,16 @@ class Pace:
         self.due = float("inf")
         self.not_before = 0.0
         self._calm_at = 0.0
+        self._unheard_until = 0.0
         self._echoes: list[float] = []
 
-    def submitted(self, now: float, is_awaited: bool) -> None:
-        """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at."""
+    def submitted(self, now: float, is_awaited: bool, keep_s: float = 0.0) -> None:
+        """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at.
+
+        For `keep_s` from now on there may be others like it, of which nothing is heard.
+        """
+        if keep_s:
+            self._unheard_until = now + keep_s + SUBMIT_S
         self.wake(max(now + SUBMIT_S, 0.0 if is_awaited else self._calm_at))
 
     def ended(self, now: float) -> None:
@@ -44,6 +50,8 @@ class Pace:
         self.not_before = ended + min(took_s * (1 / BUSY_SHARE - 1), poll_s)
         self._calm_at = ended + min(took_s * (1 / CALM_SHARE - 1), poll_s)
         self.wake(ended + next_s)
+        if began < self._unheard_until:
+            self.wake(max(self._unheard_until, self._calm_at))
         self._echoes = [echo for echo in self._echoes if echo > ended]
         if self._echoes:
             self.wake(self._echoes[0])

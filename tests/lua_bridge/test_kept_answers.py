@@ -69,3 +69,16 @@ def test_the_memory_is_bounded(lua):
         """
     )
     assert held == "true pass"
+
+
+MARKED = "[gpu-topo:%20x]%20[gpu-shape:%202x4%20t=ab1]"
+KEPT_MARK = f"ok id={{id}} keep_s=60 token=ab1 set.admin_comment={MARKED}\n"
+
+
+def test_each_job_an_answer_is_used_for_has_a_token_of_its_own(lua, engine):
+    engine.answers(KEPT_MARK)
+    comments = [lua.submit(**GPU_JOB).job["admin_comment"] for _ in range(3)]
+    assert len(engine.requests) == 1
+    assert comments == [
+        f"[gpu-topo: x] [gpu-shape: 2x4 t={token}]" for token in ("ab1", "ab1-1", "ab1-2")
+    ]

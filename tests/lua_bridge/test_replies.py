@@ -109,6 +109,10 @@ def test_pass_leaves_the_job_alone(lua, engine):
         ),
         pytest.param("ok id={id} set.req_nodes=n1 env.A-B=1", id="not a variable's name"),
         pytest.param("ok id={id} set.req_nodes=" + "n" * 5000, id="a value too long"),
+        pytest.param(
+            "ok id={id} token=ab set.admin_comment=[gpu-topo:%20a]", id="a token that is nowhere"
+        ),
+        pytest.param("ok id={id} token=a-b set.admin_comment=[gpu-topo:%20a-b]", id="no token"),
         pytest.param("ok id={id} set.req_nodes=n1 \xff", id="a byte outside ASCII"),
         pytest.param("refuse id={id}", id="a refusal without a message"),
         pytest.param("maybe id={id} message=x", id="an unknown verb"),

@@ -53,6 +53,18 @@ def test_after_a_burst_a_job_that_is_awaited_need_not_wait() -> None:
     assert pace.left_s(101.0) == pytest.approx(SUBMIT_S)
 
 
+def test_jobs_gated_with_a_kept_answer_are_looked_for_when_it_is_no_longer_used() -> None:
+    pace = looked_once()
+    pace.submitted(103.0, is_awaited=False, keep_s=1.0)
+    assert pace.left_s(103.0) <= 1
+    pace.begin()
+    pace.looked(103.8, 103.81, POLL_S, POLL_S)
+    assert pace.due == pytest.approx(104.0 + SUBMIT_S)
+    pace.begin()
+    pace.looked(104.05, 104.06, POLL_S, POLL_S)
+    assert pace.due == pytest.approx(104.06 + POLL_S), "all of them were seen"
+
+
 def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more() -> None:
     pace = looked_once()
     pace.ended(102.0)

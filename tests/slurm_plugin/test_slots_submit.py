@@ -119,6 +119,48 @@ def test_a_full_cluster_gates_and_keeps_the_request(tmp_path: Path) -> None:
     assert "tpn=gres/gpu:3" in values["admin_comment"]
 
 
+@pytest.mark.parametrize(
+    ("sentence", "free", "keys"),
+    [
+        ("no room", 0, {}),
+        ("an array without room", 0, {"array": True}),
+        ("it depends on another", 0xFF, {"depends": True}),
+        ("it is held", 0xFF, {"held": True}),
+    ],
+)
+def test_a_gate_may_be_used_for_equal_submits(
+    tmp_path: Path, sentence: str, free: int, keys: dict[str, object]
+) -> None:
+    state = board(free=free)
+    reply = mode(tmp_path, state).on_submit(submit(**keys))
+    assert isinstance(reply, Ok)
+    assert reply.values["keep_s"] == "1", sentence
+    assert f"token={reply.values['token']} " in reply.values["set.admin_comment"]
+    assert state.is_kept, "the look that follows is for those of which nothing is heard"
+    state.look(state.room, (), None, NOW)
+    assert not state.is_kept
+
+
+@pytest.mark.parametrize(
+    ("sentence", "free", "keys"),
+    [
+        ("it has its slots", 0xFF, {}),
+        ("the next look may release it", 0xFF, {"array": True}),
+        ("its components are looked at together", 0, {"het": True}),
+        ("it begins at a moment of its own", 0xFF, {"begin": int(NOW) + 9}),
+        ("the decision is written down", 1 << 0 | 1 << 5, {"hint": "min-utility=0.9"}),
+    ],
+)
+def test_any_other_answer_is_for_one_job(
+    tmp_path: Path, sentence: str, free: int, keys: dict[str, object]
+) -> None:
+    state = board(free=free)
+    reply = mode(tmp_path, state).on_submit(submit(**keys))  # type: ignore[arg-type]
+    assert isinstance(reply, Ok)
+    assert not {"keep_s", "token"} & reply.values.keys(), sentence
+    assert not state.is_kept
+
+
 def test_the_users_own_begin_is_kept(tmp_path: Path) -> None:
     later = int(NOW) + 9999
     values = told(mode(tmp_path, board()).on_submit(submit(begin=later)))
