@@ -25,10 +25,11 @@ PAIR = ("-w", "dgx1", "--gres=gpu:2")
 @pytest.fixture
 def configured(cluster: Cluster) -> Iterator[Cluster]:
     """An engine that listens for users and has rules for an account and a user."""
+    before = cluster.run("ctl", ["cat", CONFIG]).out
     cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >>{CONFIG}', "sh", LISTEN + RULES])
     cluster.engine("restart")
     yield cluster
-    cluster.run("ctl", ["cp", "/src/gputopo.yaml", CONFIG])
+    cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >{CONFIG}', "sh", before])
     cluster.engine("restart")
 
 
