@@ -1,4 +1,4 @@
-"""When to plan: at once when a job ended, soon after a submit, and now and then.
+"""Looks at the queue and plans the jobs whose shapes are chosen.
 
 Slurm is read and changed in a thread; what submits and starts are answered by changes in the event
 loop alone. All state is Slurm's: the first look after a start is like any other.
@@ -15,6 +15,7 @@ from policies.errors import HintError
 from policies.genie.submit import candidates
 from policies.scheduling import Planned, Task
 from slurm_plugin.config import SlurmConfig
+from slurm_plugin.engine.pace import Pace
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.engine.wish import WishError, read_wish
@@ -35,12 +36,10 @@ logger = logging.getLogger(__name__)
 
 #: Told to whoever opens gates: jobs may start that were not to start before.
 PLANNED = "planned"
-#: A submit is answered before its job is in the queue.
-SUBMIT_S = 0.05
-#: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
-ECHOES_S = (0.15, 0.5, 1.5)
-#: So much of the time at most is spent looking.
-BUSY_SHARE = 0.25
+#: Without shapes to choose there is nothing to look at.
+IDLE_S = 5.0
+#: A job that was let go is soon seen to run.
+SETTLING_S = 0.15
 
 
 class Seen(NamedTuple):
@@ -57,9 +56,7 @@ class Loop:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._event = asyncio.Event()
-        self._due = float("inf")
-        self._echoes: list[float] = []
+        self._pace = Pace()
         self._client: tuple[SlurmConfig, SlurmClient, str] | None = None
         self._tasks: dict[int, tuple[object, Task | None]] = {}
         self._acts = Acts()
@@ -74,9 +71,12 @@ class Loop:
         desk = self._engine.setup.desk
         if desk is not None:
             desk.happened()
-        if verb == "ended":
-            self._echoes = [now + later for later in ECHOES_S]
-        self._wake(now + (SUBMIT_S if verb == "submit" else 0))
+        if verb == "submit":
+            self._pace.submitted(now)
+        elif verb == "ended":
+            self._pace.ended(now)
+        else:
+            self._pace.wake(now)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing where no jobs are shaped."""
@@ -87,38 +87,20 @@ class Loop:
         told: dict[str, Any] = {"changed": acts.changed, "domains": desk.told()}
         return {"genie": told | ({"refused": acts.refused} if acts.refused else {})}
 
-    def _wake(self, due: float) -> None:
-        if due < self._due:
-            self._due = due
-            self._event.set()
-
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        while True:
-            began = time.monotonic()
-            self._due = float("inf")
-            poll_s = await self._look()
-            ended = time.monotonic()
-            self._wake(ended + poll_s)
-            while self._echoes and self._echoes[0] <= ended:
-                self._echoes.pop(0)
-            if self._echoes:
-                self._wake(self._echoes[0])
-            rest_s = min((ended - began) * (1 / BUSY_SHARE - 1), poll_s)
-            while (left := max(self._due, ended + rest_s) - time.monotonic()) > 0:
-                self._event.clear()
-                try:
-                    await asyncio.wait_for(self._event.wait(), left)
-                except TimeoutError:
-                    break
+        await self._pace.keep(self._look)
 
-    async def _look(self) -> float:
-        """One look; seconds to the next if nothing happens."""
+    async def _look(self) -> tuple[float, float]:
+        """One look -> seconds to the next if nothing happens, and between polls."""
         setup = self._engine.setup
         desk = setup.desk
         if desk is None or not desk.site.domains:
-            return 5.0
+            return IDLE_S, IDLE_S
         poll_s = desk.site.config.poll_s
+        return await self._next_s(setup, desk, poll_s), poll_s
+
+    async def _next_s(self, setup: Setup, desk: Desk, poll_s: float) -> float:
         if setup.config.kill_switch.exists():
             desk.snapshots.clear()
             return poll_s
@@ -135,7 +117,7 @@ class Loop:
         except Exception:
             logger.exception("genie: a look at the queue failed")
             return poll_s
-        return min(poll_s, ECHOES_S[0]) if settling else poll_s
+        return min(poll_s, SETTLING_S) if settling else poll_s
 
     def _read(self, setup: Setup, desk: Desk) -> Seen:
         desk.site.refresh()

@@ -1,14 +1,14 @@
-"""When to look at the queue: at once when a job ended, soon after a submit, and now and then."""
+"""Looks at the queue, and at the jobs of it that wait for slots."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from typing import Any
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.enforcement import KEEP_S, Slots
+from slurm_plugin.engine.pace import SUBMIT_S, Pace
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
@@ -16,7 +16,6 @@ from slurm_plugin.profiles import read_remote
 from slurm_plugin.remote.lending import lending_of
 from slurm_plugin.slots.board import PROMISE_S, Board
 from slurm_plugin.slots.lent import SlotsMode
-from slurm_plugin.slots.pace import SUBMIT_S, Pace
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slurm import choose
 from slurm_plugin.slurm.interface import SlurmClient
@@ -34,7 +33,6 @@ class Loop:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._event = asyncio.Event()
         self._pace = Pace()
         self._setup: Setup | None = None
         self._planner: Planner | None = None
@@ -47,7 +45,6 @@ class Loop:
         now = time.monotonic()
         mode = self._engine.setup.enforcement
         board = mode.board if isinstance(mode, Slots) else Board()
-        former = self._pace.due
         if verb == "submit":
             self._pace.submitted(now, board.is_awaited, KEEP_S if board.is_kept else 0.0)
         elif verb == "ended":
@@ -55,8 +52,6 @@ class Loop:
             self._pace.ended(now)
         else:
             self._pace.wake(now)
-        if self._pace.due < former:
-            self._event.set()
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
@@ -65,27 +60,15 @@ class Loop:
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        while True:
-            began = time.monotonic()
-            self._pace.begin()
-            next_s = await self._look()
-            poll_s = self._engine.setup.config.slots.poll_s
-            self._pace.looked(began, time.monotonic(), next_s, poll_s)
-            await self._sleep()
+        await self._pace.keep(self._look)
 
-    async def _sleep(self) -> None:
-        """Until the next look is due; what is heard meanwhile may bring it forward."""
-        while (left := self._pace.left_s(time.monotonic())) > 0:
-            self._event.clear()
-            try:
-                await asyncio.wait_for(self._event.wait(), left)
-            except TimeoutError:
-                return
+    async def _look(self) -> tuple[float, float]:
+        """One look -> seconds to the next if nothing happens, and between polls."""
+        poll_s = self._engine.setup.config.slots.poll_s
+        return await self._next_s(poll_s), poll_s
 
-    async def _look(self) -> float:
-        """One look; seconds to the next if nothing happens."""
+    async def _next_s(self, poll_s: float) -> float:
         setup = self._engine.setup
-        poll_s = setup.config.slots.poll_s
         if not isinstance(setup.enforcement, Slots):
             return poll_s
         try:

@@ -1,4 +1,4 @@
-"""When to look: soon after a submit or an end, often while donors start, and now and then."""
+"""Looks at the queue and lends, often while donors start."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.enforcement import Select
+from slurm_plugin.engine.pace import Pace
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
 from slurm_plugin.errors import SlurmError
@@ -23,14 +24,10 @@ from slurm_plugin.slurm.interface import SlurmClient
 logger = logging.getLogger(__name__)
 
 POLL_S = 5.0
-#: A submit is answered before its job is in the queue; donors start within some tenths.
-SUBMIT_S, STARTING_S = 0.1, 0.3
-#: A job that ended holds its GPUs for a moment more: these looks follow, seconds apart.
-ECHOES_S = (0.15, 0.5, 1.5)
+#: Donors start within some tenths of a second.
+STARTING_S = 0.3
 #: A job whose donors are ready starts at once, or lacks something that nobody thought of.
 GRACE_S = 30
-#: So much of the time at most is spent looking.
-BUSY_SHARE = 0.25
 
 
 class Loop:
@@ -38,9 +35,7 @@ class Loop:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._event = asyncio.Event()
-        self._due = float("inf")
-        self._echoes: list[float] = []
+        self._pace = Pace()
         self._setup: Setup | None = None
         self._lender: Lender | None = None
         self._client: tuple[SlurmConfig, SlurmClient] | None = None
@@ -51,9 +46,12 @@ class Loop:
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
         now = time.monotonic()
-        if verb == "ended":
-            self._echoes = [now + later for later in ECHOES_S]
-        self._wake(now + (SUBMIT_S if verb == "submit" else 0))
+        if verb == "submit":
+            self._pace.submitted(now)
+        elif verb == "ended":
+            self._pace.ended(now)
+        else:
+            self._pace.wake(now)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""
@@ -61,32 +59,15 @@ class Loop:
         found = self._lender.counts() if on and self._lender is not None else {}
         return {"remote": {"loans": found}} if found else {}
 
-    def _wake(self, due: float) -> None:
-        if due < self._due:
-            self._due = due
-            self._event.set()
-
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        while True:
-            began = time.monotonic()
-            self._due = float("inf")
-            next_s = await self._look()
-            ended = time.monotonic()
-            self._wake(ended + next_s)
-            self._echoes = [due for due in self._echoes if due > ended]
-            if self._echoes:
-                self._wake(self._echoes[0])
-            rest_s = min((ended - began) * (1 / BUSY_SHARE - 1), POLL_S)
-            while (left := max(self._due, ended + rest_s) - time.monotonic()) > 0:
-                self._event.clear()
-                try:
-                    await asyncio.wait_for(self._event.wait(), left)
-                except TimeoutError:
-                    break
+        await self._pace.keep(self._look)
 
-    async def _look(self) -> float:
-        """One look; seconds to the next if nothing happens."""
+    async def _look(self) -> tuple[float, float]:
+        """One look -> seconds to the next if nothing happens, and between polls."""
+        return await self._next_s(), POLL_S
+
+    async def _next_s(self) -> float:
         setup = self._engine.setup
         mode = setup.enforcement
         if not isinstance(mode, Select):

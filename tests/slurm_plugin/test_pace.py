@@ -1,10 +1,13 @@
-"""How often the slots mode looks at Slurm's queue."""
+"""How often the engine looks at Slurm's queue."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
-from slurm_plugin.slots.pace import BUSY_SHARE, CALM_SHARE, ECHOES_S, SUBMIT_S, Pace
+from slurm_plugin.engine.pace import BUSY_SHARE, CALM_SHARE, ECHOES_S, SUBMIT_S, Pace
 
 POLL_S = 5.0
 LOOK_S = 0.2
@@ -91,3 +94,24 @@ def test_a_look_that_hung_is_not_waited_for_for_ever() -> None:
     pace.looked(0.0, 600.0, POLL_S, POLL_S)
     pace.submitted(600.0, is_awaited=False)
     assert pace.left_s(600.0) == POLL_S
+
+
+def test_what_is_heard_while_it_rests_brings_the_next_look_forward() -> None:
+    async def looks() -> list[float]:
+        pace, seen, done = Pace(), [], asyncio.Event()
+
+        async def look() -> tuple[float, float]:
+            seen.append(time.monotonic())
+            if len(seen) > 1:
+                done.set()
+            return 3600.0, 3600.0
+
+        keeping = asyncio.create_task(pace.keep(look))
+        await asyncio.sleep(0.05)
+        pace.submitted(time.monotonic())
+        await asyncio.wait_for(done.wait(), 60)
+        keeping.cancel()
+        return seen
+
+    first, second = asyncio.run(looks())
+    assert second - first >= SUBMIT_S

@@ -1,6 +1,14 @@
-"""When the next look at the queue is due. Times are those of one monotonic clock, in seconds."""
+"""When the next look at Slurm's queue is due: at once when a job ended, soon after a submit, and
+now and then.
+
+Times are those of one monotonic clock, in seconds.
+"""
 
 from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
 
 #: A submit is answered before its job is in the queue.
 SUBMIT_S = 0.05
@@ -20,8 +28,9 @@ class Pace:
         self._calm_at = 0.0
         self._unheard_until = 0.0
         self._echoes: list[float] = []
+        self._sooner = asyncio.Event()
 
-    def submitted(self, now: float, is_awaited: bool, keep_s: float = 0.0) -> None:
+    def submitted(self, now: float, is_awaited: bool = True, keep_s: float = 0.0) -> None:
         """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at.
 
         For `keep_s` from now on there may be others like it, of which nothing is heard.
@@ -37,7 +46,9 @@ class Pace:
 
     def wake(self, due: float) -> None:
         """Look then, or sooner."""
-        self.due = min(self.due, due)
+        if due < self.due:
+            self.due = due
+            self._sooner.set()
 
     def begin(self) -> None:
         """A look begins: what is heard from here on is for the next one."""
@@ -59,3 +70,25 @@ class Pace:
     def left_s(self, now: float) -> float:
         """Seconds until the next look."""
         return max(self.due, self.not_before) - now
+
+    async def keep(self, look: Callable[[], Awaitable[tuple[float, float]]]) -> None:
+        """Look whenever it is due, until cancelled.
+
+        `look` says in how many seconds it wants the next if nothing is heard, and how long the
+        longest pause is.
+        """
+        while True:
+            began = time.monotonic()
+            self.begin()
+            next_s, poll_s = await look()
+            self.looked(began, time.monotonic(), next_s, poll_s)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Until the next look is due; what is heard meanwhile may bring it forward."""
+        while (left := self.left_s(time.monotonic())) > 0:
+            self._sooner.clear()
+            try:
+                await asyncio.wait_for(self._sooner.wait(), left)
+            except TimeoutError:
+                return
