@@ -215,10 +215,15 @@ def test_a_requeued_job_is_launched_alike(cluster: Cluster) -> None:
     assert seen.visible == MACHINES["dgx1"].order("star", gpus)
 
 
+def gpu_map(cluster: Cluster, gpus: str) -> str:
+    """The option that names each task's GPU, as this release writes it."""
+    return f"--gpu-bind={'map_gpu' if cluster.release < (23, 2) else 'map'}:{gpus}"
+
+
 def test_an_explicit_gpu_bind_stands(cluster: Cluster) -> None:
     """map: gives each task what the user wrote; single: what Slurm gave."""
     with launching(cluster, PLUGIN + RECORD + PRETEND):
-        found = srun(cluster, "-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-bind=map:3,2,1,0")
+        found = srun(cluster, "-w", "dgx1", "-n4", "--gres=gpu:4", gpu_map(cluster, "3,2,1,0"))
         assert [found[rank].visible for rank in range(4)] == [(3,), (2,), (1,), (0,)]
         found = srun(cluster, "-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-bind=single:2")
         assert [found[rank].visible for rank in range(4)] == [(0,), (0,), (1,), (1,)]
@@ -270,7 +275,7 @@ def test_minors_that_differ_from_the_drivers_order(cluster: Cluster) -> None:
         cluster.run("ctl", table)
         for args in (("-n2", "--gpus-per-task=2"), ("-n1", "--gres=gpu:3")):
             check(machine, srun(cluster, "-w", "minsky1", *args))
-        bound = ("--gres=gpu:4", "--gpu-bind=map:0,1,2,3")
+        bound = ("--gres=gpu:4", gpu_map(cluster, "0,1,2,3"))
         found = srun(cluster, "-w", "minsky1", "-n4", *bound)
         assert [found[rank].visible for rank in range(4)] == [(2,), (0,), (3,), (1,)]
 
