@@ -71,6 +71,7 @@ def test_a_node_that_goes_down_frees_its_gpus(cluster: Cluster) -> None:
     finally:
         wait_node(cluster, "dgx1")
     assert cluster.gres_used()["dgx1"] == ()
+    cluster.look()
     pair(cluster)
 
 
