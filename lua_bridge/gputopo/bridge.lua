@@ -194,7 +194,7 @@ end
 
 -- In the slots mode a job's request loses its model whether or not an engine answers.
 -- -> what the engine is told besides (nil: it is not asked), refusal
-local function without_model(job, submit_uid)
+local function without_model(job, submit_uid, ask)
   local asked, is_batch = slots_submit.read(job)
   if slots_submit.names_slot(asked) and may_write_admin_comment(submit_uid) then
     return nil
@@ -203,14 +203,17 @@ local function without_model(job, submit_uid)
   if refusal then
     return nil, refusal
   end
-  local keys = slots_submit.keys(job, asked, is_batch, set)
+  local counted = slots_submit.tasks_of_gpus(job, ask, is_batch)
+  for field, value in pairs(counted or {}) do
+    set[field] = value
+  end
   local env = is_batch and slots_submit.environment(job.environment, asked) or nil
   local ok, failure = reply.apply(job, { set = set, env = env })
   if not ok then
     log("a job's request could not be rewritten: " .. tostring(failure))
     return nil
   end
-  return keys
+  return counted and slots_submit.keys(job, asked, is_batch, set)
 end
 
 local function submit(job, part_list, submit_uid)
@@ -226,7 +229,7 @@ local function submit(job, part_list, submit_uid)
   end
   local more = ""
   if is_slots then
-    more, refusal = without_model(job, submit_uid)
+    more, refusal = without_model(job, submit_uid, ask)
     if refusal then
       return refuse(refusal)
     end

@@ -1,6 +1,7 @@
 -- A submit in the slots mode: what a job may not ask for, its request without the model,
 -- and the keys the engine gets on top of `submit` (docs/protocol.md).
 local codec = require("gputopo.codec")
+local request = require("gputopo.request")
 local slots = require("gputopo.slots")
 
 local M = {}
@@ -9,7 +10,7 @@ local encode = codec.encode
 local find, match = string.find, string.match
 
 local NO_VAL, INFINITE = 4294967294, 4294967295
-local FIRST_SPECIAL_16 = 65534
+local NO_VAL_16 = 65534
 -- Above this pn_min_memory is a mark or a figure per CPU, which a Lua number cannot hold.
 local LARGEST_MEMORY_MB = 2 ^ 62
 -- A list cut short would name other nodes: a job with longer ones is not asked about.
@@ -158,7 +159,7 @@ local function number32(value)
 end
 
 local function number16(value)
-  return value and value > 0 and value < FIRST_SPECIAL_16 and value or 0
+  return value and value > 0 and value < NO_VAL_16 and value or 0
 end
 
 local function memory_mb(value)
@@ -168,6 +169,25 @@ end
 -- "gres/gpu:3" -> 3: the figure per GPU of --cpus-per-gpu and --mem-per-gpu.
 local function per_gpu(text)
   return text and match(text, "gpu[:=](%d+)$") or 0
+end
+
+-- tasks_of_gpus(job, ask, is_batch) -> {field -> number} to set | nil where that cannot be
+--   Slurm counts --ntasks-per-gpu for each type of GPU by itself, and a job with slots has as many
+--   types as GPUs: the tasks are counted here instead, once the number of GPUs is known.
+function M.tasks_of_gpus(job, ask, is_batch)
+  local each = number16(job.ntasks_per_gpu)
+  if each == 0 then
+    return {}
+  end
+  local gpus, _, _, _, tasks = request.shape(job, ask)
+  -- srun counts again by itself, and refuses several tasks per GPU of --gres.
+  if gpus == 0 or (not is_batch and each > 1 and not ask.per_job) then
+    return nil
+  end
+  local cpus = tasks * math.max(1, number16(job.cpus_per_task))
+  return {
+    ntasks_per_gpu = NO_VAL_16, num_tasks = tasks, min_cpus = math.max(cpus, number32(job.min_cpus)),
+  }
 end
 
 local function time_s(minutes)

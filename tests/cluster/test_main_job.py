@@ -88,6 +88,7 @@ FORMS = {
     "--gpus=3": Form(("--gpus=3",), 3),
     "--gpus-per-node=2": Form(("-N1", "--gpus-per-node=2"), 2),
     "--gpus-per-task=1 -n3": Form(("-N1", "-n3", "--gpus-per-task=1"), 3),
+    "--ntasks-per-gpu=1": Form(("-N1", "--gpus=3", "--ntasks-per-gpu=1"), 3),
     "--cpus-per-gpu=1": Form(("--gpus=2", "--cpus-per-gpu=1"), 2),
     "--mem-per-gpu=50": Form(("--gres=gpu:2", "--mem-per-gpu=50"), 2),
 }

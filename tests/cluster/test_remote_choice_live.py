@@ -133,6 +133,7 @@ def test_drmaestro_decides_in_a_process_of_its_own(lends: Cluster) -> None:
         lends.engine("kill")
         until(lambda: not solvers(lends), "the solver ends with the engine", 30)
         lends.engine("start")
+        lends.look()
         job = borrower(lends)
         assert "by drmaestro: " in note_of(lends, job.id)
         [after] = solvers(lends)

@@ -168,6 +168,17 @@ def test_srun_and_salloc_wait_for_their_slots(cluster: Cluster) -> None:
         cluster.look()
 
 
+@pytest.mark.skipif(OLD, reason="on 22.05 srun and salloc get no slots")
+@pytest.mark.parametrize("asked", ["--gpus=2", "--gres=gpu:2"])
+@pytest.mark.parametrize("each", [1, 2])
+def test_srun_counts_tasks_per_gpu(cluster: Cluster, asked: str, each: int) -> None:
+    """As on stock Slurm: so many tasks on each GPU, whoever chose the GPUs."""
+    argv = ["srun", "-w", "dgx1", asked, f"--ntasks-per-gpu={each}", "sh", "-c", SHOW_GPUS]
+    lines = cluster.run("ctl", argv, user="alice").out.split("gpus ")[1:]
+    gpus = (0, 1) if (asked, each) == ("--gres=gpu:2", 2) else (0, 3)
+    assert sorted(int(line) for line in lines) == sorted(gpus * each)
+
+
 def test_every_task_of_an_array_gets_slots_of_its_own(cluster: Cluster, watch: Watch) -> None:
     """As many at a time as the user allows."""
     jobid = cluster.sbatch("-w", "dgx1", "--array=1-5%2", "--gres=gpu:2", script="sleep 2")

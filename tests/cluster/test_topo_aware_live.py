@@ -127,6 +127,8 @@ def test_a_wait_outlives_the_engine_and_slurmctld(cluster: Cluster) -> None:
     waiting(cluster, job)
     cluster.engine("restart")
     cluster.restart_slurmctld()
+    # On a node that has not registered yet Slurm 22.05 starts jobs without their GPUs.
+    until(lambda: cluster.gres_used()[NODE] == (0, 2), "the node has registered")
     assert cluster.job(job).state == "PENDING"
     cluster.cancel(holders[0])
     assert cluster.wait_running(job, timeout_s=90).gpus == {NODE: (0, 1)}

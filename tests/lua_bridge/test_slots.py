@@ -243,6 +243,24 @@ def test_tasks_per_gpu_alone_are_slurms_own_business(lua, engine):
     assert engine.requests == []
 
 
+def test_tasks_per_gpu_are_counted_before_each_gpu_is_a_type_of_its_own(lua, engine):
+    """Slurm would count them for each type by itself, and refuse the job."""
+    job = lua.submit(tres_per_job="gres/gpu:3", ntasks_per_gpu=2, cpus_per_task=4, min_cpus=1).job
+    assert (job["ntasks_per_gpu"], job["num_tasks"], job["min_cpus"]) == ("65534", "6", "24")
+    assert " tasks=6 " in engine.requests[-1]
+    assert " cpus=24 " in slots_keys(engine)
+
+
+def test_tasks_of_an_unknown_number_of_gpus_are_left_to_slurm(lua, engine):
+    unknown = {"tres_per_node": "gres/gpu:2", "min_nodes": 1, "max_nodes": 2, "ntasks_per_gpu": 1}
+    counted_again_by_srun = {"tres_per_node": "gres/gpu:2", "ntasks_per_gpu": 2}
+    for asked in ({**unknown, **BATCH}, counted_again_by_srun):
+        result = lua.submit(**asked)
+        assert (result.rc, result.writes, engine.requests) == (0, [], [])
+    lua.submit(**counted_again_by_srun, **BATCH)
+    assert " tasks=4 " in engine.requests[-1]
+
+
 def test_select_mode_says_nothing_new(installed, engine, start_lua):
     start_lua(installed / "job_submit.lua").submit(**V100, **BATCH)
     assert engine.requests == [
