@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cluster import Cluster, NoEngineError, is_running
+from live_harness import asking
 from modes import enforcement
 from remote_harness import as_found, lent
 
@@ -88,6 +89,16 @@ def cluster(live: Cluster) -> Iterator[Cluster]:
     live.reset()
     yield live
     live.reset()
+
+
+@pytest.fixture(scope="module")
+def patience(session_cluster: Cluster | str) -> Iterator[None]:
+    """For tests that look at placement and not at speed: the engine may take its time."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with asking(session_cluster, deadline_ms=1000):
+        yield
 
 
 @pytest.fixture(scope="module")

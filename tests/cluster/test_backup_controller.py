@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 from cluster import Cluster
 from live_harness import (
-    asking,
     by_policy,
     end,
     running,
@@ -18,21 +17,11 @@ from live_harness import (
 )
 from select_harness import stock_pair, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin, pytest.mark.usefixtures("patience")]
 
 TAKE_OVER_S = 90
 HINT = "--comment=gpu-topo: pattern=ring"
 PICKY = "--comment=gpu-topo: min-utility=0.9"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patience(session_cluster: Cluster | str) -> Iterator[None]:
-    """Placement is looked at here, not speed: the engine may take its time."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with asking(session_cluster, deadline_ms=1000):
-        yield
 
 
 @pytest.fixture

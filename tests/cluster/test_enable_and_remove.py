@@ -13,7 +13,6 @@ from cluster import GPUS, RECORD, Cluster
 from live_harness import (
     Gpus,
     Watch,
-    asking,
     by_policy,
     end,
     running,
@@ -25,22 +24,12 @@ from node_variants import RESTART_SLURMD
 from select_harness import SWITCH, stock_pair, until
 from slurm_text import parse_indices
 
-pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin, pytest.mark.usefixtures("patience")]
 
 OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
 OUR_PAIR = {"dgx1": (0, 3)}
 # Runs until told to, then notes its environment a second time.
 GO_ON = f"{RECORD}; until [ -e $HOME/go-on ]; do sleep 0.2; done; env >$HOME/end.$SLURM_JOB_ID.env"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patience(session_cluster: Cluster | str) -> Iterator[None]:
-    """Placement is looked at here, not speed: the engine may take its time."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with asking(session_cluster, deadline_ms=1000):
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -6,25 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import GPUS, RECORD, Cluster
-from live_harness import Watch, asking, by_policy, end, running, submit_many, visible, watched
+from live_harness import Watch, by_policy, end, running, submit_many, visible, watched
 from modes import enforcement
 from node_variants import DGX2, other_gpus, wait_node
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.usefixtures("patience")]
 
 PAIR = {"dgx1": (0, 3)}
 LEFT_OF_PAIR = by_policy(PAIR, (2,), ("dgx1",))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patience(session_cluster: Cluster | str) -> Iterator[None]:
-    """Placement is looked at here, not speed: the engine may take its time."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with asking(session_cluster, deadline_ms=1000):
-        yield
 
 
 @pytest.fixture(autouse=True)

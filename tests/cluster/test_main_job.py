@@ -18,7 +18,6 @@ from live_harness import (
     MACHINES,
     Busy,
     Gpus,
-    asking,
     by_policy,
     end,
     is_used,
@@ -33,7 +32,7 @@ from slurm_text import parse_indices, parse_jobs
 
 from simulation.judge import judge
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.usefixtures("patience")]
 
 OFF = "--comment=gpu-topo: off"
 EMPTY: Busy = {}
@@ -48,14 +47,11 @@ STATES = {"empty nodes": EMPTY, "fragmented nodes": FRAGMENTED}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def patience(session_cluster: Cluster | str) -> Iterator[None]:
-    """Placement is looked at here, not speed: the engine may take its time."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with asking(session_cluster, deadline_ms=1000):
-        yield
-    session_cluster.reset()
+def left_clean(session_cluster: Cluster | str, patience: None) -> Iterator[None]:
+    """`hold` leaves GPUs in use from test to test."""
+    yield
+    if not isinstance(session_cluster, str):
+        session_cluster.reset()
 
 
 @pytest.fixture

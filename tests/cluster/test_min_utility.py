@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster
-from live_harness import asking, by_policy, configure_engine
+from live_harness import by_policy, configure_engine
 from modes import enforcement
 from select_harness import until
 from slurm_text import Job
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.usefixtures("patience")]
 
 PICKY = "--comment=gpu-topo: min-utility=0.9"
 # Only GPUs on different sockets of dgx1 are left: far from the ideal pair.
@@ -26,16 +25,6 @@ SENTENCE = re.compile(
     r" 0\.\d\d of the ideal bandwidth, and the job asks for 0\.90 .*"
     r"\(until (\d+), begin \d+\)\]"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patience(session_cluster: Cluster | str) -> Iterator[None]:
-    """Placement is looked at here, not speed: the engine may take its time."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with asking(session_cluster, deadline_ms=1000):
-        yield
 
 
 @pytest.fixture

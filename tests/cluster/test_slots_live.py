@@ -13,7 +13,6 @@ import pytest
 from cluster import Cluster, Result
 from live_harness import (
     Watch,
-    asking,
     by_policy,
     configure_engine,
     end,
@@ -26,7 +25,7 @@ from live_harness import (
 from select_harness import until
 from slurm_text import Job, parse_indices
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+pytestmark = [pytest.mark.cluster, pytest.mark.slots, pytest.mark.usefixtures("patience")]
 
 SWITCH = "/etc/slurm/gputopo.disable"
 SHOW_GPUS = "echo gpus $CUDA_VISIBLE_DEVICES"
@@ -34,16 +33,6 @@ ALL = tuple(range(8))
 # 22.05 writes "gres:gpu:2" for "gres/gpu:2".
 OLD = os.environ.get("SUITE") == "bookworm"
 GPU = "gres:gpu:" if OLD else "gres/gpu:"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patience(session_cluster: Cluster | str) -> Iterator[None]:
-    """Placement and order are looked at here, not speed: every job is to be asked about."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with asking(session_cluster, deadline_ms=1000):
-        yield
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster
-from live_harness import asking, configure_engine
+from live_harness import configure_engine
 from select_harness import until
 from slurm_text import Job
 
@@ -19,7 +18,7 @@ from simulation.experiments.sc17 import POLICIES, loaded
 from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.usefixtures("patience")]
 
 NODE = "minsky1"
 #: Live seconds are so many times shorter than the paper's; ends lie 12 s apart at least there.
@@ -28,16 +27,6 @@ FASTER = 12
 WATCHED = "users: {alice: {policy: topo-aware-p}}"
 #: The hint of a job of two GPUs that waits for a whole socket.
 WAITS = "policy=topo-aware-p,min-utility=0.5,batch=1"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def patience(session_cluster: Cluster | str) -> Iterator[None]:
-    """Placement is looked at here, not speed: the engine may take its time."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with asking(session_cluster, deadline_ms=1000):
-        yield
 
 
 def submit(cluster: Cluster, gpus: int, hint: str, *args: str, seconds: float = 300) -> int:
