@@ -220,6 +220,7 @@ def test_the_option_means_the_same_as_the_comment(with_option: Cluster) -> None:
     notes = []
     for jobid in (by_option, by_comment):
         with_option.wait_running(jobid)
+        with_option.look()
         notes.append(admin_comment(with_option, jobid).replace("dgx2", "dgx1"))
         assert told(with_option, "root", jobid)["pattern"] == "tree"
     assert notes[0] == notes[1]
@@ -260,4 +261,5 @@ def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(
     with_option.engine("start")
     with_option.run("ctl", ["scontrol", "release", str(jobid)])
     with_option.wait_running(jobid)
+    with_option.look()
     assert told(with_option, "root", jobid)["pattern"] == "tree"
