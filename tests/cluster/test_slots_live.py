@@ -98,6 +98,24 @@ def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(
     assert "dgx1" in told
 
 
+def test_a_burst_of_equal_submits_asks_seldom_and_all_of_it_runs(cluster: Cluster) -> None:
+    """The bridge gates most of them by itself, each under a token of its own."""
+    busy = cluster.occupy("dgx1", ALL)
+    before = cluster.status()["messages"].get("submit", 0)
+    one = "sbatch --parsable -o /dev/null -w dgx1 --gres=gpu:4 --wrap 'sleep 0.5'"
+    told = cluster.run("ctl", f"cd; for i in $(seq 20); do {one}; done", user="alice")
+    ids = [int(word) for word in told.out.split()]
+    assert cluster.status()["messages"]["submit"] - before < len(ids) / 2
+    comments = [cluster.job(jobid).fields["AdminComment"] for jobid in ids]
+    tokens = {comment.partition(" token=")[2].split()[0] for comment in comments}
+    assert len(tokens) == len(ids)
+    until(lambda: len(listed(cluster)) == len(ids), "the engine knows all of them", 10)
+    cluster.cancel(*busy)
+    assert [cluster.wait_finished(jobid).state for jobid in ids] == ["COMPLETED"] * len(ids)
+    placed = [cluster.job(jobid).fields["AdminComment"] for jobid in ids]
+    assert all("[gpu-slots: placed " in comment for comment in placed)
+
+
 def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster: Cluster) -> None:
     """Longer than its lease behind the gate; without the engine Slurm runs the job as written."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
