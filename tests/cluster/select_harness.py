@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import Cluster, ClusterError
+from modes import enforcement
 from slurm_text import parse_jobs
 
 SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
@@ -29,6 +30,15 @@ LONG_S = 300
 def stock_pair(cluster: Cluster, node: str = "dgx1") -> dict[str, tuple[int, ...]]:
     """What stock Slurm takes for --gres=gpu:2 of an empty node: the lowest two since 23.02."""
     return {node: PAIRS_22_05[node] if cluster.release < (23, 2) else (0, 1)}
+
+
+def told_stock_pair(cluster: Cluster) -> dict[str, list[int]]:
+    """What `gputopo explain` calls Slurm's own for --gres=gpu:2 of an empty dgx1.
+
+    At submit Slurm has not chosen: the slots mode takes it to be the lowest free ones.
+    """
+    pair = (0, 1) if enforcement() == "slots" else stock_pair(cluster)["dgx1"]
+    return {"dgx1": list(pair)}
 
 
 class FakeEngine:

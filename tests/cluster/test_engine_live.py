@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cluster import Cluster, Result
 from modes import enforcement
-from select_harness import stock_pair
+from select_harness import stock_pair, told_stock_pair
 
 pytestmark = pytest.mark.cluster
 
@@ -116,10 +116,10 @@ def test_status_and_explain_tell_what_slurm_did(clean: Cluster) -> None:
     assert told["answer_ms"][asked]["p99"] < told["uptime_s"] * 1e3
     record = json.loads(gputopo(clean, "explain", str(jobid), "--json").out)
     assert tuple(sorted(record["chosen"]["gpus"]["dgx1"])) == gpus
-    slurms = stock_pair(clean)["dgx1"]
-    assert record["slurm"]["gpus"] == {"dgx1": list(slurms)}
+    slurms = told_stock_pair(clean)
+    assert record["slurm"]["gpus"] == slurms
     ours_is_better = record["chosen"]["effbw_gbps"] > record["slurm"]["effbw_gbps"]
-    assert ours_is_better == (slurms != gpus)
+    assert ours_is_better == (slurms["dgx1"] != list(gpus))
 
 
 @pytest.mark.enforced

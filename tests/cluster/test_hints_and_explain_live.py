@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster, ClusterError, Result
-from select_harness import stock_pair
+from select_harness import told_stock_pair
 
 pytestmark = pytest.mark.cluster
 
@@ -116,7 +116,7 @@ def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster
     mine = told(configured, "alice", jobid)
     assert mine["source"] == "engine"
     assert sorted(mine["chosen"]["gpus"]["dgx1"]) == [0, 3]
-    assert mine["slurm"]["gpus"] == {"dgx1": list(stock_pair(configured)["dgx1"])}
+    assert mine["slurm"]["gpus"] == told_stock_pair(configured)
     assert mine["started"]["gpus"] == {"dgx1": [0, 3]}
     assert mine["state"] == "RUNNING"
     assert mine["candidates"]
