@@ -36,7 +36,9 @@ MACHINES = {
 }
 #: Every task leaves its environment in one step, named by job, step and rank.
 DUMP = (
-    "f=$HOME/launch/$SLURM_JOB_ID.${SLURM_STEP_ID:-batch}.$SLURM_PROCID;"
+    # The batch script is the step -5 since 26.05, and has no number before.
+    "s=${SLURM_STEP_ID:-batch}; [ $s != -5 ] || s=batch;"
+    " f=$HOME/launch/$SLURM_JOB_ID.$s.$SLURM_PROCID;"
     " env >$f.tmp && mv $f.tmp $f.env"
 )
 DUMP_FILE = "/home/alice/dump"

@@ -180,6 +180,16 @@ def test_the_task_prolog_prints_the_rules_environment(tmp_path: Path, gpus: str)
     assert lines == expected
 
 
+@pytest.mark.parametrize("step", ["", "batch", "-5"])
+def test_the_task_prolog_of_a_batch_script_knows_the_jobs_gpus(tmp_path: Path, step: str) -> None:
+    """The step has no GPUs of its own there, whatever this release calls it."""
+    env = {"SLURM_JOB_GPUS": "0,1,3,4", "CUDA_VISIBLE_DEVICES": "0,1,3,4"}
+    visible = launch(DGX1V, Task((0, 1, 3, 4), (0, 1, 3, 4))).visible
+    expected = f"export CUDA_VISIBLE_DEVICES={','.join(map(str, visible))}"
+    assert prolog(tmp_path, DGX1V, SLURM_STEP_ID=step, **env)[0] == expected
+    assert prolog(tmp_path, DGX1V, SLURM_STEP_ID="3", **env) == []
+
+
 def test_the_task_prolog_divides_among_tasks(tmp_path: Path) -> None:
     env = {"SLURMD_TRES_BIND": "gres/gpu:per_task:1", "SLURM_STEP_TASKS_PER_NODE": "4"}
     found = [
