@@ -109,11 +109,11 @@ def cpu_s(cluster: BenchCluster) -> float:
     return sum(int(field[11]) + int(field[12]) for field in fields) / TICKS_PER_S
 
 
-def block(cluster: BenchCluster, load: Load) -> Block:
-    """One block of submits; raises RuntimeError when submits failed."""
+def block(cluster: BenchCluster, load: Load, kind: str = "") -> Block:
+    """One block of submits, equal ones or of another `kind`; RuntimeError when some failed."""
     program = f"{BENCH_DIR}/{load.program}"
     before_s = cpu_s(cluster)
-    command = f"{program} {load.clients} {BLOCK_S} gres/gpu:2 '{HINT}' gpu"
+    command = f"{program} {load.clients} {BLOCK_S} gres/gpu:2 '{HINT}' gpu {kind}"
     counted = _COUNTED.search(said := cluster.sh(command, user="alice"))
     if not counted or int(counted[2]):
         raise RuntimeError(f"{load.program}: {said.strip()}: expected failed=0")
