@@ -233,6 +233,8 @@ local function submit(job, part_list, submit_uid)
     if refusal then
       return refuse(refusal)
     end
+    -- A job that can have no slots is asked about for its hint alone, which may be wrong.
+    more = more or (hint and hint ~= "" and "" or nil)
   end
   local verb, plan
   if more and is_available() then

@@ -28,6 +28,7 @@ def configured(cluster: Cluster) -> Iterator[Cluster]:
     before = cluster.run("ctl", ["cat", CONFIG]).out
     cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >>{CONFIG}', "sh", LISTEN + RULES])
     cluster.engine("restart")
+    cluster.look()
     yield cluster
     cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >{CONFIG}', "sh", before])
     cluster.engine("restart")

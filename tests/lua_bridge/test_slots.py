@@ -237,6 +237,16 @@ def test_a_node_list_is_never_cut(lua, engine):
     assert result.job["tres_per_node"] == "gres/gpu:2"
 
 
+def test_a_job_that_can_have_no_slots_is_asked_about_for_its_hint(lua, engine):
+    """Such as srun on 22.05: a wrong hint is refused all the same."""
+    engine.answers("refuse id={id} message=no\n")
+    result = lua.submit(tres_per_node="gres:gpu:2", comment="gpu-topo: patern=ring")
+    assert (result.rc, result.user) == (-1, ["no"])
+    assert " slots=" not in engine.requests[-1]
+    assert lua.submit(tres_per_node="gres:gpu:2").rc == 0
+    assert len(engine.requests) == 1
+
+
 def test_tasks_per_gpu_alone_are_slurms_own_business(lua, engine):
     result = lua.submit(ntasks_per_gpu=2, num_tasks=4)
     assert (result.rc, result.log) == (0, [])
