@@ -30,7 +30,20 @@ class Pace:
         self._echoes: list[float] = []
         self._sooner = asyncio.Event()
 
-    def submitted(self, now: float, is_awaited: bool = True, keep_s: float = 0.0) -> None:
+    def heard(self, verb: str, is_awaited: bool = True, keep_s: float = 0.0) -> None:
+        """Something happened now: a job was submitted or ended, or (any other verb) something else.
+
+        The rest as of `submitted`.
+        """
+        now = time.monotonic()
+        if verb == "submit":
+            self.submitted(now, is_awaited, keep_s)
+        elif verb == "ended":
+            self.ended(now)
+        else:
+            self.wake(now)
+
+    def submitted(self, now: float, is_awaited: bool, keep_s: float = 0.0) -> None:
         """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at.
 
         For `keep_s` from now on there may be others like it, of which nothing is heard.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import Any, NamedTuple
 
 from policies.errors import HintError
@@ -67,16 +66,10 @@ class Loop:
         """Something happened in Slurm, or to the configuration."""
         if verb == PLANNED:
             return
-        now = time.monotonic()
         desk = self._engine.setup.desk
         if desk is not None:
             desk.happened()
-        if verb == "submit":
-            self._pace.submitted(now)
-        elif verb == "ended":
-            self._pace.ended(now)
-        else:
-            self._pace.wake(now)
+        self._pace.heard(verb)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing where no jobs are shaped."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 from slurm_plugin.config import SlurmConfig
@@ -42,16 +41,11 @@ class Loop:
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
-        now = time.monotonic()
         mode = self._engine.setup.enforcement
         board = mode.board if isinstance(mode, Slots) else Board()
-        if verb == "submit":
-            self._pace.submitted(now, board.is_awaited, KEEP_S if board.is_kept else 0.0)
-        elif verb == "ended":
+        if verb == "ended":
             board.ended += 1
-            self._pace.ended(now)
-        else:
-            self._pace.wake(now)
+        self._pace.heard(verb, board.is_awaited, KEEP_S if board.is_kept else 0.0)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""

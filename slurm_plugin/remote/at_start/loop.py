@@ -45,13 +45,7 @@ class Loop:
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
-        now = time.monotonic()
-        if verb == "submit":
-            self._pace.submitted(now)
-        elif verb == "ended":
-            self._pace.ended(now)
-        else:
-            self._pace.wake(now)
+        self._pace.heard(verb)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""
