@@ -13,3 +13,8 @@ def enforcement() -> str:
     if found not in MODES:
         raise ValueError(f"GPUTOPO_ENFORCEMENT={found!r}: expected one of {', '.join(MODES)}")
     return found
+
+
+def variant() -> str:
+    """The cluster's variant for this way of enforcing; `-launch` behind it adds the SPANK plugin."""
+    return "gputopo-slots" if enforcement() == "slots" else "gputopo"

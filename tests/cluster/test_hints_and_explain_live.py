@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster, ClusterError, Result
+from modes import variant
 from select_harness import told_stock_pair
 
 pytestmark = pytest.mark.cluster
@@ -206,7 +207,7 @@ def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
 @pytest.fixture
 def with_option(cluster: Cluster) -> Iterator[Cluster]:
     """A cluster on which the SPANK plugin gives users --gpu-topo."""
-    with cluster.variant_as("gputopo-launch"):
+    with cluster.variant_as(f"{variant()}-launch"):
         if "--gpu-topo" not in cluster.run("ctl", ["srun", "--help"], check=False).out:
             pytest.skip("the image has no SPANK plugin for this release")
         yield cluster

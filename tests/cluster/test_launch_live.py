@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster
+from modes import variant
 from slurm_text import parse_indices
 
 from gres_topology import catalog
@@ -66,7 +67,7 @@ class Seen:
 @contextmanager
 def launching(cluster: Cluster, *lines: str) -> Iterator[None]:
     """The variant with the plugin; `lines` are plugstack.conf."""
-    cluster.switch("gputopo-launch")
+    cluster.switch(f"{variant()}-launch")
     cluster.run("ctl", "rm -rf /home/alice/launch; install -d -o alice -g alice /home/alice/launch")
     put(cluster, DUMP, DUMP_FILE)
     put(cluster, "\n".join(lines), "/cluster/plugstack.conf")
