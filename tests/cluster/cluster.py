@@ -327,16 +327,24 @@ class Cluster:
         self.switch(self.variant())
         self.wait_registered()
 
-    def wait_registered(self) -> None:
+    def wait_accepted(self) -> None:
         """With a GRES type per GPU slurmctld refuses GPUs of no type until nodes register."""
         if not self.variant().startswith("gputopo-slots"):
             return
-        probe = "sbatch --test-only -p off --gres=gpu:4 --wrap true"
+        up = "$(sinfo -h -N -p off -t idle,mix,alloc,comp -o %N | sort -u)"
+        one = "sbatch --test-only -p off -w $node --gres=gpu:1 --wrap true"
+        probe = f"for node in {up}; do {one} || exit 1; done"
         deadline = time.monotonic() + 30
         while self.run("ctl", probe, check=False).code:
             if time.monotonic() > deadline:
-                raise ClusterError("no node has registered its GPUs within 30 s")
+                raise ClusterError("not every node has registered its GPUs within 30 s")
             time.sleep(POLL_S)
+
+    def wait_registered(self) -> None:
+        """The same, and in the slots mode the engine has read what Slurm is now."""
+        if not self.variant().startswith("gputopo-slots"):
+            return
+        self.wait_accepted()
         if self.engine_pid() is None:  # a test that brings a scripted one, or wants none
             return
         self.engine("restart")  # it reads partitions and Slurm's settings now and then only

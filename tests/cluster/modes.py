@@ -16,5 +16,5 @@ def enforcement() -> str:
 
 
 def variant() -> str:
-    """The cluster's variant for this way of enforcing; `-launch` behind it adds the SPANK plugin."""
+    """The variant for this way of enforcing; `-launch` behind it: the SPANK plugin, too."""
     return "gputopo-slots" if enforcement() == "slots" else "gputopo"

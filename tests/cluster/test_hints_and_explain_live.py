@@ -223,7 +223,8 @@ def test_the_option_means_the_same_as_the_comment(with_option: Cluster) -> None:
     for jobid in (by_option, by_comment):
         with_option.wait_running(jobid)
         with_option.look()
-        notes.append(admin_comment(with_option, jobid).replace("dgx2", "dgx1"))
+        note, _, _ = admin_comment(with_option, jobid).partition("]")
+        notes.append(note.replace("dgx2", "dgx1"))
         assert told(with_option, "root", jobid)["pattern"] == "tree"
     assert notes[0] == notes[1]
     assert notes[0].startswith("[gpu-topo: pattern=tree,mem=none | dgx1:")
@@ -253,7 +254,7 @@ def test_an_option_that_is_wrong_is_refused_with_one_line(
     assert len([line for line in done.err.splitlines() if says in line]) == 1
 
 
-@pytest.mark.enforced
+@pytest.mark.select_plugin
 def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(
     with_option: Cluster,
 ) -> None:

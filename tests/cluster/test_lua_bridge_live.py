@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster, ClusterError, Result
+from modes import enforcement
 
 pytestmark = pytest.mark.cluster
 
@@ -107,11 +108,14 @@ TWO_NODE_JOB = [
 def test_every_way_to_ask_gives_the_same_request(cluster: Cluster, stand_in: Start) -> None:
     """sbatch, srun and salloc; --gres, --gpus, --gpus-per-node and --gpus-per-task."""
     engine = stand_in("pass")
-    for tool in ("sbatch", "srun", "salloc"):
+    tools = ("sbatch", "srun", "salloc")
+    for tool in tools:
         for args in ONE_JOB:
             assert submit(cluster, *args, tool=tool).code == 0
     lines = engine.requests()
-    assert len(lines) == 3 * len(ONE_JOB)
+    # On 22.05 srun and salloc can have no slots, and without a hint there is nothing to ask.
+    asked = tools[:1] if enforcement() == "slots" and cluster.release < (23, 2) else tools
+    assert len(lines) == len(asked) * len(ONE_JOB)
     assert set(map(in_every_mode, lines)) == {
         "submit uid=2001 account=research partition=gpu gpus=2 nodes=1 per_node=2 tasks=1"
     }
