@@ -21,6 +21,7 @@ from slurm_plugin.slots.candidates import Group, Need, are_apart, groups, is_eve
 from slurm_plugin.slots.features import Unsupported
 from slurm_plugin.slots.look import APART, UNEVEN
 from slurm_plugin.slots.room import Hold, with_hold
+from slurm_plugin.slots_keys import SlotsKeys
 
 #: Decisions of partitions that are only observed, kept until the next look writes them.
 MAX_OBSERVED = 1000
@@ -48,6 +49,7 @@ class Slots:
 
     def on_submit(self, asked: Submit) -> SubmitReply:
         """Slots, a gate, a refused hint, or Slurm's own choice where slots cannot serve."""
+        self.board.has_news |= asked.slots is None or not _is_put_off(asked.slots)
         rule = self.decider.rule(asked.partition, asked.account, asked.uid)
         if rule.mode == "off":
             return Pass(keep_s=KEEP_S)
@@ -124,7 +126,7 @@ class Slots:
             return None, "the partition may preempt others"
         room, holds = self.board.now()
         found = groups(need, room)
-        later = keys.depends or keys.held or keys.begin > now
+        later = _is_put_off(keys) or keys.begin > now
         if not found:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, room) and not keys.het:
@@ -138,7 +140,7 @@ class Slots:
             # not at all.
             self.board.is_awaited |= not later
             gate = self._gate(asked, wish, now, "")
-            return self._kept(asked, gate) if keys.depends or keys.held else gate, ""
+            return self._kept(asked, gate) if _is_put_off(keys) else gate, ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
         if isinstance(reply, WaitFor):
@@ -200,13 +202,13 @@ class Slots:
     def _kept(self, asked: Submit, gate: Ok) -> Ok:
         """The gate for equal submits of the next moment, too: a burst of them asks once.
 
-        Behind it a job is safe whatever changes meanwhile; the look that follows finds those the
-        engine did not hear of. The components of a heterogeneous job are looked at together.
+        Behind it a job is safe whatever changes meanwhile: when GPUs come free, a look reads the
+        whole queue, and again when the answer is used no more (the last of the pace's echoes). The
+        components of a heterogeneous job are looked at together.
         """
         assert asked.slots is not None
         if asked.slots.het:
             return gate
-        self.board.is_kept = True
         kept = bracket.read(gate.values["set.admin_comment"])
         assert kept is not None
         return Ok({"keep_s": str(KEEP_S), "token": kept.get("token"), **gate.values})
@@ -226,6 +228,11 @@ class Slots:
         kept = Bracket(state, {**demand.original(asked, token), **told})
         said = bracket.topo(wish.text, note)
         return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrows}
+
+
+def _is_put_off(keys: SlotsKeys) -> bool:
+    """Does it wait for something that nobody tells the engine of?"""
+    return keys.depends or keys.held
 
 
 def _waits_for(need: Need) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 SUBMIT_S = 0.05
 #: So much of the time at most is spent looking; and so much because of submits that can wait:
 #: a burst of them must not pay for a reading of the growing queue each time.
-BUSY_SHARE, CALM_SHARE = 0.25, 0.05
+BUSY_SHARE, CALM_SHARE = 0.25, 0.02
 #: A job that ended holds its GPUs for a moment more: these looks follow.
 ECHOES_S = (0.15, 0.5, 1.5)
 
@@ -26,30 +26,21 @@ class Pace:
         self.due = float("inf")
         self.not_before = 0.0
         self._calm_at = 0.0
-        self._unheard_until = 0.0
         self._echoes: list[float] = []
         self._sooner = asyncio.Event()
 
-    def heard(self, verb: str, is_awaited: bool = True, keep_s: float = 0.0) -> None:
-        """Something happened now: a job was submitted or ended, or (any other verb) something else.
-
-        The rest as of `submitted`.
-        """
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Something happened now: a job was submitted or ended, or anything else (another verb)."""
         now = time.monotonic()
         if verb == "submit":
-            self.submitted(now, is_awaited, keep_s)
+            self.submitted(now, is_awaited)
         elif verb == "ended":
             self.ended(now)
         else:
             self.wake(now)
 
-    def submitted(self, now: float, is_awaited: bool, keep_s: float = 0.0) -> None:
-        """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at.
-
-        For `keep_s` from now on there may be others like it, of which nothing is heard.
-        """
-        if keep_s:
-            self._unheard_until = now + keep_s + SUBMIT_S
+    def submitted(self, now: float, is_awaited: bool) -> None:
+        """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at."""
         self.wake(max(now + SUBMIT_S, 0.0 if is_awaited else self._calm_at))
 
     def ended(self, now: float) -> None:
@@ -74,8 +65,6 @@ class Pace:
         self.not_before = ended + min(took_s * (1 / BUSY_SHARE - 1), poll_s)
         self._calm_at = ended + min(took_s * (1 / CALM_SHARE - 1), poll_s)
         self.wake(ended + next_s)
-        if began < self._unheard_until:
-            self.wake(max(self._unheard_until, self._calm_at))
         self._echoes = [echo for echo in self._echoes if echo > ended]
         if self._echoes:
             self.wake(self._echoes[0])

@@ -43,8 +43,8 @@ class Board:
     decisions that were only to be written down;
     `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
     `is_awaited`: a job is about to start, or gated only until the next look, which may release it
-    at once, or a decision is to be written down. `is_kept`: the bridge may gate equal jobs without
-    asking, for a moment from the last submit on.
+    at once, or a decision is to be written down. `has_news`: a submit since
+    the last look may matter to it; that of a held or dependent job does not.
     """
 
     fresh_s: float = 15.0
@@ -61,7 +61,7 @@ class Board:
     ended: int = 0
     known: int = 0
     is_awaited: bool = False
-    is_kept: bool = False
+    has_news: bool = False
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
@@ -89,7 +89,7 @@ class Board:
         self.first = first or next(coming, None)
         self.room, self.holds, self.looked = room, holds, now
         self.known = known
-        self.is_awaited = self.is_kept = False
+        self.is_awaited = self.has_news = False
         self.empty = emptied(room)
 
     def promise(

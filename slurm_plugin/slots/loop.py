@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from slurm_plugin.config import SlurmConfig
-from slurm_plugin.enforcement import KEEP_S, Slots
+from slurm_plugin.enforcement import Slots
 from slurm_plugin.engine.pace import SUBMIT_S, Pace
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
@@ -43,9 +43,11 @@ class Loop:
         """Something happened in Slurm, or to the configuration."""
         mode = self._engine.setup.enforcement
         board = mode.board if isinstance(mode, Slots) else Board()
+        if verb == "submit" and not board.has_news:
+            return
         if verb == "ended":
             board.ended += 1
-        self._pace.heard(verb, board.is_awaited, KEEP_S if board.is_kept else 0.0)
+        self._pace.heard(verb, board.is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""

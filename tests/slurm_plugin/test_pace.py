@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from slurm_plugin.enforcement import KEEP_S
 from slurm_plugin.engine.pace import BUSY_SHARE, CALM_SHARE, ECHOES_S, SUBMIT_S, Pace
 
 POLL_S = 5.0
@@ -36,16 +37,16 @@ def test_a_job_that_can_start_at_once_is_looked_at_soon() -> None:
 
 
 def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only() -> None:
-    pace, now, looks = looked_once(), 100.0, 0
+    pace, now, looks, look_s = looked_once(), 100.0, 0, 0.05
     while now < 160.0:
         pace.submitted(now, is_awaited=False)
         if pace.left_s(now) <= 0:
             pace.begin()
-            pace.looked(now, now + LOOK_S, POLL_S, POLL_S)
+            pace.looked(now, now + look_s, POLL_S, POLL_S)
             looks += 1
-            now += LOOK_S
+            now += look_s
         now += 0.002
-    assert 0.8 * CALM_SHARE < looks * LOOK_S / 60 <= CALM_SHARE
+    assert 0.8 * CALM_SHARE < looks * look_s / 60 <= CALM_SHARE
 
 
 def test_after_a_burst_a_job_that_is_awaited_need_not_wait() -> None:
@@ -54,18 +55,6 @@ def test_after_a_burst_a_job_that_is_awaited_need_not_wait() -> None:
     assert pace.left_s(101.0) > 2
     pace.submitted(101.0, is_awaited=True)
     assert pace.left_s(101.0) == pytest.approx(SUBMIT_S)
-
-
-def test_jobs_gated_with_a_kept_answer_are_looked_for_when_it_is_no_longer_used() -> None:
-    pace = looked_once()
-    pace.submitted(103.0, is_awaited=False, keep_s=1.0)
-    assert pace.left_s(103.0) <= 1
-    pace.begin()
-    pace.looked(103.8, 103.81, POLL_S, POLL_S)
-    assert pace.due == pytest.approx(104.0 + SUBMIT_S)
-    pace.begin()
-    pace.looked(104.05, 104.06, POLL_S, POLL_S)
-    assert pace.due == pytest.approx(104.06 + POLL_S), "all of them were seen"
 
 
 def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more() -> None:
@@ -78,6 +67,7 @@ def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more() -> None:
     pace.begin()
     pace.looked(102.2, 102.6, POLL_S, POLL_S)
     assert pace.due == pytest.approx(102.0 + ECHOES_S[-1]), "the second one was overtaken"
+    assert ECHOES_S[-1] > KEEP_S, "jobs that were gated with an answer from before the end are seen"
 
 
 def test_what_is_heard_during_a_look_is_for_the_next() -> None:
