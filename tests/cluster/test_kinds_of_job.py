@@ -39,15 +39,18 @@ def test_an_exclusive_job_has_its_node_alone(cluster: Cluster) -> None:
     assert list(cluster.wait_running(elsewhere).gpus) == ["dgx2"]
 
 
+@pytest.mark.select_plugin
 def test_a_requeued_job_is_advised_anew(cluster: Cluster) -> None:
-    """It gives its GPUs back, another takes them, and it gets the best of the rest."""
+    """It gives its GPUs back, another takes them, and it gets the best of the rest.
+
+    In the slots mode its slots stay its own for the grace of a job about to start.
+    """
     first = pair(cluster)
     cluster.run("ctl", f"scontrol requeue {first}")
     until(lambda: cluster.gres_used()["dgx1"] == (), "its GPUs are free")
     cluster.look()
     pair(cluster)
     # Slurm itself lets a requeued job wait for two minutes
-    # (in the slots mode it may have its slots already)
     cluster.run("ctl", f"scontrol update jobid={first} starttime=now", check=False)
     assert cluster.wait_running(first, timeout_s=60).gpus == LEFT_OF_PAIR
 
