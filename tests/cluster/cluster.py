@@ -331,9 +331,10 @@ class Cluster:
         """With a GRES type per GPU slurmctld refuses GPUs of no type until nodes register."""
         if not self.variant().startswith("gputopo-slots"):
             return
-        up = "$(sinfo -h -N -p off -t idle,mix,alloc,comp -o %N | sort -u)"
+        # A node that slurmctld knows nothing of yet ("unknown") is waited for, too.
+        found = "sinfo -h -N -p off -o '%N %T' | grep -Ev ' (down|drain|fail)' | cut -d' ' -f1"
         one = "sbatch --test-only -p off -w $node --gres=gpu:1 --wrap true"
-        probe = f"for node in {up}; do {one} || exit 1; done"
+        probe = f'up=$({found}); [ -n "$up" ] && for node in $up; do {one} || exit 1; done'
         deadline = time.monotonic() + 30
         while self.run("ctl", probe, check=False).code:
             if time.monotonic() > deadline:
