@@ -134,13 +134,13 @@ class Slots:
             # Known at once: the next submit may come before the next look.
             first = None if later else need
             self.board.first = self.board.first or first
-            return self._kept(asked, self._gate(asked, wish, now, _waits_for(need), need=first)), ""
+            note = _waits_for(need)
+            return self._gate(asked, wish, now, note, need=first, keep=True), ""
         if later or keys.array or keys.het or self._looks_first(wish):
             # The tasks of an array would all get the same slots; components start together or
             # not at all.
             self.board.is_awaited |= not later
-            gate = self._gate(asked, wish, now, "")
-            return self._kept(asked, gate) if _is_put_off(keys) else gate, ""
+            return self._gate(asked, wish, now, "", keep=_is_put_off(keys)), ""
         decision = self._decide(asked, wish, need, found)
         reply = decision.reply
         if isinstance(reply, WaitFor):
@@ -156,8 +156,8 @@ class Slots:
         hold = need.hold(group.names, taken, end)
         first = self.board.first
         if first and backfill.delays(first, room, holds, hold, with_hold(room, hold), now):
-            gate = self._gate(asked, wish, now, "waits behind jobs that came first")
-            return self._kept(asked, gate), ""
+            note = "waits behind jobs that came first"
+            return self._gate(asked, wish, now, note, keep=True), ""
         token = self._token()
         note = question.named(reply.note, group, mask)
         values = self._comment(asked, wish, "placed", token, note)
@@ -187,7 +187,15 @@ class Slots:
         build: Build | None = None,
         since: bool = False,
         need: Need | None = None,
+        keep: bool = False,
     ) -> Ok:
+        """Behind the gate a job is safe whatever changes meanwhile.
+
+        With `keep` the bridge may gate equal submits of the next moment in the same way, so that a
+        burst of them asks once: when GPUs come free, a look reads the whole queue, and again when
+        the answer is used no more (the last of the pace's echoes). Not the components of a
+        heterogeneous job, which are looked at together.
+        """
         keys, token = asked.slots, self._token()
         assert keys is not None
         more = {"since": str(int(now))} if since else {}
@@ -197,21 +205,9 @@ class Slots:
         self.board.promise(token, Hold(), now, build, need)
         # Whoever asks for the reason is not to wait for it.
         self.board.is_awaited |= build is not None
+        if keep and not keys.het:
+            values |= {"keep_s": str(KEEP_S), "token": token}
         return Ok(values)
-
-    def _kept(self, asked: Submit, gate: Ok) -> Ok:
-        """The gate for equal submits of the next moment, too: a burst of them asks once.
-
-        Behind it a job is safe whatever changes meanwhile: when GPUs come free, a look reads the
-        whole queue, and again when the answer is used no more (the last of the pace's echoes). The
-        components of a heterogeneous job are looked at together.
-        """
-        assert asked.slots is not None
-        if asked.slots.het:
-            return gate
-        kept = bracket.read(gate.values["set.admin_comment"])
-        assert kept is not None
-        return Ok({"keep_s": str(KEEP_S), "token": kept.get("token"), **gate.values})
 
     @staticmethod
     def _comment(
