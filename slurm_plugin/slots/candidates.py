@@ -20,6 +20,7 @@ class Need:
     """What a job needs of each of its `nodes` nodes.
 
     `sockets`: its GPUs are to lie evenly on so many sockets; 0 where the user does not mind.
+    `only`: the slots (GRES types) it can have, all of them; empty where any will do.
     """
 
     gpus: int
@@ -32,6 +33,7 @@ class Need:
     exc_nodes: frozenset[str] = frozenset()
     exclusive: bool = False
     sockets: int = 0
+    only: frozenset[str] = frozenset()
 
     def hold(self, names: Iterable[str], mask: int, end: float) -> Hold:
         """What the job holds with these slots on these nodes."""
@@ -62,6 +64,7 @@ def may_use(need: Need, node: Node) -> bool:
         bool(not need.partitions or need.partitions & node.partitions)
         and node.name not in need.exc_nodes
         and len(node.slots) >= need.gpus
+        and need.only.issubset(node.slots)
         and features.holds(need.features, node.features)
         and (not need.req_nodes or need.nodes > len(need.req_nodes) or node.name in need.req_nodes)
     )
@@ -71,12 +74,19 @@ def fits(need: Need, node: Node) -> bool:
     """Could one node's share of the job start there now?"""
     return (
         node.is_open
-        and node.free.bit_count() >= need.gpus
+        and free_for(need, node).bit_count() >= need.gpus
         and node.cpus >= need.cpus
         and node.memory_mb >= need.memory_mb
         and not (need.exclusive and node.jobs)
         and may_use(need, node)
     )
+
+
+def free_for(need: Need, node: Node) -> int:
+    """The free slots of the node that the job can have."""
+    if not need.only:
+        return node.free
+    return node.free & sum(1 << i for i, slot in enumerate(node.slots) if slot in need.only)
 
 
 def groups(need: Need, room: Room) -> list[Group]:
@@ -87,7 +97,8 @@ def groups(need: Need, room: Room) -> list[Group]:
     if need.sockets == 1:
         return _on_one_socket(replace(need, sockets=0), room)
     ready = sorted(
-        (node for node in room.values() if fits(need, node)), key=lambda n: (n.weight, n.name)
+        (replace(n, free=free_for(need, n)) for n in room.values() if fits(need, n)),
+        key=lambda n: (n.weight, n.name),
     )
     if need.nodes == 1:
         if len(need.req_nodes) > 1:

@@ -11,6 +11,7 @@ from slurm_plugin.remote.loan import OF_LOAN
 from slurm_plugin.slots import bracket, demand
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
+from slurm_plugin.slots.names import index_of
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -150,6 +151,17 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
 def is_bare(job: QueuedJob, kept: Bracket) -> bool:
     """Did an engine of 22.05 end between the two updates of the job's release?"""
     return is_old(kept) and kept.state == "gated" and not _what_it_has(job)
+
+
+def tied_to(job: QueuedJob, kept: Bracket) -> frozenset[str]:
+    """The only slots that a job of 22.05 can start on once it had some; else empty.
+
+    An update there adds GRES types to a job and never removes one (one that the job no longer
+    asks for stays with a count of zero), and the job starts on no node without all of them.
+    """
+    if not is_old(kept):
+        return frozenset()
+    return frozenset(kind for kind in demand.types_of(job) if index_of(kind) is not None)
 
 
 def asked_for(kept: Bracket) -> JobUpdate:

@@ -12,6 +12,7 @@ from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.room import Room
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm.gres_text import counts
+from slurm_plugin.slurm.interface import QueuedJob
 
 #: How the four requests are called in a bracket and on the wire, and in Slurm.
 REQUESTS = {
@@ -93,6 +94,11 @@ def _nodes(asked: Submit, keys: SlotsKeys, room: Room) -> int:
         if even and asked.gpus // nodes <= largest:
             return nodes
     raise Unplaceable(f"{asked.gpus} GPUs cannot be spread evenly over the nodes asked for")
+
+
+def types_of(job: QueuedJob) -> dict[str, int]:
+    """The GRES types, with their counts, that the job asks Slurm for by --gres or --gpus."""
+    return counts(job.tres_per_node) or counts(job.tres_per_job)
 
 
 def node_names(text: str) -> frozenset[str]:

@@ -20,7 +20,7 @@ from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
 from slurm_plugin.slots.room import Hold, Room, held_by, with_hold
 from slurm_plugin.slots.want import Want
-from slurm_plugin.slurm.gres_text import counts, index_list
+from slurm_plugin.slurm.gres_text import index_list
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Longest pause after a release that came to nothing, in seconds.
@@ -71,7 +71,7 @@ def plan(
 
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
     """What a placed job that has not started is to get, from its own request in Slurm."""
-    types = counts(job.tres_per_node) or counts(job.tres_per_job)
+    types = demand.types_of(job)
     names = demand.node_names(job.req_nodes)
     masks = {}
     for name in names & room.keys():
@@ -85,7 +85,7 @@ def about_to_run(job: QueuedJob) -> QueuedJob:
     """A released job as if it ran on its slots already; any other as it is."""
     if job.state != "PENDING" or "[gpu-slots: placed " not in job.admin_comment:
         return job
-    types = counts(job.tres_per_node) or counts(job.tres_per_job)
+    types = demand.types_of(job)
     gpus = tuple(sorted(i for kind in types if (i := index_of(kind)) is not None))
     try:
         names = demand.node_names(job.req_nodes)
@@ -232,6 +232,8 @@ class Look:
             why = "released, and not started by Slurm"
             if job.reason not in ("", "None"):
                 why += f" ({job.reason})"
+            if tied := change.tied_to(job, want.kept):
+                why += f"; Slurm 22.05 gives it nothing but {', '.join(sorted(tied))} again"
             begin = now + self._terms.lease_s
             update = change.regate(job, want.kept, begin, now + pause, why)
             self._made.updates.append((job.name, update))

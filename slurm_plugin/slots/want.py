@@ -44,6 +44,7 @@ def want_of(job: QueuedJob, empty: Room) -> Want | None:
         if kept.state == "placed" and (loan := loans.read(kept.get(loans.KEY))):
             # The others are with its donors.
             need = replace(need, gpus=loan.mask.bit_count())
+        need = replace(need, only=change.tied_to(job, kept))
         fits = bool(groups(need, empty))
     except Unsupported as error:
         return Want(kept, problem=f"the constraint {error} cannot be judged")
@@ -85,4 +86,5 @@ def _watched(job: QueuedJob) -> tuple[object, ...]:
         *(job.admin_comment, job.partition, job.features, job.req_nodes, job.exc_nodes),
         *(job.time_limit_s, job.ntasks, job.cpus, job.exclusive, job.reservation),
         *(job.memory_per_node_mb, job.memory_per_cpu_mb, job.memory_per_tres),
+        *(job.tres_per_node, job.tres_per_job),
     )

@@ -9,9 +9,9 @@ from slurm_plugin.engine.record import started
 from slurm_plugin.protocol import Notice
 from slurm_plugin.slots import bracket
 from slurm_plugin.slots.board import Build
+from slurm_plugin.slots.demand import types_of
 from slurm_plugin.slots.names import index_of
 from slurm_plugin.slots.plan import Plan
-from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Watch:
         kept = bracket.read(job.admin_comment)
         if kept is None or kept.state != "placed" or job.exclusive:
             return
-        types = counts(job.tres_per_node) or counts(job.tres_per_job)
+        types = types_of(job)
         asked = {index for kind in types if (index := index_of(kind)) is not None}
         other = [name for name, found in job.gpus.items() if set(found) != asked]
         if other and asked:

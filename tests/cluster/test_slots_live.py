@@ -330,6 +330,38 @@ def test_a_release_somebody_broke_is_repaired(cluster: Cluster, watch: Watch) ->
     )
 
 
+def test_a_job_whose_node_closes_before_it_starts_runs_elsewhere(
+    cluster: Cluster, watch: Watch
+) -> None:
+    """On 22.05, where it is tied to the GPU types it had, on such a node again."""
+    others = "amd1,bridged1,dgx1,dgx2"
+    try:
+        state(cluster, others, "drain")
+        jobid = cluster.sbatch("--requeue", "--gres=gpu:1", sleep_s=300)
+        at_first = cluster.wait_running(jobid).gpus
+        assert set(at_first) == {"minsky1"}
+        state(cluster, "minsky1", "drain")
+        cluster.run("ctl", f"scontrol requeue {jobid}")
+        until(lambda: is_gated(cluster.job(jobid)), "it is gated again", 60)
+        state(cluster, others, "resume")
+        if OLD:
+            cluster.look()
+            time.sleep(5)
+            assert is_gated(cluster.job(jobid))
+            state(cluster, "minsky1", "resume")
+        found = cluster.wait_running(jobid, timeout_s=60).gpus
+        assert found == at_first if OLD else "minsky1" not in found
+    finally:
+        state(cluster, others, "resume")
+        state(cluster, "minsky1", "resume")
+
+
+def state(cluster: Cluster, nodes: str, word: str) -> None:
+    """What an administrator says of nodes; that they are in this state already is no matter."""
+    words = f"nodename={nodes} state={word}" + (" reason=test" if word == "drain" else "")
+    cluster.run("ctl", f"scontrol update {words}", check=False)
+
+
 def killed_slurmctld(cluster: Cluster) -> None:
     """SIGKILL, and a new slurmctld on what was saved."""
     saved(cluster)

@@ -385,6 +385,26 @@ def test_one_update_releases_and_one_restores(
         assert slurm.wait_running(jobid).gpus == {"dgx2": (1, 6)}
 
 
+def test_only_on_22_05_a_job_never_loses_slots_it_once_had(engine: FakeEngine) -> None:
+    """There it starts on no node without all of them, not even where it had them at first."""
+    slurm = engine.cluster
+    with gated(engine, "--gres=gpu:1") as jobid:
+        later = release("dgx1", (2,)).replace("StartTime=now", "StartTime=now+3600")
+        assert let_go(slurm, jobid, later).code == 0
+        elsewhere = release("minsky1", (0,)).replace(gres((0,)), gres((0,), "p100"))
+        assert let_go(slurm, jobid, elsewhere).code == 0
+        if not OLD:
+            assert slurm.wait_running(jobid).gpus == {"minsky1": (0,)}
+            return
+        refused = "BadConstraints"
+        until(lambda: slurm.job(jobid).reason == refused, "it never starts there")
+        assert slurm.job(jobid).fields["TresPerNode"] == gres((0,), "p100")
+        assert let_go(slurm, jobid, later).code == 0
+        until(lambda: slurm.job(jobid).reason == "BeginTime", "the gate is shut")
+        assert let_go(slurm, jobid, release("dgx1", (2,))).code == 0
+        until(lambda: slurm.job(jobid).reason == refused, "it never starts here either")
+
+
 def requested(job: Job) -> dict[str, str]:
     """The fields of a request that are set."""
     names = ("TresPerJob", "TresPerNode", "TresPerTask", "TresPerSocket", "ReqNodeList", "TresBind")

@@ -221,6 +221,41 @@ def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come() -> None:
     assert (last.tres_per_node, last.begin_time) == ("gres:gpu:v100.s0:1,gres:gpu:v100.s1:1", NOW)
 
 
+def test_on_slurm_22_05_a_job_that_had_slots_can_only_have_them_again() -> None:
+    comment = "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node tries=1]"
+    had = "gres:gpu:v100.s2:1,gres:gpu:v100.s5:1"
+    job = gated(1, admin_comment=comment, tres_per_node=had)
+    [release] = planned(job).releases
+    assert release.steps[-1][1].tres_per_node == had
+    assert not released(planned(job, free=0b11011111))
+    # elsewhere an update takes the former slots away
+    newer = replace(job, admin_comment=comment.replace("gres:gpu", "gres/gpu"))
+    assert released(planned(newer, free=0b11011111)) == ["1"]
+
+
+def test_on_slurm_22_05_a_job_that_did_not_start_is_told_what_it_is_tied_to() -> None:
+    comment = "[gpu-slots: placed tpn=gres:gpu:2 nodes=1-1 by=node at=900]"
+    had = "gres:gpu:v100.s2:1,gres:gpu:v100.s5:1"
+    job = gated(1, admin_comment=comment, tres_per_node=had, req_nodes="dgx1", reason="")
+    [(_, update)] = planned(job).updates
+    told = bracket.note_in(update.admin_comment or "")
+    assert told.endswith("Slurm 22.05 gives it nothing but v100.s2, v100.s5 again")
+
+
+def test_on_slurm_22_05_a_job_that_had_slots_waits_for_a_node_that_has_such() -> None:
+    comment = "[gpu-slots: gated tpn=gres:gpu:1 nodes=1-1 by=node tries=1]"
+    job = gated(1, admin_comment=comment, tres_per_node="gres:gpu:p100.s0:1")
+    p100 = Node("minsky1", ("p100.s0", "p100.s1"), 3, 40, 1000, partitions=frozenset({"batch"}))
+    v100 = replace(p100, name="dgx1", slots=V100)
+    room = {"minsky1": replace(p100, is_open=False), "dgx1": v100}
+    made = plan([job], Wants().read([job], emptied(room)), room, TERMS, first_choice)
+    assert not released(made)
+    assert not made.updates
+    room |= {"minsky1": p100}
+    made = plan([job], Wants().read([job], emptied(room)), room, TERMS, first_choice)
+    assert made.releases[0].steps[-1][1].req_nodes == "minsky1"
+
+
 def test_on_slurm_22_05_a_job_that_lost_its_request_gets_it_back() -> None:
     """The engine ended between the two updates of a release."""
     comment = "[gpu-slots: gated tpj=gres:gpu:9 nodes=1-1 by=job]"
