@@ -9,7 +9,7 @@ from slurm_plugin.errors import ProtocolError
 
 MAX_TEXT_BYTES = 4096
 FORMS = ("node", "job", "task", "socket")
-FLAGS = ("batch", "array", "het", "exclusive", "depends", "held")
+FLAGS = ("batch", "array", "het", "exclusive", "depends", "held", "enforce_binding")
 NUMBERS = (
     *("begin", "time_s", "cpus", "cpus_per_task", "cpus_per_gpu"),
     *("mem_node_mb", "mem_cpu_mb", "mem_gpu_mb"),
@@ -36,6 +36,7 @@ class SlotsKeys:
     exclusive: bool = False
     depends: bool = False
     held: bool = False
+    enforce_binding: bool = False
     features: str = ""
     req_nodes: str = ""
     exc_nodes: str = ""

@@ -8,6 +8,7 @@ local M = {}
 
 local encode = codec.encode
 local find, match = string.find, string.match
+local floor = math.floor
 
 local NO_VAL, INFINITE = 4294967294, 4294967295
 local NO_VAL_16 = 65534
@@ -15,6 +16,8 @@ local NO_VAL_16 = 65534
 local LARGEST_MEMORY_MB = 2 ^ 62
 -- A list cut short would name other nodes: a job with longer ones is not asked about.
 local LONGEST_TEXT = 4096
+-- Of slurm.h: --gres-flags=enforce-binding, alone or as the site's default.
+local GRES_ENFORCE_BIND = 16
 -- No limit, for a reader who calculates with it.
 local TEN_YEARS_S = 315360000
 
@@ -255,6 +258,7 @@ function M.keys(job, asked, is_batch, set, form)
     .. " exclusive=" .. flag(shared == 0 or shared == 2 or shared == 3)
     .. " depends=" .. flag(job.dependency ~= nil and job.dependency ~= "")
     .. " held=" .. flag(job.priority == 0)
+    .. " enforce_binding=" .. flag(floor((job.bitflags or 0) / GRES_ENFORCE_BIND) % 2 == 1)
     .. some
 end
 

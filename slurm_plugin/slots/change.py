@@ -61,6 +61,7 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
         mem_cpu_mb=job.memory_per_cpu_mb,
         mem_gpu_mb=demand.gpus_of(job.memory_per_tres),
         exclusive=job.exclusive,
+        enforce_binding=kept.get("bind") == "1",
         features=job.features,
         req_nodes=kept.get("req"),
         exc_nodes=job.exc_nodes,

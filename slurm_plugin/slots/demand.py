@@ -47,6 +47,9 @@ def need_of(asked: Submit, room: Room, default_partition: str) -> Need:
         raise Unplaceable("the job runs in a reservation")
     nodes = _nodes(asked, keys, room)
     gpus = asked.gpus // nodes if keys.form in ("job", "task") else asked.per_node
+    if keys.enforce_binding:
+        _check_one_socket(gpus, sockets, room)
+        sockets = 1
     in_all = gpus * nodes
     cpus = max(
         keys.cpus, keys.cpus_per_task * max(1, asked.tasks), keys.cpus_per_gpu * in_all, nodes
@@ -65,6 +68,16 @@ def need_of(asked: Submit, room: Room, default_partition: str) -> Need:
         keys.exclusive,
         sockets,
     )
+
+
+def _check_one_socket(gpus: int, sockets: int, room: Room) -> None:
+    """Raises Unplaceable where a job that may use only cores near its GPUs needs several sockets.
+
+    Slurm keeps to the cores near each GRES type in turn, and finds none near two sockets at once.
+    """
+    sizes = (mask.bit_count() for node in room.values() for mask in node.sockets)
+    if sockets > 1 or gpus > max(sizes, default=0):
+        raise Unplaceable("with --gres-flags=enforce-binding slots have to be of one socket")
 
 
 def sockets_of(asked: Submit) -> int:
@@ -139,6 +152,7 @@ def original(asked: Submit, token: str) -> dict[str, str]:
         "cpg": str(keys.cpus_per_gpu) if keys.cpus_per_gpu else "",
         "cpt": str(keys.cpus_per_task) if keys.cpus_per_task else "",
         "by": given_by(asked, keys),
+        "bind": "1" if keys.enforce_binding else "",
     }
 
 

@@ -255,6 +255,25 @@ def test_gpus_of_one_socket(cluster: Cluster) -> None:
 # -- order --------------------------------------------------------------------
 
 
+def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(
+    cluster: Cluster, watch: Watch
+) -> None:
+    """Slots of several sockets Slurm would never start; what no socket has is its own choice."""
+    bound = ("-N1", "-n2", "--gres-flags=enforce-binding")
+    four = cluster.sbatch("-w", "amd1", "--gres=gpu:4", *bound, sleep_s=300)
+    started = cluster.wait_running(four)
+    assert len(started.gpus["amd1"]) == 4
+    assert "Slurm's own choice" in started.fields["AdminComment"]
+    busy = cluster.occupy("dgx1", (0, 1, 2, 5, 6, 7))
+    jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2", *bound)
+    cluster.look()
+    assert is_gated(cluster.job(jobid)), "3 and 4 are free, of two sockets"
+    cluster.cancel(busy[3])
+    assert cluster.wait_running(jobid).gpus == {"dgx1": (4, 5)}
+    at_once = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", *bound, sleep_s=300)
+    assert cluster.wait_running(at_once).gpus == by_policy({}, (2,), ("dgx2",))
+
+
 def limit(minutes: int) -> str:
     """A time limit."""
     return f"--time={minutes}"

@@ -212,6 +212,16 @@ def test_tasks_in_slurms_words() -> None:
     assert tasks_of("0-6:2,9%3") == [0, 2, 4, 6, 9]
 
 
+def test_a_job_with_cores_near_its_gpus_alone_waits_for_room_on_one_socket() -> None:
+    job = gated(1, keys="bind=1")
+    batch = frozenset({"batch"})
+    node = Node("dgx1", V100, 0b11000, 40, 1000, partitions=batch, sockets=(0x0F, 0xF0))
+    for free, names in ((0b11000, []), (0b11001000, ["1"])):
+        room = {"dgx1": replace(node, free=free)}
+        made = plan([job], Wants().read([job], emptied(room)), room, TERMS, first_choice)
+        assert released(made) == names
+
+
 def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come() -> None:
     comment = "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node]"
     [release] = planned(gated(1, admin_comment=comment)).releases

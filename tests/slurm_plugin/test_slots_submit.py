@@ -311,6 +311,25 @@ def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path: Path
     assert "evenly on the sockets" in left(mode(tmp_path, board()).on_submit(per_socket(2, 1)))
 
 
+def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(tmp_path: Path) -> None:
+    scattered = board(free=0b0001_1000)
+    asked = submit(2, enforce_binding=True)
+    values = told(mode(tmp_path, scattered).on_submit(asked))
+    assert "[gpu-slots: gated" in values["admin_comment"]
+    assert "bind=1" in values["admin_comment"]
+    values = told(mode(tmp_path, board(free=0b1001_0001)).on_submit(asked))
+    assert values["tres_per_node"] == "gres/gpu:v100.s4:1,gres/gpu:v100.s7:1"
+
+
+@pytest.mark.parametrize("asked", [submit(5, enforce_binding=True), per_socket(2, 1)])
+def test_gpus_of_several_sockets_with_cores_near_them_alone_are_slurms_own(
+    tmp_path: Path, asked: Submit
+) -> None:
+    assert asked.slots is not None
+    asked = replace(asked, slots=replace(asked.slots, enforce_binding=True))
+    assert "have to be of one socket" in left(mode(tmp_path, board()).on_submit(asked))
+
+
 def lending_mode(folder: Path, state: Board) -> Slots:
     """The same site, where GPUs of other nodes are lent."""
     text = f"{BASIC}enforcement: slots\nremote: {{{{allow: yes, r_queues: [plain]}}}}\n"
