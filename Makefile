@@ -14,7 +14,7 @@ STAMP := .venv/.setup-stamp
 PROJECT := $(or $(GPUTOPO_PROJECT),gputopo)
 SLOTS_TESTS := test_genie_live.py test_hints_and_explain_live.py test_kinds_of_job.py test_main_job.py test_min_utility.py \
 	test_random_soup.py test_reliability.py test_remote_choice_live.py test_remote_kills.py \
-	test_remote_live.py test_site_knowledge_live.py test_slots_live.py test_topo_aware_live.py
+	test_remote_live.py test_site_knowledge_live.py test_slots_live.py test_slots_options.py test_topo_aware_live.py
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 setup: $(STAMP)

@@ -9,7 +9,10 @@ from slurm_plugin.errors import ProtocolError
 
 MAX_TEXT_BYTES = 4096
 FORMS = ("node", "job", "task", "socket")
-FLAGS = ("batch", "array", "het", "exclusive", "depends", "held", "enforce_binding")
+FLAGS = (
+    *("batch", "array", "het", "exclusive", "depends", "held"),
+    *("enforce_binding", "overcommit"),
+)
 NUMBERS = (
     *("begin", "time_s", "cpus", "cpus_per_task", "cpus_per_gpu"),
     *("mem_node_mb", "mem_cpu_mb", "mem_gpu_mb"),
@@ -37,6 +40,7 @@ class SlotsKeys:
     depends: bool = False
     held: bool = False
     enforce_binding: bool = False
+    overcommit: bool = False
     features: str = ""
     req_nodes: str = ""
     exc_nodes: str = ""

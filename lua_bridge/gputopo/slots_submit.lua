@@ -204,6 +204,16 @@ local function flag(is_set)
   return is_set and 1 or 0
 end
 
+-- --overcommit itself is not to be read here, only what sbatch makes of it: fewer CPUs than
+-- tasks. Tasks that it counts by --gpus and --gpus-per-task get theirs later.
+local function is_overcommitted(job, asked)
+  if asked.job and asked.task then
+    return false
+  end
+  local cpus = number32(job.min_cpus)
+  return cpus > 0 and cpus < number32(job.num_tasks)
+end
+
 local function texts(job, asked, features)
   local found = {
     { "features", features }, { "req_nodes", job.req_nodes }, { "exc_nodes", job.exc_nodes },
@@ -259,6 +269,7 @@ function M.keys(job, asked, is_batch, set, form)
     .. " depends=" .. flag(job.dependency ~= nil and job.dependency ~= "")
     .. " held=" .. flag(job.priority == 0)
     .. " enforce_binding=" .. flag(floor((job.bitflags or 0) / GRES_ENFORCE_BIND) % 2 == 1)
+    .. " overcommit=" .. flag(is_overcommitted(job, asked))
     .. some
 end
 

@@ -45,6 +45,9 @@ def need_of(asked: Submit, room: Room, default_partition: str) -> Need:
         raise Unplaceable("GPUs per node are not known before the start")
     if keys.reservation:
         raise Unplaceable("the job runs in a reservation")
+    if keys.overcommit:
+        # Slurm counts the tasks' CPUs again beside types, and never starts it.
+        raise Unplaceable("with --overcommit Slurm starts no job on slots")
     nodes = _nodes(asked, keys, room)
     gpus = asked.gpus // nodes if keys.form in ("job", "task") else asked.per_node
     if keys.enforce_binding:

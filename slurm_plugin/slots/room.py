@@ -29,7 +29,8 @@ class Node:
     """One node; `free` is a mask of slots; CPUs and memory are free ones, `jobs` run there.
 
     Nodes of one `kind` have the same topology and may be one group of a job; `sockets` are
-    masks of the slots by socket, () where that is not known.
+    masks of the slots by socket, () where that is not known. `all_cpus` and `all_memory_mb` are
+    the whole node's, enough for any job where not given.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Node:
     is_open: bool = True
     kind: str = ""
     sockets: tuple[int, ...] = ()
+    all_cpus: int = 1 << 30
+    all_memory_mb: int = 1 << 50
 
 
 Room = Mapping[str, Node]
@@ -92,6 +95,8 @@ def room_of(
             frozenset(node.features),
             not CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state},
             *machine(node.name),
+            node.cpus,
+            node.memory_mb,
         )
     return found
 
@@ -139,14 +144,14 @@ def without_hold(room: Room, hold: Hold) -> dict[str, Node]:
 def emptied(room: Room) -> dict[str, Node]:
     """The room without any job: what could ever be free.
 
-    CPUs and memory count as enough, and a node that is down or drained now as one that is up.
+    A node that is down or drained now counts as one that is up.
     """
     return {
         name: replace(
             node,
             free=(1 << len(node.slots)) - 1,
-            cpus=1 << 30,
-            memory_mb=1 << 50,
+            cpus=node.all_cpus,
+            memory_mb=node.all_memory_mb,
             jobs=0,
             is_open=True,
         )

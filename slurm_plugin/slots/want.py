@@ -65,7 +65,10 @@ class Wants:
     def read(self, jobs: Iterable[QueuedJob], empty: Room) -> dict[int, Want]:
         """Wants by job id, of the jobs that have our bracket."""
         machine = frozenset(
-            (node.name, node.slots, node.kind, node.partitions, node.features)
+            (
+                *(node.name, node.slots, node.kind, node.partitions, node.features),
+                *(node.cpus, node.memory_mb),
+            )
             for node in empty.values()
         )
         if machine != self._machine:

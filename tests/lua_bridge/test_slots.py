@@ -198,7 +198,7 @@ def test_the_engine_hears_all_that_bears_on_where_a_job_fits(lua, engine):
     assert slots_keys(engine) == (
         " form=job batch=1 array=1 het=0 begin=1700000000 time_s=5400 cpus=8 cpus_per_task=2"
         " cpus_per_gpu=3 mem_node_mb=2000 mem_cpu_mb=0 mem_gpu_mb=500 exclusive=1 depends=1 held=1"
-        " enforce_binding=1"
+        " enforce_binding=1 overcommit=0"
         " features=ib req_nodes=n[1-2] exc_nodes=n3 reservation=big%20day tpj=gres/gpu:4 tpt=cpu=2"
     )
 
@@ -208,8 +208,20 @@ def test_what_a_job_does_not_ask_for_is_zero_or_absent(lua, engine):
     assert slots_keys(engine) == (
         " form=node batch=0 array=0 het=0"
         + NO_KEYS
-        + " mem_gpu_mb=0 exclusive=0 depends=0 held=0 enforce_binding=0 tpn=gres/gpu:1"
+        + " mem_gpu_mb=0 exclusive=0 depends=0 held=0 enforce_binding=0 overcommit=0 tpn=gres/gpu:1"
     )
+
+
+@pytest.mark.parametrize(("cpus", "expected"), [(1, 1), (3, 1), (4, 0), (8, 0)])
+def test_fewer_cpus_than_tasks_are_overcommitted(lua, engine, cpus, expected):
+    # on 22.05 --cpus-per-gpu makes it two CPUs per task of four
+    lua.submit(tres_per_node="gres/gpu:1", num_tasks=4, min_cpus=cpus, cpus_per_task=2)
+    assert f" overcommit={expected} " in slots_keys(engine)
+
+
+def test_tasks_counted_by_their_gpus_are_not_overcommitted(lua, engine):
+    lua.submit(tres_per_job="gres/gpu:4", tres_per_task="gres/gpu:1", num_tasks=4, min_cpus=1)
+    assert " overcommit=0 " in slots_keys(engine)
 
 
 def test_a_component_of_a_heterogeneous_job_says_so(lua, engine):

@@ -212,6 +212,15 @@ def test_tasks_in_slurms_words() -> None:
     assert tasks_of("0-6:2,9%3") == [0, 2, 4, 6, 9]
 
 
+def test_a_job_with_more_cpus_than_any_node_has_is_left_to_slurm() -> None:
+    room = {"dgx1": Node("dgx1", V100, 0, 0, 0, partitions=frozenset({"batch"}), all_cpus=40)}
+    jobs = [gated(1, cpus=40), gated(2, cpus=41)]
+    made = plan(jobs, Wants().read(jobs, emptied(room)), room, TERMS, first_choice)
+    [(name, update)] = made.updates
+    assert name == "2"
+    assert "no node can ever serve it" in (update.admin_comment or "")
+
+
 def test_a_job_with_cores_near_its_gpus_alone_waits_for_room_on_one_socket() -> None:
     job = gated(1, keys="bind=1")
     batch = frozenset({"batch"})

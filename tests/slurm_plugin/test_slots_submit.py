@@ -311,6 +311,20 @@ def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path: Path
     assert "evenly on the sockets" in left(mode(tmp_path, board()).on_submit(per_socket(2, 1)))
 
 
+def test_a_job_with_more_cpus_or_memory_than_any_node_has_is_slurms_own(tmp_path: Path) -> None:
+    room = {"dgx1": replace(board().room["dgx1"], all_cpus=40, all_memory_mb=1000)}
+    state = Board(default_partition="batch")
+    state.look(room, (), None, NOW)
+    for asked in (submit(tasks=41, cpus_per_task=1), submit(mem_node_mb=1001)):
+        assert left(mode(tmp_path, state).on_submit(asked)) == "no node can ever serve it"
+    fits = submit(tasks=40, cpus_per_task=1, mem_node_mb=1000)
+    assert state_of(told(mode(tmp_path, state).on_submit(fits))) == "placed"
+
+
+def test_a_job_with_overcommit_is_slurms_own(tmp_path: Path) -> None:
+    assert "--overcommit" in left(mode(tmp_path, board()).on_submit(submit(overcommit=True)))
+
+
 def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(tmp_path: Path) -> None:
     scattered = board(free=0b0001_1000)
     asked = submit(2, enforce_binding=True)
