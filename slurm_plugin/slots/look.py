@@ -27,6 +27,9 @@ from slurm_plugin.slurm.interface import QueuedJob
 LONGEST_PAUSE_S = 300
 #: Reasons with which a job is about to start; with others Slurm keeps it for itself.
 ABOUT_TO_START = frozenset(("", "None", "BeginTime", "Resources", "Priority", "Cleaning"))
+#: So many releases in vain, by no limit of Slurm's own, and it is Slurm's turn to find GPUs.
+MOST_TRIES = 6
+IN_VAIN = frozenset(("", "None", "Resources", "Priority", "BadConstraints"))
 #: A reason is Slurm's of its last scheduling: so old it may be of before the release.
 STALE_REASON_S = 2
 APART = "no set of GPUs is free on all of its nodes"
@@ -227,6 +230,10 @@ class Look:
                 self._made.take(hold)
             return
         now = self._terms.now
+        job, want = unit[0]
+        if job.reason in IN_VAIN and change.tries(want.kept) + 1 >= MOST_TRIES:
+            self._leave(unit, f"{MOST_TRIES} releases did not start it ({job.reason or 'None'})")
+            return
         for job, want in unit:
             pause = min(LONGEST_PAUSE_S, 2 ** change.tries(want.kept))
             why = "released, and not started by Slurm"

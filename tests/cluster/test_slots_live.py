@@ -332,6 +332,27 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
         cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=-1")
 
 
+def test_what_no_release_starts_is_left_to_slurm(cluster: Cluster) -> None:
+    """The engine counts free CPUs; a user may ask for all cores of a socket, where each has 7."""
+    configure_engine(cluster, "slots: {grace_s: 2}")
+    cluster.look()
+    one_each = cluster.sbatch(
+        "-p", "off", "-w", "dgx1", "-n2", "--ntasks-per-socket=1", sleep_s=300
+    )
+    cluster.wait_running(one_each)
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", "-B", "1:8:1", sleep_s=300)
+    until(
+        lambda: "Slurm's own choice: 6 releases" in cluster.job(jobid).fields["AdminComment"],
+        "it is left to Slurm",
+        120,
+    )
+    job = cluster.job(jobid)
+    assert job.state == "PENDING"
+    assert OLD or job.fields["TresPerNode"] == f"{GPU}2"
+    cluster.cancel(one_each)
+    assert len(cluster.wait_running(jobid, timeout_s=60).gpus["dgx1"]) == 2
+
+
 def test_a_release_somebody_broke_is_repaired(cluster: Cluster, watch: Watch) -> None:
     """The engine dies between release and start; an administrator took the slots away."""
     cluster.occupy("dgx1", (0, 3))

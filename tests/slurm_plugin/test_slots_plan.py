@@ -109,6 +109,22 @@ def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_reques
     assert kept.state == "gated"
 
 
+def test_a_job_that_many_releases_did_not_start_is_left_to_slurm() -> None:
+    slots = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
+    job = placed(1, 960, slots)
+    for tries, reason, is_left in (
+        (4, "Resources", False),
+        (5, "Resources", True),
+        (9, "QOS", False),
+    ):
+        comment = job.admin_comment.replace(" at=", f" tries={tries} at=")
+        [(_, update)] = planned(replace(job, admin_comment=comment, reason=reason)).updates
+        kept = bracket.read(update.admin_comment or "")
+        assert (kept is None) == is_left, (tries, reason)
+        assert update.tres_per_node == "gres/gpu:2"
+        assert ("Slurm's own choice: 6 releases" in (update.admin_comment or "")) == is_left
+
+
 def test_a_requeued_job_gives_its_slots_to_others_until_its_time() -> None:
     requeued = replace(placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), eligible=1120)
     made = planned(requeued, gated(2, 8))
