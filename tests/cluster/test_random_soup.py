@@ -177,14 +177,20 @@ def test_hundred_and_sixty_random_jobs(cluster: Cluster) -> None:
 
 
 def drain(cluster: Cluster) -> None:
-    """The engine is well again; whoever still waits for better GPUs is told not to."""
+    """The engine is well again, and all gates are its own to open.
+
+    Jobs without one whose time has not come are told not to wait (requeued, for better GPUs).
+    """
     cluster.run("ctl", "clusterctl engine resume; clusterctl engine start", check=False)
 
     def over() -> bool:
-        update = "xargs -r -I J scontrol update jobid=J starttime=now"
-        # some may start or end between the two commands
-        waiting = "squeue -h -t PD -o '%A %r' | sed -n 's/ BeginTime//p'"
-        cluster.run("ctl", f"{waiting} | {update}", check=False)
+        jobs = [job for job in all_jobs(cluster) if job.state == "PENDING"]
+        for job in jobs:
+            gated = "[gpu-slots: gated " in job.fields.get("AdminComment", "")
+            if job.reason == "BeginTime" and not gated:
+                # it may start or end meanwhile
+                update = f"scontrol update jobid={job.id} starttime=now"
+                cluster.run("ctl", update, check=False)
         return not cluster.run("ctl", "squeue -h -o %A").out.strip()
 
     until(over, "every job has ended", 240)
