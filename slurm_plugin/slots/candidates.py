@@ -74,7 +74,7 @@ def fits(need: Need, node: Node) -> bool:
     """Could one node's share of the job start there now?"""
     return (
         node.is_open
-        and free_for(need, node).bit_count() >= need.gpus
+        and _only(need, node).free.bit_count() >= need.gpus
         and node.cpus >= need.cpus
         and node.memory_mb >= need.memory_mb
         and not (need.exclusive and node.jobs)
@@ -82,11 +82,12 @@ def fits(need: Need, node: Node) -> bool:
     )
 
 
-def free_for(need: Need, node: Node) -> int:
-    """The free slots of the node that the job can have."""
+def _only(need: Need, node: Node) -> Node:
+    """The node with nothing free but what the job can have."""
     if not need.only:
-        return node.free
-    return node.free & sum(1 << i for i, slot in enumerate(node.slots) if slot in need.only)
+        return node
+    able = sum(1 << i for i, slot in enumerate(node.slots) if slot in need.only)
+    return replace(node, free=node.free & able)
 
 
 def groups(need: Need, room: Room) -> list[Group]:
@@ -97,7 +98,7 @@ def groups(need: Need, room: Room) -> list[Group]:
     if need.sockets == 1:
         return _on_one_socket(replace(need, sockets=0), room)
     ready = sorted(
-        (replace(n, free=free_for(need, n)) for n in room.values() if fits(need, n)),
+        (_only(need, node) for node in room.values() if fits(need, node)),
         key=lambda n: (n.weight, n.name),
     )
     if need.nodes == 1:

@@ -274,8 +274,13 @@ def waiting(job: QueuedJob, kept: Bracket, now: int, note: str) -> JobUpdate:
 
 
 def tries(kept: Bracket) -> int:
-    """How often a release of the job came to nothing."""
+    """How often a release of the job came to nothing, one after the other."""
     return int(kept.get("tries") or 0)
+
+
+def came_back(kept: Bracket) -> Bracket:
+    """The bracket of a job that ran and was requeued: its next tries are counted anew."""
+    return replace(kept, values={key: text for key, text in kept.values.items() if key != "tries"})
 
 
 def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:

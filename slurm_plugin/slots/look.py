@@ -235,14 +235,16 @@ class Look:
             self._leave(unit, f"{MOST_TRIES} releases did not start it ({job.reason or 'None'})")
             return
         for job, want in unit:
-            pause = min(LONGEST_PAUSE_S, 2 ** change.tries(want.kept))
+            is_requeued = job.eligible > now + STALE_REASON_S
+            kept = change.came_back(want.kept) if is_requeued else want.kept
+            pause = min(LONGEST_PAUSE_S, 2 ** change.tries(kept))
             why = "released, and not started by Slurm"
             if job.reason not in ("", "None"):
                 why += f" ({job.reason})"
-            if tied := change.tied_to(job, want.kept):
+            if tied := change.tied_to(job, kept):
                 why += f"; Slurm 22.05 gives it nothing but {', '.join(sorted(tied))} again"
             begin = now + self._terms.lease_s
-            update = change.regate(job, want.kept, begin, now + pause, why)
+            update = change.regate(job, kept, begin, now + pause, why)
             self._made.updates.append((job.name, update))
             self._made.seen["regated"] += 1
         self._spare_others(unit)

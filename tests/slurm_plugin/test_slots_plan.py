@@ -132,6 +132,17 @@ def test_a_requeued_job_gives_its_slots_to_others_until_its_time() -> None:
     assert released(made) == ["2"]
 
 
+def test_the_tries_of_a_requeued_job_are_counted_anew() -> None:
+    job = placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
+    comment = job.admin_comment.replace(" at=", " tries=5 at=")
+    [(_, update)] = planned(
+        replace(job, admin_comment=comment, reason="BeginTime", eligible=1120)
+    ).updates
+    kept = bracket.read(update.admin_comment or "")
+    assert kept is not None
+    assert (change.tries(kept), kept.get("retry")) == (1, "1001")
+
+
 def test_a_release_that_did_not_take_is_gated_again_at_once() -> None:
     assert [name for name, _ in planned(placed(1, 999, "gres/gpu:2")).updates] == ["1"]
 
@@ -185,9 +196,8 @@ def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_
 ):
     comment = "[gpu-slots: placed tpn=gres/gpu:2 nodes=1-1 by=node at=990 tries=3]"
     slots = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
-    stuck = gated(
-        1, admin_comment=comment, tres_per_node=slots, req_nodes="dgx1", reason="AssocGrpGRES"
-    )
+    given = {"tres_per_node": slots, "req_nodes": "dgx1", "eligible": 990}
+    stuck = gated(1, admin_comment=comment, reason="AssocGrpGRES", **given)
     made = planned(stuck, gated(2, 8))
     assert released(made) == ["2"]
     kept = bracket.read(made.updates[0][1].admin_comment or "")
