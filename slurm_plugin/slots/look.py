@@ -286,20 +286,21 @@ class Look:
         if not all(self._is_ready(job, want) for job, want in unit):
             return False
         job, _ = unit[0]
-        if job.tasks <= 1:
+        if not job.array_id:
             return self._let_go([job.name for job, _ in unit], unit) != STAYS
+        several = job.tasks > 1
+        names = [f"{job.array_id}_{task}" for task in tasks_of(job.task)] if several else [job.name]
+        if most := self._throttle.get(job.array_id):
+            names = names[: max(0, most - self._active[job.array_id])]
         outcome, released = STAYS, False
-        for task in tasks_of(job.task):
-            most = self._throttle.get(job.array_id)
-            if most and self._active[job.array_id] >= most:
-                break
-            outcome = self._let_go([f"{job.array_id}_{task}"], unit)
+        for name in names:
+            outcome = self._let_go([name], unit)
             if outcome != RELEASED:
                 break
             self._active[job.array_id] += 1
             released = True
         # Its name covers the released tasks until Slurm has split them off.
-        self._made.again |= released
+        self._made.again |= released and several
         return released or outcome == LEFT
 
     def _let_go(self, names: Sequence[str], unit: Unit) -> str:

@@ -227,6 +227,16 @@ def test_an_arrays_throttle_counts_its_running_and_released_tasks() -> None:
     assert released(planned(running, array("1-9", 9, throttle=3))) == ["7_1", "7_2"]
 
 
+def test_the_last_task_of_an_array_waits_for_its_turn_too() -> None:
+    running = [
+        QueuedJob(8 + i, f"7_{i}", array_id=7, task=f"{i}", state="RUNNING", nodes=("dgx1",))
+        for i in range(2)
+    ]
+    last = gated(7, name="7_2", array_id=7, task="2", throttle=2)
+    assert not released(planned(*running, last))
+    assert released(planned(running[0], last)) == ["7_2"]
+
+
 def test_an_array_behind_its_throttle_blocks_nobody() -> None:
     running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
     made = planned(running, array("1-9", 9, gpus=8, throttle=1), gated(9))
