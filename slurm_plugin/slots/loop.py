@@ -36,7 +36,7 @@ class Loop:
         self._setup: Setup | None = None
         self._planner: Planner | None = None
         self._client: tuple[SlurmConfig, SlurmClient] | None = None
-        self._gave_back = False
+        self._is_off = False
         engine.listen(self.heard, self.status)
 
     def heard(self, verb: str) -> None:
@@ -72,7 +72,7 @@ class Loop:
             if setup.config.kill_switch.exists():
                 await self._give_back(planner)
                 return poll_s
-            self._gave_back = False
+            self._is_off = False
             async with self._engine.turn:
                 made = await planner.look()
         except SlurmError as error:
@@ -91,12 +91,15 @@ class Loop:
         return min(poll_s, PROMISE_S) if setup.enforcement.board.has_promised else poll_s
 
     async def _give_back(self, planner: Planner) -> None:
-        """The kill switch: waiting jobs are Slurm's own, once."""
-        await planner.look_after_donors()
-        if not self._gave_back:
+        """The kill switch: waiting jobs are Slurm's own.
+
+        Again at every poll: the bridge may have gated one more by an answer of before.
+        """
+        if not self._is_off:
             logger.warning("slots: switched off; waiting jobs are given back to Slurm")
-            await planner.give_all_back()
-            self._gave_back = True
+            self._is_off = True
+        await planner.look_after_donors()
+        await planner.give_all_back()
 
     def _the_planner(self, setup: Setup, mode: Slots) -> Planner:
         """The planner of this setup; a client lives on while its settings do."""

@@ -1,0 +1,58 @@
+"""The loop that looks for as long as the configuration says so, on a Slurm that only remembers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC
+
+from slurm_plugin.engine import setup
+from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.engine.service import Engine
+from slurm_plugin.slots import loop
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+
+class Remembering:
+    """A Slurm client with a queue, whose jobs lose their brackets as they are told."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, QueuedJob] = {}
+        self.updates: list[tuple[str, JobUpdate]] = []
+
+    def queue(self) -> list[QueuedJob]:
+        return list(self.there.values())
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        for name in jobs:
+            self.updates.append((name, change))
+            del self.there[name]
+
+    def gate(self, job_id: int) -> None:
+        self.there[str(job_id)] = QueuedJob(
+            job_id,
+            str(job_id),
+            state="PENDING",
+            reason="BeginTime",
+            admin_comment="[gpu-slots: gated token=t tpn=gres/gpu:2 nodes=1-1 by=node]",
+        )
+
+
+def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bridge may use an answer of before for a second more."""
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
+    first = setup.load(path)
+    slurm = Remembering()
+    monkeypatch.setattr(loop.choose, "client", lambda _: slurm)
+    ours = loop.Loop(Engine(first, DecisionLog(first.config.decision_log), setup.load))
+    first.config.kill_switch.touch()
+    for job_id in (1, 2):
+        slurm.gate(job_id)
+        asyncio.run(ours._look())
+    assert [(name, update.begin_time) for name, update in slurm.updates] == [("1", NOW), ("2", NOW)]
