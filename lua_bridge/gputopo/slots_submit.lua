@@ -8,7 +8,6 @@ local M = {}
 
 local encode = codec.encode
 local find, match = string.find, string.match
-local floor = math.floor
 
 local NO_VAL, INFINITE = 4294967294, 4294967295
 local NO_VAL_16 = 65534
@@ -268,7 +267,7 @@ function M.keys(job, asked, is_batch, set, form)
     .. " exclusive=" .. flag(shared == 0 or shared == 2 or shared == 3)
     .. " depends=" .. flag(job.dependency ~= nil and job.dependency ~= "")
     .. " held=" .. flag(job.priority == 0)
-    .. " enforce_binding=" .. flag(floor((job.bitflags or 0) / GRES_ENFORCE_BIND) % 2 == 1)
+    .. " enforce_binding=" .. flag(math.floor((job.bitflags or 0) / GRES_ENFORCE_BIND) % 2 == 1)
     .. " overcommit=" .. flag(is_overcommitted(job, asked))
     .. some
 end

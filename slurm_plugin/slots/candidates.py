@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from slurm_plugin.slots import features
-from slurm_plugin.slots.names import lowest
+from slurm_plugin.slots.names import lowest, mask_of
 from slurm_plugin.slots.room import Hold, Node, Room
 
 
@@ -86,8 +86,7 @@ def _only(need: Need, node: Node) -> Node:
     """The node with nothing free but what the job can have."""
     if not need.only:
         return node
-    able = sum(1 << i for i, slot in enumerate(node.slots) if slot in need.only)
-    return replace(node, free=node.free & able)
+    return replace(node, free=node.free & mask_of(node.slots, need.only))
 
 
 def groups(need: Need, room: Room) -> list[Group]:

@@ -11,7 +11,6 @@ from slurm_plugin.remote.loan import OF_LOAN
 from slurm_plugin.slots import bracket, demand
 from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
-from slurm_plugin.slots.names import index_of
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -162,7 +161,7 @@ def tied_to(job: QueuedJob, kept: Bracket) -> frozenset[str]:
     """
     if not is_old(kept):
         return frozenset()
-    return frozenset(kind for kind in demand.types_of(job) if index_of(kind) is not None)
+    return frozenset(demand.slots_given(job))
 
 
 def asked_for(kept: Bracket) -> JobUpdate:

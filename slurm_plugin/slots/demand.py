@@ -112,9 +112,10 @@ def _nodes(asked: Submit, keys: SlotsKeys, room: Room) -> int:
     raise Unplaceable(f"{asked.gpus} GPUs cannot be spread evenly over the nodes asked for")
 
 
-def types_of(job: QueuedJob) -> dict[str, int]:
-    """The GRES types, with their counts, that the job asks Slurm for by --gres or --gpus."""
-    return counts(job.tres_per_node) or counts(job.tres_per_job)
+def slots_given(job: QueuedJob) -> dict[str, int]:
+    """The slots that the job's request in Slurm names, with their GPU indices."""
+    types = counts(job.tres_per_node) or counts(job.tres_per_job)
+    return {kind: i for kind in types if (i := names.index_of(kind)) is not None}
 
 
 def node_names(text: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from slurm_plugin.slots import backfill, bracket, change, demand, lent
 from slurm_plugin.slots.askers import Askers
 from slurm_plugin.slots.candidates import Need, are_apart, groups, is_even
 from slurm_plugin.slots.lent import Lends
-from slurm_plugin.slots.names import index_of
+from slurm_plugin.slots.names import mask_of
 from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
 from slurm_plugin.slots.room import Hold, Room, held_by, with_hold
@@ -74,12 +74,12 @@ def plan(
 
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
     """What a placed job that has not started is to get, from its own request in Slurm."""
-    types = demand.types_of(job)
+    given = demand.slots_given(job)
     names = demand.node_names(job.req_nodes)
     masks = {}
     for name in names & room.keys():
         slots = room[name].slots
-        mask = sum(1 << i for i, slot in enumerate(slots) if slot in types)
+        mask = mask_of(slots, given)
         masks[name] = (1 << len(slots)) - 1 if mask and need.exclusive else mask
     return Hold(masks, need.cpus, need.memory_mb, end)
 
@@ -88,8 +88,7 @@ def about_to_run(job: QueuedJob) -> QueuedJob:
     """A released job as if it ran on its slots already; any other as it is."""
     if job.state != "PENDING" or "[gpu-slots: placed " not in job.admin_comment:
         return job
-    types = demand.types_of(job)
-    gpus = tuple(sorted(i for kind in types if (i := index_of(kind)) is not None))
+    gpus = tuple(sorted(demand.slots_given(job).values()))
     try:
         names = demand.node_names(job.req_nodes)
     except demand.Unplaceable:
@@ -289,12 +288,12 @@ class Look:
         if not job.array_id:
             return self._let_go([job.name for job, _ in unit], unit) != STAYS
         several = job.tasks > 1
-        names = [f"{job.array_id}_{task}" for task in tasks_of(job.task)] if several else [job.name]
+        tasks = tasks_of(job.task) if several else [0]
         if most := self._throttle.get(job.array_id):
-            names = names[: max(0, most - self._active[job.array_id])]
+            tasks = tasks[: max(0, most - self._active[job.array_id])]
         outcome, released = STAYS, False
-        for name in names:
-            outcome = self._let_go([name], unit)
+        for task in tasks:
+            outcome = self._let_go([f"{job.array_id}_{task}" if several else job.name], unit)
             if outcome != RELEASED:
                 break
             self._active[job.array_id] += 1

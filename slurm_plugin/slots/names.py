@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 _SLOT = re.compile(r"(?:[A-Za-z_][\w.\-]*\.)?s(\d{1,3})\Z")
 
@@ -25,6 +25,11 @@ def slots_of(gpus: Mapping[str, int]) -> tuple[str, ...]:
     if set(found) != set(range(len(found))):
         return ()
     return tuple(found[i] for i in range(len(found)))
+
+
+def mask_of(slots: Sequence[str], chosen: Container[str]) -> int:
+    """The mask of those of a node's slots that are chosen."""
+    return sum(1 << i for i, slot in enumerate(slots) if slot in chosen)
 
 
 def request(slots: Sequence[str], mask: int, count: int = 1) -> str:

@@ -9,8 +9,7 @@ from slurm_plugin.engine.record import started
 from slurm_plugin.protocol import Notice
 from slurm_plugin.slots import bracket
 from slurm_plugin.slots.board import Build
-from slurm_plugin.slots.demand import types_of
-from slurm_plugin.slots.names import index_of
+from slurm_plugin.slots.demand import slots_given
 from slurm_plugin.slots.plan import Plan
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -61,8 +60,7 @@ class Watch:
         kept = bracket.read(job.admin_comment)
         if kept is None or kept.state != "placed" or job.exclusive:
             return
-        types = types_of(job)
-        asked = {index for kind in types if (index := index_of(kind)) is not None}
+        asked = set(slots_given(job).values())
         other = [name for name, found in job.gpus.items() if set(found) != asked]
         if other and asked:
             self.mismatched += 1

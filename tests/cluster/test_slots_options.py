@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots, pytest.mark.usefixtures("p
 
 OLD = os.environ.get("SUITE") == "bookworm"
 SOME_S = "sleep 1"
+GATED = "[gpu-slots: gated "
 #: Options, the GPUs of the whole job (nodes that are the job's alone: 4 or more), and its nodes.
 SLOTS = {
     "--gres=gpu": (1, 1),
@@ -81,19 +82,25 @@ if not OLD:  # an option since 23.11
 ALL = {**SLOTS, **OWN_CHOICE}
 
 
-def ran(cluster: Cluster, options: Sequence[str], ids: Sequence[int]) -> None:
+def records(cluster: Cluster, ids: Sequence[int]) -> dict[str, dict[str, str]]:
+    """Slurm's own record of each job, by its options."""
+    jobs = {job.id: job.fields for job in all_jobs(cluster)}
+    return {text: jobs[jobid] for text, jobid in zip(ALL, ids, strict=True)}
+
+
+def ran(cluster: Cluster, ids: Sequence[int]) -> None:
     """Each job ran with as many GPUs and nodes as it asked for, on slots where it could."""
     cluster.wait_idle(timeout_s=150)
-    jobs = {job.id: job.fields for job in all_jobs(cluster)}
-    ends = {text: jobs[jobid]["JobState"] for text, jobid in zip(options, ids, strict=True)}
+    jobs = records(cluster, ids)
+    ends = {text: job["JobState"] for text, job in jobs.items()}
     assert set(ends.values()) == {"COMPLETED"}, ends
     until(lambda: all(map(any, accounted(cluster, ids).values())), "all jobs are accounted", 20)
-    tres = accounted(cluster, ids)
-    had = {text: tres[jobid] for text, jobid in zip(options, ids, strict=True)}
-    other = {text: (had[text], ALL[text]) for text in options if had[text] != ALL[text]}
+    had = accounted(cluster, ids)
+    pairs = {text: (had[int(job["JobId"])], ALL[text]) for text, job in jobs.items()}
+    other = {text: pair for text, pair in pairs.items() if pair[0] != pair[1]}
     assert not other, "what they had, and what they asked for"
-    said = {text: jobs[jobid]["AdminComment"] for text, jobid in zip(options, ids, strict=True)}
-    for text, words in said.items():
+    for text, job in jobs.items():
+        words = job["AdminComment"]
         if text in OWN_CHOICE:
             assert "Slurm's own choice: " in words, text
         elif "[gpu-slots: placed " not in words:
@@ -115,23 +122,22 @@ def accounted(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, int]
 
 def test_every_option_starts_from_behind_a_gate(cluster: Cluster) -> None:
     """All wait while no node is open; then each gets slots, or Slurm's own choice."""
-    options = list(ALL)
     with watched(cluster):
         cluster.run("ctl", "scontrol update nodename=ALL state=drain reason=test")
         try:
             cluster.look()
-            requests = [shlex.split(text) for text in options]
-            ids = submit_many(cluster, requests, script=SOME_S)
+            ids = submit_many(cluster, list(map(shlex.split, ALL)), script=SOME_S)
+            jobs = records(cluster, ids)
+            assert SLOTS.keys() == {text for text, job in jobs.items() if GATED in str(job)}
         finally:
             cluster.run("ctl", "scontrol update nodename=ALL state=resume")
-        ran(cluster, options, ids)
+        ran(cluster, ids)
 
 
 def test_every_option_starts_at_once(cluster: Cluster) -> None:
-    """One after the other on an idle cluster; Slurm refuses none with its slots."""
-    options = list(ALL)
+    """One after the other, few at a time; Slurm refuses none with its slots."""
     with watched(cluster):
         ids = []
-        for text in options:
+        for text in ALL:
             ids += submit_many(cluster, [shlex.split(text)], script=SOME_S)
-        ran(cluster, options, ids)
+        ran(cluster, ids)
