@@ -2,6 +2,7 @@
 
 hint  = "" | "off" | item ("," item)*
 item  = key "=" value | flag
+of printable ASCII without `[`, `]` and `|`, at most MAX_BYTES.
 """
 
 from __future__ import annotations
@@ -71,9 +72,11 @@ def _bounded(text: str) -> str:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise HintError(f"hint of {size} bytes; expected at most {MAX_BYTES}")
-    bad = next((char for char in text if not " " <= char <= "~"), None)
+    # Brackets and bars delimit the records in which the hint is to stand.
+    bad = next((char for char in text if not " " <= char <= "~" or char in "[]|"), None)
     if bad is not None:
-        raise HintError(f"character U+{ord(bad):04X} in the hint; expected printable ASCII only")
+        told = f"'{bad}'" if bad in "[]|" else f"character U+{ord(bad):04X}"
+        raise HintError(f"{told} in the hint; expected printable ASCII without [, ] and |")
     return text
 
 

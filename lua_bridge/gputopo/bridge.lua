@@ -11,11 +11,11 @@ local breaker = require("gputopo.breaker")
 local codec = require("gputopo.codec")
 local comment = require("gputopo.comment")
 local config = require("gputopo.config")
+local guard = require("gputopo.guard")
 local hints = require("gputopo.hint")
 local reply = require("gputopo.reply")
 local request = require("gputopo.request")
 local shapes = require("gputopo.shapes")
-local slots_modify = require("gputopo.slots_modify")
 local slots_submit = require("gputopo.slots_submit")
 local transport = require("gputopo.transport")
 
@@ -78,7 +78,8 @@ local function note_failure(reason)
 end
 
 -- What a reply means: a checked plan for "ok", the line for "refuse", true for "pass";
--- nil and the reason when it cannot be used.
+-- nil and the reason when it cannot be used. Such a reply is about one job, and whoever wrote
+-- that job must not cost the others their engine: no pause follows.
 local function meaning(verb, fields, is_shape)
   if verb == "ok" then
     return reply.checked(fields, is_slots, is_shape)
@@ -103,17 +104,18 @@ local function ask_engine(rest, is_shape)
   if not line then
     return note_failure(failure)
   end
+  if pause:succeeded() then
+    log("the engine at " .. settings.socket .. " answers again")
+  end
   local verb, fields = codec.parse_reply(line)
   local plan
   plan, failure = meaning(verb, fields, is_shape)
   if not plan then
-    return note_failure("unusable reply: " .. failure)
+    log("a job goes on without the engine (unusable reply: " .. failure .. ")")
+    return nil
   end
   if string.find(fields.keep_s or "", "^%d%d?$") then
     kept:put(rest, verb, plan, tonumber(fields.keep_s), engine.now())
-  end
-  if pause:succeeded() then
-    log("the engine at " .. settings.socket .. " answers again")
   end
   return verb, plan
 end
@@ -155,9 +157,16 @@ local function held(job, hint)
 end
 
 -- A hint on a job without GPUs: it may ask for its shape to be chosen. One component of a
--- heterogeneous job may carry the hint meant for the others.
+-- heterogeneous job may carry the hint meant for the others. A donor comes without GPUs, too, and
+-- from its first moment on its user can change nothing of it (guard.lua).
 local function submit_without_gpus(job, part_list)
-  local hint, refusal = hints.asked(job.comment, job.spank_job_env)
+  local said = job.comment
+  local parent = said and string.match(said, "^gpu%-donor of=(%d%d?%d?%d?%d?%d?%d?%d?%d?%d?)$")
+  if parent then
+    job.admin_comment = comment.merged(job.admin_comment, "[gpu-donor: of=" .. parent .. "]")
+    return slurm.SUCCESS
+  end
+  local hint, refusal = hints.asked(said, job.spank_job_env)
   if not (hint or refusal) or (job.het_job_offset or NO_VAL) < NO_VAL then
     return slurm.SUCCESS
   elseif refusal or not shapes.are_asked_for(hint) then
@@ -216,7 +225,16 @@ local function without_model(job, submit_uid, ask)
   return counted and slots_submit.keys(job, asked, is_batch, set)
 end
 
+-- What a site's own script copied into AdminComment may be a user's text: no record of ours.
+local function drop_foreign_records(job, submit_uid)
+  local said = job.admin_comment
+  if said and string.find(said, "[gpu-", 1, true) and not may_write_admin_comment(submit_uid) then
+    job.admin_comment = #said <= comment.LONGEST and comment.without_ours(said) or ""
+  end
+end
+
 local function submit(job, part_list, submit_uid)
+  drop_foreign_records(job, submit_uid)
   local ask = request.asked(job) or request.asked_by_tasks(job)
   if not ask then
     return submit_without_gpus(job, part_list)
@@ -236,9 +254,10 @@ local function submit(job, part_list, submit_uid)
     -- A job that can have no slots is asked about for its hint alone, which may be wrong.
     more = more or (hint and hint ~= "" and "" or nil)
   end
+  local line = more and request.line(job, part_list, ask, hint)
   local verb, plan
-  if more and is_available() then
-    verb, plan = ask_engine(request.line(job, part_list, ask, hint) .. more)
+  if line and is_available() then
+    verb, plan = ask_engine(line .. more)
   end
   if verb == "refuse" then
     return refuse(plan)
@@ -269,20 +288,20 @@ local function updated(job, record)
   })
 end
 
--- The slots mode's part of an update -> the refusal, or nil.
-local function guard_slots(job, record, submit_uid)
+-- What of an update is the engine's alone to change -> the refusal, or nil.
+local function guarded_parts(job, record, submit_uid)
   if not may_write_admin_comment(submit_uid) then
-    return slots_modify.refusal(job, record)
+    return guard.refusal(job, record, is_slots)
   end
-  local nodes = slots_modify.pinned(job)
+  local nodes = is_slots and guard.pinned(job)
   if nodes then
     job.req_nodes = nodes
   end
 end
 
--- A new hint in the comment of a pending job; in the slots mode also what is the engine's.
+-- What is the engine's, and a new hint in the comment of a pending job.
 local function modify(job, record, part_list, submit_uid)
-  local closed = is_slots and guard_slots(job, record, submit_uid)
+  local closed = guarded_parts(job, record, submit_uid)
   if closed then
     return refuse(closed)
   end
@@ -308,9 +327,13 @@ local function modify(job, record, part_list, submit_uid)
   elseif ask.foreign or not is_available() then
     return slurm.SUCCESS
   end
-  local is_shaped = string.find(record.admin_comment or "", "[gpu-shape:", 1, true)
+  local is_shaped = comment.inside(record.admin_comment, "gpu-shape")
   local more = is_shaped and " change=1" or ""
-  local verb, plan = ask_engine(request.line(after, part_list, ask, hint) .. more)
+  local line = request.line(after, part_list, ask, hint)
+  if not line then
+    return slurm.SUCCESS
+  end
+  local verb, plan = ask_engine(line .. more)
   if verb == "refuse" then
     return refuse(plan)
   end

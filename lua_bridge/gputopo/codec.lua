@@ -24,6 +24,21 @@ function M.encode(text)
   return (gsub(text, UNSAFE, ESCAPE))
 end
 
+-- " key=N key=N ..." from { {key, number}, ... }; nil where one is not a whole number from 0 to
+-- 10^15. Lua would write larger ones as 2e+15, and Slurm refuses such jobs by itself.
+local LARGEST_NUMBER = 1e15
+function M.numbers(pairs)
+  local line = ""
+  for _, pair in ipairs(pairs) do
+    local number = pair[2]
+    if not (number >= 0 and number <= LARGEST_NUMBER and number % 1 == 0) then
+      return nil
+    end
+    line = line .. " " .. pair[1] .. "=" .. format("%d", number)
+  end
+  return line
+end
+
 -- The text, or nil when a "%" is not followed by two hexadecimal digits.
 function M.decode(value)
   if not find(value, "%", 1, true) then

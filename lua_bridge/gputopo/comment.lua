@@ -1,80 +1,133 @@
 -- Our parts of AdminComment: "[gpu-topo: HINT]" or "[gpu-topo: HINT | NOTE]", behind it of a
 -- job whose shape was chosen "[gpu-shape: 2x4 ...]", of one that may borrow GPUs of other nodes
--- "[gpu-loan: STATE ...]", and in the slots mode "[gpu-slots: STATE key=value ...]". Whatever a
--- site or an administrator wrote around them stays.
+-- "[gpu-loan: STATE ...]", in the slots mode "[gpu-slots: STATE key=value ...]", and of a donor
+-- "[gpu-donor: of=JOB]". Whatever a site or an administrator wrote around them stays.
+--
+-- One grammar for Lua, Python (slurm_plugin/admin_comment.py) and C (select/admin_comment.c): a
+-- bracket is ours only outside of every other bracket, with none inside, without control
+-- characters, and of at most LONGEST_BRACKET bytes. Of several of a kind the last one counts.
+-- Behind a bracket that is never closed there is nothing of ours.
 local M = {}
 
-local find, gsub, match = string.find, string.gsub, string.match
+local byte, find, gsub, match, sub = string.byte, string.find, string.gsub, string.match, string.sub
 
-local BRACKET = "%[gpu%-topo:[^%]]*%]"
-local KINDS = {
-  ["[gpu-topo:"] = BRACKET,
-  ["[gpu-shape:"] = "%[gpu%-shape:[^%]]*%]",
-  ["[gpu-loan:"] = "%[gpu%-loan:[^%]]*%]",
-  ["[gpu-slots:"] = "%[gpu%-slots:[^%]]*%]",
-}
+local ORDER = { "gpu-topo", "gpu-shape", "gpu-loan", "gpu-slots", "gpu-donor" }
+local IS_OURS = {}
+for _, kind in ipairs(ORDER) do
+  IS_OURS[kind] = true
+end
+local OPENS = byte("[")
 M.LONGEST_BRACKET = 1536
 -- AdminComment has no limit in Slurm; somebody else's text beyond this is left alone.
 M.LONGEST = 32768
 
-local function is_one(text, pattern)
-  return #text <= M.LONGEST_BRACKET and not find(text, "%c")
-    and match(text, "^" .. pattern .. "$") ~= nil
+-- The kind of a text from "[" to the next "]", and what is inside; nil when it is not ours.
+local function kind_of(text)
+  local kind, body = match(text, "^%[(gpu%-%l+):([^%c]*)%]$")
+  if kind and IS_OURS[kind] and #text <= M.LONGEST_BRACKET then
+    return kind, match(body, "^ *(.-) *$")
+  end
+end
+
+-- read(comment) -> {kind -> what is inside}, the rest, whether the rest closes its brackets
+local function read(comment)
+  local found, rest, taken = {}, "", 1
+  local depth, opened, is_nested = 0, nil, false
+  local at = find(comment, "[%[%]]")
+  while at do
+    if byte(comment, at) == OPENS then
+      is_nested = depth > 0
+      opened = is_nested and opened or at
+      depth = depth + 1
+    elseif depth > 0 then
+      depth = depth - 1
+      local kind, body
+      if depth == 0 and not is_nested then
+        kind, body = kind_of(sub(comment, opened, at))
+      end
+      if kind then
+        found[kind] = body
+        rest = rest .. gsub(sub(comment, taken, opened - 1), "%s+$", "")
+        taken = at + 1
+      end
+    end
+    at = find(comment, "[%[%]]", at + 1)
+  end
+  rest = rest .. sub(comment, taken)
+  return found, match(rest, "^%s*(.-)%s*$"), depth == 0
+end
+
+-- inside(comment, kind) -> what stands in our bracket of this kind ("gpu-slots"), or nil
+function M.inside(comment, kind)
+  if comment == nil or #comment > M.LONGEST or not find(comment, "[gpu-", 1, true) then
+    return nil
+  end
+  return read(comment)[kind]
+end
+
+-- The HINT of a comment, or nil when there is none.
+function M.hint_in(comment)
+  local inside = M.inside(comment, "gpu-topo")
+  return inside and match(match(inside, "^[^|]*"), "^(.-) *$")
+end
+
+-- written(found, rest, is_closed) -> the comment that read() would read like this
+local function written(found, rest, is_closed)
+  local ours = {}
+  for _, kind in ipairs(ORDER) do
+    if found[kind] then
+      ours[#ours + 1] = "[" .. kind .. ":" .. (found[kind] ~= "" and " " or "") .. found[kind] .. "]"
+    end
+  end
+  local text = table.concat(ours, " ")
+  if rest == "" or text == "" then
+    return rest .. text
+  end
+  -- Behind a bracket that is never closed ours would not count.
+  return is_closed and rest .. " " .. text or text .. " " .. rest
+end
+
+-- Is this text nothing but brackets of ours, each kind at most once? Without is_slots there is
+-- none of the slots mode; those of donors are nobody's to send.
+function M.are_brackets(text, is_slots)
+  local found, rest = read(text)
+  return rest == "" and next(found) ~= nil and written(found, "", true) == text
+    and not found["gpu-donor"] and (is_slots or not found["gpu-slots"])
 end
 
 -- Is this text exactly one bracket with a hint?
 function M.is_bracket(text)
-  return is_one(text, BRACKET)
-end
-
--- Is this text one or more of our brackets, each kind once, a space between? Without
--- is_slots there is none of the slots mode.
-function M.are_brackets(text, is_slots)
-  local seen, rest = {}, text
-  repeat
-    local one, after = match(rest, "^(%[gpu%-%a+:[^%]]*%])(.*)$")
-    local mark = one and match(one, "^%[gpu%-%a+:")
-    local pattern = mark and KINDS[mark]
-    if not pattern or seen[mark] or not is_one(one, pattern)
-        or (mark == "[gpu-slots:" and not is_slots) then
-      return false
-    end
-    seen[mark] = true
-    rest = after == "" and after or match(after, "^ (%[.*)$")
-  until not rest or rest == ""
-  return rest ~= nil
+  local found = read(text)
+  return found["gpu-topo"] ~= nil and written({ ["gpu-topo"] = found["gpu-topo"] }, "", true) == text
 end
 
 -- The same without the word that the job may borrow: its batch step would have to meet the
 -- donors, and only a submit can tell it so.
 function M.without_loan(text)
-  return (gsub(gsub(text, " ?%[gpu%-loan:[^%]]*%]", ""), "^ ", ""))
+  local found, rest, is_closed = read(text)
+  found["gpu-loan"] = nil
+  return written(found, rest, is_closed)
 end
 
--- The HINT inside the last bracket of a comment, or nil when there is none.
-function M.hint_in(comment)
-  local last
-  for inside in string.gmatch(comment or "", "%[gpu%-topo: *([^%]]*)%]") do
-    last = inside
-  end
-  return last and match(match(last, "^[^|]*"), "^(.-) *$")
+-- The comment without anything of ours.
+function M.without_ours(text)
+  local _, rest = read(text)
+  return rest
 end
 
--- merged(old, ours) -> the comment with our brackets at its end, older ones of the same kind
--- removed; nil when the old text is too long to be touched.
+-- merged(old, ours) -> the comment with our brackets, in place of older ones of the same kinds;
+-- nil when the old text is too long to be touched.
 function M.merged(old, ours)
   if old == nil or old == "" then
     return ours
-  end
-  if #old > M.LONGEST then
+  elseif #old > M.LONGEST then
     return nil
   end
-  for mark, pattern in pairs(KINDS) do
-    if find(old, mark, 1, true) and find(ours, mark, 1, true) then
-      old = gsub(gsub(old, " ?" .. pattern, ""), "^ ", "")
-    end
+  local found, rest, is_closed = read(old)
+  for kind, inside in pairs((read(ours))) do
+    found[kind] = inside
   end
-  return old == "" and ours or old .. " " .. ours
+  return written(found, rest, is_closed)
 end
 
 return M

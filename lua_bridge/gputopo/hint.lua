@@ -3,7 +3,7 @@
 -- be carried; what it means is the engine's business.
 local M = {}
 
-local find, gsub, match, sub = string.find, string.gsub, string.match, string.sub
+local byte, find, gsub, match, sub = string.byte, string.find, string.gsub, string.match, string.sub
 
 local PREFIX = "gpu-topo:"
 -- Slurm writes every character of an option's name that is no letter or digit as "_"; the
@@ -24,6 +24,13 @@ local function checked(text, start)
   if find(text, "%c", start) then
     return nil, "gpu-topo: the hint holds a control character (line feed, tab or the like); "
       .. "write it on one line"
+  end
+  -- Brackets and bars delimit our own records, in which the hint is to stand.
+  local stranger = match(text, "[^ -~]", start) or match(text, "[%[%]|]", start)
+  if stranger then
+    return nil, "gpu-topo: the hint holds " .. (find(stranger, "[ -~]") and "'" .. stranger .. "'"
+      or string.format("the byte 0x%02X", byte(stranger)))
+      .. "; hints are printable ASCII without [, ] and |"
   end
   return match(text, "^ *(.-) *$", start)
 end

@@ -113,7 +113,7 @@ local function apply_fields(job, set, before)
     local old = job[field]
     if field == "admin_comment" then
       -- Reading a script copies it: only where it matters.
-      if find(value, "[gpu-loan:", 1, true) and job.script == nil then
+      if comment.inside(value, "gpu-loan") and job.script == nil then
         value = comment.without_loan(value)
       end
       value = value ~= "" and comment.merged(old, value) or nil

@@ -169,16 +169,19 @@ local function who_and_where(job, part_list)
     .. field(" partition=", whole_names(partition_of(job, part_list)))
 end
 
--- line(job, part_list, ask, hint) -> the request without its "submit id=N" and line feed.
+-- line(job, part_list, ask, hint) -> the request without its "submit id=N" and line feed; nil
+-- for a job of more GPUs or tasks than a number of the protocol has room for.
 function M.line(job, part_list, ask, hint)
   local gpus, per_node, nodes, max_nodes, tasks = M.shape(job, ask)
-  return who_and_where(job, part_list)
-    .. " gpus=" .. gpus
+  local counts = { { "nodes", nodes }, { "per_node", per_node }, { "tasks", tasks } }
+  if max_nodes > nodes then
+    table.insert(counts, 2, { "max_nodes", max_nodes })
+  end
+  local in_all, each = codec.numbers({ { "gpus", gpus } }), codec.numbers(counts)
+  return in_all and each and who_and_where(job, part_list)
+    .. in_all
     .. field(" type=", ask.type)
-    .. " nodes=" .. nodes
-    .. (max_nodes > nodes and " max_nodes=" .. max_nodes or "")
-    .. " per_node=" .. per_node
-    .. " tasks=" .. tasks
+    .. each
     .. ((hint and hint ~= "") and " hint=" .. encode(hint) or "")
 end
 
@@ -193,7 +196,10 @@ end
 function M.shape_line(job, part_list, hint)
   local nodes, max_nodes, tasks, tasks_per_node = M.left_open(job)
   return who_and_where(job, part_list)
-    .. " gpus=0 nodes=" .. nodes .. " max_nodes=" .. max_nodes .. " per_node=0 tasks=" .. tasks
+    .. codec.numbers({
+      { "gpus", 0 }, { "nodes", nodes }, { "max_nodes", max_nodes }, { "per_node", 0 },
+      { "tasks", tasks },
+    })
     .. " hint=" .. encode(hint) .. " shape=1 tasks_per_node=" .. tasks_per_node
 end
 

@@ -170,7 +170,7 @@ end
 
 -- "gres/gpu:3" -> 3: the figure per GPU of --cpus-per-gpu and --mem-per-gpu.
 local function per_gpu(text)
-  return text and match(text, "gpu[:=](%d+)$") or 0
+  return text and tonumber(match(text, "gpu[:=](%d+)$")) or 0
 end
 
 -- tasks_of_gpus(job, ask, is_batch) -> {field -> number} to set | nil where that cannot be
@@ -241,8 +241,8 @@ local function form_of(asked)
   end
 end
 
--- keys(job, asked, is_batch, set) -> " slots=1 ..." | nil where a text is too long to send, or
--- no slots could be used
+-- keys(job, asked, is_batch, set) -> " slots=1 ..." | nil where a text is too long to send, a
+-- number too large, or no slots could be used
 --   asked, set: what normalised left and found. form: of a job that asks for nothing yet.
 function M.keys(job, asked, is_batch, set, form)
   local some = texts(job, asked, set.features or job.features)
@@ -251,25 +251,26 @@ function M.keys(job, asked, is_batch, set, form)
     return nil
   end
   local shared = job.shared
-  return " slots=1 form=" .. form
-    .. " batch=" .. flag(is_batch)
-    .. " array=" .. flag(job.array_inx ~= nil)
-    .. " het=" .. flag((job.het_job_offset or NO_VAL) < NO_VAL)
-    .. " begin=" .. string.format("%d", job.begin_time or 0)
-    .. " time_s=" .. string.format("%d", time_s(job.time_limit))
-    .. " cpus=" .. number32(job.min_cpus)
-    .. " cpus_per_task=" .. number16(job.cpus_per_task)
-    .. " cpus_per_gpu=" .. per_gpu(job.cpus_per_tres)
-    .. " mem_node_mb=" .. memory_mb(job.min_mem_per_node)
-    .. " mem_cpu_mb=" .. memory_mb(job.min_mem_per_cpu)
-    .. " mem_gpu_mb=" .. per_gpu(job.mem_per_tres)
+  local numbers = codec.numbers({
+    { "batch", flag(is_batch) },
+    { "array", flag(job.array_inx ~= nil) },
+    { "het", flag((job.het_job_offset or NO_VAL) < NO_VAL) },
+    { "begin", job.begin_time or 0 },
+    { "time_s", time_s(job.time_limit) },
+    { "cpus", number32(job.min_cpus) },
+    { "cpus_per_task", number16(job.cpus_per_task) },
+    { "cpus_per_gpu", per_gpu(job.cpus_per_tres) },
+    { "mem_node_mb", memory_mb(job.min_mem_per_node) },
+    { "mem_cpu_mb", memory_mb(job.min_mem_per_cpu) },
+    { "mem_gpu_mb", per_gpu(job.mem_per_tres) },
     -- 1 is --oversubscribe; --exclusive=user and =mcs want the node to themselves, too.
-    .. " exclusive=" .. flag(shared == 0 or shared == 2 or shared == 3)
-    .. " depends=" .. flag(job.dependency ~= nil and job.dependency ~= "")
-    .. " held=" .. flag(job.priority == 0)
-    .. " enforce_binding=" .. flag(math.floor((job.bitflags or 0) / GRES_ENFORCE_BIND) % 2 == 1)
-    .. " overcommit=" .. flag(is_overcommitted(job, asked))
-    .. some
+    { "exclusive", flag(shared == 0 or shared == 2 or shared == 3) },
+    { "depends", flag(job.dependency ~= nil and job.dependency ~= "") },
+    { "held", flag(job.priority == 0) },
+    { "enforce_binding", flag(math.floor((job.bitflags or 0) / GRES_ENFORCE_BIND) % 2 == 1) },
+    { "overcommit", flag(is_overcommitted(job, asked)) },
+  })
+  return numbers and " slots=1 form=" .. form .. numbers .. some
 end
 
 return M

@@ -63,7 +63,7 @@ def release_all(config_path: Path) -> None:
 
 
 def _row(job: Any, kept: Any) -> dict[str, Any]:
-    from slurm_plugin.slots import bracket
+    from slurm_plugin import admin_comment
 
     asked = next((kept.get(key) for key in ("tpn", "tpj", "tpt", "tps") if kept.get(key)), "")
     left_s = int(job.eligible - time.time()) if job.eligible else 0
@@ -77,7 +77,7 @@ def _row(job: Any, kept: Any) -> dict[str, Any]:
         "nodes": job.req_nodes,
         "gate_s": max(0, left_s),
         "reason": job.reason,
-        "note": bracket.note_in(job.admin_comment),
+        "note": admin_comment.note_in(job.admin_comment),
     }
 
 

@@ -6,6 +6,7 @@ it at start time. That depends on the request and the configuration alone: an an
 
 from __future__ import annotations
 
+from slurm_plugin import admin_comment
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import WishError, read_wish
@@ -21,7 +22,6 @@ from slurm_plugin.protocol import (
 )
 from slurm_plugin.remote.at_start.mode import MARK
 from slurm_plugin.remote.at_start.reserved import Reserved
-from slurm_plugin.slots import bracket
 
 WAITS = "GPUs are kept for a loan"
 
@@ -45,7 +45,7 @@ class Select:
             wish = read_wish(asked.hint, rule)
         except WishError as error:
             return Refuse(f"gpu-topo: {error}")
-        brackets = [bracket.topo(wish.text, "")] if asked.hint else []
+        brackets = [admin_comment.topo(wish.text, "")] if asked.hint else []
         values = {"keep_s": str(KEEP_S)}
         if wish.remote and _could_borrow(asked):
             # The bridge takes both for batch jobs alone: the batch step meets the donors.

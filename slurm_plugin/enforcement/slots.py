@@ -9,14 +9,15 @@ import secrets
 import time
 from collections.abc import Callable
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.engine.decide import Decider, Decision
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
-from slurm_plugin.slots import backfill, bracket, demand, question
+from slurm_plugin.slots import backfill, demand, question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.borrowing import may_borrow
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.slots.features import Unsupported
 from slurm_plugin.slots.look import APART, UNEVEN
@@ -59,7 +60,7 @@ class Slots:
             return Refuse(f"gpu-topo: {error}") if rule.mode == "enforce" else Pass()
         if asked.slots is None:
             # A changed hint: the job has its place, or its gate, already.
-            said = bracket.topo(wish.text, "") if rule.mode == "enforce" else ""
+            said = admin_comment.topo(wish.text, "") if rule.mode == "enforce" else ""
             return Ok({"set.admin_comment": said}) if said else Pass()
         answer, why = self._answer(asked, wish, rule.mode)
         if answer is not None:
@@ -67,7 +68,7 @@ class Slots:
         if rule.mode != "enforce":
             return Pass()
         note = f"Slurm's own choice: {why}"
-        return Ok({"set.admin_comment": bracket.topo(wish.text, note)})
+        return Ok({"set.admin_comment": admin_comment.topo(wish.text, note)})
 
     def _answer(self, asked: Submit, wish: Wish, mode: str) -> tuple[SubmitReply | None, str]:
         """Slots or a gate; else None, and why it is Slurm's own choice."""
@@ -222,7 +223,7 @@ class Slots:
         borrows = {"env.GPUTOPO_REMOTE": "allow"} if wish.remote and may_borrow(asked) else {}
         told = {**(more or {}), **({"remote": "1"} if borrows else {})}
         kept = Bracket(state, {**demand.original(asked, token), **told})
-        said = bracket.topo(wish.text, note)
+        said = admin_comment.topo(wish.text, note)
         return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrows}
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from policies import RunningJob
 from policies.errors import HintError
 from policies.hints import parse
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import TOPO
 from slurm_plugin.engine.learning import Teacher
 from slurm_plugin.engine.machines import UNDECLARED, Machines, mask_of
 from slurm_plugin.errors import SlurmError
@@ -25,7 +27,6 @@ from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 
 logger = logging.getLogger(__name__)
 
-_BRACKET = re.compile(r"\[gpu-topo: *([^|\]]*?) *[|\]]")
 _COMMENT = re.compile(r"gpu-topo: *(.*)")
 #: Hints of jobs that were asked about and have not started yet.
 MOST_HINTS = 20_000
@@ -35,9 +36,10 @@ HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 
 def hint_of(job: QueuedJob) -> str:
     """The job's hint: from our bracket in the admin comment, else from its comment."""
-    bracket = _BRACKET.search(job.admin_comment)
+    if admin_comment.inside(job.admin_comment, TOPO) is not None:
+        return admin_comment.hint_in(job.admin_comment)
     comment = _COMMENT.match(job.comment)
-    return bracket[1] if bracket else comment[1] if comment else ""
+    return comment[1] if comment else ""
 
 
 def running_job(job_id: int, masks: Mapping[str, int], hint: str) -> RunningJob:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import LOAN, Bracket
 from slurm_plugin.remote import loan as loans
-from slurm_plugin.slots import bracket
-from slurm_plugin.slots.bracket import LOAN, Bracket
-
-_DONOR = re.compile(r"\[gpu-donor: of=(\d+)\]")
 
 
 def in_comment(comment: str, is_waiting: bool = True) -> dict[str, Any]:
@@ -19,15 +16,15 @@ def in_comment(comment: str, is_waiting: bool = True) -> dict[str, Any]:
     `host`, `gpus`, `donors` and `why` of one that borrows; `waits`, `tries` and `next` (epoch)
     of one that would; `lends_to` of a donor.
     """
-    if donor := _DONOR.search(comment):
-        return {"lends_to": int(donor[1])}
-    kept = bracket.read(comment) or bracket.read(comment, LOAN)
+    if parent := admin_comment.donor_of(comment):
+        return {"lends_to": parent}
+    kept = admin_comment.read(comment) or admin_comment.read(comment, LOAN)
     if kept is None or not kept.get("remote"):
         return {}
     loan = loans.read(kept.get(loans.KEY))
     if loan is None:
         waits = kept.state == "gated" or (kept.state == "may" and is_waiting)
-        return _waiting(kept, bracket.note_in(comment)) if waits else {}
+        return _waiting(kept, admin_comment.note_in(comment)) if waits else {}
     return {
         "asked": kept.get("tpn") or kept.get("tpj"),
         "host": loan.host,

@@ -10,12 +10,12 @@ import os
 import re
 from typing import Any
 
+from slurm_plugin import admin_comment
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain import loans
 from slurm_plugin.explain.answer import NotTold, unknown
 from slurm_plugin.slurm.runner import Runner
 
-_BRACKET = re.compile(r"\[gpu-topo: *([^|\]]*?) *(?:\| *([^\]]*?) *)?\]")
 _PAIR = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
 _SLURM_USER = re.compile(r"^SlurmUser\s*=\s*\S*?\((\d+)\)", re.MULTILINE)
 _ADMIN_COMMENT = re.compile(r"(?:^|\s)AdminComment=(.*?)(?= [A-Z][A-Za-z/:]*=|$)")
@@ -114,5 +114,6 @@ def _pairs(line: str) -> dict[str, str]:
 
 
 def _bracket(comment: str) -> tuple[str | None, str]:
-    found = _BRACKET.findall(comment)
-    return (found[-1][0], found[-1][1]) if found else (None, "")
+    if admin_comment.inside(comment, admin_comment.TOPO) is None:
+        return None, ""
+    return admin_comment.hint_in(comment), admin_comment.note_in(comment)

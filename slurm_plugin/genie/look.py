@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from policies.performance import Shape
 from policies.scheduling import Planned, Task
+from slurm_plugin import admin_comment
 from slurm_plugin.genie import note, reply
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import site_factors
 from slurm_plugin.genie.site import Domain
 from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.remote import loan as loans
-from slurm_plugin.slots import bracket
 from slurm_plugin.slots.change import is_old
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -74,7 +74,7 @@ def asleep_until(job: QueuedJob) -> float:
 
     By the plugin's note: Slurm itself says `BeginTime` only after its next look at the job.
     """
-    found = _UNTIL.match(bracket.note_in(job.admin_comment))
+    found = _UNTIL.match(admin_comment.note_in(job.admin_comment))
     return float(found[1]) if found else 0.0
 
 
@@ -102,7 +102,7 @@ def _may_change(job: QueuedJob) -> bool:
     """
     if job.tasks > 1 or job.array_id or job.het_id:
         return False
-    gate = bracket.read(job.admin_comment)
+    gate = admin_comment.read(job.admin_comment)
     if gate is None:
         return True
     return gate.state == "gated" and not is_old(gate) and not gate.get(loans.KEY)
@@ -128,24 +128,24 @@ def reshaped(
     each, cpus = reply.tasks_per_node(said, shape), reply.cpus_per_node(said, shape)
     gpus = reply.gres(shape, separator)
     comment = note.replaced(job.admin_comment, replace(said, shape=shape))
-    gate = bracket.read(comment)
+    gate = admin_comment.read(comment)
     if gate is not None:
         asks = {"tpn": gpus, "nodes": f"{shape.nodes}-{shape.nodes}"}
-        comment = bracket.replaced(comment, replace(gate, values={**gate.values, **asks}))
+        comment = admin_comment.replaced(comment, replace(gate, values={**gate.values, **asks}))
     return JobUpdate(
         tres_per_node=gpus,
         num_nodes=(shape.nodes, shape.nodes),
         num_tasks=each * shape.nodes,
         min_cpus=cpus * shape.nodes,
         min_cpus_per_node=cpus,
-        admin_comment=bracket.noted(comment, _said(job, shape)),
+        admin_comment=admin_comment.noted(comment, _said(job, shape)),
         site_factor=factor,
     )
 
 
 def _said(job: QueuedJob, shape: Shape) -> str:
     # The plugin's own note on a wait must stay: it has the job's begin time.
-    present = bracket.note_in(job.admin_comment)
+    present = admin_comment.note_in(job.admin_comment)
     return present if present.startswith("waiting ") else f"shape {shape}"
 
 

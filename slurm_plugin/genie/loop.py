@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from policies.errors import HintError
 from policies.genie.submit import candidates
 from policies.scheduling import Planned, Task
+from slurm_plugin import admin_comment
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.engine.pace import Pace
 from slurm_plugin.engine.service import Engine
@@ -26,7 +27,6 @@ from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.record import Shaping
 from slurm_plugin.genie.site import Domain
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
-from slurm_plugin.slots import bracket
 from slurm_plugin.slots.watch import of_job
 from slurm_plugin.slurm import choose, releases
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient, SlurmNode
@@ -210,7 +210,7 @@ class Loop:
         """A job's task by its hint, as of its submit; None where that says nothing of use."""
         rule = desk.rule(job.partition, job.account, job.uid)
         try:
-            wish = read_wish(bracket.hint_in(job.admin_comment), rule)
+            wish = read_wish(admin_comment.hint_in(job.admin_comment), rule)
             asked = desk.site.asked(wish.values, domain, job.account, said, job.submit)
             return desk.site.task(job.job_id, asked, domain, job.account, job.submit)
         except (WishError, HintError) as error:
@@ -237,7 +237,7 @@ class Loop:
             "uid": job.uid,
             "account": job.account,
             "partition": job.partition,
-            "hint": bracket.hint_in(job.admin_comment),
+            "hint": admin_comment.hint_in(job.admin_comment),
             "policy": "genie",
         }
         found = candidates(task, domain.platform, now)
@@ -246,5 +246,6 @@ class Loop:
 
 def _is_ours(job: QueuedJob) -> bool:
     """Does the job wait by our own word alone?"""
-    said = bracket.note_in(job.admin_comment)
-    return "[gpu-slots: gated " in job.admin_comment or said.startswith("waiting ")
+    gate = admin_comment.read(job.admin_comment)
+    is_gated = gate is not None and gate.state == "gated"
+    return is_gated or admin_comment.note_in(job.admin_comment).startswith("waiting ")

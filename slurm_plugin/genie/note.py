@@ -9,12 +9,12 @@ import re
 from dataclasses import dataclass
 
 from policies.performance import Shape
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import SHAPE
 
-MARK = "[gpu-shape:"
 #: The shape of a job that the engine has not seen yet: it is held until it has.
 NONE = "none"
 
-_BRACKET = re.compile(r"\s*\[gpu-shape: ([^\]]*)\]")
 _SHAPE = re.compile(r"(\d{1,5})x(\d{1,3})")
 _NUMBER = re.compile(r"\d{1,9}")
 _KEYS = ("nodes", "max_nodes", "tasks", "tasks_per_node", "cpus_per_task")
@@ -39,19 +39,22 @@ class Shaped:
     cpus_per_task: int = 0
 
     def text(self) -> str:
-        """The bracket as it stands in the comment."""
+        """The whole bracket, as it stands in the comment."""
+        return admin_comment.with_inside("", SHAPE, self.inside())
+
+    def inside(self) -> str:
+        """What stands in the bracket."""
         words = [str(self.shape) if self.shape else NONE]
         words += [f"{key}={getattr(self, key)}" for key in _KEYS if getattr(self, key)]
         words += [f"t={self.token}"] if self.token else []
         words += ["fixed"] if self.is_fixed else []
         words += ["held"] if self.is_held else []
-        return f"{MARK} {' '.join(words)}]"
+        return " ".join(words)
 
 
-def read(admin_comment: str) -> Shaped | None:
+def read(comment: str) -> Shaped | None:
     """The bracket in a comment; None without one, or with one that is not ours."""
-    match = _BRACKET.search(admin_comment)
-    words = match[1].split() if match else []
+    words = (admin_comment.inside(comment, SHAPE) or "").split()
     if not words:
         return None
     shape = None
@@ -71,9 +74,6 @@ def read(admin_comment: str) -> Shaped | None:
     )
 
 
-def replaced(admin_comment: str, shaped: Shaped) -> str:
-    """The comment with this bracket in place of the one it has, or at its end."""
-    text = shaped.text()
-    if _BRACKET.search(admin_comment):
-        return _BRACKET.sub(lambda _: f" {text}", admin_comment, count=1).strip()
-    return f"{admin_comment} {text}".strip()
+def replaced(comment: str, shaped: Shaped) -> str:
+    """The comment with this bracket in place of the one it has."""
+    return admin_comment.with_inside(comment, SHAPE, shaped.inside())

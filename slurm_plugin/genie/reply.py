@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from policies.performance import Shape
 from policies.scheduling import Planned
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import SHAPE, TOPO
 from slurm_plugin.enforcement.interface import Enforcement
 from slurm_plugin.engine.wish import Wish
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.protocol import Ok, Submit, SubmitReply
-from slurm_plugin.slots import bracket
 
 
 def tasks_per_node(said: Shaped, shape: Shape) -> int:
@@ -47,7 +48,7 @@ def shaped(
     answered = inner.on_submit(known if chosen.nodes else behind_others(known))
     values: dict[str, str] = {} if said.is_fixed else fields(said, separator)
     note = f"shape {chosen.shape}"
-    comment = f"{bracket.topo(wish.text, note)} {said.text()}"
+    comment = f"{admin_comment.topo(wish.text, note)} {said.text()}"
     if isinstance(answered, Ok):
         own = dict(answered.values)
         for kept in ("keep_s", "token"):
@@ -64,10 +65,9 @@ def shaped(
 
 def with_ours(comment: str, ours: str, said: Shaped) -> str:
     """Another's brackets with that of the shape between them; its note goes before ours."""
-    topo, gap, slots = comment.partition("[gpu-slots:")
-    if "|" not in topo:
-        return f"{ours} {gap}{slots}".strip()
-    return " ".join(part for part in (topo.strip(), said.text(), gap + slots) if part)
+    if not admin_comment.note_in(comment):
+        comment = admin_comment.with_inside(comment, TOPO, admin_comment.inside(ours, TOPO))
+    return admin_comment.with_inside(comment, SHAPE, said.inside())
 
 
 def fields(said: Shaped, separator: str) -> dict[str, str]:

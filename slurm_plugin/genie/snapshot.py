@@ -134,7 +134,7 @@ def taken(
         if job is not asked:
             job = replace(job, start=int(now))
             _take(found.free, job)
-        said = note.read(job.admin_comment) if note.MARK in job.admin_comment else None
+        said = note.read(job.admin_comment)
         if job.state == "COMPLETING" and names.intersection(job.nodes):
             found.is_settling |= now - job.end < COMPLETING_S
         if said is None or job.partition != domain.name:

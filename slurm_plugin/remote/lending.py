@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import loan as loans
@@ -28,8 +30,6 @@ from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.mode import Mode
 from slurm_plugin.remote.offer import Declined, Offer
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots import bracket
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.room import Room
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
@@ -159,20 +159,21 @@ class Lending:
             if job.state != "PENDING":
                 borrowers.add(job.job_id)
                 self._look_after(job, loan, there)
-            wanted.update(lender.job_id for lender in loan.lenders)
+            wanted.update(donor.job_id for donor in _donors(job, loan, there))
         for job_id in [job_id for job_id in self._missed if job_id not in borrowers]:
             del self._missed[job_id]
         orphans = [
             job.job_id
             for job in queue
-            if loans.is_donor(job) and job.job_id not in wanted and job.state != "COMPLETING"
+            if loans.parent_of(job) and job.job_id not in wanted and job.state != "COMPLETING"
         ]
         self.cancel(orphans)
 
     def _look_after(self, job: QueuedJob, loan: Loan, there: dict[int, QueuedJob]) -> None:
         """A job that runs goes on only with all of its donors."""
-        donors = [there.get(lender.job_id) for lender in loan.lenders]
-        if all(donor is not None and donor.state == "RUNNING" for donor in donors):
+        donors = _donors(job, loan, there)
+        is_whole = len(donors) == len(loan.lenders)
+        if is_whole and all(donor.state == "RUNNING" for donor in donors):
             self._missed.pop(job.job_id, None)
             return
         self._missed[job.job_id] += 1
@@ -196,26 +197,29 @@ class Lending:
         if why.is_network:
             values.setdefault("loan_held", str(int(self._clock())))
         is_known = _without_figures(clean_note(why.why)) == _without_figures(
-            bracket.note_in(job.admin_comment)
+            admin_comment.note_in(job.admin_comment)
         )
         if is_known and values == dict(kept.values):
             return False
-        comment = bracket.replaced(job.admin_comment, replace(kept, values=values))
-        told = JobUpdate(admin_comment=bracket.noted(comment, why.why))
+        comment = admin_comment.replaced(job.admin_comment, replace(kept, values=values))
+        told = JobUpdate(admin_comment=admin_comment.noted(comment, why.why))
         try:
             self._client.update([job.name], told)
         except SlurmError as error:
             logger.warning("job %s: %s", job.name, error)
         return not is_known
 
-    def give_up(self, job: QueuedJob, kept: Bracket, why: str) -> int:
+    def give_up(
+        self, job: QueuedJob, kept: Bracket, why: str, queue: Mapping[int, QueuedJob]
+    ) -> int:
         """End a loan that came to nothing: the job waits for local GPUs, or is refused.
 
-        Seconds until the next try.
+        `queue` is by job id. Seconds until the next try.
         """
         loan = loans.read(kept.get(loans.KEY))
-        tries = int(kept.get("loan_tries") or 0)
-        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**tries)
+        tries = kept.number("loan_tries")
+        # Longer doubled than ten times it would be a number of any length.
+        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(tries, 10))
         pause = {"loan_tries": str(tries + 1), "loan_next": str(int(self._clock()) + pause_s)}
         paused = replace(kept, values={**kept.values, **pause})
         is_refused = self.settings.unservable == "refuse"
@@ -229,7 +233,7 @@ class Lending:
             # It has started, or ended: the next look knows.
             logger.warning("job %s: %s", job.name, error)
             return pause_s
-        self.cancel([lender.job_id for lender in loan.lenders] if loan else [])
+        self.cancel([donor.job_id for donor in _donors(job, loan, queue)] if loan else [])
         if is_refused:
             self.cancel([job.job_id])
         return pause_s
@@ -243,6 +247,12 @@ class Lending:
             self._run(["scancel", *map(str, job_ids)])
         except SlurmError as error:
             logger.warning("donors %s: %s; tried again", list(job_ids), error)
+
+
+def _donors(job: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> list[QueuedJob]:
+    """The jobs in the queue that are this loan's donors, whatever else it names."""
+    named = (queue.get(lender.job_id) for lender in loan.lenders)
+    return [donor for donor in named if donor is not None and loans.lends_to(donor, job)]
 
 
 def _nobody(job_id: int, loan: Loan) -> None:

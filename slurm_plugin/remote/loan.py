@@ -8,10 +8,11 @@ hexadecimal, in Slurm's GPU indices.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -21,9 +22,9 @@ WHY = "loan_why"
 #: Keys of a bracket that belong to one loan alone.
 OF_LOAN = (KEY, WHY, AT)
 COMMENT = "gpu-donor"
-_READY = re.compile(rf"{COMMENT} ready of=(\d+) port=(\d{{1,5}})\Z")
-_FAILED = re.compile(rf"{COMMENT} failed of=(\d+) (.*)\Z", re.DOTALL)
-_OWN = re.compile(r"\[gpu-donor: of=(\d+)\]")
+_MARKED = re.compile(rf"{COMMENT} of=(\d{{1,10}})\Z")
+_READY = re.compile(rf"{COMMENT} ready of=(\d{{1,10}}) port=(\d{{1,5}})\Z")
+_FAILED = re.compile(rf"{COMMENT} failed of=(\d{{1,10}}) (.*)\Z", re.DOTALL)
 #: Longest word of a donor that is repeated.
 SHOWN_CHARS = 120
 
@@ -100,18 +101,24 @@ def _shown(mask: int) -> str:
 
 
 def marked(parent: int) -> str:
-    """A donor's comment at its submit."""
+    """A donor's comment at its submit: by it the bridge writes the donor's AdminComment."""
     return f"{COMMENT} of={parent}"
 
 
-def bracket(parent: int) -> str:
-    """A donor's AdminComment, which its user cannot change."""
-    return f"[gpu-donor: of={parent}]"
+def parent_of(job: QueuedJob) -> int:
+    """The id of the job that this donor lends to, by its own record; 0 for no donor.
+
+    The comment, which its user may write, counts only where no bridge marked the job.
+    """
+    if found := admin_comment.donor_of(job.admin_comment):
+        return found
+    match = _MARKED.match(job.comment) or _READY.match(job.comment) or _FAILED.match(job.comment)
+    return int(match[1]) if match else 0
 
 
-def is_donor(job: QueuedJob) -> bool:
-    """Was this job submitted as a donor?"""
-    return job.comment.startswith(f"{COMMENT} ") or bool(_OWN.search(job.admin_comment))
+def lends_to(donor: QueuedJob, borrower: QueuedJob) -> bool:
+    """Is this job the borrower's donor? Only such a one may be ended for the borrower's sake."""
+    return donor.uid == borrower.uid and parent_of(donor) == borrower.job_id
 
 
 def port_of(job: QueuedJob, parent: int) -> int:
@@ -120,12 +127,25 @@ def port_of(job: QueuedJob, parent: int) -> int:
     return int(match[2]) if match and int(match[1]) == parent else 0
 
 
-def trouble_of(job: QueuedJob, parent: int) -> str:
-    """Why a donor says that it cannot serve; '' where it does not."""
-    match = _FAILED.match(job.comment)
-    if match is None or int(match[1]) != parent:
-        return ""
-    return " ".join(match[2].split())[:SHOWN_CHARS] or "a donor failed"
+def trouble_of(lender: Lender, donor: QueuedJob | None, borrower: QueuedJob) -> str:
+    """Why a donor cannot serve; '' where nothing is known of that."""
+    if donor is None or donor.state == "COMPLETING":
+        return f"the donor on {lender.node} is gone"
+    if not lends_to(donor, borrower):
+        return f"job {donor.name} on {lender.node} is no donor of this job"
+    match = _FAILED.match(donor.comment)
+    if match is not None and int(match[1]) == borrower.job_id:
+        return " ".join(match[2].split())[:SHOWN_CHARS] or "a donor failed"
+    return "" if _is_as_lent(lender, donor) else f"the donor on {lender.node} was changed"
+
+
+def _is_as_lent(lender: Lender, donor: QueuedJob) -> bool:
+    """Does a donor hold, or ask for, no more than it is to lend?"""
+    if donor.state == "PENDING":
+        return donor.min_nodes <= 1 and donor.max_nodes <= 1 and donor.req_nodes == lender.node
+    # In the slots mode the GPUs are the mask's own, else Slurm's choice of as many.
+    gpus = donor.gpus.get(lender.node, ())
+    return donor.nodes == (lender.node,) and len(gpus) == lender.mask.bit_count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +161,14 @@ class Standing:
         return bool(self.ports) and not self.trouble
 
 
-def standing(parent: int, loan: Loan, queue: Iterable[QueuedJob]) -> Standing:
-    """How the loan of job `parent` stands, by the donors' own jobs."""
-    there = {job.job_id: job for job in queue}
+def standing(borrower: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> Standing:
+    """How a loan stands, by the donors' own jobs; `queue` is by job id."""
     ports: dict[int, int] = {}
     for lender in loan.lenders:
-        job = there.get(lender.job_id)
-        if job is None or job.state == "COMPLETING":
-            return Standing({}, f"the donor on {lender.node} is gone")
-        if trouble := trouble_of(job, parent):
+        donor = queue.get(lender.job_id)
+        if trouble := trouble_of(lender, donor, borrower):
             return Standing({}, trouble)
-        if port := port_of(job, parent):
+        if donor is not None and (port := port_of(donor, borrower.job_id)):
             ports[lender.job_id] = port
     return Standing(ports if len(ports) == len(loan.lenders) else {})
 
@@ -180,7 +197,7 @@ def obstacle(
         host = room.get(loan.host)
         if host is None or not host.is_open or loan.mask & ~host.free:
             return f"the GPUs of {loan.host} are others' now"
-    found = standing(job.job_id, loan, queue.values())
+    found = standing(job, loan, queue)
     if found.trouble:
         return found.trouble
     if not found.is_ready and now - at > ready_s:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.slots.room import Node
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 

@@ -12,12 +12,14 @@ ROOT = Path(__file__).resolve().parents[1]
 #: What the nodes' programs import of ours.
 PARTS = (
     "__init__.py",
+    "admin_comment.py",
     "errors.py",
     "explain/__init__.py",
     "explain/munge.py",
     "remote/__init__.py",
     "remote/errors.py",
     "remote/node/",
+    "wire.py",
 )
 #: Not by PATH: it runs in users' environments, which may hold a Python of their own.
 PYTHON = "/usr/bin/python3"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.remote.loan import Loan, gpus_of
 from slurm_plugin.remote.offer import Declined
-from slurm_plugin.slots import bracket
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slurm.interface import QueuedJob
 
 Build = Callable[[], dict[str, Any]]
@@ -48,6 +48,6 @@ def _who(job: QueuedJob, kept: Bracket) -> dict[str, Any]:
         "uid": job.uid,
         "account": job.account,
         "partition": job.partition,
-        "hint": bracket.hint_in(job.admin_comment),
+        "hint": admin_comment.hint_in(job.admin_comment),
         "asked": kept.get("tpn") or kept.get("tpj") or job.tres_per_node or job.tres_per_job,
     }

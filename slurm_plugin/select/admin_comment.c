@@ -7,6 +7,8 @@
 
 #define OPEN "[gpu-topo:"
 #define PREFIX "gpu-topo:"
+#define BRACKET_MAX 1536
+#define HINT_MAX 1024
 
 static gt_slice_t slice(const char *text, const char *end)
 {
@@ -24,16 +26,61 @@ static gt_slice_t trim(gt_slice_t s)
 	return s;
 }
 
+/* RET true if "[...]" from `open` to `close` is our bracket */
+static bool is_ours(const char *open, const char *close)
+{
+	if (strncmp(open, OPEN, strlen(OPEN)) || close - open >= BRACKET_MAX)
+		return false;
+	for (; open < close; open++)
+		if ((unsigned char) *open < ' ' || *open == 0x7f)
+			return false;
+	return true;
+}
+
+/*
+ * RET true with our bracket: the last one that stands outside of every other
+ * bracket and has none inside; is_closed: every bracket of the text is.
+ */
+static bool find(const char *text, const char **open, const char **close,
+		 bool *is_closed)
+{
+	const char *start = NULL;
+	bool nested = false, found = false;
+	size_t depth = 0;
+
+	for (; *text; text++) {
+		if (*text == '[') {
+			nested = depth++ > 0;
+			start = nested ? start : text;
+		} else if (*text == ']' && depth && !--depth && !nested &&
+			   is_ours(start, text)) {
+			*open = start;
+			*close = text;
+			found = true;
+		}
+	}
+	*is_closed = !depth;
+	return found;
+}
+
 extern void gt_bracket_read(const char *comment, gt_bracket_t *bracket)
 {
 	const char *text = comment ? comment : "", *end = text + strlen(text);
-	const char *open = strstr(text, OPEN), *close, *inside, *bar;
+	const char *open, *close, *inside, *bar;
+	bool is_closed;
 
 	memset(bracket, 0, sizeof(*bracket));
+	bracket->hint = bracket->note = slice(end, end);
 	bracket->before = slice(text, end);
-	bracket->hint = bracket->note = bracket->after = slice(end, end);
-	if (!open || !(close = strchr(open, ']')))
+	bracket->after = slice(end, end);
+	if (!find(text, &open, &close, &is_closed)) {
+		/* behind a bracket that is never closed ours would not count */
+		if (!is_closed) {
+			bracket->before = slice(text, text);
+			bracket->after = slice(text, end);
+		}
 		return;
+	}
 	inside = open + strlen(OPEN);
 	bar = memchr(inside, '|', (size_t) (close - inside));
 	bracket->found = true;
@@ -57,7 +104,8 @@ extern gt_slice_t gt_comment_hint(const char *comment)
 static void clean(char *hint)
 {
 	for (; *hint; hint++)
-		if ((unsigned char) *hint < 0x20 || strchr("[]|", *hint))
+		if ((unsigned char) *hint < ' ' || (unsigned char) *hint > '~' ||
+		    strchr("[]|", *hint))
 			*hint = ' ';
 }
 
@@ -69,9 +117,12 @@ extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 	size_t size;
 	char *out, *at;
 
+	/* no bridge has seen it; in a bracket too long it would not be found */
+	if (hint.len > HINT_MAX)
+		hint.len = 0;
 	gt_bracket_read(comment, &old);
 	size = old.before.len + 1 + strlen(OPEN) + 1 + hint.len + 3 +
-	       (has_note ? strlen(note) : 0) + 1 + old.after.len + 1;
+	       (has_note ? strlen(note) : 0) + 2 + old.after.len + 1;
 	if (!(out = malloc(size)))
 		return NULL;
 	memcpy(out, old.before.text, old.before.len);
@@ -91,6 +142,8 @@ extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 		at = stpcpy(at, note);
 	}
 	*at++ = ']';
+	if (!old.found && old.after.len)
+		*at++ = ' ';
 	memcpy(at, old.after.text, old.after.len);
 	at[old.after.len] = '\0';
 	return out;

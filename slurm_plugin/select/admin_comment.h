@@ -1,6 +1,7 @@
 /*
  * Our part of a job's AdminComment, `[gpu-topo: HINT | NOTE]`: reading it, and
- * editing it without touching what a site or user wrote around it.
+ * editing it without touching what a site or user wrote around it. The grammar
+ * is that of slurm_plugin/admin_comment.py.
  * Pure: no Slurm header.
  */
 #ifndef GT_ADMIN_COMMENT_H

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from slurm_plugin import admin_comment
 from slurm_plugin.config import Rule, WaitingConfig
 from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.profiles import Remote
@@ -18,7 +19,7 @@ from slurm_plugin.remote.loads import loads_of
 from slurm_plugin.remote.network_use import UNKNOWN, NetworkUse, network_use
 from slurm_plugin.remote.offer import Borrower, Declined, Market, Offer, offer
 from slurm_plugin.remote.solver import Solver, Starting
-from slurm_plugin.slots import borrowing, bracket
+from slurm_plugin.slots import borrowing
 from slurm_plugin.slots.board import Build
 from slurm_plugin.slots.borrowing import Offered, may_borrow
 from slurm_plugin.slots.plan import Plan
@@ -132,10 +133,10 @@ class Broker:
         if form not in self.lending.mode.forms or want.need.nodes > 1:
             return None
         wish = self._wish(job, asked.hint)
-        if wish is None or int(kept.get("loan_next") or 0) > now:
+        if wish is None or kept.number("loan_next") > now:
             return None
         step_s = max(1, self._waiting.step_s)
-        held = int(kept.get("loan_held") or now)
+        held = kept.number("loan_held", now)
         return replace(
             borrowing.borrower(want.need, made.room),
             is_auto=wish.is_auto,
@@ -155,7 +156,7 @@ class Broker:
         return wish if rule.mode == "enforce" and wish.remote else None
 
     def _use_of(self, job: QueuedJob) -> NetworkUse:
-        wish = self._wish(job, bracket.hint_in(job.admin_comment))
+        wish = self._wish(job, admin_comment.hint_in(job.admin_comment))
         return UNKNOWN if wish is None else self._use(wish)
 
     def _use(self, wish: Wish) -> NetworkUse:
@@ -166,8 +167,9 @@ class Broker:
 
         The names of the jobs whose loans Slurm refused.
         """
+        there = {job.job_id: job for job in queue}
         for job, kept, why in made.broken:
-            pause_s = self.lending.give_up(job, kept, why)
+            pause_s = self.lending.give_up(job, kept, why, there)
             self._write(record.over(job, kept, why, pause_s))
         for job, kept, declined in made.declined:
             if self.lending.decline(job, kept, declined):

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.protocol import Submit
 from slurm_plugin.remote.loan import OF_LOAN
-from slurm_plugin.slots import bracket, demand
-from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots import demand
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -51,11 +52,11 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
     slots = SlotsKeys(
         form=_FORMS[key],
         batch=kept.get("by") != "job",
-        begin=int(kept.get("begin") or 0),
+        begin=kept.number("begin"),
         time_s=job.time_limit_s,
         cpus=job.cpus,
-        cpus_per_task=int(kept.get("cpt") or 0),
-        cpus_per_gpu=int(kept.get("cpg") or 0),
+        cpus_per_task=kept.number("cpt"),
+        cpus_per_gpu=kept.number("cpg"),
         mem_node_mb=job.memory_per_node_mb,
         mem_cpu_mb=job.memory_per_cpu_mb,
         mem_gpu_mb=demand.gpus_of(job.memory_per_tres),
@@ -75,14 +76,14 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
         job.uid,
         in_all,
         nodes,
-        each * {"tpn": 1, "tps": int(kept.get("spn") or 0)}.get(key, 0),
+        each * {"tpn": 1, "tps": kept.number("spn")}.get(key, 0),
         tasks,
         int(most or 0),
         job.user,
         job.account,
         job.partition,
         "",
-        bracket.hint_in(job.admin_comment),
+        admin_comment.hint_in(job.admin_comment),
         slots,
     )
 
@@ -195,7 +196,9 @@ def _given(part: Part, now: int) -> JobUpdate:
     fields = demand.placed(submit_of(job, kept), need, part.group, part.mask)
     cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
     values = {key: text for key, text in kept.values.items() if key != "pin"}
-    comment = bracket.replaced(job.admin_comment, Bracket("placed", {**values, "at": str(now)}))
+    comment = admin_comment.replaced(
+        job.admin_comment, Bracket("placed", {**values, "at": str(now)})
+    )
     return JobUpdate(
         begin_time=NOW,
         tres_per_node=fields.get("tres_per_node", ""),
@@ -208,7 +211,7 @@ def _given(part: Part, now: int) -> JobUpdate:
         min_cpus=int(cpus) if cpus else None,
         cpus_per_task=int(per_task) if per_task else None,
         cpus_per_tres=fields.get("cpus_per_tres"),
-        admin_comment=bracket.noted(comment, part.note),
+        admin_comment=admin_comment.noted(comment, part.note),
     )
 
 
@@ -218,10 +221,10 @@ def _pinned(update: JobUpdate) -> JobUpdate:
     `pin=` in the comment tells it which. The other components get this comment, too: their own
     updates have to come later.
     """
-    kept = bracket.read(update.admin_comment or "")
+    kept = admin_comment.read(update.admin_comment or "")
     assert kept is not None
     values = {**kept.values, "pin": update.req_nodes or ""}
-    comment = bracket.replaced(update.admin_comment or "", Bracket(kept.state, values))
+    comment = admin_comment.replaced(update.admin_comment or "", Bracket(kept.state, values))
     return replace(update, req_nodes=None, num_nodes=None, admin_comment=comment)
 
 
@@ -240,9 +243,9 @@ def regate(job: QueuedJob, kept: Bracket, begin: int, not_before: int, note: str
     """
     values = {key: text for key, text in kept.values.items() if key not in _OF_RELEASE}
     values |= {"tries": str(tries(kept) + 1), "retry": str(not_before)}
-    comment = bracket.replaced(job.admin_comment, Bracket("gated", values))
-    own = int(kept.get("begin") or 0)
-    update = _own_request(kept, max(begin, own), bracket.noted(comment, note))
+    comment = admin_comment.replaced(job.admin_comment, Bracket("gated", values))
+    own = kept.number("begin")
+    update = _own_request(kept, max(begin, own), admin_comment.noted(comment, note))
     return _of_leader(update) if job.het_id == job.job_id else update
 
 
@@ -253,13 +256,13 @@ def _of_leader(update: JobUpdate) -> JobUpdate:
 
 def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
     """The update that leaves the job to Slurm, as the user wrote it and without a bracket."""
-    comment = bracket.replaced(job.admin_comment, None)
-    begin = int(kept.get("begin") or NOW)
+    comment = admin_comment.replaced(job.admin_comment, None)
+    begin = kept.number("begin", NOW)
     if kept.state == "gated" and not is_old(kept):
         # It has its own request still.
-        comment = bracket.noted(comment, note)
+        comment = admin_comment.noted(comment, note)
         return JobUpdate(begin_time=begin, admin_comment=comment)
-    update = _own_request(kept, begin, bracket.noted(comment, note))
+    update = _own_request(kept, begin, admin_comment.noted(comment, note))
     if is_bare(job, kept):
         update = _asking(update, _what_it_asked(kept))
     return _of_leader(update) if job.het_id == job.job_id else update
@@ -268,13 +271,13 @@ def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
 def waiting(job: QueuedJob, kept: Bracket, now: int, note: str) -> JobUpdate:
     """The update that tells why a policy lets the job wait, and since when."""
     values = {**kept.values, "since": kept.get("since") or str(now)}
-    comment = bracket.replaced(job.admin_comment, Bracket(kept.state, values))
-    return JobUpdate(admin_comment=bracket.noted(comment, note))
+    comment = admin_comment.replaced(job.admin_comment, Bracket(kept.state, values))
+    return JobUpdate(admin_comment=admin_comment.noted(comment, note))
 
 
 def tries(kept: Bracket) -> int:
     """How often a release of the job came to nothing, one after the other."""
-    return int(kept.get("tries") or 0)
+    return kept.number("tries")
 
 
 def came_back(kept: Bracket) -> Bracket:
@@ -299,7 +302,7 @@ def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:
         tres_bind=f"gres/gpu:per_task:{per_task}" if per_task else None,
         req_nodes=kept.get("req"),
         num_nodes=nodes,
-        cpus_per_task=int(kept.get("cpt") or 1) if per_gpu else None,
+        cpus_per_task=kept.number("cpt", 1) if per_gpu else None,
         cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else None,
         admin_comment=comment,
     )

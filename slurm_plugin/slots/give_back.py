@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import logging
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slots import bracket, change
-from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots import change
 from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 
 logger = logging.getLogger(__name__)
@@ -15,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 def waiting(client: SlurmClient) -> list[tuple[QueuedJob, Bracket]]:
     """Pending jobs with our bracket, by id. Raises SlurmError when Slurm does not answer."""
-    found = ((job, bracket.read(job.admin_comment)) for job in client.queue())
+    found = ((job, admin_comment.read(job.admin_comment)) for job in client.queue())
     return [(job, kept) for job, kept in found if kept is not None and job.state == "PENDING"]
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.offer import Declined
-from slurm_plugin.slots import bracket, change, names
+from slurm_plugin.slots import change, names
 from slurm_plugin.slots.borrowing import Offered
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group
 from slurm_plugin.slots.plan import Plan, Release
 from slurm_plugin.slots.room import Node
@@ -46,7 +47,7 @@ class SlotsMode:
 
     def kept(self, job: QueuedJob) -> Bracket | None:
         """As Mode says."""
-        return bracket.read(job.admin_comment)
+        return admin_comment.read(job.admin_comment)
 
     def is_on_loan(self, job: QueuedJob, kept: Bracket) -> bool:
         """As Mode says: gated or placed, a job with a loan starts on nothing else."""
@@ -59,7 +60,7 @@ class SlotsMode:
     def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
         """As Mode says."""
         slots = names.request(node.slots, mask)
-        own = loans.bracket(parent)
+        own = admin_comment.donor(parent)
         return JobUpdate(begin_time=NOW, tres_per_node=slots, admin_comment=own)
 
     def given_up(self, job: QueuedJob, kept: Bracket, note: str) -> tuple[JobUpdate, ...]:
@@ -68,8 +69,8 @@ class SlotsMode:
 
 
 def _told(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
-    comment = bracket.replaced(job.admin_comment, kept)
-    return JobUpdate(admin_comment=bracket.noted(comment, note))
+    comment = admin_comment.replaced(job.admin_comment, kept)
+    return JobUpdate(admin_comment=admin_comment.noted(comment, note))
 
 
 def look_at(
@@ -86,14 +87,14 @@ def look_at(
     What it holds meanwhile is taken in the plan. `ready_s` None: nothing is lent any more.
     """
     loan = loans.read(want.kept.get(loans.KEY))
-    at = int(want.kept.get(loans.AT) or 0)
+    at = want.kept.number(loans.AT)
     why = loans.obstacle(job, loan, at, made.room, queue, now, ready_s)
     if why or loan is None or want.need is None:
         made.broken.append((job, want.kept, why or "the loan cannot be read"))
         return BROKEN
     need = replace(want.need, gpus=loan.mask.bit_count())
     made.take(need.hold([loan.host], loan.mask, end))
-    standing = loans.standing(job.job_id, loan, queue.values())
+    standing = loans.standing(job, loan, queue)
     if not standing.is_ready:
         for lender in loan.lenders:
             donor = queue[lender.job_id]

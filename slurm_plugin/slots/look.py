@@ -10,8 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from slurm_plugin import admin_comment
 from slurm_plugin.remote import loan as loans
-from slurm_plugin.slots import backfill, bracket, change, demand, lent
+from slurm_plugin.slots import backfill, change, demand, lent
 from slurm_plugin.slots.askers import Askers
 from slurm_plugin.slots.candidates import Need, are_apart, groups, is_even
 from slurm_plugin.slots.lent import Lends
@@ -86,7 +87,8 @@ def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
 
 def about_to_run(job: QueuedJob) -> QueuedJob:
     """A released job as if it ran on its slots already; any other as it is."""
-    if job.state != "PENDING" or "[gpu-slots: placed " not in job.admin_comment:
+    kept = admin_comment.read(job.admin_comment) if job.state == "PENDING" else None
+    if kept is None or kept.state != "placed":
         return job
     gpus = tuple(sorted(demand.slots_given(job).values()))
     try:
@@ -256,7 +258,7 @@ class Look:
         is_exact = len(hold.gpus) == need.nodes and all(
             mask.bit_count() >= need.gpus for mask in hold.gpus.values()
         )
-        age = now - int(want.kept.get("at") or job.submit)
+        age = now - want.kept.number("at", job.submit)
         comes = job.reason in ABOUT_TO_START or age < STALE_REASON_S
         is_placed = want.kept.state == "placed"
         # Slurm lets a requeued job wait for two minutes: its slots are others' meanwhile.
@@ -272,7 +274,7 @@ class Look:
             # An array's limit is kept by our own count: Slurm's word may be an old one.
             and (job.reason in ABOUT_TO_START or job.reason == "JobArrayTaskLimit")
             and want.own_begin <= now
-            and int(want.kept.get("retry") or 0) <= now
+            and want.kept.number("retry") <= now
             and not self._is_paused(job.name)
             and not self._held_back(job, want)
         )
@@ -366,7 +368,7 @@ class Look:
 
     def _tell(self, job: QueuedJob, want: Want, note: str) -> None:
         """Write down why the job waits, once for every new reason (figures do not count)."""
-        before = bracket.note_in(job.admin_comment)
+        before = admin_comment.note_in(job.admin_comment)
         if not want.kept.get("since") or _without_figures(before) != _without_figures(note):
             update = change.waiting(job, want.kept, self._terms.now, note)
             self._made.updates.append((job.name, update))

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.remote.offer import Declined
 from slurm_plugin.slots.borrowing import Offered
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.room import Hold, Room, with_hold
 from slurm_plugin.slots.want import Want

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from policies.best_fit import domains
 from policies.performance import Shape
+from slurm_plugin import admin_comment
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.machines import mask_of
 from slurm_plugin.engine.neighbours import Neighbours
@@ -23,7 +24,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.profiles import Remote
 from slurm_plugin.protocol import Place, Use, WaitFor
 from slurm_plugin.remote.lending import Lending
-from slurm_plugin.slots import bracket, question
+from slurm_plugin.slots import question
 from slurm_plugin.slots.board import Board, Build
 from slurm_plugin.slots.borrowing import gpus_of
 from slurm_plugin.slots.broker import Broker
@@ -169,7 +170,7 @@ class Planner:
         self._board.observed.clear()
         board = self._board
         for job in queue if board.promises or board.gated else ():
-            kept = bracket.read(job.admin_comment)
+            kept = admin_comment.read(job.admin_comment)
             promise = board.met(kept.get("token")) if kept else None
             if promise is not None and promise.build is not None:
                 self._write(of_job(promise.build, job))
@@ -246,7 +247,7 @@ class Planner:
             p.name for p in seen.partitions if self._preempts and p.priority_tier > lowest
         )
         board.look(room, tuple(holds), made.first, seen.began, known)
-        self.waiting = {state: made.seen[state] for state in bracket.STATES}
+        self.waiting = {state: made.seen[state] for state in admin_comment.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         assert want.need is not None
@@ -265,7 +266,7 @@ class Planner:
         """What is asked about a job, but for its candidates."""
         assert want.asked is not None
         now = int(self._clock())
-        since = int(want.kept.get("since") or now)
+        since = want.kept.number("since", now)
         waited = max(0, now - since)
         return Place(
             id=0,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.protocol import Submit
 from slurm_plugin.remote import loan as loans
-from slurm_plugin.slots import bracket, change, demand
-from slurm_plugin.slots.bracket import Bracket
+from slurm_plugin.slots import change, demand
 from slurm_plugin.slots.candidates import Need, groups
 from slurm_plugin.slots.features import Unsupported
 from slurm_plugin.slots.room import Room
@@ -30,12 +31,12 @@ class Want:
     @property
     def own_begin(self) -> int:
         """The user's own --begin (epoch), 0 without."""
-        return int(self.kept.get("begin") or 0)
+        return self.kept.number("begin")
 
 
 def want_of(job: QueuedJob, empty: Room) -> Want | None:
     """What a job wants; None for one without our bracket. `empty` is the room without jobs."""
-    kept = bracket.read(job.admin_comment)
+    kept = admin_comment.read(job.admin_comment)
     if kept is None:
         return None
     try:

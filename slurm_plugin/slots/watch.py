@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from slurm_plugin import admin_comment
 from slurm_plugin.engine.record import started
 from slurm_plugin.protocol import Notice
-from slurm_plugin.slots import bracket
 from slurm_plugin.slots.board import Build
 from slurm_plugin.slots.demand import slots_given
 from slurm_plugin.slots.plan import Plan
@@ -36,7 +36,7 @@ class Watch:
 
     def look(self, queue: Sequence[QueuedJob], made: Plan) -> None:
         """Every job that was not running at the last look and is now."""
-        ours = [job for job in queue if "[gpu-slots:" in job.admin_comment]
+        ours = [job for job in queue if admin_comment.read(job.admin_comment)]
         for job in ours if self._tasks else ():
             build = self._tasks.pop(job.name, None)
             if build is not None:
@@ -57,7 +57,7 @@ class Watch:
         gpus = {name: sum(1 << i for i in found) for name, found in job.gpus.items()}
         notice = Notice("started", job.job_id, job.array_id, gpus)
         self._write(lambda: started(notice))
-        kept = bracket.read(job.admin_comment)
+        kept = admin_comment.read(job.admin_comment)
         if kept is None or kept.state != "placed" or job.exclusive:
             return
         asked = set(slots_given(job).values())

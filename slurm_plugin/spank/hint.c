@@ -53,8 +53,12 @@ extern const char *gt_hint_refused(const char *hint)
 {
 	if (strlen(hint) > GT_HINT)
 		return "is longer than 1024 bytes";
-	for (; *hint; hint++)
+	for (; *hint; hint++) {
 		if ((unsigned char) *hint < ' ' || *hint == 0x7f)
 			return "holds a control character (line feed, tab or the like)";
+		/* Brackets and bars delimit the records in which it is to stand. */
+		if ((unsigned char) *hint > 0x7f || strchr("[]|", *hint))
+			return "holds a character that no hint has; hints are printable ASCII without [, ] and |";
+	}
 	return NULL;
 }

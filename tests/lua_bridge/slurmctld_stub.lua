@@ -90,6 +90,8 @@ local function run_hook(command, words)
     elseif kind == "rn" then record[field] = tonumber(value)
     else options[key] = value end
   end
+  -- A submit has at least one CPU; an update that names none has none.
+  UNSET.min_cpus = command == "submit" and 1 or 4294967294
   local job = job_desc(values, environment, options.poisoned)
   local gettime = require("socket").gettime
   local start = gettime()

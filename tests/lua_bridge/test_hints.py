@@ -34,8 +34,23 @@ def test_a_control_character_in_a_hint_is_refused(lua, engine, bad):
     assert engine.connections == 0
 
 
-def test_quotes_percent_signs_and_brackets_are_only_text(lua, engine):
-    hint = """a="b"c='d'%41%s]["$(id)`id`;\\"""
+@pytest.mark.parametrize("bad", ["[", "]", "|", "é"])
+def test_what_delimits_our_records_is_in_no_hint(lua, engine, bad):
+    """By the comment, by the option, and by an update."""
+    told = f"'{bad}'" if bad.isascii() else "the byte 0xC3"
+    hint = f"pattern=ring{bad}"
+    option = f"_SLURM_SPANK_OPTION_gputopo_gpu_topo={hint}"
+    for result in (
+        lua.submit(tres_per_node="gpu:1", comment=f"gpu-topo: {hint}"),
+        lua.submit(tres_per_node="gpu:1", spank=[option]),
+        lua.modify({"job_state": 0, "tres_per_node": "gpu:1"}, comment=f"gpu-topo: {hint}"),
+    ):
+        assert f"holds {told}; hints are printable ASCII" in refusal(result)
+    assert engine.connections == 0
+
+
+def test_quotes_and_percent_signs_are_only_text(lua, engine):
+    hint = """a="b"c='d'%41%s"$(id)`id`;\\"""
     assert lua.submit(tres_per_node="gpu:1", comment="gpu-topo:" + hint).rc == 0
     value = engine.requests[0].split(" hint=", 1)[1]
     assert " " not in value

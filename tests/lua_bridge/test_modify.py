@@ -50,10 +50,10 @@ def test_an_administrators_update_rewrites_only_the_bracket(lua, engine):
 def test_a_new_hint_says_nothing_about_a_loan(lua, engine):
     """Neither does it end one under way, nor may a job borrow whose submit did not ask."""
     engine.answers(ANSWER.replace("] set.req", "]%20[gpu-loan:%20may] set.req"))
-    for before in ("[gpu-loan: meets tpn=gres/gpu:4 loan=n1/3,n2/3/71]", ""):
-        record = {**PENDING, "admin_comment": f"[gpu-topo: pattern=ring] {before}".strip()}
+    for before in (" [gpu-loan: meets tpn=gres/gpu:4 loan=n1/3,n2/3/71]", ""):
+        record = {**PENDING, "admin_comment": f"[gpu-topo: pattern=ring]{before}"}
         result = lua.modify(record, uid=0, **UPDATE)
-        assert result.job["admin_comment"] == f"{before} [gpu-topo: pattern=star]".strip()
+        assert result.job["admin_comment"] == f"[gpu-topo: pattern=star]{before}"
 
 
 def test_a_user_may_not_write_admin_comment_so_a_new_hint_is_refused(lua, engine):

@@ -41,7 +41,12 @@ def test_the_environment_of_srun_and_salloc_is_not_touched(lua, engine):
         pytest.param(
             "[gpu-topo: 1] a [gpu-topo: 2]", "a [gpu-topo: ring]", id="two older brackets"
         ),
-        pytest.param("[gpu-topo: cut", "[gpu-topo: cut [gpu-topo: ring]", id="an unclosed bracket"),
+        pytest.param(
+            "[gpu-topo: cut", "[gpu-topo: ring] [gpu-topo: cut", id="before a bracket never closed"
+        ),
+        pytest.param(
+            "[a [gpu-topo: b]]", "[a [gpu-topo: b]] [gpu-topo: ring]", id="inside another's bracket"
+        ),
         pytest.param("%a%1 \\", "%a%1 \\ [gpu-topo: ring]", id="pattern characters are text"),
         pytest.param("x" * 40000, "x" * 40000, id="an enormous comment is left alone"),
     ],

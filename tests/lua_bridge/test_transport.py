@@ -163,7 +163,7 @@ def test_a_long_request_survives_a_peer_that_reads_slowly(lua, engine):
     """Partial writes: names and hint at their bounds, every byte encoded as three."""
     engine.answers(OK)
     fields = dict.fromkeys(("account", "partition"), "é" * 128)
-    result = lua.submit(**GPU_JOB, **fields, comment="gpu-topo:" + "\xe9" * 512)
+    result = lua.submit(**GPU_JOB, **fields, comment="gpu-topo:" + "%" * 1024)
     assert result.job["req_nodes"] == "n1"
     assert len(engine.requests[0]) > 3000
 

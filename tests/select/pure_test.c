@@ -266,8 +266,10 @@ static void the_bracket_is_replaced_and_the_rest_kept(void)
 	writes("x [gpu-topo: a=b] y", "a=b", "n", "x [gpu-topo: a=b | n] y");
 	writes("[gpu-topo: a=b | old]", "a=b", "new", "[gpu-topo: a=b | new]");
 	writes("[gpu-topo: a=b | old] z", "a=b", NULL, "[gpu-topo: a=b] z");
-	writes("broken [gpu-topo: a", "h", "n",
-	       "broken [gpu-topo: a [gpu-topo: h | n]");
+	writes("[a] broken [gpu-topo: a", "h", "n",
+	       "[gpu-topo: h | n] [a] broken [gpu-topo: a");
+	writes("[site [gpu-topo: a]]", "h", "n",
+	       "[site [gpu-topo: a]] [gpu-topo: h | n]");
 	writes(NULL, "a]b|c[d", "n", "[gpu-topo: a b c d | n]");
 }
 
@@ -739,6 +741,25 @@ static void print_replies(void)
 	}
 }
 
+/* The hint and the note of each comment on standard input, "-" for none. */
+static void print_brackets(void)
+{
+	static char line[8192];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		gt_bracket_t bracket;
+
+		line[strcspn(line, "\n")] = '\0';
+		gt_bracket_read(line, &bracket);
+		if (bracket.found)
+			printf("%.*s\t%.*s\n", (int) bracket.hint.len,
+			       bracket.hint.text, (int) bracket.note.len,
+			       bracket.note.text);
+		else
+			puts("-");
+	}
+}
+
 static uint64_t chance_state;
 
 static uint32_t chance(uint32_t below)
@@ -834,6 +855,8 @@ int main(int argc, char **argv)
 		print_lines();
 	else if (!strcmp(what, "replies"))
 		print_replies();
+	else if (!strcmp(what, "brackets"))
+		print_brackets();
 	else if (!strcmp(what, "fuzz") && argc == 4)
 		fuzz(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
 	else

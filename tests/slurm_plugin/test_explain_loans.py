@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.explain.loans import in_comment
 from slurm_plugin.explain.story import story
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.remote import record
 from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.offer import Declined
-from slurm_plugin.slots import bracket
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slurm.interface import QueuedJob
 
 LOAN = Loan("dgx1", 0b11, (Lender("dgx2", 0b110, 71), Lender("dgx3", 0b1, 72)))
@@ -28,7 +28,7 @@ JOB = QueuedJob(
 
 def comment(state: str, note: str = "", **more: str) -> str:
     kept = Bracket(state, {**KEPT.values, **more})
-    return f"{bracket.topo('remote=auto', note)} {kept.text()}"
+    return f"{admin_comment.topo('remote=auto', note)} {kept.text()}"
 
 
 def told(*lines: dict[str, Any]) -> str:
@@ -94,10 +94,10 @@ def test_what_the_note_says_cannot_move_the_cursor() -> None:
 
 
 def test_where_gpus_are_chosen_at_the_start_a_loan_is_told_in_the_same_way() -> None:
-    kept = Bracket("starts", {**KEPT.values, "loan": LOAN.text()}, bracket.LOAN)
+    kept = Bracket("starts", {**KEPT.values, "loan": LOAN.text()}, admin_comment.LOAN)
     assert in_comment(kept.text())["host"] == "dgx1"
-    may = Bracket("may", {"remote": "1", "loan_tries": "2"}, bracket.LOAN)
-    text = f"{bracket.topo('remote=allow', 'remote GPUs: x: no')} {may.text()}"
+    may = Bracket("may", {"remote": "1", "loan_tries": "2"}, admin_comment.LOAN)
+    text = f"{admin_comment.topo('remote=allow', 'remote GPUs: x: no')} {may.text()}"
     assert in_comment(text)["tries"] == 2
     assert in_comment(text)["waits"] == "remote GPUs: x: no"
     assert in_comment(text, is_waiting=False) == {}

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import LOAN, Bracket
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import presets
@@ -23,9 +25,7 @@ from slurm_plugin.remote.node import join
 from slurm_plugin.remote.node.join import Lent
 from slurm_plugin.remote.offer import Offer
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots import bracket
 from slurm_plugin.slots.borrowing import Offered
-from slurm_plugin.slots.bracket import LOAN, Bracket
 from slurm_plugin.slots.broker import Broker
 from slurm_plugin.slots.room import Hold
 from slurm_plugin.slots.want import Want
@@ -50,7 +50,10 @@ def job(kept: str = "may remote=1", job_id: int = 7, **fields: object) -> Queued
 
 
 def donor(comment: str = "gpu-donor ready of=7 port=50001", **fields: object) -> QueuedJob:
-    values: dict[str, object] = {"state": "RUNNING", "comment": comment, "name": "71"}
+    values: dict[str, object] = {
+        "state": "RUNNING", "comment": comment, "name": "71", "uid": 1000, "req_nodes": "dgx2",
+        "nodes": ("dgx2",), "gpus": {"dgx2": (2, 3)}, "admin_comment": "[gpu-donor: of=7]",
+    }  # fmt: skip
     return QueuedJob(71, **{**values, **fields})  # type: ignore[arg-type]
 
 
@@ -176,7 +179,7 @@ def test_with_all_donors_ready_the_job_starts_on_its_local_gpus() -> None:
     assert (update.tres_per_node, update.req_nodes) == ("gpu:2", "dgx1")
     assert (update.begin_time, update.min_cpus, update.priority) == (NOW, 4, 10)
     told = update.admin_comment or ""
-    kept = bracket.read(told, LOAN)
+    kept = admin_comment.read(told, LOAN)
     assert kept is not None
     assert (kept.state, kept.get("loan"), kept.get("at")) == ("starts", f"{TEXT}/50001", "1000")
     assert "over the network, dgx2:2,3 (job 71)" in told
@@ -236,7 +239,7 @@ def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
     assert (first.tres_per_node, first.req_nodes) == ("gres/gpu:4", "")
     assert (first.admin_comment, first.min_cpus, first.is_released) == (None, 4, True)
     assert second.begin_time == NOW
-    kept = bracket.read(second.admin_comment or "", LOAN)
+    kept = admin_comment.read(second.admin_comment or "", LOAN)
     assert kept == Bracket("may", {"remote": "1"}, LOAN)
 
 
@@ -259,7 +262,7 @@ def test_gpus_counted_for_the_whole_job_come_back_as_such() -> None:
 
 def test_a_request_that_somebody_changed_since_stays_as_it_is() -> None:
     changed = job(STARTS, tres_per_node="gres/gpu:1", req_nodes="dgx1")
-    kept = bracket.read(changed.admin_comment, LOAN)
+    kept = admin_comment.read(changed.admin_comment, LOAN)
     assert kept is not None
     first, _ = AtStart(60, now=AT).given_up(changed, kept, "x")
     assert (first.tres_per_node, first.req_nodes) == (None, None)
@@ -347,7 +350,7 @@ def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
     assert named is not None
     assert started is not None
     assert (named.begin_time, named.tres_per_node) == (AT + 90, None)
-    kept = bracket.read(named.admin_comment or "", LOAN)
+    kept = admin_comment.read(named.admin_comment or "", LOAN)
     assert kept is not None
     assert (kept.state, kept.get("tpn"), kept.get("loan")) == ("meets", "gres/gpu:4", TEXT)
     assert (started.tres_per_node, started.begin_time) == ("gpu:v100:2", NOW)
@@ -399,7 +402,7 @@ def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path: Path
     told = slurm.told[1][1]
     assert told is not None
     assert "remote GPUs: x: no; waits for GPUs of one node" in (told.admin_comment or "")
-    kept = bracket.read(told.admin_comment or "", LOAN)
+    kept = admin_comment.read(told.admin_comment or "", LOAN)
     assert kept == Bracket("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"}, LOAN)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC
 
-from slurm_plugin import config
+from slurm_plugin import admin_comment, config
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
@@ -20,9 +21,8 @@ from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.node import donor, join
 from slurm_plugin.remote.offer import Declined, Offer, offer
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots import borrowing, bracket, change
+from slurm_plugin.slots import borrowing, change
 from slurm_plugin.slots.borrowing import Offered, may_borrow
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Group, Need
 from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.look import plan
@@ -131,7 +131,7 @@ def queued(stage: str = "gated", job_id: int = 7, more: str = "", **fields: obje
 
 def asked(**fields: object) -> bool:
     job = queued()
-    kept = bracket.read(job.admin_comment)
+    kept = admin_comment.read(job.admin_comment)
     assert kept is not None
     submit = change.submit_of(job, kept)
     assert submit.slots is not None
@@ -216,7 +216,11 @@ def test_the_nodes_read_the_donors_that_the_engine_wrote() -> None:
 
 
 def a_donor(job_id: int, comment: str = "gpu-donor of=7", **fields: object) -> QueuedJob:
-    values: dict[str, object] = {"state": "RUNNING", "cpus": 2, "memory_per_node_mb": 1024}
+    node, gpus = ("dgx3", (0,)) if job_id == 72 else ("dgx2", (1, 2))
+    values: dict[str, object] = {
+        "state": "RUNNING", "cpus": 2, "memory_per_node_mb": 1024, "uid": 1000, "nodes": (node,),
+        "gpus": {node: gpus}, "req_nodes": node, "admin_comment": "[gpu-donor: of=7]",
+    }  # fmt: skip
     return QueuedJob(job_id, str(job_id), comment=comment, **{**values, **fields})  # type: ignore[arg-type]
 
 
@@ -225,14 +229,52 @@ def ready(job_id: int, port: int = 5000, **fields: object) -> QueuedJob:
 
 
 def test_a_loan_stands_when_every_donor_runs_and_says_where() -> None:
-    assert loan.standing(7, LOAN, [ready(71), ready(72, 5001)]).ports == {71: 5000, 72: 5001}
+    assert standing(ready(71), ready(72, 5001)).ports == {71: 5000, 72: 5001}
     for other in (a_donor(72), ready(72, state="PENDING"), ready(72, port=500000)):
-        assert not loan.standing(7, LOAN, [ready(71), other]).is_ready
+        assert not standing(ready(71), other).is_ready
     strange = a_donor(72, "gpu-donor ready of=8 port=5001")
-    assert not loan.standing(7, LOAN, [ready(71), strange]).is_ready
-    assert loan.standing(7, LOAN, [ready(71)]).trouble == "the donor on dgx3 is gone"
+    assert not standing(ready(71), strange).is_ready
+    assert standing(ready(71)).trouble == "the donor on dgx3 is gone"
     failed = a_donor(72, "gpu-donor failed of=7 dgx3: no free port in 1-2")
-    assert loan.standing(7, LOAN, [ready(71), failed]).trouble == "dgx3: no free port in 1-2"
+    assert standing(ready(71), failed).trouble == "dgx3: no free port in 1-2"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "changes"),
+    [
+        ("of another user", {"uid": 1001}),
+        ("that says it is another's", {"admin_comment": "[gpu-donor: of=8]"}),
+        ("that no engine submitted", {"admin_comment": "", "comment": "a job of mine"}),
+    ],
+)
+def test_no_other_job_is_a_loans_donor(sentence: str, changes: dict[str, object]) -> None:
+    """Whatever a loan's record names: such a job is never waited for, nor ended."""
+    other = replace(ready(72), **changes)  # type: ignore[arg-type]
+    told = "job 72 on dgx3 is no donor of this job"
+    assert standing(ready(71), other).trouble == told, sentence
+    slurm, job = Slurm(), gated_with(LOAN)
+    queue = {one.job_id: one for one in (job, ready(71), other)}
+    lender(slurm).give_up(job, kept_of(job), told, queue)
+    assert slurm.words[-1] == "scancel 71"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes": ("dgx3", "dgx4")},
+        {"gpus": {"dgx3": (0, 1)}},
+        {"nodes": ("dgx4",), "gpus": {"dgx4": (0,)}},
+        {"state": "PENDING", "min_nodes": 8},
+        {"state": "PENDING", "req_nodes": "dgx4"},
+    ],
+)
+def test_a_donor_that_is_more_than_what_is_lent_ends_the_loan(changes: dict[str, object]) -> None:
+    assert standing(ready(71), ready(72, **changes)).trouble == "the donor on dgx3 was changed"
+
+
+def standing(*queue: QueuedJob) -> loan.Standing:
+    """How the loan of job 7 stands with these jobs in the queue."""
+    return loan.standing(gated_with(LOAN), LOAN, {job.job_id: job for job in queue})
 
 
 # -- the plan -----------------------------------------------------------------
@@ -310,7 +352,7 @@ def test_a_job_starts_on_its_local_slots_once_its_donors_are_ready() -> None:
     [(name, update)] = release.steps
     assert (name, update.begin_time, update.req_nodes) == ("7", NOW, "dgx1")
     assert update.tres_per_node == "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1"
-    kept = bracket.read(update.admin_comment or "")
+    kept = admin_comment.read(update.admin_comment or "")
     assert kept is not None
     assert (kept.state, kept.get("tpn")) == ("placed", "gres/gpu:5")
     assert kept.get("loan") == "dgx1/3,dgx2/6/71/5000,dgx3/1/72/5001"
@@ -379,7 +421,7 @@ def test_a_borrower_that_was_put_back_asks_for_all_its_gpus_again() -> None:
     made = planned(placed_with(AT - 5, eligible=AT + 120), nodes=THREE)
     [(_, update)] = made.updates
     assert update.tres_per_node == "gres/gpu:5"
-    kept = bracket.read(update.admin_comment or "")
+    kept = admin_comment.read(update.admin_comment or "")
     assert kept is not None
     assert (kept.state, kept.get("loan"), kept.get("remote")) == ("gated", "", "1")
 
@@ -427,7 +469,7 @@ OFFER = Offer("dgx1", 0b11, {"dgx2": 0b110, "dgx3": 0b1})
 
 
 def kept_of(job: QueuedJob) -> Bracket:
-    kept = bracket.read(job.admin_comment)
+    kept = admin_comment.read(job.admin_comment)
     assert kept is not None
     return kept
 
@@ -450,7 +492,7 @@ def test_donors_are_submitted_then_written_down_then_let_go() -> None:
     written, first = slurm.told[2][1], slurm.told[3][1]
     assert isinstance(written, JobUpdate)
     assert isinstance(first, JobUpdate)
-    kept = bracket.read(written.admin_comment or "")
+    kept = admin_comment.read(written.admin_comment or "")
     assert kept is not None
     assert (kept.state, kept.get("loan")) == ("gated", LOAN.text())
     assert written.begin_time is None
@@ -477,8 +519,13 @@ def test_where_one_donor_is_refused_all_are_ended() -> None:
 def test_donors_that_no_job_names_are_ended() -> None:
     slurm = Slurm()
     marked = a_donor(74, "anything", admin_comment="[gpu-donor: of=7]")
-    others = [a_donor(73), marked, QueuedJob(80, comment="my gpu-donor", state="RUNNING")]
-    lender(slurm).tidy([gated_with(LOAN), ready(71), a_donor(72, state="PENDING"), *others])
+    unmarked = a_donor(73, admin_comment="")
+    others = [
+        QueuedJob(80 + i, comment=text, state="RUNNING")
+        for i, text in enumerate(("my gpu-donor", "gpu-donor of mine", "gpu-donor of=7 too"))
+    ]
+    queue = [gated_with(LOAN), ready(71), a_donor(72, state="PENDING"), unmarked, marked, *others]
+    lender(slurm).tidy(queue)
     assert slurm.words == ["scancel 73 74"]
 
 
@@ -519,13 +566,14 @@ def test_one_that_cannot_be_put_back_is_cancelled() -> None:
 
 def test_a_loan_that_came_to_nothing_leaves_the_job_waiting_for_local_gpus() -> None:
     slurm, job = Slurm(), gated_with(LOAN)
-    lender(slurm).give_up(job, kept_of(job), "dgx2: rCUDAd: no such program")
+    queue = {71: a_donor(71), 72: a_donor(72)}
+    lender(slurm).give_up(job, kept_of(job), "dgx2: rCUDAd: no such program", queue)
     [(_, update), (words, _)] = slurm.told
     assert words == "scancel 71 72"
     assert isinstance(update, JobUpdate)
     told = update.admin_comment or ""
     assert "remote GPUs: dgx2: rCUDAd: no such program; waits for GPUs of one node" in told
-    kept = bracket.read(told)
+    kept = admin_comment.read(told)
     assert kept is not None
     assert (kept.get("loan"), kept.get("loan_tries"), kept.get("loan_next")) == ("", "1", "1030")
 
@@ -533,7 +581,8 @@ def test_a_loan_that_came_to_nothing_leaves_the_job_waiting_for_local_gpus() -> 
 def test_where_the_site_says_so_it_is_refused() -> None:
     slurm, job = Slurm(), gated_with(LOAN)
     refuses = replace(SETTINGS, unservable="refuse")
-    lender(slurm, refuses).give_up(job, kept_of(job), "no free port in 1-2")
+    queue = {71: a_donor(71), 72: a_donor(72)}
+    lender(slurm, refuses).give_up(job, kept_of(job), "no free port in 1-2", queue)
     assert slurm.words[1:] == ["scancel 71 72", "scancel 7"]
     update = slurm.told[0][1]
     assert isinstance(update, JobUpdate)

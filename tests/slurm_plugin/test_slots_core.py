@@ -6,7 +6,8 @@ from itertools import combinations
 
 import pytest
 
-from slurm_plugin.slots import backfill, bracket, features, names, order
+from slurm_plugin import admin_comment
+from slurm_plugin.slots import backfill, features, names, order
 from slurm_plugin.slots.candidates import Need, first_hold, groups
 from slurm_plugin.slots.room import Hold, Node, room_of, with_hold, without_hold
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
@@ -46,27 +47,27 @@ def test_a_mask_becomes_the_request_for_its_slots():
 
 @pytest.mark.parametrize("value", ["a b]c|d", "gres/gpu:2,cpu=4", "100%", "é", "(v100|a100)&ib"])
 def test_a_bracket_comes_back_as_it_was_written(value):
-    written = bracket.Bracket("gated", {"token": "t1", "tpn": value})
+    written = admin_comment.Bracket("gated", {"token": "t1", "tpn": value})
     text = written.text()
-    assert bracket.read(f"site's word [gpu-topo: ring] {text}") == written
+    assert admin_comment.read(f"site's word [gpu-topo: ring] {text}") == written
     assert not set("]|") & set(text[1:-1])
 
 
 def test_a_new_bracket_replaces_the_old_one_and_leaves_the_rest():
     old = "site [gpu-topo: ring | note] [gpu-slots: gated token=a]"
-    new = bracket.replaced(old, bracket.Bracket("placed", {"token": "b"}))
+    new = admin_comment.replaced(old, admin_comment.Bracket("placed", {"token": "b"}))
     assert new == "site [gpu-topo: ring | note] [gpu-slots: placed token=b]"
-    assert bracket.replaced(new, None) == "site [gpu-topo: ring | note]"
+    assert admin_comment.replaced(new, None) == "site [gpu-topo: ring | note]"
 
 
 def test_a_request_too_long_for_a_comment_is_refused():
     with pytest.raises(ValueError, match="over 1536"):
-        bracket.Bracket("gated", {"req": "n" * 1600}).text()
+        admin_comment.Bracket("gated", {"req": "n" * 1600}).text()
 
 
 @pytest.mark.parametrize("text", ["", "[gpu-topo: x]", "[gpu-slots: what a=b]", "[gpu-slots: ]"])
 def test_a_comment_without_a_state_of_ours_has_no_bracket(text):
-    assert bracket.read(text) is None
+    assert admin_comment.read(text) is None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
 
 from policies.performance import Shape
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.profiles import Remote
@@ -24,7 +25,6 @@ from slurm_plugin.remote.offer import Offer
 from slurm_plugin.remote.record import DECISIONS
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.candidates import Need
 from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.planner import Planner, WhyNot

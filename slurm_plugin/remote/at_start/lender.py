@@ -85,7 +85,9 @@ class Lender:
         now = int(self._clock())
         pending = [job for job in queue if job.state == "PENDING"]
         self._how.now = now
-        self._how.highest = max((job.priority for job in pending), default=0)
+        # Of donors it is our own doing: counted, each loan would raise the next one's.
+        others = (job.priority for job in pending if not loans.parent_of(job))
+        self._how.highest = max(others, default=0)
         tiers = {partition.name: partition.priority_tier for partition in self._partitions}
         ready_s = self._how.ready_s if lends else None
         terms = Terms(now, tiers, self._grace_s, ready_s, self._refused)

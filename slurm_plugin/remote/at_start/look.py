@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import LOAN, Bracket
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.at_start import mode, room
 from slurm_plugin.remote.at_start.mode import AtStart
 from slurm_plugin.remote.at_start.reserved import Kept, Share
 from slurm_plugin.remote.loan import Loan
-from slurm_plugin.slots import bracket, demand
+from slurm_plugin.slots import demand
 from slurm_plugin.slots.askers import Askers
-from slurm_plugin.slots.bracket import LOAN, Bracket
 from slurm_plugin.slots.candidates import first_hold
 from slurm_plugin.slots.features import Unsupported
 from slurm_plugin.slots.lent import Lends
@@ -72,12 +73,12 @@ def plan(
     """Everything to be done now; `nodes` is by Slurm's own figures."""
     running = [job for job in queue if job.state != "PENDING"]
     made = Plan(nodes, [held_by(job, terms.now) for job in running])
-    made.is_ours = any(loans.is_donor(job) or _has_loan(job) for job in queue)
+    made.is_ours = any(loans.parent_of(job) or _has_loan(job) for job in queue)
     look = _Look(made, terms, how, {job.job_id: job for job in queue}, lends)
     waiting = []
     pending = [job for job in queue if job.state == "PENDING"]
     for job in in_order(pending, terms.tiers):
-        kept = bracket.read(job.admin_comment, LOAN)
+        kept = admin_comment.read(job.admin_comment, LOAN)
         if kept is not None and kept.state != mode.MAY:
             look.at_loan(job, kept)
         elif room.asks_for_gpus(job):
@@ -89,7 +90,7 @@ def plan(
 
 
 def _has_loan(job: QueuedJob) -> bool:
-    kept = bracket.read(job.admin_comment, LOAN)
+    kept = admin_comment.read(job.admin_comment, LOAN)
     return kept is not None and bool(kept.get(loans.KEY))
 
 
@@ -132,20 +133,20 @@ class _Look:
         end = self._end(job)
         made.take(self._local(job, loan, end))
         self._keep(job, kept, loan, end)
-        found = loans.standing(job.job_id, loan, self._there.values())
+        found = loans.standing(job, loan, self._there)
         if kept.state == mode.MEETS and found.is_ready:
             update = self._how.starts(job, kept, loan.with_ports(found.ports))
             made.starts.append((job, update))
 
     def _in_the_way(self, job: QueuedJob, kept: Bracket, loan: Loan | None) -> str:
-        terms, room_now, at = self._terms, self._made.room, int(kept.get(loans.AT) or 0)
+        terms, room_now, at = self._terms, self._made.room, kept.number(loans.AT)
         if kept.state == mode.MEETS:
             if not mode.is_whole(job, kept) or job.req_nodes:
                 return "its request was changed"
             return loans.obstacle(job, loan, at, room_now, self._there, terms.now, terms.ready_s)
         if not mode.is_local(job, kept):
             return "its request was changed"
-        if terms.now - int(kept.get("at") or 0) > terms.grace_s:
+        if terms.now - kept.number("at") > terms.grace_s:
             return f"not started by Slurm ({job.reason})"
         # GPUs in use may be its own already: the nodes were read after the queue.
         return loans.obstacle(job, loan, at, None, self._there, terms.now, terms.ready_s)
@@ -167,7 +168,7 @@ class _Look:
 
     def until(self, kept: Bracket) -> float:
         """The end of what is kept for a loan, whatever happens."""
-        since = int(kept.get("at") or kept.get(loans.AT) or 0)
+        since = kept.number("at", kept.number(loans.AT))
         most = self._terms.grace_s if kept.state == mode.STARTS else self._terms.ready_s or 0
         return float(since + most + REQUEUED_S)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import LOAN, Bracket
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote.loan import Loan
-from slurm_plugin.slots import bracket, demand
-from slurm_plugin.slots.bracket import LOAN, Bracket
+from slurm_plugin.slots import demand
 from slurm_plugin.slots.room import Node
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -53,7 +54,7 @@ class AtStart:
 
     def kept(self, job: QueuedJob) -> Bracket | None:
         """As Mode says."""
-        return bracket.read(job.admin_comment, LOAN)
+        return admin_comment.read(job.admin_comment, LOAN)
 
     def is_on_loan(self, job: QueuedJob, kept: Bracket) -> bool:
         """As Mode says: one whose begin time came first runs on local GPUs alone."""
@@ -74,7 +75,7 @@ class AtStart:
             begin_time=NOW,
             tres_per_node=_gpus(model_of(node), mask.bit_count()),
             priority=self._first(),
-            admin_comment=loans.bracket(parent),
+            admin_comment=admin_comment.donor(parent),
         )
 
     def starts(self, job: QueuedJob, kept: Bracket, loan: Loan) -> JobUpdate:
@@ -114,7 +115,7 @@ class AtStart:
                 back, tres_per_node=kept.get(_PER_NODE), tres_per_job=per_job, req_nodes=""
             )
         if self.is_basic:
-            back = replace(back, priority=int(kept.get(_PRIORITY) or 0) or None)
+            back = replace(back, priority=min(kept.number(_PRIORITY), HIGHEST) or None)
         else:
             back = replace(back, is_released=not job.held or None)
         return back, told
@@ -166,5 +167,5 @@ def _gpus(model: str, count: int) -> str:
 
 
 def _with(job: QueuedJob, kept: Bracket, note: str) -> str:
-    comment = bracket.replaced(job.admin_comment, kept)
-    return bracket.noted(comment, note)
+    comment = admin_comment.replaced(job.admin_comment, kept)
+    return admin_comment.noted(comment, note)

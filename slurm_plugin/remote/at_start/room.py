@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.protocol import Submit
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.slots import change, demand
-from slurm_plugin.slots.bracket import Bracket
 from slurm_plugin.slots.room import CLOSED, Node
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
@@ -70,7 +70,7 @@ def submit_of(job: QueuedJob) -> Submit:
 
 def asks_for_gpus(job: QueuedJob) -> bool:
     """Is this a job of somebody's own that waits for GPUs?"""
-    if loans.is_donor(job):
+    if loans.parent_of(job):
         return False
     return any("gpu" in getattr(job, field) for field in demand.REQUESTS.values())
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import LOAN, SLOTS
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import preset, relay, slurm
 from slurm_plugin.remote.node.handshake import Munge, Vouching
@@ -28,7 +28,8 @@ LOOPBACK = "127.0.0.1"
 #: Set by the engine at submit: this job may borrow. Set by us once it did.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
 ALIVE_S = 1.0
-_BRACKET = re.compile(r"\[gpu-(?:slots: placed|loan: starts) ([^\]]*)\]")
+#: The records that name a job's donors, by their state.
+_ON_LOAN = ((SLOTS, "placed"), (LOAN, "starts"))
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,8 @@ def lent_in(comment: str) -> list[Lent]:
 
     The first is the job's own node. Raises RemoteError for a loan that cannot be read.
     """
-    match = _BRACKET.search(comment)
-    words = dict(word.partition("=")[::2] for word in (match[1].split() if match else ()))
-    loan = unquote(words.get("loan", ""))
+    kept = [(admin_comment.read(comment, kind), state) for kind, state in _ON_LOAN]
+    loan = next((one.get("loan") for one, state in kept if one and one.state == state), "")
     found = []
     for part in loan.split(",")[1:]:
         try:

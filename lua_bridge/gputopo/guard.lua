@@ -1,0 +1,113 @@
+-- What users may not change of their jobs once these are the engine's to start. Such a job says
+-- so in its AdminComment: it waits behind a gate ("[gpu-slots: gated ...]"), meets the donors of
+-- its remote GPUs ("[gpu-loan: meets ...]"), or is such a donor ("[gpu-donor: ...]"), which starts
+-- before all others and so must stay exactly what the engine submitted.
+local comments = require("gputopo.comment")
+local slots = require("gputopo.slots")
+
+local M = {}
+
+local gsub, match = string.gsub, string.match
+
+local LARGEST_MEMORY_MB = 2 ^ 62
+local UNSET_16, UNSET_32 = 65534, 4294967294
+local CLOSED = "gpu-topo: this job waits for its GPUs; its %s cannot be changed by users. "
+  .. "Hold, release, time limit, name and cancelling work; or cancel it and submit it again"
+local LENT = "gpu-topo: this job lends its GPUs to another of your jobs; its %s cannot be changed. "
+  .. "Cancelling works"
+local ONE_GPU = "gpu-topo: %s is one particular GPU, and the engine chooses those"
+
+-- Fields of an update by what a user calls them, in the order of the answer.
+local REQUESTS = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
+local BEHIND_A_GATE = {
+  { "start time", "begin_time" },
+  { "GPU request", unpack(REQUESTS) },
+  { "nodes", "req_nodes", "exc_nodes" },
+  { "constraint", "features" },
+  { "number of nodes", "min_nodes", "max_nodes" },
+}
+local ON_LOAN = {
+  { "constraint", "prefer", "contiguous", "req_switch" },
+  { "tasks", "num_tasks", "ntasks_per_node", "ntasks_per_socket", "ntasks_per_core",
+    "ntasks_per_gpu", "array_inx" },
+  { "CPUs", "min_cpus", "max_cpus", "pn_min_cpus", "cpus_per_task", "cpus_per_tres",
+    "sockets_per_node", "cores_per_socket", "threads_per_core" },
+  { "memory", "min_mem_per_node", "min_mem_per_cpu", "mem_per_tres", "pn_min_tmp_disk" },
+  { "partition", "partition" }, { "account", "account" }, { "QOS", "qos" },
+  { "reservation", "reservation" }, { "dependency", "dependency" }, { "licenses", "licenses" },
+  { "burst buffer", "burst_buffer" }, { "sharing of nodes", "shared" }, { "nice value", "nice" },
+}
+local OF_A_DONOR = {
+  { "time limit", "time_limit", "time_min" }, { "priority", "priority" },
+  { "requeueing", "requeue" }, { "boot delay", "delay_boot" },
+}
+
+-- Does an update set this field?
+local function is_set(field, value)
+  if type(value) ~= "number" then
+    return value ~= nil
+  elseif field == "begin_time" then
+    return value > 0
+  end
+  return value ~= UNSET_16 and value ~= UNSET_32 and value < LARGEST_MEMORY_MB
+end
+
+-- What the first of these lists names that an update sets, in a user's words; nil for nothing.
+local function touched(job, ...)
+  for _, list in ipairs({ ... }) do
+    for _, group in ipairs(list) do
+      for i = 2, #group do
+        if is_set(group[i], job[group[i]]) then
+          return group[1]
+        end
+      end
+    end
+  end
+end
+
+local function named_slot(job)
+  for _, field in ipairs(REQUESTS) do
+    for _, gpu_type in ipairs(job[field] and slots.types(job[field]) or {}) do
+      if slots.is_slot(gpu_type) then
+        return gpu_type
+      end
+    end
+  end
+end
+
+-- refusal(job, record, is_slots) -> the line for a user whose update touches what is the
+-- engine's, or nil. The caller lets root and SlurmUser pass.
+function M.refusal(job, record, is_slots)
+  local slot = is_slots and named_slot(job)
+  if slot then
+    return string.format(ONE_GPU, string.sub(slot, 1, 120))
+  end
+  local said = record.admin_comment
+  if comments.inside(said, "gpu-donor") then
+    local what = touched(job, BEHIND_A_GATE, ON_LOAN, OF_A_DONOR)
+    return what and string.format(LENT, what)
+  elseif (record.job_state or 0) % 256 ~= 0 then
+    return nil
+  end
+  local gate, loan = comments.inside(said, "gpu-slots"), comments.inside(said, "gpu-loan")
+  local what
+  if match(" " .. (gate or loan or ""), " loan=") then
+    what = touched(job, BEHIND_A_GATE, ON_LOAN)
+  elseif gate then
+    what = touched(job, BEHIND_A_GATE)
+  end
+  return what and string.format(CLOSED, what)
+end
+
+-- pinned(job) -> the nodes that an update's own AdminComment pins the job to, or nil.
+-- scontrol refuses ReqNodeList= for the first component of a heterogeneous job; set here,
+-- Slurm takes it.
+function M.pinned(job)
+  local inside = not job.req_nodes and comments.inside(job.admin_comment, "gpu-slots")
+  local nodes = inside and match(" " .. inside .. " ", " pin=(%S+) ")
+  return nodes and gsub(nodes, "%%(%x%x)", function(hex)
+    return string.char(tonumber(hex, 16))
+  end) or nil
+end
+
+return M

@@ -1,0 +1,74 @@
+"""A user writes what switches the engine off for everybody else."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from cluster import Cluster
+
+from slurm_plugin.protocol import Submit, decode
+
+#: Numbers as slurmctld may hold them for a job nobody can run.
+HUGE = [0, 1, 65533, 10**6, 2 * 10**9, 4294967292, 2**40, 2**53, 2**62, 2**63]
+COUNTS = ["min_nodes", "max_nodes", "num_tasks", "min_cpus", "begin_time", "time_limit",
+          "min_mem_per_node", "min_mem_per_cpu", "ntasks_per_node", "ntasks_per_gpu",
+          "sockets_per_node", "cpus_per_task"]  # fmt: skip
+REQUESTS = ["gpu:1000000", "gpu:v100:1000000", "gpu:1M", "gpu:3k,gpu:7", "gpu:" + "9" * 400]
+
+
+def hostile(chance: random.Random) -> dict[str, object]:
+    fields: dict[str, object] = {
+        name: chance.choice(HUGE) for name in chance.sample(COUNTS, chance.randint(1, 6))
+    }
+    fields["tres_per_" + chance.choice(["node", "job", "task", "socket"])] = chance.choice(REQUESTS)
+    fields["cpus_per_tres"] = "gpu:" + "7" * chance.choice([1, 9, 90_000])
+    fields["mem_per_tres"] = "gpu:" + "7" * chance.choice([1, 18, 19])
+    return fields
+
+
+@pytest.mark.parametrize("enforcement", ["select", "slots"])
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_numbers_a_job_has_its_line_is_one_the_engine_reads(
+    installed, start_lua, engine, enforcement, seed
+):
+    (installed / "gputopo-bridge.conf").open("a").write(f"enforcement = {enforcement}\n")
+    lua = start_lua(installed / "job_submit.lua")
+    chance = random.Random(seed)
+    for _ in range(100):
+        lua.submit(script="#!/bin/sh", **hostile(chance))
+    lua.submit(tres_per_node="gpu:2", script="#!/bin/sh")
+    assert engine.requests
+    for line in engine.requests:
+        assert isinstance(decode(line.encode()), Submit)
+
+
+def test_a_reply_that_is_of_no_use_concerns_one_job(lua, engine):
+    """Whatever the engine could not make of one job, the next one is asked about."""
+    for bad in (
+        "error id={id} message=no",
+        "ok id={id} set.admin_comment=[gpu-topo:%20[x]]",
+        "maybe id={id}",
+        "refuse id={id}",
+    ):
+        engine.answers(f"{bad}\n")
+        assert lua.submit(tres_per_node="gpu:1", name="hostile").rc == 0
+        engine.answers("refuse id={id} message=unknown%20pattern\n")
+        result = lua.submit(tres_per_node="gpu:2", comment="gpu-topo: pattern=star")
+        assert (result.rc, result.user) == (-1, ["unknown pattern"]), bad
+
+
+@pytest.mark.cluster
+@pytest.mark.enforced
+def test_after_a_monstrous_job_the_next_ones_hint_is_still_checked(cluster: Cluster) -> None:
+    for nodes in ("2000000000", "1-2000000000"):
+        cluster.run(
+            "ctl",
+            ["sbatch", "--gres=gpu:1000000", f"-N{nodes}", "--wrap=true"],
+            user="mallory",
+            check=False,
+        )
+        wrong = ["sbatch", "--gres=gpu:1", "--comment=gpu-topo: pattern=nonsense", "--wrap=true"]
+        told = cluster.run("ctl", wrong, user="bob", check=False)
+        assert told.code == 1
+        assert "pattern" in told.err

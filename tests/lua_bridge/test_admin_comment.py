@@ -1,0 +1,150 @@
+"""One grammar for our records in AdminComment: Python, Lua and C read the same of any text."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import DONOR, LOAN, SHAPE, SLOTS, TOPO, Bracket
+
+ROOT = Path(__file__).resolve().parents[2]
+FORGED = "[gpu-loan: starts loan=h1/1,h2/1/4711/50000 prio=4294967000"
+LOAN_AT = "[gpu-loan: meets loan=h1/1,h2/1/4711]"
+#: sentence, comment, hint (None: no bracket with one), what stands in the loan's bracket.
+READ = [
+    ("nothing of ours", "budget 7", None, None),
+    ("a hint and a note", "[gpu-topo: pattern=ring | on n1]", "pattern=ring", None),
+    ("a hint alone", "x [gpu-topo:  a=b ] y", "a=b", None),
+    ("a note alone", "[gpu-topo: | n]", "", None),
+    ("both, behind a site's text", f"budget 7 [gpu-topo: a] {LOAN_AT}", "a", LOAN_AT[11:-1]),
+    ("the last of two", "[gpu-topo: a] [gpu-topo: b]", "b", None),
+    ("a record inside a hint", f"[gpu-topo: pattern=ring {FORGED}]", None, None),
+    ("and closed twice", f"[gpu-topo: pattern=ring {FORGED}]]", None, None),
+    ("a record inside a site's bracket", f"[site: {LOAN_AT} b]", None, None),
+    ("behind what is never closed", f"[site: a {LOAN_AT}", None, None),
+    ("before what is never closed", f"{LOAN_AT} [site: a", None, LOAN_AT[11:-1]),
+    ("a stray closing bracket", f"a] {LOAN_AT}]", None, LOAN_AT[11:-1]),
+    ("a control character", "[gpu-topo: a\tb]", None, None),
+    ("as long as it may be", f"[gpu-topo: {'a' * 1524}]", "a" * 1524, None),
+    ("one byte too long", f"[gpu-topo: {'a' * 1525}]", None, None),
+    ("another's bracket", "[gpu-topology: a] [gpu-: b] [gputopo: c]", None, None),
+    ("no blank", "[gpu-topo:a]", "a", None),
+]
+PIECES = [
+    *("[", "]", "[", "]", "|", " ", ":", "\t", "é", "a=b", "gpu-topo", "[gpu-topo:", "[gpu-topo: "),
+    *("[gpu-loan: may", "[gpu-loan: ", "[gpu-slots: gated a=1", "[gpu-donor: of=7", "[site", "]]"),
+]
+
+
+def soup(seed: int, texts: int = 400) -> list[str]:
+    """Random texts of what matters to the grammar, in one line each."""
+    chance = random.Random(seed)
+    return ["".join(chance.choices(PIECES, k=chance.randint(1, 14))) for _ in range(texts)]
+
+
+def by_lua(lua, texts: Sequence[str], kind: str) -> list[str | None]:
+    """What the bridge reads in the bracket of a kind."""
+    quoted = ",".join(
+        "'" + "".join(f"\\{byte:03}" for byte in text.encode()) + "'" for text in texts
+    )
+    found = lua.evaluate(
+        "local comment, found = require('gputopo.comment'), {}\n"
+        f"for i, text in ipairs({{{quoted}}}) do\n"
+        f"  found[i] = comment.inside(text, '{kind}') or '-'\n"
+        "end return table.concat(found, '\\n')"
+    )
+    return [None if text == "-" else text for text in found.split("\n")]
+
+
+@pytest.fixture(scope="session")
+def by_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[str]], list[str | None]]:
+    """Hint and note as the select plugin reads them."""
+    if not (shutil.which("gcc") and shutil.which("make")):
+        pytest.skip("no gcc and make here")
+    out = tmp_path_factory.mktemp("select")
+    make = ["make", "-C", str(ROOT / "slurm_plugin/select"), f"OUT={out}", str(out / "pure_test")]
+    subprocess.run(make, check=True, capture_output=True)
+
+    def read(texts: Sequence[str]) -> list[str | None]:
+        told = "".join(f"{text}\n" for text in texts)
+        done = subprocess.run(
+            [out / "pure_test", "brackets"], input=told.encode(), capture_output=True, check=True
+        )
+        lines = done.stdout.decode().split("\n")[:-1]
+        return [None if line == "-" else line for line in lines]
+
+    return read
+
+
+def as_c_tells(text: str) -> str | None:
+    if admin_comment.inside(text, TOPO) is None:
+        return None
+    return f"{admin_comment.hint_in(text)}\t{admin_comment.note_in(text)}"
+
+
+@pytest.mark.parametrize(
+    ("comment", "hint", "loan"), [case[1:] for case in READ], ids=[case[0] for case in READ]
+)
+def test_what_is_ours_in_a_comment(lua, by_c, comment, hint, loan):
+    assert (admin_comment.hint_in(comment) if hint is not None else None) == hint
+    assert (admin_comment.inside(comment, TOPO) is None) == (hint is None)
+    assert admin_comment.inside(comment, LOAN) == loan
+    assert by_lua(lua, [comment], LOAN) == [loan]
+    assert lua.evaluate(
+        f"return tostring(require('gputopo.comment').hint_in([==[{comment}]==]))"
+    ) == ("nil" if hint is None else hint)
+    assert by_c([comment]) == [as_c_tells(comment)]
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_python_lua_and_c_read_the_same_of_any_text(lua, by_c, seed):
+    texts = soup(seed)
+    for kind in (TOPO, LOAN, SLOTS, SHAPE, DONOR):
+        assert by_lua(lua, texts, kind) == [admin_comment.inside(text, kind) for text in texts]
+    assert by_c(texts) == [as_c_tells(text) for text in texts]
+    assert any(admin_comment.inside(text, TOPO) for text in texts)
+
+
+@pytest.mark.parametrize("seed", range(6, 9))
+def test_what_was_written_is_read_whatever_stood_there(lua, seed):
+    """By Python and by Lua, and neither touches what is another's."""
+    record = Bracket("meets", {"tpn": "gres/gpu:4", "loan": "a/1,b/2/7"}, LOAN)
+    for text in soup(seed):
+        written = admin_comment.replaced(text, record)
+        assert admin_comment.read(written, LOAN) == record
+        assert admin_comment.with_inside(written, LOAN, None) == admin_comment.with_inside(
+            text, LOAN, None
+        )
+    texts = soup(seed, 60)
+    for text in texts:
+        quoted = "".join(f"\\{byte:03}" for byte in text.encode())
+        merged = lua.evaluate(
+            f"return require('gputopo.comment').merged('{quoted}', '{record.text()}')"
+        )
+        assert admin_comment.read(merged, LOAN) == record
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[gpu-loan: starts prio=4294967000x]", "[gpu-loan: starts at=-1]",
+        "[gpu-loan: meets loan_at=9999999999999]", "[gpu-slots: gated begin=now]",
+        "[gpu-slots: gated what]", "[gpu-loan: given loan=a/1]",
+    ],
+)  # fmt: skip
+def test_a_record_that_we_did_not_write_is_none(text):
+    assert admin_comment.read(text) is admin_comment.read(text, LOAN) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[gpu-donor: of=]", "[gpu-donor: of=7 x]", "[[gpu-donor: of=7]]"]
+)
+def test_a_donor_says_whom_it_lends_to(text):
+    assert admin_comment.donor_of(text) == 0
+    assert admin_comment.donor_of(f"site {admin_comment.donor(7)}") == 7
