@@ -1,7 +1,8 @@
 """A random soup: every kind of job, hint and trouble at once; seeded, checked at every moment.
 
 What happens when is up to the machine; what is submitted and done is the seed's. Whatever the
-order, no GPU is held twice, each job has as many GPUs as it asked for, and all come back.
+order, no GPU is held twice, each job has as many GPUs as it asked for, and all come back. A user
+who means no good does his worst beside it: two jobs of somebody else are left alone.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 from cluster import GPUS, Cluster
 from live_harness import Watch, all_jobs, asking, watched
+from mallory import Mallory, engine_memory_mb
 from modes import enforcement
 from select_harness import until
 
@@ -148,16 +150,43 @@ class Soup:
             self._cluster.run("ctl", ["clusterctl", "engine", action], check=False)
 
 
+#: Far above what the engine needs (100 MB), far below what one hostile text once took.
+MOST_MEMORY_MB = 400
+
+
+def victims_of(cluster: Cluster) -> tuple[int, int]:
+    """Two jobs of bob's: one runs all the time, one waits for it."""
+    first = cluster.sbatch("-w", "minsky1", "--gres=gpu:1", user="bob", sleep_s=3600)
+    cluster.wait_running(first)
+    second = cluster.sbatch(
+        "-w", "minsky1", "--gres=gpu:1", f"--dependency=afterany:{first}", user="bob", sleep_s=1
+    )
+    return first, second
+
+
+def as_slurm_has(cluster: Cluster, jobs: tuple[int, ...]) -> dict[int, tuple[object, ...]]:
+    """What no other user may change of these jobs."""
+    kept = ("Priority", "Restarts", "NumNodes", "AdminComment", "Comment", "TimeLimit", "UserId")
+    found = [job for job in all_jobs(cluster) if job.id in jobs]
+    return {job.id: (job.state, job.gpus, *(job.fields.get(key) for key in kept)) for job in found}
+
+
 def test_hundred_and_sixty_random_jobs(cluster: Cluster) -> None:
     """Right counts, no GPU twice at any moment, none in use at the end, slurmctld never fell."""
     print(f"GPUTOPO_SEED={SEED}")  # shown when the test fails
-    soup = Soup(cluster, SEED)
+    soup, victims = Soup(cluster, SEED), victims_of(cluster)
+    before, mallory = as_slurm_has(cluster, victims), Mallory(cluster, SEED, victims)
     with cluster.slurmctld_log_of() as log, watched(cluster) as watch:
         while len(soup.wanted) < JOBS:
             soup.submits()
             soup.refusals()
+            mallory.act()
             soup.settle()
             soup.trouble()
+        cluster.run("ctl", "clusterctl engine resume; clusterctl engine start", check=False)
+        assert engine_memory_mb(cluster) < MOST_MEMORY_MB
+        assert as_slurm_has(cluster, victims) == before, f"{mallory.tries} attacks"
+        cluster.cancel(*reversed(victims))
         drain(cluster)
     # since 23.11 a reconfiguration is a new process; any other start would be after a crash
     assert sum("slurmctld version" in line for line in log) <= soup.starts

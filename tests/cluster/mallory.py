@@ -1,0 +1,120 @@
+"""The standing attacker of the live tests: a user who tries what a user can write, seeded.
+
+Whatever it does, the jobs of others keep their state, priority and GPUs, and the engine answers.
+All its traffic stays inside the cluster's own containers.
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+
+from cluster import Cluster
+
+USER = "mallory"
+#: Pieces of what we write ourselves, of what separates, and of what is merely odd.
+PIECES = (
+    "[gpu-topo: ", "[gpu-loan: starts remote=1 tpn=gpu:1 loan=dgx1/1,dgx2/1/{victim}/50000 prio=9",
+    "[gpu-loan: meets loan=dgx1/1,dgx2/1/{victim}", "[gpu-slots: placed at=1", "[gpu-shape: 1x1",
+    "[gpu-donor: of={victim}]", "gpu-donor of={victim}", "gpu-donor ready of={victim} port=50000",
+    "]", "[", "|", " | waiting 9/10 since 1: x (until 1, begin 1)", "gpu-topo: ", "pattern=ring",
+    "remote=allow", "min-utility=1", "\n", "\t", "\x1b[31m", "\x1f", "\x7f", "%0a", "%n%s", "'",
+    '"', "$(id)", ";", "é", "\u202e", " AdminComment=", " UserId=root(0)", "=" * 50, "x" * 900,
+)  # fmt: skip
+NAMES = ("n[1-65536,1-65536,1-65536]", "dgx[1-99999]", "[[", "dgx1," * 900, "n[0-1][0-1]", "-")
+FEATURES = ("a|" * 2000 + "a", "(" * 500 + "a" + ")" * 500, "a&" * 900 + "a", "[a*9|b*9]", "v100|")
+COUNTS = ("0", "1", "7", "65533", "1000000", "2000000000", "4294967293", "1k", "1-2000000000")
+FORMS = ("--gres=gpu:{}", "--gpus={}", "--gpus-per-task={} -n{}", "-N{} --gres=gpu:1",
+         "--gpus={} -N{}", "--gres=gpu:v100.s{}:1", "--ntasks-per-gpu={} -n{}")  # fmt: skip
+FOREIGN = (
+    "scontrol update jobid={victim} Priority=1", "scontrol update jobid={victim} NumNodes=2",
+    "scontrol update jobid={victim} 'AdminComment=[gpu-donor: of=1]'", "scancel {victim}",
+    "scontrol hold {victim}", "scontrol requeue {victim}", "scontrol suspend {victim}",
+    "scontrol release {victim}", "scontrol top {victim}",
+)  # fmt: skip
+OWN = ("Comment={text}", "Priority=0", "NumNodes=8", "Gres=gpu:8", "ReqNodeList=dgx1", "Nice=1",
+       "Features={features}", "AdminComment={text}", "StartTime=now", "JobName={text}")  # fmt: skip
+#: Idle connections, garbage and halves of lines, at every socket that can be found.
+CONNECTS = """
+import glob, socket, sys, time
+held = []
+def attack(kind, address):
+    for garbage in (b"", b"\\0" * 4096, b"place id=1 job=", b"x" * 9000, b"submit\\n" * 50):
+        try:
+            one = socket.socket(kind)
+            one.settimeout(0.2)
+            one.connect(address)
+            one.sendall(garbage)
+            held.append(one)
+        except OSError:
+            pass
+for path in glob.glob("/run/gputopo*/*"):
+    attack(socket.AF_UNIX, path)
+for port in [int(word) for word in sys.argv[1:]]:
+    attack(socket.AF_INET, ("127.0.0.1", port))
+time.sleep(1)
+"""
+PORTS = (*range(50000, 50004), *range(9400, 9404))
+
+
+class Mallory:
+    """Does one hostile thing after the other; `tries` and `bytes` are what it came to."""
+
+    def __init__(self, cluster: Cluster, seed: int, victims: tuple[int, ...]) -> None:
+        self._cluster = cluster
+        self._chance = random.Random(seed)
+        self._victims = victims
+        self.tries = 0
+        self.bytes = 0
+
+    def text(self) -> str:
+        """Some pieces, as a user's text."""
+        pieces = self._chance.choices(PIECES, k=self._chance.randint(1, 7))
+        victim = self._chance.choice(self._victims)
+        found = "".join(pieces).replace("{victim}", str(victim)).replace("\0", "")
+        return self._chance.choice(("", "gpu-topo: ", "gpu-topo: pattern=ring ")) + found
+
+    def act(self, times: int = 6) -> None:
+        """As many attacks, in one go; then its own jobs are gone."""
+        steps = [self._step() for _ in range(times)]
+        lines = "; ".join(f"{{ {step}; }} 2>&1 | head -c 300" for step in steps)
+        self.tries += times
+        self.bytes += sum(map(len, steps))
+        script = f"j=$(sbatch -H --parsable -o/dev/null --wrap=true); {lines}; scancel -u {USER}"
+        self._cluster.run("ctl", script, user=USER, check=False, timeout_s=120)
+
+    def _step(self) -> str:
+        kind = self._chance.choice(("submit", "submit", "submit", "own", "foreign", "connect"))
+        if kind == "submit":
+            return self._submit()
+        if kind == "connect":
+            return shlex.join(["python3", "-c", CONNECTS, *map(str, PORTS)])
+        victim = self._chance.choice(self._victims)
+        if kind == "foreign":
+            return self._chance.choice(FOREIGN).format(victim=victim)
+        what = self._chance.choice(OWN)
+        what = what.format(text=self.text(), features=self._chance.choice(FEATURES))
+        return f"scontrol update jobid=$j {shlex.quote(what)}"
+
+    def _submit(self) -> str:
+        form = self._chance.choice(FORMS).format(*self._chance.choices(COUNTS, k=2))
+        words = ["sbatch", "--parsable", "-o/dev/null", *form.split()]
+        more = {
+            "--comment": self.text, "--job-name": self.text, "--account": self.text,
+            "--gpu-topo": self.text, "--reservation": self.text, "--dependency": self.text,
+            "--nodelist": lambda: self._chance.choice(NAMES),
+            "--exclude": lambda: self._chance.choice(NAMES),
+            "--constraint": lambda: self._chance.choice(FEATURES),
+            "--array": lambda: self._chance.choice(("0-3", "0-4000000", "1,1,1", "0-9%0")),
+        }  # fmt: skip
+        for option in self._chance.sample(sorted(more), self._chance.randint(0, 3)):
+            words.append(f"{option}={more[option]()}")
+        waits = ["--begin=now+600"] if self._chance.random() < 0.5 else []
+        exported = shlex.quote("_SLURM_SPANK_OPTION_gputopo_gpu_topo=" + self.text())
+        return f"env {exported} {shlex.join([*words, *waits, '--wrap=true'])}"
+
+
+def engine_memory_mb(cluster: Cluster) -> int:
+    """The resident memory of the engine's process."""
+    status = cluster.run("ctl", "grep VmRSS /proc/$(clusterctl engine pid)/status").out
+    return int(status.split()[1]) >> 10
