@@ -23,7 +23,21 @@ PIECES = (
 )  # fmt: skip
 NAMES = ("n[1-65536,1-65536,1-65536]", "dgx[1-99999]", "[[", "dgx1," * 900, "n[0-1][0-1]", "-")
 FEATURES = ("a|" * 2000 + "a", "(" * 500 + "a" + ")" * 500, "a&" * 900 + "a", "[a*9|b*9]", "v100|")
-COUNTS = ("0", "1", "7", "65533", "1000000", "2000000000", "4294967293", "1k", "1-2000000000")
+COUNTS = (
+    "1",
+    "1",
+    "1",
+    "2",
+    "2",
+    "0",
+    "7",
+    "65533",
+    "1000000",
+    "2000000000",
+    "4294967293",
+    "1k",
+    "1-2000000000",
+)
 FORMS = ("--gres=gpu:{}", "--gpus={}", "--gpus-per-task={} -n{}", "-N{} --gres=gpu:1",
          "--gpus={} -N{}", "--gres=gpu:v100.s{}:1", "--ntasks-per-gpu={} -n{}")  # fmt: skip
 FOREIGN = (
@@ -101,7 +115,7 @@ class Mallory:
         words = ["sbatch", "--parsable", "-o/dev/null", *form.split()]
         more = {
             "--comment": self.text, "--job-name": self.text, "--account": self.text,
-            "--gpu-topo": self.text, "--reservation": self.text, "--dependency": self.text,
+            "--reservation": self.text, "--dependency": self.text,
             "--nodelist": lambda: self._chance.choice(NAMES),
             "--exclude": lambda: self._chance.choice(NAMES),
             "--constraint": lambda: self._chance.choice(FEATURES),
