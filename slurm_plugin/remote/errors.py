@@ -11,3 +11,7 @@ class RemoteError(PluginError):
 
 class Refused(RemoteError):
     """The other side is not who it should be, or says so of us."""
+
+
+class HungUp(Refused):
+    """The other side has said nothing about us yet; another try may fare better."""

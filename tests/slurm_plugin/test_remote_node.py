@@ -19,7 +19,7 @@ from paper_munge import PaperMunge
 
 from slurm_plugin.remote import presets, program
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import donor, inside, join, ports, relay, slurm
+from slurm_plugin.remote.node import donor, inside, join, ports, relay, slurm, sockets
 from slurm_plugin.remote.node.donor import Donor, Task
 from slurm_plugin.remote.node.join import Lent
 from slurm_plugin.remote.node.relay import Door
@@ -82,8 +82,8 @@ def test_a_donor_serves_behind_its_door_and_leaves_nothing(task: Task) -> None:
         behind = lender._server_port
         assert {task.low <= port <= task.high for port in (door.port, behind)} == {True}
         await lender.close()
-        assert ports.listener(behind) is None
-        assert ports.listener(door.port) is None
+        assert sockets.listener(behind) is None
+        assert sockets.listener(door.port) is None
 
     asyncio.run(life())
 

@@ -86,8 +86,10 @@ def test_the_program_says_what_is_wrong_in_one_line(
 
 def test_the_task_prolog_leaves_other_jobs_alone(packed: Path) -> None:
     beside = packed.with_name("task-prolog")
-    shutil.copy(PROLOG, beside)
-    env = {"PATH": f"{packed.parent}:/usr/bin:/bin"}
+    # A site whose scontrol is elsewhere writes it there.
+    beside.write_text(PROLOG.read_text().replace("PATH=/usr/bin", f"PATH={packed.parent}:/usr/bin"))
+    beside.chmod(0o755)
+    env = {"PATH": "/usr/bin:/bin"}
     done = subprocess.run([beside], capture_output=True, text=True, check=False, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     scontrol = packed.with_name("scontrol")
@@ -97,6 +99,40 @@ def test_the_task_prolog_leaves_other_jobs_alone(packed: Path) -> None:
     done = subprocess.run([beside], capture_output=True, text=True, check=False, env=env)
     told = "unset GPUTOPO_REMOTE\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+
+
+def test_the_task_prolog_takes_nothing_but_the_jobs_number_from_its_environment(
+    tmp_path: Path,
+) -> None:
+    """Programs of the user's in PATH, functions, libraries and modules stand for nothing there."""
+    shutil.copy(PROLOG, tmp_path / "task-prolog")
+    node = tmp_path / "gputopo-node"
+    node.write_text(
+        f"#!{sys.executable} -I\nimport os, sys\nprint(sys.argv[1:], dict(os.environ))\n"
+    )
+    users = tmp_path / "bin"
+    users.mkdir()
+    for name in ("scontrol", "munge", "unmunge", "python3", "env", "[", "dirname"):
+        (users / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran.{name}\n")
+    for path in (node, *users.iterdir()):
+        path.chmod(0o755)
+    hostile = {
+        "PATH": f"{users}:/usr/bin:/bin",
+        "LD_LIBRARY_PATH": str(users),
+        "PYTHONPATH": str(users),
+        "PYTHONHOME": str(users),
+        "SLURM_CONF": str(users / "slurm.conf"),
+        "BASH_FUNC_exec%%": f"() {{ touch {tmp_path}/ran.exec; }}",
+        "ENV": str(users / "env"),
+        "BASH_ENV": str(users / "env"),
+        "GPUTOPO_REMOTE": "allow",
+        "SLURM_JOB_ID": "7",
+    }
+    argv = [str(tmp_path / "task-prolog")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=hostile)
+    clean = {"PATH": "/usr/bin:/bin:/usr/local/bin", "LC_ALL": "C", "SLURM_JOB_ID": "7"}
+    assert (done.stdout, done.stderr) == (f"['join'] {clean}\n", "")
+    assert not list(tmp_path.glob("ran.*"))
 
 
 def test_a_folder_that_cannot_be_written_is_named() -> None:

@@ -7,14 +7,13 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
 from paper_munge import PaperMunge
 
 from slurm_plugin.remote.errors import Refused, RemoteError
-from slurm_plugin.remote.node import echo, handshake, relay
+from slurm_plugin.remote.node import echo, handshake, relay, sockets
 from slurm_plugin.remote.node.relay import DonorEnd, Door, JobEnd
 
 SUBJECT = "4711/4712"
@@ -267,18 +266,72 @@ async def test_the_kernel_tells_whose_a_connection_is() -> None:
     server.close()
 
 
-def test_of_two_connections_at_one_port_only_loopbacks_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = tmp_path / "tcp"
-    head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
-    rest = "00000000:00000000 00:00000000 00000000"
-    table.write_text(
-        f"{head}   0: 0A00000A:9C40 0B00000A:1F90 01 {rest}  1001        0 1\n"
-        f"   1: 0100007F:9C40 0100007F:1F90 01 {rest}  1002        0 2\n"
-    )
-    monkeypatch.setattr(relay, "TABLES", (table,))
-    assert relay.owner_of(("127.0.0.1", 0x9C40), ("127.0.0.1", 0x1F90)) == 1002
+@pytest.mark.parametrize("words", [b"", b"x"], ids=["closed", "reset"])
+def test_a_connection_that_is_over_is_nobodys(words: bytes) -> None:
+    with bound() as server, socket.create_connection(server.getsockname()) as client:
+        near, far = client.getsockname(), client.getpeername()
+        accepted, _ = server.accept()
+        assert sockets.owner_of(near, far) == sockets.owner_of(far, near) == os.getuid()
+        assert sockets.stands(accepted)
+        accepted.send(words)  # Words that nobody reads make the end of it a reset.
+        client.close()
+        assert sockets.owner_of(near, far) is None
+        assert not sockets.stands(accepted)
+        accepted.close()
+
+
+def test_the_same_ports_at_another_address_are_another_connection() -> None:
+    with bound() as server, socket.create_connection(server.getsockname()) as client:
+        (_, port), far = client.getsockname(), client.getpeername()
+        assert sockets.owner_of(("127.0.0.2", port), far) is None
+        assert sockets.owner_of(("127.0.0.1", port), ("127.0.0.2", far[1])) is None
+        with socket.socket() as other:
+            other.bind(("127.0.0.2", port))
+            other.connect(far)
+            assert sockets.owner_of(("127.0.0.2", port), far) == os.getuid()
+
+
+def test_who_listens_at_an_address_is_not_taken_for_who_connects_from_there() -> None:
+    """Where the kernel knows no such connection it names the one that listens."""
+    with bound() as server, socket.create_server(("0.0.0.0", 0)) as listens:
+        port = listens.getsockname()[1]
+        assert sockets.listener(port) == os.getuid()
+        assert sockets.owner_of(("127.0.0.3", port), server.getsockname()) is None
+
+
+def test_an_ipv4_address_in_ipv6s_clothes_is_itself() -> None:
+    with bound() as server, socket.socket(socket.AF_INET6) as client:
+        far = server.getsockname()
+        client.connect(("::ffff:127.0.0.1", far[1]))
+        near = client.getsockname()[:2]
+        assert near[0] == "::ffff:127.0.0.1"
+        assert sockets.owner_of(near, far) == os.getuid()
+        assert sockets.owner_of(("127.0.0.1", near[1]), far) == os.getuid()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this host has no IPv6")
+def test_ipv6_connections_have_owners_too() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        far = server.getsockname()[:2]
+        with socket.create_connection(far) as client:
+            near = client.getsockname()[:2]
+            assert sockets.owner_of(near, far) == os.getuid()
+            assert sockets.owner_of(("::2", near[1]), far) is None
+            assert sockets.owner_of(("127.0.0.1", near[1]), far) is None
+
+
+def test_a_port_that_nobody_listens_at_is_nobodys() -> None:
+    with bound() as server:
+        port = server.getsockname()[1]
+        sockets.check(server)
+        assert sockets.listener(port) == os.getuid()
+    assert sockets.listener(port) is None
+
+
+def test_a_kernel_that_does_not_tell_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_ask", lambda near, far: None)
+    with bound() as server, pytest.raises(RemoteError, match="load its module tcp_diag"):
+        sockets.check(server)
 
 
 @in_loop

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import echo, inside, ports, preset, slurm
+from slurm_plugin.remote.node import echo, inside, ports, preset, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge, Vouching
 from slurm_plugin.remote.node.preset import Preset
 from slurm_plugin.remote.node.relay import DonorEnd, Streams
@@ -108,6 +108,7 @@ class Donor:
             raise RemoteError(f"{host}: {command}: no such program")
         door = ports.take(ANY, task.low, task.high, task.job_id)
         try:
+            sockets.check(door)
             await self._start_server()
         except RemoteError as error:
             door.close()
@@ -202,7 +203,7 @@ class Donor:
         for _ in range(int(LISTENS_S / 0.1)):
             if self._process.returncode is not None:
                 return False
-            owner = ports.listener(port)
+            owner = sockets.listener(port)
             if owner is not None:
                 return owner == os.getuid()
             await asyncio.sleep(0.1)

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from slurm_plugin.remote.errors import Refused, RemoteError
 from slurm_plugin.remote.node import handshake, streams
 from slurm_plugin.remote.node.handshake import Munge, Vouching
+from slurm_plugin.remote.node.strangers import Strangers
 
 SERVERS = "GPUTOPO_ECHO_SERVERS"
 SUBJECTS = "GPUTOPO_ECHO_SUBJECTS"
@@ -36,11 +37,12 @@ def devices() -> list[str]:
 async def serve(bind: str, port: int, subject: str, vouching: Vouching) -> asyncio.Server:
     """Tell everybody who connects what this host lends; with a subject, only the job's user."""
     told = {"host": socket.gethostname(), "devices": devices()}
+    strangers = Strangers()
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, Refused, TimeoutError):
             if subject:
-                await handshake.let_in(reader, writer, subject, vouching)
+                await handshake.let_in(reader, writer, subject, vouching, strangers)
             await asyncio.wait_for(reader.readline(), ANSWER_S)
             writer.write(json.dumps(told).encode() + b"\n")
             await writer.drain()

@@ -7,7 +7,9 @@ variable, no field of a Slurm job holds a key.
 
     server  gputopo-relay/1 WORD
     client  WORD CREDENTIAL("client SUBJECT server's-word client's-word")
-    server  ok CREDENTIAL("server SUBJECT server's-word client's-word")    or    refused WHY
+    server  ok CREDENTIAL("server SUBJECT server's-word client's-word")    or    refused
+
+A client that is hung up on before it is told anything was one too many: it may try again.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ import secrets
 from typing import Protocol
 
 from slurm_plugin.explain import munge
-from slurm_plugin.remote.errors import Refused
+from slurm_plugin.remote.errors import HungUp, Refused
+from slurm_plugin.remote.node.strangers import Strangers, being_checked
 
 HELLO = "gputopo-relay/1"
-#: A handshake takes some milliseconds of munged; who needs longer is no client of ours.
-HANDSHAKE_S = 10.0
+#: A client seals its credential in some milliseconds; who needs longer is none of ours.
+HANDSHAKE_S = 2.0
+#: The server's credential is waited for longer: its node may be busy.
+ANSWER_S = 10.0
 MAX_LINE_BYTES = 8192
 _WORD = re.compile(r"[0-9a-f]{32}\Z")
 
@@ -64,23 +69,26 @@ async def let_in(
     writer: asyncio.StreamWriter,
     subject: str,
     vouching: Vouching,
+    strangers: Strangers,
 ) -> None:
     """The server's part. Raises Refused for a stranger, who is told no more than that."""
     ours = secrets.token_hex(16)
-    writer.write(f"{HELLO} {ours}\n".encode())
-    try:
-        async with asyncio.timeout(HANDSHAKE_S):
-            words = (await _line(reader)).split()
+    with strangers.place(writer) as source:
+        writer.write(f"{HELLO} {ours}\n".encode())
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                words = (await _line(reader)).split()
             if len(words) != 2 or not _WORD.match(words[0]):
                 raise Refused("not the words of a client")
             theirs, sealed = words
-            await _check(vouching, sealed, f"client {subject} {ours} {theirs}")
-            answer = await _sealed(vouching, f"server {subject} {ours} {theirs}")
-            writer.write(f"ok {answer}\n".encode())
-            await writer.drain()
-    except (Refused, TimeoutError) as error:
-        writer.write(b"refused\n")
-        raise Refused(str(error) or f"no handshake within {HANDSHAKE_S:g} s") from error
+            async with being_checked(source, writer):
+                await _check(vouching, sealed, f"client {subject} {ours} {theirs}")
+                answer = await _sealed(vouching, f"server {subject} {ours} {theirs}")
+        except (Refused, TimeoutError) as error:
+            writer.write(b"refused\n")
+            raise Refused(str(error) or f"no word within {HANDSHAKE_S:g} s") from error
+    writer.write(f"ok {answer}\n".encode())
+    await writer.drain()
 
 
 async def prove(
@@ -89,29 +97,36 @@ async def prove(
     subject: str,
     vouching: Vouching,
 ) -> None:
-    """The client's part: ours first, and then the server's. Raises Refused."""
+    """The client's part: ours first, and then the server's.
+
+    Raises Refused, and HungUp where another try may fare better.
+    """
+    now = asyncio.get_running_loop().time
     try:
-        async with asyncio.timeout(HANDSHAKE_S):
+        async with asyncio.timeout(ANSWER_S):
             hello = (await _line(reader)).split()
             if len(hello) != 2 or hello[0] != HELLO or not _WORD.match(hello[1]):
                 raise Refused("what listens there is no donor of ours")
-            theirs, ours = hello[1], secrets.token_hex(16)
+            theirs, ours, greeted = hello[1], secrets.token_hex(16), now()
             sealed = await _sealed(vouching, f"client {subject} {theirs} {ours}")
+            is_late = now() - greeted > HANDSHAKE_S / 2
             writer.write(f"{ours} {sealed}\n".encode())
             await writer.drain()
             answer = (await _line(reader)).split()
             if len(answer) != 2 or answer[0] != "ok":
-                raise Refused("the donor refused us")
+                raise HungUp("our munge is slow") if is_late else Refused("the donor refused us")
             await _check(vouching, answer[1], f"server {subject} {theirs} {ours}")
     except TimeoutError:
-        raise Refused(f"the donor did not answer within {HANDSHAKE_S:g} s") from None
+        raise Refused(f"the donor did not answer within {ANSWER_S:g} s") from None
 
 
 async def _line(reader: asyncio.StreamReader) -> str:
     try:
         line = await reader.readuntil(b"\n")
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
-        raise Refused("the connection ended before the handshake was over") from error
+    except asyncio.LimitOverrunError as error:
+        raise Refused(f"a line of more than {MAX_LINE_BYTES} bytes") from error
+    except (asyncio.IncompleteReadError, OSError) as error:
+        raise HungUp("the connection ended before the handshake was over") from error
     return line.decode("ascii", "replace").strip()
 
 

@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Sequence
 
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import ports, streams
+from slurm_plugin.remote.node import sockets, streams
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL", "--")
 LOOPBACK = "127.0.0.1"
@@ -115,7 +115,7 @@ async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int
         except OSError:
             word, fds = b"", []
         if word == ASK:
-            control.send(YES if ports.listener(port) is not None else NO)
+            control.send(YES if sockets.listener(port) is not None else NO)
         for fd in fds:
             task = loop.create_task(_carry(socket.socket(fileno=fd), port))
             carried.add(task)

@@ -19,7 +19,7 @@ from typing import Any
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import LOAN, SLOTS
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import preset, relay, slurm
+from slurm_plugin.remote.node import preset, relay, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge, Vouching
 from slurm_plugin.remote.node.preset import Server
 from slurm_plugin.remote.node.relay import Door, JobEnd
@@ -82,6 +82,7 @@ async def meet(
         host = lent.node
         if not port:
             sock = socket.create_server((LOOPBACK, 0))
+            sockets.check(sock)
             ends.append((door, sock))
             host, port = LOOPBACK, sock.getsockname()[1]
         servers.append(Server(host, port, lent.gpus, lent.job_id, door.subject))

@@ -6,13 +6,8 @@ import contextlib
 import errno
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 from slurm_plugin.remote.errors import RemoteError
-
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-#: The kernel's number of a socket that listens.
-_LISTENS = "0A"
 
 
 def in_order(low: int, high: int, start: int) -> Iterator[int]:
@@ -56,14 +51,3 @@ def free(bind: str, low: int, high: int, start: int) -> Iterator[int]:
                 probe.listen(1)
                 probe.close()
                 yield port
-
-
-def listener(port: int) -> int | None:
-    """The uid of whoever listens at a port of this host; None where nobody does."""
-    for table in _TABLES:
-        with contextlib.suppress(OSError):
-            for line in table.read_text().splitlines()[1:]:
-                words = line.split()
-                if words[3] == _LISTENS and words[1].endswith(f":{port:04X}"):
-                    return int(words[7])
-    return None

@@ -12,21 +12,22 @@ import contextlib
 import json
 import logging
 import os
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from slurm_plugin.remote.errors import Refused, RemoteError
-from slurm_plugin.remote.node import handshake, streams
+from slurm_plugin.remote.errors import HungUp, Refused, RemoteError
+from slurm_plugin.remote.node import handshake, sockets, streams
 from slurm_plugin.remote.node.handshake import Vouching
+from slurm_plugin.remote.node.sockets import owner_of
+from slurm_plugin.remote.node.strangers import CHECKS_PER_SOURCE, Strangers
 
 logger = logging.getLogger(__name__)
 
-#: Strangers that are being looked at, at most; others have to wait for their turn.
-MAX_STRANGERS = 16
 CONNECT_S = 10.0
-TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+#: A client that was one too many before the door comes again, after a pause up to this.
+AGAIN_S = 0.2
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -54,7 +55,7 @@ class DonorEnd:
         self._info = info
         self._reach = reach
         self._vouching = vouching
-        self._strangers = asyncio.Semaphore(MAX_STRANGERS)
+        self._strangers = Strangers()
         self._server: asyncio.Server | None = None
         self.refused = 0
 
@@ -71,9 +72,8 @@ class DonorEnd:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with self._strangers:
-                await handshake.let_in(reader, writer, self._subject, self._vouching)
-                wish = await asyncio.wait_for(reader.readline(), handshake.HANDSHAKE_S)
+            await handshake.let_in(reader, writer, self._subject, self._vouching, self._strangers)
+            wish = await asyncio.wait_for(reader.readline(), CONNECT_S)
             await self._do(wish.strip(), (reader, writer))
         except Refused as error:
             self.refused += 1
@@ -96,6 +96,18 @@ class DonorEnd:
 
 async def enter(door: Door, wish: str, vouching: Vouching) -> Streams:
     """A connection to a donor after the handshake, `wish` being said. Raises Refused."""
+    now = asyncio.get_running_loop().time
+    end = now() + CONNECT_S
+    while True:
+        try:
+            return await _try_to_enter(door, wish, vouching)
+        except HungUp:
+            if now() > end:
+                raise
+        await asyncio.sleep(random.uniform(0, AGAIN_S))
+
+
+async def _try_to_enter(door: Door, wish: str, vouching: Vouching) -> Streams:
     try:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(door.host, door.port)
@@ -108,7 +120,8 @@ async def enter(door: Door, wish: str, vouching: Vouching) -> Streams:
         await writer.drain()
     except (Refused, OSError) as error:
         streams.close(writer)
-        raise Refused(f"{door.host}:{door.port}: {error}") from error
+        kind = type(error) if isinstance(error, Refused) else HungUp
+        raise kind(f"{door.host}:{door.port}: {error}") from error
     return reader, writer
 
 
@@ -133,6 +146,8 @@ class JobEnd:
     def __init__(self, door: Door, vouching: Vouching) -> None:
         self._door = door
         self._vouching = vouching
+        # More at a time would only wait before the donor's door.
+        self._entering = asyncio.Semaphore(CHECKS_PER_SOURCE)
         self._server: asyncio.Server | None = None
         self.refused = 0
 
@@ -147,13 +162,15 @@ class JobEnd:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if owner_of(writer.get_extra_info("peername"), writer.get_extra_info("sockname")) != (
-                os.getuid()
-            ):
+            near, far_end = (writer.get_extra_info(name) for name in ("peername", "sockname"))
+            is_ours = owner_of(near, far_end) == os.getuid()
+            # In this order: an end that stands after the question is the one that was asked about.
+            if not is_ours or not sockets.stands(writer.get_extra_info("socket")):
                 self.refused += 1
                 logger.warning("refused a connection of another user of this node")
                 return
-            far = await enter(self._door, "open", self._vouching)
+            async with self._entering:
+                far = await enter(self._door, "open", self._vouching)
             if await asyncio.wait_for(far[0].readline(), CONNECT_S) != b"ok\n":
                 streams.close(far[1])
                 raise Refused("its server is away")
@@ -162,26 +179,3 @@ class JobEnd:
             logger.warning("a task could not reach %s: %s", self._door.host, error)
         finally:
             streams.close(writer)
-
-
-def owner_of(near: tuple[str, int], far: tuple[str, int]) -> int | None:
-    """The uid whose socket is `near`, connected to `far`; None where the kernel knows none.
-
-    Both ends are on this host: the kernel lists every connection with its owner.
-    """
-    wanted = (f"{near[1]:04X}", f"{far[1]:04X}")
-    for table in TABLES:
-        with contextlib.suppress(OSError):
-            for line in table.read_text().splitlines()[1:]:
-                words = line.split()
-                ports = tuple(word.rpartition(":")[2] for word in words[1:3])
-                # 01 is a connection that stands; both its ends are in the table.
-                if ports == wanted and _is_loopback(words[1]) and words[3] == "01":
-                    return int(words[7])
-    return None
-
-
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0]
-    # 127.0.0.0/8 in the kernel's byte order, plain or mapped into IPv6.
-    return host[-2:] == "7F" or host == "00000000000000000000000001000000"

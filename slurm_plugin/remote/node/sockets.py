@@ -1,0 +1,131 @@
+"""Whose a TCP socket of this host is: one question to the kernel about one socket (sock_diag).
+
+A socket is named by both its addresses and both its ports, and the answer must be about that very
+one: others may have the same ports, and where there is no such connection the kernel answers with
+whoever listens there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from slurm_plugin.remote.errors import RemoteError
+
+Address = tuple[str, int]
+
+LOOPBACK = "127.0.0.1"
+ANSWER_S = 1.0
+#: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and the kernel's numbers of TCP's states.
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NLMSG_ERROR = 4, 20, 1, 2
+_ESTABLISHED, _LISTENS = 1, 10
+_ANY_COOKIE = (1 << 64) - 1
+_HEADER = struct.Struct("=IHHII")
+_REQUEST = struct.Struct("=BBxxI")
+_REPLY = struct.Struct("=BBxx")
+#: Ports and addresses in the network's byte order, then interface and cookie in the host's.
+_PLACE = struct.Struct("!HH16s16s")
+_REST = struct.Struct("=IQ")
+#: Timer, queues, uid and inode, behind the place.
+_OWNER = struct.Struct("=IIIII")
+
+
+@dataclass(frozen=True)
+class _Socket:
+    """One socket as the kernel knows it; `inode` 0 is one that no process holds any more."""
+
+    near: tuple[IPv4Address | IPv6Address, int]
+    far: tuple[IPv4Address | IPv6Address, int]
+    state: int
+    uid: int
+    inode: int
+
+
+def owner_of(near: Address, far: Address) -> int | None:
+    """The uid whose socket is `near` and connected to `far`; None where there is no such one.
+
+    Raises RemoteError where the kernel cannot be asked.
+    """
+    asked = _plain(near), _plain(far)
+    found = _ask(*asked)
+    if found is None or (found.near, found.far) != asked:
+        return None
+    return found.uid if found.state == _ESTABLISHED and found.inode else None
+
+
+def listener(port: int) -> int | None:
+    """The uid of whoever takes connections to a port of this host's loopback; None: nobody.
+
+    Raises RemoteError where the kernel cannot be asked.
+    """
+    found = _ask(_plain((LOOPBACK, port)), _plain(("0.0.0.0", 0)))
+    if found is None or found.near[1] != port or found.state != _LISTENS:
+        return None
+    return found.uid
+
+
+def stands(sock: socket.socket) -> bool:
+    """Is this very end of a connection still established? Else another may have its addresses."""
+    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+
+
+def check(listening: socket.socket) -> None:
+    """Raises RemoteError where the kernel does not tell that a socket of our own is ours."""
+    if listener(listening.getsockname()[1]) != os.getuid():
+        raise RemoteError("the kernel does not tell whose a socket is; load its module tcp_diag")
+
+
+def _plain(address: Address) -> tuple[IPv4Address | IPv6Address, int]:
+    return _unmapped(ip_address(address[0].partition("%")[0])), address[1]
+
+
+def _unmapped(host: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """An IPv4 address that an IPv6 socket has (::ffff:127.0.0.1) as itself."""
+    return (host.ipv4_mapped or host) if isinstance(host, IPv6Address) else host
+
+
+def _ask(
+    near: tuple[IPv4Address | IPv6Address, int], far: tuple[IPv4Address | IPv6Address, int]
+) -> _Socket | None:
+    """What the kernel answers to these addresses, which may be another socket than that asked."""
+    if near[0].version != far[0].version:
+        return None
+    family = socket.AF_INET if near[0].version == 4 else socket.AF_INET6
+    places = (host.packed.ljust(16, b"\0") for host in (near[0], far[0]))
+    request = _REQUEST.pack(family, socket.IPPROTO_TCP, 0xFFFFFFFF)
+    request += _PLACE.pack(near[1], far[1], *places) + _REST.pack(0, _ANY_COOKIE)
+    size = _HEADER.size + len(request)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+            kernel.settimeout(ANSWER_S)
+            head = _HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)
+            kernel.sendto(head + request, (0, 0))
+            answer, (sender, _) = kernel.recvfrom(4096)
+    except OSError as error:
+        raise RemoteError(f"the kernel's sock_diag: {error.strerror or error}") from error
+    return _read(answer) if sender == 0 else None
+
+
+def _read(answer: bytes) -> _Socket | None:
+    """The socket in an answer. Raises RemoteError for an error other than that there is none."""
+    kind = _HEADER.unpack_from(answer)[1]
+    at = _HEADER.size
+    if kind == _NLMSG_ERROR:
+        number = -struct.unpack_from("=i", answer, at)[0]
+        if number != errno.ENOENT:
+            raise RemoteError(f"the kernel's sock_diag: {os.strerror(number)}")
+        return None
+    with contextlib.suppress(struct.error):
+        family, state = _REPLY.unpack_from(answer, at)
+        at += _REPLY.size
+        near, far, *hosts = _PLACE.unpack_from(answer, at)
+        *_, uid, inode = _OWNER.unpack_from(answer, at + _PLACE.size + _REST.size)
+        size = 4 if family == socket.AF_INET else 16
+        ends = [_unmapped(ip_address(host[:size])) for host in hosts]
+        return _Socket((ends[0], near), (ends[1], far), state, uid, inode)
+    return None

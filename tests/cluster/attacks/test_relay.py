@@ -1,0 +1,296 @@
+"""Attacks on the relay: on the job's own node, at a donor's door, and on a GPU that is lent.
+
+Those over loopback run the real two ends in this process, with a stand-in for munge. The live
+one is mallory's, on the job's node, on the donor's and on another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+# The stand-in for munge lies beside the unit tests.
+sys.path.append(str(Path(__file__).parents[2] / "slurm_plugin"))
+
+from cluster import Cluster
+from paper_munge import PaperMunge
+from remote_harness import PROGRAM, borrower, donors
+from select_harness import until
+
+from slurm_plugin.remote.node import relay
+from slurm_plugin.remote.node.relay import DonorEnd, Door, JobEnd
+
+SUBJECT = "4711/4712"
+MALLORY = 2003
+TRIES = 60
+
+#: Another user where the tests are root's, once all is read that only root may read.
+BECOME = f"import contextlib, os, socket, sys, time\nos.getuid() or os.setuid({MALLORY})\n"
+#: Connects from the victim's own port, at other addresses of this host; prints how often the
+#: server behind answered.
+STEALS = f"""{BECOME}
+port, victim, tries, won = *map(int, sys.argv[1:4]), 0
+for number in range(2, 2 + tries):
+    with contextlib.closing(socket.socket()) as sock, contextlib.suppress(OSError):
+        sock.settimeout(5)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((f"127.0.0.{{number}}", victim))
+        sock.connect(("127.0.0.1", port))
+        sock.sendall(b"list\\n")
+        won += bool(sock.recv(100))
+print(won)
+"""
+
+#: Keeps COUNT connections to HOST:PORT open for SECONDS, from as many addresses of this host as
+#: there are, and says nothing, or (`talk`) words that look like a client's. Who is hung up on
+#: comes again. Prints how many it has opened. After that it holds what it has.
+CROWD = f"""{BECOME}
+import select
+host, port, count, how, seconds = sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:6]
+end, held, opened = time.monotonic() + float(seconds), set(), 0
+
+def come(number):
+    sock = socket.socket()
+    sock.settimeout(5)
+    if host.startswith("127."):
+        sock.bind((f"127.0.{{number // 200}}.{{number % 200 + 1}}", 0))
+    sock.connect((host, port))
+    if how == "talk":
+        sock.sendall(b"0" * 32 + b" MUNGE:AAAA:\\n")
+    held.add(sock)
+
+while time.monotonic() < end:
+    for number in range(count - len(held)):
+        with contextlib.suppress(OSError):
+            come(number)
+            opened += 1
+    print(opened, flush=True)
+    time.sleep(0.3)
+    for sock in select.select(held, (), (), 0)[0]:
+        with contextlib.suppress(OSError):
+            if sock.recv(4096):
+                continue
+        sock.close()
+        held.discard(sock)
+time.sleep(60)
+"""
+
+
+class SlowMunge(PaperMunge):
+    """As slow as a program that has to be started for it."""
+
+    def opened(self, sealed: str) -> tuple[int, str]:
+        time.sleep(0.05)
+        return super().opened(sealed)
+
+
+def bound() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+async def shouting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A middleware's server: says everything it hears once more, in capitals."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1000):
+            writer.write(data.upper())
+            await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def donor(munge: PaperMunge) -> AsyncIterator[tuple[DonorEnd, Door]]:
+    """A donor's end before a server."""
+    server = await asyncio.start_server(shouting, sock=bound())
+    port = server.sockets[0].getsockname()[1]
+    end = DonorEnd(SUBJECT, {"gpus": 2}, lambda: asyncio.open_connection("127.0.0.1", port), munge)
+    sock = bound()
+    await end.start(sock)
+    yield end, Door("127.0.0.1", sock.getsockname()[1], SUBJECT)
+    await end.stop()
+    server.close()
+
+
+@contextlib.asynccontextmanager
+async def mallory(program: str, *args: object) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A program of another user's on this host, for the length of a block."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, *map(str, args)),
+        stdout=asyncio.subprocess.PIPE,
+        cwd="/",
+    )
+    yield process
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+async def told(process: asyncio.subprocess.Process) -> int:
+    """The number that the program printed."""
+    assert process.stdout is not None
+    return int(await asyncio.wait_for(process.stdout.readline(), 60))
+
+
+# -- on the job's own node ----------------------------------------------------
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user for once")
+def test_the_victims_source_port_at_other_addresses_opens_nothing() -> None:
+    """A task of the job's is connected; mallory comes from the same port of 127.0.0.2 and on."""
+
+    async def attack() -> None:
+        munge = PaperMunge()
+        async with donor(munge) as (_, door):
+            end, sock = JobEnd(door, munge), bound()
+            await end.start(sock)
+            port = sock.getsockname()[1]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"mine")
+            assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
+            victim = writer.get_extra_info("sockname")[1]
+            async with mallory(STEALS, port, victim, TRIES) as thief:
+                assert await told(thief) == 0
+            assert end.refused == TRIES
+            writer.write(b"mine")
+            assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
+            writer.close()
+            await end.stop()
+
+    asyncio.run(asyncio.wait_for(attack(), 120))
+
+
+# -- at a donor's door --------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["silent", "talk"])
+@pytest.mark.parametrize("count", [16, 300])
+def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count: int, how: str) -> None:
+    """They come from the same source as the job's node does, and come again when hung up on."""
+
+    async def attack() -> None:
+        munge = SlowMunge()
+        async with (
+            donor(munge) as (_, door),
+            mallory(CROWD, door.host, door.port, count, how, 60) as crowd,
+        ):
+            assert await told(crowd) == count
+            for _ in range(5):
+                start = time.monotonic()
+                assert await relay.ask(door, munge) == {"gpus": 2}
+                assert time.monotonic() - start < 6
+
+    asyncio.run(asyncio.wait_for(attack(), 60))
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptors() -> None:
+    """Six hundred silent ones stand before the door; it holds few of them, for two seconds."""
+
+    async def attack() -> None:
+        async with donor(PaperMunge()) as (_, door):
+            before = open_files()
+            async with mallory(CROWD, door.host, door.port, 600, "silent", 0.1) as crowd:
+                await told(crowd)
+                assert open_files() - before < 300
+                await asyncio.sleep(4)
+                # The pipe from mallory's program is one of them.
+                assert open_files() - before < 10
+
+    asyncio.run(asyncio.wait_for(attack(), 60))
+
+
+def test_endless_words_fill_no_memory() -> None:
+    """A stranger who never ends the line is stopped at the length of one."""
+
+    async def attack() -> None:
+        async with donor(PaperMunge()) as (end, door):
+            reader, writer = await asyncio.open_connection(door.host, door.port)
+            await reader.readline()
+            sent = 0
+            with contextlib.suppress(OSError):
+                while sent < 100 << 20:
+                    writer.write(b"x" * 65536)
+                    await asyncio.wait_for(writer.drain(), 5)
+                    sent += 65536
+            assert sent < 32 << 20
+            assert end.refused == 1
+
+    asyncio.run(asyncio.wait_for(attack(), 60))
+
+
+# -- a GPU that is lent -------------------------------------------------------
+
+#: A task of the victim's: it is connected, tells its port, and says nothing for some seconds.
+HOLDS = """
+import socket, sys, time
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as sock:
+    print(sock.getsockname()[1], flush=True)
+    time.sleep(8)
+"""
+PROGRAMS = {"steals": STEALS, "crowd": CROWD, "holds": HOLDS}
+
+
+@pytest.fixture
+def attacked(lends: Cluster) -> Iterator[Cluster]:
+    """The programs where every node can read them; what mallory left running is ended."""
+    for name, text in PROGRAMS.items():
+        script = f'printf "%s" "$1" >/cluster/remote/{name}.py'
+        lends.run("ctl", ["sh", "-c", script, "sh", text])
+    yield lends
+    for host in ("ctl", "dgx1", "dgx2"):
+        lends.run(host, "pkill -u mallory", check=False)
+    lends.run("ctl", "rm -f /cluster/remote/*.py")
+
+
+def left_running(cluster: Cluster, host: str, user: str, program: str, *args: object) -> int:
+    """One of PROGRAMS goes on by itself; the number it told first."""
+    told_at = f"/tmp/{program}.{user}"
+    words = " ".join(map(str, ("python3", f"/cluster/remote/{program}.py", *args)))
+    cluster.run(host, f"rm -f {told_at}")
+    cluster.run(host, f"setsid {words} >{told_at} 2>&1 &", user=user)
+    until(lambda: cluster.run(host, ["cat", told_at], check=False).out.strip(), told_at)
+    return int(cluster.run(host, ["head", "-1", told_at]).out)
+
+
+@pytest.mark.cluster
+@pytest.mark.enforced
+def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked: Cluster) -> None:
+    """From the job's node with a port of the job's, from the donor's node, and from a third."""
+    job = borrower(attacked)
+    [donor_job] = donors(attacked)
+    [host], [node] = job.gpus, donor_job.gpus
+    near = attacked.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+    door = donor_job.fields["Comment"].rpartition("=")[2]
+    port = near.rpartition(":")[2]
+
+    victim = left_running(attacked, host, "alice", "holds", port)
+    steals = ["python3", "/cluster/remote/steals.py", port, str(victim), str(TRIES)]
+    assert attacked.run(host, steals, user="mallory").out.strip() == "0"
+
+    for source, target in ((host, node), (node, "127.0.0.1"), ("ctl", node)):
+        left_running(attacked, source, "mallory", "crowd", target, door, 300, "silent", 30)
+    started = time.monotonic()
+    mine = attacked.run(host, [PROGRAM, "echo", near], user="alice")
+    assert mine.out.split()[0] == node
+    assert time.monotonic() - started < 8
+    held = "ls /proc/$(pgrep -u alice -f 'gputopo-node donor')/fd | wc -l"
+    assert int(attacked.run(node, held).out) < 350
+
+    # In the words of a client, with a credential that is good, but mallory's.
+    words = {"GPUTOPO_ECHO_SERVERS": f"{node}:{door}"}
+    words["GPUTOPO_ECHO_SUBJECTS"] = f"{job.id}/{donor_job.id}"
+    for source in (host, node, "ctl"):
+        told = attacked.run(source, [PROGRAM, "echo"], user="mallory", env=words, check=False)
+        assert told.code == 1, (source, told)
+        assert "refused us" in told.err or "ended before" in told.err
+    assert attacked.job(job.id).state == attacked.job(donor_job.id).state == "RUNNING"
