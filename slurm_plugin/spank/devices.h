@@ -18,7 +18,7 @@ typedef struct {
 
 typedef struct {
 	const char *visible;	/* Slurm's *_VISIBLE_DEVICES for this task */
-	const char *step_gpus;	/* SLURM_STEP_GPUS, or SLURM_JOB_GPUS of a batch script */
+	const char *step_gpus;	/* Slurm's indices by comma; "" when there are none */
 	const char *tres_bind;	/* SLURMD_TRES_BIND; "" when there is none */
 	bool is_cpu_bound;	/* Slurm has placed the tasks on CPUs one by one */
 	int tasks, local_id;	/* tasks of the step on this node, and which one */

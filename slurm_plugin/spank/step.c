@@ -2,7 +2,9 @@
 #include "step.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -10,6 +12,10 @@
 
 #include "hint.h"
 #include "option.h"
+
+/* Slurm's numbers of the steps that hold the whole job: the batch script and salloc's shell. */
+#define BATCH_STEP 0xfffffffbu
+#define INTERACTIVE_STEP 0xfffffffau
 
 gt_step_t gt_step;
 
@@ -37,21 +43,24 @@ extern void gt_step_notice(const char *text)
 		slurm_info("gputopo: %s; the step runs as Slurm alone would run it", text);
 }
 
-/* The path with %n and %h written out; false when it becomes too long. */
-static bool expand(const char *path, spank_t spank, char *out, size_t size)
+/*
+ * The path with %n and %h written out; false when it becomes too long. The node's name is the
+ * one slurmd gave its slurmstepd: the job's environment has that of the node it was sent from.
+ */
+static bool expand(const char *path, char *out, size_t size)
 {
-	char host[GT_NAME] = "", node[GT_NAME], text[2] = "";
+	char host[GT_NAME] = "", text[2] = "";
+	const char *node = getenv("SLURMD_NODENAME");
 	size_t at = 0;
 
 	gethostname(host, sizeof(host) - 1);
 	host[strcspn(host, ".")] = '\0';
-	gt_getenv(spank, "SLURMD_NODENAME", node, sizeof(node));
 	for (const char *c = path; *c; c++) {
 		const char *part = text;
 
 		text[0] = *c;
 		if (c[0] == '%' && (c[1] == 'n' || c[1] == 'h'))
-			part = *++c == 'n' && node[0] ? node : host;
+			part = *++c == 'n' && node ? node : host;
 		if (at + strlen(part) >= size)
 			return false;
 		at += (size_t) snprintf(out + at, size - at, "%s", part);
@@ -59,31 +68,47 @@ static bool expand(const char *path, spank_t spank, char *out, size_t size)
 	return true;
 }
 
+/*
+ * What holds the whole job is bound only where the hint names bind=: Slurm binds it nowhere, and
+ * mpirun starts there a rank on every CPU of the job.
+ */
 static bool read_hint(spank_t spank, gt_settings_t *settings)
 {
 	char hint[GT_HINT + 1];
 
+	if (gt_step.is_shell)
+		settings->bind = false;
 	if (gt_option_value())
 		return gt_hint_apply(gt_option_value(), settings);
 	gt_getenv(spank, GT_HINT_ENV, hint, sizeof(hint));
 	return gt_hint_apply(hint, settings);
 }
 
-/* Steps without GPUs need no table, and say nothing about a missing one. */
-static bool has_gpus(spank_t spank)
+/*
+ * Slurm sets the one variable for steps and the other for what holds the whole job; each inherits
+ * the other's, which may be another node's.
+ */
+extern void gt_step_gpus(spank_t spank, char *gpus, int size)
 {
-	char gpus[GT_TEXT];
+	gt_getenv(spank, gt_step.is_shell ? "SLURM_JOB_GPUS" : "SLURM_STEP_GPUS", gpus, size);
+}
 
-	gt_getenv(spank, "SLURM_STEP_GPUS", gpus, sizeof(gpus));
-	if (!gpus[0])
-		gt_getenv(spank, "SLURM_JOB_GPUS", gpus, sizeof(gpus));
-	return gpus[0];
+/*
+ * slurmstepd writes these into the environment of each task where the step has such a binding.
+ * What stands there before is exported: the words of the step that the job was sent from.
+ */
+static void forget_exported(spank_t spank)
+{
+	spank_unsetenv(spank, "SLURMD_TRES_BIND");
+	spank_unsetenv(spank, "SLURM_CPU_BIND_TYPE");
+	spank_unsetenv(spank, "SLURM_MEM_BIND_TYPE");
 }
 
 extern void gt_step_prepare(spank_t spank, int argc, char *argv[])
 {
-	char wrong[GT_NOTE], path[GT_PATH];
+	char wrong[GT_NOTE], path[GT_PATH], gpus[GT_TEXT];
 	long start = gt_now_us();
+	uint32_t step = 0;
 
 	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		    -1, 0);
@@ -93,9 +118,13 @@ extern void gt_step_prepare(spank_t spank, int argc, char *argv[])
 		gt_step_notice(wrong);
 		return;
 	}
-	if (!has_gpus(spank) || !read_hint(spank, &gt_step.settings))
+	spank_get_item(spank, S_JOB_STEPID, &step);
+	gt_step.is_shell = step == BATCH_STEP || step == INTERACTIVE_STEP;
+	/* Steps without GPUs need no table, and say nothing about a missing one. */
+	gt_step_gpus(spank, gpus, sizeof(gpus));
+	if (!gpus[0] || !read_hint(spank, &gt_step.settings))
 		return;
-	if (!expand(gt_step.settings.table, spank, path, sizeof(path))) {
+	if (!expand(gt_step.settings.table, path, sizeof(path))) {
 		gt_step_notice("argument table: its path is too long");
 		return;
 	}
@@ -103,6 +132,7 @@ extern void gt_step_prepare(spank_t spank, int argc, char *argv[])
 		gt_step_notice(wrong);
 		return;
 	}
+	forget_exported(spank);
 	gt_step.is_ready = 1;
 	gt_step.prepare_us = gt_now_us() - start;
 }

@@ -11,6 +11,7 @@ typedef struct {
 	gt_settings_t settings;
 	gt_table_t table;
 	int is_ready;		/* the table is there and the job has not opted out */
+	int is_shell;		/* a batch script or salloc's shell: it holds the whole job */
 	long prepare_us;	/* what reading it took */
 } gt_step_t;
 
@@ -24,6 +25,9 @@ extern void gt_step_notice(const char *text);
 
 /* A variable of the job's environment; "" when unset or longer than the buffer. */
 extern void gt_getenv(spank_t spank, const char *name, char *value, int size);
+
+/* The step's GPUs on this node by Slurm's index, as Slurm set them; "" where it has none. */
+extern void gt_step_gpus(spank_t spank, char *gpus, int size);
 
 extern long gt_now_us(void);
 

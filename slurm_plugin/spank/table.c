@@ -265,6 +265,22 @@ extern bool gt_table_parse(gt_table_t *table, const char *name, char *text, size
 	return false;
 }
 
+/* One read() need not bring all of it, from a network's file system least of all. */
+static ssize_t read_all(int fd, char *text, size_t size)
+{
+	size_t at = 0;
+	ssize_t got = 1;
+
+	while (at < size && got) {
+		got = read(fd, text + at, size - at);
+		if (got < 0 && errno != EINTR)
+			return -1;
+		if (got > 0)
+			at += (size_t) got;
+	}
+	return (ssize_t) at;
+}
+
 /* The whole file, malloced with a NUL behind it; NULL with errno. */
 static char *read_whole(const char *path, size_t *len)
 {
@@ -281,7 +297,7 @@ static char *read_whole(const char *path, size_t *len)
 		if (!S_ISREG(stat.st_mode) || stat.st_size > GT_TABLE_BYTES)
 			errno = S_ISREG(stat.st_mode) ? EFBIG : EINVAL;
 		else if ((text = malloc((size_t) stat.st_size + 1)))
-			got = read(fd, text, (size_t) stat.st_size);
+			got = read_all(fd, text, (size_t) stat.st_size);
 	}
 	if (got < 0) {
 		int why = errno;

@@ -2,16 +2,12 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernel.h"
 #include "option.h"
 #include "plan.h"
 #include "step.h"
-
-/* Slurm's number of the batch script's step. */
-#define BATCH_STEP 0xfffffffbu
 
 /* What we named in a batch script's environment, which its steps inherit. */
 #define NICS_ENV "GPUTOPO_NICS"
@@ -29,28 +25,16 @@ static bool is_set(spank_t spank, const char *name)
 	return got == ESPANK_NOSPACE || (got == ESPANK_SUCCESS && value[0]);
 }
 
-static int number_in(spank_t spank, const char *name)
-{
-	char value[16];
-
-	gt_getenv(spank, name, value, sizeof(value));
-	return atoi(value);
-}
-
 static void read_ask(spank_t spank, gt_ask_t *ask, texts_t *texts)
 {
-	uint32_t step = 0, tasks = 0;
+	uint32_t tasks = 0;
 
 	*ask = (gt_ask_t) { .visible = texts->visible, .step_gpus = texts->step_gpus,
 			    .tres_bind = texts->tres_bind };
-	spank_get_item(spank, S_JOB_STEPID, &step);
 	spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks);
 	spank_get_item(spank, S_TASK_ID, &ask->local_id);
 	ask->tasks = (int) tasks;
-	/* A step inherits SLURM_JOB_GPUS from the batch script, which may be another node's. */
-	gt_getenv(spank, "SLURM_STEP_GPUS", texts->step_gpus, GT_TEXT);
-	if (step == BATCH_STEP)
-		gt_getenv(spank, "SLURM_JOB_GPUS", texts->step_gpus, GT_TEXT);
+	gt_step_gpus(spank, texts->step_gpus, GT_TEXT);
 	gt_getenv(spank, gt_step.table.amd ? "ROCR_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES",
 		  texts->visible, GT_TEXT);
 	gt_getenv(spank, "SLURMD_TRES_BIND", texts->tres_bind, GT_TEXT);
@@ -61,13 +45,15 @@ static void read_ask(spank_t spank, gt_ask_t *ask, texts_t *texts)
 static bool read_place(spank_t spank, gt_place_t *place)
 {
 	uint64_t memory_mb = 0;
+	uint32_t cpus_per_task = 0;
 
 	*place = (gt_place_t) { .numa_memory_mb = gt_kernel_numa_memory_mb };
 	if (gt_step.settings.nic != GT_NIC_TRUST)
 		place->has_nic = gt_kernel_has_nic;
 	place->has_cpu_bind = is_set(spank, "SLURM_CPU_BIND_TYPE");
 	place->has_mem_bind = is_set(spank, "SLURM_MEM_BIND_TYPE");
-	place->cpus_per_task = number_in(spank, "SLURM_CPUS_PER_TASK");
+	spank_get_item(spank, S_STEP_CPUS_PER_TASK, &cpus_per_task);
+	place->cpus_per_task = (int) cpus_per_task;
 	spank_get_item(spank, S_JOB_ALLOC_MEM, &memory_mb);
 	place->memory_mb = (unsigned long) memory_mb;
 	return gt_kernel_cpus(&gt_step.settings, &place->cpus);

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster
 from modes import enforcement, variant
+from select_harness import until
 from slurm_text import parse_indices
 
 from gres_topology import catalog
@@ -351,6 +352,95 @@ def test_one_real_mask_and_policy_of_each_mode(cluster: Cluster, mode: str) -> N
         off = cluster.run("ctl", [*args, "--gpu-topo=bind=none", "numactl", "--show"], user="alice")
         assert off.out.startswith("policy: default\n")
         assert re.search(r"^physcpubind: 0 1 *$", off.out, re.M)
+
+
+#: What a process may use; of the job's shell, and of a step that it starts.
+SHOW = "numactl --show"
+SHELL = f"{SHOW} >launch/shell; srun --overlap -n1 {SHOW} >launch/step; exit"
+
+
+def shown(cluster: Cluster, name: str) -> tuple[str, str]:
+    """Policy and CPUs that numactl told there."""
+    path = f"/home/alice/launch/{name}"
+    until(lambda: "bind" in cluster.run("ctl", ["cat", path], check=False).out, path)
+    told = cluster.run("ctl", ["cat", path]).out
+    cluster.run("ctl", ["rm", path])
+    cpus = re.search(r"^physcpubind: ([0-9 ]*)$", told, re.M)
+    assert cpus is not None
+    return told.splitlines()[0].removeprefix("policy: "), cpus[1].strip()
+
+
+@pytest.mark.parametrize("start", ["sbatch", "salloc"])
+def test_what_holds_the_whole_job_keeps_all_its_cpus_and_its_memory(
+    cluster: Cluster, start: str
+) -> None:
+    """The batch script and salloc's shell, where mpirun may start a rank on every CPU.
+
+    A hint that names bind=numa binds them, too; steps of srun are bound in any case.
+    """
+    with launching(cluster, PLUGIN):
+        put(cluster, REAL, "/tmp/m.yaml")
+        cluster.run("ctl", "gputopo launch-table /tmp/m.yaml >/cluster/launch/dgx1.table")
+        for hint, shell in (("", ("default", "0 1")), ("bind=numa", ("preferred", "0"))):
+            args = [
+                "-w",
+                "dgx1",
+                "--gres=gpu:1",
+                "--mem=100",
+                *([f"--gpu-topo={hint}"] * bool(hint)),
+            ]
+            if start == "sbatch":
+                cluster.sbatch(*args, script=SHELL)
+            else:
+                lines = f"echo '{SHELL}' | script -qec 'salloc {' '.join(args)}' /dev/null"
+                cluster.run("ctl", lines, user="alice", env={"SHELL": "/bin/sh"})
+            assert shown(cluster, "shell") == shell
+            assert shown(cluster, "step") == ("preferred", "0")
+            cluster.wait_idle()
+
+
+def test_what_a_job_exports_decides_neither_table_nor_binding(cluster: Cluster) -> None:
+    """A job sent from another node carries that node's name and words of that step's binding."""
+    others = {
+        "SLURMD_NODENAME": "minsky1",
+        "SLURMD_TRES_BIND": "gres/gpu:map:0",
+        "SLURM_CPU_BIND_TYPE": "mask_cpu:",
+        "SLURM_MEM_BIND_TYPE": "prefer:",
+    }
+    words = ",".join(f"{name}={value}" for name, value in others.items())
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        # Devices as no machine here has them: read by mistake, they are another job's.
+        table = "gputopo launch-table dgx1v --slurm-index 7,6,5,4,3,2,1,0"
+        cluster.run("ctl", f"{table} >/cluster/launch/minsky1.table")
+        check(MACHINES["dgx1"], srun(cluster, "-w", "dgx1", "-n2", "--gres=gpu:2"))
+        found = srun(cluster, "-w", "dgx1", "-n2", "--gres=gpu:2", f"--export=ALL,{words}")
+        check(MACHINES["dgx1"], found)
+        cluster.sbatch(
+            "-w", "dgx1", "--gres=gpu:2", f"--export=ALL,{words}", script=f"sh {DUMP_FILE}"
+        )
+        cluster.wait_idle()
+        (batch,) = (tasks for name, tasks in steps(cluster).items() if name.endswith(".batch"))
+        gpus = parse_indices(batch[0].env["SLURM_JOB_GPUS"])
+        assert batch[0].visible == MACHINES["dgx1"].order("ring", gpus)
+
+
+def test_each_node_of_a_job_reads_its_own_table(cluster: Cluster) -> None:
+    """The batch script exports its own node's name to the tasks on the other."""
+    with launching(cluster, PLUGIN + RECORD + PRETEND):
+        table = "gputopo launch-table dgx1v --slurm-index 7,6,5,4,3,2,1,0"
+        cluster.run("ctl", f"{table} >/cluster/launch/dgx2.table")
+        cluster.sbatch(
+            "-N2", "-w", "dgx1,dgx2", "-n2", "--gres=gpu:2", script=f"srun -n2 sh {DUMP_FILE}"
+        )
+        cluster.wait_idle()
+        (tasks,) = (tasks for name, tasks in steps(cluster).items() if name.endswith(".0"))
+        machines = {
+            "dgx1": MACHINES["dgx1"],
+            "dgx2": machine_of(catalog.load("dgx1v"), (7, 6, 5, 4, 3, 2, 1, 0)),
+        }
+        assert {seen.env["SLURMD_NODENAME"] for seen in tasks.values()} == machines.keys()
+        for seen in tasks.values():
+            check(machines[seen.env["SLURMD_NODENAME"]], {0: seen})
 
 
 @pytest.mark.parametrize("node", ["dgx1", "amd1"])

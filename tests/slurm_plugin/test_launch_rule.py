@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -188,6 +190,39 @@ def test_the_task_prolog_of_a_batch_script_knows_the_jobs_gpus(tmp_path: Path, s
     expected = f"export CUDA_VISIBLE_DEVICES={','.join(map(str, visible))}"
     assert prolog(tmp_path, DGX1V, SLURM_STEP_ID=step, **env)[0] == expected
     assert prolog(tmp_path, DGX1V, SLURM_STEP_ID="3", **env) == []
+
+
+#: Runs the TaskProlog as slurmstepd's child would, and tells the CPUs it left to its parent.
+STEPD = "import os, subprocess, sys\nsubprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)\n"
+STEPD += "print(*sorted(os.sched_getaffinity(0)))"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU alone cannot be narrowed")
+@pytest.mark.parametrize(
+    ("step", "hint", "is_bound"),
+    [
+        ("", "", False),
+        ("-5", "pattern=star", False),
+        ("4294967290", "", False),
+        ("-5", "bind=numa", True),
+        ("0", "", True),
+    ],
+    ids=["batch", "batch of 26.05", "salloc's shell", "batch that asks for it", "a step"],
+)
+def test_the_task_prolog_leaves_what_holds_the_whole_job_its_cpus(
+    tmp_path: Path, step: str, hint: str, is_bound: bool
+) -> None:
+    every = sorted(os.sched_getaffinity(0))
+    numa = tuple(replace(node, cpus=(every[0],)) for node in DGX1V.topology.numa_nodes)
+    machine = machine_of(replace(DGX1V.topology, numa_nodes=numa))
+    (tmp_path / "table").write_text(write(machine))
+    (tmp_path / "conf").write_text(f"table={tmp_path}/table\n")
+    env = {"GPUTOPO_CONF": str(tmp_path / "conf"), "SLURM_STEP_ID": step, "GPUTOPO_HINT": hint}
+    env |= dict.fromkeys(("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES"), "0")
+    command = [sys.executable, "-c", STEPD, str(PROLOG)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    left = [int(word) for word in done.stdout.split()]
+    assert left == (every[:1] if is_bound else every)
 
 
 def test_the_task_prolog_divides_among_tasks(tmp_path: Path) -> None:
