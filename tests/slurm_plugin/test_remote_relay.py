@@ -7,14 +7,15 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from paper_munge import PaperMunge
 
 from slurm_plugin.remote.errors import Refused, RemoteError
-from slurm_plugin.remote.node import echo, handshake, relay, sockets
+from slurm_plugin.remote.node import echo, handshake, relay
 from slurm_plugin.remote.node.relay import DonorEnd, Door, JobEnd
+from slurm_plugin.remote.node.strangers import IN_ALL, PER_SOURCE, Strangers, being_checked
 
 SUBJECT = "4711/4712"
 STRANGER = os.getuid() + 1
@@ -189,6 +190,90 @@ async def test_who_says_nothing_is_hung_up_on() -> None:
         handshake.HANDSHAKE_S = before
 
 
+class Stranger:
+    """A connection from an address, which can be hung up on."""
+
+    def __init__(self, host: str) -> None:
+        self.host, self.transport, self.is_gone = host, self, False
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return self.host, 1
+
+    def abort(self) -> None:
+        self.is_gone = True
+
+
+@pytest.mark.parametrize(
+    ("sources", "each"), [(1, 70), (1, 500), (10, 40), (1000, 1)], ids=lambda value: str(value)
+)
+def test_a_crowd_of_silent_strangers_makes_room_and_no_other_does(sources: int, each: int) -> None:
+    async def crowd() -> None:
+        before, there = Strangers(), []
+        async with contextlib.AsyncExitStack() as held:
+            checked: Any = Stranger("10.0.0.1")
+            source = held.enter_context(before.place(checked))
+            await held.enter_async_context(being_checked(source, checked))
+            for number in range(sources * each):
+                there.append(Stranger(f"10.1.{number // each // 250}.{number // each % 250}"))
+                held.enter_context(before.place(cast(Any, there[-1])))
+                assert not there[-1].is_gone
+            left = sum(not stranger.is_gone for stranger in there)
+            assert left == min(sources * min(each, PER_SOURCE), IN_ALL - 1)
+            new: Any = Stranger("10.0.0.1")
+            held.enter_context(before.place(new))
+            assert not new.is_gone
+            assert not checked.is_gone
+
+    asyncio.run(crowd())
+
+
+def test_where_all_places_are_taken_by_who_has_spoken_the_next_comes_again() -> None:
+    async def crowd() -> None:
+        before = Strangers()
+
+        async def speaks() -> None:
+            one: Any = Stranger("10.0.0.1")
+            with before.place(one) as source:
+                async with being_checked(source, one):
+                    await asyncio.sleep(60)
+
+        speaking = [asyncio.create_task(speaks()) for _ in range(PER_SOURCE)]
+        await asyncio.sleep(0)
+        new: Any = Stranger("10.0.0.1")
+        with pytest.raises(Refused, match="too many"), before.place(new):
+            pass
+        other: Any = Stranger("10.0.0.2")
+        with before.place(other):
+            pass
+        for task in speaking:
+            task.cancel()
+        await asyncio.gather(*speaking, return_exceptions=True)
+        assert not before._sources
+
+    asyncio.run(crowd())
+
+
+@in_loop
+async def test_who_was_one_too_many_comes_again_and_gets_in() -> None:
+    munge = PaperMunge()
+    hung_up_on = 0
+
+    async def crowded(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal hung_up_on
+        hung_up_on += 1
+        writer.transport.abort()
+        if hung_up_on == 3:
+            full.close()
+            await lender.start(sock)
+
+    lender = DonorEnd(SUBJECT, {"gpus": 2}, None, munge)
+    sock = bound()
+    full = await asyncio.start_server(crowded, sock=sock.dup())
+    assert await relay.ask(Door("127.0.0.1", sock.getsockname()[1], SUBJECT), munge) == {"gpus": 2}
+    assert hung_up_on == 3
+    await lender.stop()
+
+
 @in_loop
 async def test_what_is_no_donor_is_not_talked_to() -> None:
     async def greets(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -253,85 +338,6 @@ async def test_another_user_of_the_jobs_own_node_does_not_get_through() -> None:
             relay.owner_of = before
         assert end.refused == 1
         assert await says(port, b"hello") == b"HELLO"
-
-
-@in_loop
-async def test_the_kernel_tells_whose_a_connection_is() -> None:
-    server = await asyncio.start_server(shouting, sock=bound())
-    _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-    near, far = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
-    assert relay.owner_of(near, far) == os.getuid()
-    assert relay.owner_of((near[0], 1), far) is None
-    writer.close()
-    server.close()
-
-
-@pytest.mark.parametrize("words", [b"", b"x"], ids=["closed", "reset"])
-def test_a_connection_that_is_over_is_nobodys(words: bytes) -> None:
-    with bound() as server, socket.create_connection(server.getsockname()) as client:
-        near, far = client.getsockname(), client.getpeername()
-        accepted, _ = server.accept()
-        assert sockets.owner_of(near, far) == sockets.owner_of(far, near) == os.getuid()
-        assert sockets.stands(accepted)
-        accepted.send(words)  # Words that nobody reads make the end of it a reset.
-        client.close()
-        assert sockets.owner_of(near, far) is None
-        assert not sockets.stands(accepted)
-        accepted.close()
-
-
-def test_the_same_ports_at_another_address_are_another_connection() -> None:
-    with bound() as server, socket.create_connection(server.getsockname()) as client:
-        (_, port), far = client.getsockname(), client.getpeername()
-        assert sockets.owner_of(("127.0.0.2", port), far) is None
-        assert sockets.owner_of(("127.0.0.1", port), ("127.0.0.2", far[1])) is None
-        with socket.socket() as other:
-            other.bind(("127.0.0.2", port))
-            other.connect(far)
-            assert sockets.owner_of(("127.0.0.2", port), far) == os.getuid()
-
-
-def test_who_listens_at_an_address_is_not_taken_for_who_connects_from_there() -> None:
-    """Where the kernel knows no such connection it names the one that listens."""
-    with bound() as server, socket.create_server(("0.0.0.0", 0)) as listens:
-        port = listens.getsockname()[1]
-        assert sockets.listener(port) == os.getuid()
-        assert sockets.owner_of(("127.0.0.3", port), server.getsockname()) is None
-
-
-def test_an_ipv4_address_in_ipv6s_clothes_is_itself() -> None:
-    with bound() as server, socket.socket(socket.AF_INET6) as client:
-        far = server.getsockname()
-        client.connect(("::ffff:127.0.0.1", far[1]))
-        near = client.getsockname()[:2]
-        assert near[0] == "::ffff:127.0.0.1"
-        assert sockets.owner_of(near, far) == os.getuid()
-        assert sockets.owner_of(("127.0.0.1", near[1]), far) == os.getuid()
-
-
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this host has no IPv6")
-def test_ipv6_connections_have_owners_too() -> None:
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
-        far = server.getsockname()[:2]
-        with socket.create_connection(far) as client:
-            near = client.getsockname()[:2]
-            assert sockets.owner_of(near, far) == os.getuid()
-            assert sockets.owner_of(("::2", near[1]), far) is None
-            assert sockets.owner_of(("127.0.0.1", near[1]), far) is None
-
-
-def test_a_port_that_nobody_listens_at_is_nobodys() -> None:
-    with bound() as server:
-        port = server.getsockname()[1]
-        sockets.check(server)
-        assert sockets.listener(port) == os.getuid()
-    assert sockets.listener(port) is None
-
-
-def test_a_kernel_that_does_not_tell_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "_ask", lambda near, far: None)
-    with bound() as server, pytest.raises(RemoteError, match="load its module tcp_diag"):
-        sockets.check(server)
 
 
 @in_loop
