@@ -1,36 +1,57 @@
-"""Slurm's host list notation: `dgx[1-2,05],login` -> the names, in the order written."""
+"""Slurm's host list notation: `dgx[1-2,05],login` -> the names, in the order written.
+
+Users write host lists, too: names are counted before the first of them is made.
+"""
 
 from __future__ import annotations
 
 import re
-from itertools import product
+from collections.abc import Iterator
+from itertools import chain, product
 from math import prod
 
 #: More names than any cluster has; keeps a typing error from eating the memory.
 MAX_HOSTS = 65_536
+#: The longest name; no host has a longer one.
+MAX_NAME = 255
 
 _PIECE = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?\Z")
-_NAME = re.compile(r"[A-Za-z0-9_.\-]+\Z")
+_PLAIN = re.compile(r"[A-Za-z0-9_.\-]*\Z")
 
 
-def expand(text: str) -> tuple[str, ...]:
-    """Names of a host list, each once.
+def expand(text: str, most: int = MAX_HOSTS) -> tuple[str, ...]:
+    """Names of a host list, each once; `most` counts those written twice twice.
 
     Raises ValueError that quotes the part it could not read.
     """
-    names: dict[str, None] = {}
+    found: list[list[_Piece]] = []
+    left = most
     for word in _words(text):
-        pieces = _PIECE.split(word)
-        choices = [_numbers(p, word) if i % 2 else [p] for i, p in enumerate(pieces)]
-        if len(names) + prod(len(choice) for choice in choices) > MAX_HOSTS:
-            raise ValueError(f"{word!r} names more than {MAX_HOSTS} hosts")
-        for parts in product(*choices):
-            name = "".join(parts)
-            if not _NAME.match(name):
-                raise ValueError(f"{word!r} is no host list; expected forms like dgx[1-2,5],login")
-            names[name] = None
-    return tuple(names)
+        pieces = _pieces(word)
+        left -= prod(piece.count for piece in pieces)
+        if left < 0:
+            raise ValueError(f"{_shown(word)} makes it more than {most} hosts")
+        found.append(pieces)
+    names = (map("".join, product(*pieces)) for pieces in found)
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
+
+
+class _Piece:
+    """What stands at one place of a name: one text, or the numbers of some ranges."""
+
+    def __init__(self, text: str, ranges: list[tuple[int, int, int]]) -> None:
+        self._text, self._ranges = text, ranges
+        self.count = sum(high - low + 1 for low, high, _ in ranges) if ranges else 1
+        self.width = max((max(width, len(str(high))) for _, high, width in ranges), default=0)
+        self.width += len(text)
+
+    def __iter__(self) -> Iterator[str]:
+        if not self._ranges:
+            yield self._text
+        for low, high, width in self._ranges:
+            for number in range(low, high + 1):
+                yield str(number).zfill(width)
 
 
 def _words(text: str) -> list[str]:
@@ -45,14 +66,32 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _numbers(text: str, word: str) -> list[str]:
-    numbers: list[str] = []
+def _pieces(word: str) -> list[_Piece]:
+    parts = _PIECE.split(word)
+    bad = next((part for part in parts[::2] if not _PLAIN.match(part)), None)
+    if not word or bad is not None:
+        raise ValueError(f"{_shown(word)} is no host list; expected forms like dgx[1-2,5],login")
+    pieces = [_Piece("", _ranges(p, word)) if i % 2 else _Piece(p, []) for i, p in enumerate(parts)]
+    if sum(piece.width for piece in pieces) > MAX_NAME:
+        raise ValueError(f"{_shown(word)} makes names longer than {MAX_NAME} characters")
+    return pieces
+
+
+def _ranges(text: str, word: str) -> list[tuple[int, int, int]]:
+    """(1, 4, 1) for `1-4`: the first, the last, and digits at least."""
+    ranges = []
     for part in text.split(","):
         match = _RANGE.match(part.strip())
         if match is None:
-            raise ValueError(f"[{text}] in {word!r} is no range; expected forms like [1-4,7]")
+            raise ValueError(
+                f"[{_shown(text)}] in {_shown(word)} is no range; expected forms like [1-4,7]"
+            )
         low, high = match[1], match[2] or match[1]
         if int(high) < int(low) or int(high) - int(low) >= MAX_HOSTS:
-            raise ValueError(f"{part!r} in {word!r} is no range of at most {MAX_HOSTS} hosts")
-        numbers += [str(n).zfill(len(low)) for n in range(int(low), int(high) + 1)]
-    return numbers
+            raise ValueError(f"{part!r} in {_shown(word)} is no range of at most {MAX_HOSTS} hosts")
+        ranges.append((int(low), int(high), len(low)))
+    return ranges
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:57] + "...")

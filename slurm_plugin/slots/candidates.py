@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 from slurm_plugin.slots import features
 from slurm_plugin.slots.names import lowest, mask_of
 from slurm_plugin.slots.room import Hold, Node, Room
+
+#: Sets of slots that are looked at for a job of several nodes of one kind.
+MAX_SETS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,32 +145,39 @@ def are_apart(need: Need, room: Room) -> bool:
 def _best(need: Need, slots: tuple[str, ...], nodes: list[Node]) -> Group | None:
     """The nodes on which most slots are free together; of equals Slurm's first.
 
-    Every set of `need.gpus` slots is looked at, so a group is found where there is one.
+    Whatever is free on all nodes of a group is free on some of `nodes` together, so a group is
+    found where there is one, up to MAX_SETS.
     """
     must = [node for node in nodes if node.name in need.req_nodes]
     if len(nodes) < need.nodes or len(must) < len(need.req_nodes):
         return None
     best: Group | None = None
-    seen: set[tuple[str, ...]] = set()
-    # Slots free on too few nodes can be in no set.
-    enough = [i for i in range(len(slots)) if sum(n.free >> i & 1 for n in nodes) >= need.nodes]
-    for indices in combinations(enough, need.gpus):
-        mask = sum(1 << i for i in indices)
-        if any(mask & ~node.free for node in must):
-            continue
+    for mask in _free_together(need, must, nodes):
         others = [n for n in nodes if not mask & ~n.free and n.name not in need.req_nodes]
         chosen = (must + others)[: need.nodes]
-        names = tuple(node.name for node in chosen)
-        if len(chosen) < need.nodes or names in seen:
+        if len(chosen) < need.nodes:
             continue
-        seen.add(names)
         free = chosen[0].free
         for node in chosen:
             free &= node.free
+        names = tuple(node.name for node in chosen)
         group = Group(names, slots, free, max(node.weight for node in chosen))
         if best is None or _rank(group) < _rank(best):
             best = group
     return best
+
+
+def _free_together(need: Need, must: list[Node], nodes: list[Node]) -> set[int]:
+    """Masks of at least `need.gpus` slots that are free on `must` and on some more nodes."""
+    everywhere = -1
+    for node in must:
+        everywhere &= node.free
+    found: set[int] = set()
+    for free in dict.fromkeys(node.free & everywhere for node in nodes):
+        for mask in (free, *(free & other for other in found)):
+            if mask.bit_count() >= need.gpus and len(found) < MAX_SETS:
+                found.add(mask)
+    return found
 
 
 def _rank(group: Group) -> tuple[int, int, tuple[str, ...]]:

@@ -23,6 +23,8 @@ REQUESTS = {
 }
 #: Spread over more nodes than this is no job for which slots are looked for.
 MAX_NODES = 64
+#: Most nodes that a job may name, or exclude: their names are made anew at every look.
+MAX_NAMED = 4096
 
 _GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=]|\Z)")
 
@@ -113,15 +115,29 @@ def _nodes(asked: Submit, keys: SlotsKeys, room: Room) -> int:
 
 
 def slots_given(job: QueuedJob) -> dict[str, int]:
-    """The slots that the job's request in Slurm names, with their GPU indices."""
-    types = counts(job.tres_per_node) or counts(job.tres_per_job)
+    """The slots that the job's request in Slurm names, with their GPU indices.
+
+    Empty where it cannot be read: a user may have changed it, and the look goes on to others.
+    """
+    try:
+        types = counts(job.tres_per_node) or counts(job.tres_per_job)
+    except ValueError:
+        return {}
     return {kind: i for kind in types if (i := names.index_of(kind)) is not None}
+
+
+def nodes_given(job: QueuedJob) -> frozenset[str]:
+    """The nodes that the job's request in Slurm names; empty as above."""
+    try:
+        return node_names(job.req_nodes)
+    except Unplaceable:
+        return frozenset()
 
 
 def node_names(text: str) -> frozenset[str]:
     """The nodes of a host list; raises Unplaceable for one that cannot be read."""
     try:
-        return frozenset(hostlist.expand(text)) if text else frozenset()
+        return frozenset(hostlist.expand(text, MAX_NAMED)) if text else frozenset()
     except ValueError as error:
         raise Unplaceable(f"node list: {error}") from error
 

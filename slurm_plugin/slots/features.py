@@ -1,11 +1,21 @@
-"""Slurm's --constraint on the features of one node: names, `&`, `|`, parentheses."""
+"""Slurm's --constraint on the features of one node: names, `&`, `|`, parentheses.
+
+Users write them: each is read once, in one pass, and judged once per set of features, however
+many nodes and looks there are.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
+
+#: The longest constraint that is judged, in characters; those of correct jobs are far shorter.
+MAX_CHARS = 1024
 
 _TOKEN = re.compile(r"[\w.\-:+/]+|[&|()]")
+#: Constraints, and their answers, that are remembered.
+_KEPT, _KEPT_ANSWERS = 512, 4096
 
 
 class Unsupported(Exception):
@@ -15,34 +25,57 @@ class Unsupported(Exception):
 def holds(expression: str, features: Collection[str]) -> bool:
     """Does a node with `features` fulfil the expression?
 
-    `&` and `|` bind alike, from left to right. Raises Unsupported for any other form.
+    `&` and `|` bind alike, from left to right. Raises Unsupported for any other form, and for one
+    that is longer than MAX_CHARS.
     """
+    if not expression:
+        return True
+    if len(expression) > MAX_CHARS:
+        raise Unsupported(f"of {len(expression)} characters")
+    if _read(expression) is None:
+        raise Unsupported(expression)
+    return _answer(expression, frozenset(features))
+
+
+@lru_cache(_KEPT_ANSWERS)
+def _answer(expression: str, features: frozenset[str]) -> bool:
+    steps = _read(expression) or ()
+    values: list[bool] = []
+    for step in steps:
+        if step not in ("&", "|"):
+            values.append(step in features)
+            continue
+        last = values.pop()
+        values[-1] = (values[-1] and last) if step == "&" else (values[-1] or last)
+    return values[-1] if values else True
+
+
+@lru_cache(_KEPT)
+def _read(expression: str) -> tuple[str, ...] | None:
+    """The expression with each `&` and `|` behind its two sides; None for any other form."""
     tokens = _TOKEN.findall(expression)
     if "".join(tokens) != expression.replace(" ", ""):
-        raise Unsupported(expression)
-    if not tokens:
-        return True
-    value, rest = _chain(tokens, features)
-    if rest:
-        raise Unsupported(expression)
-    return value
-
-
-def _chain(tokens: list[str], features: Collection[str]) -> tuple[bool, list[str]]:
-    value, rest = _term(tokens, features)
-    while rest and rest[0] in "&|":
-        other, after = _term(rest[1:], features)
-        value = (value and other) if rest[0] == "&" else (value or other)
-        rest = after
-    return value, rest
-
-
-def _term(tokens: list[str], features: Collection[str]) -> tuple[bool, list[str]]:
-    if not tokens or tokens[0] in "&|)":
-        raise Unsupported("".join(tokens))
-    if tokens[0] != "(":
-        return tokens[0] in features, tokens[1:]
-    value, rest = _chain(tokens[1:], features)
-    if not rest or rest[0] != ")":
-        raise Unsupported("".join(tokens))
-    return value, rest[1:]
+        return None
+    steps: list[str] = []
+    # Operators and parentheses that are still open; a term comes next, or does not.
+    waiting: list[str] = []
+    wants_term = True
+    for token in tokens:
+        is_term = token not in "&|)"
+        if is_term is not wants_term:
+            return None
+        if token == "(":
+            waiting.append(token)
+        elif token in "&|":
+            waiting.append(token)
+            wants_term = True
+        else:
+            if token == ")":
+                if not waiting or waiting.pop() != "(":
+                    return None
+            else:
+                steps.append(token)
+            if waiting and waiting[-1] in "&|":
+                steps.append(waiting.pop())
+            wants_term = False
+    return None if waiting or (tokens and wants_term) else tuple(steps)

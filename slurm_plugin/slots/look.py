@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 
 from slurm_plugin import admin_comment
 from slurm_plugin.remote import loan as loans
@@ -21,8 +22,8 @@ from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
 from slurm_plugin.slots.room import Hold, Room, held_by, with_hold
 from slurm_plugin.slots.want import Want
-from slurm_plugin.slurm.gres_text import index_list
 from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.rows import task_runs
 
 #: Longest pause after a release that came to nothing, in seconds.
 LONGEST_PAUSE_S = 300
@@ -76,9 +77,8 @@ def plan(
 def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
     """What a placed job that has not started is to get, from its own request in Slurm."""
     given = demand.slots_given(job)
-    names = demand.node_names(job.req_nodes)
     masks = {}
-    for name in names & room.keys():
+    for name in demand.nodes_given(job) & room.keys():
         slots = room[name].slots
         mask = mask_of(slots, given)
         masks[name] = (1 << len(slots)) - 1 if mask and need.exclusive else mask
@@ -91,20 +91,8 @@ def about_to_run(job: QueuedJob) -> QueuedJob:
     if kept is None or kept.state != "placed":
         return job
     gpus = tuple(sorted(demand.slots_given(job).values()))
-    try:
-        names = demand.node_names(job.req_nodes)
-    except demand.Unplaceable:
-        return job
+    names = demand.nodes_given(job)
     return replace(job, state="RUNNING", gpus=dict.fromkeys(names, gpus)) if gpus else job
-
-
-def tasks_of(text: str) -> list[int]:
-    """The tasks of an array in Slurm's words: `2-4,8`, `0-6:2`, with or without `%3`."""
-    found = []
-    for part in text.partition("%")[0].split(","):
-        span, _, step = part.partition(":")
-        found += index_list(span)[:: int(step or 1)] if span else []
-    return found
 
 
 class Look:
@@ -290,9 +278,9 @@ class Look:
         if not job.array_id:
             return self._let_go([job.name for job, _ in unit], unit) != STAYS
         several = job.tasks > 1
-        tasks = tasks_of(job.task) if several else [0]
+        tasks = chain.from_iterable(task_runs(job.task)) if several else iter((0,))
         if most := self._throttle.get(job.array_id):
-            tasks = tasks[: max(0, most - self._active[job.array_id])]
+            tasks = islice(tasks, max(0, most - self._active[job.array_id]))
         outcome, released = STAYS, False
         for task in tasks:
             outcome = self._let_go([f"{job.array_id}_{task}" if several else job.name], unit)

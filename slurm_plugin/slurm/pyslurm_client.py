@@ -256,7 +256,7 @@ def _job(job: Any) -> SlurmJob:
 
 def _queued(job: Any, state: str, asked: Mapping[str, Any]) -> QueuedJob:
     array_id = job.array_id or 0
-    together = rows.task_list(job.array_tasks_waiting or "")
+    together = rows.task_runs(job.array_tasks_waiting or "")
     single = bool(array_id) and not together
     task = (job.array_task_id or 0) if single else None
     return QueuedJob(
@@ -264,7 +264,7 @@ def _queued(job: Any, state: str, asked: Mapping[str, Any]) -> QueuedJob:
         name=rows.update_name(job.id, array_id, task, together),
         array_id=array_id,
         task=str(task) if single else rows.ranges(together),
-        tasks=len(together) or 1,
+        tasks=sum(map(len, together)) or 1,
         throttle=job.array_tasks_parallel or 0,
         het_id=job.heterogeneous_id or 0,
         het_offset=job.heterogeneous_offset or 0,

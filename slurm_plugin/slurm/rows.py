@@ -6,8 +6,10 @@ later releases {"set": .., "number": ..} and lists.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +18,8 @@ from slurm_plugin import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import gres_text
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
+
+logger = logging.getLogger(__name__)
 
 #: The states in which a job waits or holds resources; a finished one is none of the queue.
 QUEUE_STATES = ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
@@ -170,7 +174,7 @@ class QueueRow(msgspec.Struct):
         if not state:
             return None
         array_id, task_id = number(self.array_job_id), number(self.array_task_id)
-        together = task_list(self.array_task_string or "")
+        together = task_runs(self.array_task_string or "")
         # A task by itself has a number, and 0 is one.
         single = bool(array_id) and not together
         names, gpus = _held(self.nodes, self.gres_detail)
@@ -179,7 +183,7 @@ class QueueRow(msgspec.Struct):
             name=update_name(self.job_id, array_id, task_id if single else None, together),
             array_id=array_id,
             task=str(task_id) if single else ranges(together),
-            tasks=len(together) or 1,
+            tasks=sum(map(len, together)) or 1,
             state=state,
             time_limit_s=60 * number(self.time_limit),
             depends=bool(self.dependency),
@@ -306,13 +310,25 @@ def jobs(text: str | bytes, shown: str) -> list[SlurmJob]:
 
 
 def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
-    """Every job of a reply that waits or holds resources, by id."""
-    reply = decode(text, Queue, shown)
-    try:
-        found = [job for row in reply.jobs if (job := row.noun())]
-    except ValueError as error:
-        raise SlurmError(f"{shown}: an entry of 'jobs' cannot be read: {error}") from error
+    """Every job of a reply that waits or holds resources, by id.
+
+    A job that cannot be read (a list of array tasks cut short, say) is left out, and said once.
+    """
+    found = []
+    for row in decode(text, Queue, shown).jobs:
+        try:
+            job = row.noun()
+        except ValueError as error:
+            _left_out(row.job_id, f"{shown}: job {row.job_id} is left out: {error}")
+            continue
+        if job is not None:
+            found.append(job)
     return sorted(found, key=lambda job: job.job_id)
+
+
+@lru_cache(1024)
+def _left_out(job_id: int, told: str) -> None:
+    logger.warning(told)
 
 
 def number(value: _Number) -> int:
@@ -343,35 +359,39 @@ def queue_state(state: tuple[str, ...]) -> str:
     return base if base in QUEUE_STATES else ""
 
 
-def task_list(text: str) -> tuple[int, ...]:
-    """The task numbers of `1-3,7%2` or `0-8:4`; ValueError for one cut short (`1-3,...`)."""
-    found: list[int] = []
+def task_runs(text: str) -> tuple[range, ...]:
+    """The task numbers of `1-3,7%2` or `0-8:4`; ValueError for one cut short (`1-3,...`).
+
+    As ranges: an array may have millions of tasks.
+    """
+    found = []
     for part in filter(None, text.partition("%")[0].strip("[]").split(",")):
         match = re.fullmatch(r"(\d{1,8})(?:-(\d{1,8})(?::(\d{1,8}))?)?", part)
-        if match is None:
-            raise ValueError(f"{text!r} are no array tasks; expected forms like 1-3,7")
+        if match is None or match[3] == "0":
+            raise ValueError(f"{text[:60]!r} are no array tasks; expected forms like 1-3,7")
         first = int(match[1])
-        found.extend(range(first, int(match[2] or first) + 1, int(match[3] or 1)))
+        found.append(range(first, int(match[2] or first) + 1, int(match[3] or 1)))
     return tuple(found)
 
 
-def ranges(tasks: tuple[int, ...]) -> str:
-    """(1, 2, 3, 7) as `1-3,7`."""
-    runs: list[list[int]] = []
-    for task in tasks:
-        if runs and task == runs[-1][1] + 1:
-            runs[-1][1] = task
-        else:
-            runs.append([task, task])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+def ranges(runs: tuple[range, ...]) -> str:
+    """(1, 2, 3, 7) as `1-3,7`; tasks with steps between them one by one."""
+    merged: list[list[int]] = []
+    for run in runs:
+        pairs = [(run[0], run[-1])] if run.step == 1 and run else zip(run, run, strict=True)
+        for first, last in pairs:
+            if merged and first == merged[-1][1] + 1:
+                merged[-1][1] = last
+            else:
+                merged.append([first, last])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in merged)
 
 
-def update_name(job_id: int, array_id: int, task: int | None, together: tuple[int, ...]) -> str:
+def update_name(job_id: int, array_id: int, task: int | None, together: tuple[range, ...]) -> str:
     """What `scontrol update` and the others call the job (never the whole array by mistake)."""
-    if len(together) == 1:
-        return f"{array_id}_{together[0]}"
     if together:
-        return f"{array_id}_[{ranges(together)}]"
+        text = ranges(together)
+        return f"{array_id}_{text}" if text.isdecimal() else f"{array_id}_[{text}]"
     return str(job_id) if task is None else f"{array_id}_{task}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from slurm_plugin import admin_comment
 from slurm_plugin.slots import change
 from slurm_plugin.slots.candidates import Group, Need
-from slurm_plugin.slots.look import plan, tasks_of
+from slurm_plugin.slots.look import plan
 from slurm_plugin.slots.names import lowest
 from slurm_plugin.slots.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits
 from slurm_plugin.slots.room import Node, emptied
@@ -245,8 +245,8 @@ def test_an_array_behind_its_throttle_blocks_nobody() -> None:
     assert made.first is None
 
 
-def test_tasks_in_slurms_words() -> None:
-    assert tasks_of("0-6:2,9%3") == [0, 2, 4, 6, 9]
+def test_an_array_with_tasks_beyond_9999_is_released_like_any_other() -> None:
+    assert released(planned(array("9999-10001", 3))) == ["7_9999", "7_10000", "7_10001"]
 
 
 def test_a_job_with_more_cpus_than_any_node_has_is_left_to_slurm() -> None:

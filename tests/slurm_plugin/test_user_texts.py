@@ -1,0 +1,387 @@
+"""Every text a user can write: read within bounds of time and memory, and nobody else notices.
+
+The bounds are generous: what they catch took seconds and gigabytes, or ended the whole look.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines_in_tests import BASIC, basic_decider
+
+from slurm_plugin import hostlist
+from slurm_plugin.enforcement.slots import Slots
+from slurm_plugin.engine import setup
+from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.engine.neighbours import hint_of, running_job
+from slurm_plugin.engine.service import Engine
+from slurm_plugin.explain.answer import NotTold, _question
+from slurm_plugin.protocol import Submit, decode, encode_request, split
+from slurm_plugin.remote.at_start import look as at_start
+from slurm_plugin.remote.at_start.mode import AtStart
+from slurm_plugin.slots import features, look
+from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.candidates import Need, groups
+from slurm_plugin.slots.demand import MAX_NAMED
+from slurm_plugin.slots.names import lowest
+from slurm_plugin.slots.plan import Chosen, Terms
+from slurm_plugin.slots.room import Node, emptied
+from slurm_plugin.slots.want import Wants
+from slurm_plugin.slots_keys import SlotsKeys
+from slurm_plugin.slurm import rows
+from slurm_plugin.slurm.interface import QueuedJob
+
+#: Seconds and bytes that one hostile text may take.
+SECONDS, MEMORY = 1.0, 24 << 20
+V100 = tuple(f"v100.s{i}" for i in range(8))
+NOW = 1000
+
+HOST_LISTS = {
+    "ranges of ranges": "n[" + ",".join(["1-65536"] * 500) + "]",
+    "the same names again and again": ",".join(["n[1-4000]"] * 400),
+    "a product of many brackets": "n" + "[1-9]" * 800,
+    "long names": "n" * 3900 + "[1-65536]",
+    "long names of many brackets": "[000000001]" * 300 + "[1-65536]",
+    "brackets in brackets": "n" + "[" * 4000,
+    "commas": "," * 4095,
+    "digits": "n[1-" + "9" * 4000 + "]",
+    "as many as there may be": f"n[1-{hostlist.MAX_HOSTS}]",
+}
+CONSTRAINTS = {
+    "alternatives": "|".join(["a"] * 2048),
+    "open parentheses": "(" * 4095,
+    "nested parentheses": "(" * 2000 + "a" + ")" * 2000,
+    "operators": "&" * 4095,
+    "brackets": "[" * 4095,
+    "blanks": " " * 4095,
+    "one long name": "a" * 4095,
+}
+GRES = {
+    "many items": ",".join(["gpu:1"] * 680),
+    "a long count": "gpu:" + "9" * 4000,
+    "open parentheses": "gpu:1" + "(" * 4000,
+    "parentheses": "gpu:1" + "()" * 2000,
+    "colons": ":" * 4000,
+    "types": "gpu:" + "a" * 4000,
+    "commas": "," * 4000,
+    "no GRES at all": "gpu:1(",
+}
+HINTS = {
+    "commas": "," * 1024,
+    "equals": "=" * 1024,
+    "one key again and again": ",".join(["pack"] * 200),
+    "digits": "batch=" + "9" * 1000,
+    "blanks": " " * 1024,
+    "too long": "pattern=ring," * 300,
+}
+COMMENTS = {
+    "open brackets": "[gpu-topo: " * 360,
+    "blanks": "gpu-topo:" + " " * 4000,
+    "forged": "[gpu-slots: placed token=x tpn=gres/gpu:x at=x begin=x]",
+}
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Fails where what is done takes longer, or more memory at a time, than a text may."""
+    tracemalloc.start()
+    began = time.perf_counter()
+    try:
+        yield
+        took, most = time.perf_counter() - began, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert took < SECONDS, f"{took:.1f} s"
+    assert most < MEMORY, f"{most >> 20} MiB"
+
+
+def attempted(call: Callable[[], object]) -> None:
+    """A text may be refused, in a word or two."""
+    told = ""
+    try:
+        call()
+    except ValueError as error:
+        told = str(error)
+    assert len(told) < 300
+
+
+@pytest.mark.parametrize("text", HOST_LISTS.values(), ids=HOST_LISTS)
+def test_a_host_list_is_counted_before_a_name_is_made(text: str) -> None:
+    with bounded():
+        attempted(lambda: hostlist.expand(text))
+
+
+@pytest.mark.parametrize("text", CONSTRAINTS.values(), ids=CONSTRAINTS)
+def test_a_constraint_costs_little_on_however_many_nodes(text: str) -> None:
+    with bounded():
+        for i in range(1000):
+            try:
+                features.holds(text, {f"f{i % 10}", "b"})
+            except features.Unsupported:
+                continue
+
+
+def test_the_longest_constraint_that_is_judged_is_judged_once_for_nodes_that_are_alike() -> None:
+    text = "|".join(["a"] * (features.MAX_CHARS // 2))
+    with bounded():
+        assert not any(features.holds(text, {"b", f"f{i % 10}"}) for i in range(20_000))
+
+
+@given(st.text("ab&|()[] *,", max_size=30), st.frozensets(st.sampled_from("ab")))
+def test_any_constraint_is_judged_or_refused(text: str, has: frozenset[str]) -> None:
+    try:
+        features.holds(text, has)
+    except features.Unsupported:
+        assert set(text) & set("[]*,&|()") or " " in text
+
+
+@given(st.text("n0159[]-,. ", max_size=40))
+def test_any_host_list_is_read_or_refused(text: str) -> None:
+    attempted(lambda: hostlist.expand(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["0-99999999", ",".join(["0-4000000"] * 400), "1," * 2000, "0-9:0", "x", "1-3,..."]
+)
+def test_no_task_of_an_array_is_made_by_reading_which_there_are(text: str) -> None:
+    with bounded():
+        attempted(lambda: rows.update_name(7, 7, None, rows.task_runs(text)))
+
+
+def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """slurmrestd cuts long lists of tasks, so that anybody could make the queue unreadable."""
+    job = {"job_id": 7, "job_state": ["PENDING"], "array_job_id": 7, "array_task_string": "1,3,..."}
+    text = json.dumps({"jobs": [job, {"job_id": 8, "job_state": ["PENDING"]}]})
+    for _ in range(3):
+        assert [one.job_id for one in rows.queue(text, "slurmrestd: jobs")] == [8]
+    assert [record.message for record in caplog.records] == [
+        "slurmrestd: jobs: job 7 is left out: '1,3,...' are no array tasks; expected forms like"
+        " 1-3,7"
+    ]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"[" * 1024, b'{"job":' * 140, b"9" * 1024, b'{"job":1e999,"nonce":""}', b"x" * 5000],
+)
+def test_any_question_to_explain_is_read_or_refused(payload: bytes) -> None:
+    with bounded(), pytest.raises(NotTold):
+        _question(payload)
+
+
+# -- a job of several nodes -----------------------------------------------------
+
+
+def several(free: list[int], slots: int) -> dict[str, Node]:
+    names = tuple(f"s{i}" for i in range(slots))
+    return {f"n{i}": Node(f"n{i}", names, mask, 8, 8) for i, mask in enumerate(free)}
+
+
+def test_a_job_of_half_the_gpus_of_large_nodes_is_looked_at_in_no_time() -> None:
+    """There are more ways to choose 36 GPUs of 72 than can ever be tried."""
+    chance = random.Random(1)
+    busy = [chance.getrandbits(72) | (1 << 36) - 1 for _ in range(64)]
+    with bounded():
+        [found] = groups(Need(36, nodes=2), several([*busy, (1 << 72) - 1], 72))
+        assert found.free.bit_count() >= 36
+
+
+@given(st.lists(st.integers(0, 255), min_size=1, max_size=6), st.integers(1, 5), st.integers(2, 3))
+def test_of_nodes_with_a_few_gpus_the_group_is_the_best_there_is(
+    free: list[int], gpus: int, nodes: int
+) -> None:
+    room = several(free, 8)
+    common = [
+        best
+        for chosen in combinations(room.values(), nodes)
+        if (best := _together(node.free for node in chosen).bit_count()) >= gpus
+    ]
+    found = groups(Need(gpus, nodes=nodes), room)
+    assert [group.free.bit_count() for group in found] == ([max(common)] if common else [])
+
+
+def _together(masks: Iterator[int]) -> int:
+    found = -1
+    for mask in masks:
+        found &= mask
+    return found
+
+
+# -- a submit -------------------------------------------------------------------
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine of the slots mode whose board has just seen an empty cluster."""
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
+    first = setup.load(path)
+    assert isinstance(first.enforcement, Slots)
+    room = {
+        f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 40, 100_000, partitions=frozenset({"batch"}))
+        for i in range(1, 65)
+    }
+    first.enforcement.board.default_partition = "batch"
+    first.enforcement.board.look(room, (), None, time.time())
+    log = DecisionLog(first.config.decision_log)
+    yield Engine(first, log, setup.load)
+    log.close()
+
+
+def submit(**more: object) -> Submit:
+    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__slots__}
+    given_keys = {"form": "node", "tpn": "gres/gpu:2", "time_s": 60, **keys}
+    values: dict[str, object] = {
+        "id": 1, "uid": 1000, "gpus": 2, "nodes": 1, "per_node": 2, "tasks": 1,
+        "slots": SlotsKeys(**given_keys), **more,  # type: ignore[arg-type]
+    }  # fmt: skip
+    return Submit(**values)  # type: ignore[arg-type]
+
+
+TEXTS = [
+    *((key, text) for key in ("req_nodes", "exc_nodes") for text in HOST_LISTS.values()),
+    *(("features", text) for text in CONSTRAINTS.values()),
+    *((key, text) for key in ("tpn", "tpj", "tpt", "tps") for text in GRES.values()),
+    *(("hint", text) for text in (*HINTS.values(), *COMMENTS.values())),
+    *((key, "x" * 1024) for key in ("account", "partition", "type", "user")),
+    *((key, "]" * 4000) for key in ("reservation", "tpn", "features")),
+]
+
+
+@pytest.mark.parametrize(("key", "text"), TEXTS)
+def test_a_hostile_submit_gets_its_answer_and_the_next_one_its_gpus(
+    engine: Engine, caplog: pytest.LogCaptureFixture, key: str, text: str
+) -> None:
+    for form in ("node", "socket"):
+        with bounded():
+            reply = engine.answer(encode_request(submit(**{key: text, "form": form}))).reply
+        assert reply is not None
+        assert b"Traceback" not in reply
+    ordinary = engine.answer(encode_request(submit())).reply
+    assert ordinary is not None
+    assert ordinary.startswith(b"ok ")
+    assert b"gpu-slots:%20placed" in ordinary
+    assert not caplog.records, caplog.text
+
+
+def test_numbers_of_any_size_are_answered(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    chance = random.Random(7)
+    sizes = (0, 1, 2, 3, 8, 64, 65, 2**31, 2**32, 2**53, 10**18 - 1)
+    names = ("gpus", "nodes", "per_node", "tasks", "max_nodes", "shape", "tasks_per_node")
+    keys = ("begin", "time_s", "cpus", "cpus_per_task", "cpus_per_gpu", "mem_node_mb", "mem_gpu_mb")
+    for _ in range(400):
+        told = {name: chance.choice(sizes) for name in (*names, *keys) if chance.random() < 0.6}
+        form = chance.choice(("node", "job", "task", "socket"))
+        with bounded():
+            assert engine.answer(encode_request(submit(**told, form=form))).reply is not None
+    assert not caplog.records, caplog.text
+
+
+def test_a_line_of_very_many_keys_is_refused_in_time(engine: Engine) -> None:
+    line = b"submit id=1 " + b" ".join(b"k%d=" % i for i in range(100_000))
+    for hostile in (line, b"place id=1 " + b"node=a/1/1/1/1 " * 60_000, b"x" * (1 << 20)):
+        began = time.perf_counter()
+        assert engine.answer(hostile).reply is not None
+        assert time.perf_counter() - began < SECONDS
+
+
+# -- a look at the queue --------------------------------------------------------
+
+
+def hostile_jobs(chance: random.Random, count: int) -> list[QueuedJob]:
+    """Jobs with one or two hostile texts each, such as Slurm itself lets a user write."""
+    words = {
+        "features": list(CONSTRAINTS.values()),
+        "req_nodes": list(HOST_LISTS.values()),
+        "exc_nodes": list(HOST_LISTS.values()),
+        "tres_per_node": list(GRES.values()),
+        "tres_per_job": list(GRES.values()),
+        "cpus_per_tres": list(GRES.values()),
+        "memory_per_tres": list(GRES.values()),
+        "reservation": ["x" * 4000],
+        "account": ["x" * 4000],
+        "partition": ["x" * 4000, "," * 4000],
+        "comment": list(COMMENTS.values()),
+        "reason": ["", "Dependency", "JobHeldUser"],
+        "task": ["1-3,20000", "0-4000000", "10000"],
+    }
+    jobs = []
+    for i in range(count):
+        fields: dict[str, object] = {"tres_per_node": "gres/gpu:2", "array_id": 0, "tasks": 1}
+        for name in chance.sample(sorted(words), 2):
+            fields[name] = chance.choice(words[name])
+        if "task" in fields:
+            fields |= {"array_id": 100 + i, "tasks": 4}
+        state = chance.choice(("gated", "placed"))
+        kept = f"{state} token=h{i} tpn=gres/gpu:2 nodes=1-1 by=node at=990"
+        fields = {
+            "partition": "batch", "state": "PENDING", "reason": "BeginTime", "cpus": 1,
+            "admin_comment": f"[gpu-slots: {kept}]", "time_limit_s": 60, "eligible": NOW + 1,
+            "priority": 1000 + i, "name": str(100 + i), "uid": 1002, "user": "mallory", **fields,
+        }  # fmt: skip
+        jobs.append(QueuedJob(100 + i, **fields))  # type: ignore[arg-type]
+    return jobs
+
+
+ALICE = QueuedJob(
+    7, "7", partition="batch", state="PENDING", reason="BeginTime", cpus=1, priority=9999,
+    eligible=NOW + 1, uid=1000, user="alice", tres_per_node="gres/gpu:2",
+    admin_comment="[gpu-slots: gated token=a tpn=gres/gpu:2 nodes=1-1 by=node]",
+)  # fmt: skip
+ROOM = {
+    f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 400, 1 << 40, partitions=frozenset({"batch"}))
+    for i in range(1, 17)
+}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
+    queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
+    with bounded():
+        for job in queue:
+            look.about_to_run(job)
+            running_job(job.job_id, {}, hint_of(job))
+        made = look.plan(
+            queue,
+            Wants().read(queue, emptied(ROOM)),
+            ROOM,
+            Terms(NOW, 120, 30),
+            lambda _name, _job, want, found: Chosen(
+                found[0], lowest(found[0].free, want.need.gpus)
+            ),
+        )
+    assert "7" in [name for release in made.releases for name in release.jobs]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_look_for_loans_outlives_hostile_jobs(seed: int) -> None:
+    queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
+    terms = at_start.Terms(NOW)
+    with bounded():
+        at_start.plan(queue, ROOM, terms, AtStart(60, highest=9, now=NOW), None)
+
+
+def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path: Path) -> None:
+    board = Board(default_partition="batch")
+    board.look(ROOM, (), None, NOW)
+    slots = Slots(basic_decider(tmp_path), board, 120, clock=lambda: NOW)
+    few, many = f"x[1-{MAX_NAMED}]", f"x[0-{MAX_NAMED}]"
+    assert "gpu-slots: placed" in str(slots.on_submit(submit(exc_nodes=few)))
+    assert f"more than {MAX_NAMED} hosts" in str(slots.on_submit(submit(exc_nodes=many)))
+
+
+def test_lines_of_the_fuzz_are_lines_of_the_protocol() -> None:
+    assert decode(encode_request(submit(features="(" * 4000))) == submit(features="(" * 4000)
+    assert split(encode_request(submit()))[0] == "submit"
