@@ -35,7 +35,7 @@ class Extras:
         if config.metrics_listen is not None:
             self._metrics = Metrics(config.metrics_listen, self._engine)
             try:
-                self._metrics.start()
+                await self._metrics.start()
             except PluginError as error:
                 logger.error("%s; going on without", error)
 
@@ -44,4 +44,4 @@ class Extras:
         if self._explain is not None:
             await self._explain.stop()
         if self._metrics is not None:
-            self._metrics.stop()
+            await self._metrics.stop()

@@ -1,17 +1,22 @@
 """Prometheus metrics (`metrics_listen`, extra `metrics`): the engine's counts and the gains.
 
-Scraped in a thread of its own; what is exported is copied, never computed, while decisions
-wait. Sums start with the engine, as Prometheus expects of counters.
+Served by the engine's loop to few at a time (`slurm_plugin.engine.port`), and made in a thread:
+what is exported is copied, never computed, while decisions wait. Sums start with the engine, as
+Prometheus expects of counters.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from slurm_plugin.engine.port import Port
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.errors import PluginError
 from slurm_plugin.explain.gains import job_gain
@@ -23,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 #: Label sets per metric; more (a site with very many partitions) are counted together.
 MAX_LABELS = 256
+#: Seconds for which what was made for one scrape is good for the next.
+PAGE_S = 1.0
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Tally:
@@ -78,6 +86,15 @@ _FAMILIES = {
 }
 
 
+def _said(status: int, body: bytes = b"", *, with_body: bool = True) -> bytes:
+    """An HTTP reply that ends its connection."""
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        f"Content-Type: {CONTENT_TYPE}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")
+
+
 class Metrics:
     """Serves /metrics; `start` raises PluginError when it cannot."""
 
@@ -85,35 +102,48 @@ class Metrics:
         self._address = address
         self._engine = engine
         self._tally = Tally()
-        self._stop: Any = None
-        self.port = 0
+        self._server = Port("metrics_listen", address, b"\r\n\r\n", self._reply, _said(503))
+        self._lock = asyncio.Lock()
+        self._page: tuple[float, bytes] = (float("-inf"), b"")
+        self._made: Callable[[], bytes] = bytes
 
-    def start(self) -> None:
-        """Serve from a thread; the log's thread counts from now on."""
+    async def start(self) -> None:
+        """Serve; the log's thread counts from now on."""
         try:
-            from prometheus_client import CollectorRegistry, start_http_server
+            from prometheus_client import CollectorRegistry, generate_latest
         except ImportError as error:
             raise PluginError(
                 "metrics_listen needs the extra: pip install 'slurm-gputopo[metrics]'"
             ) from error
         registry = CollectorRegistry()
         registry.register(self)
-        host, port = self._address
-        try:
-            self._stop, _ = start_http_server(port, host, registry)
-        except OSError as error:
-            raise PluginError(
-                f"metrics_listen {host}:{port}: {error.strerror or error}; choose a free port"
-            ) from error
-        self.port = int(self._stop.server_port)
+        self._made = partial(generate_latest, registry)
+        await self._server.start()
         self._engine.log.watch(self._tally.add)
-        logger.info("metrics at http://%s:%d/metrics", host, self.port)
+        logger.info("metrics at http://%s:%d/metrics", self._address[0], self.port)
 
-    def stop(self) -> None:
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        return self._server.number
+
+    async def stop(self) -> None:
         """Serve no more."""
-        if self._stop is not None:
-            self._stop.shutdown()
-            self._stop.server_close()
+        await self._server.stop()
+
+    async def _reply(self, request: bytes) -> bytes:
+        method, _, rest = request.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method not in (b"GET", b"HEAD"):
+            return _said(405)
+        if path not in (b"/metrics", b"/"):
+            return _said(404)
+        loop = asyncio.get_running_loop()
+        # One at a time, and made once for all who ask within a second.
+        async with self._lock:
+            if loop.time() - self._page[0] > PAGE_S:
+                self._page = (loop.time(), await asyncio.to_thread(self._made))
+        return _said(200, self._page[1], with_body=method == b"GET")
 
     def collect(self) -> Iterator[Metric]:
         """What one scrape gets."""

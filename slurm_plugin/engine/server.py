@@ -87,7 +87,9 @@ class Connection(asyncio.Protocol):
         self._start_timer(UNREAD_REPLY_S, self._never_read)
 
     def resume_writing(self) -> None:
-        """The client read: go on."""
+        """The client read: go on, unless it was hung up on."""
+        if self.transport.is_closing():
+            return
         self._paused = False
         self._stop_timer()
         self.transport.resume_reading()
@@ -126,7 +128,7 @@ class Connection(asyncio.Protocol):
         if answer.later is not None:
             self._server.keep(asyncio.ensure_future(self._reply_later(answer.later)))
         if answer.close:
-            self.transport.close()
+            self._close()
 
     async def _reply_later(self, later: Coroutine[None, None, bytes]) -> None:
         reply = await later
@@ -145,7 +147,13 @@ class Connection(asyncio.Protocol):
         logger.warning("hung up on a client: %s", why)
         self._buffer.clear()
         self.transport.write(Error(why).encode(0))
+        self._close()
+
+    def _close(self) -> None:
+        """Hang up once the replies are read, if they are read in time."""
         self.transport.close()
+        if self.transport.get_write_buffer_size():
+            self._start_timer(UNREAD_REPLY_S, self._never_read)
 
     def _never_ended(self) -> None:
         self._timer = None

@@ -31,12 +31,12 @@ def unknown(job: int) -> str:
     return f"job {job}: no decision for a job of yours with this number"
 
 
-def answer(credential: bytes, setup: Setup) -> bytes:
-    """The credential that answers a credential. Raises MungeError when it proves nobody.
+def answer(asked: munge.Opened, setup: Setup) -> bytes:
+    """The credential that answers a question, for the user who asked it alone.
 
-    Blocking (files, two processes): to be called in a thread.
+    Raises MungeError where munge does not seal it. Blocking (files, a process): to be called in a
+    thread.
     """
-    asked = munge.open_sealed(credential)
     reply: dict[str, Any] = {"gputopo": VERSION}
     try:
         job, reply["nonce"] = _question(asked.payload)

@@ -3,33 +3,36 @@
     client -> engine   a munge credential and a line feed
     engine -> client   a munge credential for that user alone, or `error TEXT`, and a line feed
 
-Off by default. Everything slow runs in threads of its own, and few at a time.
+Off by default. Everything slow runs in threads of its own, and few at a time. Who asks is proven
+first; each user has an allowance of their own, so that nobody asks at the cost of others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
+from slurm_plugin.engine.port import Port
 from slurm_plugin.engine.setup import Setup
-from slurm_plugin.errors import PluginError
+from slurm_plugin.explain import munge
 from slurm_plugin.explain.answer import answer
 from slurm_plugin.explain.munge import MungeError
 
 logger = logging.getLogger(__name__)
 
-MAX_QUESTION_BYTES = 8192
-MAX_CONNECTIONS = 32
 THREADS = 2
-#: Seconds a client has for its question, and we for the answer.
-QUESTION_S = 3.0
+#: Seconds we have for the answer.
 ANSWER_S = 10.0
-#: Questions per second in the long run, and at once.
-RATE = 5.0
-BURST = 10.0
+#: Questions of one user per second in the long run, and at once.
+RATE = 1.0
+BURST = 5.0
+#: Users whose allowance is remembered: those who asked last.
+MAX_USERS = 4096
+BUSY = b"error the engine is busy; ask again in a second\n"
 
 
 class Allowance:
@@ -52,77 +55,80 @@ class Allowance:
         return True
 
 
+class Allowances:
+    """One bucket per user, and one question of each at a time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._of: OrderedDict[int, Allowance] = OrderedDict()
+        self._asking: set[int] = set()
+
+    def begin(self, uid: int) -> bool:
+        """Whether this user may ask now; `end` when it is answered."""
+        self._of.setdefault(uid, Allowance(self._clock))
+        self._of.move_to_end(uid)
+        if len(self._of) > MAX_USERS:
+            self._of.popitem(last=False)
+        if uid in self._asking or not self._of[uid].take():
+            return False
+        self._asking.add(uid)
+        return True
+
+    def end(self, uid: int) -> None:
+        """The user's question is over."""
+        self._asking.discard(uid)
+
+
 class ExplainListener:
     """Serves credentials at one address; `setup` gives the engine's present one."""
 
     def __init__(self, address: tuple[str, int], setup: Callable[[], Setup]) -> None:
         self.address = address
         self._setup = setup
-        self._server: asyncio.Server | None = None
-        self._open = 0
+        self._port = Port("explain_listen", address, b"\n", self._reply, BUSY)
+        # Proving who asks never waits behind an answer that takes its time.
+        self._door = ThreadPoolExecutor(1, thread_name_prefix="explain-munge")
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="explain")
-        self._allowance: Allowance | None = None
+        self._allowances: Allowances | None = None
 
     async def start(self) -> None:
         """Listen; raises PluginError when the address is taken or not ours."""
-        host, port = self.address
-        self._allowance = Allowance(asyncio.get_running_loop().time)
-        try:
-            self._server = await asyncio.start_server(
-                self._serve, host, port, limit=MAX_QUESTION_BYTES
-            )
-        except OSError as error:
-            raise PluginError(
-                f"explain_listen {host}:{port}: {error.strerror or error}; choose a free port"
-            ) from error
-        logger.info("users may ask why at %s:%d", host, self.port)
+        self._allowances = Allowances(asyncio.get_running_loop().time)
+        await self._port.start()
+        logger.info("users may ask why at %s:%d", self.address[0], self.port)
 
     @property
     def port(self) -> int:
         """The port listened on."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        return self._port.number
 
     async def stop(self) -> None:
         """Take no more questions; those being answered are dropped."""
-        if self._server is not None:
-            self._server.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._port.stop()
+        for threads in (self._door, self._threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
-        try:
-            reply = b"error the engine is busy; ask again in a second"
-            if self._open <= MAX_CONNECTIONS:
-                reply = await self._reply(reader)
-            writer.write(reply + b"\n")
-            async with asyncio.timeout(QUESTION_S):
-                await writer.drain()
-        except (OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
-            # Too slow, too long, or gone: that client's own affair.
-            pass
-        finally:
-            self._open -= 1
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-
-    async def _reply(self, reader: asyncio.StreamReader) -> bytes:
-        async with asyncio.timeout(QUESTION_S):
-            credential = await reader.readuntil(b"\n")
-        assert self._allowance is not None
-        if not self._allowance.take():
-            return b"error the engine is busy; ask again in a second"
+    async def _reply(self, line: bytes) -> bytes:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await loop.run_in_executor(
-                    self._threads, answer, credential.strip(), self._setup()
-                )
+                opened = partial(munge.open_sealed, line.strip())
+                asked = await loop.run_in_executor(self._door, opened)
+                return await self._answered(asked)
         except MungeError as error:
-            return b"error " + str(error).encode(errors="replace")[:200]
+            return b"error " + str(error).encode(errors="replace")[:200] + b"\n"
         except TimeoutError:
-            return b"error no answer in time; ask again later"
+            return b"error no answer in time; ask again later\n"
         except Exception:
             logger.exception("a user's question could not be answered")
-            return b"error the engine could not answer; its log says why"
+            return b"error the engine could not answer; its log says why\n"
+
+    async def _answered(self, asked: munge.Opened) -> bytes:
+        allowances, loop = self._allowances, asyncio.get_running_loop()
+        assert allowances is not None
+        if not allowances.begin(asked.uid):
+            return BUSY
+        work = loop.run_in_executor(self._threads, answer, asked, self._setup())
+        # Not before the thread is done, though nobody may wait for it any more.
+        work.add_done_callback(lambda _: allowances.end(asked.uid))
+        return await asyncio.shield(work) + b"\n"

@@ -22,7 +22,13 @@ from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import machines, munge, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold, unknown
 from slurm_plugin.explain.find import explained
-from slurm_plugin.explain.listener import Allowance, ExplainListener
+from slurm_plugin.explain.listener import (
+    BURST,
+    MAX_USERS,
+    Allowance,
+    Allowances,
+    ExplainListener,
+)
 
 OWNER, STRANGER = 1000, 1001
 
@@ -148,9 +154,32 @@ def test_a_question_that_names_no_job_is_refused_kindly(
     assert reply["message"]
 
 
-def test_a_flood_is_slowed_down(served: tuple[str, int]) -> None:
-    replies = [remote._exchange(served, b"MUNGE:QQ==:", "x") for _ in range(15)]
+def test_who_asks_too_often_is_slowed_down_and_nobody_else(
+    served: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_UID", str(STRANGER))
+    questions = [json.dumps({"job": 7, "nonce": str(i)}).encode() for i in range(int(BURST) + 5)]
+    replies = [remote._exchange(served, munge.seal(question), "x") for question in questions]
     assert b"busy" in replies[-1]
+    monkeypatch.setenv("FAKE_UID", str(OWNER))
+    assert remote.ask(served, 7, TRUSTED)["told"]["job"] == 7
+
+
+def test_who_proves_nothing_costs_nobody_a_question(served: tuple[str, int]) -> None:
+    for _ in range(30):
+        assert b"error " in remote._exchange(served, b"MUNGE:QQ==:", "x")
+    assert remote.ask(served, 7, TRUSTED)["told"]["job"] == 7
+
+
+def test_one_question_of_a_user_is_answered_at_a_time_and_few_users_are_remembered() -> None:
+    allowances = Allowances(lambda: 0.0)
+    assert [allowances.begin(1), allowances.begin(1), allowances.begin(2)] == [True, False, True]
+    allowances.end(1)
+    assert allowances.begin(1)
+    for uid in range(3, 3 + 2 * MAX_USERS):
+        allowances.begin(uid)
+        allowances.end(uid)
+    assert len(allowances._of) == MAX_USERS
 
 
 def test_the_allowance_fills_again() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +33,22 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     log.close()
 
 
+@contextmanager
+def served(metrics: Metrics) -> Iterator[None]:
+    """Served from a thread for as long as this lasts."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(metrics.start(), loop).result(10)
+        yield
+    finally:
+        asyncio.run_coroutine_threadsafe(metrics.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
 def scraped(metrics: Metrics) -> dict[str, float]:
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=10) as reply:
         text = reply.read().decode()
@@ -38,8 +58,7 @@ def scraped(metrics: Metrics) -> dict[str, float]:
 
 def test_decisions_and_gains_are_exported(engine: Engine) -> None:
     metrics = Metrics(("127.0.0.1", 0), engine)
-    metrics.start()
-    try:
+    with served(metrics):
         for line in (
             encode_request(place(node("dgx1", 0xFF, mask(0, 1)), partition="gpu")),
             encode_request(place(node("dgx1", 0xFF, 1), hint="off", partition="gpu")),
@@ -50,8 +69,6 @@ def test_decisions_and_gains_are_exported(engine: Engine) -> None:
             after()
         engine.log.close()
         found = scraped(metrics)
-    finally:
-        metrics.stop()
     labels = 'applied="yes",decision="use",partition="gpu",policy="mapa"'
     assert found[f"gputopo_decisions_total{{{labels}}}"] == 1
     assert found['gputopo_passes_total{reason="opted out by hint"}'] == 1
@@ -64,12 +81,29 @@ def test_decisions_and_gains_are_exported(engine: Engine) -> None:
 
 def test_an_address_that_is_taken_is_said(engine: Engine) -> None:
     first = Metrics(("127.0.0.1", 0), engine)
-    first.start()
-    try:
-        with pytest.raises(PluginError, match="choose a free port"):
-            Metrics(("127.0.0.1", first.port), engine).start()
-    finally:
-        first.stop()
+    with served(first):
+        second = Metrics(("127.0.0.1", first.port), engine)
+        with pytest.raises(PluginError, match="choose a free port"), served(second):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [("GET /other HTTP/1.1", 404), ("POST /metrics HTTP/1.1", 405), ("GET /metrics HTTP/1.0", 200),
+     ("HEAD /metrics?x=1 HTTP/1.1", 200), ("\x00\xff", 405)],
+)  # fmt: skip
+def test_one_request_gets_one_reply_and_the_end_of_the_connection(
+    engine: Engine, request_line: str, status: int
+) -> None:
+    metrics = Metrics(("127.0.0.1", 0), engine)
+    with served(metrics), socket.create_connection(("127.0.0.1", metrics.port), 10) as client:
+        client.sendall(request_line.encode("latin-1") + b"\r\nHost: x\r\n\r\n")
+        with client.makefile("rb") as reply:
+            told = reply.read()
+    head, _, body = told.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"\r\nConnection: close" in head
+    assert (b"gputopo_uptime_seconds" in body) == (request_line.startswith("GET /metrics"))
 
 
 def test_very_many_partitions_are_counted_together() -> None:

@@ -164,6 +164,29 @@ def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(
     asyncio.run(main())
 
 
+def test_a_client_that_is_hung_up_on_and_never_reads_is_dropped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNREAD_REPLY_S", 0.1)
+    path = tmp_path / "s"
+
+    async def main() -> None:
+        async with running(path) as server:
+            sock = socket.socket(socket.AF_UNIX)
+            sock.connect(str(path))
+            # More than the kernel takes, less than what stops the reading.
+            sock.sendall(b"big 200000\nbig 200000\nbye\n")
+            await asyncio.sleep(0.05)
+            (connection,) = server.connections
+            assert connection.transport.is_closing()
+            assert connection.transport.get_write_buffer_size() > 0
+            await asyncio.sleep(0.3)
+            assert not server.connections
+            sock.close()
+
+    asyncio.run(main())
+
+
 def test_a_slow_reader_gets_every_reply(tmp_path: Path) -> None:
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"big 200000\n" * 20 + b"end\n")

@@ -1,0 +1,84 @@
+"""A hostile submit beside ordinary ones, by the real engine over its real socket.
+
+Nobody else's answer waits for it, and the engine's memory stays where it was.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from engine_process import EngineProcess, engine, submit
+
+from slurm_plugin.protocol import encode_request
+
+#: Seconds that an ordinary answer may take beside hostile ones, on a machine that does other
+#: things, too (half a millisecond is usual), and MiB that hostile submits may cost.
+WAIT_S, MEMORY_MB = 1.0, 64
+HOSTILE = {
+    "ranges of ranges": {"req_nodes": "n[" + ",".join(["1-65536"] * 500) + "]"},
+    "the same names again and again": {"exc_nodes": ",".join(["n[1-4000]"] * 400)},
+    "long names": {"req_nodes": "n" * 3900 + "[1-65536]"},
+    "alternatives": {"features": "|".join(["a"] * 2048)},
+    "nested parentheses": {"features": "(" * 2000 + "a" + ")" * 2000},
+    "open parentheses": {"features": "(" * 4095},
+    "a long count": {"tpn": "gres/gpu:" + "9" * 4000},
+}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    with engine(tmp_path_factory.mktemp("engine")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("keys", HOSTILE.values(), ids=HOSTILE)
+def test_beside_a_hostile_submit_an_ordinary_one_is_answered_in_time(
+    running: EngineProcess, keys: dict[str, str]
+) -> None:
+    before, seen = running.memory_mb(), len(running.log())
+    told: list[str] = []
+    mallory = threading.Thread(
+        target=lambda: told.extend(running.submitted(**keys)[0] for _ in range(3))
+    )
+    mallory.start()
+    slowest = 0.0
+    while mallory.is_alive():
+        verb, took = running.submitted()
+        assert verb == "ok"
+        slowest = max(slowest, took)
+    mallory.join()
+    assert len(told) == 3
+    assert slowest < WAIT_S
+    assert running.memory_mb() - before < MEMORY_MB
+    assert "Traceback" not in running.log()[seen:]
+
+
+def test_lines_that_never_end_and_replies_that_nobody_reads_cost_nobody_else_anything(
+    running: EngineProcess,
+) -> None:
+    """Each of the engine's own user's programs may go wrong, too."""
+    before, descriptors = running.memory_mb(), running.descriptors()
+    clients = []
+    for i in range(60):
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(str(running.path))
+        client.settimeout(5)
+        clients.append(client)
+        if i % 3 == 0:
+            client.sendall(b"submit id=1 " + b"x=" * 1000)
+        elif i % 3 == 1:
+            client.sendall(b"status id=1\n" * 200)
+        else:
+            client.sendall(encode_request(submit()) * 20 + b"garbage\n")
+    for _ in range(20):
+        verb, took = running.submitted()
+        assert verb == "ok"
+        assert took < WAIT_S
+    assert running.memory_mb() - before < MEMORY_MB
+    for client in clients:
+        client.close()
+    assert running.submitted()[0] == "ok"
+    assert running.descriptors() <= descriptors + 60

@@ -1,0 +1,103 @@
+"""Clients of the metrics' port that mean no good: the engine answers Slurm as before."""
+
+from __future__ import annotations
+
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from engine_process import EngineProcess, engine, free_port
+
+from slurm_plugin.engine.port import MAX_OPEN, REQUEST_S
+
+pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
+
+DESCRIPTORS = 256
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EngineProcess, int]]:
+    port = free_port()
+    more = f"metrics_listen: 127.0.0.1:{port}\n"
+    with engine(tmp_path_factory.mktemp("engine"), more, DESCRIPTORS) as found:
+        yield found, port
+
+
+def scraped(port: int) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        found = reply.read()
+        assert isinstance(found, bytes)
+        return found
+
+
+def until_scraped(port: int) -> None:
+    """Those who hold its places are sent away in time."""
+    deadline = time.monotonic() + 4 * REQUEST_S
+    while True:
+        try:
+            assert b"gputopo_uptime_seconds" in scraped(port)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return
+
+
+def connected(port: int, count: int, says: bytes = b"") -> ExitStack:
+    clients = ExitStack()
+    for _ in range(count):
+        client = clients.enter_context(socket.socket())
+        client.settimeout(0.2)
+        try:
+            client.connect(("127.0.0.1", port))
+            client.sendall(says)
+        except OSError:
+            continue  # not let in: no less of an attack
+    return clients
+
+
+def test_as_many_idle_connections_as_the_engine_has_descriptors_take_none(
+    served: tuple[EngineProcess, int],
+) -> None:
+    running, port = served
+    before = running.descriptors()
+    with connected(port, DESCRIPTORS + 50):
+        assert running.descriptors() <= before + MAX_OPEN + 2
+        verb, took = running.submitted()
+        assert verb == "ok"
+        assert took < 1.0
+    until_scraped(port)
+    assert "Too many open files" not in running.log()
+
+
+def test_silent_and_slow_clients_lose_their_connection(served: tuple[EngineProcess, int]) -> None:
+    running, port = served
+    until_scraped(port)
+    time.sleep(REQUEST_S)
+    for begins in (b"", b"GET /metrics HTTP/1.1\r\n"):
+        with socket.create_connection(("127.0.0.1", port), 10) as client:
+            client.sendall(begins)
+            began, heard = time.monotonic(), b"?"
+            while heard and time.monotonic() - began < 3 * REQUEST_S:
+                client.settimeout(0.2)
+                try:
+                    client.sendall(b"X" if begins else b"")
+                    heard = client.recv(100)
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            assert time.monotonic() - began < 2 * REQUEST_S
+    assert running.submitted()[0] == "ok"
+
+
+def test_who_never_reads_its_replies_costs_a_place_for_seconds_only(
+    served: tuple[EngineProcess, int],
+) -> None:
+    running, port = served
+    with connected(port, 40, b"GET /metrics HTTP/1.1\r\n\r\n"):
+        assert running.submitted()[0] == "ok"
+        until_scraped(port)

@@ -1,0 +1,145 @@
+"""The real engine as a process of its own, beside a Slurm of three small scripts.
+
+For what needs no cluster: hostile clients of its sockets, its memory and its descriptors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from slurm_plugin import client
+from slurm_plugin.protocol import Submit
+from slurm_plugin.slots_keys import SlotsKeys
+
+NODES = 16
+SLOTS = [f"gpu:v100.s{i}:1" for i in range(8)]
+SITE = """
+socket: {folder}/engine.sock
+state_dir: {folder}/state
+kill_switch: {folder}/off
+decision_log: {{path: {folder}/decisions.jsonl}}
+enforcement: slots
+slurm: {{bin_dir: {folder}/bin}}
+nodes: [{{nodes: "dgx[1-16]", topology: dgx1v}}]
+partitions: {{default: {{mode: enforce}}}}
+"""
+COMMANDS = {
+    "squeue": "exit 0",
+    "scancel": "exit 0",
+    "scontrol": """
+case "$*" in
+  --version) echo slurm 24.11.5 ;;
+  "show nodes --json") cat "$(dirname "$0")/nodes.json" ;;
+  *jobs*--json*|*--json*job*) echo '{"jobs": [], "last_update": {"set": true, "number": 1}}' ;;
+  "show config") echo "SLURM_VERSION = 24.11.5" ;;
+  *partitions*) echo "PartitionName=batch Default=YES Nodes=dgx[1-16] PriorityTier=1" ;;
+esac""",
+}
+
+
+class EngineProcess:
+    """One engine that runs."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.folder, self.process = folder, process
+        self.path = folder / "engine.sock"
+
+    def status(self) -> dict[str, object]:
+        return client.status(self.path)
+
+    def submitted(self, **keys: object) -> tuple[str, float]:
+        """The verb that a submit of two GPUs gets, and the seconds it took."""
+        began = time.monotonic()
+        verb, _ = client.ask(self.path, submit(**keys), timeout_s=30)
+        return verb, time.monotonic() - began
+
+    def memory_mb(self) -> float:
+        """The most memory that it ever had."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(text.partition("VmHWM:")[2].split()[0]) / 1024
+
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def log(self) -> str:
+        return (self.folder / "engine.log").read_text()
+
+
+def submit(**keys: object) -> Submit:
+    """A submit of two GPUs of one node, with these keys of the slots mode."""
+    slots = SlotsKeys(**{"form": "node", "tpn": "gres/gpu:2", "time_s": 60, **keys})  # type: ignore[arg-type]
+    return Submit(1, 1000, 2, 1, 2, 1, 0, "mallory", "", "batch", "", "", slots)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def engine(folder: Path, more: str = "", descriptors: int | None = None) -> Iterator[EngineProcess]:
+    """The engine until the block ends; `more` is added to its configuration."""
+    commands = folder / "bin"
+    commands.mkdir()
+    for name, script in COMMANDS.items():
+        (commands / name).write_text(f"#!/bin/sh\n{script}\n")
+        (commands / name).chmod(0o755)
+    nodes = [
+        {"name": f"dgx{i}", "state": ["IDLE"], "partitions": ["batch"], "cpus": 400,
+         "real_memory": 1 << 20, "gres": ",".join(SLOTS), "gres_used": ""}
+        for i in range(1, NODES + 1)
+    ]  # fmt: skip
+    (commands / "nodes.json").write_text(json.dumps({"nodes": nodes}))
+    path = folder / "gputopo.yaml"
+    path.write_text(SITE.format(folder=folder) + more)
+
+    def few() -> None:
+        if descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+    command = [sys.executable, "-c", "from slurm_plugin.cli import main; main()", "serve"]
+    with (folder / "engine.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--config", str(path)],
+            stderr=log,
+            stdout=log,
+            env={**os.environ, "NOTIFY_SOCKET": ""},
+            preexec_fn=few,
+        )
+    found = EngineProcess(folder, process)
+    try:
+        _until_it_looked(found)
+        yield found
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _until_it_looked(found: EngineProcess) -> None:
+    """The first submit that gets its slots: the engine has read Slurm."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert found.process.poll() is None, found.log()
+        assert time.monotonic() < deadline, found.log()
+        if found.path.exists():
+            try:
+                slots = found.status().get("slots")
+            except client.EngineDown:
+                slots = None
+            if isinstance(slots, dict) and slots.get("looked_s_ago") is not None:
+                return
+        time.sleep(0.05)
