@@ -44,14 +44,15 @@ def collect(
     import json
 
     from slurm_plugin import config
-    from slurm_plugin.collect.run import CHANGED, FAILED, Collector
+    from slurm_plugin.collect.run import CHANGED, FAILED, MAX_BYTES, Collector
     from slurm_plugin.collect.store import Store
     from slurm_plugin.slurm import CommandLine
     from slurm_plugin.slurm.runner import ProcessRunner
 
     settings = config.load(config_path)
-    runner = ProcessRunner(settings.slurm.bin_dir, settings.slurm.timeout_s)
-    wanted = _wanted(nodes, CommandLine(runner).nodes())
+    place, timeout_s = settings.slurm.bin_dir, settings.slurm.timeout_s
+    wanted = _wanted(nodes, CommandLine(ProcessRunner(place, timeout_s)).nodes())
+    runner = ProcessRunner(place, timeout_s, max_bytes=MAX_BYTES)
     collector = Collector(runner, Store(settings.state_dir), wait_s, partition)
     outcomes = []
     for outcome in collector.collect(wanted, accept):

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 #: srun commands at a time: each holds one small job, the controller has other things to do.
 PARALLEL = 8
+#: The most that the tools of one node may print; a large node's print half a MiB.
+MAX_BYTES = 16 << 20
 #: Node states in which no job can start there.
 UNREACHABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
 

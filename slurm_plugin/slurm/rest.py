@@ -26,7 +26,7 @@ from slurm_plugin.slurm.interface import (
     SlurmNode,
     SlurmPartition,
 )
-from slurm_plugin.slurm.runner import Runner
+from slurm_plugin.slurm.runner import MAX_BYTES, Runner
 
 # The JobUpdate fields that the API holds as they are, as numbers that may be unset, as lists.
 _PLAIN = {
@@ -229,7 +229,7 @@ class Rest:
         try:
             connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            body = answer.read(MAX_BYTES + 1)
         except PermissionError as error:
             raise SlurmError(
                 f"slurmrestd at {self._path}: permission denied; the engine must run as"
@@ -250,6 +250,9 @@ class Rest:
                 f"slurmrestd at {self._path}: closed the connection ({error or type(error)});"
                 " it answers only its own user and root"
             ) from error
+        if len(body) > MAX_BYTES:
+            raise SlurmError(f"slurmrestd: {path}: more than {MAX_BYTES >> 20} MiB of answer")
+        return answer.status, body
 
     @staticmethod
     def _faults(body: bytes) -> list[rows.Fault]:

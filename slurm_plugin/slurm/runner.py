@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from slurm_plugin.errors import SlurmError
 
 #: How much of a command line an error repeats.
 SHOWN_CHARS = 60
+#: The most that a command may print: the JSON of some hundred thousand jobs.
+MAX_BYTES = 512 << 20
+#: Seconds that a command has to end by itself (srun ends its step) before it is killed.
+END_S = 1.0
 
 # A long list of array tasks comes whole (it would be cut at 64 characters), times as epochs.
 _ENVIRONMENT = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"}
@@ -36,6 +42,7 @@ class ProcessRunner:
     """The real one; `bin_dir` None finds the commands by PATH.
 
     `environment` takes the place of ours, which is for reading: sbatch carries it into the job.
+    `max_bytes` is the most that a command may print.
     """
 
     def __init__(
@@ -43,10 +50,12 @@ class ProcessRunner:
         bin_dir: Path | None = None,
         timeout_s: float = 10.0,
         environment: Mapping[str, str] | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self.bin_dir = bin_dir
         self.timeout_s = timeout_s
         self.environment = environment
+        self.max_bytes = max_bytes
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
         """Run `argv` and return its standard output."""
@@ -55,16 +64,7 @@ class ProcessRunner:
         shown = " ".join(argv)
         shown = shown if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}..."
         try:
-            done = subprocess.run(
-                command,
-                input=stdin,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=limit,
-                check=False,
-                env=self.environment or _environment(),
-            )
+            done = self._run(command, stdin, limit)
         except FileNotFoundError as error:
             raise SlurmError(
                 f"{argv[0]}: no such command; install Slurm's client tools or set slurm.bin_dir"
@@ -73,8 +73,83 @@ class ProcessRunner:
             raise SlurmError(f"{shown}: no answer within {limit:g} s; is slurmctld up?") from error
         except OSError as error:
             raise SlurmError(f"{shown}: {error}") from error
-        if done.returncode != 0:
-            lines = (done.stderr.strip() or done.stdout.strip()).splitlines() or ["no message"]
+        if done is None:
+            raise SlurmError(
+                f"{shown}: ended, for it printed more than {self.max_bytes >> 20} MiB; run it by"
+                " hand to see what"
+            )
+        if done.code != 0:
+            lines = (done.err.strip() or done.out.strip()).splitlines() or ["no message"]
             # The reason comes first, what follows from it after.
-            raise SlurmError(f"{shown}: exit {done.returncode}: {'; '.join(lines[:3])}")
-        return done.stdout
+            raise SlurmError(f"{shown}: exit {done.code}: {'; '.join(lines[:3])}")
+        return done.out
+
+    def _run(self, command: list[str], stdin: str, limit_s: float) -> _Done | None:
+        """What the command printed; None where that is too much. It has ended, either way."""
+        ends = time.monotonic() + limit_s
+        # In memory, and no pipe: nobody has to feed it, and a full disk is no obstacle.
+        with os.fdopen(os.memfd_create("stdin"), "w+b") as given:
+            given.write(stdin.encode())
+            given.seek(0)
+            process = subprocess.Popen(
+                command,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self.environment or _environment(),
+            )
+        with process:
+            try:
+                texts = _read(process, ends, self.max_bytes)
+                if texts is None:
+                    return None
+                process.wait(max(0.0, ends - time.monotonic()))
+                out, err = (text.decode(errors="replace") for text in texts)
+                return _Done(process.returncode, out, err)
+            finally:
+                _end(process)
+
+
+class _Done(NamedTuple):
+    """A command that ended by itself."""
+
+    code: int
+    out: str
+    err: str
+
+
+def _read(
+    process: subprocess.Popen[bytes], ends: float, most: int
+) -> tuple[bytearray, bytearray] | None:
+    """Both outputs to their end; None where they are longer than `most` bytes together.
+
+    Raises subprocess.TimeoutExpired.
+    """
+    out, err = bytearray(), bytearray()
+    with selectors.DefaultSelector() as selector:
+        for file, text in ((process.stdout, out), (process.stderr, err)):
+            assert file is not None
+            selector.register(file, selectors.EVENT_READ, text)
+        while selector.get_map():
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(process.args, 0)
+            for key, _ in selector.select(left):
+                part = os.read(key.fd, 1 << 16)
+                key.data.extend(part)
+                if not part:
+                    selector.unregister(key.fileobj)
+            if len(out) + len(err) > most:
+                return None
+    return out, err
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """No command outlives the call."""
+    if process.poll() is not None:
+        return
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()

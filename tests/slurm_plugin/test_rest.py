@@ -13,7 +13,7 @@ from fake_slurm import FakeRunner, RecordedRunner
 from fake_slurmrestd import FakeSlurmrestd, recorded
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import NOW, CommandLine, JobUpdate
+from slurm_plugin.slurm import NOW, CommandLine, JobUpdate, rest
 from slurm_plugin.slurm.rest import Rest
 
 REPLIES = Path(__file__).parent / "replies"
@@ -158,6 +158,12 @@ def test_without_slurmctld_the_queue_is_an_error_and_not_empty(service: Service)
 def test_a_slurmrestd_without_slurmctlds_api_is_told_apart(late: Service) -> None:
     late.server.answers["GET /openapi/v3"] = '200\n{"paths": {"/slurmdb/v0.0.42/jobs/": {}}}'
     with pytest.raises(SlurmError, match="offers no API of slurmctld"):
+        late.client.nodes()
+
+
+def test_an_answer_without_end_is_refused(late: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "MAX_BYTES", 1000)
+    with pytest.raises(SlurmError, match="slurmrestd: /slurm/.*/nodes.*: more than 0 MiB"):
         late.client.nodes()
 
 

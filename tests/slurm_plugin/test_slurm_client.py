@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,34 @@ def test_a_command_that_hangs_is_given_up(tmp_path: Path) -> None:
     script.chmod(0o755)
     with pytest.raises(SlurmError, match="is slurmctld up"):
         ProcessRunner(tmp_path, timeout_s=0.2)(["scontrol", "ping"])
+
+
+@pytest.mark.parametrize("where", ["", ">&2"])
+def test_a_command_that_prints_without_end_is_ended_and_said_in_one_line(
+    tmp_path: Path, where: str
+) -> None:
+    """The tools of a node are among them (`topology collect`)."""
+    script = tmp_path / "srun"
+    script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec yes {'x' * 1000} {where}\n")
+    script.chmod(0o755)
+    tracemalloc.start()
+    with pytest.raises(SlurmError) as told:
+        ProcessRunner(tmp_path, timeout_s=5, max_bytes=2 << 20)(["srun", "/bin/sh"])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert str(told.value) == (
+        "srun /bin/sh: ended, for it printed more than 2 MiB; run it by hand to see what"
+    )
+    assert most < 8 << 20
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_a_command_gets_its_input_and_its_output_is_whole(tmp_path: Path) -> None:
+    script = tmp_path / "sbatch"
+    script.write_text("#!/bin/sh\ncat; echo done >&2\n")
+    script.chmod(0o755)
+    text = "".join(f"line {i} é\n" for i in range(50_000))
+    assert ProcessRunner(tmp_path)(["sbatch"], text) == text
 
 
 def test_a_persons_settings_do_not_hide_jobs(
