@@ -131,6 +131,7 @@ def to_request(
     defaults: Mapping[str, str] | None = None,
     *,
     job_id: int | None = None,
+    user: int | None = None,
     policies: Registry = installed,
     patterns: Mapping[str, str] = _NO_PATTERNS,
 ) -> Request:
@@ -154,6 +155,7 @@ def to_request(
     return Request(
         gpus_per_node=tuple(sorted(counts, reverse=True)),
         job_id=job_id,
+        user=user,
         pattern=patterns.get(pattern, pattern),
         sensitive=values.pop("sensitive", "yes") == "yes",
         min_utility=float(values.pop("min-utility", "0")),

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from policies.nouns import Request, RunningJob
 
+#: No user's, as a uid.
+NOBODY = -1
 #: Section 3.3: "up to about 30 %".
 WORST = 1.30
 #: Upper ends of the paper's classes tiny, small and medium; above is big. Figure 4: 1 and 2
@@ -25,23 +27,40 @@ UNKNOWN_SLOWED = (TINY_SLOWED + SMALL_SLOWED + 1.0 + 1.0) / 4
 
 
 class Kind(NamedTuple):
-    """What jobs are told apart by; batch 0: unknown, profile "": none given."""
+    """What jobs are told apart by; batch 0: unknown, profile "": none given.
+
+    `user` is whose jobs they are (uid): anybody may call a job anything, so what was learned under
+    a name counts for its user alone. NOBODY is what the site itself measured, for all.
+    """
 
     profile: str = ""
     batch: int = 0
     gpus: int = 0
+    user: int = NOBODY
+
+    @property
+    def of_all(self) -> Kind:
+        """The same, whoever's."""
+        return self._replace(user=NOBODY)
 
 
 def kind_of_request(request: Request) -> Kind:
     """The kind of a job that asks."""
     batch = int(request.options.get("batch", "0"))
-    return Kind(request.options.get("profile", ""), batch, sum(request.gpus_per_node))
+    return _kind(
+        request.options.get("profile", ""), batch, sum(request.gpus_per_node), request.user
+    )
 
 
 def kind_of_running(job: RunningJob) -> Kind:
     """The kind of a job that runs."""
     gpus = sum(mask.bit_count() for mask in job.gpus.values())
-    return Kind(job.profile or "", job.batch or 0, gpus)
+    return _kind(job.profile or "", job.batch or 0, gpus, job.user)
+
+
+def _kind(profile: str, batch: int, gpus: int, user: int | None) -> Kind:
+    """A job that does not say what it is is like anybody's."""
+    return Kind(profile, batch, gpus, NOBODY if user is None or not profile else user)
 
 
 def weight_of(batch: int) -> int:
@@ -75,15 +94,18 @@ class Interference:
 
     def factor(self, kind: Kind, other: Kind) -> float:
         """How many times longer `kind` takes beside `other` on one socket: 1 to `WORST`."""
-        found = self.measured.get((kind, other))
+        found = self.measured.get((kind.of_all, other.of_all))
+        if found is None:
+            found = self.measured.get((kind, other))
         if found is None:
             return default_factor(kind.batch)
         return min(WORST, max(1.0, found))
 
     def told_apart(self, kind: Kind) -> Kind:
         """The kind itself where it was measured, else the one for all that behave alike."""
-        if kind in self._known:
-            return kind
+        for known in (kind, kind.of_all):
+            if known in self._known:
+                return known
         batch = kind.batch
         if batch > 0:
             batch = TINY if batch <= TINY else SMALL if batch <= SMALL else MEDIUM

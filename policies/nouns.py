@@ -36,8 +36,8 @@ class RunningJob:
     """A job beside which the new one would run (a cache rebuilt from Slurm).
 
     `gpus` holds a mask per node; `profile`, `batch` and `memory_gbps` (host memory
-    bandwidth per node, GB/s) are what its hint says. Not changed once made: a policy may take
-    the same object for the same job.
+    bandwidth per node, GB/s) are what its hint says; `user` is its owner's uid, where that is
+    known. Not changed once made: a policy may take the same object for the same job.
     """
 
     job_id: int
@@ -45,6 +45,7 @@ class RunningJob:
     profile: str | None = None
     batch: int | None = None
     memory_gbps: float = 0.0
+    user: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Request:
     `gpus_per_node` holds one count per node wanted, largest first: (4, 4) is two nodes
     with four GPUs each. `min_utility` in [0, 1] is the utility below which the job would
     rather wait: under mapa the share of the ideal (the best set of that size on an empty
-    node), under topo-aware-p the mean of its three terms.
+    node), under topo-aware-p the mean of its three terms. `user` is the owner's uid.
     """
 
     gpus_per_node: tuple[int, ...]
@@ -75,6 +76,7 @@ class Request:
     sensitive: bool = True
     min_utility: float = 0.0
     options: Mapping[str, str] = field(default_factory=dict)
+    user: int | None = None
 
 
 class Candidate(NamedTuple):

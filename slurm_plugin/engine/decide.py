@@ -123,7 +123,7 @@ class Decider:
             if name in excluded:
                 raise _Leave("node left to Slurm", f"{name}: {excluded[name]}")
         counts = sorted((node.own.bit_count() for node in own.values()), reverse=True)
-        request = wish.request(tuple(counts), asked.job)
+        request = wish.request(tuple(counts), asked.job, asked.uid)
         policy = self.get_policy(wish.policy)
         # Only who looks at neighbours has them read.
         jobs = self.neighbours() if getattr(policy, "looks_at_jobs", False) else ()

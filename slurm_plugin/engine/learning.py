@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from policies import RunningJob
 from policies.best_fit import domains
-from policies.interference import Kind, kind_of_running
+from policies.interference import NOBODY, Kind, kind_of_running
 from slurm_plugin.engine.machines import UNDECLARED, Machines
 from slurm_plugin.profiles.learned import Learned, Sort
 from slurm_plugin.slurm.interface import SlurmClient
@@ -55,7 +55,7 @@ class Teacher:
                 run.met.add(kind_of_running(other))
                 if other.job_id in self._running:
                     self._running[other.job_id].met.add(kind)
-        if job.profile:
+        if job.profile and job.user is not None:
             self._running[job.job_id] = run
 
     def ended(self, job_id: int) -> None:
@@ -92,7 +92,7 @@ class Teacher:
         if len(run.met) > 1:
             return None
         (other,) = run.met
-        return Sort(run.kind, is_packed, other) if other.profile else None
+        return Sort(run.kind, is_packed, other) if other.user != NOBODY else None
 
     def _sockets(self, masks: Mapping[str, int]) -> frozenset[tuple[str, int]]:
         found = set()

@@ -42,7 +42,9 @@ def hint_of(job: QueuedJob) -> str:
     return comment[1] if comment else ""
 
 
-def running_job(job_id: int, masks: Mapping[str, int], hint: str) -> RunningJob:
+def running_job(
+    job_id: int, masks: Mapping[str, int], hint: str, user: int | None = None
+) -> RunningJob:
     """The job as its neighbours' policies see it; a hint that is wrong says nothing."""
     try:
         # Whoever decides: what the job is does not depend on it.
@@ -55,6 +57,7 @@ def running_job(job_id: int, masks: Mapping[str, int], hint: str) -> RunningJob:
         profile=values.get("profile"),
         batch=int(values["batch"]) if "batch" in values else None,
         memory_gbps=float(values.get("memory-bandwidth", "0")),
+        user=user,
     )
 
 
@@ -76,7 +79,8 @@ class Neighbours:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _jobs: dict[int, RunningJob] = field(default_factory=dict)
     _shown: tuple[RunningJob, ...] | None = None
-    _hints: dict[int, str] = field(default_factory=dict)
+    # Hint and owner.
+    _hints: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     _changed_at: dict[int, float] = field(default_factory=dict)
     _read_at: float | None = None
     _is_failing: bool = False
@@ -110,7 +114,7 @@ class Neighbours:
             return
         if len(self._hints) >= MOST_HINTS:
             self._hints.clear()
-        self._hints[question.job] = question.hint
+        self._hints[question.job] = (question.hint, question.uid)
 
     def notice(self, notice: Notice) -> None:
         """A job started or ended. Not followed while nobody asks: nothing mends it then."""
@@ -124,7 +128,7 @@ class Neighbours:
                 self._remove(notice.job)
             else:
                 masks = self._to_topology(notice.gpus)
-                job = running_job(notice.job, masks, self._hints.pop(notice.job, ""))
+                job = running_job(notice.job, masks, *self._hints.pop(notice.job, ("", None)))
                 self._put(job)
                 if self.teacher is not None:
                     self.teacher.started(job, self._jobs.values())
@@ -154,7 +158,7 @@ class Neighbours:
                 if job.job_id in found and job.job_id not in later:
                     masks = self._to_topology({n: mask_of(g) for n, g in job.gpus.items()})
                     is_new = job.job_id not in self._jobs
-                    seen = running_job(job.job_id, masks, hint_of(job))
+                    seen = running_job(job.job_id, masks, hint_of(job), job.uid)
                     self._put(seen)
                     if starts and is_new and not is_first and self.teacher is not None:
                         self.teacher.started(seen, self._jobs.values())

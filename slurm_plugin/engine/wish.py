@@ -54,11 +54,15 @@ class Wish:
         """The name under which the job's behaviour is known; '' where it gives none."""
         return self._hints.values.get("profile", self._rule.hints.get("profile", ""))
 
-    def request(self, counts: tuple[int, ...], job_id: int | None) -> Request:
+    def request(
+        self, counts: tuple[int, ...], job_id: int | None, user: int | None = None
+    ) -> Request:
         """What the policy is asked for `counts` GPUs per node, largest first."""
         defaults = {**self._rule.hints, "policy": self._rule.policy}
         patterns = self._rule.patterns
-        return hints.to_request(self._hints, counts, defaults, job_id=job_id, patterns=patterns)
+        return hints.to_request(
+            self._hints, counts, defaults, job_id=job_id, user=user, patterns=patterns
+        )
 
 
 def read_wish(text: str, rule: Rule) -> Wish:

@@ -2,7 +2,8 @@
 
 As the paper's profile (SC17, section 5.1): the 95th percentile of at least five runs, alone and
 beside another job, each for GPUs on one socket and over several. Only jobs that say what they
-are (`profile=`) and that Slurm calls COMPLETED teach; times are from start to end.
+are (`profile=`) and that Slurm calls COMPLETED teach; times are from start to end. Each user's
+runs are their own (`Kind.user`): nobody moves the jobs of others by what they call theirs.
 """
 
 from __future__ import annotations
@@ -11,20 +12,23 @@ import logging
 import math
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from policies.interference import Kind
+from policies.interference import NOBODY, Kind
 
 logger = logging.getLogger(__name__)
 
 #: Runs before a time is believed, and runs kept of each sort.
 ENOUGH, KEPT = 5, 200
-#: Sorts of runs remembered; a site has fewer.
-MOST_SORTS = 20_000
+#: Sorts of runs remembered, those that taught last: in all, and of one user.
+MOST_SORTS, MOST_OF_ONE = 4_000, 200
+#: All of these take less; a larger file is none of ours.
+MAX_BYTES = 32 << 20
 
 
 class Sort(NamedTuple):
@@ -60,12 +64,18 @@ class Learned:
 
     def add(self, sort: Sort, seconds: float) -> None:
         """One finished run."""
-        if sort not in self._runs and len(self._runs) >= MOST_SORTS:
-            return
-        runs = self._runs.setdefault(sort, [])
-        runs.append(round(seconds, 1))
-        del runs[:-KEPT]
+        runs = self._runs.pop(sort, [])
+        self._make_room(sort.kind.user)
+        self._runs[sort] = [*runs, round(seconds, 1)][-KEPT:]
         self._is_dirty = True
+
+    def _make_room(self, user: int) -> None:
+        """One sort more of this user has to be within the bounds: the oldest go."""
+        own = [sort for sort in self._runs if sort.kind.user == user]
+        oldest = own if len(own) >= MOST_OF_ONE else list(self._runs)
+        most = MOST_OF_ONE if oldest is own else MOST_SORTS
+        for sort in oldest[: max(0, len(oldest) - most + 1)]:
+            del self._runs[sort]
 
     def seconds(self, sort: Sort) -> float | None:
         """The 95th percentile of a sort; None while there are too few runs."""
@@ -104,6 +114,9 @@ class Learned:
 
     def _load(self, path: Path) -> None:
         try:
+            if path.stat().st_size > MAX_BYTES:
+                logger.error("%s: larger than %d MiB; starting anew", path, MAX_BYTES >> 20)
+                return
             rows = msgspec.json.decode(path.read_bytes(), type=list[_Row])
         except FileNotFoundError:
             return
@@ -111,5 +124,12 @@ class Learned:
             # It can be learned again; the engine need not fail for it.
             logger.error("%s: cannot be read: %s; starting anew", path, error)
             return
-        for row in rows[:MOST_SORTS]:
-            self._runs[Sort(row.kind, row.is_packed, row.other)] = row.seconds[-KEPT:]
+        known = [row for row in rows if NOBODY not in (row.kind.user, row.other and row.other.user)]
+        if len(known) < len(rows):
+            told = "%s: %d of %d sorts of runs are left out: an older release did not note whose"
+            logger.warning(told, path, len(rows) - len(known), len(rows))
+        of: Counter[int] = Counter()
+        for row in known[:MOST_SORTS]:
+            of[row.kind.user] += 1
+            if of[row.kind.user] <= MOST_OF_ONE:
+                self._runs[Sort(row.kind, row.is_packed, row.other)] = row.seconds[-KEPT:]

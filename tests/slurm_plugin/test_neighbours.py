@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, mask, node, place
 
-from policies.interference import Kind
+from policies import Request
+from policies.interference import WORST, Kind, kind_of_request
 from slurm_plugin.engine import setup
 from slurm_plugin.engine.decide import Decider
 from slurm_plugin.engine.learning import Teacher
@@ -16,13 +18,14 @@ from slurm_plugin.engine.load_machines import load_machines
 from slurm_plugin.engine.neighbours import Neighbours, hint_of
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.profiles import Learned
-from slurm_plugin.profiles.learned import Sort
+from slurm_plugin.profiles import Learned, interference
+from slurm_plugin.profiles.learned import MAX_BYTES, MOST_OF_ONE, MOST_SORTS, Sort
 from slurm_plugin.protocol import Notice, Use, WaitFor
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob
 
 HINT = "policy=topo-aware-p,profile=bert,batch=4"
-BERT, VGG = Kind("bert", 4, 2), Kind("vgg", 4, 1)
+ALICE, MALLORY = 1000, 1002
+BERT, VGG = Kind("bert", 4, 2, ALICE), Kind("vgg", 4, 1, ALICE)
 
 
 class Slurm:
@@ -54,7 +57,7 @@ class Clock:
 
 def row(job_id: int, gpus: dict[str, tuple[int, ...]], hint: str = HINT) -> QueuedJob:
     comment = f"site text [gpu-topo: {hint} | dgx1:0 by mapa: because]" if hint else ""
-    return QueuedJob(job_id, state="RUNNING", gpus=gpus, admin_comment=comment)
+    return QueuedJob(job_id, state="RUNNING", gpus=gpus, admin_comment=comment, uid=ALICE)
 
 
 def started(job_id: int, **masks: int) -> Notice:
@@ -246,8 +249,15 @@ def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(
 # Learning.
 
 
-def life(cache: Neighbours, job_id: int, masks: dict[str, int], seconds: float, hint: str) -> None:
-    cache.asked(place(node("dgx1", 0xFF, 1), job=job_id, hint=hint))
+def life(
+    cache: Neighbours,
+    job_id: int,
+    masks: dict[str, int],
+    seconds: float,
+    hint: str,
+    uid: int = ALICE,
+) -> None:
+    cache.asked(place(node("dgx1", 0xFF, 1), job=job_id, hint=hint, uid=uid))
     cache.notice(started(job_id, **masks))
     cache.clock.now += seconds  # type: ignore[attr-defined]
     cache.notice(Notice("ended", job_id, 0, {}))
@@ -320,6 +330,82 @@ def test_what_was_learned_outlives_the_engine(
     cache.refresh()
     again = Learned(tmp_path / "learned.json")
     assert again.seconds(Sort(BERT, False)) == 80
+
+
+def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(
+    cache: Neighbours, slurm: Slurm
+) -> None:
+    """Mallory's `bert` idles beside hers; Alice's own jobs of that name are judged as before."""
+    assert cache.teacher is not None
+    for n in range(5):
+        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 10, HINT, MALLORY)
+    vgg = "policy=topo-aware,profile=vgg,batch=4"
+    cache.asked(place(node("dgx1", 0xFF, 1), job=50, hint=vgg, uid=MALLORY))
+    cache.notice(started(50, dgx1=mask(2)))
+    for n in range(5):
+        life(cache, 20 + n, {"dgx1": mask(0, 1)}, 1000, HINT, MALLORY)
+    slurm.rows = [row(50, {"dgx1": (2,)}, vgg)]
+    slurm.finished = completed(*range(10, 15), *range(20, 25))
+    cache.refresh()
+    learned = cache.teacher.learned
+    theirs = BERT._replace(user=MALLORY), VGG._replace(user=MALLORY)
+    assert learned.slowdowns() == {theirs: 100}
+    known = interference(learned.slowdowns())
+    request = Request((2,), options={"profile": "bert", "batch": "4"}, user=ALICE)
+    hers = known.told_apart(kind_of_request(request))
+    assert hers == Kind("", 16, 0)
+    assert known.factor(hers, known.told_apart(VGG)) == known.factor(hers, Kind("", 16, 0))
+    his = known.told_apart(kind_of_request(replace(request, user=MALLORY)))
+    assert known.factor(his, theirs[1]) == WORST
+
+
+def test_what_the_site_measured_counts_for_everybodys_jobs_of_that_name() -> None:
+    known = interference({(BERT.of_all, VGG.of_all): 1.1}, {(BERT, VGG): 1.3})
+    for user in (ALICE, MALLORY):
+        kinds = [known.told_apart(kind._replace(user=user)) for kind in (BERT, VGG)]
+        assert known.factor(*kinds) == 1.1
+
+
+def test_one_user_takes_a_share_of_what_is_remembered_and_the_oldest_goes(tmp_path: Path) -> None:
+    learned = Learned(tmp_path / "learned.json")
+    learned.add(Sort(BERT, True), 80)
+    for batch in range(3 * MOST_OF_ONE):
+        learned.add(Sort(Kind("x", batch, 1, MALLORY), True), 1)
+    for user in range(2000, 2000 + MOST_SORTS - MOST_OF_ONE - 1):
+        learned.add(Sort(Kind("x", 1, 1, user), True), 1)
+    assert len(learned._runs) == MOST_SORTS
+    assert Sort(BERT, True) in learned._runs
+    learned.add(Sort(VGG, True), 80)
+    assert len(learned._runs) == MOST_SORTS
+    learned.save()
+    assert (tmp_path / "learned.json").stat().st_size < MAX_BYTES
+    assert Learned(tmp_path / "learned.json")._runs == learned._runs
+
+
+def test_a_file_of_an_older_release_is_read_without_what_names_no_user(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "learned.json"
+    runs = [80.0] * 5
+    rows = [
+        {"kind": ["bert", 4, 2], "is_packed": True, "seconds": runs},
+        {"kind": ["bert", 4, 2, ALICE], "is_packed": True, "seconds": runs},
+    ]
+    path.write_text(json.dumps(rows))
+    learned = Learned(path)
+    assert learned.seconds(Sort(BERT, True)) == 80
+    assert learned.seconds(Sort(BERT.of_all, True)) is None
+    assert "1 of 2 sorts of runs are left out" in caplog.text
+
+
+def test_a_file_too_large_to_be_ours_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "learned.json"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    assert Learned(path).slowdowns() == {}
+    assert "larger than 32 MiB; starting anew" in caplog.text
 
 
 def test_a_broken_file_is_learned_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
