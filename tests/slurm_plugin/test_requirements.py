@@ -1,0 +1,35 @@
+"""What is installed beside us is of releases that we know."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+#: Bound by the release of Slurm beside it.
+FREE = {"pyslurm"}
+
+
+def requirements() -> dict[str, str]:
+    """Every package that we name, and its bounds."""
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(Path(__file__).parents[2] / "setup.cfg")
+    texts = [settings["options"]["install_requires"], *settings["options.extras_require"].values()]
+    lines = [line for text in texts for line in text.split() if "%(" not in line]
+    return {re.split(r"[<>=]", line)[0]: line for line in lines}
+
+
+@pytest.mark.parametrize(("name", "line"), requirements().items())
+def test_a_package_is_bound_below_its_next_major_release(name: str, line: str) -> None:
+    if name in FREE:
+        return
+    found = re.fullmatch(r"[\w\-]+>=([\d.]+),<(\d+)", line)
+    assert found is not None, line
+    try:
+        major = int(version(name).split(".")[0])
+    except PackageNotFoundError:
+        return  # an extra that is not installed here
+    assert major < int(found[2]), "raise the bound once the tests pass with it"
