@@ -348,7 +348,8 @@ else:
     model.maximize(model.new_int_var(0, 9, "x"))
     assert cp_model.CpSolver().solve(model) == cp_model.OPTIMAL
 from slurm_plugin.cli import main
-main(["place", "--machine", "dgx1v", "--gpus", "2"])
+sys.argv = ["gputopo", "place", "--machine", "dgx1v", "--free", "0-7", "--gpus", "2"]
+main()
 """
 
 
