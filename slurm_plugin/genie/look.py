@@ -109,8 +109,11 @@ def _may_change(job: QueuedJob) -> bool:
 
 
 def asked_shape(job: QueuedJob) -> Shape | None:
-    """The shape Slurm would start a waiting job with; None for one that is none."""
-    each = sum(counts(job.tres_per_node).values())
+    """The shape Slurm would start a waiting job with; None for one that is none, or unreadable."""
+    try:
+        each = sum(counts(job.tres_per_node).values())
+    except ValueError:
+        return None
     if not each or not job.min_nodes or job.max_nodes not in (0, job.min_nodes):
         return None
     return Shape(job.min_nodes, each)

@@ -1,4 +1,7 @@
-"""Slurm's GRES text: `gpu:v100:8(S:0-1)`, `gpu:v100:2(IDX:0,3)`, `gpu:(null):4(IDX:0-3)`."""
+"""Slurm's GRES text: `gpu:v100:8(S:0-1)`, `gpu:v100:2(IDX:0,3)`, `gpu:(null):4(IDX:0-3)`.
+
+TRES are the same with `=` before their count: `gres/gpu:v100=8,cpu=4`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import re
 _ITEM = re.compile(
     r"(?:gres[:/])?(?P<name>[A-Za-z_][\w.\-]*)"
     r"(?::(?P<type>\(null\)|[A-Za-z_][\w.\-]*|\d[\w.\-]*(?=:)))?"
-    r"(?::(?P<count>\d+)[KMG]?)?"
+    r"(?:[:=](?P<count>\d+)[KMG]?)?"
     r"(?P<marks>(?:\([^()]*\))*)\Z"
 )
 _INDEX = re.compile(r"\(IDX:([0-9,\-]+)\)")

@@ -19,6 +19,7 @@ from slurm_plugin.slurm import gres_text
         ("gres:gpu:2,gres/gpu:tesla:1", {"": 2, "tesla": 1}, ()),
         ("gpu:1g.5gb:7", {"1g.5gb": 7}, ()),
         ("gpu", {"": 1}, ()),
+        ("gres/gpu=2,cpu=4,gres/gpu:v100=1", {"": 2, "v100": 1}, ()),
         ("lic:2(IDX:1)", {}, ()),
         ("", {}, ()),
         ("(null)", {}, ()),

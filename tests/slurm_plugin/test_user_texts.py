@@ -15,17 +15,23 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from genie_in_tests import NOW as SHAPED_AT
+from genie_in_tests import a_desk, a_node, queued
+from genie_in_tests import submit as shaped
 from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, basic_decider
 
 from slurm_plugin import hostlist
+from slurm_plugin.enforcement import Select
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.engine import setup
 from slurm_plugin.engine.decision_log import DecisionLog
 from slurm_plugin.engine.neighbours import hint_of, running_job
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.explain.answer import NotTold, _question
+from slurm_plugin.genie.look import asked_shape
+from slurm_plugin.genie.snapshot import taken
 from slurm_plugin.protocol import Submit, decode, encode_request, split
 from slurm_plugin.remote.at_start import look as at_start
 from slurm_plugin.remote.at_start.mode import AtStart
@@ -371,6 +377,42 @@ def test_a_look_for_loans_outlives_hostile_jobs(seed: int) -> None:
     terms = at_start.Terms(NOW)
     with bounded():
         at_start.plan(queue, ROOM, terms, AtStart(60, highest=9, now=NOW), None)
+
+
+SHAPED = {
+    "numbers": "batch=1000000000,iterations=1000000000000",
+    "no time left": "batch=1,iterations=1,deadline=1970-01-01T00:00Z",
+    "all the time": "batch=64,iterations=1000000000000,deadline=999d9999h99999m",
+    "an urgent one": "batch=1,iterations=1,class=urgent",
+    "another profile": "profile=x" + "y" * 62,
+}
+
+
+@pytest.mark.parametrize("text", [*SHAPED.values(), *HINTS.values()])
+def test_a_shaped_submit_of_any_numbers_gets_its_answer(tmp_path: Path, text: str) -> None:
+    desk, inner = a_desk(tmp_path), Select(basic_decider(tmp_path))
+    looked = desk.site.domains["dl"]
+    desk.snapshots["dl"] = taken(looked, [], [a_node("dgx1"), a_node("dgx2")], SHAPED_AT, no_task)
+    base = "policy=genie," if "profile" in text else "policy=genie,profile=resnet50,"
+    chance = random.Random(3)
+    for _ in range(20):
+        names = ("nodes", "max_nodes", "tasks", "tasks_per_node", "gpus", "per_node", "shape")
+        numbers = {name: chance.choice((0, 1, 3, 10**9, 10**18 - 1)) for name in names}
+        with bounded():
+            told = desk.on_submit(shaped(base + text, cpus_per_task=10**9, **numbers), inner)
+            assert len(told.encode(1)) < 8192
+
+
+@pytest.mark.parametrize("text", GRES.values(), ids=GRES)
+def test_a_look_at_shapes_outlives_a_request_that_cannot_be_read(text: str) -> None:
+    job = queued(7, tres_per_node=text)
+    with bounded():
+        shape = asked_shape(job)
+    assert shape is None or shape.nodes == 1
+
+
+def no_task(*_: object) -> None:
+    """Nobody is in the queue."""
 
 
 def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path: Path) -> None:
