@@ -18,9 +18,9 @@ from slurm_plugin.errors import ConfigError
 from slurm_plugin.genie_section import GenieConfig, genie_section
 from slurm_plugin.pattern_file import PatternFileError, SitePattern, site_pattern
 from slurm_plugin.plugins import load_policies
+from slurm_plugin.policy_reader import PolicyReader
 from slurm_plugin.remote import settings as remote
 from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.yaml_reader import Reader
 
 DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 
@@ -181,7 +181,7 @@ def parse(text: str, path: Path) -> Config:
         raise ConfigError(f"{path}:{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}:1: not YAML: {error}") from error
-    reader = Reader(path)
+    reader = PolicyReader(path)
     values = reader.section(root, "", schema.ROOT)
     log = reader.section(values["decision_log"], "decision_log", schema.DECISION_LOG)
     waiting = reader.section(values["waiting"], "waiting", schema.WAITING)
@@ -201,14 +201,14 @@ def parse(text: str, path: Path) -> Config:
     return Config(path=path, **values)
 
 
-def _topo_aware(reader: Reader, node: yaml.Node | None) -> TopoAwareConfig:
+def _topo_aware(reader: PolicyReader, node: yaml.Node | None) -> TopoAwareConfig:
     found = TopoAwareConfig(**reader.section(node, "topo_aware", schema.TOPO_AWARE))
     if node is not None and not found.communication + found.interference + found.fragmentation:
         raise reader.fail(node, "topo_aware", "all three weights are 0; expected one above")
     return found
 
 
-def _node_sets(reader: Reader, node: yaml.Node | None) -> tuple[NodeSet, ...]:
+def _node_sets(reader: PolicyReader, node: yaml.Node | None) -> tuple[NodeSet, ...]:
     sets = []
     seen: dict[str, int] = {}
     items = [] if node is None else reader.items(node, "nodes")
@@ -229,7 +229,7 @@ def _node_sets(reader: Reader, node: yaml.Node | None) -> tuple[NodeSet, ...]:
     return tuple(sets)
 
 
-def _patterns(reader: Reader, node: yaml.Node | None) -> Mapping[str, SitePattern]:
+def _patterns(reader: PolicyReader, node: yaml.Node | None) -> Mapping[str, SitePattern]:
     """The site's patterns by the name users write; the reader knows them from then on."""
     found = {}
     for name, (_, value) in reader.mapping(node, "patterns").items():
@@ -243,7 +243,7 @@ def _patterns(reader: Reader, node: yaml.Node | None) -> Mapping[str, SitePatter
     return MappingProxyType(found)
 
 
-def _partitions(reader: Reader, node: yaml.Node | None) -> Mapping[str, Rule]:
+def _partitions(reader: PolicyReader, node: yaml.Node | None) -> Mapping[str, Rule]:
     """Rules by name; a partition takes what it does not say from `default`."""
     found = reader.mapping(node, "partitions")
     base = reader.section(None, "", schema.PARTITION)
@@ -261,7 +261,7 @@ def _partitions(reader: Reader, node: yaml.Node | None) -> Mapping[str, Rule]:
     return MappingProxyType(rules)
 
 
-def _personal(reader: Reader, node: yaml.Node | None, key: str) -> Mapping[str, Personal]:
+def _personal(reader: PolicyReader, node: yaml.Node | None, key: str) -> Mapping[str, Personal]:
     """Rules by account or user."""
     rules = {}
     for name, (_, value) in reader.mapping(node, key).items():

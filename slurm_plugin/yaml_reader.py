@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import yaml
 
-from policies import hints
-from policies.demand import Shares, shares
-from policies.errors import HintError
-from policies.hint_keys import KEYS, LAUNCH
-from policies.registry import registry
 from slurm_plugin import schema
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.genie_section import read_classes
 from slurm_plugin.option import Option
+
+#: Reads one value: its node, its full key, its option.
+Kind = Callable[[yaml.Node, str, Option], Any]
 
 
 class Reader:
@@ -26,8 +22,6 @@ class Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: The site's patterns, once they are read: hints may name them.
-        self.patterns: dict[str, str] = {}
 
     def fail(self, node: yaml.Node, key: str, text: str) -> ConfigError:
         """The error that names file, line and key."""
@@ -82,25 +76,24 @@ class Reader:
     def _value(self, node: yaml.Node, key: str, option: Option) -> Any:
         if option.type in ("section", "list"):
             return node
-        reader: dict[str, Callable[[yaml.Node, str, Option], Any]] = {
-            "text": self._text,
+        return self.kinds()[option.type](node, key, option)
+
+    def kinds(self) -> dict[str, Kind]:
+        """What reads a value of each type."""
+        return {
+            "text": self.text,
             "path": self.file,
             "integer": self._number,
             "number": self._number,
-            "policy": self._policy,
-            "hints": self._hints,
-            "hint keys": self._hint_keys,
             "index": self._index,
             "address": self._address,
-            "demand": self._demand,
-            "classes": lambda node, key, _: read_classes(self, node, key),
             "flag": self._flag,
             "ports": self._ports,
-            "words": self._words,
+            "words": self.words,
         }
-        return reader[option.type](node, key, option)
 
-    def _text(self, node: yaml.Node, key: str, option: Option) -> str:
+    def text(self, node: yaml.Node, key: str, option: Option) -> str:
+        """One word or text, of the option's choices where it has some."""
         if not isinstance(node, yaml.ScalarNode) or node.value == "":
             raise self.fail(node, key, f"expected a value; {option.doc}")
         if option.choices and node.value not in option.choices:
@@ -111,10 +104,10 @@ class Reader:
 
     def file(self, node: yaml.Node, key: str, option: Option) -> Path:
         """A path, relative to the configuration's own folder."""
-        return self.path.parent / self._text(node, key, option)
+        return self.path.parent / self.text(node, key, option)
 
     def _number(self, node: yaml.Node, key: str, option: Option) -> float:
-        text = self._text(node, key, option)
+        text = self.text(node, key, option)
         limits = f"expected {option.type} from {option.low:g} to {option.high:g}"
         try:
             value = int(text) if option.type == "integer" else float(text)
@@ -124,39 +117,8 @@ class Reader:
             raise self.fail(node, key, f"{text} is out of range; {limits}")
         return value
 
-    def _policy(self, node: yaml.Node, key: str, option: Option) -> str:
-        name, known = self._text(node, key, option), registry.names()
-        if name not in known:
-            raise self.fail(node, key, f"{name!r} is no policy; known: {', '.join(known)}")
-        return name
-
-    def _hints(self, node: yaml.Node, key: str, _option: Option) -> Mapping[str, str]:
-        values: dict[str, str] = {}
-        for name, (name_node, value) in self.mapping(node, key).items():
-            full = f"{key}.{name}"
-            if name == "policy":
-                raise self.fail(name_node, full, "write it as the rule's own key `policy`")
-            if name in LAUNCH:
-                told = "read on the nodes; its default stands in their plugstack.conf"
-                raise self.fail(name_node, full, told)
-            if not isinstance(value, yaml.ScalarNode):
-                raise self.fail(value, full, "expected one value")
-            values[name] = value.value
-            try:
-                given = {name: value.value}
-                hints.to_request(hints.Hints(), (1,), given, patterns=self.patterns)
-            except HintError as error:
-                raise self.fail(value, full, str(error)) from error
-        return MappingProxyType(values)
-
-    def _hint_keys(self, node: yaml.Node, key: str, option: Option) -> tuple[str, ...]:
-        names = self._words(node, key, option)
-        for name in names:
-            if name not in KEYS:
-                raise self.fail(node, key, f"{name!r} is no hint key; allowed: {', '.join(KEYS)}")
-        return names
-
-    def _words(self, node: yaml.Node, key: str, _option: Option) -> tuple[str, ...]:
+    def words(self, node: yaml.Node, key: str, _option: Option) -> tuple[str, ...]:
+        """A list of words."""
         items = self.items(node, key)
         if not all(isinstance(item, yaml.ScalarNode) for item in items):
             raise self.fail(node, key, "expected a list of words: [a, b]")
@@ -168,41 +130,28 @@ class Reader:
             if node.value not in (schema.IDENTITY, schema.GRES_CONF):
                 raise self.fail(node, key, f"{node.value!r} is no mapping; {allowed}")
             return str(node.value)
-        words = self._words(node, key, _option)
+        words = self.words(node, key, _option)
         if sorted(words) != sorted(str(i) for i in range(len(words))) or not words:
             last = len(words) - 1
             raise self.fail(node, key, f"each of 0 to {last} must stand once; {allowed}")
         return tuple(int(word) for word in words)
 
     def _address(self, node: yaml.Node, key: str, option: Option) -> tuple[str, int]:
-        text = self._text(node, key, option)
+        text = self.text(node, key, option)
         host, colon, port = text.rpartition(":")
         if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
             raise self.fail(node, key, f"{text!r} is not host:port; expected 127.0.0.1:9401, say")
         return host.strip("[]"), int(port)
 
     def _flag(self, node: yaml.Node, key: str, option: Option) -> bool:
-        return self._text(node, key, option) == "yes"
+        return self.text(node, key, option) == "yes"
 
     def _ports(self, node: yaml.Node, key: str, option: Option) -> tuple[int, int]:
-        text = self._text(node, key, option)
+        text = self.text(node, key, option)
         low, _, high = text.partition("-")
         if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) < int(high) < 65536):
             raise self.fail(node, key, f"{text!r} is no range of ports; expected 50000-50999, say")
         return int(low), int(high)
-
-    def _demand(self, node: yaml.Node, key: str, option: Option) -> Shares | str:
-        """Shares by GPUs per node, or the default's word."""
-        allowed = f"expected {option.default} or weights by GPUs per node, such as {{1: 60, 2: 40}}"
-        if isinstance(node, yaml.ScalarNode) and node.value == option.default:
-            return str(node.value)
-        if not isinstance(node, yaml.MappingNode) or not node.value:
-            raise self.fail(node, key, allowed)
-        written = self.mapping(node, key)
-        try:
-            return shares({int(name): float(value.value) for name, (_, value) in written.items()})
-        except (TypeError, ValueError) as error:  # a PolicyError is one
-            raise self.fail(node, key, f"{error}; {allowed}") from error
 
     def items(self, node: yaml.Node, key: str) -> list[yaml.Node]:
         """The items of a list."""
