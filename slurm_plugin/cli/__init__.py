@@ -24,6 +24,7 @@ COMMANDS = {
     "remote": "slurm_plugin.cli.remote",
     "report": "slurm_plugin.cli.report",
     "serve": "slurm_plugin.cli.serve",
+    "serve-donors": "slurm_plugin.cli.serve",
     "simulate": "slurm_plugin.cli.simulate",
     "slots": "slurm_plugin.cli.slots",
     "status": "slurm_plugin.cli.status",

@@ -1,4 +1,4 @@
-"""`gputopo serve`: the engine in the foreground, as systemd runs it."""
+"""`gputopo serve` and `gputopo serve-donors`: what systemd runs, in the foreground."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 import click
 
 from slurm_plugin.cli.options import config_option
+
+#: No timestamps: journald and the like add their own.
+LOG_FORMAT = "%(levelname)s %(name)s: %(message)s"
 
 
 @click.command()
@@ -20,6 +23,20 @@ def serve(config_path: Path, verbose: bool) -> None:
     from slurm_plugin.engine.run import serve as run
 
     level = logging.DEBUG if verbose else logging.INFO
-    # No timestamps: journald and the like add their own.
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=level, format=LOG_FORMAT)
     asyncio.run(run(config_path))
+
+
+@click.command("serve-donors")
+@config_option
+@click.option(
+    "--user", default="slurm", show_default=True, help="Whom the engine runs as: SlurmUser."
+)
+def serve_donors(config_path: Path, user: str) -> None:
+    """Submit donors for the engine, as the users whose jobs borrow; runs as root."""
+    import logging
+
+    from slurm_plugin.remote.acting.serve import serve as run
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    run(config_path, user)

@@ -239,7 +239,7 @@ def check_enforcement(here: Installation) -> Iterator[Finding]:
         yield from slots.settings(here.slurm_config)
         yield from slots.gres_types(here.nodes, here.machines)
     if here.config.remote.allow:
-        yield from slots.lending(here.slurm_config, here.config.remote.preset.name)
+        yield from slots.lending(here.slurm_config, here.config.remote)
 
 
 def check_genie(here: Installation) -> Iterator[Finding]:

@@ -6,10 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
+from slurm_plugin.remote.acting.question import Submitter
+from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.names import slots_of
 from slurm_plugin.slurm import SlurmNode
 
 _GUIDE = "see docs/slots.md"
+#: What the process that submits donors has for its answer.
+ASKED_S = 5.0
 
 
 def bridge_half(slurm_config: Mapping[str, str], enforcement: str) -> Iterator[Finding]:
@@ -56,13 +60,19 @@ def settings(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
             yield warn("slots", told, f"add {word} to SchedulerParameters")
 
 
-def lending(slurm_config: Mapping[str, str], preset: str) -> Iterator[Finding]:
-    """What jobs need in order to meet their donors."""
+def lending(slurm_config: Mapping[str, str], remote: RemoteConfig) -> Iterator[Finding]:
+    """What jobs need in order to meet their donors, and who submits these."""
     if slurm_config.get("TaskProlog", "(null)") in ("", "(null)"):
         told = "nothing is lent: TaskProlog is not set, so no job could meet its donors"
         yield fail("remote", told, "TaskProlog=.../task-prolog; see docs/remote-setup.md")
     else:
-        yield ok("remote", f"GPUs are lent by {preset}")
+        yield ok("remote", f"GPUs are lent by {remote.preset.name}")
+    why = Submitter(remote.submitter, ASKED_S).obstacle()
+    if why:
+        fix = "systemctl enable --now gputopo-donors; see docs/remote-setup.md"
+        yield fail("remote", f"nothing is lent: {why}", fix)
+    else:
+        yield ok("remote", f"{remote.submitter} submits donors")
 
 
 def gres_types(nodes: Iterable[SlurmNode], declared: Iterable[str]) -> Iterator[Finding]:

@@ -105,4 +105,18 @@ REMOTE = (
         low=5,
         high=600,
     ),
+    Option(
+        "submitter",
+        "path",
+        "/run/gputopo-donors/socket",
+        "The Unix socket of `gputopo serve-donors`, which submits donors as their users.",
+    ),
+    Option(
+        "first_uid",
+        "integer",
+        1000,
+        "Jobs of users with a lower uid borrow nothing.",
+        low=1,
+        high=1 << 31,
+    ),
 )

@@ -8,24 +8,20 @@ and that one is cancelled at the next look, by this engine or the next.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import pwd
 import re
-import shlex
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import loan as loans
+from slurm_plugin.remote.acting.donor import NAME, marked
+from slurm_plugin.remote.acting.question import Question, Submitter
 from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.mode import Mode
 from slurm_plugin.remote.offer import Declined, Offer
@@ -37,19 +33,12 @@ from slurm_plugin.wire import clean_note
 
 logger = logging.getLogger(__name__)
 
-#: Until then a donor has got its GPUs, or its engine is gone and another one looks after it.
-BEGIN = "now+3600"
 #: A running job has lost a donor when so many looks in a row do not see it run.
 MISSED_LOOKS = 2
 #: The pause before another loan is tried for a job, doubled each time.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-#: CAP_SETGID and CAP_SETUID in the kernel's mask.
-_CAPABILITIES = 1 << 6 | 1 << 7
-
-#: Runs a command as a user (uid) with a script on its standard input.
-AsUser = Callable[[int, list[str], str], str]
+#: Beyond what Slurm's commands may take, for whoever submits donors.
+PATIENCE_S = 5.0
 
 
 class Lending:
@@ -60,30 +49,26 @@ class Lending:
         settings: RemoteConfig,
         client: SlurmClient,
         run: Runner,
-        as_user: AsUser,
+        submitter: Submitter,
         mode: Mode,
         clock: Callable[[], float] = time.time,
-        may_submit: Callable[[], bool] = lambda: True,
     ) -> None:
         self.settings = settings
         self._client = client
         self._run = run
-        self._as_user = as_user
+        self._submitter = submitter
         self.mode = mode
         self._clock = clock
-        self._may_submit = may_submit
         #: Hears of a loan before its first donor may start.
         self.told: Callable[[int, Loan], None] = _nobody
         self._missed: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
 
     def obstacle(self, slurm_config: Mapping[str, str]) -> str:
-        """Why nothing can be lent here, by Slurm's settings and our own rights; '' where it can."""
+        """Why nothing can be lent here, by Slurm's settings and our own parts; '' where it can."""
         if not slurm_config.get("TaskProlog"):
             return "slurm.conf has no TaskProlog, so no job could meet its donors"
-        if not self._may_submit():
-            return "the engine may not submit jobs as their users: it lacks CAP_SETUID, CAP_SETGID"
-        return ""
+        return self._submitter.obstacle()
 
     def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan | None:
         """Submit the donors of a loan and write it down; None, and all undone, where one fails."""
@@ -110,41 +95,13 @@ class Lending:
         return loan
 
     def _submit(self, job: QueuedJob, node: str, gpus: int) -> int:
-        settings = self.settings
-        minutes = -(-job.time_limit_s // 60)
-        words = [
-            *("sbatch", "--parsable", "--job-name=gpu-donor", "--nodes=1", "--ntasks=1"),
-            f"--comment={loans.marked(job.job_id)}",
-            f"--cpus-per-task={settings.donor_cpus * gpus}",
-            f"--mem={settings.donor_memory_mb * gpus}M",
-            f"--nodelist={node}",
-            f"--partition={job.partition}",
-            f"--time={minutes or 'UNLIMITED'}",
-            *(f"--begin={BEGIN}", "--no-requeue", "--chdir=/"),
-            *("--output=/dev/null", "--error=/dev/null"),
-        ]
-        if job.account:
-            words.append(f"--account={job.account}")
-        told = self._as_user(job.uid, words, self.script(job.job_id, gpus))
-        try:
-            return int(told.strip().split(";")[0])
-        except ValueError as error:
-            raise SlurmError(f"sbatch: {told.strip()[:100]!r} is no job id") from error
-
-    def script(self, parent: int, gpus: int) -> str:
-        """A donor's batch script: the program of the nodes, and what it is to do."""
-        settings = self.settings
-        low, high = settings.ports
-        task = {
-            "parent": parent,
-            "gpus": gpus,
-            "low": low,
-            "high": high,
-            "trust_network": settings.trust_network,
-            "preset": json.loads(settings.preset.text()),
-        }
-        words = [str(settings.program), "donor", json.dumps(task)]
-        return f"#!/bin/sh\nexec {shlex.join(words)}\n"
+        """A donor's id, which is its user's word: SlurmError where Slurm knows another job."""
+        donor_id = self._submitter.donor(Question(job.job_id, job.uid, node, gpus))
+        made = self._client.job(donor_id)
+        found = None if made is None else (made.user, made.name, made.comment)
+        if found != (job.user, NAME, marked(job.job_id)):
+            raise SlurmError(f"job {donor_id} is no donor of {job.user}'s: Slurm says {found}")
+        return donor_id
 
     def tidy(self, queue: Sequence[QueuedJob]) -> None:
         """End donors whose borrower is no more, and borrowers that lost a donor."""
@@ -268,55 +225,6 @@ def lending_of(
 ) -> Lending:
     """The real one, over Slurm's commands."""
     runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
-
-    def as_user(uid: int, argv: list[str], stdin: str) -> str:
-        command = [str(slurm.bin_dir / argv[0]) if slurm.bin_dir else argv[0], *argv[1:]]
-        return _as_user(uid, command, stdin, slurm.timeout_s)
-
-    return Lending(settings, client, runner, as_user, mode, may_submit=may_act_for_users)
-
-
-def may_act_for_users(status: Path = Path("/proc/self/status")) -> bool:
-    """Has this process CAP_SETUID and CAP_SETGID in effect?"""
-    try:
-        words = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(words["CapEff"], 16) & _CAPABILITIES == _CAPABILITIES
-    except (OSError, KeyError, ValueError):
-        return False
-
-
-def _as_user(uid: int, argv: list[str], stdin: str, timeout_s: float) -> str:
-    """What a command printed that ran as this user, with nothing of our own environment."""
-    if uid < 1:
-        raise SlurmError("root's jobs do not borrow")
-    try:
-        user = pwd.getpwuid(uid)
-    except KeyError as error:
-        raise SlurmError(f"uid {uid}: no such user on this host") from error
-    env = {"PATH": PATH, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
-    env |= {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
-    try:
-        done = subprocess.run(
-            argv,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            env=env,
-            cwd="/",
-            user=uid,
-            group=user.pw_gid,
-            extra_groups=os.getgrouplist(user.pw_name, user.pw_gid),
-        )
-    except PermissionError as error:
-        raise SlurmError(
-            "the engine may not submit jobs as their users: give it CAP_SETUID and CAP_SETGID"
-        ) from error
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SlurmError(f"{argv[0]}: {error}") from error
-    if done.returncode:
-        lines = (done.stderr.strip() or "no message").splitlines()
-        raise SlurmError(f"{argv[0]} as {user.pw_name}: {'; '.join(lines[:3])}")
-    return done.stdout
+    # It asks Slurm before its sbatch.
+    submitter = Submitter(settings.submitter, 2 * slurm.timeout_s + PATIENCE_S)
+    return Lending(settings, client, runner, submitter, mode)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.remote.acting.donor import COMMENT
 from slurm_plugin.slots.room import Hold, Room
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -21,7 +22,6 @@ KEY, AT = "loan", "loan_at"
 WHY = "loan_why"
 #: Keys of a bracket that belong to one loan alone.
 OF_LOAN = (KEY, WHY, AT)
-COMMENT = "gpu-donor"
 _MARKED = re.compile(rf"{COMMENT} of=(\d{{1,10}})\Z")
 _READY = re.compile(rf"{COMMENT} ready of=(\d{{1,10}}) port=(\d{{1,5}})\Z")
 _FAILED = re.compile(rf"{COMMENT} failed of=(\d{{1,10}}) (.*)\Z", re.DOTALL)
@@ -98,11 +98,6 @@ def gpus_of(mask: int) -> list[int]:
 
 def _shown(mask: int) -> str:
     return ",".join(map(str, gpus_of(mask)))
-
-
-def marked(parent: int) -> str:
-    """A donor's comment at its submit: by it the bridge writes the donor's AdminComment."""
-    return f"{COMMENT} of={parent}"
 
 
 def parent_of(job: QueuedJob) -> int:

@@ -31,13 +31,18 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
+def is_file(name: str) -> bool:
+    """Does a preset of this name come from the site's own file?"""
+    return name.endswith((".yaml", ".yml"))
+
+
 def load(name: str, folder: Path = Path("/etc/slurm")) -> Preset:
     """The preset of this name, or in this file (relative to `folder`; it ends in .yaml).
 
     Raises RemoteError: one line with the file, the key and what is expected.
     """
     path = FOLDER / f"{name}.yaml"
-    if name.endswith((".yaml", ".yml")):
+    if is_file(name):
         path = folder / name
     elif name not in names():
         known = ", ".join(names())

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from policies.r_queue import Network
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.keys import REMOTE
 from slurm_plugin.remote.node.preset import Preset
 
 if TYPE_CHECKING:
+    from policies.r_queue import Network
     from slurm_plugin.yaml_reader import Reader
 
 
@@ -41,10 +41,15 @@ class RemoteConfig:
     donor_memory_mb: int = 512
     program: Path = Path("/usr/local/bin/gputopo-node")
     ready_s: int = 60
+    submitter: Path = Path("/run/gputopo-donors/socket")
+    first_uid: int = 1000
 
     @property
     def wires(self) -> Network:
         """The site's network in the R queue's model."""
+        # Imported when asked for: what submits donors needs the section, and no policies.
+        from policies.r_queue import Network
+
         return Network(net_gb_s=self.network_gb_s)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from machines_in_tests import BASIC
@@ -287,10 +289,35 @@ def test_a_node_without_a_type_per_gpu(site: Site) -> None:
 def test_a_site_that_lends_has_its_jobs_meet_their_donors(site: Site, enforcement: str) -> None:
     if enforcement == "slots":
         in_slots_mode(site)
-    site.config.write_text(site.config.read_text() + "\nremote: {allow: yes}\n")
-    assert "TaskProlog is not set" in site.only("remote").text
-    site.slurm.values["TaskProlog"] = "/opt/gputopo/task-prolog"
-    assert site.wrong() == []
+    path = site.folder / "donors.sock"
+    lends = f"\nremote: {{allow: yes, submitter: {path}}}\n"
+    site.config.write_text(site.config.read_text() + lends)
+    with answering(path):
+        assert "TaskProlog is not set" in site.only("remote").text
+        site.slurm.values["TaskProlog"] = "/opt/gputopo/task-prolog"
+        assert site.wrong() == []
+    found = site.only("remote")
+    assert f"nothing is lent: donors cannot be submitted: {path}" in found.text
+    assert "gputopo-donors" in found.fix
+
+
+@contextmanager
+def answering(path: Path) -> Iterator[None]:
+    """A block in which somebody there would submit donors."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    with listener.accept()[0] as peer:
+                        peer.recv(1000)
+                        peer.sendall(b"ok \n")
+
+        Thread(target=answer, daemon=True).start()
+        yield
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_settings_without_which_slots_are_slow(site: Site) -> None:

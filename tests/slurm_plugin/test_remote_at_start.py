@@ -14,6 +14,7 @@ from slurm_plugin.admin_comment import LOAN, Bracket
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import presets
+from slurm_plugin.remote.acting.question import Question
 from slurm_plugin.remote.at_start import look, mode
 from slurm_plugin.remote.at_start.lender import Lender
 from slurm_plugin.remote.at_start.look import Plan, Terms
@@ -29,7 +30,14 @@ from slurm_plugin.slots.borrowing import Offered
 from slurm_plugin.slots.broker import Broker
 from slurm_plugin.slots.room import Hold
 from slurm_plugin.slots.want import Want
-from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import (
+    NOW,
+    JobUpdate,
+    QueuedJob,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+)
 
 AT = 1000
 TEXT = "dgx1/3,dgx2/c/71"
@@ -43,7 +51,8 @@ def job(kept: str = "may remote=1", job_id: int = 7, **fields: object) -> Queued
     comment = f"[gpu-topo: remote=allow] [gpu-loan: {kept}]" if kept else ""
     values: dict[str, object] = {
         "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "Resources",
-        "priority": 5, "time_limit_s": 90, "cpus": 4, "uid": 1000, "account": "research",
+        "priority": 5, "time_limit_s": 90, "cpus": 4, "uid": 1000, "user": "alice",
+        "account": "research",
         "min_nodes": 1, "ntasks": 1, "tres_per_node": "gres/gpu:4", "admin_comment": comment,
     }  # fmt: skip
     return QueuedJob(job_id, **{**values, **fields})  # type: ignore[arg-type]
@@ -320,9 +329,16 @@ class Slurm:
         self.told.append((" ".join(argv), None))
         return ""
 
-    def as_user(self, uid: int, argv: list[str], stdin: str) -> str:
-        self.told.append((f"{uid}: {argv[0]}", None))
-        return "71\n"
+    def donor(self, asked: Question) -> int:
+        self.told.append((asked.line().decode(), None))
+        return 71
+
+    def job(self, job_id: int) -> SlurmJob:
+        of = "gpu-donor of=7"
+        return SlurmJob(job_id, 0, "gpu-donor", "alice", "batch", "PENDING", comment=of)
+
+    def obstacle(self) -> str:
+        return ""
 
     @property
     def words(self) -> list[str]:
@@ -335,7 +351,7 @@ def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> Plan:
     text = BASIC + "remote: {{allow: yes}}\n"
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     clock = lambda: float(AT)  # noqa: E731
-    lending = Lending(settings, slurm, slurm, slurm.as_user, how, clock)  # type: ignore[arg-type]
+    lending = Lending(settings, slurm, slurm, slurm, how, clock)  # type: ignore[arg-type]
     broker = Broker(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
     lender = Lender(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
     return lender.look(may_lend)
@@ -345,7 +361,7 @@ def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
     """The job is kept away from all GPUs meanwhile; if nobody ever comes back, for a while."""
     slurm = Slurm(job())
     looked(tmp_path, slurm)
-    assert slurm.words == ["1000: sbatch", "update 7", "update 71"]
+    assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "update 71"]
     named, started = slurm.told[1][1], slurm.told[2][1]
     assert named is not None
     assert started is not None
@@ -382,7 +398,7 @@ def test_a_job_is_not_lent_to_that(sentence: str, waits: QueuedJob, tmp_path: Pa
 def test_a_refused_loan_leaves_nothing_kept(tmp_path: Path) -> None:
     slurm = Slurm(job(), refuses="7")
     looked(tmp_path, slurm)
-    assert slurm.words == ["1000: sbatch", "update 7", "scancel 71"]
+    assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "scancel 71"]
     assert slurm.reserved.is_empty
 
 

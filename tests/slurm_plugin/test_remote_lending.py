@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,11 @@ from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.remote import lending, loan, presets
+from slurm_plugin.remote import loan, presets
+from slurm_plugin.remote.acting.question import Question
 from slurm_plugin.remote.lending import Lending
 from slurm_plugin.remote.loan import Lender, Loan
-from slurm_plugin.remote.node import donor, join
+from slurm_plugin.remote.node import join
 from slurm_plugin.remote.offer import Declined, Offer, offer
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots import borrowing, change
@@ -29,7 +29,7 @@ from slurm_plugin.slots.look import plan
 from slurm_plugin.slots.plan import Choice, Chosen, Plan, Terms
 from slurm_plugin.slots.room import Hold, Node, emptied
 from slurm_plugin.slots.want import Want, Wants
-from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 P100 = tuple(f"p100.s{i}" for i in range(4))
@@ -123,8 +123,9 @@ def test_an_offer_holds_the_gpus_cpus_and_memory_of_all_its_nodes() -> None:
 def queued(stage: str = "gated", job_id: int = 7, more: str = "", **fields: object) -> QueuedJob:
     values: dict[str, object] = {
         "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "BeginTime",
-        "priority": 100, "eligible": 1100, "time_limit_s": 90, "cpus": 4, "uid": 1000,
-        "account": "research", "admin_comment": f"[gpu-slots: {stage} {REQUEST} {more}]",
+        "priority": 100, "eligible": 1100, "time_limit_s": 90, "cpus": 4,
+        "uid": 1000, "user": "alice", "account": "research",
+        "admin_comment": f"[gpu-slots: {stage} {REQUEST} {more}]",
     }  # fmt: skip
     return QueuedJob(job_id, **{**values, **fields})  # type: ignore[arg-type]
 
@@ -429,6 +430,10 @@ def test_a_borrower_that_was_put_back_asks_for_all_its_gpus_again() -> None:
 # -- in Slurm -----------------------------------------------------------------
 
 
+#: A donor as Slurm tells of it.
+DONOR = SlurmJob(71, 0, "gpu-donor", "alice", "batch", "PENDING", comment="gpu-donor of=7")
+
+
 class Slurm:
     """Remembers what it was told, in order; refuses the submit number `refuses`."""
 
@@ -436,7 +441,8 @@ class Slurm:
         self.told: list[tuple[str, object]] = []
         self.refuses = refuses
         self.submitted = 0
-        self.scripts: list[str] = []
+        self.away = ""
+        self.donor_is: SlurmJob | None = DONOR
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         self.told.append((f"update {','.join(jobs)}", change))
@@ -447,13 +453,18 @@ class Slurm:
             raise SlurmError("Requested operation is presently disabled")
         return ""
 
-    def as_user(self, uid: int, argv: list[str], stdin: str) -> str:
+    def donor(self, asked: Question) -> int:
         self.submitted += 1
-        self.scripts.append(stdin)
         if self.submitted == self.refuses:
             raise SlurmError("sbatch: error: AssocMaxSubmitJobLimit")
-        self.told.append((f"{uid}: {' '.join(argv)}", None))
-        return f"{70 + self.submitted}\n"
+        self.told.append((asked.line().decode(), None))
+        return 70 + self.submitted
+
+    def job(self, job_id: int) -> SlurmJob | None:
+        return None if self.donor_is is None else replace(self.donor_is, job_id=job_id)
+
+    def obstacle(self) -> str:
+        return self.away
 
     @property
     def words(self) -> list[str]:
@@ -462,7 +473,7 @@ class Slurm:
 
 def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> Lending:
     mode = SlotsMode()
-    return Lending(settings, slurm, slurm, slurm.as_user, mode, lambda: float(AT))  # type: ignore[arg-type]
+    return Lending(settings, slurm, slurm, slurm, mode, lambda: float(AT))  # type: ignore[arg-type]
 
 
 OFFER = Offer("dgx1", 0b11, {"dgx2": 0b110, "dgx3": 0b1})
@@ -478,17 +489,10 @@ def test_donors_are_submitted_then_written_down_then_let_go() -> None:
     """Killed after any of these, what is left either starts nothing or is named by its borrower."""
     slurm, job = Slurm(), queued()
     assert lender(slurm).lend(job, kept_of(job), OFFER, THREE) == LOAN
-    assert [words.split()[:2] for words in slurm.words] == [
-        *(["1000:", "sbatch"], ["1000:", "sbatch"]),
-        *(["update", "7"], ["update", "71"], ["update", "72"]),
-    ]  # fmt: skip
-    submit = slurm.words[0]
-    for word in (
-        "--nodelist=dgx2", "--cpus-per-task=2", "--mem=1024M", "--account=research", "--time=2",
-        "--partition=batch", "--begin=now+3600", "--no-requeue", "--comment=gpu-donor of=7",
-    ):  # fmt: skip
-        assert word in submit
-    assert "--gres" not in submit
+    assert slurm.words == [
+        *("donor 7 1000 dgx2 2", "donor 7 1000 dgx3 1"),
+        *("update 7", "update 71", "update 72"),
+    ]
     written, first = slurm.told[2][1], slurm.told[3][1]
     assert isinstance(written, JobUpdate)
     assert isinstance(first, JobUpdate)
@@ -501,19 +505,24 @@ def test_donors_are_submitted_then_written_down_then_let_go() -> None:
     assert first.admin_comment == "[gpu-donor: of=7]"
 
 
-def test_a_donors_script_is_what_the_nodes_program_reads() -> None:
-    text = lender(Slurm()).script(7, 2)
-    assert text.startswith("#!/bin/sh\nexec /usr/local/bin/gputopo-node donor '{")
-    task = donor.read(shlex.split(text)[-1], {"SLURM_JOB_ID": "71"}, "x")
-    assert (task.subject, task.gpus, task.low, task.high) == ("7/71", 2, 50000, 50999)
-    assert task.preset == SETTINGS.preset
-
-
 def test_where_one_donor_is_refused_all_are_ended() -> None:
     slurm, job = Slurm(refuses=2), queued()
     assert lender(slurm).lend(job, kept_of(job), OFFER, THREE) is None
     assert slurm.words[-1] == "scancel 71"
     assert not any(words.startswith("update") for words in slurm.words)
+
+
+@pytest.mark.parametrize(
+    "other", [{"user": "bob"}, {"name": "bert"}, {"comment": "gpu-donor of=8"}, None]
+)
+def test_a_job_that_is_no_donor_of_the_borrowers_user_is_left_alone(
+    other: dict[str, str] | None,
+) -> None:
+    """Its id is what sbatch printed, which is the user's own process."""
+    slurm, job = Slurm(), queued()
+    slurm.donor_is = None if other is None else replace(DONOR, **other)  # type: ignore[arg-type]
+    assert lender(slurm).lend(job, kept_of(job), OFFER, THREE) is None
+    assert slurm.words == ["donor 7 1000 dgx2 2"]
 
 
 def test_donors_that_no_job_names_are_ended() -> None:
@@ -589,19 +598,10 @@ def test_where_the_site_says_so_it_is_refused() -> None:
     assert "no free port in 1-2; refused" in (update.admin_comment or "")
 
 
-def test_nothing_is_lent_where_it_could_not_work(tmp_path: Path) -> None:
-    ours = lender(Slurm())
+def test_nothing_is_lent_where_it_could_not_work() -> None:
+    slurm = Slurm()
+    ours = lender(slurm)
     assert ours.obstacle({"TaskProlog": "/x/task-prolog"}) == ""
     assert "no TaskProlog" in ours.obstacle({"TaskProlog": ""})
-    ours._may_submit = lambda: False
-    assert "CAP_SETUID" in ours.obstacle({"TaskProlog": "/x"})
-    status = tmp_path / "status"
-    for mask, may in (("00000000000000c0", True), ("0000000000000080", False), ("x", False)):
-        status.write_text(f"Name:\tgputopo\nCapEff:\t{mask}\n")
-        assert lending.may_act_for_users(status) is may
-
-
-def test_nothing_is_submitted_for_root_or_for_nobody() -> None:
-    for uid, why in ((0, "root's jobs do not borrow"), (2**31 - 7, "no such user on this host")):
-        with pytest.raises(SlurmError, match=why):
-            lending._as_user(uid, ["true"], "", 1)
+    slurm.away = "/run/x: No such file or directory"
+    assert ours.obstacle({"TaskProlog": "/x"}) == slurm.away

@@ -176,11 +176,18 @@ def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
 
 
+class Nobody:
+    """Would submit donors."""
+
+    def obstacle(self) -> str:
+        return ""
+
+
 class Remembers(Lending):
     """Remembers the loans it is asked for."""
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
-        run = {"run": lambda *_, **__: "", "as_user": lambda *_: "", "clock": lambda: float(NOW)}
+        run = {"run": lambda *_, **__: "", "submitter": Nobody(), "clock": lambda: float(NOW)}
         super().__init__(settings, slurm, mode=SlotsMode(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 

@@ -1,0 +1,49 @@
+"""What Slurm's own record says of the job that borrows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from slurm_plugin.errors import SlurmError
+
+# The account comes last: where a site does not enforce accounts a user may write anything there.
+_FIELDS = "%A|%U|%T|%P|%l|%a"
+_RECORD = re.compile(
+    r"(\d+)\|(\d+)\|([A-Z_]+)\|([\w.,+-]{1,1000})\|([0-9:-]+|UNLIMITED|NOT_SET)\|(.*)\n"
+)
+_ACCOUNT = re.compile(r"[\w.,:@+-]{1,255}")
+_NONE = ("", "(null)", "N/A")
+
+
+@dataclass(frozen=True, slots=True)
+class Borrower:
+    """A job that waits; `time_limit` as sbatch takes it, it and `account` '' where it has none."""
+
+    job_id: int
+    uid: int
+    partition: str
+    time_limit: str
+    account: str
+
+
+def question(job_id: int) -> list[str]:
+    """The command that tells of a job; its user is to run it, who always sees it."""
+    return ["squeue", "--noheader", f"--jobs={job_id}", f"--format={_FIELDS}"]
+
+
+def borrower(job_id: int, uid: int, told: str) -> Borrower:
+    """The job in what squeue told; SlurmError where it does not wait, or is not this user's."""
+    found = _RECORD.fullmatch(told)
+    if found is None or int(found[1]) != job_id:
+        raise SlurmError(f"job {job_id}: squeue said {told[:80]!r}; expected one job that waits")
+    state, account = found[3], found[6]
+    if int(found[2]) != uid:
+        raise SlurmError(f"job {job_id}: it is of uid {found[2]}; expected {uid}, as asked for")
+    if state != "PENDING":
+        raise SlurmError(f"job {job_id}: it is {state}; expected one that waits")
+    if account in _NONE:
+        account = ""
+    elif not _ACCOUNT.fullmatch(account):
+        raise SlurmError(f"job {job_id}: account {account[:60]!r} cannot be asked for again")
+    return Borrower(job_id, uid, found[4], "" if found[5] == "NOT_SET" else found[5], account)

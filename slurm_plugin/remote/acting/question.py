@@ -1,0 +1,105 @@
+"""One line each way between the engine and the process that acts for users.
+
+donor 4711 dgx2 2   ->  ok 4712      job 4712 is a donor of job 4711 with two GPUs of dgx2
+ready               ->  ok           a donor could be submitted
+                    ->  error TEXT
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from slurm_plugin.errors import SlurmError
+
+#: Longest line of either side.
+MAX_BYTES = 512
+READY = b"ready"
+#: One node, as slurm.conf may name it: neither a list of nodes nor a file with one.
+_DONOR = re.compile(
+    rb"donor ([1-9][0-9]{0,9}) ([0-9]{1,10}) ([A-Za-z0-9][A-Za-z0-9_.-]{0,254}) ([1-9][0-9]{0,2})"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A donor with `gpus` GPUs of `node` for the job `borrower` of the user `uid`."""
+
+    borrower: int
+    uid: int
+    node: str
+    gpus: int
+
+    def line(self) -> bytes:
+        """As it is asked, without its line feed."""
+        return f"donor {self.borrower} {self.uid} {self.node} {self.gpus}".encode()
+
+
+def read(line: bytes) -> Question | None:
+    """What a line asks for; None for READY. SlurmError for anything else."""
+    if line == READY:
+        return None
+    found = _DONOR.fullmatch(line)
+    if found is None:
+        raise SlurmError(f"{line[:60]!r}: expected ready, or donor JOBID UID NODE GPUS")
+    return Question(int(found[1]), int(found[2]), found[3].decode(), int(found[4]))
+
+
+def line_of(peer: socket.socket) -> bytes:
+    """The one line that a peer sends, in one piece, without its line feed.
+
+    SlurmError for anything else, OSError where it takes longer than the socket's timeout.
+    """
+    line = peer.recv(MAX_BYTES + 1)
+    if not line:
+        raise ConnectionResetError("hung up")
+    if len(line) > MAX_BYTES or not line.endswith(b"\n"):
+        raise SlurmError(f"expected one line of at most {MAX_BYTES} bytes in one piece")
+    return line[:-1]
+
+
+class Submitter:
+    """The engine's side: asks the process at `path`, and waits `timeout_s` at most."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+
+    def donor(self, asked: Question) -> int:
+        """The id of a donor that was submitted now; SlurmError with the reason where none was.
+
+        The id is what the user's own sbatch printed: whose job it is must be looked up.
+        """
+        told = self._ask(asked.line())
+        try:
+            return int(told)
+        except ValueError as error:
+            raise SlurmError(f"{self._path}: answered {told[:60]!r}, which is no job id") from error
+
+    def obstacle(self) -> str:
+        """Why no donor can be submitted now; '' where one can."""
+        try:
+            self._ask(READY)
+        except SlurmError as error:
+            return str(error)
+        return ""
+
+    def _ask(self, line: bytes) -> str:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+                peer.settimeout(self._timeout_s)
+                peer.connect(str(self._path))
+                peer.sendall(line + b"\n")
+                told = line_of(peer).decode(errors="replace")
+        except OSError as error:
+            why = error.strerror or error
+            raise SlurmError(
+                f"donors cannot be submitted: {self._path}: {why}; see systemctl status"
+                " gputopo-donors"
+            ) from error
+        verb, _, rest = told.partition(" ")
+        if verb != "ok":
+            raise SlurmError(rest or f"{self._path}: answered {told[:60]!r}")
+        return rest

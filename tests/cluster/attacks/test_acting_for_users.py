@@ -1,0 +1,340 @@
+"""The right to act for users: who has it, who may ask for it, and what no child of it can do."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from cluster import Cluster
+from live_harness import all_jobs
+from remote_harness import ASKS, FOUR, HOLD, borrower, donors
+from select_harness import until
+
+NOBODY = pwd.getpwnam("nobody")
+ASKED = f"donor 7 {NOBODY.pw_uid} dgx2 2"
+SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+#: What a user could try from inside one of Slurm's commands, and how it ended.
+ATTEMPTS = """#!/bin/sh
+try() { "$@" >/dev/null 2>&1 && echo "$1: done" || echo "$1: refused"; }
+become() { python3 -c 'import os; os.setresuid(1, 1, 1)'; }
+root() { python3 -c 'import os; os.setresuid(0, 0, 0); open("/etc/shadow")'; }
+groups() { python3 -c 'import os; os.setgroups([42])'; }
+suid() { test "$(FOLDER/id -u)" = 0; }
+{ grep -E '^(Cap|NoNewPrivs|Groups|Uid|Gid)' /proc/self/status; env
+  echo "sockets $(ls -l /proc/$$/fd | grep -c socket:)"
+  try become; try root; try groups; try suid; echo "core $(ulimit -c)"; } >FOLDER/told/NAME 2>&1
+"""
+
+
+def rights() -> list[str]:
+    """What gives a process of root's the capabilities that the unit leaves it."""
+    unit = resources.files("slurm_plugin").joinpath("systemd/gputopo-donors.service").read_text()
+    [found] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
+    sets = ",".join(f"+{one.removeprefix('CAP_').lower()}" for one in found.split())
+    return ["setpriv", f"--bounding-set=-all,{sets}", "--inh-caps=-all", "--no-new-privs", "--"]
+
+
+class Part:
+    """The real process in a folder of its own, over scripts for Slurm's commands."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+        (folder / "told").mkdir()
+        (folder / "told").chmod(0o777)
+        shutil.copy("/usr/bin/id", folder / "id")
+        (folder / "id").chmod(0o4755)
+        self.script("squeue", f'cat "{folder}/record.${{2#--jobs=}}"')
+        self.script("sbatch", f'printf "%s\\n" "$@" >{folder}/told/words; echo 71')
+        self.record(7, f"7|{NOBODY.pw_uid}|PENDING|batch|5:00|research")
+        (folder / "gputopo.yaml").write_text(
+            f"remote: {{allow: yes, submitter: {folder}/socket}}\n"
+            f"slurm: {{bin_dir: {folder}/bin, timeout_s: 3}}\n"
+        )
+        serve = [sys.executable, "-c", "from slurm_plugin.cli import main; main()"]
+        named = ["serve-donors", "--config", str(folder / "gputopo.yaml"), "--user", "daemon"]
+        environment = {**os.environ, "SECRET": "not for users"}
+        self.process = subprocess.Popen([*rights(), *serve, *named], env=environment)
+        until(lambda: self.ask("ready") == "ok ", "the process answers", 20)
+
+    def script(self, name: str, line: str) -> None:
+        """One of Slurm's commands: tries to regain rights, then does what it is for."""
+        path = self.folder / "bin" / name
+        attempts = ATTEMPTS.replace("FOLDER", str(self.folder)).replace("NAME", name)
+        path.write_text(f"{attempts}{line}\n")
+        path.chmod(0o755)
+
+    def record(self, job_id: int, text: str) -> None:
+        """What squeue tells of a job."""
+        (self.folder / f"record.{job_id}").write_text(f"{text}\n")
+
+    def told(self, name: str) -> list[str]:
+        """What a command found out about itself; [] where it did not run."""
+        path = self.folder / "told" / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def ask(self, line: str | bytes, uid: int = 0, gid: int = 0) -> str:
+        """Its answer to a line of this user; the kernel's word where nobody is let in."""
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(20)
+            groups = os.getgroups()
+            os.setgroups([])
+            os.setegid(gid)
+            os.seteuid(uid)
+            try:
+                peer.connect(str(self.folder / "socket"))
+            except OSError as error:
+                return error.strerror or ""
+            finally:
+                os.seteuid(0)
+                os.setegid(0)
+                os.setgroups(groups)
+            peer.sendall(f"{line}\n".encode() if isinstance(line, str) else line)
+            return peer.recv(1000).decode().rstrip("\n")
+
+
+@pytest.fixture
+def part() -> Iterator[Part]:
+    """The process as root starts it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act for users")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        running = Part(Path(folder))
+        try:
+            yield running
+        finally:
+            running.process.kill()
+            running.process.wait()
+
+
+def has_nothing(told: list[str]) -> bool:
+    """No capability in any set, and none to be had."""
+    found = dict(line.split(":", 1) for line in told if ":\t" in line)
+    return all(int(found[one], 16) == 0 for one in SETS) and found["NoNewPrivs"].strip() == "1"
+
+
+def test_no_child_inherits_the_right_or_can_regain_it(part: Part) -> None:
+    """Neither sbatch nor squeue: both run as the user."""
+    assert part.ask(ASKED) == "ok 71"
+    ids = f"\t{NOBODY.pw_uid}" * 4
+    for name in ("sbatch", "squeue"):
+        told = part.told(name)
+        assert has_nothing(told), told
+        for attempt in ("become", "root", "groups", "suid"):
+            assert f"{attempt}: refused" in told, told
+        assert {"core 0", "sockets 0", f"Uid:{ids}", "Groups:\t "} <= {*told}
+        assert not [line for line in told if "SECRET" in line]
+
+
+def test_what_is_submitted_is_our_own_program_and_nothing_else(part: Part) -> None:
+    assert part.ask(ASKED) == "ok 71"
+    words = part.told("words")
+    assert {"--partition=batch", "--time=5:00", "--account=research", "--nodelist=dgx2"} <= {*words}
+    assert words[-1].startswith('--wrap=exec /usr/local/bin/gputopo-node donor \'{"parent": 7,')
+
+
+@pytest.mark.parametrize(
+    ("uid", "record", "why"),
+    [
+        (NOBODY.pw_uid, f"8|{NOBODY.pw_uid}|RUNNING|batch|5:00|x", "it is RUNNING"),
+        (NOBODY.pw_uid, "8|1000|PENDING|batch|5:00|x", "it is of uid 1000; expected"),
+        (NOBODY.pw_uid, "", "expected one job that waits"),
+        (NOBODY.pw_uid, f"8|0|PENDING|b|5:00|\n8|{NOBODY.pw_uid}|PENDING|b|5:00|", "one job"),
+        (0, "8|0|PENDING|batch|5:00|x", "users below uid 1000"),
+        (999, "8|999|PENDING|batch|5:00|x", "users below uid 1000"),
+        (123456789, "8|123456789|PENDING|batch|5:00|x", "no such user on this host"),
+        (9999999999, "8|9999999999|PENDING|batch|5:00|x", "no such user on this host"),
+    ],
+)
+def test_a_job_that_may_not_borrow_costs_nothing(
+    part: Part, uid: int, record: str, why: str
+) -> None:
+    part.record(8, record)
+    told = part.ask(f"donor 8 {uid} dgx2 2")
+    assert told.startswith("error ")
+    assert why in told
+    assert part.told("words") == []
+    assert part.ask(ASKED) == "ok 71"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"{ASKED} --uid=0", ASKED.replace("dgx2", "/etc/shadow"), ASKED.replace("dgx2", "a,b")),
+        *(ASKED.encode(), b"x" * 100_000, b"\n", f"{ASKED}\n{ASKED}\n".encode(), "submit /bin/sh"),
+        *("donor 0 65534 dgx2 1", "donor 7 nobody dgx2 1", "donor 7 65534 $(id) 1", f"{ASKED}000"),
+    ],
+)
+def test_a_bad_line_is_refused_in_one_line(part: Part, line: str | bytes) -> None:
+    told = part.ask(line)
+    assert told.startswith("error ")
+    assert "\n" not in told
+    assert part.told("words") == []
+    assert part.ask("ready") == "ok "
+
+
+def test_nobody_but_the_engine_is_answered(part: Part) -> None:
+    daemon = pwd.getpwnam("daemon")
+    assert part.ask("ready", daemon.pw_uid, daemon.pw_gid) == "ok "
+    assert part.ask(ASKED, NOBODY.pw_uid, NOBODY.pw_gid) == "Permission denied"
+    # Even one of the engine's group, who can connect.
+    told = part.ask(ASKED, NOBODY.pw_uid, daemon.pw_gid)
+    assert told == f"error uid {NOBODY.pw_uid} may not ask; only the engine does"
+    assert part.told("words") == []
+
+
+def test_a_user_who_changes_what_sbatch_does_holds_up_nobody(part: Part) -> None:
+    """sbatch is the user's own process, who may make it say anything, or stop it."""
+    for says in ("71\n71", "x", "", "0", "71 --", "-1"):
+        part.script("sbatch", f'printf "%s\n" "{says}"')
+        assert "is no job id" in part.ask(ASKED), says
+    part.script("sbatch", "yes")
+    assert "more than 8192 bytes" in part.ask(ASKED)
+    part.script("sbatch", "kill -STOP $$; sleep 60")
+    started = time.monotonic()
+    assert part.ask(ASKED) == "error sbatch: no answer within 3 s"
+    assert time.monotonic() - started < 15
+    part.script("sbatch", "echo '71;gputopo'")
+    assert part.ask(ASKED) == "ok 71"
+
+
+def test_whoever_connects_and_says_nothing_holds_nobody_up_for_long(part: Part) -> None:
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    for peer in silent:
+        peer.connect(str(part.folder / "socket"))
+    assert part.ask("ready") == "ok "
+    for peer in silent:
+        peer.close()
+
+
+def test_a_configuration_that_others_may_write_lends_nothing(part: Part) -> None:
+    (part.folder / "gputopo.yaml").chmod(0o664)
+    told = part.ask(ASKED)
+    assert "others than root may write" in told
+    assert part.told("words") == []
+
+
+# -- on the cluster -----------------------------------------------------------
+
+SOCKET = "/run/gputopo-donors/socket"
+BIN = "/cluster/acting-bin"
+STATUS = f"grep -E '^(Cap|NoNewPrivs|Uid)' /proc/self/status >>{BIN}/told.$(basename $0)"
+
+
+def asked(cluster: Cluster, line: str, *who: str) -> str:
+    """What the process that submits donors says to somebody on the controller's host."""
+    words = ["setpriv", *who] if who else []
+    socat = ["sh", "-c", f"printf '{line}' | socat -t 5 - UNIX-CONNECT:{SOCKET} 2>&1"]
+    return cluster.run("ctl", [*words, *socat], check=False).out.strip()
+
+
+@contextmanager
+def commands_of_ours(cluster: Cluster, sbatch: str) -> Iterator[None]:
+    """A block in which Slurm's commands tell who runs them; sbatch does this besides."""
+    lines = {"squeue": 'exec squeue "$@"', "sbatch": sbatch}
+    cluster.run(
+        "ctl", f"mkdir {BIN}; touch {BIN}/told.squeue {BIN}/told.sbatch; chmod 666 {BIN}/t*"
+    )
+    for name, line in lines.items():
+        script = f"#!/bin/sh\n{STATUS}\n{line}\n"
+        cluster.run("ctl", ["sh", "-c", f'printf "%s" "$1" >{BIN}/{name}', "sh", script])
+    cluster.run("ctl", f"chmod 755 {BIN}/squeue {BIN}/sbatch")
+    # The engine has read its own settings already; the other part reads them at each question.
+    cluster.run("ctl", f"echo 'slurm: {{bin_dir: {BIN}}}' >>/etc/slurm/gputopo.yaml")
+    try:
+        yield
+    finally:
+        cluster.run("ctl", "sed -i '/^slurm: {bin_dir/d' /etc/slurm/gputopo.yaml")
+        cluster.run("ctl", f"rm -rf {BIN}")
+
+
+@pytest.mark.cluster
+@pytest.mark.enforced
+def test_the_engine_itself_has_no_right_and_jobs_borrow(lends: Cluster) -> None:
+    status = lends.run("ctl", f"cat /proc/{lends.engine_pid()}/status").out.splitlines()
+    assert has_nothing(status), status
+    with commands_of_ours(lends, 'exec sbatch "$@"'):
+        job = borrower(lends)
+        told = {
+            name: lends.run("ctl", f"cat {BIN}/told.{name}").out.splitlines()
+            for name in ("squeue", "sbatch")
+        }
+    for status in told.values():
+        assert has_nothing(status)
+        assert "Uid:\t2001\t2001\t2001\t2001" in status
+    [donor] = donors(lends)
+    for key in ("UserId", "GroupId", "Account", "Partition", "TimeLimit"):
+        assert donor.fields[key] == job.fields[key]
+
+
+@pytest.mark.cluster
+@pytest.mark.enforced
+def test_nobody_else_on_the_host_can_have_a_donor_submitted(lends: Cluster) -> None:
+    mallory = ("--reuid=mallory", "--regid=mallory", "--clear-groups")
+    assert "Permission denied" in asked(lends, "ready\\n", *mallory)
+    told = asked(
+        lends, "donor 1 2001 dgx2 1\\n", "--reuid=mallory", "--regid=slurm", "--clear-groups"
+    )
+    assert told == "error uid 2003 may not ask; only the engine does"
+
+
+@pytest.mark.cluster
+@pytest.mark.enforced
+def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lends: Cluster) -> None:
+    """What whoever has taken over the engine could ask for."""
+    engine = ("--reuid=slurm", "--regid=slurm", "--clear-groups")
+    before = {job.id for job in all_jobs(lends)}
+    roots = lends.sbatch("--hold", "-p", "off", user="root")
+    bobs = lends.sbatch("--hold", "-p", "off", user="bob")
+    runs = next(job for job in all_jobs(lends) if job.state == "RUNNING")
+    uid = runs.fields["UserId"].partition("(")[2].rstrip(")")
+    for line, why in (
+        ("donor 999999 2001 dgx2 1", "Invalid job id"),
+        (f"donor {roots} 0 dgx2 1", "users below uid 1000"),
+        (f"donor {roots} 2001 dgx2 1", "it is of uid 0; expected 2001"),
+        (f"donor {bobs} 2001 dgx2 1", "it is of uid 2002; expected 2001"),
+        (f"donor {runs.id} {uid} dgx2 1", "it is RUNNING"),
+        (f"donor {roots} 2001 dgx2 1 --uid=0", "expected ready, or donor JOBID UID NODE GPUS"),
+        ("x" * 600, "expected one line"),
+    ):
+        told = asked(lends, f"{line}\\n", *engine)
+        assert told.startswith("error ")
+        assert why in told
+    assert {job.id for job in all_jobs(lends)} == {*before, roots, bobs}
+    waits = lends.sbatch("--hold", "-p", "off", "-t", "7")
+    told = asked(lends, f"donor {waits} 2001 dgx2 1\\n", *engine)
+    assert told.startswith("ok ")
+    made = lends.job(int(told.split()[1]))
+    assert (made.fields["JobName"], made.fields["TimeLimit"]) == ("gpu-donor", "00:07:00")
+    assert made.fields["UserId"].startswith("alice(")
+    # Nobody names it, so it is nobody's donor: the engine ends it.
+    until(lambda: lends.job(made.id).state == "CANCELLED", "the donor is ended", 30)
+
+
+@pytest.mark.cluster
+@pytest.mark.enforced
+def test_killed_while_it_submits_it_leaves_nothing_behind(lends: Cluster) -> None:
+    """The donor is in Slurm, and nobody was told its id."""
+    seen = len([job for job in all_jobs(lends) if job.fields["JobName"] == "gpu-donor"])
+    with commands_of_ours(lends, 'command sbatch "$@"; touch /tmp/submitted; sleep 20'):
+        waits = lends.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: not lends.run("ctl", "test -e /tmp/submitted", check=False).code, "sbatch")
+        lends.run("ctl", "clusterctl donors kill; rm /tmp/submitted")
+    assert len([job for job in all_jobs(lends) if job.fields["JobName"] == "gpu-donor"]) > seen
+    until(lambda: not donors(lends), "the donor that nobody names is ended", 30)
+    assert lends.job(waits).state == "PENDING"
+    lends.run("ctl", "clusterctl donors start")
+    lends.wait_running(waits, timeout_s=120)
