@@ -75,7 +75,7 @@ def talk(peer: socket.socket, allowed: set[int], config: Path) -> None:
     peer.settimeout(PEER_S)
     try:
         line = question.line_of(peer)
-        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        _, uid, _ = struct.unpack("iII", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if uid not in allowed:
             raise SlurmError(f"uid {uid} may not ask; only the engine does")
         told = f"ok {answer(question.read(line), config)}"
