@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 #: What a peer has for its line, and for taking our answer.
 PEER_S = 2.0
-#: Between two questions about donors: no more than twenty a second.
+#: Between two questions: no more than twenty a second.
 PAUSE_S = 0.05
 #: How many may stand in line.
 WAITING = 16
@@ -47,6 +47,7 @@ def serve(config: Path, user: str) -> None:
             peer, _ = listener.accept()
             with peer:
                 talk(peer, {0, engine.pw_uid}, config)
+            time.sleep(PAUSE_S)
 
 
 def listening(path: Path, gid: int) -> socket.socket:
@@ -102,7 +103,6 @@ def answer(asked: Question | None, config: Path) -> str:
         raise ConfigError(f"{config}: remote.allow is no")
     if asked is None:
         return ""
-    time.sleep(PAUSE_S)
     if asked.uid < settings.remote.first_uid:
         raise SlurmError(
             f"uid {asked.uid}: users below uid {settings.remote.first_uid} (remote.first_uid)"

@@ -220,6 +220,13 @@ def test_whoever_connects_and_says_nothing_holds_nobody_up_for_long(part: Part) 
         peer.close()
 
 
+def test_no_more_than_twenty_questions_a_second(part: Part) -> None:
+    """A floor under the time, which a slow machine only lengthens."""
+    started = time.monotonic()
+    assert {part.ask("ready") for _ in range(41)} == {"ok "}
+    assert time.monotonic() - started >= 2
+
+
 def test_a_configuration_that_others_may_write_lends_nothing(part: Part) -> None:
     (part.folder / "gputopo.yaml").chmod(0o664)
     told = part.ask(ASKED)
