@@ -9,9 +9,10 @@
 #define NAME_BYTES 1024
 
 /*
- * Slurm sorts nodes by sched_weight: the node's Weight, above it what must come
- * last (a node to boot). The low byte is cons_tres's own note on a node while it
- * selects, no preference of the site.
+ * Slurm sorts nodes by sched_weight. Its low byte is cons_tres's own note on a
+ * node while it selects, no preference of the site; then come 32 bits, the
+ * node's Weight, and above them what must come last: a node to boot first, or
+ * one outside the job's flexible reservation.
  */
 static uint64_t weight(const node_record_t *node)
 {
@@ -33,8 +34,8 @@ static uint64_t highest_weight(bitstr_t *nodes)
 static bitstr_t *other_nodes(const gt_question_t *question)
 {
 	const gt_config_t *config = &gt_plugin.config;
-	uint64_t limit = config->respect_weight ?
-			 highest_weight(question->own) : UINT64_MAX;
+	uint64_t limit = highest_weight(question->own) |
+			 (config->respect_weight ? 0 : UINT32_MAX);
 	bitstr_t *nodes = bit_copy(question->own);
 	node_record_t *node;
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster
-from node_variants import DGX2, other_gpus
+from node_variants import DGX2, RESTART_SLURMD, other_gpus, wait_node
 from select_harness import (
     PREFER,
     FakeEngine,
@@ -14,6 +14,7 @@ from select_harness import (
     clear,
     scripted_engine,
     stock_pair,
+    until,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
@@ -74,6 +75,36 @@ def test_a_node_of_higher_weight_is_never_taken(cluster: Cluster, engine: FakeEn
         assert cluster.wait_running(second).gpus == {"dgx1": (0, 3)}
     finally:
         set_weights(cluster, 1)
+
+
+POWER_SAVING = """SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendTime=86400
+SuspendTimeout=1
+ResumeTimeout=60"""
+
+
+def test_a_node_that_must_boot_first_is_never_taken(cluster: Cluster, engine: FakeEngine) -> None:
+    """Weights may be ignored, but not that a job would wait for a node to be powered up."""
+    engine.settle(respect_weight="no")
+    cluster.configure_extra(POWER_SAVING)
+    cluster.run("ctl", "scontrol update nodename=dgx2 state=power_down_force")
+    try:
+        until(lambda: "POWERED_DOWN" in node_state(cluster, "dgx2"), "dgx2 is powered down")
+        jobid = cluster.sbatch("--gres=gpu:v100:2", sleep_s=30)
+        assert cluster.wait_running(jobid).gpus == {"dgx1": (3, 6)}
+        assert engine.asked_nodes(jobid) == ["dgx1"]
+    finally:
+        clear(cluster)
+        cluster.run("ctl", "rm -f /cluster/extra.conf")
+        cluster.switch("gputopo")
+        cluster.run("dgx2", RESTART_SLURMD)
+        wait_node(cluster)
+
+
+def node_state(cluster: Cluster, node: str) -> str:
+    """Its state with all flags."""
+    return cluster.run("ctl", f"scontrol -o show node {node} | grep -o ' State=[^ ]*'").out
 
 
 SWITCHES = "SwitchName=a Nodes=dgx[1-2],minsky1,bridged1,amd1"
