@@ -41,7 +41,8 @@ typedef struct xlist list_t;
 #define GT_TEST_TAIL_OF(test) (test)->exc_core_bitmap
 
 /* Reservations of GRES do not reach the select plugin yet. */
-#define GT_RESERVED_GRES(test) false
+#define GT_RESERVED_GRES(test) NULL
+#define GT_INSIDE_GRES(test) false
 #define GT_RESERVATION_GRES(resv) false
 
 /* The GRES record that shares a node's GPUs (mps, shard), if any */
@@ -71,9 +72,12 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 	.resv_exc_ptr = resv_exc_ptr, .will_run_ptr = will_run_ptr
 #define GT_TEST_TAIL_OF(test) (test)->resv_exc_ptr, (test)->will_run_ptr
 
+/* GRES that reservations keep from the job, anywhere in the cluster, or NULL */
 #define GT_RESERVED_GRES(test) \
-	((test)->resv_exc_ptr && ((test)->resv_exc_ptr->gres_list_exc || \
-				  (test)->resv_exc_ptr->gres_list_inc))
+	((test)->resv_exc_ptr ? (test)->resv_exc_ptr->gres_list_exc : NULL)
+/* The job's own reservation leaves it some GRES only. */
+#define GT_INSIDE_GRES(test) \
+	((test)->resv_exc_ptr && (test)->resv_exc_ptr->gres_list_inc)
 #define GT_RESERVATION_GRES(resv) ((resv)->gres_list_alloc)
 
 #define GT_SHARED(node_gres) \

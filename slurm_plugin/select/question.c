@@ -40,7 +40,8 @@ static bitstr_t *other_nodes(const gt_question_t *question)
 	node_record_t *node;
 
 	for (int i = 0; (node = next_node_bitmap(question->offered, &i)); i++)
-		if (weight(node) <= limit && gt_node_is_plain(i) &&
+		if (weight(node) <= limit &&
+		    gt_request_may_use(question->test, i) &&
 		    gt_node_free(i, question->gpus))
 			bit_set(nodes, i);
 	if (bit_set_count(nodes) <= (int) config->max_candidates)

@@ -11,6 +11,16 @@ static bool counts_features(const job_record_t *job)
 	       strpbrk(job->details->features, "[*");
 }
 
+/* GRES of any kind: mps and shards are parts of GPUs. */
+static int is_reserved(void *item, void *key)
+{
+	const gres_job_state_t *gres = ((gres_state_t *) item)->gres_data;
+	int index = *(int *) key;
+
+	return index < (int) gres->node_cnt && gres->gres_cnt_node_alloc &&
+	       gres->gres_cnt_node_alloc[index];
+}
+
 extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
 {
 	const job_record_t *job = test->job;
@@ -18,10 +28,18 @@ extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
 	if (test->mode != SELECT_MODE_RUN_NOW || !job->job_id ||
 	    !gt_layout_job(job) || counts_features(job) ||
 	    (job->details->whole_node & WHOLE_NODE_REQUIRED) ||
-	    GT_RESERVED_GRES(test) ||
+	    GT_INSIDE_GRES(test) ||
 	    (job->resv_ptr && GT_RESERVATION_GRES(job->resv_ptr)))
 		return NULL;
 	return gt_job_gpus(job);
+}
+
+extern bool gt_request_may_use(const gt_test_t *test, int index)
+{
+	list_t *reserved = GT_RESERVED_GRES(test);
+
+	return gt_node_is_plain(index) &&
+	       !(reserved && list_find_first(reserved, is_reserved, &index));
 }
 
 static bool preempts(const gt_test_t *test)
@@ -40,7 +58,7 @@ extern bool gt_request_is_open(const gt_test_t *test,
 	    (job->details->whole_node & WHOLE_NODE_REQUIRED))
 		return false;
 	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
-		if (!gt_node_is_plain(i) || !gt_selected(gpus, i))
+		if (!gt_request_may_use(test, i) || !gt_selected(gpus, i))
 			return false;
 	return true;
 }

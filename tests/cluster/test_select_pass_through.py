@@ -146,13 +146,18 @@ def test_other_nodes_can_be_ruled_out(cluster: Cluster, engine: FakeEngine) -> N
 
 
 def test_reserved_gpus(cluster: Cluster, engine: FakeEngine) -> None:
-    """GPUs reserved for others look free to us, so such selections stay Slurm's alone."""
+    """GPUs reserved for others look free to us: their node stays Slurm's alone, others do not."""
     if cluster.release < (23, 2):
         pytest.skip("Slurm 22.05 cannot reserve GPUs (it refuses TRES=gres/gpu)")
     reserve = "reservationname=r users=bob starttime=now duration=10 nodes=dgx1 tres=gres/gpu=4"
     cluster.run("ctl", f"scontrol create reservation {reserve}")
     try:
         assert_unasked(cluster, engine, "-w", "dgx1", "--gres=gpu:2")
+        elsewhere = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
+        assert cluster.wait_running(elsewhere).gpus == {"dgx2": (3, 6)}
+        anywhere = cluster.sbatch("-x", "dgx2", "--gres=gpu:4", sleep_s=30)
+        cluster.wait_running(anywhere)
+        assert sorted(engine.asked_nodes(anywhere)) == ["amd1", "bridged1", "minsky1"]
         inside = cluster.sbatch("--reservation=r", "--gres=gpu:2", sleep_s=30, user="bob")
         cluster.wait_running(inside)
         assert engine.questions(inside) == []
