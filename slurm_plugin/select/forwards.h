@@ -14,9 +14,8 @@
 	X(select_jobinfo_get) X(select_jobinfo_copy) X(select_jobinfo_pack) \
 	X(select_jobinfo_unpack) X(select_jobinfo_sprint) \
 	X(select_jobinfo_xstrdup) X(get_info_from_plugin) \
-	X(update_node_config) X(resv_test)
+	X(update_node_config) X(reconfigure) X(resv_test)
 
 /* Those we look at before or after the stock plugin has done its work */
 #define GT_HOOKED(X) \
-	X(node_init) X(job_begin) X(job_fini) X(select_nodeinfo_set) \
-	X(reconfigure)
+	X(node_init) X(job_begin) X(job_fini) X(select_nodeinfo_set)

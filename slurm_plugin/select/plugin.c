@@ -17,6 +17,8 @@ static void read_settings(void)
 	else
 		error("gputopo: %s; every job keeps Slurm's own GPUs until this is fixed and slurmctld reconfigured",
 		      wrong);
+	gt_kill_switch_watch(&gt_plugin.kill_switch,
+			     gt_plugin.config.kill_switch);
 }
 
 static void log_stats(int64_t now_us)
@@ -31,13 +33,12 @@ static void log_stats(int64_t now_us)
 extern void gt_plugin_start(void)
 {
 	gt_channel_init(&gt_plugin.channel);
-	if (running_in_slurmctld())
-		read_settings();
 }
 
 extern void gt_plugin_stop(void)
 {
 	gt_wait_stop();
+	gt_kill_switch_stop(&gt_plugin.kill_switch);
 	if (gt_plugin.active && gt_plugin.stats.asked)
 		log_stats(gt_now_us());
 	gt_plugin.active = false;
@@ -45,26 +46,19 @@ extern void gt_plugin_stop(void)
 	gt_line_free(&gt_plugin.line);
 }
 
-extern void gt_plugin_reset(void)
+extern void gt_plugin_read(void)
 {
 	gt_layout_forget();
 	gt_wait_forget();
-}
-
-extern void gt_plugin_reload(void)
-{
-	if (!running_in_slurmctld())
-		return;
 	gt_channel_close(&gt_plugin.channel);
-	read_settings();
+	if (running_in_slurmctld())
+		read_settings();
 }
 
 extern bool gt_plugin_may_act(void)
 {
 	return gt_plugin.active &&
-	       !gt_kill_switch_thrown(&gt_plugin.kill_switch,
-				      gt_plugin.config.kill_switch,
-				      gt_now_us()) &&
+	       !gt_kill_switch_thrown(&gt_plugin.kill_switch) &&
 	       gt_layout_known();
 }
 

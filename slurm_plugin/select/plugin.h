@@ -24,8 +24,11 @@ extern gt_plugin_t gt_plugin;
 
 extern void gt_plugin_start(void);
 extern void gt_plugin_stop(void);
-extern void gt_plugin_reset(void);	/* the node table is new */
-extern void gt_plugin_reload(void);	/* scontrol reconfigure */
+/*
+ * slurmctld has read slurm.conf: so do we our settings, and check its records
+ * anew. Not select_p_reconfigure(), which a changed partition calls, too.
+ */
+extern void gt_plugin_read(void);
 
 /* RET true unless the settings, the kill switch or the self-check forbid it */
 extern bool gt_plugin_may_act(void);

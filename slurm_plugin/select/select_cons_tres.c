@@ -9,7 +9,7 @@
 #include "stock.h"
 #include "wait.h"
 
-const char plugin_name[] = "GPU topology over select/cons_tres";
+const char plugin_name[] = GT_PLUGIN_NAME;
 const char plugin_type[] = "select/cons_tres";
 const uint32_t plugin_id = SELECT_PLUGIN_CONS_TRES;
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
@@ -43,14 +43,8 @@ GT_FORWARDS(GT_FORWARD)
 
 extern int select_p_node_init(void)
 {
-	gt_plugin_reset();
+	gt_plugin_read();
 	return gt_stock.node_init(0, 0, 0, 0, 0, 0);
-}
-
-extern int select_p_reconfigure(void)
-{
-	gt_plugin_reload();
-	return gt_stock.reconfigure(0, 0, 0, 0, 0, 0);
 }
 
 extern int select_p_job_test(job_record_t *job, bitstr_t *nodes,

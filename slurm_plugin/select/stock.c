@@ -1,36 +1,40 @@
-#define _GNU_SOURCE
 #include "stock.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #define FILE_NAME "select_cons_tres.so"
 
 gt_stock_t gt_stock;
 
-static bool same_file(const struct stat *a, const struct stat *b)
+/* A copy of this plugin behind us would take us for the stock one in its turn. */
+static bool is_ours(void *handle)
 {
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+	const char *name = dlsym(handle, "plugin_name");
+
+	return name && !strcmp(name, GT_PLUGIN_NAME);
 }
 
-/* The first file of our name in PluginDir that is not ourselves. */
+/* The first file of our name in PluginDir that is not ours. */
 static void *find_behind_us(void)
 {
-	Dl_info me = { 0 };
-	struct stat ours = { 0 }, there;
 	char *dirs = xstrdup(slurm_conf.plugindir), *save = NULL, *dir;
 	void *handle = NULL;
 
-	if (!dladdr((void *) find_behind_us, &me) || !me.dli_fname ||
-	    stat(me.dli_fname, &ours))
-		error("gputopo: cannot tell which file this plugin is");
 	for (dir = strtok_r(dirs, ":", &save); dir && !handle;
 	     dir = strtok_r(NULL, ":", &save)) {
 		char *path = xstrdup_printf("%s/%s", dir, FILE_NAME);
 
-		if (!stat(path, &there) && !same_file(&ours, &there) &&
-		    !(handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL)))
+		if (access(path, F_OK)) {
+			xfree(path);
+			continue;
+		}
+		if (!(handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL)))
 			error("gputopo: %s", dlerror());
+		else if (is_ours(handle)) {
+			dlclose(handle);
+			handle = NULL;
+		}
 		xfree(path);
 	}
 	xfree(dirs);
@@ -86,8 +90,11 @@ extern int gt_stock_open(void)
 		      FILE_NAME, slurm_conf.plugindir);
 		return SLURM_ERROR;
 	}
-	if (!version_fits() || !resolve())
+	if (!version_fits() || !resolve()) {
+		dlclose(gt_stock.handle);
+		memset(&gt_stock, 0, sizeof(gt_stock));
 		return SLURM_ERROR;
+	}
 	init = (int (*)(void)) dlsym(gt_stock.handle, "init");
 	return init ? init() : SLURM_SUCCESS;
 }

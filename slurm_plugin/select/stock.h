@@ -5,6 +5,8 @@
 #include "compat.h"
 #include "forwards.h"
 
+#define GT_PLUGIN_NAME "GPU topology over select/cons_tres"
+
 /*
  * All forwarded functions take at most six integer or pointer arguments, which
  * the x86-64 and AArch64 ABIs pass in registers: one type fits them all.

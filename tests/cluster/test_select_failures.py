@@ -206,6 +206,39 @@ def test_a_bad_setting_is_named_and_only_forwards(cluster: Cluster, engine: Fake
     assert any(f'{SETTINGS} line 3: unknown key "deadline"' in line for line in log)
 
 
+def test_a_partition_update_does_not_read_the_settings(
+    cluster: Cluster, engine: FakeEngine
+) -> None:
+    """A file that is being edited matters to nobody until slurmctld is reconfigured."""
+    engine.rule(**PREFER)
+    engine.put(SETTINGS, "deadline_ms=450\nmax_wai")
+    with cluster.slurmctld_log_of() as log:
+        cluster.run("ctl", "scontrol update partitionname=off priorityjobfactor=1")
+        cluster.run("ctl", "scontrol setdebugflags +priority; scontrol setdebugflags -priority")
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+        assert cluster.wait_running(jobid).gpus == {"dgx1": (3, 6)}
+    assert not [line for line in log if "expected key=value" in line]
+
+
+def test_a_copy_of_the_plugin_is_not_taken_for_the_stock_one(
+    cluster: Cluster, engine: FakeEngine
+) -> None:
+    """A backup of the file in another directory of PluginDir: passed over, one question a job."""
+    told = cluster.run("ctl", "scontrol show config | sed -n 's/^PluginDir *= //p'").out
+    ours, stock = told.strip().split(":")
+    copies = "/usr/local/sbin"
+    cluster.run("ctl", f"cp {ours}/select_cons_tres.so {copies}/")
+    try:
+        cluster.configure_extra(f"PluginDir={ours}:{copies}:{stock}")
+        engine.rule(**PREFER)
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+        assert cluster.wait_running(jobid).gpus == {"dgx1": (3, 6)}
+        assert len(engine.questions(jobid)) == 1
+    finally:
+        cluster.run("ctl", f"rm {copies}/select_cons_tres.so /cluster/extra.conf")
+        cluster.switch("gputopo")
+
+
 def test_a_stopped_engine_is_noticed_and_found_again(cluster: Cluster, engine: FakeEngine) -> None:
     """SIGSTOP, then no engine: stock choice; a new process: advice, slurmctld untouched."""
     engine.settle(breaker_s=1)

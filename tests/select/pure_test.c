@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -378,18 +379,59 @@ static void a_line_is_due_by_count_or_by_time(void)
 	CHECK(!gt_stats_due(&stats, 0, 0, 100));
 }
 
-static void the_kill_switch_is_looked_at_once_a_second(void)
+/* A file system that hangs, while `hangs` is set: this stands in for libc's. */
+static volatile bool hangs;
+
+int access(const char *path, int mode)
 {
-	gt_kill_switch_t kill_switch = { 0 };
+	while (hangs)
+		usleep(1000);
+	return faccessat(AT_FDCWD, path, mode, 0);
+}
+
+static bool becomes(gt_kill_switch_t *kill_switch, bool thrown)
+{
+	for (int ms = 0; ms < 1000; ms++) {
+		if (gt_kill_switch_thrown(kill_switch) == thrown)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+static void the_kill_switch_is_seen_within_a_second(void)
+{
+	static gt_kill_switch_t kill_switch;
 	char path[] = "/tmp/gt-switch-XXXXXX";
 	int fd = mkstemp(path);
 
 	CHECK(fd >= 0);
-	CHECK(gt_kill_switch_thrown(&kill_switch, path, 1000000));
+	gt_kill_switch_watch(&kill_switch, path);
+	CHECK(gt_kill_switch_thrown(&kill_switch));
 	unlink(path);
-	CHECK(gt_kill_switch_thrown(&kill_switch, path, 1999999));
-	CHECK(!gt_kill_switch_thrown(&kill_switch, path, 2000000));
+	CHECK(becomes(&kill_switch, false));
+	CHECK(!symlink("/", path));
+	CHECK(becomes(&kill_switch, true));
+	gt_kill_switch_watch(&kill_switch, "/tmp/gt-no-such-file");
+	CHECK(!gt_kill_switch_thrown(&kill_switch));
+	gt_kill_switch_stop(&kill_switch);
+	gt_kill_switch_stop(&kill_switch);
+	unlink(path);
 	close(fd);
+}
+
+static void a_file_system_that_hangs_holds_nobody_up(void)
+{
+	static gt_kill_switch_t kill_switch;
+
+	gt_kill_switch_watch(&kill_switch, "/tmp");
+	alarm(20);
+	hangs = true;
+	usleep(1200000);	/* the thread has looked */
+	CHECK(gt_kill_switch_thrown(&kill_switch));
+	gt_kill_switch_stop(&kill_switch);
+	hangs = false;
+	alarm(0);
 }
 
 static void mig_profiles_are_recognised(void)
@@ -650,7 +692,8 @@ static const struct {
 	TEST(a_pass_has_one_budget),
 	TEST(counters_tell_median_and_maximum),
 	TEST(a_line_is_due_by_count_or_by_time),
-	TEST(the_kill_switch_is_looked_at_once_a_second),
+	TEST(the_kill_switch_is_seen_within_a_second),
+	TEST(a_file_system_that_hangs_holds_nobody_up),
 	TEST(mig_profiles_are_recognised),
 	TEST(answers_come_over_one_kept_connection),
 	TEST(late_answers_are_skipped_by_their_id),
