@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import time
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slurm_plugin.errors import EngineDown
 from slurm_plugin.protocol import Admin, Message, encode_request
 from slurm_plugin.wire import split, unquote
 
+if TYPE_CHECKING:
+    from slurm_plugin.slurm.interface import SlurmClient
+
 MAX_REPLY = 1 << 20
+#: The select plugin leaves an engine alone that just failed (breaker_s): a pause is no silence.
+PAUSE_S = 10
+#: Fewer GPU jobs without a word about them may be a chance.
+SILENT_STARTS = 3
 
 
 def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict[str, str]]:
@@ -51,6 +61,26 @@ def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
     found = json.loads(values["json"])
     assert isinstance(found, dict)
     return found
+
+
+def unasked(told: dict[str, Any], slurm: SlurmClient) -> int:
+    """GPU jobs that run and started while the engine heard of no job at all: the select plugin
+    does not ask. 0 where it does, where nobody should ask, and for a few starts.
+
+    `told` is the engine's status. Raises SlurmError when Slurm does not answer.
+    """
+    heard = told.get("messages", {})
+    if told.get("enforcement") != "select" or told.get("killed"):
+        return 0
+    # Of jobs that it leaves alone the plugin still says that they started.
+    if heard.get("place") or heard.get("started"):
+        return 0
+    since = time.time() - told["uptime_s"] + PAUSE_S
+    boot = slurm.config().get("BOOT_TIME", "")
+    with contextlib.suppress(ValueError):  # not told
+        since = max(since, datetime.fromisoformat(boot).timestamp())
+    found = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)
+    return found if found >= SILENT_STARTS else 0
 
 
 def _line(sock: socket.socket) -> bytes:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurm_plugin.cli.options import config_option, json_option
+
+if TYPE_CHECKING:
+    from slurm_plugin.config import SlurmConfig
 
 
 @click.command()
@@ -29,9 +32,23 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
         # It knows every policy by name: several times the rest of this command's work.
         from slurm_plugin import config
 
-        socket_path = config.load(config_path).socket
-    told = client.status(socket_path)
+        settings = config.load(config_path)
+        told = client.status(settings.socket)
+        told["unasked"] = _unasked(told, settings.slurm)
+    else:
+        told = client.status(socket_path)
     click.echo(json.dumps(told, indent=2) if as_json else _text(told))
+
+
+def _unasked(told: dict[str, Any], settings: SlurmConfig) -> int:
+    from slurm_plugin import client
+    from slurm_plugin.errors import SlurmError
+    from slurm_plugin.slurm import choose
+
+    try:
+        return client.unasked(told, choose.client(settings))
+    except SlurmError:
+        return 0  # the engine's own numbers are worth showing without Slurm
 
 
 def _text(told: dict[str, Any]) -> str:
@@ -43,6 +60,10 @@ def _text(told: dict[str, Any]) -> str:
     ]
     if told["killed"]:
         lines.insert(1, "SWITCHED OFF by the kill switch: everything is passed")
+    if told.get("unasked"):
+        lines.insert(
+            1, f"NOT ASKED about {told['unasked']} jobs with GPUs that started: see gputopo doctor"
+        )
     for verb, times in told["answer_ms"].items():
         lines.append(f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms")
     for reason, count in sorted(told["passes"].items()):

@@ -231,6 +231,24 @@ def check_plugin(here: Installation) -> Iterator[Finding]:
         yield from slurm_files.plugin(here.slurm_config)
 
 
+def check_questions(here: Installation) -> Iterator[Finding]:
+    """The engine hears of the GPU jobs that start."""
+    try:
+        told = client.status(here.config.socket)
+    except EngineDown:
+        return  # said already
+    if jobs := client.unasked(told, here.slurm):
+        yield fail(
+            "questions",
+            f"{jobs} jobs with GPUs have started and the engine was neither asked nor told about"
+            " any: slurmctld does not use our select plugin",
+            "look for gputopo in slurmctld's log; restart slurmctld if PluginDir or the plugin"
+            " changed since its start; rebuild the plugin from the source of this very Slurm",
+        )
+    else:
+        yield ok("questions", f"{told.get('messages', {}).get('place', 0)} so far")
+
+
 def check_enforcement(here: Installation) -> Iterator[Finding]:
     """Bridge and engine enforce the same way; what `enforcement: slots` needs is there."""
     enforcement = here.config.enforcement
@@ -260,6 +278,7 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "decision log": check_decision_log,
     "bridge": check_bridge,
     "select plugin": check_plugin,
+    "questions": check_questions,
     "enforcement": check_enforcement,
     "partitions": check_partitions,
     "nodes": check_nodes,

@@ -1,36 +1,81 @@
+#define _GNU_SOURCE
 #include "layout.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "gpus.h"
 
 typedef enum { UNCHECKED, KNOWN, UNKNOWN } state_t;
 
-static state_t state;
+static state_t nodes, jobs;
+
+/* Slurm's allocator knows how long the running slurmctld's own records are. */
+static const char *wrong_size(const char *what, const void *record,
+			      size_t compiled)
+{
+	static char text[80];
+	size_t size = xsize((void *) record);
+
+	if (size == compiled)
+		return NULL;
+	snprintf(text, sizeof(text), "%s of %zu bytes instead of %zu", what,
+		 size, compiled);
+	return text;
+}
+#define WRONG_SIZE(what, record) wrong_size(what, record, sizeof(*(record)))
+
+/*
+ * A pointer from a wrong place may point anywhere. The kernel tells whether it
+ * can be read: it looks there before it finds that ~0 is no operation.
+ */
+static bool is_readable(const void *pointer)
+{
+	if (!pointer || (uintptr_t) pointer % sizeof(uint64_t))
+		return false;
+	errno = 0;
+	syscall(SYS_rt_sigprocmask, ~0, pointer, NULL, sizeof(uint64_t));
+	return errno == EINVAL;
+}
 
 /* RET NULL, or what is not as compiled; cheap fields come before pointers. */
 static const char *wrong_node(int index)
 {
 	node_record_t *node = node_record_table_ptr[index];
+	gres_state_t *gres;
+	const char *wrong;
 
 	if (!node)
 		return NULL;	/* a deleted dynamic node */
+	if ((wrong = WRONG_SIZE("a node record", node)))
+		return wrong;
 	if (node->magic != NODE_MAGIC)
 		return "a node record without its magic number";
 	if ((int) node->index != index)
 		return "a node record whose index is not its place";
-	if (!node->name || !node->config_ptr ||
+	if (!is_readable(node->name) || !is_readable(node->config_ptr) ||
 	    node->config_ptr->magic != CONFIG_MAGIC)
 		return "a node record without name or configuration";
+	if ((wrong = WRONG_SIZE("a node's configuration", node->config_ptr)))
+		return wrong;
 	if (find_node_record(node->name) != node)
 		return "a node record that its own name does not find";
-	return NULL;
+	gres = node->gres_list ? list_peek(node->gres_list) : NULL;
+	return gres ? WRONG_SIZE("a GRES record", gres) : NULL;
 }
 
 /* The first node with GPUs: is its GRES record what we take it for? */
 static const char *wrong_gpus(int index)
 {
 	gres_node_state_t *gpus = gt_node_gpus(index);
+	const char *wrong;
 
-	if (!gpus || !gpus->gres_bit_alloc)
+	if (!gpus)
+		return NULL;
+	if ((wrong = WRONG_SIZE("a node's GPU record", gpus)))
+		return wrong;
+	if (!gpus->gres_bit_alloc)
 		return NULL;	/* not registered yet, or none */
 	if (bit_size(gpus->gres_bit_alloc) < 1 ||
 	    bit_size(gpus->gres_bit_alloc) > 65536)
@@ -62,27 +107,73 @@ static const char *wrong_tables(void)
 	return wrong;
 }
 
+/*
+ * Of one release to the next a field may come or go before those we read. What
+ * is found by its place alone comes first, what a pointer leads to last.
+ */
+static const char *wrong_job(const job_record_t *job)
+{
+	const char *wrong = WRONG_SIZE("a job record", job);
+
+	if (wrong)
+		return wrong;
+	if (job->magic != JOB_MAGIC)
+		return "a job record without its magic number";
+	if (find_job_record(job->job_id) != job)
+		return "a job record that its own id does not find";
+	if (!is_readable(job->details) || job->details->magic != DETAILS_MAGIC)
+		return "a job record without details";
+	if ((wrong = WRONG_SIZE("a job's details", job->details)))
+		return wrong;
+	if (job->part_ptr && (!is_readable(job->part_ptr) ||
+			      job->part_ptr->magic != PART_MAGIC))
+		return "a job record whose partition is none";
+	if (job->part_ptr &&
+	    (wrong = WRONG_SIZE("a partition record", job->part_ptr)))
+		return wrong;
+	return NULL;
+}
+
+static bool passed(state_t *state, const char *wrong)
+{
+	*state = wrong ? UNKNOWN : KNOWN;
+	if (wrong)
+		error("gputopo: self-check found %s; every job keeps Slurm's own GPUs. Rebuild the plugin from the source of this very slurmctld",
+		      wrong);
+	return !wrong;
+}
+
 extern void gt_layout_forget(void)
 {
-	state = UNCHECKED;
+	nodes = jobs = UNCHECKED;
+}
+
+extern bool gt_layout_nodes(void)
+{
+	return nodes == UNCHECKED ? passed(&nodes, wrong_tables()) :
+				    nodes == KNOWN;
 }
 
 extern bool gt_layout_known(void)
 {
-	const char *wrong;
-
-	if (state == UNCHECKED) {
-		wrong = wrong_tables();
-		state = wrong ? UNKNOWN : KNOWN;
-		if (wrong)
-			error("gputopo: self-check found %s; every job keeps Slurm's own GPUs. Rebuild the plugin from the source of this very slurmctld",
-			      wrong);
-	}
-	return state == KNOWN;
+	return jobs != UNKNOWN && gt_layout_nodes();
 }
 
 extern bool gt_layout_job(const job_record_t *job)
 {
+	if (!gt_layout_known() ||
+	    (jobs == UNCHECKED && !passed(&jobs, wrong_job(job))))
+		return false;
 	return job->magic == JOB_MAGIC && job->details &&
 	       job->details->magic == DETAILS_MAGIC;
+}
+
+extern bool gt_layout_selection(const job_record_t *job,
+				const gres_job_state_t *gpus)
+{
+	const char *wrong = WRONG_SIZE("a job's GPU request", gpus);
+
+	if (!wrong)
+		wrong = WRONG_SIZE("a job's resources", job->job_resrcs);
+	return !wrong || passed(&jobs, wrong);
 }

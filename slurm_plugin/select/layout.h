@@ -1,6 +1,6 @@
 /*
  * Are Slurm's records what this plugin was compiled for? Checked against the
- * running slurmctld's own nodes and jobs before anything is changed.
+ * running slurmctld's own nodes and jobs before anything is read or changed.
  */
 #ifndef GT_LAYOUT_H
 #define GT_LAYOUT_H
@@ -10,10 +10,20 @@
 /* The node table was rebuilt: check again at the next use. */
 extern void gt_layout_forget(void);
 
-/* RET true if the records are as expected; one log line if they are not */
+/* RET true if the nodes' records are as expected; one log line if they are not */
+extern bool gt_layout_nodes(void);
+
+/* RET true if neither the nodes' nor a job's records are known to be otherwise */
 extern bool gt_layout_known(void);
 
-/* RET true if this job's record is as expected */
+/*
+ * The same, and this job's record is as expected; `job` is one of slurmctld's
+ * table. A record that is not means that no job's is: one log line says so.
+ */
 extern bool gt_layout_job(const job_record_t *job);
+
+/* The same of what cons_tres selected for the job */
+extern bool gt_layout_selection(const job_record_t *job,
+				const gres_job_state_t *gpus);
 
 #endif

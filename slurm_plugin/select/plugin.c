@@ -62,6 +62,11 @@ extern bool gt_plugin_may_act(void)
 	       gt_layout_known();
 }
 
+extern bool gt_plugin_may_read(const job_record_t *job)
+{
+	return gt_plugin.active && gt_layout_job(job);
+}
+
 extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
 			    int64_t added_us)
 {

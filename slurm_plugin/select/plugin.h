@@ -18,6 +18,7 @@ typedef struct {
 	gt_budget_t budget;
 	gt_stats_t stats;
 	gt_kill_switch_t kill_switch;
+	const job_record_t *considered;	/* last one that could be read */
 } gt_plugin_t;
 
 extern gt_plugin_t gt_plugin;
@@ -32,6 +33,9 @@ extern void gt_plugin_read(void);
 
 /* RET true unless the settings, the kill switch or the self-check forbid it */
 extern bool gt_plugin_may_act(void);
+
+/* RET true if this job's record is what we take it for */
+extern bool gt_plugin_may_read(const job_record_t *job);
 
 /* Counts what came of one job test and tells the log when it is time. */
 extern void gt_plugin_count(uint32_t job_id, gt_result_t result,

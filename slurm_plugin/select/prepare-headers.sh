@@ -1,6 +1,8 @@
 #!/bin/sh
 # Writes the two generated headers that Slurm's own headers include, from the
-# source tree alone: config.h and slurm/slurm_version.h. Existing ones are kept.
+# source tree alone: config.h and slurm/slurm_version.h. Existing ones are kept,
+# but must be of the tree's release: a plugin compiled from one release's records
+# under another's version number would be loaded, and would misread every job.
 set -eu
 src=$1
 build=$2
@@ -17,6 +19,13 @@ header=$build/slurm/slurm_version.h
 [ -f "$header" ] ||
 	sed "s/^#undef SLURM_VERSION_NUMBER/#define SLURM_VERSION_NUMBER $number/" \
 		"$src/slurm/slurm_version.h.in" >"$header"
+found=$(sed -n 's/^#define SLURM_VERSION_NUMBER[[:space:]]*//p' "$header")
+[ "$((${found:-0}))" = "$((number))" ] || {
+	echo "$header: version ${found:-missing}, but $src/META says $number" \
+		"($major.$minor.$micro): SLURM_SRC must be the source of the very" \
+		"release that runs; a header of an earlier build goes by 'make clean'" >&2
+	exit 1
+}
 # slurmctld is built with aliases for its common names; the rest of config.h
 # changes no structure that we use
 [ -f "$build/config.h" ] || echo '#define USE_ALIAS 1' >"$build/config.h"

@@ -25,8 +25,10 @@ extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
 {
 	const job_record_t *job = test->job;
 
-	if (test->mode != SELECT_MODE_RUN_NOW || !job->job_id ||
-	    !gt_layout_job(job) || counts_features(job) ||
+	if (test->mode != SELECT_MODE_RUN_NOW || !gt_layout_job(job))
+		return NULL;
+	gt_plugin.considered = job;
+	if (!job->job_id || counts_features(job) ||
 	    (job->details->whole_node & WHOLE_NODE_REQUIRED) ||
 	    GT_INSIDE_GRES(test) ||
 	    (job->resv_ptr && GT_RESERVATION_GRES(job->resv_ptr)))
@@ -54,6 +56,7 @@ extern bool gt_request_is_open(const gt_test_t *test,
 	const job_record_t *job = test->job;
 
 	if (preempts(test) || !job->job_resrcs ||
+	    !gt_layout_selection(job, gpus) ||
 	    !job->job_resrcs->node_bitmap ||
 	    (job->details->whole_node & WHOLE_NODE_REQUIRED))
 		return false;

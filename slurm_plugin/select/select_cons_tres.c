@@ -7,6 +7,7 @@
 #include "notice.h"
 #include "plugin.h"
 #include "stock.h"
+#include "unasked.h"
 #include "wait.h"
 
 const char plugin_name[] = GT_PLUGIN_NAME;
@@ -41,6 +42,14 @@ extern int fini(void)
 GT_FORWARDS(GT_FORWARD)
 #undef GT_FORWARD
 
+/* Slurm declares what it calls as select_g_NAME, with the plugin's own arguments. */
+#define GT_AS_DECLARED(name) \
+	_Static_assert(__builtin_types_compatible_p( \
+			       __typeof__(select_p_##name), \
+			       __typeof__(select_g_##name)), \
+		       "select_p_" #name \
+		       "(): this Slurm declares it with other arguments; adapt it here and in compat.h");
+
 extern int select_p_node_init(void)
 {
 	gt_plugin_read();
@@ -72,17 +81,23 @@ extern int select_p_job_begin(job_record_t *job)
 {
 	int rc = gt_stock.job_begin((long) job, 0, 0, 0, 0, 0);
 
-	if (rc == SLURM_SUCCESS)
-		gt_notice_begin(job);
+	if (rc == SLURM_SUCCESS) {
+		gt_unasked_begin(job);
+		if (gt_plugin_may_read(job))
+			gt_notice_begin(job);
+	}
 	return rc;
 }
 
 extern int select_p_select_nodeinfo_set(job_record_t *job)
 {
+	uint64_t before = gt_unasked_gpus(job);
 	int rc = gt_stock.select_nodeinfo_set((long) job, 0, 0, 0, 0, 0);
 
-	if (rc == SLURM_SUCCESS)
+	if (rc == SLURM_SUCCESS) {
+		gt_unasked_started(job, before);
 		gt_notice_started(job);
+	}
 	return rc;
 }
 
@@ -90,7 +105,15 @@ extern int select_p_job_fini(job_record_t *job)
 {
 	int rc = gt_stock.job_fini((long) job, 0, 0, 0, 0, 0);
 
-	gt_notice_ended(job);
-	gt_wait_wake(job);
+	if (gt_plugin_may_read(job)) {
+		gt_notice_ended(job);
+		gt_wait_wake(job);
+	}
 	return rc;
 }
+
+GT_HOOKED(GT_AS_DECLARED)
+GT_AS_DECLARED(job_test)
+_Static_assert(__builtin_types_compatible_p(gt_job_test_f,
+					    __typeof__(&select_g_job_test)),
+	       "gt_job_test_f: this Slurm declares it with other arguments");

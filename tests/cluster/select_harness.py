@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -160,3 +161,8 @@ def assert_no_overlap(cluster: Cluster) -> None:
                 held.setdefault(node, []).extend(gpus)
     for node, gpus in held.items():
         assert len(gpus) == len(set(gpus)), f"{node} gave a GPU twice: {sorted(gpus)}"
+
+
+def builder_environ(cluster: Cluster) -> dict[str, str]:
+    """What docker/cluster.sh needs to know to use this cluster's builder image."""
+    return {**os.environ, "GPUTOPO_PROJECT": cluster.project, "SUITE": cluster.suite}

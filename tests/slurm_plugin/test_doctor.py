@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from machines_in_tests import BASIC
@@ -18,7 +21,7 @@ from slurm_plugin.doctor import CHECKS, Finding, examine
 from slurm_plugin.doctor.checks import Installation
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm.interface import SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 
 
 def plugin_file(path: Path, version: tuple[int, int, int], mark: bytes = b"") -> Path:
@@ -56,6 +59,7 @@ class FakeSlurm:
 
         names = ("dgx1", "dgx2", "dgx3", "mirrored")
         self.all_nodes = [*(node(name, 8) for name in names), node("minsky1", 4)]
+        self.all_jobs: list[QueuedJob] = []
         self.values = {
             "SLURM_VERSION": "24.11.5",
             "SLURM_CONF": str(folder / "slurm" / "slurm.conf"),
@@ -73,6 +77,9 @@ class FakeSlurm:
 
     def jobs(self) -> list[SlurmJob]:
         return []
+
+    def queue(self) -> list[QueuedJob]:
+        return self.all_jobs
 
     def job(self, job_id: int) -> SlurmJob | None:
         return None
@@ -100,7 +107,14 @@ class Site:
         listener.bind(str(folder / "engine.sock"))
         (folder / "engine.sock").chmod(0o660)
         listener.close()
-        self.status = {"config": str(self.config), "uptime_s": 5, "decisions_lost": 0}
+        self.status: dict[str, Any] = {
+            "config": str(self.config),
+            "enforcement": "select",
+            "killed": False,
+            "uptime_s": 600.0,
+            "decisions_lost": 0,
+            "messages": {},
+        }
         monkeypatch.setattr("slurm_plugin.client.status", lambda path: self.status)
 
     def findings(self) -> list[Finding]:
@@ -249,6 +263,52 @@ def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path: Path, content: 
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"x\.so"):
         uint32_symbol(path, "plugin_version")
+
+
+def run_jobs(site: Site, started_s_ago: float, count: int = 3) -> None:
+    """Jobs with a GPU each that started so long ago."""
+    start = int(time.time() - started_s_ago)
+    site.slurm.all_jobs = [
+        QueuedJob(number, state="RUNNING", start=start, gpus={"dgx1": (number,)})
+        for number in range(count)
+    ]
+
+
+def test_gpu_jobs_that_start_without_a_question_are_seen(site: Site) -> None:
+    run_jobs(site, started_s_ago=60)
+    assert "3 jobs with GPUs have started" in site.only("questions").text
+
+
+#: What makes the same three jobs no sign of anything: when they started, what else is told.
+NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
+    ("one was asked about", 60, 3, {"messages": {"place": 1}}, {}),
+    ("one was left to Slurm, and told", 60, 3, {"messages": {"started": 1}}, {}),
+    ("they are older than the engine", 700, 3, {}, {}),
+    ("they started in a pause of the plugin", 595, 3, {}, {}),
+    ("slurmctld was restarted since", 60, 3, {}, {"BOOT_TIME": "now"}),
+    ("they are two", 60, 2, {}, {}),
+    ("everything is switched off", 60, 3, {"killed": True}, {}),
+    ("nobody asks in the slots mode", 60, 3, {"enforcement": "slots"}, {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "count", "status", "values"), [n[1:] for n in NO_SIGN], ids=[n[0] for n in NO_SIGN]
+)
+def test_gpu_jobs_that_need_no_question(
+    site: Site, ago_s: float, count: int, status: dict[str, Any], values: dict[str, str]
+) -> None:
+    run_jobs(site, ago_s, count)
+    site.status |= status
+    now = datetime.now().isoformat(timespec="seconds")
+    site.slurm.values |= dict.fromkeys(values, now)
+    assert site.wrong() == []
+
+
+def test_a_boot_time_that_nobody_can_read_is_none(site: Site) -> None:
+    run_jobs(site, started_s_ago=60)
+    site.slurm.values["BOOT_TIME"] = "Unknown"
+    site.only("questions")
 
 
 def in_slots_mode(site: Site) -> None:

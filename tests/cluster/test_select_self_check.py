@@ -1,0 +1,138 @@
+"""A select plugin built from other records than slurmctld's: it refuses, and everybody can see so.
+
+The plugin is compiled from a copy of Slurm's source in which a job's record is changed, as it
+changes between releases, and then put under the slurmctld that knows nothing of the change.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from cluster import CLUSTER_SH, Cluster
+from select_harness import all_running, builder_environ, stock_pair, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
+
+PLUGIN = "/usr/local/lib/select_cons_tres.so"
+#: Where the releases declare a job's record, and what they call of a select plugin.
+HEADERS = (
+    "src/common/job_record.h src/slurmctld/slurmctld.h src/interfaces/select.h src/common/select.h"
+)
+DETAILS = r"^\t\(struct job_details\|job_details_t\) \*details;"
+# Copies the source, changes a header there by the script in $1, and prints the plugin.
+BUILD = f"""
+set -e
+cp -r $SLURM_SRC /tmp/slurm && cp -r slurm_plugin/select /tmp/select && cd /tmp/slurm
+for header in {HEADERS}; do [ ! -e $header ] || sed -i "$1" $header; done
+make -C /tmp/select -j2 SLURM_SRC=/tmp/slurm OUT=/tmp/out select_cons_tres.so >&2
+cat /tmp/select/select_cons_tres.so
+"""
+CHANGES = [
+    (
+        "a field more before the details",
+        rf"s/{DETAILS}/\tuint64_t one_more;\n&/",
+        r"a job record of \d+ bytes instead of \d+",
+    ),
+    (
+        # The flags of a job are no address: reading details there would be slurmctld's end.
+        "details and flags in each other's place",
+        rf"s/{DETAILS}/\tuint64_t flags_in_its_place;/;s/^\tuint64_t bit_flags;/"
+        r"\tDETAILS_T *details;\n#define bit_flags flags_in_its_place/",
+        "a job record without details",
+    ),
+]
+
+
+def build(cluster: Cluster, script: str) -> subprocess.CompletedProcess[bytes]:
+    """Compiles the plugin against Slurm's source changed by a sed script."""
+    details = "struct job_details" if cluster.release < (23, 2) else "job_details_t"
+    return subprocess.run(
+        [CLUSTER_SH, "builder", "sh", "-c", BUILD, "sh", script.replace("DETAILS_T", details)],
+        env=builder_environ(cluster),
+        capture_output=True,
+        check=False,
+    )
+
+
+ANOTHER_ARGUMENT = r"s/\(select_g_job_fini(job_record_t \*job_ptr\));/\1, bool again);/"
+
+
+def test_a_slurm_that_calls_a_function_otherwise_stops_the_build(cluster: Cluster) -> None:
+    """Slurm's own header is what each of our functions is compared with."""
+    done = build(cluster, ANOTHER_ARGUMENT)
+    assert done.returncode
+    assert (
+        "select_p_job_fini(): this Slurm declares it with other arguments" in done.stderr.decode()
+    )
+
+
+@contextmanager
+def plugin(cluster: Cluster, content: bytes) -> Iterator[None]:
+    """Another select_cons_tres.so in slurmctld, while the block lasts."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        entry = tarfile.TarInfo("select_cons_tres.so")
+        entry.size, entry.mode = len(content), 0o755
+        tar.addfile(entry, io.BytesIO(content))
+    cluster.slurmctld("stop")
+    cluster.run("ctl", f"cp -p {PLUGIN} {PLUGIN}.kept")
+    try:
+        cluster.container("ctl").put_archive("/usr/local/lib", archive.getvalue())
+        cluster.slurmctld("start")
+        yield
+    finally:
+        cluster.slurmctld("stop")
+        cluster.run("ctl", f"mv {PLUGIN}.kept {PLUGIN}")
+        cluster.slurmctld("start")
+
+
+@pytest.mark.parametrize(("script", "found"), [c[1:] for c in CHANGES], ids=[c[0] for c in CHANGES])
+def test_a_plugin_of_other_job_records_refuses_and_says_that_it_is_not_asked(
+    cluster: Cluster, script: str, found: str
+) -> None:
+    """slurmctld lives, jobs keep Slurm's own GPUs; log, status and doctor say what is wrong."""
+    done = build(cluster, script)
+    assert done.returncode == 0, done.stderr.decode()
+    with cluster.slurmctld_log_of() as log, plugin(cluster, done.stdout):
+        pid = cluster.slurmctld("pid")
+        cluster.engine("restart")
+        time.sleep(11)  # what starts in the engine's first ten seconds may go unasked
+        pair = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+        assert cluster.wait_running(pair).gpus == stock_pair(cluster)
+        many = cluster.sbatch("-x", "dgx1", "--array=0-9", "--gres=gpu:1", script="sleep 300")
+        until(lambda: all_running(cluster, many, 10), "ten tasks run")
+        assert cluster.slurmctld("pid") == pid
+        assert cluster.status()["messages"].get("place", 0) == 0
+        status = cluster.run("ctl", "gputopo status").out
+        doctor = cluster.run("ctl", "gputopo doctor", check=False)
+    refused = [line for line in log if re.search(f"self-check found {found}", line)]
+    assert len(refused) == 1
+    assert len([line for line in log if "not asked: 10 jobs with GPUs have started" in line]) == 1
+    assert "NOT ASKED about 11 jobs with GPUs" in status
+    assert re.search("fail +questions: .*11 jobs with GPUs", doctor.out)
+    assert doctor.code == 1
+
+
+def test_a_plugin_that_is_asked_has_nothing_to_say(cluster: Cluster) -> None:
+    """Jobs of every kind that is left to Slurm: no line of the log, nothing in status or doctor."""
+    cluster.engine("restart")
+    cluster.restart_slurmctld()
+    time.sleep(11)
+    with cluster.slurmctld_log_of() as log:
+        ids = [
+            cluster.sbatch("-w", node, "--exclusive", "--gres=gpu:1", sleep_s=300)
+            for node in ("dgx1", "dgx2", "bridged1", "amd1")
+        ]
+        for jobid in ids:
+            cluster.wait_running(jobid)
+        doctor = cluster.run("ctl", "gputopo doctor", check=False)
+        assert "NOT ASKED" not in cluster.run("ctl", "gputopo status").out
+    assert "fail  questions" not in doctor.out
+    assert not [line for line in log if "not asked" in line or "self-check" in line]
