@@ -12,6 +12,8 @@
 typedef struct {
 	uint64_t pn_min_memory;
 	uint32_t min_cpus, total_cpus;
+	uint32_t priority;	/* 0 after cons_tres found no cores: held */
+	uint32_t state_reason;
 	uint16_t cpus_per_task, core_spec;
 	uint8_t whole_node;
 	bool best_switch;
@@ -23,6 +25,8 @@ static before_t remember(const job_record_t *job)
 		.pn_min_memory = job->details->pn_min_memory,
 		.min_cpus = job->details->min_cpus,
 		.total_cpus = job->total_cpus,
+		.priority = job->priority,
+		.state_reason = job->state_reason,
 		.cpus_per_task = job->details->cpus_per_task,
 		.core_spec = job->details->core_spec,
 		.whole_node = job->details->whole_node,
@@ -35,6 +39,8 @@ static void restore(job_record_t *job, const before_t *before)
 	job->details->pn_min_memory = before->pn_min_memory;
 	job->details->min_cpus = before->min_cpus;
 	job->total_cpus = before->total_cpus;
+	job->priority = before->priority;
+	job->state_reason = before->state_reason;
 	job->details->cpus_per_task = before->cpus_per_task;
 	job->details->core_spec = before->core_spec;
 	job->details->whole_node = before->whole_node;
@@ -133,22 +139,30 @@ static int gpu_count(uint64_t mask)
 	return __builtin_popcountll(mask);
 }
 
+/* GPUs of Slurm's own choice; a selection that failed may have undone them. */
+static int own_count(const gt_question_t *question)
+{
+	int count = 0;
+
+	for (int i = 0; next_node_bitmap(question->own, &i); i++)
+		count += gpu_count(gt_selected(question->gpus, i));
+	return count;
+}
+
 /*
  * Names to nodes. RET NULL, or what makes the advice impossible: it must name
  * asked nodes, once each, free GPUs, and as many of both as the job has.
  */
-static const char *read_places(const gt_question_t *question,
+static const char *read_places(const gt_question_t *question, int wanted,
 			       const gt_pick_t *picks, size_t count,
 			       gt_place_t *places)
 {
-	bitstr_t *own = question->own, *left = NULL;
-	int wanted = 0, given = 0;
+	bitstr_t *left = NULL;
+	int given = 0;
 	const char *wrong = NULL;
 
-	if ((int) count != bit_set_count(own))
+	if ((int) count != bit_set_count(question->own))
 		return "another number of nodes";
-	for (int i = 0; next_node_bitmap(own, &i); i++)
-		wanted += gpu_count(gt_selected(question->gpus, i));
 	left = bit_copy(question->asked);
 	for (size_t i = 0; i < count && !wrong; i++) {
 		node_record_t *node = find_node_record(picks[i].name);
@@ -181,13 +195,14 @@ static bool is_own_choice(const gt_question_t *question,
 }
 
 /* RET GT_USED if the job has the picked GPUs now */
-static gt_result_t take(decision_t *decision, const gt_pick_t *picks,
-			size_t count)
+static gt_result_t take(decision_t *decision, int wanted,
+			const gt_pick_t *picks, size_t count)
 {
 	const gt_question_t *question = &decision->question;
 	job_record_t *job = question->test->job;
 	gt_place_t *places = xcalloc(count, sizeof(*places));
-	const char *wrong = read_places(question, picks, count, places);
+	const char *wrong = read_places(question, wanted, picks, count,
+					places);
 	gt_result_t result = GT_INFEASIBLE;
 
 	if (wrong) {
@@ -212,12 +227,14 @@ static gt_result_t take(decision_t *decision, const gt_pick_t *picks,
 static gt_result_t use(decision_t *decision)
 {
 	const gt_reply_t *reply = &gt_plugin.reply;
-	gt_result_t result = take(decision, reply->picks, reply->pick_count);
+	int wanted = own_count(&decision->question);
+	gt_result_t result = take(decision, wanted, reply->picks,
+				  reply->pick_count);
 
 	if (result != GT_INFEASIBLE)
 		return result;
 	if (reply->alt_count &&
-	    take(decision, reply->alts, reply->alt_count) == GT_USED)
+	    take(decision, wanted, reply->alts, reply->alt_count) == GT_USED)
 		return GT_ALT;
 	info("gputopo: %pJ: advice not feasible, Slurm's own choice",
 	     decision->question.test->job);
@@ -279,7 +296,7 @@ static void decide(decision_t *decision)
 		result = obey(decision);
 	if (decision->reselect)
 		select_unmasked(decision);
-	if (result != GT_WAIT)
+	if (decision->rc == SLURM_SUCCESS)
 		gt_notice_chosen(job, result, gt_plugin.reply.note);
 	gt_budget_spend(&gt_plugin.budget, gt_now_us() - start_us);
 	gt_plugin_count(job->job_id, result, gt_now_us() - start_us);
@@ -290,6 +307,7 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	decision_t decision = { .question.test = test };
 	gres_job_state_t *gpus = NULL;
 
+	gt_notice_forget();
 	if (gt_plugin_may_act())
 		gpus = gt_request_gpus(test);
 	if (!gpus)

@@ -20,6 +20,11 @@ extern void gt_notice_chosen(const job_record_t *job, gt_result_t result,
 	gt_note_copy(next.note, sizeof(next.note), note);
 }
 
+extern void gt_notice_forget(void)
+{
+	next.chosen = next.begun = NULL;
+}
+
 /* "0,3" */
 static void list_gpus(char *text, size_t size, uint64_t gpus)
 {

@@ -12,6 +12,9 @@
 extern void gt_notice_chosen(const job_record_t *job, gt_result_t result,
 			     const char *note);
 
+/* Slurm looks at another job: what was chosen before did not begin. */
+extern void gt_notice_forget(void);
+
 extern void gt_notice_begin(job_record_t *job);
 extern void gt_notice_started(const job_record_t *job);
 extern void gt_notice_ended(const job_record_t *job);

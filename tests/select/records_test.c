@@ -1,0 +1,312 @@
+/*
+ * Tests of the select plugin against Slurm's own structures: what a job's record
+ * holds after a selection that cons_tres broke off, which no live test can make
+ * it do. advise.c and notice.c are real; cons_tres and the engine are played.
+ *   records_test   "ok CLAIM" or "FAILED CLAIM: where" for each
+ */
+#include "admin_comment.h"
+#include "advise.h"
+#include "gpus.h"
+#include "layout.h"
+#include "mask.h"
+#include "notice.h"
+#include "plugin.h"
+#include "question.h"
+#include "request.h"
+#include "wait.h"
+
+static int failed_line;
+
+#define CHECK(condition) \
+	do { \
+		if (!(condition) && !failed_line) \
+			failed_line = __LINE__; \
+	} while (0)
+
+/* ------------------------------------------------------- what is played */
+
+gt_plugin_t gt_plugin;
+static node_record_t dgx1 = { .magic = NODE_MAGIC, .name = "dgx1" };
+static node_record_t *nodes[] = { &dgx1 };
+static gres_job_state_t request;
+static gt_result_t counted;	/* what came of the last job test */
+static bool may_act;
+static int masked, refusals;	/* masked selections; how many to refuse */
+
+static void choose(uint64_t gpus)
+{
+	for (int i = 0; i < 8; i++)
+		if (gpus >> i & 1)
+			bit_set(request.gres_bit_select[0], i);
+		else
+			bit_clear(request.gres_bit_select[0], i);
+}
+
+extern int gt_stock_job_test(const gt_test_t *test)
+{
+	test->job->job_resrcs = create_job_resources();
+	test->job->job_resrcs->node_bitmap = bit_copy(test->nodes);
+	choose(0x3);
+	return SLURM_SUCCESS;
+}
+
+/* "sync loop not progressing, holding" the job, with no GPU chosen any more */
+extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
+			  const gt_place_t *places, int count)
+{
+	(void) gpus;
+	(void) count;
+	if (masked++ >= refusals) {
+		choose(places[0].gpus);
+		return SLURM_SUCCESS;
+	}
+	test->job->priority = 0;
+	test->job->state_reason = WAIT_HELD;
+	choose(0);
+	return SLURM_ERROR;
+}
+
+extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
+			      uint64_t id, const gt_postponement_t *earlier)
+{
+	(void) line;
+	(void) id;
+	(void) earlier;
+	question->own = bit_copy(question->offered);
+	question->asked = bit_copy(question->offered);
+	return true;
+}
+
+extern void gt_question_free(gt_question_t *question)
+{
+	FREE_NULL_BITMAP(question->own);
+	FREE_NULL_BITMAP(question->asked);
+}
+
+extern gt_rpc_t gt_channel_ask(gt_channel_t *channel,
+			       const gt_config_t *config,
+			       const gt_line_t *line, uint64_t id,
+			       int64_t limit_us, gt_reply_t *reply)
+{
+	(void) channel;
+	(void) config;
+	(void) line;
+	(void) id;
+	(void) limit_us;
+	reply->kind = GT_REPLY_USE;
+	snprintf(reply->note, sizeof(reply->note), "by preference");
+	reply->pick_count = reply->alt_count = 1;
+	reply->picks[0] = (gt_pick_t) { "dgx1", 0x30 };
+	reply->alts[0] = (gt_pick_t) { "dgx1", 0xc0 };
+	return GT_RPC_OK;
+}
+
+extern node_record_t *find_node_record(char *name)
+{
+	return !xstrcmp(name, "dgx1") ? &dgx1 : NULL;
+}
+
+extern uint64_t gt_selected(const gres_job_state_t *gpus, int index)
+{
+	uint64_t mask = 0;
+
+	for (int i = 0; i < 8; i++)
+		if (bit_test(gpus->gres_bit_select[index], i))
+			mask |= 1 << i;
+	return mask;
+}
+
+extern uint64_t gt_node_free(int index, const gres_job_state_t *gpus)
+{
+	(void) index;
+	(void) gpus;
+	return 0xff;
+}
+
+extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
+{
+	(void) test;
+	return &request;
+}
+
+extern gres_job_state_t *gt_job_gpus(const job_record_t *job)
+{
+	(void) job;
+	return NULL;
+}
+
+extern bool gt_request_is_open(const gt_test_t *test,
+			       const gres_job_state_t *gpus)
+{
+	(void) test;
+	(void) gpus;
+	return true;
+}
+
+extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
+			    int64_t added_us)
+{
+	(void) job_id;
+	(void) added_us;
+	counted = result;
+}
+
+extern bool gt_plugin_may_act(void)
+{
+	return may_act;
+}
+
+extern bool gt_layout_known(void)
+{
+	return false;
+}
+
+extern bool gt_layout_job(const job_record_t *job)
+{
+	(void) job;
+	return true;
+}
+
+extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
+{
+	(void) job;
+	(void) earlier;
+}
+
+extern bool gt_wait_postpone(job_record_t *job,
+			     const gt_postponement_t *earlier,
+			     uint32_t seconds, const char *note)
+{
+	(void) job;
+	(void) earlier;
+	(void) seconds;
+	(void) note;
+	return false;
+}
+
+extern uint64_t gt_mask(bitstr_t *bits)
+{
+	(void) bits;
+	return 0;
+}
+
+extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,
+			    const gt_line_t *line)
+{
+	(void) channel;
+	(void) config;
+	(void) line;
+}
+
+extern bool gt_channel_should_log(gt_channel_t *channel)
+{
+	(void) channel;
+	return false;
+}
+
+extern int64_t gt_now_us(void)
+{
+	return 1;
+}
+
+/* --------------------------------------------------------------- the claims */
+
+static job_details_t details = { .magic = DETAILS_MAGIC };
+static job_record_t job;
+
+/* A job with priority 77 that Slurm would start on GPUs 0 and 1 of dgx1 */
+static int test_job(int refused, bool act)
+{
+	gt_test_t test = { .job = &job, .mode = SELECT_MODE_RUN_NOW };
+	int rc;
+
+	may_act = act;
+	masked = 0;
+	refusals = refused;
+	test.nodes = bit_alloc(1);
+	bit_set(test.nodes, 0);
+	rc = gt_advise_job_test(&test);
+	free_job_resources(&job.job_resrcs);
+	FREE_NULL_BITMAP(test.nodes);
+	return rc;
+}
+
+static void a_job_that_a_refused_advice_held_starts_with_its_priority(void)
+{
+	CHECK(test_job(2, true) == SLURM_SUCCESS);
+	CHECK(job.priority == 77);
+	CHECK(job.state_reason == WAIT_RESOURCES);
+	CHECK(masked == 2 && counted == GT_INFEASIBLE);
+}
+
+static void an_alternative_starts_from_the_same_record(void)
+{
+	CHECK(test_job(1, true) == SLURM_SUCCESS);
+	CHECK(counted == GT_ALT);
+	CHECK(job.priority == 77);
+}
+
+static void what_slurm_chose_is_counted_before_it_is_undone(void)
+{
+	CHECK(test_job(1, true) == SLURM_SUCCESS);
+	CHECK(masked == 2);
+	CHECK(gt_selected(&request, 0) == 0xc0);
+}
+
+static void a_choice_that_did_not_begin_is_forgotten(void)
+{
+	CHECK(test_job(0, true) == SLURM_SUCCESS && counted == GT_USED);
+	/* Slurm did not start it; now it does, and we were not asked */
+	CHECK(test_job(0, false) == SLURM_SUCCESS);
+	gt_notice_begin(&job);
+	CHECK(!xstrcmp(job.admin_comment, "[gpu-topo: h]"));
+}
+
+#define CLAIM(name) { #name, name }
+static const struct {
+	const char *name;
+	void (*run)(void);
+} claims[] = {
+	CLAIM(a_job_that_a_refused_advice_held_starts_with_its_priority),
+	CLAIM(an_alternative_starts_from_the_same_record),
+	CLAIM(what_slurm_chose_is_counted_before_it_is_undone),
+	CLAIM(a_choice_that_did_not_begin_is_forgotten),
+};
+
+static void begin(void)
+{
+	failed_line = 0;
+	job = (job_record_t) {
+		.magic = JOB_MAGIC,
+		.job_id = 1,
+		.details = &details,
+		.priority = 77,
+		.state_reason = WAIT_RESOURCES,
+		.admin_comment = xstrdup("[gpu-topo: h]"),
+	};
+}
+
+int main(void)
+{
+	int failures = 0;
+
+	node_record_count = 1;
+	node_record_table_ptr = nodes;
+	request.total_node_cnt = 1;
+	request.gres_bit_select = xcalloc(1, sizeof(bitstr_t *));
+	request.gres_bit_select[0] = bit_alloc(8);
+	gt_plugin.active = true;
+	gt_config_defaults(&gt_plugin.config);
+	for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
+		begin();
+		claims[i].run();
+		xfree(job.admin_comment);
+		failures += failed_line != 0;
+		if (failed_line)
+			printf("FAILED %s: line %d\n", claims[i].name,
+			       failed_line);
+		else
+			printf("ok %s\n", claims[i].name);
+	}
+	return failures != 0;
+}
