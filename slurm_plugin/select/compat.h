@@ -104,6 +104,7 @@ extern time_t last_job_update __attribute__((weak));
 extern bitstr_t *cg_node_bitmap __attribute__((weak));
 extern list_t *job_list __attribute__((weak));
 extern diag_stats_t slurmctld_diag_stats __attribute__((weak));
+extern slurmctld_config_t slurmctld_config __attribute__((weak));
 extern job_record_t *find_job_record(uint32_t job_id) __attribute__((weak));
 extern void queue_job_scheduler(void) __attribute__((weak));
 extern void schedule_job_save(void) __attribute__((weak));

@@ -4,7 +4,7 @@
  * `make check-symbols` compares this with the list in Slurm's source.
  */
 #define GT_FORWARDS(X) \
-	X(state_save) X(state_restore) X(job_init) X(job_ready) X(job_expand) \
+	X(state_restore) X(job_init) X(job_ready) X(job_expand) \
 	X(job_resized) X(job_mem_reduce) X(job_signal) X(job_suspend) \
 	X(job_resume) X(step_pick_nodes) X(step_start) X(step_finish) \
 	X(select_nodeinfo_pack) X(select_nodeinfo_unpack) \
@@ -19,3 +19,6 @@
 /* Those we look at before or after the stock plugin has done its work */
 #define GT_HOOKED(X) \
 	X(node_init) X(job_begin) X(job_fini) X(select_nodeinfo_set)
+
+/* The same, but releases from 25.05 on have none */
+#define GT_HOOKED_WHERE_THERE(X) X(state_save)

@@ -39,11 +39,27 @@ extern void gt_plugin_stop(void)
 {
 	gt_wait_stop();
 	gt_kill_switch_stop(&gt_plugin.kill_switch);
-	if (gt_plugin.active && gt_plugin.stats.asked)
-		log_stats(gt_now_us());
 	gt_plugin.active = false;
 	gt_channel_close(&gt_plugin.channel);
 	gt_line_free(&gt_plugin.line);
+}
+
+static bool is_ending(void)
+{
+	return &slurmctld_config && slurmctld_config.shutdown_time;
+}
+
+extern void gt_plugin_sum_up(void)
+{
+	const gt_config_t *config = &gt_plugin.config;
+	int64_t now_us = gt_now_us();
+
+	if (!gt_plugin.active || !gt_plugin.stats.since_line)
+		return;
+	if (is_ending() || gt_stats_due(&gt_plugin.stats, 0,
+					config->stats_interval_s * 1000000LL,
+					now_us))
+		log_stats(now_us);
 }
 
 extern void gt_plugin_read(void)

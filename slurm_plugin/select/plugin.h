@@ -31,6 +31,12 @@ extern void gt_plugin_stop(void);
  */
 extern void gt_plugin_read(void);
 
+/*
+ * A job ended, or slurmctld saves its state: every few minutes, and when it
+ * ends, for it does not unload its plugins. Counters that are due go to the log.
+ */
+extern void gt_plugin_sum_up(void);
+
 /* RET true unless the settings, the kill switch or the self-check forbid it */
 extern bool gt_plugin_may_act(void);
 

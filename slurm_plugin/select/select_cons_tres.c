@@ -56,6 +56,13 @@ extern int select_p_node_init(void)
 	return gt_stock.node_init(0, 0, 0, 0, 0, 0);
 }
 
+extern int select_p_state_save(char *dir)
+{
+	gt_plugin_sum_up();
+	return gt_stock.state_save ?
+	       gt_stock.state_save((long) dir, 0, 0, 0, 0, 0) : SLURM_SUCCESS;
+}
+
 extern int select_p_job_test(job_record_t *job, bitstr_t *nodes,
 			     uint32_t min_nodes, uint32_t max_nodes,
 			     uint32_t req_nodes, uint16_t mode,
@@ -109,6 +116,7 @@ extern int select_p_job_fini(job_record_t *job)
 		gt_notice_ended(job);
 		gt_wait_wake(job);
 	}
+	gt_plugin_sum_up();
 	return rc;
 }
 

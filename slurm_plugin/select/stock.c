@@ -71,6 +71,7 @@ static bool resolve(void)
 	gt_stock.name = (gt_forward_t) dlsym(gt_stock.handle, \
 					     "select_p_" #name);
 	GT_FORWARDS(GT_RESOLVE)
+	GT_HOOKED_WHERE_THERE(GT_RESOLVE)
 #undef GT_RESOLVE
 #define GT_RESOLVE(name) \
 	gt_stock.name = (gt_forward_t) required("select_p_" #name, &missing);

@@ -23,6 +23,7 @@ typedef struct {
 #define GT_FIELD(name) gt_forward_t name;
 	GT_FORWARDS(GT_FIELD)
 	GT_HOOKED(GT_FIELD)
+	GT_HOOKED_WHERE_THERE(GT_FIELD)
 #undef GT_FIELD
 } gt_stock_t;
 

@@ -282,3 +282,15 @@ def test_slow_answers_have_a_budget_per_pass(cluster: Cluster, engine: FakeEngin
     assert len(results) == 16
     assert results[:3] == ["used", "used", "budget_out"]
     assert_no_overlap(cluster)
+
+
+def test_counters_are_written_when_slurmctld_ends(cluster: Cluster, engine: FakeEngine) -> None:
+    """One question is fewer than a line is for, and yet not lost with the process."""
+    if cluster.release >= (25, 5):
+        pytest.skip("from 25.05 on slurmctld does not tell its plugins that it ends")
+    engine.rule(**PREFER)
+    cluster.wait_running(cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30))
+    with cluster.slurmctld_log_of() as log:
+        cluster.restart_slurmctld()
+    (line,) = [line for line in log if "gputopo: stats " in line]
+    assert re.search(r"asked=1 used=1 .* added_us_median=\d+ added_us_max=\d+", line)
