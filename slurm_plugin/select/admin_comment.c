@@ -175,9 +175,12 @@ extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting)
 		   ":%n", &waiting->count, &waiting->cap, &waiting->since,
 		   &end) != 3 || end < 0)
 		return false;
-	if (!(tail = strrchr(text, '(')) ||
+	if (!(tail = strrchr(text + end, '(')) ||
 	    sscanf(tail, "(until %18" SCNd64 ", begin %18" SCNd64 ")",
-		   &waiting->until, &waiting->begin) != 2)
+		   &waiting->until, &waiting->begin) != 2) {
 		waiting->until = waiting->begin = 0;
+		tail = text + note.len;
+	}
+	waiting->why = trim(slice(note.text + end, note.text + (tail - text)));
 	return true;
 }

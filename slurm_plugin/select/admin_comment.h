@@ -32,6 +32,7 @@ typedef struct {
 	int64_t since;		/* Unix time of the first wait */
 	int64_t until;		/* begin time we gave the job */
 	int64_t begin;		/* begin time it had before */
+	gt_slice_t why;		/* as it was read; points into the note */
 } gt_waiting_t;
 
 /* `comment` may be NULL. The slices point into it. */

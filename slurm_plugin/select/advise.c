@@ -1,6 +1,7 @@
 #include "advise.h"
 
 #include "gpus.h"
+#include "layout.h"
 #include "mask.h"
 #include "notice.h"
 #include "plugin.h"
@@ -241,18 +242,24 @@ static gt_result_t use(decision_t *decision)
 	return GT_INFEASIBLE;
 }
 
-static gt_result_t postpone(decision_t *decision)
+static void leave_pending(decision_t *decision)
 {
 	const gt_test_t *test = decision->question.test;
-	const gt_reply_t *reply = &gt_plugin.reply;
 
-	if (!gt_wait_postpone(test->job, &decision->earlier, reply->wait_s,
-			      reply->note))
-		return GT_CAPPED;
 	free_job_resources(&test->job->job_resrcs);
 	restore(test->job, &decision->before);
 	bit_copybits(test->nodes, decision->question.offered);
 	decision->rc = GT_POSTPONED;
+}
+
+static gt_result_t postpone(decision_t *decision)
+{
+	const gt_reply_t *reply = &gt_plugin.reply;
+
+	if (!gt_wait_postpone(decision->question.test->job, &decision->earlier,
+			      reply->wait_s, reply->note))
+		return GT_CAPPED;
+	leave_pending(decision);
 	return GT_WAIT;
 }
 
@@ -291,9 +298,10 @@ static void decide(decision_t *decision)
 	gt_result_t result = GT_BUDGET_OUT;
 
 	gt_plugin.reply.note[0] = '\0';
-	gt_wait_settle(job, &decision->earlier);
 	if (limit_us && ask(decision, limit_us, &result))
 		result = obey(decision);
+	else if (!limit_us && gt_wait_go_on(job, &decision->earlier))
+		leave_pending(decision);
 	if (decision->reselect)
 		select_unmasked(decision);
 	if (decision->rc == SLURM_SUCCESS)
@@ -308,6 +316,9 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	gres_job_state_t *gpus = NULL;
 
 	gt_notice_forget();
+	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_known() &&
+	    gt_layout_job(test->job))
+		gt_wait_settle(test->job, &decision.earlier);
 	if (gt_plugin_may_act())
 		gpus = gt_request_gpus(test);
 	if (!gpus)
@@ -316,7 +327,9 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	decision.question.offered = bit_copy(test->nodes);
 	decision.before = remember(test->job);
 	decision.rc = gt_stock_job_test(test);
-	if (decision.rc == SLURM_SUCCESS && gt_request_is_open(test, gpus))
+	if (decision.rc != SLURM_SUCCESS)
+		gt_wait_sleep_on(test->job, &decision.earlier);
+	else if (gt_request_is_open(test, gpus))
 		decide(&decision);
 	gt_question_free(&decision.question);
 	FREE_NULL_BITMAP(decision.question.offered);

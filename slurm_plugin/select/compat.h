@@ -108,5 +108,8 @@ extern slurmctld_config_t slurmctld_config __attribute__((weak));
 extern job_record_t *find_job_record(uint32_t job_id) __attribute__((weak));
 extern void queue_job_scheduler(void) __attribute__((weak));
 extern void schedule_job_save(void) __attribute__((weak));
+extern uint16_t accounting_enforce __attribute__((weak));
+extern int acct_policy_handle_accrue_time(job_record_t *job, bool locked)
+	__attribute__((weak));
 
 #endif

@@ -3,6 +3,7 @@
 #include "admin_comment.h"
 #include "gpus.h"
 #include "plugin.h"
+#include "wait.h"
 
 /* From the choice to the start is one call chain under the job write lock. */
 static struct {
@@ -101,6 +102,7 @@ extern void gt_notice_begin(job_record_t *job)
 		}
 	}
 	next.chosen = NULL;
+	gt_wait_begun(job);
 }
 
 static void begin_line(gt_line_t *line, const char *verb,

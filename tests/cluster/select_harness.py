@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster import Cluster, ClusterError
 from modes import enforcement
-from slurm_text import parse_jobs
+from slurm_text import Job, parse_jobs
 
 SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
 PID = "/tmp/fake_engine.pid"
@@ -26,6 +26,7 @@ PREFER: dict[str, Any] = {"do": "prefer", "order": OURS, "note": "by preference"
 PAIRS_22_05 = {"dgx1": (0, 3), "dgx2": (0, 3), "bridged1": (0, 2)}
 # A wait must outlast whatever Slurm does by itself within a test.
 LONG_S = 300
+LAZY: dict[str, Any] = {"do": "wait", "s": LONG_S, "note": "for a pair"}
 
 
 def stock_pair(cluster: Cluster, node: str = "dgx1") -> dict[str, tuple[int, ...]]:
@@ -144,6 +145,23 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = 20) -> 
 def all_running(cluster: Cluster, jobid: int, count: int) -> bool:
     """Whether the array or heterogeneous job has so many records, all running."""
     return [job.state for job in cluster.jobs(jobid)] == ["RUNNING"] * count
+
+
+def eligible_time(cluster: Cluster, jobid: int) -> int:
+    """The job's begin time, as Unix time."""
+    return time_of(cluster, jobid, "EligibleTime")
+
+
+def time_of(cluster: Cluster, jobid: int, field: str) -> int:
+    """A time that Slurm tells of a job, as Unix time."""
+    text = cluster.job(jobid).fields[field]
+    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
+
+
+def postponed(cluster: Cluster, jobid: int) -> Job:
+    """The job's record once it shows that it was postponed."""
+    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
+    return cluster.job(jobid)
 
 
 def clear(cluster: Cluster) -> None:

@@ -9,18 +9,18 @@ from collections.abc import Iterator
 import pytest
 from cluster import Cluster
 from select_harness import (
-    LONG_S,
+    LAZY,
     PREFER,
     FakeEngine,
     all_running,
     assert_no_overlap,
+    eligible_time,
+    postponed,
     scripted_engine,
     until,
 )
-from slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
-LAZY = {"do": "wait", "s": LONG_S, "note": "for a pair"}
 
 
 @pytest.fixture
@@ -28,18 +28,6 @@ def engine(cluster: Cluster) -> Iterator[FakeEngine]:
     """The scripted engine in place of the real one."""
     with scripted_engine(cluster) as fake:
         yield fake
-
-
-def eligible_time(cluster: Cluster, jobid: int) -> int:
-    """The job's begin time, as Unix time."""
-    text = cluster.job(jobid).fields["EligibleTime"]
-    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
-
-
-def postponed(cluster: Cluster, jobid: int) -> Job:
-    """The job's record once it shows that it was postponed."""
-    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
-    return cluster.job(jobid)
 
 
 def test_a_postponed_job_says_why_and_starts_in_time(cluster: Cluster, engine: FakeEngine) -> None:

@@ -294,7 +294,13 @@ static void the_hint_is_found(void)
 
 static void a_wait_survives_in_the_comment(void)
 {
-	gt_waiting_t waiting = { 3, 10, 1700000000, 1700000030, 1699999000 }, read;
+	gt_waiting_t waiting = {
+		.count = 3,
+		.cap = 10,
+		.since = 1700000000,
+		.until = 1700000030,
+		.begin = 1699999000,
+	}, read;
 	char note[400];
 	gt_bracket_t bracket;
 	char *comment;
@@ -305,6 +311,9 @@ static void a_wait_survives_in_the_comment(void)
 	comment = gt_bracket_write("x", (gt_slice_t) { "h", 1 }, note);
 	gt_bracket_read(comment, &bracket);
 	CHECK(gt_waiting_read(bracket.note, &read));
+	CHECK(read.why.len == 20);
+	CHECK(!strncmp(read.why.text, "a pair (0,3) is busy", 20));
+	read.why = waiting.why;
 	CHECK(!memcmp(&read, &waiting, sizeof(read)));
 	free(comment);
 }
@@ -325,6 +334,7 @@ static void other_notes_are_no_waits(void)
 	CHECK(gt_waiting_read((gt_slice_t) { "waiting 1/2 since 3: a", 22 },
 			      &waiting));
 	CHECK(waiting.count == 1 && !waiting.until && !waiting.begin);
+	CHECK(waiting.why.len == 1 && waiting.why.text[0] == 'a');
 }
 
 /* ------------------------------------------------- budget, counters, switch */

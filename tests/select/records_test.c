@@ -173,6 +173,13 @@ extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
 	(void) earlier;
 }
 
+extern void gt_wait_sleep_on(job_record_t *job,
+			     const gt_postponement_t *earlier)
+{
+	(void) job;
+	(void) earlier;
+}
+
 extern bool gt_wait_postpone(job_record_t *job,
 			     const gt_postponement_t *earlier,
 			     uint32_t seconds, const char *note)
@@ -182,6 +189,18 @@ extern bool gt_wait_postpone(job_record_t *job,
 	(void) seconds;
 	(void) note;
 	return false;
+}
+
+extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
+{
+	(void) job;
+	(void) earlier;
+	return false;
+}
+
+extern void gt_wait_begun(const job_record_t *task)
+{
+	(void) task;
 }
 
 extern uint64_t gt_mask(bitstr_t *bits)
