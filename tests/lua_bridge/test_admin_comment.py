@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from policies import hints
+from policies.errors import HintError
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import DONOR, LOAN, SHAPE, SLOTS, TOPO, Bracket
 
@@ -62,24 +64,75 @@ def by_lua(lua, texts: Sequence[str], kind: str) -> list[str | None]:
     return [None if text == "-" else text for text in found.split("\n")]
 
 
+def built(tmp_path_factory: pytest.TempPathFactory, folder: str) -> Path:
+    """The C part of a plugin without Slurm, compiled."""
+    if not (shutil.which("gcc") and shutil.which("make")):
+        pytest.skip("no gcc and make here")
+    out = tmp_path_factory.mktemp(folder)
+    make = ["make", "-C", str(ROOT / "slurm_plugin" / folder), f"OUT={out}"]
+    target = out / "pure_test_sanitized"
+    subprocess.run([*make, str(target)], check=True, capture_output=True)
+    return target
+
+
+def lines_of(program: Path, what: str, texts: Sequence[str]) -> list[str]:
+    """What the program says of each text."""
+    told = "".join(f"{text}\n" for text in texts).encode()
+    done = subprocess.run([program, what], input=told, capture_output=True, check=True)
+    return done.stdout.decode().split("\n")[:-1]
+
+
 @pytest.fixture(scope="session")
 def by_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[str]], list[str | None]]:
     """Hint and note as the select plugin reads them."""
-    if not (shutil.which("gcc") and shutil.which("make")):
-        pytest.skip("no gcc and make here")
-    out = tmp_path_factory.mktemp("select")
-    make = ["make", "-C", str(ROOT / "slurm_plugin/select"), f"OUT={out}", str(out / "pure_test")]
-    subprocess.run(make, check=True, capture_output=True)
+    program = built(tmp_path_factory, "select")
 
     def read(texts: Sequence[str]) -> list[str | None]:
-        told = "".join(f"{text}\n" for text in texts)
-        done = subprocess.run(
-            [out / "pure_test", "brackets"], input=told.encode(), capture_output=True, check=True
-        )
-        lines = done.stdout.decode().split("\n")[:-1]
-        return [None if line == "-" else line for line in lines]
+        return [None if line == "-" else line for line in lines_of(program, "brackets", texts)]
 
     return read
+
+
+@pytest.fixture(scope="session")
+def spank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The launch plugin's part, which takes `--gpu-topo`."""
+    return built(tmp_path_factory, "spank")
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_python_lua_and_c_agree_on_what_a_hint_may_be(lua, spank, seed):
+    """Byte by byte: the option's plugin, the bridge, and the engine."""
+    chance = random.Random(seed)
+    odd = [chr(code) for code in range(1, 256) if chr(code) != "\n"]
+    texts = []
+    for _ in range(300):
+        plain = "".join(
+            chance.choices("pattern=ring,x.-_:+ 09", k=chance.choice((3, 40, 1024, 1025)))
+        )
+        at = chance.randrange(len(plain))
+        texts.append(plain[:at] + chance.choice(("", chance.choice(odd))) + plain[at + 1 :])
+    by_python = ["refused" if is_refused(text) else "carried" for text in texts]
+    assert lines_of(spank, "hints", texts) == by_python
+    quoted = ",".join(
+        "'" + "".join(f"\\{byte:03}" for byte in text.encode()) + "'" for text in texts
+    )
+    said = lua.evaluate(
+        "local hint, found = require('gputopo.hint'), {}\n"
+        f"for i, text in ipairs({{{quoted}}}) do\n"
+        "  found[i] = hint.of('gpu-topo:' .. text) and 'carried' or 'refused'\n"
+        "end return table.concat(found, '\\n')"
+    )
+    assert said.split("\n") == by_python
+    assert {"refused", "carried"} == set(by_python)
+
+
+def is_refused(text: str) -> bool:
+    """Is this text no hint for its bytes, whatever it may say?"""
+    try:
+        hints.parse(text)
+    except HintError as error:
+        return "printable ASCII" in str(error) or " bytes; expected" in str(error)
+    return False
 
 
 def as_c_tells(text: str) -> str | None:

@@ -399,6 +399,18 @@ static int fuzz(const char *seed, const char *rounds, const char *path)
 	return 0;
 }
 
+/* Whether each line of standard input is a text that a hint may be. */
+static int hints(void)
+{
+	static char line[8192];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = '\0';
+		puts(gt_hint_refused(line) ? "refused" : "carried");
+	}
+	return 0;
+}
+
 int main(int argc, char *argv[])
 {
 	if (argc == 2 && !strcmp(argv[1], "list")) {
@@ -408,6 +420,8 @@ int main(int argc, char *argv[])
 	}
 	if (argc == 3 && !strcmp(argv[1], "run"))
 		return run_claim(argv[2]);
+	if (argc == 2 && !strcmp(argv[1], "hints"))
+		return hints();
 	if (argc >= 3 && !strcmp(argv[1], "plan"))
 		return plans(argv[2], argc - 3, argv + 3);
 	if (argc == 4 && !strcmp(argv[1], "devices"))
