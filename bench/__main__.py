@@ -23,6 +23,7 @@ BENCHMARKS = {
     "r-queue": "bench.r_queue",
     "genie": "bench.genie",
     "soak": "bench.soak",
+    "hostile": "bench.hostile",
 }
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 import shlex
+from typing import TYPE_CHECKING
 
-from cluster import Cluster
+if TYPE_CHECKING:
+    from cluster import Cluster
 
 USER = "mallory"
 #: Pieces of what we write ourselves, of what separates, and of what is merely odd.
@@ -71,6 +73,47 @@ time.sleep(1)
 PORTS = (*range(50000, 50004), *range(9400, 9404))
 
 
+#: Numbers as slurmctld may hold them for a job nobody can run.
+HUGE = (0, 1, 65533, 10**6, 2 * 10**9, 4294967292, 2**40, 2**53, 2**62, 2**63)
+_NUMBERS = (
+    "min_nodes", "max_nodes", "num_tasks", "min_cpus", "begin_time", "time_limit", "cpus_per_task",
+    "min_mem_per_node", "min_mem_per_cpu", "ntasks_per_node", "ntasks_per_gpu", "sockets_per_node",
+)  # fmt: skip
+_TEXTS = ("comment", "account", "partition", "dependency", "reservation", "array_inx")
+_REQUESTS = (
+    "gpu:1", "gpu:2", "gpu:4", "gpu:v100:2", "gpu:1000000", "gpu:1M", "gpu:3k,gpu:7",
+    "gpu:" + "9" * 400,
+)  # fmt: skip
+
+
+def text_of(chance: random.Random, victim: int = 1) -> str:
+    """Some pieces, as a user's text."""
+    found = "".join(chance.choices(PIECES, k=chance.randint(1, 7)))
+    start = chance.choice(("", "gpu-topo: ", "gpu-topo: pattern=ring "))
+    return start + found.replace("{victim}", str(victim))
+
+
+def job_of(chance: random.Random) -> dict[str, object]:
+    """A job as slurmctld hands it to the bridge, whatever client it came from."""
+    # With such numbers most jobs are not asked about: the others' texts go further.
+    some = chance.choice((0, 0, 6))
+    fields: dict[str, object] = {
+        name: chance.choice(HUGE) for name in chance.sample(_NUMBERS, chance.randint(0, some))
+    }
+    fields["tres_per_" + chance.choice(["node", "job", "task", "socket"])] = chance.choice(
+        _REQUESTS
+    )
+    fields |= {name: text_of(chance) for name in chance.sample(_TEXTS, chance.randint(0, 3))}
+    fields |= {
+        "cpus_per_tres": "gpu:" + "7" * chance.choice([1, 1, 1, 9, 90_000]),
+        "mem_per_tres": "gpu:" + "7" * chance.choice([1, 1, 1, 18, 19]),
+        "features": chance.choice(("", *FEATURES)),
+        "req_nodes": chance.choice(("", *NAMES)),
+        "exc_nodes": chance.choice(("", *NAMES)),
+    }
+    return fields
+
+
 class Mallory:
     """Does one hostile thing after the other; `tries` and `bytes` are what it came to."""
 
@@ -83,10 +126,7 @@ class Mallory:
 
     def text(self) -> str:
         """Some pieces, as a user's text."""
-        pieces = self._chance.choices(PIECES, k=self._chance.randint(1, 7))
-        victim = self._chance.choice(self._victims)
-        found = "".join(pieces).replace("{victim}", str(victim)).replace("\0", "")
-        return self._chance.choice(("", "gpu-topo: ", "gpu-topo: pattern=ring ")) + found
+        return text_of(self._chance, self._chance.choice(self._victims))
 
     def act(self, times: int = 6) -> None:
         """As many attacks, in one go; then its own jobs are gone."""

@@ -6,25 +6,9 @@ import random
 
 import pytest
 from cluster import Cluster
+from mallory import job_of
 
 from slurm_plugin.protocol import Submit, decode
-
-#: Numbers as slurmctld may hold them for a job nobody can run.
-HUGE = [0, 1, 65533, 10**6, 2 * 10**9, 4294967292, 2**40, 2**53, 2**62, 2**63]
-COUNTS = ["min_nodes", "max_nodes", "num_tasks", "min_cpus", "begin_time", "time_limit",
-          "min_mem_per_node", "min_mem_per_cpu", "ntasks_per_node", "ntasks_per_gpu",
-          "sockets_per_node", "cpus_per_task"]  # fmt: skip
-REQUESTS = ["gpu:1000000", "gpu:v100:1000000", "gpu:1M", "gpu:3k,gpu:7", "gpu:" + "9" * 400]
-
-
-def hostile(chance: random.Random) -> dict[str, object]:
-    fields: dict[str, object] = {
-        name: chance.choice(HUGE) for name in chance.sample(COUNTS, chance.randint(1, 6))
-    }
-    fields["tres_per_" + chance.choice(["node", "job", "task", "socket"])] = chance.choice(REQUESTS)
-    fields["cpus_per_tres"] = "gpu:" + "7" * chance.choice([1, 9, 90_000])
-    fields["mem_per_tres"] = "gpu:" + "7" * chance.choice([1, 18, 19])
-    return fields
 
 
 @pytest.mark.parametrize("enforcement", ["select", "slots"])
@@ -36,7 +20,7 @@ def test_whatever_numbers_a_job_has_its_line_is_one_the_engine_reads(
     lua = start_lua(installed / "job_submit.lua")
     chance = random.Random(seed)
     for _ in range(100):
-        lua.submit(script="#!/bin/sh", **hostile(chance))
+        lua.submit(script="#!/bin/sh", **job_of(chance))
     lua.submit(tres_per_node="gpu:2", script="#!/bin/sh")
     assert engine.requests
     for line in engine.requests:
