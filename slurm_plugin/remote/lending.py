@@ -20,7 +20,6 @@ from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.remote import loan as loans
-from slurm_plugin.remote.acting.donor import NAME, marked
 from slurm_plugin.remote.acting.question import Question, Submitter
 from slurm_plugin.remote.loan import Lender, Loan
 from slurm_plugin.remote.mode import Mode
@@ -75,7 +74,7 @@ class Lending:
         lenders: list[Lender] = []
         try:
             for node, mask in offer.donors.items():
-                lenders.append(Lender(node, mask, self._submit(job, node, mask.bit_count())))
+                lenders.append(self._submitted(job, node, mask))
             loan = Loan(offer.host, offer.mask, tuple(lenders))
             at = str(int(self._clock()))
             more = {loans.KEY: loan.text(), loans.AT: at, loans.WHY: offer.why}
@@ -94,14 +93,14 @@ class Lending:
         self.counts["lent"] += 1
         return loan
 
-    def _submit(self, job: QueuedJob, node: str, gpus: int) -> int:
-        """A donor's id, which is its user's word: SlurmError where Slurm knows another job."""
-        donor_id = self._submitter.donor(Question(job.job_id, job.uid, node, gpus))
-        made = self._client.job(donor_id)
-        found = None if made is None else (made.user, made.name, made.comment)
-        if found != (job.user, NAME, marked(job.job_id)):
-            raise SlurmError(f"job {donor_id} is no donor of {job.user}'s: Slurm says {found}")
-        return donor_id
+    def _submitted(self, job: QueuedJob, node: str, mask: int) -> Lender:
+        """A donor that waits. Its id is its user's word: SlurmError where Slurm knows another."""
+        asked = Question(job.job_id, job.uid, node, mask.bit_count())
+        lender = Lender(node, mask, self._submitter.donor(asked))
+        there = {one.job_id: one for one in self._client.queue()}
+        if trouble := loans.trouble_of(lender, there.get(lender.job_id), job):
+            raise SlurmError(trouble)
+        return lender
 
     def tidy(self, queue: Sequence[QueuedJob]) -> None:
         """End donors whose borrower is no more, and borrowers that lost a donor."""

@@ -34,7 +34,6 @@ from slurm_plugin.slurm.interface import (
     NOW,
     JobUpdate,
     QueuedJob,
-    SlurmJob,
     SlurmNode,
     SlurmPartition,
 )
@@ -304,7 +303,7 @@ class Slurm:
         self.lines: list[object] = []
 
     def queue(self) -> list[QueuedJob]:
-        return self.jobs
+        return list(self.jobs)
 
     def nodes(self) -> list[SlurmNode]:
         return list(NODES)
@@ -331,11 +330,8 @@ class Slurm:
 
     def donor(self, asked: Question) -> int:
         self.told.append((asked.line().decode(), None))
+        self.jobs.append(donor("gpu-donor of=7", state="PENDING"))
         return 71
-
-    def job(self, job_id: int) -> SlurmJob:
-        of = "gpu-donor of=7"
-        return SlurmJob(job_id, 0, "gpu-donor", "alice", "batch", "PENDING", comment=of)
 
     def obstacle(self) -> str:
         return ""

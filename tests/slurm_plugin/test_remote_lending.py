@@ -29,7 +29,7 @@ from slurm_plugin.slots.look import plan
 from slurm_plugin.slots.plan import Choice, Chosen, Plan, Terms
 from slurm_plugin.slots.room import Hold, Node, emptied
 from slurm_plugin.slots.want import Want, Wants
-from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmJob
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 P100 = tuple(f"p100.s{i}" for i in range(4))
@@ -431,7 +431,6 @@ def test_a_borrower_that_was_put_back_asks_for_all_its_gpus_again() -> None:
 
 
 #: A donor as Slurm tells of it.
-DONOR = SlurmJob(71, 0, "gpu-donor", "alice", "batch", "PENDING", comment="gpu-donor of=7")
 
 
 class Slurm:
@@ -442,7 +441,8 @@ class Slurm:
         self.refuses = refuses
         self.submitted = 0
         self.away = ""
-        self.donor_is: SlurmJob | None = DONOR
+        self.made: list[QueuedJob] = []
+        self.donor_is: dict[str, object] = {}
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         self.told.append((f"update {','.join(jobs)}", change))
@@ -458,10 +458,12 @@ class Slurm:
         if self.submitted == self.refuses:
             raise SlurmError("sbatch: error: AssocMaxSubmitJobLimit")
         self.told.append((asked.line().decode(), None))
+        donor = a_donor(70 + self.submitted, state="PENDING")
+        self.made.append(replace(donor, **self.donor_is))  # type: ignore[arg-type]
         return 70 + self.submitted
 
-    def job(self, job_id: int) -> SlurmJob | None:
-        return None if self.donor_is is None else replace(self.donor_is, job_id=job_id)
+    def queue(self) -> list[QueuedJob]:
+        return self.made
 
     def obstacle(self) -> str:
         return self.away
@@ -513,14 +515,22 @@ def test_where_one_donor_is_refused_all_are_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"user": "bob"}, {"name": "bert"}, {"comment": "gpu-donor of=8"}, None]
+    "other",
+    [
+        {"uid": 1001},
+        {"admin_comment": "[gpu-donor: of=8]"},
+        {"admin_comment": "", "comment": "gpu-donor of=8"},
+        {"job_id": 99},
+        {"req_nodes": "dgx3"},
+        {"min_nodes": 2},
+    ],
 )
 def test_a_job_that_is_no_donor_of_the_borrowers_user_is_left_alone(
-    other: dict[str, str] | None,
+    other: dict[str, object],
 ) -> None:
     """Its id is what sbatch printed, which is the user's own process."""
     slurm, job = Slurm(), queued()
-    slurm.donor_is = None if other is None else replace(DONOR, **other)  # type: ignore[arg-type]
+    slurm.donor_is = other
     assert lender(slurm).lend(job, kept_of(job), OFFER, THREE) is None
     assert slurm.words == ["donor 7 1000 dgx2 2"]
 
