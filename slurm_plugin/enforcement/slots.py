@@ -137,9 +137,10 @@ class Slots:
             self.board.first = self.board.first or first
             note = _waits_for(need)
             return self._gate(asked, wish, now, note, need=first, keep=True), ""
-        if later or keys.array or keys.het or self._looks_first(wish):
+        is_doubted = self.board.is_doubted(asked.uid, now)
+        if later or keys.array or keys.het or is_doubted or self._looks_first(wish):
             # The tasks of an array would all get the same slots; components start together or
-            # not at all.
+            # not at all; jobs of one whose submits come to nothing have to be seen first.
             self.board.is_awaited |= not later
             return self._gate(asked, wish, now, "", keep=_is_put_off(keys)), ""
         decision = self._decide(asked, wish, need, found)
@@ -163,7 +164,7 @@ class Slots:
         note = question.named(reply.note, group, mask)
         values = self._comment(asked, wish, "placed", token, note)
         values.update(_set(demand.placed(asked, need, group, mask)))
-        self.board.promise(token, hold, now, decision.record)
+        self.board.promise(token, hold, now, decision.record, uid=asked.uid)
         self.board.is_awaited = True
         return Ok(values), ""
 

@@ -5,6 +5,7 @@ Submits are answered from here, never from a call to Slurm. Times are epochs.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ from slurm_plugin.slots.room import Hold, Room, emptied, with_hold
 #: A submit that Slurm refused later, or only tested, never shows in the queue; another one does
 #: as soon as Slurm has its locks.
 PROMISE_S = 1.5
+#: So many promises to one user within so many seconds that came to nothing, and the user's jobs are
+#: gated until the next look: submits that are only tested must not keep the GPUs from others.
+MOST_UNMET, UNMET_S = 20, 60.0
 
 Build = Callable[[], dict[str, Any]]
 
@@ -31,6 +35,7 @@ class Promise:
     until: float
     build: Build | None = None
     need: Need | None = None
+    uid: int = -1
 
 
 @dataclass(slots=True)
@@ -44,7 +49,8 @@ class Board:
     `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
     `is_awaited`: a job is about to start, or gated only until the next look, which may release it
     at once, or a decision is to be written down. `has_news`: a submit since
-    the last look may matter to it; that of a held or dependent job does not.
+    the last look may matter to it; that of a held or dependent job does not. `unmet` is when the
+    last promises of slots to a user ran out unseen, by uid.
     """
 
     fresh_s: float = 15.0
@@ -62,6 +68,7 @@ class Board:
     known: int = 0
     is_awaited: bool = False
     has_news: bool = False
+    unmet: dict[int, deque[float]] = field(default_factory=dict)
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
@@ -99,10 +106,16 @@ class Board:
         now: float,
         build: Build | None = None,
         need: Need | None = None,
+        uid: int = -1,
     ) -> None:
         """Keep these slots for a job that is on its way, or its place in front of others."""
         kept = self.promises if hold.gpus else self.gated
-        kept[token] = Promise(hold, now + PROMISE_S, build, need)
+        kept[token] = Promise(hold, now + PROMISE_S, build, need, uid)
+
+    def is_doubted(self, uid: int, now: float) -> bool:
+        """Did very many promises to this user come to nothing lately?"""
+        times = self.unmet.get(uid)
+        return times is not None and len(times) == MOST_UNMET and now - times[0] < UNMET_S
 
     def met(self, token: str) -> Promise | None:
         """The promise to a job that Slurm shows now: it is the job's own."""
@@ -116,7 +129,11 @@ class Board:
         """
         for kept in (self.promises, self.gated):
             for token in [t for t, promise in kept.items() if promise.until <= began]:
-                del kept[token]
+                promise = kept.pop(token)
+                if kept is self.promises:
+                    times = self.unmet.setdefault(promise.uid, deque(maxlen=MOST_UNMET))
+                    times.append(promise.until)
+        self.unmet = {u: times for u, times in self.unmet.items() if began - times[-1] < UNMET_S}
 
     def now(self) -> tuple[Room, list[Hold]]:
         """Room and holds with what is promised taken."""

@@ -12,7 +12,7 @@ from slurm_plugin import admin_comment
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, decode, encode_request
-from slurm_plugin.slots.board import PROMISE_S, Board
+from slurm_plugin.slots.board import MOST_UNMET, PROMISE_S, UNMET_S, Board
 from slurm_plugin.slots.candidates import Need
 from slurm_plugin.slots.room import Hold, Node, with_hold
 from slurm_plugin.slots_keys import SlotsKeys
@@ -387,3 +387,26 @@ def test_where_nothing_is_lent_asking_is_refused(tmp_path: Path) -> None:
     answer = mode(tmp_path, board()).on_submit(submit(4, hint="remote=allow"))
     assert isinstance(answer, Refuse)
     assert answer.message.startswith("gpu-topo: remote: GPUs of other nodes are not lent here")
+
+
+def test_submits_that_are_only_tested_keep_the_gpus_from_nobody_for_long(tmp_path: Path) -> None:
+    """mallory tests again and again; alice has her GPUs at once, or at the next look."""
+    state, now = board("dgx1", "dgx2"), NOW
+    decider = basic_decider(tmp_path)
+    slots = Slots(decider, state, LEASE_S, clock=lambda: now)
+    mallory = replace(submit(8), uid=1002)
+    kept = 0
+    for _ in range(60):
+        for _ in range(2):
+            kept += state_of(told(slots.on_submit(mallory))) == "placed"
+        now += PROMISE_S
+        state.forget(now)
+        state.look(state.room, (), None, now)
+    assert MOST_UNMET <= kept < 4 * MOST_UNMET
+    assert state_of(told(slots.on_submit(mallory))) == "gated"
+    assert state_of(told(slots.on_submit(submit(8)))) == "placed"
+    now += UNMET_S + 1
+    state.forget(now)
+    state.look(state.room, (), None, now)
+    assert mallory.uid not in state.unmet
+    assert state_of(told(slots.on_submit(mallory))) == "placed"
