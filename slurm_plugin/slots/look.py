@@ -22,8 +22,8 @@ from slurm_plugin.slots.order import in_order
 from slurm_plugin.slots.plan import Choose, Left, Plan, Release, Terms, Waits
 from slurm_plugin.slots.room import Hold, Room, held_by, with_hold
 from slurm_plugin.slots.want import Want
+from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.slurm.rows import task_runs
 
 #: Longest pause after a release that came to nothing, in seconds.
 LONGEST_PAUSE_S = 300

@@ -17,7 +17,7 @@ from typing import Any
 
 from slurm_plugin import hostlist
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import gres_text, rows, squeue_table
+from slurm_plugin.slurm import array_tasks, gres_text, rows, squeue_table
 from slurm_plugin.slurm.commands import CommandLine
 from slurm_plugin.slurm.interface import (
     JobUpdate,
@@ -256,14 +256,14 @@ def _job(job: Any) -> SlurmJob:
 
 def _queued(job: Any, state: str, asked: Mapping[str, Any]) -> QueuedJob:
     array_id = job.array_id or 0
-    together = rows.task_runs(job.array_tasks_waiting or "")
+    together = array_tasks.task_runs(job.array_tasks_waiting or "")
     single = bool(array_id) and not together
     task = (job.array_task_id or 0) if single else None
     return QueuedJob(
         job_id=job.id,
-        name=rows.update_name(job.id, array_id, task, together),
+        name=array_tasks.update_name(job.id, array_id, task, together),
         array_id=array_id,
-        task=str(task) if single else rows.ranges(together),
+        task=str(task) if single else array_tasks.ranges(together),
         tasks=sum(map(len, together)) or 1,
         throttle=job.array_tasks_parallel or 0,
         het_id=job.heterogeneous_id or 0,

@@ -16,7 +16,7 @@ import msgspec
 
 from slurm_plugin import hostlist
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import gres_text
+from slurm_plugin.slurm import array_tasks, gres_text
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
 
 logger = logging.getLogger(__name__)
@@ -174,15 +174,17 @@ class QueueRow(msgspec.Struct):
         if not state:
             return None
         array_id, task_id = number(self.array_job_id), number(self.array_task_id)
-        together = task_runs(self.array_task_string or "")
+        together = array_tasks.task_runs(self.array_task_string or "")
         # A task by itself has a number, and 0 is one.
         single = bool(array_id) and not together
         names, gpus = _held(self.nodes, self.gres_detail)
         return QueuedJob(
             job_id=self.job_id,
-            name=update_name(self.job_id, array_id, task_id if single else None, together),
+            name=array_tasks.update_name(
+                self.job_id, array_id, task_id if single else None, together
+            ),
             array_id=array_id,
-            task=str(task_id) if single else ranges(together),
+            task=str(task_id) if single else array_tasks.ranges(together),
             tasks=sum(map(len, together)) or 1,
             state=state,
             time_limit_s=60 * number(self.time_limit),
@@ -357,42 +359,6 @@ def queue_state(state: tuple[str, ...]) -> str:
     if base in ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"):
         return "PENDING"
     return base if base in QUEUE_STATES else ""
-
-
-def task_runs(text: str) -> tuple[range, ...]:
-    """The task numbers of `1-3,7%2` or `0-8:4`; ValueError for one cut short (`1-3,...`).
-
-    As ranges: an array may have millions of tasks.
-    """
-    found = []
-    for part in filter(None, text.partition("%")[0].strip("[]").split(",")):
-        match = re.fullmatch(r"(\d{1,8})(?:-(\d{1,8})(?::(\d{1,8}))?)?", part)
-        if match is None or match[3] == "0":
-            raise ValueError(f"{text[:60]!r} are no array tasks; expected forms like 1-3,7")
-        first = int(match[1])
-        found.append(range(first, int(match[2] or first) + 1, int(match[3] or 1)))
-    return tuple(found)
-
-
-def ranges(runs: tuple[range, ...]) -> str:
-    """(1, 2, 3, 7) as `1-3,7`; tasks with steps between them one by one."""
-    merged: list[list[int]] = []
-    for run in runs:
-        pairs = [(run[0], run[-1])] if run.step == 1 and run else zip(run, run, strict=True)
-        for first, last in pairs:
-            if merged and first == merged[-1][1] + 1:
-                merged[-1][1] = last
-            else:
-                merged.append([first, last])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in merged)
-
-
-def update_name(job_id: int, array_id: int, task: int | None, together: tuple[range, ...]) -> str:
-    """What `scontrol update` and the others call the job (never the whole array by mistake)."""
-    if together:
-        text = ranges(together)
-        return f"{array_id}_{text}" if text.isdecimal() else f"{array_id}_[{text}]"
-    return str(job_id) if task is None else f"{array_id}_{task}"
 
 
 def _held(

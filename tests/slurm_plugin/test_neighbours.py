@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from slurm_plugin.engine.neighbours import Neighbours, hint_of
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.profiles import Learned, interference
-from slurm_plugin.profiles.learned import MAX_BYTES, MOST_OF_ONE, MOST_SORTS, Sort
+from slurm_plugin.profiles.learned import Sort
 from slurm_plugin.protocol import Notice, Use, WaitFor
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob
 
@@ -357,62 +356,6 @@ def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(
     assert known.factor(hers, known.told_apart(VGG)) == known.factor(hers, Kind("", 16, 0))
     his = known.told_apart(kind_of_request(replace(request, user=MALLORY)))
     assert known.factor(his, theirs[1]) == WORST
-
-
-def test_what_the_site_measured_counts_for_everybodys_jobs_of_that_name() -> None:
-    known = interference({(BERT.of_all, VGG.of_all): 1.1}, {(BERT, VGG): 1.3})
-    for user in (ALICE, MALLORY):
-        kinds = [known.told_apart(kind._replace(user=user)) for kind in (BERT, VGG)]
-        assert known.factor(*kinds) == 1.1
-
-
-def test_one_user_takes_a_share_of_what_is_remembered_and_the_oldest_goes(tmp_path: Path) -> None:
-    learned = Learned(tmp_path / "learned.json")
-    learned.add(Sort(BERT, True), 80)
-    for batch in range(3 * MOST_OF_ONE):
-        learned.add(Sort(Kind("x", batch, 1, MALLORY), True), 1)
-    for user in range(2000, 2000 + MOST_SORTS - MOST_OF_ONE - 1):
-        learned.add(Sort(Kind("x", 1, 1, user), True), 1)
-    assert len(learned._runs) == MOST_SORTS
-    assert Sort(BERT, True) in learned._runs
-    learned.add(Sort(VGG, True), 80)
-    assert len(learned._runs) == MOST_SORTS
-    learned.save()
-    assert (tmp_path / "learned.json").stat().st_size < MAX_BYTES
-    assert Learned(tmp_path / "learned.json")._runs == learned._runs
-
-
-def test_a_file_of_an_older_release_is_read_without_what_names_no_user(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "learned.json"
-    runs = [80.0] * 5
-    rows = [
-        {"kind": ["bert", 4, 2], "is_packed": True, "seconds": runs},
-        {"kind": ["bert", 4, 2, ALICE], "is_packed": True, "seconds": runs},
-    ]
-    path.write_text(json.dumps(rows))
-    learned = Learned(path)
-    assert learned.seconds(Sort(BERT, True)) == 80
-    assert learned.seconds(Sort(BERT.of_all, True)) is None
-    assert "1 of 2 sorts of runs are left out" in caplog.text
-
-
-def test_a_file_too_large_to_be_ours_is_left_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "learned.json"
-    with path.open("wb") as file:
-        file.truncate(MAX_BYTES + 1)
-    assert Learned(path).slowdowns() == {}
-    assert "larger than 32 MiB; starting anew" in caplog.text
-
-
-def test_a_broken_file_is_learned_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / "learned.json"
-    path.write_text("[{")
-    assert Learned(path).slowdowns() == {}
-    assert "cannot be read" in caplog.text
 
 
 def test_a_folder_that_cannot_be_written_is_named_once(

@@ -12,7 +12,7 @@ from slurm_plugin.config import TopoAwareConfig
 from slurm_plugin.engine.in_use import InUse
 from slurm_plugin.errors import ProfileError
 from slurm_plugin.profiles import Learned, Remote, interference, read_profiles, read_remote
-from slurm_plugin.profiles.learned import Sort
+from slurm_plugin.profiles.learned import MAX_BYTES, MOST_OF_ONE, MOST_SORTS, Sort
 
 BERT = """
 profile: bert
@@ -107,3 +107,63 @@ def test_what_jobs_taught_is_taken_over_where_it_changes_anything() -> None:
     in_use.update()
     assert in_use("topo-aware") is not first
     assert in_use("mapa").name == "mapa"
+
+
+ALICE, MALLORY = 1000, 1002
+HERS, VGG = Kind("bert", 4, 2, ALICE), Kind("vgg", 4, 1, ALICE)
+
+
+def test_what_the_site_measured_counts_for_everybodys_jobs_of_that_name() -> None:
+    known = interference({(HERS.of_all, VGG.of_all): 1.1}, {(HERS, VGG): 1.3})
+    for user in (ALICE, MALLORY):
+        kinds = [known.told_apart(kind._replace(user=user)) for kind in (HERS, VGG)]
+        assert known.factor(*kinds) == 1.1
+
+
+def test_one_user_takes_a_share_of_what_is_remembered_and_the_oldest_goes(tmp_path: Path) -> None:
+    learned = Learned(tmp_path / "learned.json")
+    learned.add(Sort(HERS, True), 80)
+    for batch in range(3 * MOST_OF_ONE):
+        learned.add(Sort(Kind("x", batch, 1, MALLORY), True), 1)
+    for user in range(2000, 2000 + MOST_SORTS - MOST_OF_ONE - 1):
+        learned.add(Sort(Kind("x", 1, 1, user), True), 1)
+    assert len(learned._runs) == MOST_SORTS
+    assert Sort(HERS, True) in learned._runs
+    learned.add(Sort(VGG, True), 80)
+    assert len(learned._runs) == MOST_SORTS
+    learned.save()
+    assert (tmp_path / "learned.json").stat().st_size < MAX_BYTES
+    assert Learned(tmp_path / "learned.json")._runs == learned._runs
+
+
+def test_a_file_of_an_older_release_is_read_without_what_names_no_user(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "learned.json"
+    runs = [80.0] * 5
+    rows = [
+        {"kind": ["bert", 4, 2], "is_packed": True, "seconds": runs},
+        {"kind": ["bert", 4, 2, ALICE], "is_packed": True, "seconds": runs},
+    ]
+    path.write_text(json.dumps(rows))
+    learned = Learned(path)
+    assert learned.seconds(Sort(HERS, True)) == 80
+    assert learned.seconds(Sort(HERS.of_all, True)) is None
+    assert "1 of 2 sorts of runs are left out" in caplog.text
+
+
+def test_a_file_too_large_to_be_ours_is_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "learned.json"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    assert Learned(path).slowdowns() == {}
+    assert "larger than 32 MiB; starting anew" in caplog.text
+
+
+def test_a_broken_file_is_learned_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "learned.json"
+    path.write_text("[{")
+    assert Learned(path).slowdowns() == {}
+    assert "cannot be read" in caplog.text

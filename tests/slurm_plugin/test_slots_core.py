@@ -2,9 +2,14 @@
 
 import math
 import random
+import time
+from functools import reduce
 from itertools import combinations
+from operator import and_
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slurm_plugin import admin_comment
 from slurm_plugin.slots import backfill, features, names, order
@@ -225,3 +230,27 @@ def test_jobs_stand_in_slurms_order():
     ]
     found = order.in_order(jobs, {"low": 1, "high": 2})
     assert [job.job_id for job in found] == [3, 2, 4, 1]
+
+
+def test_a_job_of_half_the_gpus_of_large_nodes_is_looked_at_in_no_time():
+    """There are more ways to choose 36 GPUs of 72 than can ever be tried."""
+    chance = random.Random(1)
+    slots = tuple(f"s{i}" for i in range(72))
+    half, full = (1 << 36) - 1, (1 << 72) - 1
+    busy = [node(f"n{i}", chance.getrandbits(72) | half, slots) for i in range(64)]
+    began = time.perf_counter()
+    [found] = groups(Need(36, nodes=2), room(*busy, node("whole", full, slots)))
+    assert time.perf_counter() - began < 2
+    assert found.free.bit_count() >= 36
+
+
+@given(st.lists(st.integers(0, 255), min_size=1, max_size=6), st.integers(1, 5), st.integers(2, 3))
+def test_of_nodes_with_a_few_gpus_the_group_is_the_best_there_is(free, gpus, nodes):
+    there = room(*(node(f"n{i}", mask) for i, mask in enumerate(free)))
+    common = [
+        best
+        for chosen in combinations(free, nodes)
+        if (best := reduce(and_, chosen).bit_count()) >= gpus
+    ]
+    found = groups(Need(gpus, nodes=nodes), there)
+    assert [group.free.bit_count() for group in found] == ([max(common)] if common else [])

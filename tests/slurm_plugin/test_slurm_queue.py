@@ -13,6 +13,7 @@ from slurm_plugin.slurm import (
     CommandLine,
     JobUpdate,
     QueuedJob,
+    array_tasks,
     releases,
     rows,
     update_text,
@@ -94,11 +95,11 @@ def test_a_state_with_flags_is_one_word(state: tuple[str, ...], is_told_as: str)
 
 
 def test_task_lists_are_read_whole_or_refused() -> None:
-    assert rows.ranges(rows.task_runs("1-3,7%2")) == "1-3,7"
-    assert rows.ranges(rows.task_runs("[0-8:4]")) == "0,4,8"
-    assert rows.task_runs("") == ()
+    assert array_tasks.ranges(array_tasks.task_runs("1-3,7%2")) == "1-3,7"
+    assert array_tasks.ranges(array_tasks.task_runs("[0-8:4]")) == "0,4,8"
+    assert array_tasks.task_runs("") == ()
     with pytest.raises(ValueError, match="no array tasks"):
-        rows.task_runs("1,3,...")
+        array_tasks.task_runs("1,3,...")
 
 
 def words(change: JobUpdate, separator: str = "/") -> list[str]:

@@ -11,7 +11,6 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -37,14 +36,13 @@ from slurm_plugin.remote.at_start import look as at_start
 from slurm_plugin.remote.at_start.mode import AtStart
 from slurm_plugin.slots import features, look
 from slurm_plugin.slots.board import Board
-from slurm_plugin.slots.candidates import Need, groups
 from slurm_plugin.slots.demand import MAX_NAMED
 from slurm_plugin.slots.names import lowest
 from slurm_plugin.slots.plan import Chosen, Terms
 from slurm_plugin.slots.room import Node, emptied
 from slurm_plugin.slots.want import Wants
 from slurm_plugin.slots_keys import SlotsKeys
-from slurm_plugin.slurm import rows
+from slurm_plugin.slurm import array_tasks, rows
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Seconds and bytes that one hostile text may take.
@@ -161,7 +159,7 @@ def test_any_host_list_is_read_or_refused(text: str) -> None:
 )
 def test_no_task_of_an_array_is_made_by_reading_which_there_are(text: str) -> None:
     with bounded():
-        attempted(lambda: rows.update_name(7, 7, None, rows.task_runs(text)))
+        attempted(lambda: array_tasks.update_name(7, 7, None, array_tasks.task_runs(text)))
 
 
 def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(
@@ -185,44 +183,6 @@ def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(
 def test_any_question_to_explain_is_read_or_refused(payload: bytes) -> None:
     with bounded(), pytest.raises(NotTold):
         _question(payload)
-
-
-# -- a job of several nodes -----------------------------------------------------
-
-
-def several(free: list[int], slots: int) -> dict[str, Node]:
-    names = tuple(f"s{i}" for i in range(slots))
-    return {f"n{i}": Node(f"n{i}", names, mask, 8, 8) for i, mask in enumerate(free)}
-
-
-def test_a_job_of_half_the_gpus_of_large_nodes_is_looked_at_in_no_time() -> None:
-    """There are more ways to choose 36 GPUs of 72 than can ever be tried."""
-    chance = random.Random(1)
-    busy = [chance.getrandbits(72) | (1 << 36) - 1 for _ in range(64)]
-    with bounded():
-        [found] = groups(Need(36, nodes=2), several([*busy, (1 << 72) - 1], 72))
-        assert found.free.bit_count() >= 36
-
-
-@given(st.lists(st.integers(0, 255), min_size=1, max_size=6), st.integers(1, 5), st.integers(2, 3))
-def test_of_nodes_with_a_few_gpus_the_group_is_the_best_there_is(
-    free: list[int], gpus: int, nodes: int
-) -> None:
-    room = several(free, 8)
-    common = [
-        best
-        for chosen in combinations(room.values(), nodes)
-        if (best := _together(node.free for node in chosen).bit_count()) >= gpus
-    ]
-    found = groups(Need(gpus, nodes=nodes), room)
-    assert [group.free.bit_count() for group in found] == ([max(common)] if common else [])
-
-
-def _together(masks: Iterator[int]) -> int:
-    found = -1
-    for mask in masks:
-        found &= mask
-    return found
 
 
 # -- a submit -------------------------------------------------------------------

@@ -1,0 +1,38 @@
+"""The tasks of an array in Slurm's words, as ranges: an array may have millions of them."""
+
+from __future__ import annotations
+
+import re
+
+
+def task_runs(text: str) -> tuple[range, ...]:
+    """The task numbers of `1-3,7%2` or `0-8:4`; ValueError for one cut short (`1-3,...`)."""
+    found = []
+    for part in filter(None, text.partition("%")[0].strip("[]").split(",")):
+        match = re.fullmatch(r"(\d{1,8})(?:-(\d{1,8})(?::(\d{1,8}))?)?", part)
+        if match is None or match[3] == "0":
+            raise ValueError(f"{text[:60]!r} are no array tasks; expected forms like 1-3,7")
+        first = int(match[1])
+        found.append(range(first, int(match[2] or first) + 1, int(match[3] or 1)))
+    return tuple(found)
+
+
+def ranges(runs: tuple[range, ...]) -> str:
+    """(1, 2, 3, 7) as `1-3,7`; tasks with steps between them one by one."""
+    merged: list[list[int]] = []
+    for run in runs:
+        pairs = [(run[0], run[-1])] if run.step == 1 and run else zip(run, run, strict=True)
+        for first, last in pairs:
+            if merged and first == merged[-1][1] + 1:
+                merged[-1][1] = last
+            else:
+                merged.append([first, last])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in merged)
+
+
+def update_name(job_id: int, array_id: int, task: int | None, together: tuple[range, ...]) -> str:
+    """What `scontrol update` and the others call the job (never the whole array by mistake)."""
+    if together:
+        text = ranges(together)
+        return f"{array_id}_{text}" if text.isdecimal() else f"{array_id}_[{text}]"
+    return str(job_id) if task is None else f"{array_id}_{task}"
