@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, cast
 
@@ -272,6 +273,25 @@ async def test_who_was_one_too_many_comes_again_and_gets_in() -> None:
     assert await relay.ask(Door("127.0.0.1", sock.getsockname()[1], SUBJECT), munge) == {"gpus": 2}
     assert hung_up_on == 3
     await lender.stop()
+
+
+@in_loop
+async def test_a_client_whose_munge_was_too_slow_for_the_donor_comes_again() -> None:
+    sealed = []
+
+    class SlowAtFirst(PaperMunge):
+        def seal(self, text: str) -> str:
+            sealed.append(text)
+            time.sleep(0.5 if len(sealed) == 1 else 0)
+            return super().seal(text)
+
+    before, handshake.HANDSHAKE_S = handshake.HANDSHAKE_S, 0.3
+    try:
+        async with donor(PaperMunge()) as lender:
+            assert await relay.ask(lender.door, SlowAtFirst()) == {"gpus": 2}
+            assert (len(sealed), lender.end.refused) == (2, 1)
+    finally:
+        handshake.HANDSHAKE_S = before
 
 
 @in_loop
