@@ -29,6 +29,13 @@
 #include "src/slurmctld/slurmctld.h"
 #include "src/slurmctld/state_save.h"
 
+/* Of GT_HOOKED_WHERE_THERE, what this release declares: none since 25.05 */
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
+#define GT_DECLARED_WHERE_THERE(X) X(state_save)
+#else
+#define GT_DECLARED_WHERE_THERE(X)
+#endif
+
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
 
 typedef struct xlist list_t;

@@ -121,6 +121,7 @@ extern int select_p_job_fini(job_record_t *job)
 }
 
 GT_HOOKED(GT_AS_DECLARED)
+GT_DECLARED_WHERE_THERE(GT_AS_DECLARED)
 GT_AS_DECLARED(job_test)
 _Static_assert(__builtin_types_compatible_p(gt_job_test_f,
 					    __typeof__(&select_g_job_test)),
