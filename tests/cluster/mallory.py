@@ -10,6 +10,8 @@ import random
 import shlex
 from typing import TYPE_CHECKING
 
+from slurm_text import parse_jobs
+
 if TYPE_CHECKING:
     from cluster import Cluster
 
@@ -166,6 +168,24 @@ class Mallory:
         waits = ["--begin=now+600"] if self._chance.random() < 0.5 else []
         exported = shlex.quote("_SLURM_SPANK_OPTION_gputopo_gpu_topo=" + self.text())
         return f"env {exported} {shlex.join([*words, *waits, '--wrap=true'])}"
+
+
+def victims_of(cluster: Cluster) -> tuple[int, int]:
+    """Two jobs of bob's: one runs all the time, one waits for it."""
+    first = cluster.sbatch("-w", "minsky1", "--gres=gpu:1", user="bob", sleep_s=3600)
+    cluster.wait_running(first)
+    second = cluster.sbatch(
+        "-w", "minsky1", "--gres=gpu:1", f"--dependency=afterany:{first}", user="bob", sleep_s=1
+    )
+    return first, second
+
+
+def as_slurm_has(cluster: Cluster, jobs: tuple[int, ...]) -> dict[int, tuple[object, ...]]:
+    """What no other user may change of these jobs."""
+    kept = ("Priority", "Restarts", "NumNodes", "AdminComment", "Comment", "TimeLimit", "UserId")
+    told = cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out
+    found = [job for job in parse_jobs(told) if job.id in jobs]
+    return {job.id: (job.state, job.gpus, *(job.fields.get(key) for key in kept)) for job in found}
 
 
 def engine_memory_mb(cluster: Cluster) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 from cluster import GPUS, Cluster
 from live_harness import Watch, all_jobs, asking, watched
-from mallory import Mallory, engine_memory_mb
+from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 from select_harness import until
 
@@ -152,23 +152,6 @@ class Soup:
 
 #: Far above what the engine needs (100 MB), far below what one hostile text once took.
 MOST_MEMORY_MB = 400
-
-
-def victims_of(cluster: Cluster) -> tuple[int, int]:
-    """Two jobs of bob's: one runs all the time, one waits for it."""
-    first = cluster.sbatch("-w", "minsky1", "--gres=gpu:1", user="bob", sleep_s=3600)
-    cluster.wait_running(first)
-    second = cluster.sbatch(
-        "-w", "minsky1", "--gres=gpu:1", f"--dependency=afterany:{first}", user="bob", sleep_s=1
-    )
-    return first, second
-
-
-def as_slurm_has(cluster: Cluster, jobs: tuple[int, ...]) -> dict[int, tuple[object, ...]]:
-    """What no other user may change of these jobs."""
-    kept = ("Priority", "Restarts", "NumNodes", "AdminComment", "Comment", "TimeLimit", "UserId")
-    found = [job for job in all_jobs(cluster) if job.id in jobs]
-    return {job.id: (job.state, job.gpus, *(job.fields.get(key) for key in kept)) for job in found}
 
 
 def test_hundred_and_sixty_random_jobs(cluster: Cluster) -> None:

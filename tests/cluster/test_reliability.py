@@ -24,6 +24,7 @@ from live_harness import (
     visible,
     watched,
 )
+from mallory import Mallory, as_slurm_has, victims_of
 from select_harness import stock_pair, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
@@ -113,16 +114,23 @@ MET = {
 @pytest.mark.select_plugin
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, trouble: str) -> None:
-    """Jobs before, during and after it: each runs to its end with the GPUs it asked for."""
-    pid = cluster.slurmctld("pid")
+    """Jobs before, during and after it: each runs to its end with the GPUs it asked for.
+
+    A user who tries to make use of the moment moves nobody's.
+    """
+    pid, victims = cluster.slurmctld("pid"), victims_of(cluster)
+    before = as_slurm_has(cluster, victims)
     log = cluster.slurmctld_log_size()
     ids = submit_many(cluster, FORMS * 2, script=SHORT)
     with TROUBLES[trouble](cluster):
         ids += submit_many(cluster, FORMS * 3, script=SHORT)
+        Mallory(cluster, len(trouble), victims).act(4)
         finish(cluster, ids[: -len(FORMS)])
         ids += until_met(cluster, MET[trouble], log)
     ids += submit_many(cluster, FORMS, script=SHORT)
     finish(cluster, ids)
+    assert as_slurm_has(cluster, victims) == before
+    cluster.cancel(*reversed(victims))
     cluster.wait_idle()
     assert cluster.slurmctld("pid") == pid
     for jobid, count in zip(ids, itertools.cycle(COUNTS)):
