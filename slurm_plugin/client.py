@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +74,9 @@ def unasked(told: dict[str, Any], slurm: SlurmClient) -> int:
     if heard.get("place") or heard.get("started"):
         return 0
     since = time.time() - told["uptime_s"] + PAUSE_S
+    # An epoch: so the runner has Slurm's commands tell every time.
     boot = slurm.config().get("BOOT_TIME", "")
-    with contextlib.suppress(ValueError):  # not told
-        since = max(since, datetime.fromisoformat(boot).timestamp())
+    since = max(since, int(boot) if boot.isdecimal() else 0)
     found = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)
     return found if found >= SILENT_STARTS else 0
 

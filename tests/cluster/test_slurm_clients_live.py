@@ -85,7 +85,10 @@ def test_the_release_and_the_configuration_are_slurmctlds(
 ) -> None:
     told = scene.cluster.run("ctl", "slurmctld -V").out.split()[1]
     assert client.call("version") == told
-    assert client.call("config")["ClusterName"] == "gputopo"
+    config = client.call("config")
+    assert config["ClusterName"] == "gputopo"
+    # An epoch, as every time that Slurm's commands are asked for.
+    assert 0 < time.time() - int(config["BOOT_TIME"]) < 86400
 
 
 def test_nodes_say_what_they_have_and_what_is_in_use(client: RemoteClient, scene: Scene) -> None:

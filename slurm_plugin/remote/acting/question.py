@@ -1,8 +1,8 @@
 """One line each way between the engine and the process that acts for users.
 
-donor 4711 dgx2 2   ->  ok 4712      job 4712 is a donor of job 4711 with two GPUs of dgx2
-ready               ->  ok           a donor could be submitted
-                    ->  error TEXT
+donor 4711 1000 dgx2 2  ->  ok 4712     job 4712 lends two GPUs of dgx2 to job 4711 of uid 1000
+ready                   ->  ok          a donor could be submitted
+                        ->  error TEXT
 """
 
 from __future__ import annotations
