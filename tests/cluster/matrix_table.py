@@ -42,12 +42,12 @@ class MatrixError(Exception):
 
 
 def live_files(folder: Path) -> dict[str, str]:
-    """Name -> first docstring line of each file with live tests in `folder`.
+    """Name -> first docstring line of each file with live tests in `folder` and below.
 
     MatrixError names a file of live tests without a docstring.
     """
     found = {}
-    for path in sorted(folder.glob("test_*.py")):
+    for path in sorted(folder.rglob("test_*.py"), key=lambda path: path.name):
         text = path.read_text(encoding="utf-8")
         if "pytest.mark.cluster" not in text:
             continue

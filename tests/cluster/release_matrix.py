@@ -39,7 +39,7 @@ def run_file(name: str, suite: str, mode: str, project: str) -> str:
     with log.open("w", encoding="utf-8") as out:
         try:
             subprocess.run(
-                [*command, str(TESTS / name)],
+                [*command, str(next(TESTS.rglob(name)))],
                 cwd=ROOT,
                 env={**environ, "GPUTOPO_ENFORCEMENT": mode, "GPUTOPO_KEEP": "1"},
                 stdout=out,
