@@ -28,8 +28,8 @@ THREADS = 2
 #: Seconds we have for the answer.
 ANSWER_S = 10.0
 #: Questions of one user per second in the long run, and at once.
-RATE = 1.0
-BURST = 5.0
+RATE = 5.0
+BURST = 10.0
 #: Users whose allowance is remembered: those who asked last.
 MAX_USERS = 4096
 BUSY = b"error the engine is busy; ask again in a second\n"

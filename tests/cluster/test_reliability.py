@@ -199,10 +199,11 @@ def submit(cluster: Cluster, hint: str) -> Result:
         ("off,pattern=ring", "off: stands alone"),
         ("pattern=ring\nx", "control character"),
         ("pattern=ring\x1b[31m", "control character"),
-        ("""pattern="ring'$(id)%41]|""", "pattern: "),
+        ("""pattern="ring'$(id)%41""", "pattern: "),
+        ("pattern=ring]", "hints are printable ASCII without [, ] and |"),
         ("pattern=" + "x" * 100_000, "bytes long, at most 1024"),
     ],
-    ids=["key", "value", "number", "off", "line feed", "escape", "quotes", "100 kB"],
+    ids=["key", "value", "number", "off", "line feed", "escape", "quotes", "bracket", "100 kB"],
 )
 def test_a_bad_hint_is_refused_in_one_line(cluster: Cluster, hint: str, said: str) -> None:
     """The user reads what is wrong; nothing is queued, the engine and slurmctld go on."""
