@@ -1,13 +1,12 @@
 # One command each; every one does its own set-up.
 #   make setup    .venv with the package installed for development
 #   make test     every test, those against the live cluster included
-#   make test-long   the live tests that take minutes each, on a cluster of their own
 #   make test-matrix   the live tests on every Slurm release, in both modes (hours); writes docs/matrix.md
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
 #   make lint | cluster | cluster-down | shell
 # GPUTOPO_PROJECT names the cluster (default gputopo), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-tools demo bench cluster cluster-down shell
+.PHONY: setup lint test test-matrix test-tools demo bench cluster cluster-down shell
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -55,10 +54,6 @@ else
 	wait $$slots || found=1; \
 	echo "Enforcing by slots:"; cat .cluster/junit/slots.log; exit $$found
 endif
-
-test-long: setup test-tools
-	@docker/cluster.sh images || test $$? = 3
-	GPUTOPO_PROJECT=$(PROJECT)-long $(PYTHON) -m pytest -m long tests $(ARGS)
 
 # ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
 test-matrix: setup test-tools
