@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -21,14 +20,14 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "slurm_plugin"))
 
 from cluster import Cluster
+from paper_donor import bound, donor
 from paper_munge import PaperMunge
 from remote_harness import PROGRAM, borrower, donors
 from select_harness import until
 
 from slurm_plugin.remote.node import relay
-from slurm_plugin.remote.node.relay import DonorEnd, Door, JobEnd
+from slurm_plugin.remote.node.relay import JobEnd
 
-SUBJECT = "4711/4712"
 MALLORY = 2003
 TRIES = 60
 
@@ -92,32 +91,6 @@ class SlowMunge(PaperMunge):
         return super().opened(sealed)
 
 
-def bound() -> socket.socket:
-    return socket.create_server(("127.0.0.1", 0))
-
-
-async def shouting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A middleware's server: says everything it hears once more, in capitals."""
-    with contextlib.suppress(OSError):
-        while data := await reader.read(1000):
-            writer.write(data.upper())
-            await writer.drain()
-        writer.close()
-
-
-@contextlib.asynccontextmanager
-async def donor(munge: PaperMunge) -> AsyncIterator[tuple[DonorEnd, Door]]:
-    """A donor's end before a server."""
-    server = await asyncio.start_server(shouting, sock=bound())
-    port = server.sockets[0].getsockname()[1]
-    end = DonorEnd(SUBJECT, {"gpus": 2}, lambda: asyncio.open_connection("127.0.0.1", port), munge)
-    sock = bound()
-    await end.start(sock)
-    yield end, Door("127.0.0.1", sock.getsockname()[1], SUBJECT)
-    await end.stop()
-    server.close()
-
-
 @contextlib.asynccontextmanager
 async def mallory(program: str, *args: object) -> AsyncIterator[asyncio.subprocess.Process]:
     """A program of another user's on this host, for the length of a block."""
@@ -147,8 +120,8 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing() -> None:
 
     async def attack() -> None:
         munge = PaperMunge()
-        async with donor(munge) as (_, door):
-            end, sock = JobEnd(door, munge), bound()
+        async with donor(munge) as lent:
+            end, sock = JobEnd(lent.door, munge), bound()
             await end.start(sock)
             port = sock.getsockname()[1]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -177,13 +150,13 @@ def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count: int,
     async def attack() -> None:
         munge = SlowMunge()
         async with (
-            donor(munge) as (_, door),
-            mallory(CROWD, door.host, door.port, count, how, 60) as crowd,
+            donor(munge) as lent,
+            mallory(CROWD, lent.door.host, lent.door.port, count, how, 60) as crowd,
         ):
             assert await told(crowd) == count
             for _ in range(5):
                 start = time.monotonic()
-                assert await relay.ask(door, munge) == {"gpus": 2}
+                assert await relay.ask(lent.door, munge) == {"gpus": 2}
                 assert time.monotonic() - start < 6
 
     asyncio.run(asyncio.wait_for(attack(), 60))
@@ -197,9 +170,9 @@ def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptor
     """Six hundred silent ones stand before the door; it holds few of them, for two seconds."""
 
     async def attack() -> None:
-        async with donor(PaperMunge()) as (_, door):
+        async with donor(PaperMunge()) as lent:
             before = open_files()
-            async with mallory(CROWD, door.host, door.port, 600, "silent", 0.1) as crowd:
+            async with mallory(CROWD, lent.door.host, lent.door.port, 600, "silent", 0.1) as crowd:
                 await told(crowd)
                 assert open_files() - before < 300
                 await asyncio.sleep(4)
@@ -213,8 +186,8 @@ def test_endless_words_fill_no_memory() -> None:
     """A stranger who never ends the line is stopped at the length of one."""
 
     async def attack() -> None:
-        async with donor(PaperMunge()) as (end, door):
-            reader, writer = await asyncio.open_connection(door.host, door.port)
+        async with donor(PaperMunge()) as lent:
+            reader, writer = await asyncio.open_connection(lent.door.host, lent.door.port)
             await reader.readline()
             sent = 0
             with contextlib.suppress(OSError):
@@ -223,7 +196,7 @@ def test_endless_words_fill_no_memory() -> None:
                     await asyncio.wait_for(writer.drain(), 5)
                     sent += 65536
             assert sent < 32 << 20
-            assert end.refused == 1
+            assert lent.end.refused == 1
 
     asyncio.run(asyncio.wait_for(attack(), 60))
 

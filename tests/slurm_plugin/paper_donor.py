@@ -1,0 +1,46 @@
+"""A donor's end of the relay before a small server, in the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+from paper_munge import PaperMunge
+
+from slurm_plugin.remote.node.relay import DonorEnd, Door
+
+SUBJECT = "4711/4712"
+
+
+def bound() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+async def shouting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A middleware's server: says everything it hears once more, in capitals."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1000):
+            writer.write(data.upper())
+            await writer.drain()
+        writer.close()
+
+
+class Donor:
+    """A donor's end before a server, and who was refused."""
+
+    def __init__(self, door: Door, end: DonorEnd, server: asyncio.Server) -> None:
+        self.door, self.end, self.server = door, end, server
+
+
+@contextlib.asynccontextmanager
+async def donor(munge: PaperMunge) -> AsyncIterator[Donor]:
+    server = await asyncio.start_server(shouting, sock=bound())
+    port = server.sockets[0].getsockname()[1]
+    end = DonorEnd(SUBJECT, {"gpus": 2}, lambda: asyncio.open_connection("127.0.0.1", port), munge)
+    sock = bound()
+    await end.start(sock)
+    yield Donor(Door("127.0.0.1", sock.getsockname()[1], SUBJECT), end, server)
+    await end.stop()
+    server.close()
