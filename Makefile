@@ -1,20 +1,17 @@
 # One command each; every one does its own set-up.
 #   make setup    .venv with the package installed for development
-#   make test     every test, those against the live cluster included
+#   make test     the tests, those against the live cluster included (ARGS='FILE -k NAME' for some)
+#   make test-long     those that take long (SHARD=1/4 for a quarter of them)
 #   make test-matrix   the live tests on every Slurm release, in both modes (hours); writes docs/matrix.md
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
 #   make lint | cluster | cluster-down | shell
 # GPUTOPO_PROJECT names the cluster (default gputopo), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-matrix test-tools demo bench cluster cluster-down shell
+.PHONY: setup lint test test-long test-matrix test-tools demo bench cluster cluster-down shell
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.setup-stamp
-PROJECT := $(or $(GPUTOPO_PROJECT),gputopo)
-SLOTS_TESTS := test_genie_live.py test_hints_and_explain_live.py test_kinds_of_job.py test_main_job.py test_min_utility.py \
-	test_random_soup.py test_reliability.py test_remote_choice_live.py test_remote_kills.py \
-	test_remote_live.py test_site_knowledge_live.py test_slots_live.py test_slots_options.py test_topo_aware_live.py
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 setup: $(STAMP)
@@ -37,23 +34,19 @@ test-tools:
 		{ $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends \
 		lua5.1 lua-socket gcc libc6-dev make; }
 
-# Exit 3: no container engine can start. Said in one line; the tests that need none
-# still run and pytest counts the skipped ones (as failures where CI=true).
-# What is run in the slots mode, too, has a cluster of its own and runs at the same time: live
-# tests wait more than they work. Its output comes at the end.
+# Tests without a cluster run while images are in the making. Then each worker has a cluster of its
+# own: live tests wait more than they work. Where no container engine can start that is said in one
+# line, and pytest counts the live tests as skipped (as failures where CI=true).
+PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),3) --dist loadscope --no-loadscope-reorder
+
 test: setup test-tools
+	@docker/cluster.sh images & $(PYTEST) --junitxml=.cluster/junit/test.xml $(or $(ARGS),--run short); \
+	found=$$?; wait; exit $$found
+
+# The tests marked long; SHARD=1/4 for a quarter of their files.
+test-long: setup test-tools
 	@docker/cluster.sh images || test $$? = 3
-ifdef ARGS
-	$(PYTHON) -m pytest --junitxml=.cluster/junit/select.xml $(ARGS)
-else
-	@mkdir -p .cluster/junit
-	@GPUTOPO_ENFORCEMENT=slots GPUTOPO_PROJECT=$(PROJECT)-slots $(PYTHON) -m pytest --junitxml=.cluster/junit/slots.xml \
-		$(addprefix tests/cluster/,$(SLOTS_TESTS)) >.cluster/junit/slots.log 2>&1 & slots=$$!; \
-	trap "kill $$slots; exit 1" INT TERM; \
-	$(PYTHON) -m pytest --junitxml=.cluster/junit/select.xml; found=$$?; \
-	wait $$slots || found=1; \
-	echo "Enforcing by slots:"; cat .cluster/junit/slots.log; exit $$found
-endif
+	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 
 # ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
 test-matrix: setup test-tools

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,60 +14,75 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cluster import Cluster, NoEngineError, is_running
-from live_harness import asking
-from modes import enforcement
+from modes import MODES, enforcement, use, wanted
 from remote_harness import as_found, lent
+from select_harness import FakeEngine, scripted_engine
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
-HELD_TWICE = "GPU held by two jobs"
-_skipped: list[str] = []
-_again: list[str] = []
+NO_ENGINE = "no container engine"
+
+
+def modes_of(test: pytest.Function) -> tuple[str, ...]:
+    """The ways of enforcing in which a live test is run: by its marks; select without any."""
+    if test.get_closest_marker("slots"):
+        return ("slots",)
+    if test.get_closest_marker("both_modes") and not test.get_closest_marker("select_plugin"):
+        return MODES
+    return ("select",)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A live test is one test for each way of enforcing."""
+    if "enforced_by" in metafunc.fixturenames:
+        modes = modes_of(metafunc.definition)
+        # What is about the other way alone stays, and is skipped with the reason.
+        modes = tuple(mode for mode in modes if mode in wanted()) or modes
+        metafunc.parametrize("enforced_by", modes, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def session_cluster() -> Iterator[Cluster | str]:
-    """The cluster, or why there is none. Taken down at the end unless it ran before."""
-    project = os.environ.get("GPUTOPO_PROJECT") or "gputopo"
-    ran_before = is_running(project)
+def enforced_by(request: pytest.FixtureRequest) -> str:
+    """The way of enforcing; `modes.enforcement()` tells it everywhere."""
+    use(request.param)
+    return str(request.param)
+
+
+@cache
+def started(project: str) -> Cluster | str:
+    """The project's cluster, or why there is none."""
     try:
-        found = Cluster.up(project)
+        return Cluster.up(project)
     except NoEngineError as reason:
-        yield str(reason)
-        return
-    # A file whose tests keep a state among themselves may come first: in this mode from the start.
-    found.reset()
+        return f"{NO_ENGINE}: {reason}"
+
+
+@pytest.fixture(scope="session")
+def running_cluster() -> Iterator[Cluster | str]:
+    """The cluster of this worker; taken down at the end unless it ran before."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    project = os.environ.get("GPUTOPO_PROJECT") or "gputopo"
+    project += f"-{worker}" if worker else ""
+    ran_before = is_running(project)
+    found = started(project)
     yield found
-    if not ran_before and not os.environ.get("GPUTOPO_KEEP"):
+    if isinstance(found, Cluster) and not ran_before and not os.environ.get("GPUTOPO_KEEP"):
         found.down()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A live test that fails is run once more, on a clean cluster, and the summary says so.
-
-    A dozen daemons on a loaded machine now and then miss a time that a test gives them. A GPU
-    held by two jobs is never a matter of time: there is no second chance for that.
-    """
-    if not config.pluginmanager.hasplugin("rerunfailures"):
-        return  # -p no:rerunfailures
-    for item in items:
-        if item.get_closest_marker("cluster") and not item.get_closest_marker("flaky"):
-            item.add_marker(pytest.mark.flaky(reruns=1, rerun_except=HELD_TWICE))
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keeps why a test had to be run again."""
-    if report.outcome == "rerun":
-        crash = getattr(report.longrepr, "reprcrash", None)
-        message = str(crash.message if crash else report.longrepr).splitlines()[0]
-        _again.append(f"{report.nodeid} ({report.when}): {message}")
+@pytest.fixture(scope="session")
+def session_cluster(running_cluster: Cluster | str, enforced_by: str) -> Iterator[Cluster | str]:
+    """The cluster in this way of enforcing; plugin and bridge wait for an engine that is slow."""
+    if isinstance(running_cluster, str):
+        yield running_cluster
+        return
+    with running_cluster.at_home():
+        yield running_cluster
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What is about one way of enforcing is skipped in the other."""
-    if enforcement() == "slots" and item.get_closest_marker("select_plugin"):
-        pytest.skip("about the select plugin")
-    if enforcement() != "slots" and item.get_closest_marker("slots"):
-        pytest.skip("about enforcement: slots (GPUTOPO_ENFORCEMENT=slots runs it)")
+    """What is about the way of enforcing that was not asked for is skipped."""
+    if item.get_closest_marker("cluster") and not set(modes_of(item)) & set(wanted()):
+        pytest.skip(f"about enforcement: {modes_of(item)[0]}")
 
 
 @pytest.fixture
@@ -75,7 +91,6 @@ def live(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Clus
     if isinstance(session_cluster, str):
         if IN_CI:
             pytest.fail(f"in CI a live test must run: {session_cluster}", pytrace=False)
-        _skipped.append(request.node.nodeid)
         pytest.skip(session_cluster)
     for_plugin = any(map(request.node.get_closest_marker, ("select_plugin", "enforced")))
     if for_plugin and enforcement() == "select" and not session_cluster.has_select_plugin:
@@ -86,19 +101,27 @@ def live(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Clus
 @pytest.fixture
 def cluster(live: Cluster) -> Iterator[Cluster]:
     """A clean cluster; at the end every job is gone and no node may report a GPU in use."""
-    live.reset()
+    if not live.is_fresh:
+        live.reset()
     yield live
     live.reset()
 
 
 @pytest.fixture(scope="module")
-def patience(session_cluster: Cluster | str) -> Iterator[None]:
-    """For tests that look at placement and not at speed: the engine may take its time."""
+def scripted(session_cluster: Cluster | str) -> Iterator[FakeEngine | None]:
+    """The scripted engine in place of the real one, for all tests of a file."""
     if isinstance(session_cluster, str):
-        yield
+        yield None
         return
-    with asking(session_cluster, deadline_ms=1000):
-        yield
+    with scripted_engine(session_cluster) as fake:
+        yield fake
+
+
+@pytest.fixture
+def engine(cluster: Cluster, scripted: FakeEngine) -> FakeEngine:
+    """The scripted engine; it answers `pass` until a test gives it a rule."""
+    scripted.fresh()
+    return scripted
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +141,7 @@ def lends(live: Cluster, site_as_found: None) -> Iterator[Cluster]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Counts the live tests that did not run."""
-    if _skipped:
-        terminalreporter.write_line(
-            f"{len(_skipped)} live-cluster tests skipped: no container engine"
-        )
-    if _again:
-        terminalreporter.section("live tests that failed once and were run again", sep="-")
-        for line in _again:
-            terminalreporter.write_line(line)
+    """Counts the live tests that did not run for want of an engine."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if count := sum(NO_ENGINE in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(f"{count} live-cluster tests skipped: {NO_ENGINE}")

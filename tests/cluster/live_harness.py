@@ -1,8 +1,4 @@
-"""What the live tests of the whole share: bulk submits, the policies' answer, a watch on GPUs.
-
-The engine may rightly miss its 50 ms on a busy machine, and the job then gets Slurm's own
-choice. Tests about placement therefore raise the deadline (`asking`).
-"""
+"""What the live tests of the whole share: bulk submits, the policies' answer, a watch on GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from cluster import GPUS, RECORD, Cluster, ClusterError
-from select_harness import SETTINGS, SWITCH, until
+from select_harness import until
 from slurm_text import Job, parse_indices, parse_jobs
 
 from gres_topology import NodeTopology, catalog
@@ -33,30 +29,11 @@ MACHINES = {
     "amd1": "mi250x",
 }
 HOLD = f"{RECORD}; sleep 300"
-BRIDGE_SETTINGS = "/etc/slurm/gputopo-bridge.conf"
 CONFIG = "/etc/slurm/gputopo.yaml"
 WATCH_S = 0.2
 
 
 # -- settings -----------------------------------------------------------------
-
-
-@contextmanager
-def asking(cluster: Cluster, deadline_ms: int) -> Iterator[None]:
-    """A block in which plugin and bridge wait so long for the engine, and soon try again."""
-    plugin = {"deadline_ms": deadline_ms, "pass_budget_ms": 10 * deadline_ms, "breaker_s": 1}
-    bridge = {"deadline_ms": deadline_ms, "retry_first_s": 1, "retry_longest_s": 1}
-    for path, settings in ((SETTINGS, plugin), (BRIDGE_SETTINGS, bridge)):
-        lines = " ".join(f"{key}={value}" for key, value in settings.items())
-        cluster.run("ctl", f"printf '%s\\n' {lines} >{path}")
-    cluster.run("ctl", f"rm -f {SWITCH}")
-    cluster.restart_slurmctld()
-    cluster.wait_registered()
-    try:
-        yield
-    finally:
-        cluster.run("ctl", f"rm -f {SETTINGS} {BRIDGE_SETTINGS} {SWITCH}")
-        cluster.restart_slurmctld()
 
 
 def configure_engine(cluster: Cluster, lines: str) -> None:

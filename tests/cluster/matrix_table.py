@@ -109,22 +109,6 @@ def words(found: Cell | None, notes: _Notes) -> str:
     return f"{told}; {sum(skipped.values())} not applicable {without}" if skipped else told
 
 
-def by_file(junit: str) -> dict[str, str]:
-    """One JUnit text for each test file of a run over many.
-
-    MatrixError when the text is no JUnit.
-    """
-    try:
-        cases = list(ET.fromstring(junit).iter("testcase"))
-    except ET.ParseError as error:
-        raise MatrixError(f"JUnit XML expected, read {junit[:60]!r}: {error}") from error
-    found: dict[str, ET.Element] = {}
-    for case in cases:
-        name = (case.get("classname") or "").rpartition(".")[2] + ".py"
-        found.setdefault(name, ET.Element("testsuite")).append(case)
-    return {name: ET.tostring(suite, encoding="unicode") for name, suite in found.items()}
-
-
 def table(titles: Mapping[str, str], results: Results) -> str:
     """docs/matrix.md: a row per test file, a column per release and mode, the notes."""
     columns = [(suite, mode) for suite in RELEASES for mode in MODES]

@@ -5,14 +5,26 @@ from __future__ import annotations
 import os
 
 MODES = ("select", "slots")
+_current = ""
+
+
+def wanted() -> tuple[str, ...]:
+    """The ways to test: $GPUTOPO_ENFORCEMENT, or both; ValueError for anything else."""
+    found = os.environ.get("GPUTOPO_ENFORCEMENT") or ""
+    if found and found not in MODES:
+        raise ValueError(f"GPUTOPO_ENFORCEMENT={found!r}: expected one of {', '.join(MODES)}")
+    return (found,) if found else MODES
+
+
+def use(mode: str) -> None:
+    """From now on the tests are about this way of enforcing."""
+    global _current
+    _current = mode
 
 
 def enforcement() -> str:
-    """$GPUTOPO_ENFORCEMENT: select (default) or slots; ValueError for anything else."""
-    found = os.environ.get("GPUTOPO_ENFORCEMENT") or "select"
-    if found not in MODES:
-        raise ValueError(f"GPUTOPO_ENFORCEMENT={found!r}: expected one of {', '.join(MODES)}")
-    return found
+    """The way of enforcing of the test that runs: select (also outside of tests) or slots."""
+    return _current or wanted()[0]
 
 
 def variant() -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import ROOT, Cluster, ClusterError, NoEngineError
-from matrix_table import RELEASES, MatrixError, by_file, cell, live_files, table
+from matrix_table import RELEASES, MatrixError, cell, live_files, table
 from modes import MODES
 
 TESTS = Path(__file__).parent
@@ -102,22 +102,6 @@ def run_suite(suite: str, modes: list[str], files: list[str], project: str) -> N
             cluster.down()
 
 
-def take_in(junit: Path, suite: str, mode: str) -> int:
-    """Results of live tests from one run over many files, such as `make test`; how many files.
-
-    MatrixError where there are none.
-    """
-    titles = live_files(TESTS)
-    folder = RAW / f"{suite}-{mode}"
-    folder.mkdir(parents=True, exist_ok=True)
-    found = by_file(junit.read_text(encoding="utf-8"))
-    for name in found.keys() & titles.keys():
-        (folder / f"{name}.xml").write_text(found[name], encoding="utf-8")
-    if not found.keys() & titles.keys():
-        raise MatrixError(f"{junit}: no result of a live test in it")
-    return len(found.keys() & titles.keys())
-
-
 def failures(suites: list[str], modes: list[str], files: list[str]) -> int:
     """How many of the wanted cells have a failed test or no result."""
     counts = committed()
@@ -134,9 +118,6 @@ def main() -> int:
     ask.add_argument("--mode", action="append", choices=MODES, help="default: both")
     ask.add_argument("--file", action="append", choices=list(titles), metavar="TEST_FILE")
     ask.add_argument("--table", action="store_true", help="run nothing, write the table anew")
-    ask.add_argument(
-        "--junit", type=Path, help="run nothing, take the results of --suite and --mode from FILE"
-    )
     wanted = ask.parse_args()
     suites, modes = wanted.suite or list(RELEASES), wanted.mode or list(MODES)
     files = wanted.file or list(titles)
@@ -144,12 +125,6 @@ def main() -> int:
         write_table()
         return 0
     try:
-        if wanted.junit:
-            if len(suites) != 1 or len(modes) != 1:
-                raise MatrixError("--junit is about one --suite and one --mode; name both")
-            print(f"{take_in(wanted.junit, suites[0], modes[0])} files of live tests")
-            write_table()
-            return 0
         for suite in suites:
             run_suite(suite, modes, files, os.environ.get("GPUTOPO_PROJECT") or "matrix")
     except NoEngineError as reason:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cluster import Cluster, ClusterError
-from live_harness import BRIDGE_SETTINGS, all_jobs, configure_engine, is_used, watched
-from select_harness import SETTINGS, until
+from live_harness import all_jobs, configure_engine, is_used, watched
+from select_harness import until
 from slurm_text import Job
 
 FOLDER = "/cluster/remote"
@@ -35,9 +35,7 @@ def as_found(cluster: Cluster | str) -> Iterator[None]:
     """The site is prepared once for most tests of a file, and taken away after the last."""
     yield
     if isinstance(cluster, Cluster):
-        cluster.run("ctl", f"rm -rf {FOLDER} {SETTINGS}")
-        ours = "/^deadline_ms/d; /^retry_/d"
-        cluster.run("ctl", f"sed -i '{ours}' {BRIDGE_SETTINGS}", check=False)
+        cluster.run("ctl", f"rm -rf {FOLDER}")
         cluster.reset()
 
 
@@ -47,10 +45,6 @@ def prepare(cluster: Cluster) -> None:
     cluster.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
     cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
     cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
-    # The engine may rightly miss 50 ms on a busy machine, and a submit or a veto with it.
-    cluster.run("ctl", f"printf 'deadline_ms=500\\npass_budget_ms=5000\\n' >{SETTINGS}")
-    bridge = "deadline_ms=500\\nretry_first_s=1\\nretry_longest_s=1\\n"
-    cluster.run("ctl", f"printf '{bridge}' >{BRIDGE_SETTINGS}")
     # A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
     cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25")
     cluster.reconfigure()

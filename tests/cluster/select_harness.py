@@ -43,12 +43,17 @@ def told_stock_pair(cluster: Cluster) -> dict[str, list[int]]:
     return {"dgx1": list(pair)}
 
 
+#: A deadline that a busy test machine can meet, and a breaker that closes before the next test.
+SETTLED = {"deadline_ms": 450, "pass_budget_ms": 5000, "breaker_s": 1}
+
+
 class FakeEngine:
     """The scripted engine in the controller."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Stops the real engine and starts this one with the rule `pass`."""
         self.cluster = cluster
+        self.settings: dict[str, Any] = {}
         cluster.engine("stop")
         self.put("/tmp/fake_engine.py", SCRIPT.read_text())
         self.rule(do="pass")
@@ -79,14 +84,26 @@ class FakeEngine:
         self.signal("KILL")
         self.cluster.run("ctl", f"rm -f {SOCKET}")
 
+    def fresh(self, *, closed: bool = False, **settings: Any) -> None:
+        """As a test expects to find it: answers `pass`, knows of no question, these settings.
+
+        closed: slurmctld reads them in any case, which closes the breaker.
+        """
+        if closed or self.settings != {**SETTLED, **settings}:
+            self.settle(**settings)
+        self.rule(do="pass")
+        alive = f"rm -f {SWITCH}; [ -S {SOCKET} ] && kill -CONT $(cat {PID}) && : >{LOG}"
+        if self.cluster.run("ctl", alive, check=False).code:
+            self.start()
+
     def rule(self, **rule: Any) -> None:
         """What to answer from now on."""
         self.put(RULE, json.dumps(rule))
 
     def settle(self, **settings: Any) -> None:
-        """Gives the plugin these settings, and a deadline that a busy test machine can meet."""
-        settings = {"deadline_ms": 450, "pass_budget_ms": 5000, **settings}
-        self.put(SETTINGS, "".join(f"{key}={value}\n" for key, value in settings.items()))
+        """Gives the plugin these settings beside SETTLED, and has it read them."""
+        self.settings = {**SETTLED, **settings}
+        self.put(SETTINGS, "".join(f"{key}={value}\n" for key, value in self.settings.items()))
         self.cluster.reconfigure()
 
     def lines(self, verb: str = "place") -> list[str]:
@@ -122,15 +139,16 @@ class FakeEngine:
 @contextmanager
 def scripted_engine(cluster: Cluster) -> Iterator[FakeEngine]:
     """The scripted engine in place of the real one; no kill switch."""
-    cluster.run("ctl", f"rm -f {SWITCH}")
-    fake = FakeEngine(cluster)
-    fake.settle()
-    try:
-        yield fake
-    finally:
-        fake.stop()
-        cluster.run("ctl", f"rm -f {SETTINGS} {SWITCH}")
-        cluster.reconfigure()
+    with cluster.at_home(engine=False, deadline_ms=None):
+        cluster.run("ctl", f"rm -f {SWITCH}")
+        fake = FakeEngine(cluster)
+        fake.settle()
+        try:
+            yield fake
+        finally:
+            fake.stop()
+            cluster.run("ctl", f"rm -f {SETTINGS} {SWITCH}")
+            cluster.reconfigure()
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:

@@ -17,7 +17,7 @@ from live_harness import (
 )
 from select_harness import stock_pair, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin, pytest.mark.usefixtures("patience")]
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 TAKE_OVER_S = 90
 HINT = "--comment=gpu-topo: pattern=ring"
@@ -50,6 +50,7 @@ def take_over(cluster: Cluster) -> None:
     assert cluster.run("ctl", "clusterctl slurmctld pid", check=False).code
 
 
+@pytest.mark.long("a standby takes over after more than a minute")
 def test_the_backup_goes_on_without_an_engine(backup: Cluster) -> None:
     """Jobs keep their GPUs there and back; new ones get Slurm's own, then ours again."""
     backup.occupy("dgx1", (1, 2, 3, 4, 6, 7))

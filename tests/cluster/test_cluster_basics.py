@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cluster import GPUS, RECORD_EACH_NODE, Cluster
+from cluster import GPUS, RECORD_EACH_NODE, Cluster, ClusterError
 
 pytestmark = pytest.mark.cluster
 
@@ -121,3 +121,30 @@ def test_minor_numbers_can_differ_from_the_nvml_order(cluster: Cluster) -> None:
         cluster.run("minsky1", f"echo 2,0,3,1 >{folder}/minors")
         assert minors() == [2, 0, 3, 1]
     assert minors() == [0, 1, 2, 3]
+
+
+CRASHES = {
+    "slurmctld ended by itself": ("ctl", "kill -9 $(clusterctl slurmctld pid)"),
+    "engine ended by itself": ("ctl", "kill -9 $(clusterctl engine pid)"),
+    "Traceback": ("ctl", "echo 'Traceback (most recent call last):' >>/var/log/gputopo/engine.log"),
+    "ended without a successor": (
+        "dgx1",
+        "pid=$(cat /run/slurmd.pid); kill -9 $pid; until tail -1 /home/slurmd.dgx1.log |"
+        " grep -q successor; do sleep 0.2; done; slurmd",
+    ),
+}
+
+
+@pytest.mark.parametrize("said", CRASHES)
+def test_what_ended_or_crashed_by_itself_is_told_at_the_next_reset(
+    cluster: Cluster, said: str
+) -> None:
+    """Once, and the cluster is whole again; nothing is told where a test named the crash."""
+    host, crash = CRASHES[said]
+    cluster.run(host, crash)
+    with pytest.raises(ClusterError, match=said):
+        cluster.reset()
+    cluster.reset()
+    cluster.run("ctl", "echo 'fatal: on purpose' >>/var/log/slurm/slurmctld.log")
+    cluster.expects("fatal: on purpose")
+    cluster.reset()

@@ -24,7 +24,7 @@ from node_variants import RESTART_SLURMD
 from select_harness import SWITCH, stock_pair, until
 from slurm_text import parse_indices
 
-pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin, pytest.mark.usefixtures("patience")]
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
 OUR_PAIR = {"dgx1": (0, 3)}
@@ -86,6 +86,7 @@ def at_end(cluster: Cluster, jobid: int) -> tuple[int, ...]:
     return parse_indices(cluster.run("ctl", line).out.strip())
 
 
+@pytest.mark.long("20 s of waiting")
 def test_a_postponed_job_wakes_by_itself_after_removal(cluster: Cluster) -> None:
     """Nobody has to help: its begin time comes, and stock Slurm starts it."""
     cluster.run("ctl", "sed -i '$a waiting: {step_s: 10}' /etc/slurm/gputopo.yaml")
@@ -125,6 +126,7 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster: Cluster) -> None
     assert pair(cluster) == OUR_PAIR
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_nodes_need_none_of_our_files(cluster: Cluster) -> None:
     """Under our slurm.conf slurmd restarts on every node, with its job, and has no file of ours."""
     ids = submit_many(cluster, [("-w", node, "--gres=gpu:2") for node in GPUS])
@@ -158,6 +160,7 @@ CLIENTS = (
 
 
 @pytest.mark.parametrize("variant", ["gputopo", "stock"])
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_commands_on_a_login_host(cluster: Cluster, variant: str) -> None:
     """A host with stock packages reads our slurm.conf and its client commands work."""
     cluster.switch(variant)

@@ -48,15 +48,11 @@ def collect(cluster: Cluster, *args: str) -> dict[str, tuple[str, str]]:
 @pytest.fixture
 def clean(cluster: Cluster) -> Iterator[Cluster]:
     """A cluster whose engine has collected nothing; so it is left behind, too."""
-
-    def forget() -> None:
-        cluster.run("ctl", "rm -rf /var/lib/gputopo/topologies /etc/slurm/gputopo.disable")
-        cluster.run("ctl", f"[ ! -e {CONFIG}.kept ] || mv {CONFIG}.kept {CONFIG}")
-        cluster.engine("restart")
-
-    forget()
     yield cluster
-    forget()
+    left = f"/var/lib/gputopo/topologies /etc/slurm/gputopo.disable {CONFIG}.kept"
+    if cluster.run("ctl", f"ls -d {left} 2>/dev/null", check=False).out:
+        cluster.run("ctl", f"[ ! -e {CONFIG}.kept ] || mv {CONFIG}.kept {CONFIG}; rm -rf {left}")
+        cluster.engine("restart")
 
 
 def configure(cluster: Cluster, old: str, new: str) -> None:
@@ -83,6 +79,7 @@ def test_doctor_has_nothing_to_fix_on_a_whole_installation(clean: Cluster) -> No
 
 
 @pytest.mark.enforced
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean: Cluster) -> None:
     clean.engine("stop")
     assert {finding["check"] for finding in doctor(clean)} == {"socket", "engine"}
@@ -100,6 +97,7 @@ def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean: Clus
 
 
 @pytest.mark.enforced
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_doctor_names_stock_slurm(clean: Cluster) -> None:
     with clean.variant_as("stock"):
         assert {finding["check"] for finding in doctor(clean)} == {"bridge", "select plugin"}
@@ -145,6 +143,7 @@ def test_every_node_is_collected_without_files_on_it_and_twice_is_no_change(
     assert doctor(clean) == []
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_busy_node_is_collected_while_its_gpus_are_in_use(clean: Cluster) -> None:
     clean.occupy("minsky1", range(4))
     assert collect(clean, "minsky1")["minsky1"][0] == "new"
@@ -173,6 +172,7 @@ def test_changed_hardware_leaves_the_node_to_slurm_until_it_is_repaired(clean: C
     assert doctor(clean) == []
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_lost_gpu_is_a_failed_collection_that_says_so(clean: Cluster) -> None:
     with clean.fake_tools_of("minsky1") as folder:
         clean.run("minsky1", f"echo 'Unable to determine the device handle' >{folder}/fail")
@@ -182,6 +182,7 @@ def test_a_lost_gpu_is_a_failed_collection_that_says_so(clean: Cluster) -> None:
 
 
 @pytest.mark.enforced
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_minors_that_contradict_the_stated_mapping_are_refused(clean: Cluster) -> None:
     with clean.fake_tools_of("minsky1") as folder:
         clean.run("minsky1", f"echo 0,2,1,3 >{folder}/minors")
@@ -208,6 +209,7 @@ def test_permuted_minors_are_followed_by_gres_conf(clean: Cluster) -> None:
 
 
 @pytest.mark.enforced
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_wrong_configuration_at_reload_changes_nothing(clean: Cluster) -> None:
     configure(clean, "deadline_ms: 50", "deadline_ms: soon")
     assert "is not a number" in clean.engine_log()

@@ -6,14 +6,13 @@ In both ways of enforcing. Time is scaled: to the models jobs take hours, and th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from cluster import RECORD, Cluster, ClusterError
 from genie_queue import MAKER, PLATFORM, QUEUE, RUNS, simulated
-from live_harness import CONFIG, all_jobs, asking, by_policy, configure_engine, submit_many
+from live_harness import CONFIG, all_jobs, by_policy, configure_engine, submit_many
 from modes import enforcement
 from select_harness import until
 from slurm_text import Job
@@ -22,12 +21,9 @@ from policies.genie.submit import candidates
 from policies.genie.tasks import Wish
 from policies.performance import INFERENCE, Work
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
-reshaping = pytest.mark.skipif(
-    os.environ.get("SUITE") == "bookworm" and enforcement() == "slots",
-    reason="on 22.05 with slots a waiting job keeps its shape",
-)
+reshaping = pytest.mark.usefixtures("reshapes")
 
 FOLDER = "/etc/slurm/genie"
 DATABASE = f"{FOLDER}/performance.db"
@@ -51,12 +47,17 @@ def shaping(cluster: Cluster) -> Iterator[Cluster]:
         file = f"{FOLDER}/{name}.csv"
         cluster.run("ctl", ["sh", "-c", f'mkdir -p {FOLDER}; printf "%s" "$1" >{file}', "sh", text])
         cluster.run("ctl", ["gputopo", "profile", "fit", file, "--database", DATABASE])
-    # A start that the engine is too late for is Slurm's own: no plan could be kept then.
-    with asking(cluster, 1000):
-        configure_engine(cluster, GENIE)
-        looked(cluster)
-        yield cluster
+    configure_engine(cluster, GENIE)
+    looked(cluster)
+    yield cluster
     cluster.run("ctl", f"rm -rf {FOLDER}")
+
+
+@pytest.fixture
+def reshapes(live: Cluster) -> None:
+    """Only where a waiting job can be given another shape."""
+    if enforcement() == "slots" and live.release < (23, 2):
+        pytest.skip("on 22.05 with slots a waiting job keeps its shape")
 
 
 def looked(cluster: Cluster) -> None:
@@ -136,6 +137,7 @@ def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: 
 
 
 @reshaping
+@pytest.mark.long("40 s; in the select mode in every run", "slots")
 def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
     shaping: Cluster,
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
             break
 
 
+@pytest.mark.long("half a minute")
 def test_urgent_overtakes_normal_and_nobody_else_loses(shaping: Cluster) -> None:
     """Only the shaped jobs exchange their priorities; a priority is not frozen by it."""
     full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
@@ -223,6 +226,7 @@ def tasks_of(cluster: Cluster, jobid: int) -> int:
     return int(cluster.run("ctl", f"cat {path}").out)
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(
     shaping: Cluster,
 ) -> None:
@@ -247,6 +251,7 @@ def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(
 OTHER_WORK = [Work("wide", 256, 2000), Work("wide", 64, 2000, INFERENCE)]
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_class_counts_from_the_smallest_shape_that_holds_the_batch(
     shaping: Cluster,
 ) -> None:
@@ -287,6 +292,7 @@ RESHAPED = [
 
 
 @reshaping
+@pytest.mark.long("a detail of what a shorter test shows", "select")
 def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping: Cluster) -> None:
     """What comes free is less than its shape; its environment was written at submit."""
     full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
@@ -317,6 +323,7 @@ FIXED = [
 ]
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_what_the_user_fixed_is_kept(shaping: Cluster) -> None:
     """GPUs as asked for; nodes or tasks as asked for and the rest chosen."""
     for given, shape in FIXED:
@@ -346,6 +353,7 @@ BAD = [
 ]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
     """So are classes and partitions that the site does not allow, and srun without GPUs; a job that
     cannot be in time, or whose profile another stands in for, is let in and told; where the site
@@ -367,6 +375,7 @@ def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
     assert "cannot be done in time" in refused(shaping, hint(WIDE, deadline="5s"))
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_without_an_engine_the_job_is_held_and_shaped_when_it_is_back(shaping: Cluster) -> None:
     """It never runs without the GPUs that were to be chosen for it."""
     shaping.engine("kill")

@@ -10,7 +10,7 @@ from cluster import Cluster, ClusterError, Result
 from modes import variant
 from select_harness import told_stock_pair
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 CONFIG = "/etc/slurm/gputopo.yaml"
 LISTEN = "explain_listen: ctl:9402\n"
@@ -23,16 +23,20 @@ users:
 PAIR = ("-w", "dgx1", "--gres=gpu:2")
 
 
+@pytest.fixture(scope="module")
+def rules(session_cluster: Cluster | str) -> Iterator[None]:
+    """From here on a reset leads to an engine with rules that listens for users."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with session_cluster.at_home(yaml=LISTEN + RULES):
+        yield
+
+
 @pytest.fixture
-def configured(cluster: Cluster) -> Iterator[Cluster]:
+def configured(rules: None, cluster: Cluster) -> Cluster:
     """An engine that listens for users and has rules for an account and a user."""
-    before = cluster.run("ctl", ["cat", CONFIG]).out
-    cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >>{CONFIG}', "sh", LISTEN + RULES])
-    cluster.engine("restart")
-    cluster.look()
-    yield cluster
-    cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >{CONFIG}', "sh", before])
-    cluster.engine("restart")
+    return cluster
 
 
 def explain(cluster: Cluster, user: str, *args: str) -> Result:
@@ -61,6 +65,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("command", ["sbatch", "srun", "salloc"])
 @pytest.mark.parametrize(("hint", "says"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(
     cluster: Cluster, command: str, hint: str, says: str
 ) -> None:
@@ -73,6 +78,7 @@ def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(
     assert says in lines[0]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(cluster: Cluster) -> None:
     with pytest.raises(ClusterError) as refused:
         cluster.sbatch("--comment=gpu-topo: pattern=ring")
@@ -97,6 +103,36 @@ def test_admin_comment_says_why_slurm_chose(cluster: Cluster) -> None:
 
 
 @pytest.mark.enforced
+@pytest.mark.parametrize("engine", ["without a listener", "stopped"])
+@pytest.mark.long("the same in the other mode", "slots")
+def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster, engine: str) -> None:
+    jobid = cluster.sbatch(*PAIR, sleep_s=60)
+    cluster.wait_running(jobid)
+    if engine == "stopped":
+        cluster.engine("stop")
+    found = told(cluster, "alice", jobid)
+    assert found["source"] == "Slurm"
+    assert found["note"].startswith("dgx1:0,3 by mapa: ")
+    assert explain(cluster, "bob", str(jobid)).code == 2
+
+
+@pytest.mark.enforced
+@pytest.mark.long("the same in the other mode", "slots")
+def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
+    jobid = cluster.sbatch(*PAIR, sleep_s=60)
+    cluster.wait_running(jobid)
+    done = cluster.run("ctl", ["gputopo", "report", "--since", "1h", "--json"])
+    summary = json.loads(done.out)
+    assert summary["placed"]["jobs"] >= 1
+    assert summary["placed"]["ratio_mean"] >= 1
+    assert cluster.run("ctl", ["gputopo", "report"], user="alice", check=False).code == 2
+
+
+# -- an engine that listens, with rules (from here on: `configured`) -------------
+
+
+@pytest.mark.enforced
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(
     configured: Cluster,
 ) -> None:
@@ -131,6 +167,7 @@ def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster
 
 
 @pytest.mark.enforced
+@pytest.mark.long("the same in the other mode", "slots")
 def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(
     configured: Cluster,
 ) -> None:
@@ -146,6 +183,7 @@ def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(
     assert "COMPLETED" in one["state"]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_pending_job_that_was_never_decided_is_told_by_slurm(configured: Cluster) -> None:
     jobid = configured.sbatch(*PAIR, "--hold", "--comment=gpu-topo: pattern=tree")
     for user in ("alice", "root"):
@@ -172,19 +210,7 @@ def test_a_job_that_waits_says_why_and_what_it_would_get(configured: Cluster) ->
 
 
 @pytest.mark.enforced
-@pytest.mark.parametrize("engine", ["without a listener", "stopped"])
-def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster, engine: str) -> None:
-    jobid = cluster.sbatch(*PAIR, sleep_s=60)
-    cluster.wait_running(jobid)
-    if engine == "stopped":
-        cluster.engine("stop")
-    found = told(cluster, "alice", jobid)
-    assert found["source"] == "Slurm"
-    assert found["note"].startswith("dgx1:0,3 by mapa: ")
-    assert explain(cluster, "bob", str(jobid)).code == 2
-
-
-@pytest.mark.enforced
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_garbage_at_the_listener_costs_no_job_its_placement(configured: Cluster) -> None:
     flood = "for i in $(seq 40); do head -c 20000 /dev/urandom | socat -t1 - TCP:ctl:9402; done"
     configured.run("ctl", f"{flood} >/dev/null 2>&1; true")
@@ -193,24 +219,22 @@ def test_garbage_at_the_listener_costs_no_job_its_placement(configured: Cluster)
     assert "Traceback" not in configured.engine_log()
 
 
-@pytest.mark.enforced
-def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
-    jobid = cluster.sbatch(*PAIR, sleep_s=60)
-    cluster.wait_running(jobid)
-    done = cluster.run("ctl", ["gputopo", "report", "--since", "1h", "--json"])
-    summary = json.loads(done.out)
-    assert summary["placed"]["jobs"] >= 1
-    assert summary["placed"]["ratio_mean"] >= 1
-    assert cluster.run("ctl", ["gputopo", "report"], user="alice", check=False).code == 2
+@pytest.fixture(scope="module")
+def option(session_cluster: Cluster | str) -> Iterator[None]:
+    """From here on a reset leads to the variant with the SPANK plugin."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with session_cluster.at_home(variant=f"{variant()}-launch"):
+        yield
 
 
 @pytest.fixture
-def with_option(cluster: Cluster) -> Iterator[Cluster]:
+def with_option(option: None, cluster: Cluster) -> Cluster:
     """A cluster on which the SPANK plugin gives users --gpu-topo."""
-    with cluster.variant_as(f"{variant()}-launch"):
-        if "--gpu-topo" not in cluster.run("ctl", ["srun", "--help"], check=False).out:
-            pytest.skip("the image has no SPANK plugin for this release")
-        yield cluster
+    if "--gpu-topo" not in cluster.run("ctl", ["srun", "--help"], check=False).out:
+        pytest.skip("the image has no SPANK plugin for this release")
+    return cluster
 
 
 @pytest.mark.enforced
@@ -245,6 +269,7 @@ def test_the_option_means_the_same_as_the_comment(with_option: Cluster) -> None:
     ],
     ids=["unknown key", "bad value", "no GPUs", "contradiction", "too long"],
 )
+@pytest.mark.long("the same in the other mode", "slots")
 def test_an_option_that_is_wrong_is_refused_with_one_line(
     with_option: Cluster, command: str, args: tuple[str, ...], says: str
 ) -> None:
@@ -255,6 +280,7 @@ def test_an_option_that_is_wrong_is_refused_with_one_line(
 
 
 @pytest.mark.select_plugin
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(
     with_option: Cluster,
 ) -> None:

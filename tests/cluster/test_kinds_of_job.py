@@ -11,7 +11,7 @@ from modes import enforcement
 from node_variants import DGX2, other_gpus, wait_node
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.usefixtures("patience")]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 PAIR = {"dgx1": (0, 3)}
 LEFT_OF_PAIR = by_policy(PAIR, (2,), ("dgx1",))
@@ -31,6 +31,7 @@ def pair(cluster: Cluster, *args: str) -> int:
     return jobid
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_an_exclusive_job_has_its_node_alone(cluster: Cluster) -> None:
     """All of them (Slurm's rule), and nobody else gets the node until it ends."""
     jobid = cluster.sbatch("-w", "dgx1", "--exclusive", "--gres=gpu:2", sleep_s=300)
@@ -68,6 +69,7 @@ def test_a_node_that_goes_down_frees_its_gpus(cluster: Cluster) -> None:
     pair(cluster)
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_suspended_job_keeps_its_gpus(cluster: Cluster) -> None:
     """Others get other GPUs meanwhile; it goes on with its own."""
     jobid = pair(cluster)
@@ -79,6 +81,7 @@ def test_a_suspended_job_keeps_its_gpus(cluster: Cluster) -> None:
     assert cluster.wait_running(jobid).gpus == PAIR
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_that_gives_up_a_node(cluster: Cluster) -> None:
     """It keeps its GPUs on the other one; those it gave up are free for the next."""
     jobid = cluster.sbatch("-p", "dgx", "-N2", "--gpus-per-node=2", sleep_s=300)
@@ -113,6 +116,7 @@ PartitionName=low Nodes=dgx1 PriorityTier=1 DefaultTime=10
 PartitionName=high Nodes=dgx1 PriorityTier=9 DefaultTime=10"""
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> None:
     """Two jobs of four give way to one of three; nobody shares a GPU on the way."""
     cluster.configure_extra(PREEMPTION)
@@ -136,6 +140,7 @@ def environment(cluster: Cluster, jobid: int) -> str:
 
 
 @pytest.mark.select_plugin
+@pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_mps_jobs_share_their_gpu_and_nothing_else(cluster: Cluster) -> None:
     """--gres=mps is untouched; whole GPUs beside it are the policy's of the others."""
     gres = "$a NodeName=dgx2 Name=mps Count=800"
@@ -155,6 +160,7 @@ def test_mps_jobs_share_their_gpu_and_nothing_else(cluster: Cluster) -> None:
 
 
 @pytest.mark.select_plugin
+@pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_mig_slices_are_slurms_business(cluster: Cluster) -> None:
     """Typed slices and a plain --gres=gpu on such a node: as if we were not there."""
     gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100/\\1Type=1g.5gb/"

@@ -65,11 +65,25 @@ class Seen:
         return self.env.get("CUDA_VISIBLE_DEVICES", "")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def with_plugin(session_cluster: Cluster | str) -> Iterator[None]:
+    """A reset leads to the variant with the plugin; its tables are kept beside."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with session_cluster.at_home(variant=f"{variant()}-launch"):
+        session_cluster.run("ctl", "rm -rf /tmp/launch && cp -a /cluster/launch /tmp/launch")
+        yield
+
+
 @contextmanager
 def launching(cluster: Cluster, *lines: str) -> Iterator[None]:
-    """The variant with the plugin; `lines` are plugstack.conf."""
-    cluster.switch(f"{variant()}-launch")
-    cluster.run("ctl", "rm -rf /home/alice/launch; install -d -o alice -g alice /home/alice/launch")
+    """The tables as they should be; `lines` are plugstack.conf."""
+    cluster.run(
+        "ctl",
+        "rm -rf /cluster/launch /home/alice/launch; cp -a /tmp/launch /cluster/launch;"
+        " install -d -o alice -g alice /home/alice/launch",
+    )
     put(cluster, DUMP, DUMP_FILE)
     put(cluster, "\n".join(lines), "/cluster/plugstack.conf")
     yield
@@ -204,6 +218,7 @@ def test_batch_array_and_salloc_without_the_engine(cluster: Cluster) -> None:
         check(machine, tasks, "star")
 
 
+@pytest.mark.long("waits until Slurm starts a requeued job")
 def test_a_requeued_job_is_launched_alike(cluster: Cluster) -> None:
     """The second start has the hint too, and again the order of its GPUs."""
     with launching(cluster, PLUGIN + RECORD + PRETEND):
@@ -254,6 +269,7 @@ def test_a_hint_of_off_leaves_the_task_to_slurm(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("args", [("-n2", "--gres=gpu:4"), ("-n1", "--gres=gpu:3")])
+@pytest.mark.long("compiles a plugin that writes such numbers")
 def test_relative_numbers_of_constrained_devices(
     cluster: Cluster, tmp_path: Path, args: tuple[str, ...]
 ) -> None:
@@ -275,6 +291,7 @@ def test_relative_numbers_of_constrained_devices(
             assert sorted(seen.visible) == list(range(len(task.gpus)))
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_minors_that_differ_from_the_drivers_order(cluster: Cluster) -> None:
     """Slurm's GPUs 0..3 are the driver's 2, 0, 3, 1: the task gets the driver's numbers."""
     machine = machine_of(catalog.load("minsky"), (2, 0, 3, 1))
@@ -308,21 +325,22 @@ def test_without_a_good_table_the_job_runs_as_slurm_alone(
     """Eight tasks, one line in slurmd's log."""
     with launching(cluster, PLUGIN):
         cluster.run("ctl", break_it)
-        cluster.run("dgx1", ": >/var/log/slurm/slurmd.log")
+        cluster.run("dgx1", ": >/home/slurmd.dgx1.log")
         found = srun(cluster, "-w", "dgx1", "-n8", "--gres=gpu:8")
         assert {seen.cuda for seen in found.values()} == {"0,1,2,3,4,5,6,7"}
         assert not any("CUDA_DEVICE_ORDER" in seen.env for seen in found.values())
-        log = cluster.run("dgx1", "grep 'gputopo:' /var/log/slurm/slurmd.log").out
+        log = cluster.run("dgx1", "grep 'gputopo:' /home/slurmd.dgx1.log").out
         assert len(log.splitlines()) == 1
         assert words in log
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_wrong_argument_leaves_every_task_to_slurm(cluster: Cluster) -> None:
     """And the log names the key."""
     with launching(cluster, PLUGIN + " memory=bind"):
-        cluster.run("dgx1", ": >/var/log/slurm/slurmd.log")
+        cluster.run("dgx1", ": >/home/slurmd.dgx1.log")
         assert "CUDA_DEVICE_ORDER" not in srun(cluster, "-w", "dgx1", "--gres=gpu:1")[0].env
-        log = cluster.run("dgx1", "grep 'gputopo:' /var/log/slurm/slurmd.log").out
+        log = cluster.run("dgx1", "grep 'gputopo:' /home/slurmd.dgx1.log").out
         assert 'argument "memory": no such key' in log
 
 
@@ -399,6 +417,7 @@ def test_what_holds_the_whole_job_keeps_all_its_cpus_and_its_memory(
             cluster.wait_idle()
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_what_a_job_exports_decides_neither_table_nor_binding(cluster: Cluster) -> None:
     """A job sent from another node carries that node's name and words of that step's binding."""
     others = {
@@ -425,6 +444,7 @@ def test_what_a_job_exports_decides_neither_table_nor_binding(cluster: Cluster) 
         assert batch[0].visible == MACHINES["dgx1"].order("ring", gpus)
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_each_node_of_a_job_reads_its_own_table(cluster: Cluster) -> None:
     """The batch script exports its own node's name to the tasks on the other."""
     with launching(cluster, PLUGIN + RECORD + PRETEND):
@@ -445,6 +465,7 @@ def test_each_node_of_a_job_reads_its_own_table(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("node", ["dgx1", "amd1"])
+@pytest.mark.long("slurm.conf changes for it")
 def test_the_task_prolog_gives_the_same_environment(cluster: Cluster, node: str) -> None:
     """The way without C: devices in rank order, and a real mask."""
     with launching(cluster):

@@ -57,10 +57,20 @@ _numbers = itertools.count(1)
 _times = itertools.count(int(time.time()) + 1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_engine(session_cluster: Cluster | str) -> Iterator[None]:
+    """The real engine is away, and the bridge as patient as it is by itself."""
+    if isinstance(session_cluster, str):
+        yield
+        return
+    with session_cluster.at_home(engine=False, deadline_ms=0):
+        session_cluster.engine("stop")
+        yield
+
+
 @pytest.fixture
 def stand_in(cluster: Cluster) -> Iterator[Callable[[str], StandIn]]:
     """stand_in(behaviour): starts it and lets the bridge begin anew (no pause from before)."""
-    cluster.engine("stop")
     fake = StandIn(cluster, next(_numbers))
 
     def start(behaviour: str) -> StandIn:
@@ -126,6 +136,7 @@ def test_every_way_to_ask_gives_the_same_request(cluster: Cluster, stand_in: Sta
     }
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_jobs_without_gpus_are_not_asked_about(cluster: Cluster, stand_in: Start) -> None:
     """They start and end without a line to the engine; only a hint on them is refused."""
     engine = stand_in("refuse")
@@ -245,6 +256,7 @@ def test_the_log_tells_when_the_engine_is_back(cluster: Cluster, stand_in: Start
     assert sum("lua: gputopo:" in line and "answers again" in line for line in log) == 1
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_an_engine_restarted_between_two_submits_is_found_at_once(
     cluster: Cluster, stand_in: Start
 ) -> None:
@@ -259,6 +271,7 @@ def test_an_engine_restarted_between_two_submits_is_found_at_once(
     assert not any("lua: gputopo: no answer" in line for line in log)
 
 
+@pytest.mark.long("the bridge's own tests have the same without a cluster")
 def test_enormous_and_odd_hints_get_one_clear_line(cluster: Cluster, stand_in: Start) -> None:
     """Too long: refused with its length. Control characters and brackets too. Quotes: carried."""
     engine = stand_in("bracket")

@@ -32,7 +32,7 @@ from slurm_text import parse_indices, parse_jobs
 
 from simulation.judge import judge
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.usefixtures("patience")]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 OFF = "--comment=gpu-topo: off"
 EMPTY: Busy = {}
@@ -47,7 +47,7 @@ STATES = {"empty nodes": EMPTY, "fragmented nodes": FRAGMENTED}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def left_clean(session_cluster: Cluster | str, patience: None) -> Iterator[None]:
+def left_clean(session_cluster: Cluster | str) -> Iterator[None]:
     """`hold` leaves GPUs in use from test to test."""
     yield
     if not isinstance(session_cluster, str):
@@ -96,8 +96,18 @@ EMPTY_FORMS = {
     ),
     "sensitive=no": Form(("--gres=gpu:2",), 2, "sensitive=no"),
 }
+#: Every policy, pattern and way to count GPUs once; the others are in the long run.
+SHORT = {
+    "empty nodes": ("--gres=gpu:3", "--gpus-per-node=2", *EMPTY_FORMS),
+    "fragmented nodes": ("--gres=gpu:2", "--gpus=3", "--gpus-per-task=1 -n3", "--gres=gpu:1"),
+}
 CASES = [
-    pytest.param(form, state, id=f"{name} on {state}")
+    pytest.param(
+        form,
+        state,
+        id=f"{name} on {state}",
+        marks=[] if name in SHORT[state] else [pytest.mark.long("one of two dozen ways to ask")],
+    )
     for state, forms in (("empty nodes", FORMS | EMPTY_FORMS), ("fragmented nodes", FORMS))
     for name, form in forms.items()
 ]
@@ -147,6 +157,7 @@ TYPES = {"dgx1": "v100", "minsky1": "p100", "bridged1": "a100", "amd1": "mi250x"
 
 
 @pytest.mark.parametrize("state", STATES)
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_typed_request(live: Cluster, hold: Callable[[Busy], None], state: str) -> None:
     """--gres=gpu:v100:2 and the like: the best node of that type, the policy's GPUs on it."""
     busy = STATES[state]
@@ -160,6 +171,7 @@ def test_a_typed_request(live: Cluster, hold: Callable[[Busy], None], state: str
     assert visible(live, ids) == [gpus for got in wanted for gpus in got.values()]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_gpus_per_socket(live: Cluster, hold: Callable[[Busy], None]) -> None:
     """One GPU of each socket, which cons_tres alone can promise: no advice breaks it."""
     hold(FRAGMENTED)
@@ -171,6 +183,7 @@ def test_gpus_per_socket(live: Cluster, hold: Callable[[Busy], None]) -> None:
 
 
 @pytest.mark.parametrize("tool", ["srun", "salloc"])
+@pytest.mark.long("the same in the other mode", "slots")
 def test_interactive_jobs(live: Cluster, hold: Callable[[Busy], None], tool: str) -> None:
     """The same GPUs in scontrol's words and inside, asked from the node itself."""
     hold(FRAGMENTED)
@@ -241,6 +254,7 @@ def got_by(cluster: Cluster, *args: str) -> Gpus:
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5])
+@pytest.mark.long("the same in the other mode", "slots")
 def test_the_best_connected_node_of_all(
     live: Cluster, hold: Callable[[Busy], None], count: int
 ) -> None:
@@ -279,6 +293,7 @@ def also(cluster: Cluster, nodes: Sequence[str], feature: str) -> Iterator[None]
         cluster.look()
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_constraint_names_the_candidates(live: Cluster, hold: Callable[[Busy], None]) -> None:
     """-C: only nodes with the feature, the best of them."""
     hold(FRAGMENTED)
@@ -288,6 +303,7 @@ def test_a_constraint_names_the_candidates(live: Cluster, hold: Callable[[Busy],
         assert got_by(live, "-N1", "--gres=gpu:2", "-C", "quiet") == wanted
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_lighter_node_is_taken_however_badly_connected(
     live: Cluster, hold: Callable[[Busy], None]
 ) -> None:
@@ -346,6 +362,7 @@ def test_off_and_observe_change_nothing(live: Cluster, hold: Callable[[Busy], No
 
 # With slots the choice is made at the submit, before there is a job id: test_slots_live.py.
 @pytest.mark.select_plugin
+@pytest.mark.long("the same in the other mode", "slots")
 def test_observe_writes_down_what_would_have_been_done(
     live: Cluster, hold: Callable[[Busy], None]
 ) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from matrix_table import Cell, MatrixError, by_file, cell, live_files, table
+from matrix_table import Cell, MatrixError, cell, live_files, table
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parents[1]
@@ -46,21 +46,6 @@ def test_what_is_no_result_is_an_error(text: str) -> None:
     """A broken-off run never counts as one that passed."""
     with pytest.raises(MatrixError):
         cell(text)
-
-
-def test_a_run_over_many_files_is_taken_apart() -> None:
-    """Each file's tests alone, with what became of them."""
-    parts = by_file(
-        """<testsuites><testsuite>
-        <testcase classname="tests.cluster.test_x" name="a"/>
-        <testcase classname="tests.cluster.test_y" name="a"><failure message="no"/></testcase>
-        <testcase classname="tests.cluster.test_x" name="b"/>
-        </testsuite></testsuites>"""
-    )
-    assert {name: cell(part) for name, part in parts.items()} == {
-        "test_x.py": found(2),
-        "test_y.py": found(0, 1),
-    }
 
 
 WORDS = [

@@ -11,7 +11,7 @@ from modes import enforcement
 from select_harness import until
 from slurm_text import Job
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.usefixtures("patience")]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 PICKY = "--comment=gpu-topo: min-utility=0.9"
 # Only GPUs on different sockets of dgx1 are left: far from the ideal pair.
@@ -65,6 +65,7 @@ def test_a_job_end_wakes_it_for_the_better_set(cluster: Cluster, holders: list[i
     assert "waiting" not in started.fields["AdminComment"]
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_an_end_that_helps_nobody_leaves_it_waiting(cluster: Cluster, holders: list[int]) -> None:
     """GPU 2 has one link to 0: not enough. The job is asked about again, and waits on."""
     job = postponed(cluster)
@@ -81,6 +82,7 @@ def test_an_end_that_helps_nobody_leaves_it_waiting(cluster: Cluster, holders: l
     assert cluster.job(job.id).state == "PENDING"
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_nobody_else_waits(cluster: Cluster, holders: list[int]) -> None:
     """Jobs of lower priority start beside it, on the very GPUs it does not want."""
     job = postponed(cluster, "--nice=0")
@@ -92,6 +94,7 @@ def test_nobody_else_waits(cluster: Cluster, holders: list[int]) -> None:
     assert cluster.job(job.id).state == "PENDING"
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster: Cluster) -> None:
     """The cap of gputopo.yaml: then the policy's best of what is left, not Slurm's."""
     configure_engine(cluster, "waiting: {step_s: 1, max_postponements: 2}")
@@ -105,6 +108,7 @@ def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster: Cluster) ->
     )
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_node_that_is_good_enough_needs_no_wait(cluster: Cluster, holders: list[int]) -> None:
     """The same job without --nodelist starts at once, elsewhere."""
     jobid = cluster.sbatch("--gres=gpu:2", PICKY, sleep_s=300)
@@ -113,6 +117,7 @@ def test_a_node_that_is_good_enough_needs_no_wait(cluster: Cluster, holders: lis
     assert "waiting" not in got.fields["AdminComment"]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_that_opted_out_starts_on_what_is_left(cluster: Cluster, holders: list[int]) -> None:
     """off: no wait, no choice."""
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", "--comment=gpu-topo: off", sleep_s=300)

@@ -114,6 +114,7 @@ def submitted(cluster: Cluster) -> list[str]:
     return sorted(text.split())
 
 
+@pytest.mark.long("half a minute of runs")
 def test_a_model_from_few_runs_knows_shapes_that_never_ran(home: Cluster) -> None:
     """Eight runs as bert was measured; two nodes of two and four GPUs follow within 15 %."""
     sizes = sorted({batch for _, _, batch in BERT})
@@ -133,6 +134,7 @@ def test_a_model_from_few_runs_knows_shapes_that_never_ran(home: Cluster) -> Non
     assert max(map(abs, off.values())) < ERROR, off
 
 
+@pytest.mark.long("half a minute of runs")
 def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster) -> None:
     """Once while a job runs, once before its id was noted; Slurm has one job for each run."""
     few = ("--iterations", "40", "--batches", "4,8", "--nodes", "1", "--gpus-per-node", "1,2")
@@ -165,6 +167,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
     )
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home: Cluster) -> None:
     """Nothing is submitted while bob waits; when he comes later, the run that runs is his."""
     # Ten times as long as the others, so that bob can come while it runs.

@@ -14,15 +14,14 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import GPUS, Cluster
-from live_harness import Watch, all_jobs, asking, watched
+from live_harness import Watch, all_jobs, watched
 from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 SEED = int(os.environ.get("GPUTOPO_SEED", "7"))
-JOBS = 160
 BATCH = 8
 TWO_NODES = "-p dgx -N2 --gpus-per-node={}"
 FORMS = (
@@ -68,7 +67,7 @@ def settings(session_cluster: Cluster | str) -> Iterator[None]:
     if isinstance(session_cluster, str):
         yield
         return
-    with asking(session_cluster, deadline_ms=50):
+    with session_cluster.at_home(deadline_ms=50):
         yield
 
 
@@ -154,13 +153,17 @@ class Soup:
 MOST_MEMORY_MB = 400
 
 
-def test_hundred_and_sixty_random_jobs(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    "jobs",
+    [32, pytest.param(160, marks=[pytest.mark.long("three minutes"), pytest.mark.timeout(900)])],
+)
+def test_random_jobs(cluster: Cluster, jobs: int) -> None:
     """Right counts, no GPU twice at any moment, none in use at the end, slurmctld never fell."""
     print(f"GPUTOPO_SEED={SEED}")  # shown when the test fails
     soup, victims = Soup(cluster, SEED), victims_of(cluster)
     before, mallory = as_slurm_has(cluster, victims), Mallory(cluster, SEED, victims)
     with cluster.slurmctld_log_of() as log, watched(cluster) as watch:
-        while len(soup.wanted) < JOBS:
+        while len(soup.wanted) < jobs:
             soup.submits()
             soup.refusals()
             mallory.act()
@@ -175,17 +178,18 @@ def test_hundred_and_sixty_random_jobs(cluster: Cluster) -> None:
     assert sum("slurmctld version" in line for line in log) <= soup.starts
     assert cluster.gres_used() == dict.fromkeys(GPUS, ())
     check_counts(soup, watch)
-    jobs = [job for job in all_jobs(cluster) if job.id in soup.wanted]
-    states = {job.id: job.state for job in jobs}
+    records = [job for job in all_jobs(cluster) if job.id in soup.wanted]
+    states = {job.id: job.state for job in records}
     assert set(states.values()) <= {"COMPLETED", "CANCELLED"}, states
     # both ways to start were taken, or the soup was too thin
     if enforcement() == "slots":
-        placed = ["[gpu-slots: placed " in job.fields.get("AdminComment", "") for job in jobs]
-        assert JOBS // 10 < placed.count(True) < len(placed), placed
+        placed = ["[gpu-slots: placed " in job.fields.get("AdminComment", "") for job in records]
+        assert jobs // 10 < placed.count(True) < len(placed), placed
         return
     results = [line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line]
-    assert results.count("used") > JOBS // 10, results
-    assert {"timeout", "down", "breaker"} & set(results), results
+    assert results.count("used") > jobs // 10, results
+    # a short soup may be through before a trouble meets a start
+    assert jobs < 100 or {"timeout", "down", "breaker"} & set(results), results
 
 
 def drain(cluster: Cluster) -> None:

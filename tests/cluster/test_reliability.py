@@ -15,7 +15,6 @@ import pytest
 from cluster import Cluster, Result
 from live_harness import (
     Watch,
-    asking,
     by_policy,
     end,
     running,
@@ -27,7 +26,7 @@ from live_harness import (
 from mallory import Mallory, as_slurm_has, victims_of
 from select_harness import stock_pair, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 SOCKET = "/run/gputopo/engine.sock"
 FORMS = (
@@ -48,7 +47,7 @@ def settings(session_cluster: Cluster | str) -> Iterator[None]:
     if isinstance(session_cluster, str):
         yield
         return
-    with asking(session_cluster, deadline_ms=50):
+    with session_cluster.at_home(deadline_ms=50):
         yield
 
 
@@ -111,8 +110,14 @@ MET = {
 }
 
 
+SHORT = ("killed", "stopped by SIGSTOP")
+ANOTHER = pytest.mark.long("another way for the engine to be away")
+
+
 @pytest.mark.select_plugin
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize(
+    "trouble", [pytest.param(one, marks=() if one in SHORT else ANOTHER) for one in TROUBLES]
+)
 def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, trouble: str) -> None:
     """Jobs before, during and after it: each runs to its end with the GPUs it asked for.
 
@@ -248,7 +253,11 @@ RESTARTS = {
 }
 
 
-@pytest.mark.parametrize("way", RESTARTS)
+ONE_OF = pytest.mark.long("another way to lose and find the same")
+WAYS = [pytest.param(way, marks=() if way == "SIGKILL" else ONE_OF) for way in RESTARTS]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_slurmctld_comes_back_with_every_job_as_it_was(
     cluster: Cluster, watch: Watch, way: str
 ) -> None:
@@ -287,6 +296,7 @@ def test_slurmctld_starts_while_the_engine_is_away(cluster: Cluster, watch: Watc
     again_advised(cluster)
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_the_engine_restarts_under_running_jobs(cluster: Cluster, watch: Watch) -> None:
     """It remembers nothing and needs not to: the next question says which GPUs are free."""
     first = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)

@@ -151,6 +151,7 @@ def test_drmaestro_decides_in_a_process_of_its_own(lends: Cluster) -> None:
     until(lambda: not solvers(lends), "another decider has no solver", 30)
 
 
+@pytest.mark.long("half a minute of transfers")
 def test_a_busy_network_holds_a_job_back_for_a_bounded_time(lends: Cluster) -> None:
     """The first loan fills nine tenths of both networks; three rounds of two seconds follow."""
     lines = "waiting: {step_s: 2, max_postponements: 3}"
@@ -179,6 +180,7 @@ def test_a_busy_network_holds_a_job_back_for_a_bounded_time(lends: Cluster) -> N
 CPU_JOBS = "cpujobs"
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(
     lends: Cluster,
 ) -> None:
@@ -221,6 +223,7 @@ def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(
 # -- other forms --------------------------------------------------------------
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_gpus_counted_for_the_whole_job_are_lent_to_a_job_of_one_node(lends: Cluster) -> None:
     """Its steps do not ask for all four again."""
     script = f"f=$HOME/echo.$SLURM_JOB_ID; srun {PROGRAM} echo >$f.tmp 2>&1; mv $f.tmp $f; sleep 60"
@@ -253,6 +256,7 @@ def has_running_donor(cluster: Cluster, jobid: int) -> bool:
 @pytest.mark.parametrize(
     "moment", [has_donor, has_loan, has_running_donor], ids=lambda one: one.__name__
 )
+@pytest.mark.long("slurmctld is killed at three moments of a loan")
 def test_slurmctld_killed_while_a_loan_is_made_leaves_nothing_half_started(
     lends: Cluster, moment: Callable[[Cluster, int], bool]
 ) -> None:

@@ -9,22 +9,25 @@ from collections.abc import Sequence
 import pytest
 from cluster import Cluster
 from live_harness import all_jobs
-from modes import enforcement
 from remote_harness import ASKS, ECHO, FOUR, echoed, nothing_is_left
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 
-#: Jobs and kills; the long run is made in one of the two ways of enforcing.
-RUN = (50, 10) if enforcement() == "slots" else (8, 4)
-
-
-def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(lends: Cluster) -> None:
-    """Fifty jobs and ten kills with slots, eight and four with the select plugin."""
+@pytest.mark.parametrize(
+    ("jobs", "kills"),
+    [
+        pytest.param(6, 3, marks=pytest.mark.long("a minute of kills", "slots")),
+        pytest.param(50, 10, marks=pytest.mark.long("50 borrowers, five minutes")),
+    ],
+)
+def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(
+    lends: Cluster, jobs: int, kills: int
+) -> None:
+    """Every job ends well, and nothing is left."""
     dice = random.Random(8)
     script = f"{ECHO}; sleep 0.5"
-    jobs, kills = RUN
     ids = [lends.sbatch(*FOUR, ASKS, "-t", "5", script=script) for _ in range(jobs)]
     for _ in range(kills):
         time.sleep(dice.uniform(0.2, 6))
@@ -40,6 +43,7 @@ def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(lends: Cluster
 
 
 @pytest.mark.select_plugin
+@pytest.mark.long("15 s; waits until Slurm starts a requeued job")
 def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lends: Cluster) -> None:
     """No engine, and a donor that is no more: TaskProlog alone puts the job back."""
     script = f"echo ran >>$HOME/ran.$SLURM_JOB_ID; {ECHO}; sleep 600"

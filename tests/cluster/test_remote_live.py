@@ -25,7 +25,7 @@ from remote_harness import (
 )
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 #: About the nodes' side alone, or long: in one of the two ways of enforcing is enough.
 once = pytest.mark.slots
 
@@ -54,6 +54,7 @@ def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lends: 
     assert environment["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, local))
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_steps_of_the_job_reach_its_donors_too(lends: Cluster) -> None:
     script = (
         f"f=$HOME/echo.$SLURM_JOB_ID; srun -n2 {PROGRAM} echo >$f.tmp 2>&1; mv $f.tmp $f; sleep 600"
@@ -65,6 +66,7 @@ def test_steps_of_the_job_reach_its_donors_too(lends: Cluster) -> None:
     assert sorted(echoed(lends, job.id)) == [line, line]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_strangers_are_refused(lends: Cluster) -> None:
     """Another user: at the donor's door, at the job's own end of the relay, with echo's words."""
     job = borrower(lends)
@@ -86,6 +88,7 @@ def test_strangers_are_refused(lends: Cluster) -> None:
 
 
 @once
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Cluster) -> None:
     with settings_of(lends, "preset: echo-own"):
         job = borrower(lends)
@@ -105,6 +108,7 @@ def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Clus
 SLOW = "name: slow\nserver: [sh, -c, sleep 4, '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
 
 
+@pytest.mark.long("20 s of waiting")
 def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluster) -> None:
     """A server that never listens: the job that came later starts when the loan is given up."""
     lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/slow.yaml', "sh", SLOW])
@@ -130,6 +134,7 @@ def test_donors_end_when_the_job_is_cancelled(lends: Cluster) -> None:
     nothing_is_left(lends)
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_donors_end_when_the_job_ends_or_fails(lends: Cluster) -> None:
     for code in (0, 3):
         jobid = lends.sbatch(*FOUR, ASKS, script=f"{ECHO}; exit {code}")
@@ -139,12 +144,14 @@ def test_donors_end_when_the_job_ends_or_fails(lends: Cluster) -> None:
 
 
 @once
+@pytest.mark.long("Slurm counts time limits in minutes")
 def test_donors_end_with_the_jobs_time(lends: Cluster) -> None:
     job = borrower(lends, "-t", "1")
     lends.wait_state(job.id, "TIMEOUT", timeout_s=150)
     nothing_is_left(lends)
 
 
+@pytest.mark.long("a detail of what a shorter test shows", "slots")
 def test_a_requeued_job_gets_donors_anew(lends: Cluster) -> None:
     job = borrower(lends, "--requeue")
     [before] = donors(lends)
@@ -156,6 +163,7 @@ def test_a_requeued_job_gets_donors_anew(lends: Cluster) -> None:
     assert after.id != before.id
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_that_loses_its_donor_does_not_go_on(lends: Cluster) -> None:
     job = borrower(lends, "--requeue")
     [donor] = donors(lends)
@@ -163,6 +171,7 @@ def test_a_job_that_loses_its_donor_does_not_go_on(lends: Cluster) -> None:
     until(lambda: lends.job(job.id).state != "RUNNING", "the job is put back", 30)
 
 
+@pytest.mark.long("a minute until Slurm calls a node dead")
 def test_a_donors_node_that_dies_takes_the_loan_with_it(lends: Cluster) -> None:
     job = borrower(lends, "--requeue")
     [donor] = donors(lends)
@@ -177,6 +186,7 @@ def test_a_donors_node_that_dies_takes_the_loan_with_it(lends: Cluster) -> None:
 
 
 @once
+@pytest.mark.long("a minute until Slurm calls a node dead")
 def test_the_jobs_own_node_that_dies_ends_its_donors(lends: Cluster) -> None:
     job = borrower(lends, "--no-requeue")
     [host] = job.gpus
@@ -205,6 +215,7 @@ def revive(cluster: Cluster, node: str) -> None:
 # -- restarts -----------------------------------------------------------------
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
     job = borrower(lends)
     [donor] = donors(lends)
@@ -215,6 +226,7 @@ def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
 
 
 @once
+@pytest.mark.long("half a minute of waiting")
 def test_without_an_engine_donors_end_by_themselves(lends: Cluster) -> None:
     job = borrower(lends)
     lends.engine("kill")
@@ -239,6 +251,7 @@ def note_of(cluster: Cluster, jobid: int) -> str:
     ],
     ids=["missing program", "ports used up"],
 )
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
     lends: Cluster, settings: str, says: str
 ) -> None:
@@ -257,6 +270,7 @@ def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
         lends.cancel(jobid, *holders)
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_site_may_refuse_such_a_job(lends: Cluster) -> None:
     lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
     with settings_of(lends, "preset: missing.yaml, unservable: refuse"):
@@ -265,6 +279,7 @@ def test_a_site_may_refuse_such_a_job(lends: Cluster) -> None:
         assert "rkudad: no such program; refused" in note_of(lends, jobid)
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_where_nothing_is_lent_asking_is_refused_in_one_line(lends: Cluster) -> None:
     with (
         settings_of(lends, "allow: no"),
@@ -286,6 +301,7 @@ def test_an_r_queue_lends_without_being_asked(lends: Cluster) -> None:
 
 
 @once
+@pytest.mark.long("about stock Slurm")
 def test_stock_slurm_keeps_the_job_waiting(cluster: Cluster) -> None:
     """The same nodes and the same job, with nothing of ours."""
     with cluster.variant_as("stock"):

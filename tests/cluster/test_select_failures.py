@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from select_harness import (
     FakeEngine,
     assert_no_overlap,
     clear,
-    scripted_engine,
     stock_pair,
 )
 
@@ -24,10 +23,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 
 @pytest.fixture
-def engine(cluster: Cluster) -> Iterator[FakeEngine]:
-    """The scripted engine in place of the real one."""
-    with scripted_engine(cluster) as fake:
-        yield fake
+def engine(cluster: Cluster, scripted: FakeEngine) -> FakeEngine:
+    """The scripted engine, and a breaker that is closed and takes its usual time."""
+    scripted.fresh(closed=True, breaker_s=5)
+    return scripted
 
 
 LATE = "no answer within the deadline"
@@ -47,7 +46,18 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "said"), [f[1:] for f in FAILURES], ids=[f[0] for f in FAILURES])
+SHORT = ("silence", "garbage", "a closed connection", "busy GPUs", "an unknown node")
+ANOTHER = pytest.mark.long("another reply of no use; all of them without a cluster in every run")
+
+
+def cases(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """A test per row, named by its first column."""
+    return [
+        pytest.param(*row[1:], id=row[0], marks=() if row[0] in SHORT else ANOTHER) for row in rows
+    ]
+
+
+@pytest.mark.parametrize(("rule", "said"), cases(FAILURES))
 def test_a_broken_engine_costs_one_log_line(
     cluster: Cluster, engine: FakeEngine, rule: dict[str, Any], said: str
 ) -> None:
@@ -90,9 +100,7 @@ BAD_ADVICE: list[tuple[str, dict[str, list[int]], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "said"), [b[1:] for b in BAD_ADVICE], ids=[b[0] for b in BAD_ADVICE]
-)
+@pytest.mark.parametrize(("nodes", "said"), cases(BAD_ADVICE))
 def test_impossible_advice_is_ignored(
     cluster: Cluster, engine: FakeEngine, nodes: dict[str, list[int]], said: str
 ) -> None:
@@ -127,6 +135,7 @@ def test_advice_without_memory_falls_back_to_slurms_nodes(
     assert job.fields["AdminComment"] == "[gpu-topo: | dgx1:2,6 within Slurm's own nodes]"
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_infeasible_advice_without_alternative_is_slurms_choice(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
@@ -151,6 +160,7 @@ REQUESTS = [
 COUNTS = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "MinMemoryNode", "MinMemoryCPU")
 
 
+@pytest.mark.long("half a minute: the same jobs on stock Slurm")
 def test_failed_advice_leaves_exactly_the_stock_placement(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
@@ -203,9 +213,10 @@ def test_a_bad_setting_is_named_and_only_forwards(cluster: Cluster, engine: Fake
         engine.settle(deadline=50)
         jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
         assert cluster.wait_running(jobid).gpus == stock_pair(cluster)
-    assert any(f'{SETTINGS} line 3: unknown key "deadline"' in line for line in log)
+    assert any(f'{SETTINGS} line 4: unknown key "deadline"' in line for line in log)
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_partition_update_does_not_read_the_settings(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
@@ -220,6 +231,7 @@ def test_a_partition_update_does_not_read_the_settings(
     assert not [line for line in log if "expected key=value" in line]
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_copy_of_the_plugin_is_not_taken_for_the_stock_one(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
@@ -284,6 +296,7 @@ def test_slow_answers_have_a_budget_per_pass(cluster: Cluster, engine: FakeEngin
     assert_no_overlap(cluster)
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_counters_are_written_when_slurmctld_ends(cluster: Cluster, engine: FakeEngine) -> None:
     """One question is fewer than a line is for, and yet not lost with the process."""
     if cluster.release >= (25, 5):

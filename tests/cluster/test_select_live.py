@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 from cluster import GPUS, Cluster
@@ -18,18 +17,10 @@ from select_harness import (
     FakeEngine,
     all_running,
     assert_no_overlap,
-    scripted_engine,
     until,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
-
-
-@pytest.fixture
-def engine(cluster: Cluster) -> Iterator[FakeEngine]:
-    """The scripted engine in place of the real one."""
-    with scripted_engine(cluster) as fake:
-        yield fake
 
 
 def test_two_gpus_of_an_empty_dgx1_are_the_advised_pair(
@@ -166,6 +157,7 @@ def test_a_hint_with_control_characters_is_encoded(cluster: Cluster, engine: Fak
     assert engine.questions(jobid)[0]["hint"] == ['a="1"%09b=50%25%01]']
 
 
+@pytest.mark.long("half a minute of jobs; the random soup is in every run")
 def test_hundred_and_fifty_random_jobs(cluster: Cluster, engine: FakeEngine) -> None:
     """Right counts, no GPU twice at any moment, and none in use at the end; seed 7."""
     engine.rule(**PREFER)

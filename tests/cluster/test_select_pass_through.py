@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from cluster import Cluster
 from node_variants import DGX2, RESTART_SLURMD, other_gpus, wait_node
@@ -12,7 +10,6 @@ from select_harness import (
     FakeEngine,
     assert_no_overlap,
     clear,
-    scripted_engine,
     stock_pair,
     until,
 )
@@ -21,11 +18,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 
 @pytest.fixture
-def engine(cluster: Cluster) -> Iterator[FakeEngine]:
-    """The scripted engine in place of the real one, preferring unusual GPUs."""
-    with scripted_engine(cluster) as fake:
-        fake.rule(**PREFER)
-        yield fake
+def engine(engine: FakeEngine) -> FakeEngine:
+    """The scripted engine, by preference."""
+    engine.rule(**PREFER)
+    return engine
 
 
 def assert_unasked(cluster: Cluster, engine: FakeEngine, *args: str) -> int:
@@ -41,6 +37,7 @@ def test_whole_nodes(cluster: Cluster, engine: FakeEngine) -> None:
     assert_unasked(cluster, engine, "-w", "dgx1", "--exclusive", "--gres=gpu:2")
 
 
+@pytest.mark.long("slurm.conf changes for it")
 def test_specialised_cores(cluster: Cluster, engine: FakeEngine) -> None:
     """--core-spec makes a job exclusive inside the selection itself."""
     cluster.configure_extra("AllowSpecResourcesUsage=YES")
@@ -84,6 +81,7 @@ SuspendTimeout=1
 ResumeTimeout=60"""
 
 
+@pytest.mark.long("nodes are powered down and boot")
 def test_a_node_that_must_boot_first_is_never_taken(cluster: Cluster, engine: FakeEngine) -> None:
     """Weights may be ignored, but not that a job would wait for a node to be powered up."""
     engine.settle(respect_weight="no")
@@ -117,6 +115,7 @@ OWN_NODES = [
 @pytest.mark.parametrize(
     ("line", "args"), [o[1:] for o in OWN_NODES], ids=[o[0] for o in OWN_NODES]
 )
+@pytest.mark.long("slurm.conf changes for it")
 def test_slurms_own_node_choice_is_respected(
     cluster: Cluster, engine: FakeEngine, line: str, args: tuple[str, ...]
 ) -> None:
@@ -186,6 +185,7 @@ def test_preemption(cluster: Cluster, engine: FakeEngine) -> None:
     assert_no_overlap(cluster)
 
 
+@pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:
     """A node of MIG slices is neither asked about nor offered to others."""
     gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100/\\1Type=1g.5gb/"
@@ -199,6 +199,7 @@ def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:
         assert "dgx2" not in engine.asked_nodes(anywhere)
 
 
+@pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_two_types_on_a_node(cluster: Cluster, engine: FakeEngine) -> None:
     """Where a node has two types of GPU, and where a job asks for two, Slurm decides."""
     gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100\\(.*fakegpu[4-7]\\)/\\1Type=t4\\2/"
@@ -207,6 +208,7 @@ def test_two_types_on_a_node(cluster: Cluster, engine: FakeEngine) -> None:
         assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:v100:1,gpu:t4:1")
 
 
+@pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_shards(cluster: Cluster, engine: FakeEngine) -> None:
     """A job of shards is not asked about; the GPU it uses is not free for others."""
     gres = "$a NodeName=dgx2 Name=shard Count=32"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster
@@ -16,18 +15,10 @@ from select_harness import (
     assert_no_overlap,
     eligible_time,
     postponed,
-    scripted_engine,
     until,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
-
-
-@pytest.fixture
-def engine(cluster: Cluster) -> Iterator[FakeEngine]:
-    """The scripted engine in place of the real one."""
-    with scripted_engine(cluster) as fake:
-        yield fake
 
 
 def test_a_postponed_job_says_why_and_starts_in_time(cluster: Cluster, engine: FakeEngine) -> None:
@@ -85,6 +76,7 @@ def test_a_job_end_wakes_a_postponed_job_at_once(cluster: Cluster, engine: FakeE
     assert cluster.wait_running(jobid, timeout_s=10).gpus == {"dgx1": (3, 6)}
 
 
+@pytest.mark.long("20 s of waiting")
 def test_a_wake_is_not_lost_while_nodes_complete(cluster: Cluster, engine: FakeEngine) -> None:
     """The freed node is not offered during its epilog: the woken job asks again until it is."""
     epilog = "printf '#!/bin/sh\\nsleep 4\\n' >/tmp/epilog && chmod 755 /tmp/epilog"
@@ -119,6 +111,7 @@ def test_a_job_waits_only_so_often(cluster: Cluster, engine: FakeEngine) -> None
     assert job.fields["AdminComment"] == "[gpu-topo: | Slurm's own choice (capped)]"
 
 
+@pytest.mark.long("10 s of waiting")
 def test_a_job_waits_only_so_long(cluster: Cluster, engine: FakeEngine) -> None:
     """However long the engine asks for, the wait ends with the total allowed."""
     engine.settle(max_wait_s=3)
@@ -129,6 +122,7 @@ def test_a_job_waits_only_so_long(cluster: Cluster, engine: FakeEngine) -> None:
     assert time.monotonic() - asked > 2
 
 
+@pytest.mark.long("12 s of waiting")
 def test_a_users_begin_time_comes_first(cluster: Cluster, engine: FakeEngine) -> None:
     """--begin is kept until it comes, and shows again once the wait after it is over."""
     engine.rule(do="wait", s=4, times=1, note="later", then=PREFER)
@@ -141,6 +135,7 @@ def test_a_users_begin_time_comes_first(cluster: Cluster, engine: FakeEngine) ->
     assert eligible_time(cluster, jobid) == wanted
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_an_update_of_the_start_time_wins(cluster: Cluster, engine: FakeEngine) -> None:
     """StartTime=now starts a postponed job although the engine would have it wait on."""
     engine.rule(**LAZY)
@@ -151,6 +146,7 @@ def test_an_update_of_the_start_time_wins(cluster: Cluster, engine: FakeEngine) 
     assert cluster.wait_running(jobid, timeout_s=15).gpus == engine.own_choice(jobid)
 
 
+@pytest.mark.long("11 s of waiting")
 def test_a_start_time_set_by_hand_is_not_taken_back(cluster: Cluster, engine: FakeEngine) -> None:
     """After an update into the future, the end of another job wakes nobody."""
     engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
@@ -166,6 +162,7 @@ def test_a_start_time_set_by_hand_is_not_taken_back(cluster: Cluster, engine: Fa
     assert eligible_time(cluster, jobid) == wanted
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_tasks_of_an_array_share_their_waits(cluster: Cluster, engine: FakeEngine) -> None:
     """Two waits are allowed to the array, not to each of its tasks in turn."""
     engine.settle(max_postponements=2)
@@ -207,6 +204,7 @@ def test_a_restart_keeps_running_and_waiting_jobs(cluster: Cluster, engine: Fake
     assert cluster.wait_running(waiting, timeout_s=15).gpus == {"dgx1": (3, 6)}
 
 
+@pytest.mark.long("a minute: Slurm's own pass over the queue")
 def test_removing_the_plugin_disturbs_nothing(cluster: Cluster, engine: FakeEngine) -> None:
     """Stock Slurm takes over: GPUs stay, and the waiting job starts when its time has come."""
     lazy = {**LAZY, "s": 15}

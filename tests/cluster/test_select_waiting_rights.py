@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster
@@ -14,7 +13,6 @@ from select_harness import (
     FakeEngine,
     eligible_time,
     postponed,
-    scripted_engine,
     time_of,
     until,
 )
@@ -25,13 +23,6 @@ PREEMPTION = """PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 PartitionName=low Nodes=dgx1 PriorityTier=1 DefaultTime=10
 PartitionName=high Nodes=dgx1 PriorityTier=9 DefaultTime=10"""
-
-
-@pytest.fixture
-def engine(cluster: Cluster) -> Iterator[FakeEngine]:
-    """The scripted engine in place of the real one."""
-    with scripted_engine(cluster) as fake:
-        yield fake
 
 
 def test_a_job_that_preempted_others_is_never_postponed(
@@ -47,6 +38,7 @@ def test_a_job_that_preempted_others_is_never_postponed(
     assert len(engine.questions(winner)) == 1
 
 
+@pytest.mark.long("24 s of waiting")
 def test_waits_count_where_jobs_end_all_the_time(cluster: Cluster, engine: FakeEngine) -> None:
     """Three waits of five seconds last fifteen, however often ends wake it, and cost few looks."""
     engine.settle(max_postponements=3)
@@ -66,6 +58,7 @@ def test_waits_count_where_jobs_end_all_the_time(cluster: Cluster, engine: FakeE
     assert len(asked) <= 20
 
 
+@pytest.mark.long("14 s of waiting")
 def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
@@ -84,6 +77,7 @@ def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(
     assert [cluster.job(jobid).state for jobid in ids] == ["PENDING"] * 4
 
 
+@pytest.mark.long("26 s of waiting")
 def test_a_task_that_a_limit_held_back_has_waits_of_its_own(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
@@ -98,6 +92,7 @@ def test_a_task_that_a_limit_held_back_has_waits_of_its_own(
     assert asked == ["0", "1", "2", "0", "1", "2"]
 
 
+@pytest.mark.long("a minute: Slurm's own pass over the queue")
 def test_a_task_that_found_no_room_has_waits_of_its_own(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
@@ -156,6 +151,7 @@ def test_an_end_in_any_of_its_partitions_wakes_a_job(
 
 
 @pytest.mark.parametrize("full", ["dgx1", "dgx2"])
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_who_waits_for_one_partition_is_not_woken_by_a_full_one(
     cluster: Cluster, engine: FakeEngine, full: str
 ) -> None:

@@ -14,7 +14,7 @@ from policies.demand import shares
 from policies.mapa import MAPA, preserve_site
 from policies.patterns import add_graph
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 FOLDER = "/etc/slurm/knowledge"
 NCCL_LOGS = Path(__file__).resolve().parents[1] / "slurm_plugin" / "nccl_logs.py"
@@ -49,6 +49,7 @@ def given(answer: object) -> Gpus:
     return {node: tuple(sorted(gpus)) for node, gpus in answer.gpus.items()}
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_pattern_of_the_sites_own(cluster: Cluster) -> None:
     """Jobs ask for it by name; one of another size is placed as a ring and told so."""
     graph = graph_file.read(HALO, "halo.txt")
@@ -67,6 +68,7 @@ def test_a_pattern_of_the_sites_own(cluster: Cluster) -> None:
     assert "ring (halo is for 4 GPUs)" in cluster.wait_running(other).fields["AdminComment"]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_what_the_site_measured(cluster: Cluster) -> None:
     """gputopo calibrate on the controller; five GPUs then avoid the hop that was slow."""
     source = NCCL_LOGS.read_text(encoding="utf-8")
@@ -90,6 +92,7 @@ def test_what_the_site_measured(cluster: Cluster) -> None:
     assert "as calibrated" in job.fields["AdminComment"]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_what_the_site_usually_asks(cluster: Cluster) -> None:
     """mapa-preserve-site keeps together what jobs of the usual sizes will want."""
     usual = {4: 1, 8: 1}

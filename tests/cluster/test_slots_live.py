@@ -25,7 +25,7 @@ from live_harness import (
 from select_harness import until
 from slurm_text import Job, parse_indices
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slots, pytest.mark.usefixtures("patience")]
+pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
 SWITCH = "/etc/slurm/gputopo.disable"
 SHOW_GPUS = "echo gpus $CUDA_VISIBLE_DEVICES"
@@ -98,6 +98,7 @@ def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(
     assert "dgx1" in told
 
 
+@pytest.mark.long("half a minute of jobs")
 def test_a_burst_of_equal_submits_asks_seldom_and_all_of_it_runs(cluster: Cluster) -> None:
     """The bridge gates most of them by itself, each under a token of its own."""
     busy = cluster.occupy("dgx1", ALL)
@@ -116,6 +117,7 @@ def test_a_burst_of_equal_submits_asks_seldom_and_all_of_it_runs(cluster: Cluste
     assert all("[gpu-slots: placed " in comment for comment in placed)
 
 
+@pytest.mark.long("half a minute until a gate lapses")
 def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster: Cluster) -> None:
     """Longer than its lease behind the gate; without the engine Slurm runs the job as written."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
@@ -156,6 +158,7 @@ def test_dependent_and_held_jobs_get_slots_when_their_time_has_come(cluster: Clu
 
 
 @pytest.mark.skipif(OLD, reason="on 22.05 srun and salloc get no slots")
+@pytest.mark.long("27 s of waiting")
 def test_srun_and_salloc_wait_for_their_slots(cluster: Cluster) -> None:
     """Interactive jobs, gated as any other, see exactly the policy's GPUs in every task."""
     busy = cluster.occupy("dgx1", ALL)
@@ -212,6 +215,7 @@ def test_two_nodes_with_the_same_slots(cluster: Cluster) -> None:
     assert cluster.wait_running(jobid).gpus == {"dgx1": pair, "dgx2": pair}
 
 
+@pytest.mark.long("17 s of waiting")
 def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch: Watch) -> None:
     """Both wait until there is room for both; each gets the policy's GPUs on its node."""
     busy = cluster.occupy("dgx2", (0, 1, 2, 3, 4, 5, 6))
@@ -227,6 +231,7 @@ def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch
     assert [job.gpus for job in cluster.jobs(jobid)] == wanted
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_component_without_gpus_runs_on_its_own_node(cluster: Cluster) -> None:
     """What Slurm tells all components when the first one is released must not reach it."""
     parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "minsky1", "-n1")
@@ -255,6 +260,7 @@ def test_gpus_of_one_socket(cluster: Cluster) -> None:
 # -- order --------------------------------------------------------------------
 
 
+@pytest.mark.long("slurm.conf changes for it")
 def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(
     cluster: Cluster, watch: Watch
 ) -> None:
@@ -311,6 +317,7 @@ def test_jobs_are_released_in_slurms_own_order(cluster: Cluster) -> None:
 # -- what goes wrong ----------------------------------------------------------
 
 
+@pytest.mark.long("15 s of waiting")
 def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
     cluster: Cluster, watch: Watch
 ) -> None:
@@ -332,6 +339,7 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
         cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=-1")
 
 
+@pytest.mark.long("a minute until the engine gives up")
 def test_what_no_release_starts_is_left_to_slurm(cluster: Cluster) -> None:
     """The engine counts free CPUs; a user may ask for all cores of a socket, where each has 7."""
     configure_engine(cluster, "slots: {grace_s: 2}")
@@ -370,6 +378,7 @@ def test_a_release_somebody_broke_is_repaired(cluster: Cluster, watch: Watch) ->
     )
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_job_whose_node_closes_before_it_starts_runs_elsewhere(
     cluster: Cluster, watch: Watch
 ) -> None:
@@ -434,8 +443,18 @@ def test_an_engine_that_ends_between_two_updates_leaves_no_job_without_gpus(
     assert len(started.gpus["dgx1"]) == 2
 
 
-@pytest.mark.parametrize("trouble", [killed_engine, killed_slurmctld], ids=lambda f: f.__name__)
-def test_two_hundred_gated_jobs_survive(cluster: Cluster, watch: Watch, trouble: Any) -> None:
+MANY = pytest.mark.long("a minute of jobs")
+
+
+@pytest.mark.parametrize(
+    ("count", "trouble"),
+    [
+        pytest.param(40, killed_engine, id="killed engine"),
+        pytest.param(200, killed_engine, id="killed engine, 200 jobs", marks=MANY),
+        pytest.param(200, killed_slurmctld, id="killed slurmctld, 200 jobs", marks=MANY),
+    ],
+)
+def test_gated_jobs_survive(cluster: Cluster, watch: Watch, count: int, trouble: Any) -> None:
     """All of them run to their end, none twice, none is lost."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
     cluster.look()
@@ -443,15 +462,15 @@ def test_two_hundred_gated_jobs_survive(cluster: Cluster, watch: Watch, trouble:
     running(cluster, holders)
     request = ["sbatch", "--parsable", "-o", "ran.%j.%s", "--open-mode=append", "--gres=gpu:2"]
     script = "'echo ran $SLURM_RESTART_COUNT >>ran.$SLURM_JOB_ID; sleep 0.5'"
-    loop = f"rm -f ran.*; for i in $(seq 200); do {' '.join(request)} --wrap {script}; done"
+    loop = f"rm -f ran.*; for i in $(seq {count}); do {' '.join(request)} --wrap {script}; done"
     ids = [int(word) for word in cluster.run("ctl", loop, user="alice", timeout_s=120).out.split()]
-    until(lambda: cluster.status()["slots"]["gated"] >= 200, "all wait behind gates", 60)
+    until(lambda: cluster.status()["slots"]["gated"] >= count, "all wait behind gates", 60)
     trouble(cluster)
     cluster.cancel(*holders)
     until(lambda: not cluster.run("ctl", "squeue -h -u alice").out, "all are over", 180)
     told = "cat ran.* | wc -l; ls | grep -c '^ran[.][0-9]*$'"
     lines, files = cluster.run("ctl", told, user="alice").out.split()
-    assert (int(lines), int(files)) == (200, 200)
+    assert (int(lines), int(files)) == (count, count)
     assert set(ids) <= watch.held.keys() | set(ids)
 
 
@@ -501,6 +520,7 @@ def test_the_kill_switch_gives_waiting_jobs_back(cluster: Cluster) -> None:
         cluster.run("ctl", f"rm -f {SWITCH}")
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_watched_partition_is_only_written_down(cluster: Cluster) -> None:
     """Slurm's own GPUs, nothing in the job, and what the policy would have given in the log."""
     jobid = cluster.sbatch("-p", "observe", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)

@@ -13,7 +13,7 @@ from select_harness import until
 
 from slurm_plugin.slots.look import APART
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slots, pytest.mark.usefixtures("patience")]
+pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
 OLD = os.environ.get("SUITE") == "bookworm"
 SOME_S = "sleep 1"
@@ -120,6 +120,7 @@ def accounted(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, int]
     return found
 
 
+@pytest.mark.long("half a minute of jobs")
 def test_every_option_starts_from_behind_a_gate(cluster: Cluster) -> None:
     """All wait while no node is open; then each gets slots, or Slurm's own choice."""
     with watched(cluster):

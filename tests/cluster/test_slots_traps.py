@@ -286,6 +286,7 @@ def test_without_an_engine_a_request_by_model_runs_where_the_model_is(slurm: Clu
         fake.start()
 
 
+@pytest.mark.long("40 s until a gate lapses")
 def test_a_gate_that_is_not_renewed_opens_to_the_original_request(engine: FakeEngine) -> None:
     """The gate is a begin time: Slurm itself opens it."""
     slurm = engine.cluster
@@ -485,6 +486,7 @@ def test_the_engine_hears_at_once_that_a_job_ended(engine: FakeEngine) -> None:
     until(lambda: f"ended job={jobid} array=0" in engine.lines("ended"), "a notice", 5)
 
 
+@pytest.mark.long("about stock Slurm; slurm.conf changes for it")
 def test_a_prolog_sees_the_last_slot_only(engine: FakeEngine) -> None:
     """Slurm's own flaw, which docs/slots.md tells administrators of; the job sees all."""
     slurm = engine.cluster

@@ -18,7 +18,7 @@ from simulation.experiments.sc17 import POLICIES, loaded
 from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced, pytest.mark.usefixtures("patience")]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 NODE = "minsky1"
 #: Live seconds are so many times shorter than the paper's; ends lie 12 s apart at least there.
@@ -48,7 +48,15 @@ def waiting(cluster: Cluster, jobid: int) -> Job:
     return cluster.job(jobid)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=() if name == "topo-aware-p" else pytest.mark.long("half a minute")
+        )
+        for name in POLICIES
+    ],
+)
 def test_table_1_gets_the_gpus_the_simulator_says(cluster: Cluster, name: str) -> None:
     """The authors' six jobs, each as long as it runs there under this policy."""
     configure_engine(cluster, WATCHED)
@@ -77,6 +85,7 @@ def test_table_1_gets_the_gpus_the_simulator_says(cluster: Cluster, name: str) -
         assert tuple(sorted(seen)) == expected, f"job {number} under {name}"
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -> None:
     """One free GPU on each socket: topo-aware-p waits, says why, and starts on a pair."""
     configure_engine(cluster, WATCHED)
@@ -103,12 +112,14 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -
     assert cluster.wait_running(job, timeout_s=60).gpus == {NODE: (whole, whole + 1)}
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_without_postponing_it_takes_the_split_pair(cluster: Cluster) -> None:
     cluster.occupy(NODE, (0, 2))
     job = submit(cluster, 2, "policy=topo-aware,batch=1")
     assert cluster.wait_running(job).gpus == {NODE: (1, 3)}
 
 
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_wait_outlives_the_engine_and_slurmctld(cluster: Cluster) -> None:
     configure_engine(cluster, WATCHED)
     holders = cluster.occupy(NODE, (0, 2))
@@ -123,6 +134,7 @@ def test_a_wait_outlives_the_engine_and_slurmctld(cluster: Cluster) -> None:
     assert cluster.wait_running(job, timeout_s=90).gpus == {NODE: (0, 1)}
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_tasks_of_an_array_wait_and_start_each_on_a_pair(cluster: Cluster) -> None:
     holders = cluster.occupy(NODE, (0, 2))
     array = submit(cluster, 2, WAITS, "--array=0-1")
@@ -139,6 +151,7 @@ def _gpus_of(cluster: Cluster, array: int) -> set[tuple[int, ...]]:
     return {job.gpus[NODE] for job in cluster.jobs(array) if job.gpus}
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_what_depends_on_a_job_that_waits_starts_after_it(cluster: Cluster) -> None:
     holders = cluster.occupy(NODE, (0, 2))
     first = submit(cluster, 2, WAITS, seconds=1)
@@ -176,6 +189,7 @@ PartitionName=high Nodes=minsky1 PriorityTier=9 DefaultTime=10"""
     assert cluster.wait_running(winner, timeout_s=90).gpus[NODE] in held
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(
     cluster: Cluster,
 ) -> None:
@@ -189,6 +203,7 @@ def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(
     assert cluster.wait_running(second).gpus == {NODE: (2,)}
 
 
+@pytest.mark.long("10 s of waiting")
 def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster: Cluster) -> None:
     configure_engine(cluster, f"{WATCHED}\ntopo_aware: {{refresh_s: 1}}")
     ids = cluster.occupy(NODE, (0, 2))
@@ -199,6 +214,7 @@ def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster: Clust
     assert all(age is not None and age < 5 for age in ages), ages
 
 
+@pytest.mark.long("half a minute of jobs")
 def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
     """Five jobs of one kind, alone on their socket; a failed one teaches nothing."""
     path = "/var/lib/gputopo/learned-profiles.json"

@@ -270,6 +270,7 @@ def commands_of_ours(cluster: Cluster, sbatch: str) -> Iterator[None]:
 
 @pytest.mark.cluster
 @pytest.mark.enforced
+@pytest.mark.long("half a minute; every test that borrows passes through it")
 def test_the_engine_itself_has_no_right_and_jobs_borrow(lends: Cluster) -> None:
     status = lends.run("ctl", f"cat /proc/{lends.engine_pid()}/status").out.splitlines()
     assert has_nothing(status), status
@@ -333,6 +334,7 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lends: Clus
 
 @pytest.mark.cluster
 @pytest.mark.enforced
+@pytest.mark.long("40 s of kills")
 def test_killed_while_it_submits_it_leaves_nothing_behind(lends: Cluster) -> None:
     """The donor is in Slurm, and nobody was told its id."""
     seen = len([job for job in all_jobs(lends) if job.fields["JobName"] == "gpu-donor"])

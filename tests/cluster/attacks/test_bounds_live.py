@@ -24,7 +24,18 @@ def memory_kb(cluster: Cluster) -> int:
     return int(cluster.run("ctl", f"grep VmHWM /proc/{cluster.engine_pid()}/status").out.split()[1])
 
 
-@pytest.mark.parametrize("options", HOSTILE.values(), ids=HOSTILE)
+SHORT = ("ranges of ranges", "nested parentheses")
+CASES = [
+    pytest.param(
+        options,
+        id=name,
+        marks=() if name in SHORT else pytest.mark.long("without a cluster in every run"),
+    )
+    for name, options in HOSTILE.items()
+]
+
+
+@pytest.mark.parametrize("options", CASES)
 def test_alices_job_starts_beside_what_mallory_writes(cluster: Cluster, options: list[str]) -> None:
     pid, before = cluster.engine_pid(), memory_kb(cluster)
     gpus = [] if any(word.startswith("--gres") for word in options) else ["--gres=gpu:1"]

@@ -109,6 +109,7 @@ def test_a_record_that_names_others_jobs_moves_them_not_even_if_slurmctld_wrote_
 
 @pytest.mark.cluster
 @pytest.mark.enforced
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_donor_is_no_lever(lends: Cluster) -> None:
     """Its user makes it larger, dearer, or another's; holds it, and what it lends to."""
     borrower = lends.sbatch(*FOUR, ASKS, script=HOLD)
@@ -134,6 +135,7 @@ def test_a_donor_is_no_lever(lends: Cluster) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.enforced
+@pytest.mark.long("a detail of what a shorter test shows")
 def test_a_job_that_says_it_is_somebodys_donor_is_its_users_alone(lends: Cluster) -> None:
     """It is ended as one that nobody names, and the job whose donor it says it is goes on."""
     borrower = lends.sbatch(*FOUR, ASKS, script=HOLD)

@@ -237,6 +237,7 @@ def left_running(cluster: Cluster, host: str, user: str, program: str, *args: ob
 
 @pytest.mark.cluster
 @pytest.mark.enforced
+@pytest.mark.long("20 s of connections; the same without a cluster is in every run")
 def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked: Cluster) -> None:
     """From the job's node with a port of the job's, from the donor's node, and from a third."""
     job = borrower(attacked)

@@ -1,0 +1,89 @@
+"""Which tests run, in which order, by which worker.
+
+`--run short` is `make test`, `--run long` is `make test-long`; without it, all that is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--run and --shard."""
+    parser.addoption(
+        "--run", choices=("short", "long", "all"), default="all", help="tests marked long, or not"
+    )
+    parser.addoption("--shard", metavar="K/N", help="every N-th group of tests, from the K-th on")
+
+
+def mode_of(item: pytest.Item) -> str:
+    """The way of enforcing that a live test is about: "" for a test without a cluster."""
+    found = getattr(item, "callspec", None)
+    return str(found.params.get("enforced_by", "")) if found else ""
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Whether it is left to the long run: `long(why)`, or `long(why, mode)` in that mode."""
+    return any(
+        mode_of(item) == (mark.args[1:] or (mode_of(item),))[0]
+        for mark in item.iter_markers("long")
+    )
+
+
+def why_long(item: pytest.Item) -> str:
+    """The reason in the mark that makes a test long."""
+    return "; ".join(str(mark.args[0]) for mark in item.iter_markers("long"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Workers take one file and mode after the other, whose tests share fixtures."""
+    return FileAndMode(config, log)
+
+
+class FileAndMode(LoadScopeScheduling):
+    """What a worker is given at a time, in the order in which tests were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, name = nodeid.partition("::")
+        mode = re.search(r"[[-](select|slots)[]-]", name)
+        return f"{path} {mode[1]}" if mode else path
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests without a cluster first, since images may still be in the making, then mode by mode.
+
+    Of the files with live tests those with many come first: so the workers end together.
+    """
+    groups: dict[tuple[str, str], list[pytest.Item]] = {}
+    wanted: Callable[[pytest.Item], bool] = {
+        "short": lambda item: not is_long(item),
+        "long": is_long,
+        "all": lambda item: True,
+    }[config.getoption("--run")]
+    for item in filter(wanted, items):
+        groups.setdefault((mode_of(item), item.location[0]), []).append(item)
+    order = sorted(groups, key=lambda key: (key[0], key[0] and -len(groups[key]), key[1]))
+    if shard := config.getoption("--shard"):
+        number, _, count = shard.partition("/")
+        if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
+            raise pytest.UsageError(f"--shard {shard}: expected K/N with 1 <= K <= N, as in 1/4")
+        order = order[int(number) - 1 :: int(count)]
+    kept = [item for key in order for item in groups[key]]
+    left = set(items) - set(kept)
+    if left:
+        config.hook.pytest_deselected(items=list(left))
+    items[:] = kept
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """`--run long --collect-only` tells why each of them is long."""
+    if session.config.option.collectonly and session.config.getoption("--run") == "long":
+        for item in session.items:
+            print(f"{item.nodeid}: {why_long(item)}")
