@@ -88,20 +88,18 @@ def test_a_look_that_hung_is_not_waited_for_for_ever() -> None:
 
 def test_what_is_heard_while_it_rests_brings_the_next_look_forward() -> None:
     async def looks() -> list[float]:
-        pace, seen, done = Pace(), [], asyncio.Event()
+        pace, seen = Pace(), asyncio.Queue[float]()
 
         async def look() -> tuple[float, float]:
-            seen.append(time.monotonic())
-            if len(seen) > 1:
-                done.set()
+            seen.put_nowait(time.monotonic())
             return 3600.0, 3600.0
 
         keeping = asyncio.create_task(pace.keep(look))
-        await asyncio.sleep(0.05)
+        first = await seen.get()
         pace.heard("submit")
-        await asyncio.wait_for(done.wait(), 60)
+        second = await asyncio.wait_for(seen.get(), 60)
         keeping.cancel()
-        return seen
+        return [first, second]
 
     first, second = asyncio.run(looks())
     assert second - first >= SUBMIT_S

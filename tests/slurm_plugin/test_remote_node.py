@@ -283,7 +283,6 @@ def test_a_job_meets_its_donors_and_its_tasks_reach_them(task: Task) -> None:
             "GPUTOPO_REMOTE_GPUS": "127.0.0.1:2",
         }
         kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
-        await asyncio.sleep(0.05)
         reader, writer = await asyncio.open_connection(*sock.getsockname())
         writer.write(b"hello")
         assert await reader.read() == b"HELLO"

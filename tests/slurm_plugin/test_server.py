@@ -32,7 +32,7 @@ def echo(line: bytes) -> Answer:
 
 
 async def _later() -> bytes:
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(0)
     return b"at last\n"
 
 
@@ -44,6 +44,35 @@ async def running(path: Path) -> AsyncIterator[LineServer]:
         yield server
     finally:
         await server.stop()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def taken(path: Path) -> None:
+    """What was sent before has reached the server: a later client has its answer."""
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(b"taken\n")
+    assert await reader.readline() == b"taken\n"
+    writer.close()
+
+
+@pytest.fixture
+def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int]]:
+    """Of each connection dropped for unread replies: was it closing, and the bytes unread."""
+    found: list[tuple[bool, int]] = []
+    drop = module.Connection._never_read
+
+    def recorded(one: module.Connection) -> None:
+        found.append((one.transport.is_closing(), one.transport.get_write_buffer_size()))
+        drop(one)
+
+    monkeypatch.setattr(module, "UNREAD_REPLY_S", 0.1)
+    monkeypatch.setattr(module.Connection, "_never_read", recorded)
+    return found
 
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -66,7 +95,7 @@ def test_lines_are_answered_in_order_however_they_are_cut(tmp_path: Path) -> Non
         for piece in (b"on", b"e\ntw", b"o\nquiet\nthree\n"):
             writer.write(piece)
             await writer.drain()
-            await asyncio.sleep(0.01)
+            await taken(tmp_path / "s")
         assert [await reader.readline() for _ in range(3)] == [b"one\n", b"two\n", b"three\n"]
 
     talk(tmp_path / "s", what)
@@ -121,8 +150,7 @@ def test_one_bad_client_does_not_disturb_another(tmp_path: Path) -> None:
             assert await asyncio.wait_for(good_reader.readline(), 5) == b"hello\n"
             half.close()
             bad.close()
-            await asyncio.sleep(0.05)
-            assert len(server.connections) == 1
+            await until(lambda: len(server.connections) == 1)
             good.close()
 
     asyncio.run(main())
@@ -143,9 +171,8 @@ def test_a_half_line_that_never_ends_costs_the_connection(
 
 
 def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, dropped: list[tuple[bool, int]]
 ) -> None:
-    monkeypatch.setattr(module, "UNREAD_REPLY_S", 0.1)
     path = tmp_path / "s"
 
     async def main() -> None:
@@ -153,21 +180,19 @@ def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(
             sock = socket.socket(socket.AF_UNIX)
             sock.connect(str(path))
             sock.sendall(b"big 300000\n" * 100)
-            await asyncio.sleep(0.05)
-            (connection,) = server.connections
+            await until(lambda: dropped and not server.connections)
             # One reply over the mark at most: the other 98 questions wait unanswered.
-            assert connection.transport.get_write_buffer_size() < 700_000
-            await asyncio.sleep(0.3)
-            assert not server.connections
+            [(was_closing, unread_bytes)] = dropped
+            assert not was_closing
+            assert unread_bytes < 700_000
             sock.close()
 
     asyncio.run(main())
 
 
 def test_a_client_that_is_hung_up_on_and_never_reads_is_dropped_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, dropped: list[tuple[bool, int]]
 ) -> None:
-    monkeypatch.setattr(module, "UNREAD_REPLY_S", 0.1)
     path = tmp_path / "s"
 
     async def main() -> None:
@@ -176,12 +201,10 @@ def test_a_client_that_is_hung_up_on_and_never_reads_is_dropped_too(
             sock.connect(str(path))
             # More than the kernel takes, less than what stops the reading.
             sock.sendall(b"big 200000\nbig 200000\nbye\n")
-            await asyncio.sleep(0.05)
-            (connection,) = server.connections
-            assert connection.transport.is_closing()
-            assert connection.transport.get_write_buffer_size() > 0
-            await asyncio.sleep(0.3)
-            assert not server.connections
+            await until(lambda: dropped and not server.connections)
+            [(was_closing, unread_bytes)] = dropped
+            assert was_closing
+            assert unread_bytes > 0
             sock.close()
 
     asyncio.run(main())
