@@ -11,6 +11,10 @@ from simulation.experiments.genie.workload import Spec
 
 BASELINES = [one.name for one in schedulers(("any",)) if not one.name.startswith("genie")]
 LABELS = [f"{per_hour}/h" for per_hour in DENSITIES]
+#: Our gains less the printed ones, in points. With good predictions the best baseline is closer...
+CALIBRATED = {"qos_gain_pct": -43.0, "makespan_cut_pct": -24.9}
+#: ... and with the paper's own model, on one seed, further away (docs/experiments.md).
+PAPERS_MODEL = {"qos_gain_pct": 19.3, "makespan_cut_pct": 5.7}
 
 
 @pytest.fixture(scope="module")
@@ -60,20 +64,24 @@ def test_planning_takes_under_2_per_cent_of_the_makespan(found):
         assert all(found.measured[name][f"overhead_pct.{label}"] < 2 for label in LABELS)
 
 
-def test_run_times_of_what_ran_were_predicted_within_15_per_cent(found):
-    """The paper prints a 95th percentile under 11 % on its own cluster."""
-    assert all(found.measured["genie"][f"error_p95_pct.{label}"] < 15 for label in LABELS)
+@pytest.mark.parametrize(("label", "over"), [("5/h", 2.2), ("10/h", 0.0), ("20/h", 0.0)])
+def test_run_times_of_what_ran_were_predicted_as_well_as_printed_but_at_5_per_hour(
+    found, label, over
+):
+    """Under 11 % of error in 95 of 100; at 5 per hour most get two to four GPUs, foretold worse."""
+    printed = found.paper["genie"]["error_p95_pct.20/h"]
+    above = max(0.0, found.measured["genie"][f"error_p95_pct.{label}"] - printed)
+    assert above == pytest.approx(over, abs=0.5 if over else 0.0)
 
 
-def test_the_result_has_the_papers_gains_beside_ours(found):
+def test_our_gains_deviate_from_the_papers_as_written(found):
     assert found.experiment == "genie-cluster"
-    paper = found.paper["genie"]
+    paper, ours = found.paper["genie"], found.measured["genie"]
     assert (paper["qos_gain_pct"], paper["makespan_cut_pct"]) == (67.4, 28.2)
-    assert set(paper) <= set(found.measured["genie"])
-    ours = found.measured["genie"]
-    assert ours["qos_gain_pct"] == max(ours[f"qos_gain_pct.{label}"] for label in LABELS)
-    assert 15 < ours["qos_gain_pct"] < 40
-    assert 0 < ours["makespan_cut_pct"] < 10
+    assert set(paper) <= set(ours)
+    for metric, deviation in CALIBRATED.items():
+        assert ours[metric] == max(ours[f"{metric}.{label}"] for label in LABELS)
+        assert ours[metric] - paper[metric] == pytest.approx(deviation, abs=0.5)
 
 
 def test_no_schedule_could_cut_the_makespan_as_the_paper_prints(found):
@@ -82,13 +90,11 @@ def test_no_schedule_could_cut_the_makespan_as_the_paper_prints(found):
     assert found.measured["bound"]["makespan_cut_pct"] < found.paper["genie"]["makespan_cut_pct"]
 
 
-def test_with_the_papers_own_model_the_gains_are_of_the_papers_size():
-    """The baselines suffer more from bad predictions than GENIE does: 67.4 and 28.2 printed."""
+def test_with_the_papers_own_model_the_gains_are_above_the_papers_as_written(found):
+    """The baselines suffer more from bad predictions than GENIE does."""
     table = compared([Setting("20/h", Spec(20))], (1,), "users", "genie")
-    qos, makespan = table.gains("20/h")
-    assert qos is not None
-    assert 40 < qos < 110
-    assert 20 < makespan < 45
+    for ours, (metric, deviation) in zip(table.gains("20/h"), PAPERS_MODEL.items(), strict=True):
+        assert ours - found.paper["genie"][metric] == pytest.approx(deviation, abs=0.5), metric
 
 
 def test_other_shapes_of_the_black_boxes_change_nothing_for_genie():

@@ -6,6 +6,7 @@ times are stated, so only the quality of allocations is compared, 150 jobs per s
 
 from __future__ import annotations
 
+from math import floor
 from statistics import fmean, median
 
 import pytest
@@ -19,6 +20,8 @@ from simulation import judge, mixed_jobs, replay
 from simulation.pareto import main, run
 
 SEEDS = range(20)
+#: Printed for the best ring of three, which eq. 2 has at 57.857: cut and not rounded.
+MEDIAN_GBPS = 57.85
 
 
 def test_section_2_2_gpus_1_2_and_5_have_87_gbps():
@@ -35,7 +38,12 @@ def test_section_2_2_the_ideal_three_have_125_gbps():
 
 def test_the_papers_median_is_the_best_ring_of_three():
     choice = tables.best(load("dgx1v"), "ring", 3, 255, AGGREGATE)
-    assert choice.effbw_gbps == pytest.approx(57.85, abs=0.01)
+    assert cut(choice.effbw_gbps) == MEDIAN_GBPS
+
+
+def cut(gbps: float) -> float:
+    """Two digits, as the paper prints that median."""
+    return floor(100 * gbps) / 100
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +85,7 @@ def test_the_default_beats_weakest_link_first_at_its_own_game(runs):
 
 
 def test_figure_13c_pattern_matching_lifts_the_median_over_lowest_ids():
-    """Medians of effective bandwidth: 57.85 GB/s for Greedy and Preserve, less for Baseline."""
+    """The paper prints 57.85 GB/s for Greedy, too; on our jobs, which are others, it has less."""
     topology = load("dgx1v")
 
     def effbws(policy: str) -> list[float]:
@@ -85,10 +93,10 @@ def test_figure_13c_pattern_matching_lifts_the_median_over_lowest_ids():
         verdicts = [judge(topology, record.placement.gpus["n"]) for record in records]
         return [verdict.effbw_gbps for verdict in verdicts if verdict.gpus > 1]
 
-    baseline = median(effbws("first-fit"))
-    for policy in ("mapa-greedy", "mapa-preserve", "mapa"):
-        assert median(effbws(policy)) > baseline
-        assert median(effbws(policy)) > 50
+    assert cut(median(effbws("mapa-preserve"))) == cut(median(effbws("mapa"))) == MEDIAN_GBPS
+    greedy = median(effbws("mapa-greedy"))
+    assert greedy - MEDIAN_GBPS == pytest.approx(-4.24, abs=0.01)
+    assert greedy > median(effbws("first-fit"))
 
 
 @pytest.mark.parametrize("name", ["torus-16", "cubemesh-16"])
