@@ -38,11 +38,12 @@ class Grown:
 def _grow_from(weights: Ints, seed: int, free: tuple[int, ...], k: int) -> tuple[int, ...]:
     """Start at one GPU; always add the one best linked to the last, then to all."""
     order, rest = [seed], [gpu for gpu in free if gpu != seed]
+    to_last = to_all = weights[rest, seed]
     while len(order) < k:
-        to_all = weights[np.ix_(rest, order)].sum(axis=1)
-        to_last = weights[rest, order[-1]]
         at = int(np.lexsort((-to_all, -to_last))[0])
         order.append(rest.pop(at))
+        to_last = weights[rest, order[-1]]
+        to_all = np.delete(to_all, at) + to_last
     return tuple(order)
 
 

@@ -111,8 +111,10 @@ class LaunchMachine:
         """
         if self.gpus <= EXACT_GPUS:
             return tuple(range(self.gpus))
-        grown = grow(self.topology, pattern, self.gpus, (1 << self.gpus) - 1)
-        return self._to_slurm(grown[0].order)
+        if pattern not in self._grown_known:
+            grown = grow(self.topology, pattern, self.gpus, (1 << self.gpus) - 1)
+            self._grown_known[pattern] = self._to_slurm(grown[0].order)
+        return self._grown_known[pattern]
 
     def order(self, pattern: str, gpus: Sequence[int]) -> tuple[int, ...]:
         """A set of Slurm's GPUs in rank order, so that neighbouring ranks are near.
@@ -147,6 +149,10 @@ class LaunchMachine:
             pairs = zip(table.masks.tolist(), table.weakest.tolist(), strict=True)
             self._weakest_known[key] = dict(pairs)
         return self._weakest_known[key]
+
+    @cached_property
+    def _grown_known(self) -> dict[str, tuple[int, ...]]:
+        return {}
 
     @cached_property
     def _weakest_known(self) -> dict[tuple[str, int], dict[int, int]]:

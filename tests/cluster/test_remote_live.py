@@ -308,7 +308,8 @@ def test_stock_slurm_keeps_the_job_waiting(cluster: Cluster) -> None:
         for node, gpus in BUSY.items():
             cluster.occupy(node, gpus)
         jobid = cluster.sbatch(*FOUR, script=HOLD)
-        time.sleep(10)
+        until(lambda: cluster.job(jobid).reason == "Resources", "Slurm finds no room for it", 60)
+        cluster.wait_running(cluster.sbatch("-p", "dgx", "--gres=gpu:1", "-t1", script=HOLD))
         assert cluster.job(jobid).state == "PENDING"
         # No job may run while the GPUs get other types.
         cluster.cancel(*(job.id for job in all_jobs(cluster)))
