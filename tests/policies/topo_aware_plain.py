@@ -75,6 +75,7 @@ class Node:
         self.sockets = [set(gpus_of(mask)) for mask in domains(state.topology)]
         self.kind = kind_of_request(request)
         self.weight = weight_of(self.kind.batch) if request.sensitive else 0
+        self.join = cache(self.join)  # the same halves are asked for over and over
         self.beside: list[tuple[set[int], Kind]] = []
         self.memory_used = 0.0
         for job in cluster.jobs:
