@@ -1,6 +1,7 @@
 """The engine may misbehave as it likes: the job goes on, within the deadline.
 
-The deadline is 50 ms; the bound asserted is a generous second, for busy machines.
+The deadline is 50 ms. Who keeps the job waiting does so for a minute or for ever: ten seconds
+tell that from a busy machine.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ OK = "ok id={id} set.req_nodes=n1\n"
 
 def passed_through(result):
     assert (result.rc, result.writes, result.user) == (0, [], [])
-    assert result.elapsed_s < 1
+    assert result.elapsed_s < 10
     return result.log
 
 
 def silent(peer, request):
-    time.sleep(3)
+    time.sleep(60)
 
 
 def drip(peer, request):
-    for _ in range(300):
+    while True:
         peer.sendall(b"x")
         time.sleep(0.01)
 

@@ -92,16 +92,6 @@ def test_table_1_as_printed_differs_in_three_jobs():
     assert "profile=bvlc_alexnet,batch=1" in printed[2].hint
 
 
-@pytest.mark.parametrize("variant", ["authors", "printed"])
-def test_no_policy_beats_the_bound_that_sees_the_future(profiled, variant):
-    jobs = jobs_of(variant)
-    bound = best_makespan_s(jobs, MINSKY, profiled, clairvoyant=True)
-    assert bound <= best_makespan_s(jobs, MINSKY, profiled, clairvoyant=False) + 1e-6
-    for name in registry.names():
-        run = Simulator({"n": MINSKY}, registry.get(name), profiled).run(jobs)
-        assert bound <= max(record.end_s for record in run.records) + 1e-6, name
-
-
 def test_the_bound_by_hand():
     """Jobs 1 and 2 on one socket, so that the other frees at 70 s: about 350 s."""
     profiled = Profiled(loaded("prof_from_experiments_full"))

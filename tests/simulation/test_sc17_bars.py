@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import pytest
 
+from gres_topology.catalog import load
+from policies.registry import registry
+from simulation.engine import Simulator
 from simulation.experiments import experiments
-from simulation.experiments.sc17 import scenarios
+from simulation.experiments.sc17 import MACHINE, loaded, scenarios
+from simulation.experiments.sc17.profile import Profiled
+from simulation.experiments.sc17.table1 import jobs_of
 from simulation.metrics import SLO_SLOWDOWN
 
 OTHERS = ("fcfs", "best-fit", "topo-aware")
 
 
 @pytest.fixture(scope="module", params=["authors", "printed"])
-def table1(request):
-    return experiments.get("sc17-table1").run(variant=request.param)
+def variant(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def table1(variant):
+    return experiments.get("sc17-table1").run(variant=variant)
+
+
+def test_no_policy_beats_the_bound_that_sees_the_future(table1, variant):
+    bound = table1.measured["exhaustive-clairvoyant"]["makespan_s"]
+    assert bound <= table1.measured["exhaustive"]["makespan_s"] + 1e-6
+    speed = Profiled(loaded("prof_from_experiments_full"))
+    for name in registry.names():
+        run = Simulator({"n": load(MACHINE)}, registry.get(name), speed).run(jobs_of(variant))
+        assert bound <= max(record.end_s for record in run.records) + 1e-6, name
 
 
 def test_postponing_is_within_5_per_cent_of_the_exhaustive_bound(table1):

@@ -238,9 +238,9 @@ def test_a_job_of_half_the_gpus_of_large_nodes_is_looked_at_in_no_time():
     slots = tuple(f"s{i}" for i in range(72))
     half, full = (1 << 36) - 1, (1 << 72) - 1
     busy = [node(f"n{i}", chance.getrandbits(72) | half, slots) for i in range(64)]
-    began = time.perf_counter()
+    began = time.process_time()
     [found] = groups(Need(36, nodes=2), room(*busy, node("whole", full, slots)))
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
     assert found.free.bit_count() >= 36
 
 
