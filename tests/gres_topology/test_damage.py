@@ -62,6 +62,7 @@ def test_a_link_cell_altered_is_noticed(path, value):
         m for m in re.finditer(r"(?<=\s)(NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|X)(?=\s)", text)
         if re.match(r"\s*(GPU\d|NIC\d|mlx5_\d)", text[text.rfind("\n", 0, m.start()) + 1 :])
     ]  # fmt: skip
+    assert cells
     gpus = outcome(text).gpus
     for cell in cells[:: max(1, len(cells) // 60)]:
         if cell.group() == value or (value == "X" and gpus == 1):
@@ -74,6 +75,7 @@ def test_a_link_cell_altered_is_noticed(path, value):
 def test_a_cell_of_rocm_smi_altered_is_noticed(path, value):
     text = path.read_text()
     rows = list(re.finditer(r"^GPU\d+ .*$", text, re.M))
+    assert rows
     for row in rows:
         cells = list(re.finditer(r"\S+", row.group()))[1:]
         for cell in cells[:: max(1, len(cells) // 4)]:
@@ -87,13 +89,17 @@ def test_a_cell_of_rocm_smi_altered_is_noticed(path, value):
                          ids=lambda p: p.stem)  # fmt: skip
 def test_a_link_of_nccl_altered_at_one_end_is_noticed(path):
     text = path.read_text()
-    for found in re.finditer(r'<(?:nvlink|xgmi)[^>]*count="(\d+)"', text):
+    links = list(re.finditer(r'<(?:nvlink|xgmi)[^>]*count="(\d+)"', text))
+    buses = list(re.finditer(r'busid="([^"]*)"', text))
+    assert links
+    assert buses
+    for found in links:
         if "0x0680" in text[found.start() : found.end() + 30]:
             continue  # the links to one of several switches may differ
         at = found.start(1)
         assert outcome(text[:at] + "9" + text[at + 1 :]) is None
         assert outcome(text[:at] + "two" + text[at + 1 :]) is None
-    for found in re.finditer(r'busid="([^"]*)"', text):
+    for found in buses:
         assert outcome(text[: found.start(1)] + "junk" + text[found.end(1) :]) is None or (
             "nic" in text[found.end() : found.end() + 200]
             or "0x0604" in text[found.end() : found.end() + 40]
@@ -105,6 +111,7 @@ def test_a_bandwidth_of_hwloc_altered_is_noticed(name):
     text = (ASSETS / name).read_text()
     start = text.find('Bandwidth"')
     values = [m for m in re.finditer(r"<u64values[^>]*>(\S+)", text) if 0 < start < m.start()]
+    assert len(values) > 1
     for found in values[1:6]:  # the first of each line but the first is off the diagonal
         assert outcome(text[: found.start(1)] + "77" + text[found.end(1) :]) is None
 
