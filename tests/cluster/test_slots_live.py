@@ -59,6 +59,13 @@ def is_gated(job: Job) -> bool:
     return job.state == "PENDING" and "[gpu-slots: gated " in job.fields.get("AdminComment", "")
 
 
+def stays_gated(cluster: Cluster, jobid: int) -> bool:
+    """Has the engine looked and left the job, or every part of it, where it is?"""
+    cluster.look()
+    cluster.look()  # begins when all that the first one decided is done
+    return all(map(is_gated, cluster.jobs(jobid)))
+
+
 def seen_by(result: Result) -> tuple[int, ...]:
     """The GPUs that SHOW_GPUS told of."""
     (line,) = {line for line in result.out.splitlines() if line.startswith("gpus ")}
@@ -228,8 +235,7 @@ def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch
     parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "dgx2", "--gpus=3")
     jobid = cluster.sbatch(*parts, script="sleep 300")
     until(lambda: all(map(is_gated, cluster.jobs(jobid))), "both parts wait")
-    cluster.look()
-    assert all(map(is_gated, cluster.jobs(jobid))), "there is room for the first part alone"
+    assert stays_gated(cluster, jobid), "there is room for the first part alone"
     cluster.cancel(*busy[:4])
     until(lambda: [j.state for j in cluster.jobs(jobid)] == ["RUNNING"] * 2, "both run", 60)
     left = {"dgx2": (4, 5, 6)}
@@ -255,7 +261,7 @@ def test_gpus_of_one_socket(cluster: Cluster) -> None:
     args = ("-w", "dgx1", "-N1", "--sockets-per-node=1", "--gpus-per-socket=2")
     jobid = gated(cluster, *args)
     end(cluster, [busy[3]], {"dgx1": (0, 1, 2, 5, 6, 7)})
-    assert is_gated(cluster.job(jobid)), "one GPU of each socket is not two of one"
+    assert stays_gated(cluster, jobid), "one GPU of each socket is not two of one"
     cluster.cancel(busy[4])
     started = cluster.wait_running(jobid)
     assert started.gpus == {"dgx1": (4, 5)}
@@ -277,8 +283,7 @@ def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(
     assert "Slurm's own choice" in started.fields["AdminComment"]
     busy = cluster.occupy("dgx1", (0, 1, 2, 5, 6, 7))
     jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2", *bound)
-    cluster.look()
-    assert is_gated(cluster.job(jobid)), "3 and 4 are free, of two sockets"
+    assert stays_gated(cluster, jobid), "3 and 4 are free, of two sockets"
     cluster.cancel(busy[3])
     assert cluster.wait_running(jobid).gpus == {"dgx1": (4, 5)}
     at_once = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", *bound, sleep_s=300)
@@ -399,8 +404,7 @@ def test_a_job_whose_node_closes_before_it_starts_runs_elsewhere(
         until(lambda: is_gated(cluster.job(jobid)), "it is gated again", 60)
         state(cluster, others, "resume")
         if OLD:
-            cluster.look()
-            assert is_gated(cluster.job(jobid))
+            assert stays_gated(cluster, jobid)
             state(cluster, "minsky1", "resume")
         found = cluster.wait_running(jobid, timeout_s=60).gpus
         assert found == at_first if OLD else "minsky1" not in found
