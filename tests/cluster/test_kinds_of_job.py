@@ -135,7 +135,6 @@ def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> No
     winner = cluster.sbatch("-p", "high", "--gres=gpu:3", sleep_s=300)
     won = cluster.wait_running(winner, timeout_s=90)
     stay = {"dgx1": [gpu for job in map(cluster.job, victims) for gpu in job.gpus.get("dgx1", ())]}
-    assert len(stay["dgx1"]) == 4, "one of the two is enough"
     if enforcement() == "slots":
         assert_slurms_own(cluster, won, stay, "the partition may preempt others")
     else:
