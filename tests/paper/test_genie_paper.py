@@ -59,9 +59,11 @@ def test_qos_falls_and_the_makespan_grows_with_density(found):
         assert makespan == sorted(makespan)
 
 
-def test_planning_takes_under_2_per_cent_of_the_makespan(found):
+@pytest.mark.parametrize("label", LABELS)
+def test_planning_takes_less_of_the_makespan_than_printed(found, label):
+    printed = found.paper["genie"]["overhead_pct.20/h"]
     for name in (*BASELINES, "genie", "genie-paper"):
-        assert all(found.measured[name][f"overhead_pct.{label}"] < 2 for label in LABELS)
+        assert found.measured[name][f"overhead_pct.{label}"] < printed
 
 
 @pytest.mark.parametrize(("label", "over"), [("5/h", 2.2), ("10/h", 0.0), ("20/h", 0.0)])
