@@ -13,6 +13,7 @@ from machines import drawn, machine, relabelled
 
 from policies import search
 from policies.bits import gpus_of, mask_of
+from policies.large import _grow_from
 from policies.links import link_mbps
 from policies.objectives import AGGREGATE, BALANCED
 from policies.patterns import PATTERNS
@@ -135,3 +136,11 @@ def test_trees_on_a_machine_with_symmetries_are_worth_the_same_after_renaming(se
         one = solver_for("tree", link_mbps(topology), NARROWEST).sums(k)
         two = solver_for("tree", other, NARROWEST).sums(k)
         assert sorted(one) == sorted(two)
+
+
+def test_a_set_grows_by_the_link_to_the_last_and_then_by_those_to_all_that_are_in():
+    """After 0, 1 and 2 both others are linked to 2 alike, and GPU 4 to GPU 1 besides."""
+    weights = np.zeros((5, 5), dtype=np.int64)
+    for a, b, mbps in ((0, 1, 9), (1, 2, 9), (2, 3, 1), (2, 4, 1), (1, 4, 1)):
+        weights[a, b] = weights[b, a] = mbps
+    assert _grow_from(weights, 0, (0, 1, 2, 3, 4), 5)[:4] == (0, 1, 2, 4)
