@@ -106,6 +106,7 @@ def test_nobody_runs_longer_than_the_papers_model_allows_on_the_most_crowded_nod
         assert ended.execution_s <= ended.alone_s + calls_s + most * moved_gb / wires.net_gb_s
 
 
+@pytest.mark.long("simulates a year")
 def test_the_synthetic_year_leaves_nearly_as_many_gpus_idle_as_printed_of_the_g_queue():
     """Its times are scaled to the printed number for jobs that never wait."""
     _, idle = tsubame.simulated(tsubame.G_QUEUE, workload.jobs(1))
@@ -114,6 +115,7 @@ def test_the_synthetic_year_leaves_nearly_as_many_gpus_idle_as_printed_of_the_g_
     assert idle["idle_gpus_hosting"] == idle["idle_gpus"]
 
 
+@pytest.mark.long("simulates a year")
 def test_the_implied_year_has_the_mean_times_that_the_papers_two_units_imply():
     """959.65 s are 5.06 % of the lifetime and 963.60 s are 25.24 % of the wait.
 

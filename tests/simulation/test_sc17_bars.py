@@ -45,7 +45,9 @@ def test_postponing_never_ends_behind(table1, other):
     assert ours <= table1.measured[other]["makespan_s"] + 1e-6
 
 
-@pytest.mark.parametrize("load", ["printed", "80", "95"])
+@pytest.mark.parametrize(
+    "load", [pytest.param("printed", marks=pytest.mark.long("the whole scenario")), "80", "95"]
+)
 def test_postponing_violates_the_fewest_slos_in_scenario_1(load):
     measured = experiments.get("sc17-scenario1").run(load=load).measured
     fewest = min(row["slo_violations"] for row in measured.values())
