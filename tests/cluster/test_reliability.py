@@ -110,13 +110,13 @@ MET = {
 }
 
 
-SHORT = ("killed", "stopped by SIGSTOP")
+EVERY_RUN = ("killed", "stopped by SIGSTOP")
 ANOTHER = pytest.mark.long("another way for the engine to be away")
 
 
 @pytest.mark.select_plugin
 @pytest.mark.parametrize(
-    "trouble", [pytest.param(one, marks=() if one in SHORT else ANOTHER) for one in TROUBLES]
+    "trouble", [pytest.param(one, marks=() if one in EVERY_RUN else ANOTHER) for one in TROUBLES]
 )
 def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, trouble: str) -> None:
     """Jobs before, during and after it: each runs to its end with the GPUs it asked for.
