@@ -23,6 +23,7 @@ from modes import enforcement
 from slurm_text import Job, parse_gres, parse_indices, parse_jobs
 
 import docker
+from slurm_plugin.wire import split, unquote
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER_SH = ROOT / "docker" / "cluster.sh"
@@ -467,10 +468,13 @@ class Cluster:
             time.sleep(POLL_S)
 
     def status(self) -> dict[str, Any]:
-        """`gputopo status --json`."""
-        # Asked over and over: by its socket the command need not read the configuration.
-        command = ["gputopo", "status", "--json", "--socket", ENGINE_SOCKET]
-        found: dict[str, Any] = json.loads(self.run("ctl", command).out)
+        """What `gputopo status --json` tells, asked without the command: it is asked often."""
+        asked = f"echo status id=1 | socat -t5 - UNIX-CONNECT:{ENGINE_SOCKET}"
+        verb, pairs = split(self.run("ctl", asked).out.encode())
+        values = {key: unquote(value) for key, value in pairs}
+        if verb != "ok":
+            raise ClusterError(f"the engine was asked for its status and said {verb} {values}")
+        found: dict[str, Any] = json.loads(values["json"])
         return found
 
     def engine_log(self, lines: int = 200) -> str:

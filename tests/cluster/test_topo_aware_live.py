@@ -36,8 +36,7 @@ def submit(cluster: Cluster, gpus: int, hint: str, *args: str, seconds: float = 
 
 def neighbours(cluster: Cluster) -> dict[str, float | None]:
     """What the engine knows of running jobs."""
-    told = cluster.run("ctl", ["gputopo", "status", "--json"]).out
-    found: dict[str, float | None] = json.loads(told)["neighbours"]
+    found: dict[str, float | None] = cluster.status()["neighbours"]
     return found
 
 
