@@ -6,20 +6,22 @@
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
 #   make lint | cluster | cluster-down | shell
-# GPUTOPO_PROJECT names the cluster (default gputopo), SUITE its Debian release (default trixie: Slurm 24.11).
+# GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
 .PHONY: setup lint test test-long test-matrix test-tools demo bench cluster cluster-down shell
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
 STAMP := .venv/.setup-stamp
-SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+PYTHON3 ?= python3
 
 setup: $(STAMP)
 
 $(STAMP): setup.cfg pyproject.toml
-	@python3 -c 'import venv, ensurepip' 2>/dev/null || { $(SUDO) apt-get update -qq && \
-		$(SUDO) apt-get install -y -qq --no-install-recommends python3 python3-venv ca-certificates; }
-	@test -x $(PYTHON) || python3 -m venv .venv
+	@command -v $(PYTHON3) >/dev/null || docker/install-packages.sh $(notdir $(PYTHON3)) ca-certificates
+	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON3) -V) found ($(PYTHON3)), \
+	3.11 or newer needed: make $(or $(MAKECMDGOALS),setup) PYTHON3=/path/to/python3.11" >&2; false; }
+	@$(PYTHON3) -c 'import venv, ensurepip' 2>/dev/null || docker/install-packages.sh $(notdir $(PYTHON3))-venv ca-certificates
+	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
 	$(PYTHON) -m pip install -q -e '.[dev,plot]'
 	@touch $@
 
@@ -29,10 +31,10 @@ lint: setup
 	.venv/bin/mypy
 
 # What the tests run besides Python: Lua 5.1 as slurmctld embeds it, a compiler with sanitizers.
+# Without them the tests of Lua and C are skipped.
 test-tools:
-	@{ lua5.1 -e 'require "socket.unix"' && command -v gcc && command -v make; } >/dev/null 2>&1 || \
-		{ $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends \
-		lua5.1 lua-socket gcc libc6-dev make; }
+	@{ lua5.1 -e 'require "socket.unix"' && command -v gcc; } >/dev/null 2>&1 || \
+		docker/install-packages.sh lua5.1 lua-socket gcc libc6-dev || test $$? = 3
 
 # Tests without a cluster run while images are in the making. Then each worker has a cluster of its
 # own: live tests wait more than they work. Where no container engine can start that is said in one

@@ -1,7 +1,8 @@
 """The live cluster of the benchmarks: the tests' harness, and what only a benchmark needs.
 
-The project is GPUTOPO_PROJECT (default `bench`), so that figures never meddle with another
-cluster. It is started on first use, and taken down at exit when it was started here.
+The project is GPUTOPO_PROJECT (default: the checkout's own with `-bench`), so that figures never
+meddle with another cluster. It is started on first use, and taken down at exit when it was started
+here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent
 ASSETS = Path(__file__).resolve().parent / "assets"
 sys.path.insert(0, str(ROOT / "tests" / "cluster"))
 
-from cluster import Cluster, ClusterError, is_running  # noqa: E402 - needs the path above
+from cluster import (  # noqa: E402 - needs the path above
+    Cluster,
+    ClusterError,
+    default_project,
+    image,
+    is_running,
+)
 
 #: Where the benchmarks keep their own programs in the controller's container.
 BENCH_DIR = "/opt/bench"
@@ -91,7 +98,7 @@ def _down(cluster: BenchCluster) -> None:
 @cache
 def shared() -> BenchCluster:
     """The one cluster of this run: the one that runs already, or a new one."""
-    project = os.environ.get("GPUTOPO_PROJECT") or "bench"
+    project = default_project("-bench")
     ran_before = is_running(project)
     cluster = BenchCluster.up(project)
     if not ran_before:
@@ -120,6 +127,6 @@ def build_client(source: Path, out: Path) -> None:
         f"gcc -O2 -Wall -Wextra -Werror '-Wl,-rpath,$ORIGIN' -o /out/{source.stem}"
         f" /src/{source.name} -lslurm && cp -L /usr/lib/*/libslurm.so.[0-9][0-9] /out/"
     )
-    image = f"slurm-gputopo-builder:{os.environ.get('SUITE') or 'trixie'}"
+    builder = image("builder", os.environ.get("SUITE") or "trixie")
     mounts = ["-v", f"{source.parent}:/src:ro", "-v", f"{out}:/out"]
-    subprocess.run(["docker", "run", "--rm", *mounts, image, "sh", "-c", script], check=True)
+    subprocess.run(["docker", "run", "--rm", *mounts, builder, "sh", "-c", script], check=True)

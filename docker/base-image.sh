@@ -7,7 +7,9 @@ suite="${1:?usage: base-image.sh trixie|bookworm|forky}"
 image="debian:${suite}-slim"
 
 docker image inspect "$image" >/dev/null 2>&1 && exit 0
-timeout "${GPUTOPO_PULL_TIMEOUT_S:-45}" docker pull -q "$image" >/dev/null 2>&1 && exit 0
+# For clean.sh: what was not here before.
+fetched() { echo "$image" >>"$(dirname "$0")/../.cluster/base-images"; }
+timeout "${GPUTOPO_PULL_TIMEOUT_S:-45}" docker pull -q "$image" >/dev/null 2>&1 && fetched && exit 0
 
 echo "no registry answered for $image: building it with debootstrap"
 command -v debootstrap >/dev/null 2>&1 ||
@@ -24,3 +26,4 @@ debootstrap --variant=minbase "$suite" "$root" "$mirror" $script >"$root.log" 2>
     { tail -5 "$root.log" >&2; echo "debootstrap $suite failed (see $root.log)" >&2; exit 3; }
 rm -f "$root.log" "$root"/var/cache/apt/archives/*.deb
 tar -C "$root" -c . | docker import - "$image" >/dev/null
+fetched

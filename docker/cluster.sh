@@ -2,42 +2,95 @@
 # cluster.sh: builds, starts and stops the containerised Slurm.
 #   cluster.sh up               everything: engine, base image, images, containers; waits until all nodes are idle
 #   cluster.sh backup up|down   the second controller host ctl2, beside a cluster that runs
-#   cluster.sh images           only the images
+#   cluster.sh images           only the images; PySlurm's is then built behind
+#   cluster.sh pyslurm          PySlurm into the controller that runs; waits until it is built
 #   cluster.sh builder CMD...   CMD in the builder image (Slurm source, gcc) with the checkout at /src
 #   cluster.sh down             containers, network and volumes; the images stay
 #   cluster.sh exec HOST CMD... | shell [HOST] | logs [HOST]
-# Environment: SUITE (trixie, bookworm, forky), GPUTOPO_PROJECT (default gputopo), VARIANT (gputopo, stock, noop).
+#   cluster.sh project | image NAME     what this checkout calls its cluster and the image NAME
+#   cluster.sh clean            whatever this checkout brought onto the machine goes, a line for each
+# Environment: SUITE (trixie, bookworm, forky), GPUTOPO_PROJECT (default: this checkout's own), VARIANT (gputopo, stock, noop).
 set -euo pipefail
 
-root="$(cd "$(dirname "$0")/.." && pwd)"
+# Two checkouts on one machine share nothing but the layers that are alike.
+root="$(cd "$(dirname "$0")/.." && pwd -P)"
+GPUTOPO_ID="gputopo-$(printf %s "$root" | { sha256sum 2>/dev/null || shasum -a 256; } | cut -c1-8)"
+export GPUTOPO_ID GPUTOPO_CHECKOUT="$root"
 export SUITE="${SUITE:-trixie}" VARIANT="${VARIANT:-gputopo}"
-export COMPOSE_PROJECT_NAME="${GPUTOPO_PROJECT:-gputopo}"
-# One builder everywhere: the classic one; the Dockerfile uses nothing newer.
+export COMPOSE_PROJECT_NAME="${GPUTOPO_PROJECT:-$GPUTOPO_ID}"
+# One builder everywhere: the classic one; the Dockerfiles use nothing newer.
 export DOCKER_BUILDKIT=0
+# Of whoever began: `make demo` counts from its own start.
+export GPUTOPO_STARTED="${GPUTOPO_STARTED:-$(date +%s)}"
 nodes=5
+
+say() { printf '[%3d s] %s\n' $(($(date +%s) - GPUTOPO_STARTED)) "$1" >&2; }
 
 compose() {
     if docker compose version >/dev/null 2>&1; then docker compose -f "$root/docker-compose.yml" "$@"
     else docker-compose -f "$root/docker-compose.yml" "$@"; fi
 }
 
-build() { # build TARGET
-    docker build -f "$root/docker/Dockerfile" --build-arg SUITE="$SUITE" --target "$1" \
-        -t "slurm-gputopo-$1:$SUITE" "$root" >"$log" 2>&1 ||
-        { tail -25 "$log" >&2; echo "building the $1 image failed (see $log)" >&2; exit 1; }
+image() { echo "$GPUTOPO_ID-$1:$SUITE"; }
+
+build() { # build FILE TARGET WHAT [OPTION...]
+    local log="$root/.cluster/build-$2-$SUITE.log"
+    say "image $2: $3"
+    # The label comes last, so that checkouts share what is before it.
+    cat "$root/docker/Dockerfile.base" "$root/docker/$1" |
+        (cd "$root" && docker build -f - --force-rm --build-arg SUITE="$SUITE" --build-arg PLUGIN="$(image plugin)" \
+            --label "gputopo.checkout=$root" --target "$2" -t "$(image "$2")" "${@:4}" .) >"$log" 2>&1 ||
+        { tail -25 "$log" >&2; echo "building the $2 image failed (see $log)" >&2; exit 1; }
 }
 
 images() {
+    [ "$(uname -s)" = Linux ] || { echo "no container engine: the cluster in containers needs Linux, this is $(uname -s)" >&2; exit 3; }
     mkdir -p "$root/.cluster"
-    log="$root/.cluster/build-$SUITE.log"
     # Two builds at once would each build everything.
     exec 9>"$root/.cluster/build.lock"
-    flock 9
-    "$root/docker/ensure-engine.sh"
+    flock -n 9 || { say "another build of this checkout runs: waiting for it"; flock 9; }
+    say "container engine"
+    "$root/docker/ensure-engine.sh" 9>&- # a daemon that it starts must not hold the lock
+    say "base image debian:$SUITE-slim"
     "$root/docker/base-image.sh" "$SUITE"
     "$root/docker/wheels.sh" "$SUITE"
-    for target in node builder controller; do build "$target"; done
+    build Dockerfile.builder base "what all begin with"
+    # apt waits for the network and then unpacks on one core: two at a time.
+    set -m # a process group of its own, to be ended with all its children
+    { build Dockerfile.builder builder "gcc, Slurm's source" && build Dockerfile.builder plugin "our two plugins in C"; } &
+    beside=$!
+    set +m
+    trap 'kill -- "-$beside" 2>/dev/null' EXIT
+    build Dockerfile node "slurmd"
+    build Dockerfile packages "slurmctld, slurmdbd, slurmrestd, MariaDB, Python"
+    wait "$beside"
+    trap - EXIT
+    build Dockerfile controller "our files into it"
     flock -u 9
+}
+
+pyslurm_image() {
+    exec 8>"$root/.cluster/pyslurm.lock"
+    flock 8
+    "$root/docker/wheels.sh" "$SUITE" pyslurm
+    # Whatever else runs comes first: a container has 1024 shares.
+    build Dockerfile.builder pyslurm "PySlurm, two minutes and more" --cpu-shares 64
+    flock -u 8
+}
+
+# For the tests of that client, which come late: nobody waits for it now.
+pyslurm_behind() {
+    set -m
+    pyslurm_image >"$root/.cluster/pyslurm-behind.log" 2>&1 </dev/null &
+    echo $! >"$root/.cluster/pyslurm-behind.pid"
+    set +m
+}
+
+pyslurm() {
+    pyslurm_image
+    docker run --rm "$(image pyslurm)" tar -C /out -c . | in_host ctl sh -c 'mkdir -p /opt/pyslurm && tar -C /opt/pyslurm -x'
+    in_host ctl sh -c 'for wheel in /opt/pyslurm/*.whl; do
+        [ ! -e "$wheel" ] || /opt/gputopo/bin/pip install -q --no-index --no-deps "$wheel"; done; cat /opt/pyslurm/pyslurm.txt'
 }
 
 in_host() { # in_host HOST CMD...
@@ -61,10 +114,26 @@ wait_idle() {
     done
 }
 
-down() { compose --profile backup down -v --remove-orphans -t 2 >/dev/null 2>&1; }
+# What is there under the project's name is ours, or nothing is done to it.
+check_ours() {
+    local of="label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" by='by={{.Label "gputopo.checkout"}}' other
+    other="$({ docker ps -a --filter "$of" --format "$by"; docker volume ls --filter "$of" --format "$by"
+        docker network ls --filter "$of" --format "$by"; } | grep -vxF "by=$root" | head -1 || true)"
+    [ -z "$other" ] && return
+    other="${other#by=}"
+    echo "project '$COMPOSE_PROJECT_NAME' was started by ${other:-something else}, not by this checkout ($root): left alone" >&2
+    exit 1
+}
+
+down() {
+    check_ours
+    compose --profile backup down -v --remove-orphans -t 2 >/dev/null 2>&1
+}
 
 up() {
     images
+    check_ours
+    say "starting the cluster '$COMPOSE_PROJECT_NAME'"
     local former
     # One Slurm release cannot read another's state: a project that changes its release starts anew.
     former="$(docker ps -a --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" \
@@ -76,7 +145,7 @@ up() {
     wait_idle
     echo "cluster '$COMPOSE_PROJECT_NAME' is up: Slurm $(in_host ctl sinfo -V | cut -d' ' -f2), $nodes nodes, variant $(in_host ctl clusterctl variant)"
     # What the image could not include is said, not buried in a build log.
-    in_host ctl cat /usr/local/share/cluster/select-plugin.txt /opt/pyslurm/pyslurm.txt
+    in_host ctl cat /usr/local/share/cluster/select-plugin.txt
 }
 
 backup() {
@@ -91,9 +160,13 @@ backup() {
 case "${1:-}" in
     up) up ;;
     backup) backup "${2:-}" ;;
-    images) images ;;
-    builder) shift; docker run --rm -v "$root:/src" "slurm-gputopo-builder:$SUITE" "$@" ;;
+    images) images; pyslurm_behind ;;
+    pyslurm) pyslurm ;;
+    builder) shift; docker run --rm -v "$root:/src" "$(image builder)" "$@" ;;
     down) down ;;
+    project) echo "$COMPOSE_PROJECT_NAME" ;;
+    image) image "$2" ;;
+    clean) exec "$root/docker/clean.sh" ;;
     exec) shift; in_host "$@" ;;
     shell) in_host "${2:-ctl}" bash -l ;;
     logs) compose logs ${2:+"$2"} ;;

@@ -10,9 +10,10 @@ set -euo pipefail
 
 export SUITE="${1:?usage: record-replies.sh bookworm|trixie|forky [rest]}"
 only="${2:-}"
-export GPUTOPO_PROJECT="record-$SUITE" VARIANT=stock
 root="$(cd "$(dirname "$0")/.." && pwd)"
 cluster="$root/docker/cluster.sh"
+GPUTOPO_PROJECT="$("$cluster" project)-record-$SUITE"
+export GPUTOPO_PROJECT VARIANT=stock
 
 commands=(
     "scontrol --version"

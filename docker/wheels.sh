@@ -1,7 +1,7 @@
 #!/bin/sh
-# wheels.sh SUITE: puts the Python wheels the controller image needs into
-# .cluster/wheels/SUITE. Done outside the build, because pip inside a container
-# knows neither this machine's certificates nor its package index.
+# wheels.sh SUITE [pyslurm]: puts the Python wheels the controller image needs into
+# .cluster/wheels/SUITE, or what the PySlurm image needs into .cluster/pyslurm/SUITE. Done outside
+# the build, because pip inside a container knows neither this machine's certificates nor its package index.
 set -eu
 
 suite="${1:?usage: wheels.sh trixie|bookworm|forky}"
@@ -17,29 +17,30 @@ case "$suite" in
         apt-cache policy python3 | sed -n "s/.*Candidate: \([0-9]*\.[0-9]*\).*/\1/p"')" ;;
 esac
 
-machine="$(uname -m)"
-wheels() { # wheels FOLDER REQUIREMENT...: for the suite's Python
-    folder="$1"
-    shift
+# The kernel's name of a machine is not always the wheels' name of it.
+machine="$(uname -m | sed 's/^arm64$/aarch64/; s/^amd64$/x86_64/')"
+wheels() { # wheels REQUIREMENT...: for the suite's Python
     "$pip" download -q --only-binary=:all: --implementation cp --python-version "$python" \
         --platform "manylinux2014_$machine" --platform "manylinux_2_27_$machine" --platform "manylinux_2_28_$machine" \
-        -d "$folder" "$@"
+        -d "$out" "$@" 2>"$out.log" || {
+        echo "no wheels for Python $python on $machine: $(sed -n 's/^ERROR: //p' "$out.log" | tail -1)" >&2
+        return 1
+    }
 }
 
-# PySlurm is built in the image, where there is a patch for its Slurm: here only what that needs.
-pyslurm="$here/.cluster/pyslurm/$suite"
-sources="pyslurm==25.11.2"
-if [ "$(cat "$pyslurm/.stamp" 2>/dev/null)" != "$python $sources" ]; then
-    rm -rf "$pyslurm"
-    mkdir -p "$pyslurm"
-    if [ "$suite" != trixie ] || {
-        wheels "$pyslurm" 'cython>=3.1,<4' packaging setuptools wheel &&
-            "$pip" download -q --no-deps --no-binary pyslurm -d "$pyslurm" "$sources"
-    }; then
-        echo "$python $sources" >"$pyslurm/.stamp"
-    else
-        echo "wheels.sh: PySlurm cannot be fetched; the image is built without it" >&2
-    fi
+# Where there is a patch for its Slurm.
+if [ "${2:-}" = pyslurm ]; then
+    out="$here/.cluster/pyslurm/$suite"
+    sources="pyslurm==25.11.2"
+    [ "$(cat "$out/.stamp" 2>/dev/null)" = "$python $sources" ] && exit 0
+    rm -rf "$out"
+    mkdir -p "$out"
+    [ "$suite" = trixie ] || exit 0
+    wheels 'cython>=3.1,<4' packaging setuptools wheel &&
+        "$pip" download -q --no-deps --no-binary pyslurm -d "$out" "$sources" ||
+        { echo "wheels.sh: PySlurm cannot be fetched; its tests are skipped" >&2; exit 0; }
+    echo "$python $sources" >"$out/.stamp"
+    exit 0
 fi
 
 # The install_requires block of setup.cfg is the one list of dependencies.
@@ -50,5 +51,5 @@ stamp="$(printf '%s\n%s\n' "$python" "$requires" | cksum)"
 rm -rf "$out"
 mkdir -p "$out"
 # shellcheck disable=SC2086 # one requirement per word
-wheels "$out" $requires setuptools wheel
+wheels $requires setuptools wheel
 echo "$stamp" >"$out/.stamp"

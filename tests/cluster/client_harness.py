@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from cluster import Cluster
+from cluster import CLUSTER_SH, Cluster, ClusterError
+from select_harness import builder_environ
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
@@ -68,6 +70,23 @@ def start_rest(cluster: Cluster) -> None:
 def stop_rest(cluster: Cluster) -> None:
     """Its end; none is no error."""
     cluster.run("ctl", _STOP_REST, check=False)
+
+
+def install_pyslurm(cluster: Cluster) -> str:
+    """PySlurm into the controller; the line that says what became of it.
+
+    Only its tests need it and building it takes minutes: they wait here, nobody else does.
+    """
+    done = subprocess.run(
+        [CLUSTER_SH, "pyslurm"],
+        env=builder_environ(cluster),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ClusterError(f"docker/cluster.sh pyslurm failed:\n{done.stdout}{done.stderr}")
+    return done.stdout.strip()
 
 
 @dataclass(frozen=True)

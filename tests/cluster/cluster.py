@@ -81,7 +81,7 @@ class Cluster:
 
         NoEngineError where no engine can run; ClusterError with the last lines of a failed build.
         """
-        project = project or os.environ.get("GPUTOPO_PROJECT") or "gputopo"
+        project = project or default_project()
         suite = suite or os.environ.get("SUITE") or "trixie"
         done = _cluster_sh(project, suite, "up")
         if done.returncode == NO_ENGINE_EXIT:
@@ -493,6 +493,18 @@ class Cluster:
             yield "/etc/fakegpu"
         finally:
             self.run(node, "rm -rf /etc/fakegpu && mv /etc/fakegpu.kept /etc/fakegpu")
+
+
+def default_project(purpose: str = "") -> str:
+    """GPUTOPO_PROJECT, or this checkout's own name with what the cluster is for behind it."""
+    named = os.environ.get("GPUTOPO_PROJECT")
+    return named or subprocess.check_output([CLUSTER_SH, "project"], text=True).strip() + purpose
+
+
+def image(name: str, suite: str) -> str:
+    """This checkout's image of that name (builder, ...) for a release."""
+    environ = {**os.environ, "SUITE": suite}
+    return subprocess.check_output([CLUSTER_SH, "image", name], env=environ, text=True).strip()
 
 
 def is_running(project: str) -> bool:

@@ -13,7 +13,7 @@ import pytest
 # The harness lies beside the tests that use it; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cluster import Cluster, NoEngineError, is_running
+from cluster import Cluster, NoEngineError, default_project, is_running
 from modes import MODES, enforcement, use, wanted
 from remote_harness import as_found, lent
 from select_harness import FakeEngine, scripted_engine
@@ -60,7 +60,7 @@ def started(project: str) -> Cluster | str:
 def running_cluster() -> Iterator[Cluster | str]:
     """The cluster of this worker; taken down at the end unless it ran before."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
-    project = os.environ.get("GPUTOPO_PROJECT") or "gputopo"
+    project = default_project()
     project += f"-{worker}" if worker else ""
     ran_before = is_running(project)
     found = started(project)

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cluster import ROOT, Cluster, ClusterError, NoEngineError
+from cluster import ROOT, Cluster, ClusterError, NoEngineError, default_project
 from matrix_table import RELEASES, MatrixError, cell, live_files, table
 from modes import MODES
 
@@ -126,7 +126,7 @@ def main() -> int:
         return 0
     try:
         for suite in suites:
-            run_suite(suite, modes, files, os.environ.get("GPUTOPO_PROJECT") or "matrix")
+            run_suite(suite, modes, files, default_project("-matrix"))
     except NoEngineError as reason:
         print(reason, file=sys.stderr)
         return 3

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
+from cluster import Cluster, image
 from modes import enforcement, variant
 from select_harness import until
 from slurm_text import parse_indices
@@ -276,9 +276,8 @@ def test_relative_numbers_of_constrained_devices(
     """With the numbers Slurm writes under ConstrainDevices=yes: the same order, counted anew."""
     source = ASSETS / "constrained.c"
     build = ["docker", "run", "--rm", "-v", f"{source.parent}:/src:ro", "-v", f"{tmp_path}:/out"]
-    image = f"slurm-gputopo-builder:{cluster.suite}"
     command = f"gcc -shared -fPIC -O2 -Wall -Werror -o /out/constrained.so /src/{source.name}"
-    subprocess.run([*build, image, "sh", "-c", command], check=True)
+    subprocess.run([*build, image("builder", cluster.suite), "sh", "-c", command], check=True)
     stand_in = "required /cluster/launch/constrained.so"
     with launching(cluster, stand_in, PLUGIN + RECORD + PRETEND + " numbering=relative"):
         target = f"{cluster.container('ctl').id}:/cluster/launch/constrained.so"

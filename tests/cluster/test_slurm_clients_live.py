@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from client_harness import RemoteClient, start_rest, stop_rest
+from client_harness import RemoteClient, install_pyslurm, start_rest, stop_rest
 from cluster import Cluster
 from select_harness import until
 
@@ -63,11 +63,17 @@ def scene(session_cluster: Cluster | str) -> Iterator[Scene | str]:
     cluster.reset()
 
 
+@pytest.fixture(scope="module")
+def pyslurm(session_cluster: Cluster | str) -> str:
+    """What became of PySlurm, in one line."""
+    return session_cluster if isinstance(session_cluster, str) else install_pyslurm(session_cluster)
+
+
 @pytest.fixture(params=KINDS)
 def client(request: pytest.FixtureRequest, live: Cluster, scene: Scene) -> RemoteClient:
     """Each client in turn."""
     if request.param == "pyslurm":
-        told = live.run("ctl", "cat /opt/pyslurm/pyslurm.txt").out.strip()
+        told = request.getfixturevalue("pyslurm")
         if "PySlurm: built" not in told:
             if IN_CI and live.suite == "trixie":
                 pytest.fail(f"in CI PySlurm must be there: {told}", pytrace=False)
@@ -237,9 +243,11 @@ def test_a_refused_update_is_an_error_in_slurms_words(client: RemoteClient, scen
     scene.cluster.cancel(int(job))
 
 
-def test_a_slurmctld_that_is_down_is_an_error_of_every_client(live: Cluster, scene: Scene) -> None:
-    built = "PySlurm: built" in live.run("ctl", "cat /opt/pyslurm/pyslurm.txt").out
-    clients = [RemoteClient(live, kind) for kind in KINDS if built or kind != "pyslurm"]
+def test_a_slurmctld_that_is_down_is_an_error_of_every_client(
+    live: Cluster, scene: Scene, pyslurm: str
+) -> None:
+    kinds = [kind for kind in KINDS if "PySlurm: built" in pyslurm or kind != "pyslurm"]
+    clients = [RemoteClient(live, kind) for kind in kinds]
     says = r"(?i)contact slurm controller|slurmctld up"
     live.slurmctld("kill")
     try:

@@ -196,6 +196,14 @@ def _shut(peer: socket.socket) -> None:
     peer.close()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def lua_is_installed() -> None:
+    """Skips where there is none: not every system has Lua 5.1 at hand."""
+    command = ["lua5.1", "-e", "require 'socket.unix'"]
+    if not shutil.which("lua5.1") or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no lua5.1 with LuaSocket here")
+
+
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[FakeEngine]:
     """A running fake engine that answers pass until told otherwise."""

@@ -1,0 +1,110 @@
+"""What set-up says on machines that are not as it likes them: one true line each, and no more."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+DENIED = "permission denied while trying to connect to the docker API at unix:///run/docker.sock"
+ALICE = 'case "$1" in -un) echo alice ;; *) echo 1000 ;; esac'
+ENGINE = "docker/ensure-engine.sh"
+
+
+def test_a_user_outside_the_group_docker_is_told_so(run: Run) -> None:
+    done = run(ENGINE, id=ALICE, docker=f"echo '{DENIED}' >&2; exit 1", docker_compose=":")
+    assert done.returncode == 3
+    assert done.stderr == (
+        "no container engine: one runs, but user alice may not use it:"
+        " sudo usermod -aG docker alice and log in anew, or run this as root\n"
+    )
+
+
+def test_without_apt_get_an_engine_is_asked_for(run: Run) -> None:
+    done = run(ENGINE)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "no container engine: there is no apt-get here: install and start Docker with compose"
+        " (Debian calls them docker.io iptables docker-compose debootstrap curl)\n"
+    )
+
+
+def test_a_user_with_apt_get_is_told_which_packages_are_missing(run: Run) -> None:
+    done = run(ENGINE, id=ALICE, apt_get="exit 9")
+    assert done.returncode == 3
+    assert "only root can install them: docker.io" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_engine_that_answers_needs_neither_root_nor_apt_get(run: Run) -> None:
+    done = run(ENGINE, id=ALICE, docker=":", docker_compose=":")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_on_another_system_than_linux_there_is_no_cluster(run: Run) -> None:
+    done = run("docker/cluster.sh images", uname="echo Darwin")
+    assert done.returncode == 3
+    assert done.stderr == (
+        "no container engine: the cluster in containers needs Linux, this is Darwin\n"
+    )
+
+
+OLD = """case "$1" in -V) echo Python 3.10.12 ;; *) exit 1 ;; esac"""
+
+
+def test_an_old_python_is_named_with_what_is_needed(run: Run) -> None:
+    done = run("make -s test", python3=OLD)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == (
+        "Python 3.10.12 found (python3), 3.11 or newer needed:"
+        " make test PYTHON3=/path/to/python3.11"
+    )
+    assert "pip" not in done.stdout + done.stderr
+
+
+def test_a_python_without_venv_names_its_package(run: Run) -> None:
+    done = run(
+        "make -s setup PYTHON3=python3.12", **{"python3.12": 'case "$2" in *venv*) exit 1 ;; esac'}
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == (
+        "missing: python3.12-venv ca-certificates (Debian's names);"
+        " there is no apt-get here, install them by hand"
+    )
+
+
+def test_tools_for_some_tests_are_asked_for_and_the_others_run(run: Run) -> None:
+    done = run("make -s test-tools")
+    assert done.returncode == 0
+    assert done.stderr == (
+        "missing: lua5.1 lua-socket gcc libc6-dev (Debian's names);"
+        " there is no apt-get here, install them by hand\n"
+    )
+
+
+def test_without_sudo_a_user_is_told_what_root_can_install(run: Run) -> None:
+    done = run("make -s test-tools", id=ALICE, apt_get="exit 9")
+    assert done.returncode == 0
+    assert "only root can install them, and there is no sudo here" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kernel", "wheels"), [("arm64", "aarch64"), ("aarch64", "aarch64"), ("x86_64", "x86_64")]
+)
+def test_wheels_are_of_the_machine_as_pip_calls_it(run: Run, kernel: str, wheels: str) -> None:
+    pip = 'echo "$@"'
+    done = run("GPUTOPO_PIP=pip docker/wheels.sh trixie", uname=f"echo {kernel}", pip=pip)
+    assert done.returncode == 0, done.stderr
+    assert f"--platform manylinux2014_{wheels} " in done.stdout
+
+
+def test_a_wheel_that_does_not_exist_is_one_line(run: Run) -> None:
+    pip = "printf 'WARNING: x\nERROR: No matching distribution found for numpy\n' >&2; exit 1"
+    done = run("GPUTOPO_PIP=pip docker/wheels.sh trixie", uname="echo riscv64", pip=pip)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "no wheels for Python 3.13 on riscv64: No matching distribution found for numpy\n"
+    )
