@@ -6,8 +6,9 @@
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
 #   make lint | cluster | cluster-down | shell
+#   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-tools demo bench cluster cluster-down shell
+.PHONY: setup lint test test-long test-matrix test-tools demo bench cluster cluster-down shell clean
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -69,3 +70,6 @@ cluster-down:
 
 shell: cluster
 	@docker/cluster.sh shell
+
+clean:
+	@docker/cluster.sh clean
