@@ -56,7 +56,7 @@ test-matrix: setup test-tools
 	PYTHONPATH=tests/cluster $(PYTHON) tests/cluster/release_matrix.py $(ARGS)
 
 demo: setup
-	@docker/cluster.sh up || test $$? = 3
+	@export GPUTOPO_STARTED=$$(date +%s); { docker/cluster.sh up || test $$? = 3; } && \
 	PYTHONPATH=tests/cluster $(PYTHON) docker/demo.py
 
 bench: setup

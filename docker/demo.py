@@ -8,13 +8,22 @@ two must agree. Effective bandwidth is that of the set's best ring, for both ali
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster import RECORD, RECORD_EACH_NODE, Cluster, ClusterError, NoEngineError
+from cluster import (
+    RECORD,
+    RECORD_EACH_NODE,
+    Cluster,
+    ClusterError,
+    NoEngineError,
+    default_project,
+    is_running,
+)
 from demo_mix import MACHINES, MIX, DemoJob
 from rich.console import Console
 from rich.table import Table
@@ -27,6 +36,8 @@ from simulation.judge import judge
 Gpus = dict[str, tuple[int, ...]]
 OFF = "off"
 START_TIMEOUT_S = 30
+#: Of `make demo`, so that its lines and those of docker/cluster.sh count from one moment.
+STARTED = float(os.environ.get("GPUTOPO_STARTED") or time.time())
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,11 @@ def effbw_gbps(gpus: Gpus) -> float | None:
         if len(indices) > 1
     ]
     return min(values, default=None)
+
+
+def say(step: str) -> None:
+    """One line per step, beside the table."""
+    print(f"[{time.time() - STARTED:3.0f} s] {step}", file=sys.stderr, flush=True)
 
 
 # -- live ---------------------------------------------------------------------
@@ -122,7 +138,8 @@ def wait_used(cluster: Cluster, busy: dict[str, tuple[int, ...]]) -> None:
 
 def live_rows(cluster: Cluster) -> Iterator[Row]:
     """Every job of the mix, asked twice in the same state."""
-    for job in MIX:
+    for count, job in enumerate(MIX, 1):
+        say(f"job {count} of {len(MIX)}: {job.command} {job.request}")
         cluster.reset()
         for node, gpus in job.busy.items():
             cluster.occupy(node, gpus)
@@ -198,17 +215,13 @@ def main() -> int:
     """Prints the table; 0 if every job got what it asked for."""
     console = Console(width=None if sys.stdout.isatty() else 118)
     try:
-        cluster = Cluster.up()
+        running = is_running(default_project())  # `make demo` has just brought it up
+        cluster = Cluster(default_project()) if running else Cluster.up()
     except NoEngineError as reason:
         console.print(f"no live cluster ({reason}); the same job mix in the simulator:")
         console.print(table(list(simulated_rows()), "first-fit"))
         return 0
-    with console.status("running the job mix") as status:
-        rows = []
-        for row in live_rows(cluster):
-            rows.append(row)
-            status.update(f"running the job mix: {len(rows)} done")
-    console.print(table(rows, "stock Slurm"))
+    console.print(table(list(live_rows(cluster)), "stock Slurm"))
     console.print(
         "Same state of the cluster for both; GPUs as `scontrol show job -d` and"
         " CUDA_VISIBLE_DEVICES inside the job say.\n`docker/cluster.sh shell` opens the"
