@@ -1,7 +1,7 @@
-# Targets: `builder` (Slurm's source, compiler: compiles and tests the C plugin), `plugin`, `pyslurm`.
+# Targets: `builder` (Slurm's source, compiler: compiles and tests the C plugin; the compiled ones in /out), `pyslurm`.
 # A file of its own, because the classic builder builds every stage before the wanted one:
 # cluster.sh builds it beside Dockerfile.
-FROM base AS builder
+FROM base AS compiler
 ARG SUITE
 RUN apt-get update && apt-get install -y --no-install-recommends \
         gcc libc6-dev make binutils libslurm-dev dpkg-dev xz-utils bzip2 ca-certificates gdb \
@@ -12,7 +12,7 @@ ENV SLURM_SRC=/usr/src/slurm SLURM_BUILD=/usr/src/slurm-build
 WORKDIR /src
 
 
-FROM builder AS plugin
+FROM compiler AS builder
 # The folder may lack the plugin (no Makefile) and the release its source: both are said, neither fails.
 COPY slurm_plugin/select/ /src/slurm_plugin/select/
 COPY docker/image/build-select-plugin /usr/local/bin/
@@ -24,7 +24,7 @@ RUN make -C slurm_plugin/spank OUT=/tmp/spank gputopo.so \
 
 
 # The optional PySlurm takes minutes, and only tests of its client need it.
-FROM builder AS pyslurm
+FROM compiler AS pyslurm
 ARG SUITE
 COPY .cluster/pyslurm/${SUITE}/ docker/pyslurm/ /pyslurm/
 COPY docker/image/build-pyslurm /usr/local/bin/

@@ -38,7 +38,7 @@ build() { # build FILE TARGET WHAT [OPTION...]
     say "image $2: $3"
     # The label comes last, so that checkouts share what is before it.
     cat "$root/docker/Dockerfile.base" "$root/docker/$1" |
-        (cd "$root" && docker build -f - --force-rm --build-arg SUITE="$SUITE" --build-arg PLUGIN="$(image plugin)" \
+        (cd "$root" && docker build -f - --force-rm --build-arg SUITE="$SUITE" --build-arg BUILDER="$(image builder)" \
             --label "gputopo.checkout=$root" --target "$2" -t "$(image "$2")" "${@:4}" .) >"$log" 2>&1 ||
         { tail -25 "$log" >&2; echo "building the $2 image failed (see $log)" >&2; exit 1; }
 }
@@ -57,7 +57,7 @@ images() {
     build Dockerfile.builder base "what all begin with"
     # apt waits for the network and then unpacks on one core: two at a time.
     set -m # a process group of its own, to be ended with all its children
-    { build Dockerfile.builder builder "gcc, Slurm's source" && build Dockerfile.builder plugin "our two plugins in C"; } &
+    build Dockerfile.builder builder "gcc, Slurm's source, our two plugins in C" &
     beside=$!
     set +m
     trap 'kill -- "-$beside" 2>/dev/null' EXIT

@@ -82,6 +82,8 @@ start_daemon() {
     done
 }
 
+# What is there every time but the first is not looked for twice.
+answers && has_compose && command -v debootstrap >/dev/null 2>&1 && exit 0
 answers || check_rights
 install_missing
 answers || start_daemon
