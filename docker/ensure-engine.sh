@@ -23,8 +23,10 @@ check_rights() {
 
 install_missing() {
     missing=""
-    { command -v docker && { answers || command -v dockerd; }; } >/dev/null 2>&1 || missing="$missing docker.io"
-    if ! answers; then
+    command -v docker >/dev/null 2>&1 || missing=" docker.io"
+    # Others cannot start a daemon, nor have its programs on their PATH.
+    if [ "$(id -u)" = 0 ] && ! answers; then
+        command -v dockerd >/dev/null 2>&1 || missing=" docker.io"
         command -v iptables >/dev/null 2>&1 || missing="$missing iptables"
     fi
     has_compose || missing="$missing docker-compose"

@@ -24,7 +24,7 @@ def test_a_user_outside_the_group_docker_is_told_so(run: Run) -> None:
 
 
 def test_without_apt_get_an_engine_is_asked_for(run: Run) -> None:
-    done = run(ENGINE)
+    done = run(ENGINE, id="echo 0")
     assert done.returncode == 3
     assert done.stderr == (
         "no container engine: there is no apt-get here: install and start Docker with compose"
@@ -37,6 +37,16 @@ def test_a_user_with_apt_get_is_told_which_packages_are_missing(run: Run) -> Non
     assert done.returncode == 3
     assert "only root can install them: docker.io" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_user_is_not_told_that_packages_are_missing_that_are_there(run: Run) -> None:
+    """Neither dockerd nor debootstrap need be on a user's PATH."""
+    done = run(ENGINE, id=ALICE, docker="exit 1", docker_compose=":", apt_get="exit 9")
+    assert done.returncode == 3
+    assert done.stderr == (
+        "no container engine: no daemon answers and only root can start one"
+        " (sudo docker/ensure-engine.sh)\n"
+    )
 
 
 def test_an_engine_that_answers_needs_neither_root_nor_apt_get(run: Run) -> None:
