@@ -174,4 +174,4 @@ case "${1:-}" in
     shell) in_host "${2:-ctl}" bash -l ;;
     logs) compose logs ${2:+"$2"} ;;
     *) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | grep -v '^set'; exit 2 ;;
-esac
+esac; exit # on this line, lest a script that is edited while it runs is read on
