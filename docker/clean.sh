@@ -14,7 +14,7 @@ builds() {
     local pid
     pid="$(cat "$notes/pyslurm-behind.pid" 2>/dev/null)" || return 0
     # The number may be another process's by now; the lock is ours alone.
-    [ "$(readlink "/proc/$pid/fd/8" 2>/dev/null)" = "$notes/pyslurm.lock" ] || return 0
+    [[ "$(readlink "/proc/$pid/fd/8" 2>/dev/null)" = "$notes/pyslurm-"*.lock ]] || return 0
     kill -- "-$pid" 2>/dev/null && said "the build of PySlurm that ran behind" || true
 }
 

@@ -70,7 +70,7 @@ images() {
 }
 
 pyslurm_image() {
-    exec 8>"$root/.cluster/pyslurm.lock"
+    exec 8>"$root/.cluster/pyslurm-$SUITE.lock"
     flock 8
     "$root/docker/wheels.sh" "$SUITE" pyslurm
     # Whatever else runs comes first: a container has 1024 shares.
