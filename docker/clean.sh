@@ -38,6 +38,18 @@ images() {
     [ -z "$names" ] || { xargs docker rmi <<<"$names" >/dev/null && said "$(wc -l <<<"$names") images that newer ones had replaced"; }
 }
 
+# A build that was broken off leaves its last step without a label, and perhaps the container of
+# the next one: its log names both.
+broken_off() {
+    local log step
+    for log in $(grep -L '^Successfully built' "$notes"/build-*.log 2>/dev/null); do
+        sed -n 's/^ ---> Running in //p' "$log" | tail -1 | xargs -r docker rm -f >/dev/null 2>&1 || true
+        step="$(sed -n 's/^ ---> \([0-9a-f]\{12\}\)$/\1/p' "$log" | tail -1)"
+        docker images -q --filter dangling=true | grep -qxF "${step:-none}" || continue
+        docker rmi "$step" >/dev/null 2>&1 && said "what a broken-off build had left (${log##*/})"
+    done
+}
+
 base_images() {
     local image other
     [ -e "$notes/base-images" ] || return 0
@@ -88,6 +100,7 @@ builds
 if docker version >/dev/null 2>&1; then
     clusters
     images
+    broken_off
     base_images
     daemon
 fi
