@@ -51,7 +51,7 @@ class FileAndMode(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path, _, name = nodeid.partition("::")
-        mode = re.search(r"[[-](select|slots)[]-]", name)
+        mode = re.search(r"[\[-](select|slots)[\]-]", name)
         return f"{path} {mode[1]}" if mode else path
 
 
@@ -59,8 +59,15 @@ class FileAndMode(LoadScopeScheduling):
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests without a cluster first, since images may still be in the making, then mode by mode.
 
-    Of the files with live tests those with many come first: so the workers end together.
+    Of the files with live tests those with many come first, so that the workers end together, and
+    last what needs a part that is built behind the tests (the mark `last`).
     """
+
+    def place(key: tuple[str, str]) -> tuple[object, ...]:
+        tests = groups[key]
+        last = any(item.get_closest_marker("last") for item in tests)
+        return key[0], last, -len(tests) if key[0] else 0, key[1]
+
     groups: dict[tuple[str, str], list[pytest.Item]] = {}
     wanted: Callable[[pytest.Item], bool] = {
         "short": lambda item: not is_long(item),
@@ -69,7 +76,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     }[config.getoption("--run")]
     for item in filter(wanted, items):
         groups.setdefault((mode_of(item), item.location[0]), []).append(item)
-    order = sorted(groups, key=lambda key: (key[0], key[0] and -len(groups[key]), key[1]))
+    order = sorted(groups, key=place)
     if shard := config.getoption("--shard"):
         number, _, count = shard.partition("/")
         if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):

@@ -20,7 +20,7 @@ from select_harness import until
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import NOW, JobUpdate
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.last]
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 KINDS = ("command", "rest", "pyslurm")
