@@ -11,7 +11,11 @@ from cluster import Cluster, Result
 from modes import enforcement
 from select_harness import stock_pair, told_stock_pair
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.long("the same in the other mode", "slots"),
+]
 
 CONFIG = "/etc/slurm/gputopo.yaml"
 

@@ -24,7 +24,11 @@ from gres_topology import catalog
 from gres_topology.cpulist import format_list
 from slurm_plugin.launch import LaunchMachine, Task, launch, machine_of
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.long("the same in the other mode", "slots"),
+]
 
 ASSETS = Path(__file__).parent / "assets"
 PLUGIN = "optional /cluster/launch/gputopo.so table=/cluster/launch/%n.table devices=/dev/fakegpu"

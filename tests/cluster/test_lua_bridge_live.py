@@ -11,7 +11,11 @@ import pytest
 from cluster import Cluster, ClusterError, Result
 from modes import enforcement
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.long("the same in the other mode", "slots"),
+]
 
 SOURCE = (Path(__file__).parent / "assets" / "fake_engine.py").read_text()
 SOCKET = "/run/gputopo/engine.sock"

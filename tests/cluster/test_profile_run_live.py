@@ -12,7 +12,11 @@ from select_harness import time_of, until
 
 from simulation.experiments.pollux import runs_of
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.long("the same in the other mode", "slots"),
+]
 
 HOME = "/home/alice"
 FOLDER = f"{HOME}/work"

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from cluster import Cluster
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.long("the same in the other mode", "slots"),
+]
 
 #: What sbatch and slurmctld let through, or refuse by themselves: both ways are of interest.
 HOSTILE = {
