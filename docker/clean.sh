@@ -10,14 +10,6 @@ notes="$root/.cluster"
 ours="label=gputopo.checkout=$root"
 said() { echo "removed $*"; }
 
-builds() {
-    local pid
-    pid="$(cat "$notes/pyslurm-behind.pid" 2>/dev/null)" || return 0
-    # The number may be another process's by now; the lock is ours alone.
-    [[ "$(readlink "/proc/$pid/fd/8" 2>/dev/null)" = "$notes/pyslurm-"*.lock ]] || return 0
-    kill -- "-$pid" 2>/dev/null && said "the build of PySlurm that ran behind" || true
-}
-
 clusters() {
     local project of='{{.Label "com.docker.compose.project"}}'
     { docker ps -a --filter "$ours" --format "$of"; docker volume ls --filter "$ours" --format "$of"
@@ -96,7 +88,6 @@ daemon() {
 }
 
 kept_daemon=""
-builds
 if docker version >/dev/null 2>&1; then
     clusters
     images

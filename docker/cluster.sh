@@ -2,8 +2,8 @@
 # cluster.sh: builds, starts and stops the containerised Slurm.
 #   cluster.sh up               everything: engine, base image, images, containers; waits until all nodes are idle
 #   cluster.sh backup up|down   the second controller host ctl2, beside a cluster that runs
-#   cluster.sh images           only the images; PySlurm's is then built behind
-#   cluster.sh pyslurm          PySlurm into the controller that runs; waits until it is built
+#   cluster.sh images           only the images
+#   cluster.sh pyslurm          PySlurm into the controller that runs; builds it where that is still to be done
 #   cluster.sh builder CMD...   CMD in the builder image (Slurm source, gcc) with the checkout at /src
 #   cluster.sh down             containers, network and volumes; the images stay
 #   cluster.sh exec HOST CMD... | shell [HOST] | logs [HOST]
@@ -73,23 +73,11 @@ pyslurm_image() {
     exec 8>"$root/.cluster/pyslurm-$SUITE.lock"
     flock 8
     "$root/docker/wheels.sh" "$SUITE" pyslurm
-    # Whatever else runs comes first: a container has 1024 shares.
-    build Dockerfile.builder pyslurm "PySlurm, two minutes and more" --cpu-shares 64
+    build Dockerfile.builder pyslurm "PySlurm, two minutes and more"
     flock -u 8
 }
 
-# For the tests of that client, which come late: nobody waits for it now.
-pyslurm_behind() {
-    set -m
-    pyslurm_image >"$root/.cluster/pyslurm-behind.log" 2>&1 </dev/null &
-    echo $! >"$root/.cluster/pyslurm-behind.pid"
-    set +m
-}
-
 pyslurm() {
-    # Somebody waits now: the build behind is no longer the last to get a core.
-    docker update --cpu-shares 1024 "$(sed -n 's/.*Running in //p' "$root/.cluster/build-pyslurm-$SUITE.log" 2>/dev/null | tail -1)" \
-        >/dev/null 2>&1 || true
     pyslurm_image
     docker run --rm "$(image pyslurm)" tar -C /out -c . | in_host ctl sh -c 'mkdir -p /opt/pyslurm && tar -C /opt/pyslurm -x'
     in_host ctl sh -c 'for wheel in /opt/pyslurm/*.whl; do
@@ -163,7 +151,7 @@ backup() {
 case "${1:-}" in
     up) up ;;
     backup) backup "${2:-}" ;;
-    images) images; pyslurm_behind ;;
+    images) images ;;
     pyslurm) pyslurm ;;
     builder) shift; docker run --rm -v "$root:/src" "$(image builder)" "$@" ;;
     down) down ;;

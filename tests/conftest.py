@@ -59,14 +59,11 @@ class FileAndMode(LoadScopeScheduling):
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests without a cluster first, since images may still be in the making, then mode by mode.
 
-    Of the files with live tests those with many come first, so that the workers end together, and
-    last what needs a part that is built behind the tests (the mark `last`).
+    Of the files with live tests those with many come first, so that the workers end together.
     """
 
     def place(key: tuple[str, str]) -> tuple[object, ...]:
-        tests = groups[key]
-        last = any(item.get_closest_marker("last") for item in tests)
-        return key[0], last, -len(tests) if key[0] else 0, key[1]
+        return key[0], -len(groups[key]) if key[0] else 0, key[1]
 
     groups: dict[tuple[str, str], list[pytest.Item]] = {}
     wanted: Callable[[pytest.Item], bool] = {

@@ -150,7 +150,7 @@ class Cluster:
         """A block in which a reset leads elsewhere: another variant, more lines in the two files.
 
         engine=False: the tests bring one of their own. deadline_ms is how long plugin and bridge
-        wait for it; 0: as they do by themselves; None: the tests write these files.
+        wait for it; None: the tests write their files.
         """
         former = self._home
         self._home = {

@@ -216,7 +216,6 @@ def test_garbage_at_the_listener_costs_no_job_its_placement(configured: Cluster)
     configured.run("ctl", f"{flood} >/dev/null 2>&1; true")
     jobid = configured.sbatch(*PAIR, sleep_s=60)
     assert configured.wait_running(jobid).gpus == {"dgx1": (0, 3)}
-    assert "Traceback" not in configured.engine_log()
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 SOURCE = (Path(__file__).parent / "assets" / "fake_engine.py").read_text()
+SETTINGS = "/etc/slurm/gputopo-bridge.conf"
 SOCKET = "/run/gputopo/engine.sock"
 BRACKET = "[gpu-topo: pattern=ring]"
 HINT = "--comment=gpu-topo: pattern=ring"
@@ -63,12 +64,14 @@ _times = itertools.count(int(time.time()) + 1)
 
 @pytest.fixture(scope="module", autouse=True)
 def no_engine(session_cluster: Cluster | str) -> Iterator[None]:
-    """The real engine is away, and the bridge as patient as it is by itself."""
+    """The real engine is away; the bridge waits a little longer for the one of the tests."""
     if isinstance(session_cluster, str):
         yield
         return
-    with session_cluster.at_home(engine=False, deadline_ms=0):
+    with session_cluster.at_home(engine=False, deadline_ms=None):
         session_cluster.engine("stop")
+        session_cluster.run("ctl", f"rm -f {SETTINGS}; echo deadline_ms=500 >{SETTINGS}")
+        session_cluster.restart_slurmctld()
         yield
 
 

