@@ -75,6 +75,13 @@ class Bracket:
         """The number of `key`, `default` without."""
         return int(self.values.get(key) or default)
 
+    def is_ahead(self, key: str, now: int, longest_s: int) -> bool:
+        """Is the time (epoch) of `key` still to come?
+
+        One farther away than it is ever set was written before the clock was set back.
+        """
+        return 0 < self.number(key) - now <= longest_s
+
 
 def _quote(text: str) -> str:
     return _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text.encode()).decode()

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gres_topology import NodeTopology, TopologyError, fingerprint, saved
+from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
 
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}\Z")
@@ -90,15 +89,6 @@ class Store:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(text)
-                os.fchmod(file.fileno(), 0o644)
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
+        whole_file.replace(path, text.encode(), 0o644)
     except OSError as error:
         raise PluginError(f"{path}: cannot be written: {error.strerror}") from error

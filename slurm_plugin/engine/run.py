@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from slurm_plugin.engine import setup
+from slurm_plugin.engine.clock_watch import ClockWatch
 from slurm_plugin.engine.decision_log import DecisionLog
 from slurm_plugin.engine.extras import Extras
 from slurm_plugin.engine.notify import Notifier
@@ -57,6 +58,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         loop.add_signal_handler(signal.SIGHUP, reload_soon)
         _announce(engine, notifier)
         beside = [loop.create_task(_feed(notifier))]
+        beside.append(loop.create_task(ClockWatch(engine.say).run()))
         beside += [loop.create_task(one.run()) for one in loops]
         await ended.wait()
         for task in beside:

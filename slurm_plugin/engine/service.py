@@ -65,8 +65,8 @@ class Engine:
         self.turn = asyncio.Lock()
 
     def listen(self, heard: Callable[[str], None], status: Callable[[], dict[str, Any]]) -> None:
-        """Somebody who is told of every submit that was let in, every ended job and reload (by its
-        verb), and what it adds to `status`."""
+        """Somebody who is told of every submit that was let in, every ended job, reload and step of
+        the clock (by its verb), and what it adds to `status`."""
         self._heard.append(heard)
         self._tell.append(status)
 

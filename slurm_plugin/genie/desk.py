@@ -115,6 +115,12 @@ class Desk:
         """A job ended or was submitted: what was planned is of before."""
         self.heard += 1
 
+    def forget_all(self) -> None:
+        """The clock was set: no time that is kept here is right."""
+        self.snapshots.clear()
+        self.promises.clear()
+        self.starting.clear()
+
     def is_fresh(self, domain: Domain, now: float) -> bool:
         """Was Slurm read lately?"""
         snapshot = self.snapshots.get(domain.name)

@@ -15,6 +15,7 @@ from policies.genie.submit import candidates
 from policies.scheduling import Planned, Task
 from slurm_plugin import admin_comment
 from slurm_plugin.config import SlurmConfig
+from slurm_plugin.engine.clock_watch import CLOCK_SET
 from slurm_plugin.engine.pace import Pace
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
@@ -69,6 +70,8 @@ class Loop:
         desk = self._engine.setup.desk
         if desk is not None:
             desk.happened()
+            if verb == CLOCK_SET:
+                desk.forget_all()
         self._pace.heard(verb)
 
     def status(self) -> dict[str, Any]:

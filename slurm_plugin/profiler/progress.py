@@ -9,13 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiler.sweep import Run
 
@@ -121,14 +121,6 @@ class Folder:
 
     def _replace(self, name: str, text: bytes) -> None:
         try:
-            handle, new = tempfile.mkstemp(dir=self.path, prefix=f".{name}")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(text)
-                    os.fchmod(file.fileno(), 0o644)
-                os.replace(new, self.path / name)
-            except BaseException:
-                os.unlink(new)
-                raise
+            whole_file.replace(self.path / name, text, 0o644)
         except OSError as error:
             raise PluginError(f"{self.path / name}: cannot be written: {error.strerror}") from error

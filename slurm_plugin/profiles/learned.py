@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from policies.interference import NOBODY, Kind
+from slurm_plugin import whole_file
 
 logger = logging.getLogger(__name__)
 
@@ -100,12 +99,7 @@ class Learned:
             return
         rows = [_Row(s.kind, s.is_packed, runs, s.other) for s, runs in self._runs.items()]
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=".learned-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(rows))
-            os.chmod(name, 0o640)
-            os.replace(name, self._path)
+            whole_file.replace(self._path, msgspec.json.encode(rows), 0o640)
             self._is_dirty = self._is_failing = False
         except OSError as error:
             if not self._is_failing:

@@ -10,13 +10,25 @@
 #define NS 1000000000L
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t stopped = PTHREAD_COND_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_cond_t stopped;
 
-static struct timespec after(long ns)
+/* By a clock that nobody sets: set back by an hour, it would be an hour's wait. */
+static void init(void)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&stopped, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+static struct timespec after(clockid_t clock, long ns)
 {
 	struct timespec when;
 
-	clock_gettime(CLOCK_REALTIME, &when);
+	clock_gettime(clock, &when);
 	when.tv_sec += (when.tv_nsec + ns) / NS;
 	when.tv_nsec = (when.tv_nsec + ns) % NS;
 	return when;
@@ -42,7 +54,7 @@ static void *watch(void *arg)
 
 	pthread_mutex_lock(&lock);
 	while (!kill_switch->stopping) {
-		struct timespec until = after(LOOK_NS);
+		struct timespec until = after(CLOCK_MONOTONIC, LOOK_NS);
 
 		pthread_cond_timedwait(&stopped, &lock, &until);
 		if (!kill_switch->stopping)
@@ -55,6 +67,7 @@ static void *watch(void *arg)
 extern void gt_kill_switch_watch(gt_kill_switch_t *kill_switch,
 				 const char *path)
 {
+	pthread_once(&once, init);
 	pthread_mutex_lock(&lock);
 	snprintf(kill_switch->path, sizeof(kill_switch->path), "%s", path);
 	look(kill_switch);
@@ -78,10 +91,11 @@ extern bool gt_kill_switch_thrown(gt_kill_switch_t *kill_switch)
 
 extern void gt_kill_switch_stop(gt_kill_switch_t *kill_switch)
 {
-	struct timespec patience = after(NS);
+	struct timespec patience = after(CLOCK_REALTIME, NS);
 
 	pthread_mutex_lock(&lock);
 	kill_switch->stopping = true;
+	pthread_once(&once, init);
 	pthread_cond_broadcast(&stopped);
 	pthread_mutex_unlock(&lock);
 	/* one that hangs in the file system is left behind (see -z nodelete) */

@@ -39,12 +39,25 @@ static bool is_asleep(const job_record_t *job, const gt_waiting_t *waiting)
 	return job->details->begin_time == waiting->until;
 }
 
+/* Times of the future are of before the clock was set back: its wait is over. */
+static sleeper_t *in_time(sleeper_t *sleeper)
+{
+	time_t now = time(NULL);
+
+	if (sleeper->looked > now ||
+	    sleeper->end - now > gt_plugin.config.max_wait_s) {
+		sleeper->looked = 0;
+		sleeper->end = now;
+	}
+	return sleeper;
+}
+
 static sleeper_t *find_sleeper(const job_record_t *job,
 			       const gt_waiting_t *waiting)
 {
 	for (int i = 0; i < sleeper_count; i++)
 		if (sleepers[i].job_id == job->job_id)
-			return &sleepers[i];
+			return in_time(&sleepers[i]);
 	xrecalloc(sleepers, sleeper_count + 1, sizeof(*sleepers));
 	sleepers[sleeper_count] = (sleeper_t) {
 		.job_id = job->job_id,
@@ -138,6 +151,8 @@ extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
 		memset(earlier, 0, sizeof(*earlier));
 		return;
 	}
+	if (waiting->since > now)	/* the clock was set back */
+		waiting->since = now;
 	earlier->postponed = waiting->count;
 	earlier->waited_s = now > waiting->since ? now - waiting->since : 0;
 	if (!waiting->until)
@@ -360,7 +375,7 @@ extern void gt_wait_wake(const job_record_t *ended)
 
 		if (!job || !is_waiting(job, &waiting))
 			continue;	/* no longer waiting: forget it */
-		sleepers[kept++] = sleepers[i];
+		sleepers[kept++] = *in_time(&sleepers[i]);
 		if (is_asleep(job, &waiting) &&
 		    may_use(job, ended->node_bitmap) &&
 		    wake(job, &waiting, &sleepers[kept - 1]))

@@ -135,6 +135,13 @@ class Board:
                     times.append(promise.until)
         self.unmet = {u: times for u, times in self.unmet.items() if began - times[-1] < UNMET_S}
 
+    def forget_all(self) -> None:
+        """The clock was set: no time that is kept here is right."""
+        self.looked = float("-inf")
+        self.promises.clear()
+        self.gated.clear()
+        self.unmet.clear()
+
     def now(self) -> tuple[Room, list[Hold]]:
         """Room and holds with what is promised taken."""
         room, holds = self.room, list(self.holds)

@@ -14,7 +14,7 @@ from slurm_plugin.profiles import Remote
 from slurm_plugin.remote import loan as loans
 from slurm_plugin.remote import record
 from slurm_plugin.remote.batch import Round
-from slurm_plugin.remote.lending import Lending
+from slurm_plugin.remote.lending import LONGEST_PAUSE_S, Lending
 from slurm_plugin.remote.loads import loads_of
 from slurm_plugin.remote.network_use import UNKNOWN, NetworkUse, network_use
 from slurm_plugin.remote.offer import Borrower, Declined, Market, Offer, offer
@@ -133,7 +133,7 @@ class Broker:
         if form not in self.lending.mode.forms or want.need.nodes > 1:
             return None
         wish = self._wish(job, asked.hint)
-        if wish is None or kept.number("loan_next") > now:
+        if wish is None or kept.is_ahead("loan_next", now, LONGEST_PAUSE_S):
             return None
         step_s = max(1, self._waiting.step_s)
         held = kept.number("loan_held", now)

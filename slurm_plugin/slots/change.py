@@ -270,7 +270,8 @@ def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
 
 def waiting(job: QueuedJob, kept: Bracket, now: int, note: str) -> JobUpdate:
     """The update that tells why a policy lets the job wait, and since when."""
-    values = {**kept.values, "since": kept.get("since") or str(now)}
+    since = min(kept.number("since") or now, now)
+    values = {**kept.values, "since": str(since)}
     comment = admin_comment.replaced(job.admin_comment, Bracket(kept.state, values))
     return JobUpdate(admin_comment=admin_comment.noted(comment, note))
 

@@ -246,7 +246,8 @@ class Look:
         is_exact = len(hold.gpus) == need.nodes and all(
             mask.bit_count() >= need.gpus for mask in hold.gpus.values()
         )
-        age = now - want.kept.number("at", job.submit)
+        # A release of the future was before the clock was set back.
+        age = abs(now - want.kept.number("at", job.submit))
         comes = job.reason in ABOUT_TO_START or age < STALE_REASON_S
         is_placed = want.kept.state == "placed"
         # Slurm lets a requeued job wait for two minutes: its slots are others' meanwhile.
@@ -262,7 +263,7 @@ class Look:
             # An array's limit is kept by our own count: Slurm's word may be an old one.
             and (job.reason in ABOUT_TO_START or job.reason == "JobArrayTaskLimit")
             and want.own_begin <= now
-            and want.kept.number("retry") <= now
+            and not want.kept.is_ahead("retry", now, LONGEST_PAUSE_S)
             and not self._is_paused(job.name)
             and not self._held_back(job, want)
         )
@@ -357,7 +358,10 @@ class Look:
     def _tell(self, job: QueuedJob, want: Want, note: str) -> None:
         """Write down why the job waits, once for every new reason (figures do not count)."""
         before = admin_comment.note_in(job.admin_comment)
-        if not want.kept.get("since") or _without_figures(before) != _without_figures(note):
+        since = want.kept.number("since")
+        # A wait that begins in the future began before the clock was set back.
+        is_told = 0 < since <= self._terms.now
+        if not is_told or _without_figures(before) != _without_figures(note):
             update = change.waiting(job, want.kept, self._terms.now, note)
             self._made.updates.append((job.name, update))
 
@@ -374,8 +378,9 @@ class Look:
         if want.own_begin - now >= lease_s:
             return
         known = job.eligible if job.reason == "BeginTime" else 0
-        until = max(known, self._terms.holds_until.get(job.job_id, 0))
-        if until - now < lease_s / 2:
+        until = known or self._terms.holds_until.get(job.job_id, 0)
+        # Longer than a lease it holds where the clock was set back.
+        if until - now < lease_s / 2 or until - now > 2 * lease_s:
             self._made.renew.append(str(job.het_id) if job.het_id else job.name)
             self._made.renewed.append(job.job_id)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.enforcement import Slots
+from slurm_plugin.engine.clock_watch import CLOCK_SET
 from slurm_plugin.engine.pace import SUBMIT_S, Pace
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
@@ -43,6 +44,10 @@ class Loop:
         """Something happened in Slurm, or to the configuration."""
         mode = self._engine.setup.enforcement
         board = mode.board if isinstance(mode, Slots) else Board()
+        if verb == CLOCK_SET:
+            # The next look is like the first.
+            self._setup = None
+            board.forget_all()
         if verb == "submit" and not board.has_news:
             return
         if verb == "ended":

@@ -212,6 +212,9 @@ DOWN = (node("dgx1", range(2, 8), state=("DOWN",)), NODES[1])
         (MEETS, {"priority": 0}, [donor()], NODES, "the job was held"),
         (MEETS, {"tres_per_node": "gres/gpu:6"}, [donor()], NODES, "its request was changed"),
         (MEETS.replace("990", "900"), {}, [donor("-")], NODES, "not ready within 60 s"),
+        # Written before the clock was set back by an hour.
+        (MEETS.replace("990", "4590"), {}, [donor("-")], NODES, "not ready within 60 s"),
+        (STARTS.replace("995", "4595"), LOCAL, [donor()], NODES, "not started by Slurm"),
         (MEETS.replace(TEXT, "?"), {}, [donor()], NODES, "the loan cannot be read"),
         (STARTS, LOCAL, [], NODES, "the donor on dgx2 is gone"),
         (STARTS.replace("995", "960"), LOCAL, [donor()], NODES, "not started by Slurm (Resources)"),

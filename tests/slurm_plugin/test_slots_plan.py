@@ -41,12 +41,16 @@ def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) 
 
 
 def planned(
-    *jobs: QueuedJob, free: int = 0xFF, choose: Choose = first_choice, is_open: bool = True
+    *jobs: QueuedJob,
+    free: int = 0xFF,
+    choose: Choose = first_choice,
+    is_open: bool = True,
+    terms: Terms = TERMS,
 ) -> Plan:
     batch = frozenset({"batch"})
     node = Node("dgx1", V100, free, 40, 1000, partitions=batch, is_open=is_open)
     room = {"dgx1": node}
-    return plan(jobs, Wants().read(jobs, emptied(room)), room, TERMS, choose)
+    return plan(jobs, Wants().read(jobs, emptied(room)), room, terms, choose)
 
 
 def released(made: Plan) -> list[str]:
@@ -386,3 +390,49 @@ def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room() -> No
     made = planned(component(0, 4, eligible=1001), component(1, 8), gated(9, time_limit_s=0))
     assert made.renew == ["5"]
     assert made.room["dgx1"].free == 0xFF
+
+
+# -- a clock that was set back by an hour: times in Slurm's records are of the future ----------
+
+SET_BACK = 1000 + 3600
+
+
+def test_a_gate_that_would_hold_for_an_hour_is_shut_for_a_lease_again() -> None:
+    """Without an engine it would not open for so long."""
+    made = planned(gated(1, 8, eligible=SET_BACK), free=0)
+    assert made.renew == ["1"]
+    assert planned(gated(1, 8, eligible=1000 + 2 * TERMS.lease_s), free=0).renew == []
+    own = gated(1, 8, keys=f"begin={SET_BACK}", eligible=SET_BACK)
+    assert planned(own, free=0).renew == []
+
+
+def test_a_job_released_before_is_gated_again_and_not_waited_for() -> None:
+    job = placed(1, SET_BACK, "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1")
+    made = planned(replace(job, eligible=1000))
+    assert made.seen["regated"] == 1
+
+
+def test_a_pause_of_before_is_over() -> None:
+    assert released(planned(gated(1, keys="tries=1 retry=1002"))) == []
+    assert released(planned(gated(1, keys=f"tries=1 retry={SET_BACK}"))) == ["1"]
+
+
+def test_a_wait_for_something_better_begins_anew() -> None:
+    def waits(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+        return Waits("for better GPUs")
+
+    [(_, first)] = planned(gated(1), choose=waits).updates
+    told = replace(gated(1), admin_comment=first.admin_comment or "")
+    assert planned(told, choose=waits).updates == []
+    later = (first.admin_comment or "").replace("since=1000", f"since={SET_BACK}")
+    assert later != first.admin_comment
+    [(_, again)] = planned(replace(told, admin_comment=later), choose=waits).updates
+    assert "since=1000" in (again.admin_comment or "")
+
+
+def test_slurms_word_on_when_a_gate_opens_counts_and_not_what_it_was_told() -> None:
+    """A slurmctld that was killed may have forgotten the last renewal."""
+    told = replace(TERMS, holds_until={1: 1119})
+    assert planned(gated(1, 8, eligible=1020), free=0, terms=told).renew == ["1"]
+    unknown = gated(1, 8, eligible=0, reason="Dependency", depends=True)
+    assert planned(unknown, free=0, terms=told).renew == []

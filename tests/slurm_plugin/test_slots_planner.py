@@ -215,10 +215,18 @@ class TwoNodes(Remembering):
         ("remote=allow", "remote=1", True, True),
         ("", "remote=1", True, False),
         ("remote=allow", "", True, False),
-        ("remote=allow", "remote=1 loan_next=2000", True, False),
+        ("remote=allow", "remote=1 loan_next=1500", True, False),
+        ("remote=allow", "remote=1 loan_next=4600", True, True),
         ("remote=allow", "remote=1", False, False),
     ],
-    ids=["asked for", "not asked for", "submitted without", "a pause", "the site lends nothing"],
+    ids=[
+        "asked for",
+        "not asked for",
+        "submitted without",
+        "a pause",
+        "a pause of before the clock was set back",
+        "the site lends nothing",
+    ],
 )
 def test_a_job_that_fits_on_no_node_borrows(
     tmp_path: Path, hint: str, carried: str, allow: bool, lent: bool

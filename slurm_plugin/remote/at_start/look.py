@@ -146,7 +146,7 @@ class _Look:
             return loans.obstacle(job, loan, at, room_now, self._there, terms.now, terms.ready_s)
         if not mode.is_local(job, kept):
             return "its request was changed"
-        if terms.now - kept.number("at") > terms.grace_s:
+        if abs(terms.now - kept.number("at")) > terms.grace_s:
             return f"not started by Slurm ({job.reason})"
         # GPUs in use may be its own already: the nodes were read after the queue.
         return loans.obstacle(job, loan, at, None, self._there, terms.now, terms.ready_s)

@@ -9,6 +9,7 @@ from typing import Any
 
 from slurm_plugin.config import SlurmConfig
 from slurm_plugin.enforcement import Select
+from slurm_plugin.engine.clock_watch import CLOCK_SET
 from slurm_plugin.engine.pace import Pace
 from slurm_plugin.engine.service import Engine
 from slurm_plugin.engine.setup import Setup
@@ -45,6 +46,9 @@ class Loop:
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
+        if verb == CLOCK_SET:
+            # The next look is like the first.
+            self._setup = None
         self._pace.heard(verb)
 
     def status(self) -> dict[str, Any]:

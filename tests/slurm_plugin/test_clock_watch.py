@@ -1,0 +1,58 @@
+"""The clock is set while the engine runs: what it kept by it is forgotten, or bounded."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC
+
+from slurm_plugin.engine import setup
+from slurm_plugin.engine.clock_watch import CLOCK_SET, ClockWatch
+from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.engine.service import Engine
+from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.loop import Loop
+from slurm_plugin.slots.room import Hold
+
+HOUR_S = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("step_s", "said"),
+    [
+        (HOUR_S, "forward by 3600 s"),
+        (-HOUR_S, "back by 3600 s"),
+        (0.5, ""),
+    ],
+    ids=["forward", "back", "a correction"],
+)
+def test_a_step_of_the_clock_is_told_once(
+    step_s: float, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ahead, told = [1000.0], list[str]()
+    watch = ClockWatch(told.append, lambda: ahead[0])
+    watch.look()
+    ahead[0] += step_s
+    with caplog.at_level(logging.WARNING):
+        watch.look()
+        watch.look()
+    assert told == ([CLOCK_SET] if said else [])
+    assert [said in record.getMessage() for record in caplog.records] == ([True] if said else [])
+
+
+def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_path: Path) -> None:
+    """A promise of a moment would else keep its GPUs for an hour."""
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
+    board = Board()
+    first = setup.load(path, board)
+    engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
+    Loop(engine)
+    now = 1e6
+    board.look({}, (), None, now)
+    board.promise("t", Hold({"dgx1": 3}), now)
+    engine.say(CLOCK_SET)
+    assert not board.has_promised
+    assert not board.is_fresh(now - HOUR_S)
