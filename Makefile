@@ -3,12 +3,13 @@
 #   make test     the tests, those against the live cluster included (ARGS='FILE -k NAME' for some)
 #   make test-long     those that take long (SHARD=1/4 for a quarter of them)
 #   make test-matrix   the live tests on every Slurm release, in both modes (hours); writes docs/matrix.md
+#   make test-sanitized   live tests with the select plugin inside slurmctld under ASan and UBSan (ARGS=files)
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
 #   make lint | cluster | cluster-down | shell
 #   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-tools demo bench cluster cluster-down shell clean
+.PHONY: setup lint test test-long test-matrix test-sanitized test-tools demo bench cluster cluster-down shell clean
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -54,6 +55,13 @@ test-long: setup test-tools
 # ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
 test-matrix: setup test-tools
 	PYTHONPATH=tests/cluster $(PYTHON) tests/cluster/release_matrix.py $(ARGS)
+
+# A report aborts slurmctld, and is in the file that the last line looks for.
+test-sanitized: ARGS := $(addprefix tests/cluster/,test_select_live.py test_select_pass_through.py test_select_waiting.py attacks)
+test-sanitized: setup test-tools
+	@docker/cluster.sh up && docker/cluster.sh sanitize
+	GPUTOPO_KEEP=1 $(PYTHON) -m pytest -m cluster $(ARGS)
+	@docker/cluster.sh exec ctl sh -c '! cat /var/log/slurm/sanitizer.* 2>/dev/null'
 
 demo: setup
 	@export GPUTOPO_STARTED=$$(date +%s); { docker/cluster.sh up || test $$? = 3; } && \

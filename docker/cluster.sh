@@ -5,6 +5,7 @@
 #   cluster.sh images           only the images
 #   cluster.sh pyslurm          PySlurm into the controller that runs; builds it where that is still to be done
 #   cluster.sh builder CMD...   CMD in the builder image (Slurm source, gcc) with the checkout at /src
+#   cluster.sh sanitize         slurmctld of a cluster that runs gets the select plugin under ASan and UBSan; for good
 #   cluster.sh down             containers, network and volumes; the images stay
 #   cluster.sh exec HOST CMD... | shell [HOST] | logs [HOST]
 #   cluster.sh project | image NAME     what this checkout calls its cluster and the image NAME
@@ -139,6 +140,17 @@ up() {
     in_host ctl cat /usr/local/share/cluster/select-plugin.txt
 }
 
+sanitize() {
+    local ctl out=.cluster/sanitized
+    rm -rf "${root:?}/$out"
+    docker run --rm -v "$root:/src" "slurm-gputopo-builder:$SUITE" sh -c "mkdir -p $out &&
+        make -sC slurm_plugin/select SANITIZE=1 OUT=/tmp/sanitized PLUGIN=/src/$out/select_cons_tres.so &&
+        cp -L \$(gcc -print-file-name=libasan.so) $out/libasan.so.8 && cp -L \$(gcc -print-file-name=libubsan.so) $out/libubsan.so.1"
+    ctl="$(compose ps -q ctl)"
+    docker cp "$root/$out/." "$ctl:/usr/local/lib/sanitized"
+    in_host ctl clusterctl slurmctld restart
+}
+
 backup() {
     case "$1" in
         # Neither builds nor touches the containers that run.
@@ -150,6 +162,7 @@ backup() {
 
 case "${1:-}" in
     up) up ;;
+    sanitize) sanitize ;;
     backup) backup "${2:-}" ;;
     images) images ;;
     pyslurm) pyslurm ;;
