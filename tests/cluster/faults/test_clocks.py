@@ -1,0 +1,150 @@
+"""The clock of the controller's processes is set by an hour, forward and back, while jobs wait.
+
+The host's own clock is never touched: single processes take theirs from a file. Slurm itself does
+not bear it: its credentials for jobs expire (not here, by `cred_expire`), and a slurmctld whose
+clock was set back starts nothing until that clock has caught up. Restarted, as here, it starts new
+jobs; those that waited before have begin times of the future, which an administrator may change.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from cluster import Cluster
+from host_faults import FAKED_CLOCK, advised_again, clock_of, clock_shifted, restart
+from live_harness import Watch, by_policy, configure_engine, end, running
+from modes import enforcement
+from select_harness import SWITCH, eligible_time, stock_pair, until
+from slurm_text import Job, parse_indices
+
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+
+HOUR_S = 3600
+LEASE_S = 60
+#: An hour more and every usual limit is over.
+PAIR = ("-t", "UNLIMITED", "--gres=gpu:2", "-w")
+#: Waits for the best pair.
+PICKY = (*PAIR, "dgx1", "--comment=gpu-topo: min-utility=0.9")
+#: Waits behind its gate; where GPUs were free, the hour that is skipped would open it.
+ALL = ("-t", "UNLIMITED", "-w", "dgx1", "--gres=gpu:8")
+#: All but the best pair's GPUs: a pair is free, but not that one.
+OTHERS = (1, 2, 3, 4, 6, 7)
+both_ways = pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
+
+
+@pytest.fixture
+def site(watch: Watch, cluster: Cluster) -> Cluster:
+    """Short leases, and credentials that outlive an hour."""
+    cluster.configure_extra("AuthInfo=cred_expire=10000")
+    cluster.reconfigure()
+    configure_engine(cluster, f"slots: {{lease_s: {LEASE_S}, poll_s: 1}}")
+    cluster.look()
+    return cluster
+
+
+def waits(cluster: Cluster) -> int:
+    """A job that waits for GPUs which bob has."""
+    ids = ",".join(map(str, cluster.occupy("dgx1", OTHERS)))
+    cluster.run("ctl", f"scontrol update jobid={ids} TimeLimit=UNLIMITED")
+    wants = ALL if enforcement() == "slots" else PICKY
+    jobid = cluster.sbatch(*wants, sleep_s=300)
+    until(lambda: is_waiting(cluster.job(jobid)), "it waits")
+    return jobid
+
+
+def is_waiting(job: Job) -> bool:
+    return job.state == "PENDING" and job.reason == "BeginTime"
+
+
+def goes_on(cluster: Cluster, jobid: int, way: str = "") -> None:
+    """bob's jobs end, and it starts on the best pair."""
+    cluster.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
+    if way == "back" and enforcement() == "select":
+        cluster.run("ctl", f"scontrol update jobid={jobid} StartTime=now", env=FAKED_CLOCK)
+    cluster.wait_running(jobid, timeout_s=120)
+
+
+def gate_holds_a_lease(cluster: Cluster, jobid: int, ahead_s: int) -> None:
+    """By slurmctld's clock it is to open neither in an hour nor at once."""
+
+    def is_a_lease() -> bool:
+        left_s = eligible_time(cluster, jobid) - (time.time() + ahead_s)
+        return 0 < left_s <= 2 * LEASE_S
+
+    until(is_a_lease, "the gate holds for a lease", 60)
+
+
+def has_told(cluster: Cluster, way: str) -> bool:
+    return f"the clock was set {way} by 36" in cluster.engine_log()
+
+
+@both_ways
+def test_the_clock_is_set_while_a_job_waits(site: Cluster, hours: int) -> None:
+    """The engine says so, the gate holds no longer than before, and the job starts in time."""
+    ways = ("forward", "back") if hours > 0 else ("back", "forward")
+    with clock_of(site, "slurmctld", "engine") as set_to:
+        for at, way in zip((hours, 0), ways, strict=True):
+            jobid = waits(site)
+            set_to(at)
+            until(lambda way=way: has_told(site, way), f"the engine says: {way}")
+            if way == "back":
+                restart(site, "slurmctld", FAKED_CLOCK)
+            if enforcement() == "slots":
+                gate_holds_a_lease(site, jobid, at * HOUR_S)
+            beside = site.sbatch(*PAIR, "dgx2", sleep_s=300)
+            site.wait_running(beside, timeout_s=60)
+            goes_on(site, jobid, way)
+            end(site, [jobid, beside])
+
+
+@both_ways
+@pytest.mark.slots
+def test_a_submit_that_comes_to_nothing_keeps_gpus_for_no_hour(site: Cluster, hours: int) -> None:
+    """Its promise is of before the clock was set."""
+    with clock_of(site, "slurmctld", "engine") as set_to:
+        site.run("ctl", "sbatch --test-only -w dgx1 --gres=gpu:8 --wrap true", user="alice")
+        set_to(hours)
+        restart(site, "slurmctld", FAKED_CLOCK)
+        jobid = site.sbatch(*ALL, sleep_s=300)
+        site.wait_running(jobid, timeout_s=60)
+
+
+@pytest.mark.select_plugin
+def test_the_kill_switch_is_seen_after_the_clock_was_set_back(site: Cluster) -> None:
+    """srun's job is the one kind that slurmctld still starts, at its submit."""
+    shows = 'srun -w dgx1 --gres=gpu:2 -t UNLIMITED sh -c "echo \\$CUDA_VISIBLE_DEVICES"'
+
+    def pair() -> tuple[int, ...]:
+        return parse_indices(site.run("ctl", shows, user="alice").out.strip())
+
+    with clock_of(site, "slurmctld") as set_to:
+        set_to(-1)
+        ours = by_policy({}, (2,), ("dgx1",))["dgx1"]
+        until(lambda: pair() == ours, "the policy's pair", 60)
+        site.run("ctl", f"touch {SWITCH}")
+        time.sleep(2)
+        assert pair() == stock_pair(site)["dgx1"]
+        site.run("ctl", f"rm {SWITCH}")
+
+
+@both_ways
+@pytest.mark.parametrize("process", ["engine", "munged"])
+def test_one_process_alone_has_a_wrong_clock(
+    watch: Watch, cluster: Cluster, process: str, hours: int
+) -> None:
+    """Nothing is lost by it: jobs of meanwhile run in the end, and later ones as ever.
+
+    What could not be launched for munge's sake Slurm puts back for two minutes.
+    """
+    runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=300)
+    gpus = running(cluster, [runs])
+    jobid = waits(cluster)
+    with clock_shifted(cluster, process, hours=hours):
+        meanwhile = cluster.sbatch(*PAIR, "bridged1", sleep_s=2)
+        time.sleep(10)
+    goes_on(cluster, jobid)
+    cluster.wait_state(meanwhile, "COMPLETED", timeout_s=240)
+    assert running(cluster, [runs]) == gpus
+    end(cluster, [jobid, runs])
+    advised_again(cluster)

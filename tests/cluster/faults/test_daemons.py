@@ -1,0 +1,66 @@
+"""A daemon that Slurm or the engine needs is gone, or can open no more files."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from cluster import Cluster
+from host_faults import advised_again, few_descriptors, without
+from live_harness import Watch, by_policy, end, running
+
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+
+PAIR = ("-w", "dgx1", "--gres=gpu:2")
+
+
+@pytest.mark.parametrize("host", ["ctl", "dgx1"])
+def test_munged_is_gone(watch: Watch, cluster: Cluster, host: str) -> None:
+    """Nobody can talk to Slurm, the engine neither; a job that waited starts after it."""
+    kept = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
+    gpus = running(cluster, [kept])
+    waits = cluster.sbatch(*PAIR, sleep_s=300)
+    pid = cluster.engine_pid()
+    with without(cluster, "munged", host):
+        time.sleep(12)
+    assert running(cluster, [kept]) == gpus
+    cluster.cancel(kept)
+    cluster.wait_running(waits, timeout_s=120)
+    end(cluster, [waits])
+    assert cluster.engine_pid() == pid
+    advised_again(cluster)
+
+
+@pytest.mark.parametrize("daemon", ["slurmdbd", "mariadbd"])
+def test_accounting_is_gone(watch: Watch, cluster: Cluster, daemon: str) -> None:
+    """Placement has no need of it."""
+    with without(cluster, daemon):
+        jobid = cluster.sbatch(*PAIR, sleep_s=300)
+        assert running(cluster, [jobid]) == [by_policy({}, (2,), ("dgx1",))]
+        end(cluster, [jobid])
+        told = cluster.run("ctl", ["gputopo", "explain", str(jobid)]).out
+        assert "dgx1" in told
+    advised_again(cluster)
+
+
+@pytest.mark.parametrize("process", ["engine", "slurmctld"])
+def test_descriptors_are_exhausted(watch: Watch, cluster: Cluster, process: str) -> None:
+    """The process lives, says little, and works again when it has some."""
+    kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
+    gpus = running(cluster, [kept])
+    pids = cluster.engine_pid(), cluster.slurmctld("pid")
+    before = cluster.engine_log(100_000).count("\n")
+    with few_descriptors(cluster, process):
+        late = [
+            cluster.run("ctl", f"timeout 5 sbatch --parsable {args} --wrap 'sleep 1'", check=False)
+            for args in ("-w dgx1 --gres=gpu:2", "-w minsky1 --gres=gpu:2")
+        ]
+        time.sleep(8)
+    taken = [int(one.out.split()[0]) for one in late if not one.code and one.out.strip()]
+    for jobid in taken:
+        assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
+    assert (cluster.engine_pid(), cluster.slurmctld("pid")) == pids
+    assert running(cluster, [kept]) == gpus
+    advised_again(cluster)
+    said = cluster.engine_log(100_000).count("\n") - before
+    assert said < 60, cluster.engine_log(said)

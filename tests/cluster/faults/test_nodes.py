@@ -1,0 +1,103 @@
+"""A node is out of reach, stands still, or is gone with all that ran there; also while it lends."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from cluster import Cluster
+from host_faults import disconnected, killed_host, paused
+from live_harness import Watch, by_policy, end, running
+from remote_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
+from select_harness import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+
+FAULTS = {"out of reach": disconnected, "standing still": paused, "gone": killed_host}
+#: Slurm gives up a node after 25 s here (remote_harness.prepare), or within a ping of 8 s more.
+DOWN_S = 120
+
+
+def is_down(cluster: Cluster, node: str) -> bool:
+    return "down" in cluster.run("ctl", f"sinfo -h -n {node} -o %T").out
+
+
+def is_up(cluster: Cluster, node: str) -> bool:
+    return not set(cluster.run("ctl", f"sinfo -h -n {node} -o %T").out.split()) - {"idle", "mixed"}
+
+
+def as_before(cluster: Cluster) -> None:
+    """bob's jobs died with their node and may be anywhere now: they hold the same GPUs again."""
+    cluster.run("ctl", "squeue -h -u bob -o %A | sort -u | xargs -r scancel")
+    until(lambda: not cluster.run("ctl", "squeue -h -u bob").out, "bob has no job", 60)
+    for node in BUSY:
+        occupy(cluster, node)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_node_of_a_donor_is(lends: Cluster, fault: str) -> None:
+    """The borrower is put back; once there are GPUs again it meets a donor and runs."""
+    job = borrower(lends)
+    [donor] = donors(lends)
+    [node] = donor.gpus
+    lends.run("ctl", f"rm -f /home/alice/echo.{job.id}")
+    with FAULTS[fault](lends, node):
+        until(lambda: int(lends.job(job.id).fields["Restarts"]) > 0, "it is put back", DOWN_S)
+        until(lambda: is_down(lends, node), f"{node} is down", DOWN_S)
+    until(lambda: is_up(lends, node), f"{node} is up again", DOWN_S)
+    as_before(lends)
+    lends.wait_running(job.id, timeout_s=200)
+    assert echoed(lends, job.id)[-1] == "exit 0"
+    lends.cancel(job.id)
+    nothing_is_left(lends)
+
+
+def test_the_node_of_a_borrower_is_gone(lends: Cluster) -> None:
+    """Its donor does not outlive it."""
+    job = borrower(lends)
+    [donor] = donors(lends)
+    [node] = job.gpus
+    with killed_host(lends, node):
+        until(lambda: lends.job(donor.id).state == "CANCELLED", "the donor is ended", DOWN_S)
+    until(lambda: is_up(lends, node), f"{node} is up again", DOWN_S)
+    lends.cancel(job.id)
+    as_before(lends)
+    nothing_is_left(lends)
+
+
+@pytest.mark.parametrize("fault", ["out of reach", "standing still"])
+def test_for_a_moment_a_node_is(watch: Watch, cluster: Cluster, fault: str) -> None:
+    """Jobs there go on, those of other nodes do not notice, and new ones come after it."""
+    there = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=20)
+    elsewhere = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
+    gpus = running(cluster, [there, elsewhere])
+    with FAULTS[fault](cluster, "dgx1"):
+        late = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=5)
+        new = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
+        cluster.wait_running(new, timeout_s=60)
+        time.sleep(8)
+    assert cluster.job(elsewhere).gpus == gpus[1]
+    for jobid in (there, late):
+        assert cluster.wait_finished(jobid, timeout_s=150).state == "COMPLETED"
+    end(cluster, [elsewhere, new])
+    again = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    assert running(cluster, [again]) == [by_policy({}, (2,), ("dgx1",))]
+
+
+def test_the_controllers_host_is_gone(cluster: Cluster) -> None:
+    """It boots again, with engine and slurmctld: jobs on nodes went on, the waiting one waits."""
+    kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
+    holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
+    gpus = running(cluster, [kept, holder])
+    waits = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    time.sleep(8)  # the state is saved
+    with killed_host(cluster, "ctl"):
+        time.sleep(3)
+    up = "scontrol ping | grep -q UP && gputopo status --socket /run/gputopo/engine.sock"
+    until(lambda: not cluster.run("ctl", up, check=False).code, "the controller is up", 120)
+    until(lambda: is_up(cluster, "dgx2"), "the nodes have registered", 60)
+    assert running(cluster, [kept, holder]) == gpus
+    assert cluster.job(waits).state == "PENDING"
+    cluster.cancel(holder)
+    cluster.look()
+    assert len(cluster.wait_running(waits, timeout_s=90).gpus["dgx1"]) == 2

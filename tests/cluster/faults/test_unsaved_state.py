@@ -1,0 +1,102 @@
+"""slurmctld is killed before it saved: jobs of the last moments are unknown to it, or as before.
+
+It gives their ids again, drains a node that still runs such a job when another of its id arrives
+("Duplicate jobid"), and for minutes has jobs running that have ended: that is Slurm's own. What is
+ours must not make it worse: a gate, a postponement or a loan that slurmctld has forgotten, or
+has again.
+"""
+
+from __future__ import annotations
+
+import pytest
+from cluster import Cluster
+from host_faults import forgotten
+from live_harness import Watch, by_policy, end, running
+from remote_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
+from select_harness import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+
+PICKY = "--comment=gpu-topo: min-utility=0.9"
+FULL = ("-w", "dgx1", "--gres=gpu:8")
+
+
+#: What an administrator does about "Duplicate jobid": the node is drained, the job is held.
+RESUME = (
+    "sinfo -h -N -t drain -o %N | sort -u | xargs -r -I % scontrol update nodename=% state=resume;"
+    " squeue -h -t PD -o '%A %r' | grep 'launch failed' | cut -d' ' -f1 | xargs -r scontrol release"
+)
+
+
+def settled(cluster: Cluster, ids: list[int]) -> None:
+    """Each of these jobs runs to its end, sooner or later; drained nodes are resumed."""
+
+    def over() -> bool:
+        cluster.run("ctl", RESUME, check=False)
+        return {cluster.job(jobid).state for jobid in ids} == {"COMPLETED"}
+
+    until(over, f"jobs {ids} are completed", 100)
+
+
+def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
+    """The waiting job runs on the node, and slurmctld has it waiting, and its GPUs as another's."""
+    kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
+    holder = cluster.sbatch(*FULL, sleep_s=300)
+    gpus = running(cluster, [kept, holder])
+    waits = cluster.sbatch(*FULL, sleep_s=5)
+    with forgotten(cluster):
+        cluster.cancel(holder)
+        cluster.wait_running(waits)
+        lost = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=5)
+        cluster.wait_running(lost)
+    new = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=5)
+    assert new == lost
+    assert running(cluster, [kept]) == gpus[:1]
+    cluster.cancel(holder)
+    settled(cluster, [waits, new])
+    assert cluster.job(kept).gpus == gpus[0]
+    end(cluster, [kept])
+    again = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
+    assert running(cluster, [again]) == [by_policy({}, (2,), ("dgx1",))]
+
+
+def test_a_wait_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
+    """A job that began to wait is forgotten, one that waited and was cancelled is there again."""
+    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    before = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
+    until(lambda: cluster.job(before).reason == "BeginTime", "it waits")
+    with forgotten(cluster):
+        cluster.cancel(before)
+        lost = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
+        until(lambda: cluster.job(lost).reason == "BeginTime", "it waits, too")
+    assert cluster.job(before).state == "PENDING"
+    new = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
+    assert new == lost
+    until(lambda: cluster.job(new).reason == "BeginTime", "the new one of that id waits")
+    cluster.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
+    settled(cluster, [before, new])
+
+
+def test_a_loan_that_was_not_saved(lends: Cluster) -> None:
+    """The borrower and its donor run on the nodes, and slurmctld knows of no loan."""
+    kept = lends.sbatch(*FOUR, ASKS, "-H", script=f"{ECHO}; sleep 5")
+    with forgotten(lends):
+        lends.run("ctl", f"scontrol release {kept}")
+        lends.wait_running(kept, timeout_s=60)
+        assert donors(lends)
+    lends.run("ctl", f"scontrol release {kept}; rm -f /home/alice/echo.{kept}")
+    settled(lends, [kept])
+    assert echoed(lends, kept)[-1] == "exit 0"
+    nothing_is_left(lends)
+
+
+def test_the_end_of_a_loan_that_was_not_saved(lends: Cluster) -> None:
+    """Slurmctld has the loan still, and neither borrower nor donor is on any node."""
+    job = borrower(lends)
+    with forgotten(lends):
+        lends.cancel(job.id)
+        nothing_is_left(lends)
+    lends.cancel(job.id)
+    new = lends.sbatch(*FOUR, ASKS, script=f"{ECHO}; sleep 5")
+    settled(lends, [new])
+    nothing_is_left(lends)
