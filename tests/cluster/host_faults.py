@@ -110,6 +110,7 @@ def forgotten(cluster: Cluster) -> Iterator[None]:
     cluster.slurmctld("kill")
     cluster.run("ctl", f"cp -a /tmp/saved/. {STATE}/")
     cluster.slurmctld("start")
+    cluster.look()
 
 
 # -- clocks -------------------------------------------------------------------

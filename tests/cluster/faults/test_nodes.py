@@ -43,9 +43,12 @@ def test_the_node_of_a_donor_is(lends: Cluster, fault: str) -> None:
     lends.run("ctl", f"rm -f /home/alice/echo.{job.id}")
     with FAULTS[fault](lends, node):
         until(lambda: int(lends.job(job.id).fields["Restarts"]) > 0, "it is put back", DOWN_S)
+        # Lest it takes what bob is to have again.
+        lends.run("ctl", f"scontrol hold {job.id}")
         until(lambda: is_down(lends, node), f"{node} is down", DOWN_S)
     until(lambda: is_up(lends, node), f"{node} is up again", DOWN_S)
     as_before(lends)
+    lends.run("ctl", f"scontrol release {job.id}")
     lends.wait_running(job.id, timeout_s=200)
     assert echoed(lends, job.id)[-1] == "exit 0"
     lends.cancel(job.id)
