@@ -7,6 +7,7 @@ in `dropped`, and one line in the engine's own log until writing works again.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import queue
@@ -85,7 +86,9 @@ class DecisionLog:
         elif self._size + len(line) > self.config.max_mb << 20 or self._moved():
             self._rotate()
         assert self._file is not None
-        self._file.write(line)
+        if self._file.write(line) != len(line):
+            # A disk that is nearly full takes a part of the line, and says so by no error.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._size += len(line)
         self.written += 1
         if self._failing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 from pathlib import Path
@@ -95,6 +96,27 @@ def test_a_full_disk_is_said_once_and_the_log_goes_on_after(
     assert [r["job"] for r in decision_log.read(settings)] == [5]
     assert [r.getMessage().count("No space left") for r in caplog.records] == [1, 0]
     assert (log.written, log.dropped) == (1, 5)
+
+
+def test_a_line_that_a_full_disk_cuts_is_lost_alone_and_counted(tmp_path: Path) -> None:
+    """The kernel takes what there is room for, and says so by the number of bytes alone."""
+
+    class Cuts(io.FileIO):
+        is_first = True
+
+        def write(self, line: bytes) -> int:  # type: ignore[override]
+            is_first, self.is_first = self.is_first, False
+            return super().write(line[:5] if is_first else line)
+
+    settings = config(tmp_path)
+    settings.path.parent.mkdir()
+    log = DecisionLog(settings)
+    log._file = Cuts(settings.path, "ab")
+    for job in (1, 2, 3):
+        log.append({"job": job})
+    log.close()
+    assert [r["job"] for r in decision_log.read(settings)] == [2, 3]
+    assert (log.written, log.dropped) == (2, 1)
 
 
 def test_a_disk_that_hangs_costs_lines_never_time(
