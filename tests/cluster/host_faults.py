@@ -188,10 +188,12 @@ def restart(cluster: Cluster, process: str, env: dict[str, str] | None = None) -
 
 def _kill(cluster: Cluster, daemon: str, host: str = "ctl") -> str:
     """Its command line, once it is gone."""
-    pid = cluster.run(host, ["pgrep", "-x", daemon]).out.strip()
+    # One that nobody has waited for yet (a zombie) is gone, too.
+    alive = ["pgrep", "--runstates", "R,S,D", "-x", daemon]
+    pid = cluster.run(host, alive).out.strip()
     words = cluster.run(host, f"cat /proc/{pid}/cmdline").out.split("\0")[:-1]
     cluster.run(host, ["kill", "-KILL", pid])
-    until(lambda: cluster.run(host, ["pgrep", "-x", daemon], check=False).code, f"no {daemon}")
+    until(lambda: cluster.run(host, alive, check=False).code, f"no {daemon}")
     return shlex.join(words)
 
 

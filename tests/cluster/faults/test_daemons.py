@@ -61,6 +61,7 @@ def test_descriptors_are_exhausted(watch: Watch, cluster: Cluster, process: str)
         assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
     assert (cluster.engine_pid(), cluster.slurmctld("pid")) == pids
     assert running(cluster, [kept]) == gpus
+    end(cluster, [kept])
     advised_again(cluster)
     said = cluster.engine_log(100_000).count("\n") - before
     assert said < 60, cluster.engine_log(said)
