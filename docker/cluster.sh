@@ -143,7 +143,7 @@ up() {
 sanitize() {
     local ctl out=.cluster/sanitized
     rm -rf "${root:?}/$out"
-    docker run --rm -v "$root:/src" "slurm-gputopo-builder:$SUITE" sh -c "mkdir -p $out &&
+    docker run --rm -v "$root:/src" "$(image builder)" sh -c "mkdir -p $out &&
         make -sC slurm_plugin/select SANITIZE=1 OUT=/tmp/sanitized PLUGIN=/src/$out/select_cons_tres.so &&
         cp -L \$(gcc -print-file-name=libasan.so) $out/libasan.so.8 && cp -L \$(gcc -print-file-name=libubsan.so) $out/libubsan.so.1"
     ctl="$(compose ps -q ctl)"

@@ -18,7 +18,13 @@ from modes import enforcement
 from select_harness import SWITCH, eligible_time, stock_pair, until
 from slurm_text import Job, parse_indices
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.enforced,
+    pytest.mark.long("a minute and more of waiting"),
+    pytest.mark.timeout(900),
+]
 
 HOUR_S = 3600
 LEASE_S = 60

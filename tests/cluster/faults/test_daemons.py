@@ -9,7 +9,13 @@ from cluster import Cluster
 from host_faults import advised_again, few_descriptors, without
 from live_harness import Watch, by_policy, end, running
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.enforced,
+    pytest.mark.long("half a minute"),
+    pytest.mark.timeout(900),
+]
 
 PAIR = ("-w", "dgx1", "--gres=gpu:2")
 

@@ -11,7 +11,13 @@ from host_faults import SMALL_DISK, advised_again, full_disk
 from live_harness import CONFIG, Watch, configure_engine, end, running
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.enforced,
+    pytest.mark.long("half a minute"),
+    pytest.mark.timeout(900),
+]
 
 PAIR = ("-w", "dgx1", "--gres=gpu:2")
 DECISIONS = f"{SMALL_DISK}/decisions.jsonl"

@@ -11,7 +11,13 @@ from live_harness import Watch, by_policy, end, running
 from remote_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.enforced,
+    pytest.mark.long("a minute until Slurm calls a node dead"),
+    pytest.mark.timeout(900),
+]
 
 FAULTS = {"out of reach": disconnected, "standing still": paused, "gone": killed_host}
 #: Slurm gives up a node after 25 s here (remote_harness.prepare), or within a ping of 8 s more.

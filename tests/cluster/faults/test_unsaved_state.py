@@ -15,7 +15,13 @@ from live_harness import Watch, by_policy, end, running
 from remote_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
 from select_harness import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.enforced,
+    pytest.mark.long("minutes until Slurm finds out"),
+    pytest.mark.timeout(900),
+]
 
 PICKY = "--comment=gpu-topo: min-utility=0.9"
 FULL = ("-w", "dgx1", "--gres=gpu:8")
