@@ -6,10 +6,11 @@
 #   make test-sanitized   live tests with the select plugin inside slurmctld under ASan and UBSan (ARGS=files)
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
+#   make mutants  what tests notice of one changed line (ONLY=policies for one part); writes docs/mutants.md
 #   make lint | cluster | cluster-down | shell
 #   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-sanitized test-tools demo bench cluster cluster-down shell clean
+.PHONY: setup lint test test-long test-matrix test-sanitized test-tools mutants demo bench cluster cluster-down shell clean
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -62,6 +63,10 @@ test-sanitized: setup test-tools
 	@docker/cluster.sh up && docker/cluster.sh sanitize
 	GPUTOPO_KEEP=1 $(PYTHON) -m pytest -m cluster $(ARGS)
 	@docker/cluster.sh exec ctl sh -c '! cat /var/log/slurm/sanitizer.* 2>/dev/null'
+
+# Goes on where it was broken off; every mutant is put into a copy of the tree.
+mutants: setup test-tools
+	PYTHONPATH=tests/mutants $(PYTHON) tests/mutants/run_mutants.py $(ONLY)
 
 demo: setup
 	@export GPUTOPO_STARTED=$$(date +%s); { docker/cluster.sh up || test $$? = 3; } && \

@@ -1,0 +1,217 @@
+"""`make mutants`: 200 seeded one-line mutants of the code, 40 of the C files, and who catches them.
+
+Which tests run which line is measured once and kept, as each verdict is, so that a run that was
+broken off goes on; what changed since is done again:
+
+  .cluster/mutants/coverage.db, tests.json   who runs which line; what each test takes
+  .cluster/mutants/verdicts.json             the verdict about each mutant
+  tests/mutants/judged.yaml                  why some survive, committed
+  docs/mutants.md                            the report, written when every part was run
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from coverage import CoverageData
+from mutants_report import judged, report
+from mutations import Mutant, digest, is_built, mutants
+from trials import ROOT, copied, run, verdict
+
+KEPT = ROOT / ".cluster" / "mutants"
+DOCS = ROOT / "docs" / "mutants.md"
+SEED = "1"
+#: Part -> how many mutants, and its files.
+PARTS = {
+    "policies": (30, "policies/**/*.py"),
+    "gres_topology": (28, "gres_topology/**/*.py"),
+    "simulation": (28, "simulation/**/*.py"),
+    "engine": (28, "slurm_plugin/engine/**/*.py"),
+    "slots": (28, "slurm_plugin/slots/**/*.py"),
+    "remote": (30, "slurm_plugin/remote/**/*.py"),
+    "lua_bridge": (28, "lua_bridge/**/*.lua"),
+    "select": (20, "slurm_plugin/select/*.c"),
+    "spank": (20, "slurm_plugin/spank/*.c"),
+}
+MEASURED = ("policies", "gres_topology", "simulation", "slurm_plugin")
+#: What one mutant's tests may take together, by their own times; the shortest are taken first.
+BUDGET_S = 60.0
+MEASURING_LIMIT_S = 6 * 3600
+
+
+def files(part: str) -> list[str]:
+    """The part's files; of C those that the pure tests build."""
+    found = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(PARTS[part][1]))
+    makefile = ROOT / "slurm_plugin" / part / "Makefile"
+    if makefile.is_file():
+        pure = re.findall(r"^PURE = (.*)", makefile.read_text(), re.M)[0].split()
+        found = [name for name in found if Path(name).stem in pure]
+    return found
+
+
+def sample(part: str) -> list[Mutant]:
+    """The part's mutants by the seed: lines first, then one mutant of each, if it can be built."""
+    lines: dict[str, list[Mutant]] = {}
+    for path in files(part):
+        for one in mutants(ROOT, path):
+            lines.setdefault(digest(SEED, path, one.was, str(one.nth)), []).append(one)
+
+    def chosen() -> Iterator[Mutant]:
+        for _, some in sorted(lines.items()):
+            one = min(some, key=lambda one: digest(SEED, one.id))
+            if is_built(ROOT, one):
+                yield one
+
+    return list(islice(chosen(), PARTS[part][0]))
+
+
+class Measured:
+    """Which tests pass, how long each takes, and which lines it runs."""
+
+    def __init__(self) -> None:
+        self._path = KEPT / "tests.json"
+        KEPT.mkdir(parents=True, exist_ok=True)
+        code = [path for name in MEASURED for path in sorted(ROOT.glob(f"{name}/**/*.py"))]
+        self._code = digest(*(path.read_text() for path in code))
+        kept = json.loads(self._path.read_text()) if self._path.exists() else {}
+        #: File of tests -> its digest (`is`), and the seconds of each of its `tests` that passes.
+        self._files: dict[str, Any] = kept["files"] if kept.get("code") == self._code else {}
+
+    def bring_up_to_date(self, tree: Path) -> None:
+        """Run every pure test whose file is not the one that was measured."""
+        there = {
+            str(path.relative_to(tree)): digest(path.read_text())
+            for path in sorted(tree.glob("tests/**/test_*.py"))
+            if path.parts[-2] not in ("cluster", "attacks", "mutants")
+        }
+        known = self._files
+        stale = [name for name in there if known.get(name, {}).get("is") != there[name]]
+        if not stale:
+            return
+        print(f"measuring {len(stale)} files of tests", flush=True)
+        if len(stale) == len(there):
+            (KEPT / "coverage.db").unlink(missing_ok=True)
+        settings = tree.parent / "coveragerc"
+        settings.write_text(f"[run]\nrelative_files = true\nsource = {','.join(MEASURED)}\n")
+        words = ["-m", "coverage", "run", "--append", f"--rcfile={settings}"]
+        words.append(f"--data-file={KEPT / 'coverage.db'}")
+        done = run(tree, stale, MEASURING_LIMIT_S, coverage=words, options=["-m", "not cluster"])
+        for name in stale:
+            tests = {
+                test: seconds
+                for test, (outcome, seconds) in done.tests.items()
+                if test.partition("::")[0] == name and outcome == "passed"
+            }
+            self._files[name] = {"is": there[name], "tests": tests}
+        print("\n".join(f"left out, as it fails: {name}" for name in done.failed))
+        self._files = {name: self._files[name] for name in there}
+        self._path.write_text(json.dumps({"code": self._code, "files": self._files}))
+
+    def tests_of(self, one: Mutant) -> dict[str, float]:
+        """The tests to try it with: those that run its line, and what each takes."""
+        if not one.path.endswith(".py"):
+            folder = Path(one.path).parts[0 if one.path.endswith(".lua") else 1]
+            names = {name for name in self.times if name.startswith(f"tests/{folder}/")}
+        else:
+            names = self._on_line(one) or self._in_files([one.path])
+            names = names or self._in_files(self._importing(one.path))
+        found: dict[str, float] = {}
+        left = BUDGET_S
+        for name in sorted(names, key=lambda name: self.times[name]):
+            if not found or self.times[name] <= left:
+                found[name] = self.times[name]
+                left -= self.times[name]
+        return found
+
+    @property
+    def times(self) -> dict[str, float]:
+        return {
+            test: seconds
+            for known in self._files.values()
+            for test, seconds in known["tests"].items()
+        }
+
+    def of_tests(self, names: dict[str, float]) -> str:
+        """Another one as soon as one of these tests is changed, or it is others."""
+        files = {name.partition("::")[0] for name in names}
+        return digest(*sorted(names), *sorted(self._files[name]["is"] for name in files))
+
+    def _lines(self, path: str) -> dict[int, list[str]]:
+        found = CoverageData(str(KEPT / "coverage.db"))
+        found.read()
+        return found.contexts_by_lineno(path)
+
+    def _on_line(self, one: Mutant) -> set[str]:
+        lines = self._lines(one.path)
+        here = set(lines.get(one.line) or lines.get(one.first, []))
+        return here & self.times.keys()
+
+    def _in_files(self, paths: list[str]) -> set[str]:
+        return {
+            n for p in paths for names in self._lines(p).values() for n in names
+        } & self.times.keys()
+
+    def _importing(self, path: str) -> list[str]:
+        name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        package, _, module = name.rpartition(".")
+        words = rf"^\s*(from {re.escape(name)} import|from {package} import .*\b{module}\b)"
+        every = [path for name in MEASURED for path in ROOT.glob(f"{name}/**/*.py")]
+        return [str(p.relative_to(ROOT)) for p in every if re.search(words, p.read_text(), re.M)]
+
+
+def tried(parts: list[str]) -> dict[str, list[tuple[Mutant, dict[str, Any]]]]:
+    """The verdicts about each part's mutants; those that are known already are taken over."""
+    path = KEPT / "verdicts.json"
+    results: dict[str, list[tuple[Mutant, dict[str, Any]]]] = {}
+    with copied() as tree:
+        measured = Measured()
+        measured.bring_up_to_date(tree)
+        known = json.loads(path.read_text()) if path.exists() else {}
+        for part in parts:
+            results[part] = []
+            for one in sample(part):
+                tests = measured.tests_of(one)
+                code = digest((ROOT / one.path).read_text())
+                found = known.get(one.id, {})
+                is_caught = found.get("outcome") in ("caught", "hung")
+                if found.get("code") != code or not (
+                    is_caught or found.get("tests") == measured.of_tests(tests)
+                ):
+                    told = verdict(tree, one, tests, is_bounded=not one.path.endswith(".c"))
+                    found = {**told.__dict__, "code": code, "tests": measured.of_tests(tests)}
+                    found["of"] = len(tests)
+                    path.write_text(json.dumps({**known, one.id: found}, indent=1))
+                    known[one.id] = found
+                    print(told.outcome, f"{told.seconds} s", one.path, one.line, one.id, flush=True)
+                results[part].append((one, found))
+    return results
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    parts = parser.parse_args().parts or list(PARTS)
+    if unknown := [part for part in parts if part not in PARTS]:
+        parser.error(f"no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
+    results = tried(parts)
+    for found in results.values():
+        for one, told in found:
+            if told["outcome"] == "survived":
+                print(f"\n{one.path}:{one.line} {one.id} ({told['of']} tests) {judged(one)}")
+                print(f"  - {one.was.strip()}\n  + {one.becomes.strip()}")
+    text = report(results)
+    print(f"\n{text}")
+    if len(parts) == len(PARTS):
+        DOCS.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
