@@ -11,70 +11,21 @@ from typing import Any
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
+from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
 
 from policies.performance import Shape
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.engine.rules import Rules
-from slurm_plugin.errors import SlurmError
 from slurm_plugin.profiles import Remote
 from slurm_plugin.protocol import Place
 from slurm_plugin.remote import presets
-from slurm_plugin.remote.lending import Lending
-from slurm_plugin.remote.loan import Lender, Loan
-from slurm_plugin.remote.offer import Offer
 from slurm_plugin.remote.record import DECISIONS
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
 from slurm_plugin.slots.candidates import Need
-from slurm_plugin.slots.lent import SlotsMode
 from slurm_plugin.slots.planner import Planner, WhyNot
-from slurm_plugin.slots.room import Hold, Room
+from slurm_plugin.slots.room import Hold
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
-
-GPUS = {f"v100.s{i}": 1 for i in range(8)}
-NOW = 1000
-
-
-class Remembering:
-    """A Slurm client with a fixed queue on one DGX-1V; refuses what it is told to."""
-
-    def __init__(
-        self,
-        *jobs: QueuedJob,
-        used: Sequence[int] = (),
-        refuses: bool = False,
-        refuses_slots: bool = False,
-    ) -> None:
-        self.jobs_there = list(jobs)
-        self.used = {f"v100.s{i}": 1 for i in used}
-        self.refuses, self.refuses_slots = refuses, refuses_slots
-        self.updates: list[tuple[tuple[str, ...], JobUpdate]] = []
-
-    def queue(self) -> list[QueuedJob]:
-        return self.jobs_there
-
-    def nodes(self) -> list[SlurmNode]:
-        return [SlurmNode("dgx1", ("IDLE",), ("batch",), 1, 40, 1000, GPUS, (), self.used)]
-
-    def partitions(self) -> list[SlurmPartition]:
-        return [SlurmPartition("batch", ("dgx1",), True)]
-
-    def config(self) -> dict[str, str]:
-        return {"PreemptType": "preempt/none"}
-
-    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        self.updates.append((tuple(jobs), change))
-        if self.refuses or (self.refuses_slots and ".s" in (change.tres_per_node or "")):
-            raise SlurmError("no")
-
-
-def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
-    return QueuedJob(
-        job_id, str(job_id), partition="batch", state="PENDING", reason="BeginTime", cpus=1,
-        priority=100 - job_id, eligible=eligible,
-        admin_comment=f"[gpu-slots: gated token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node]",
-    )  # fmt: skip
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 
 def looked(
@@ -174,39 +125,6 @@ def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
     slurm = Remembering(gated(1, 4), gated(2, 4), gated(3), refuses=True)
     looked(tmp_path, slurm, Board())
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
-
-
-class Nobody:
-    """Would submit donors."""
-
-    def obstacle(self) -> str:
-        return ""
-
-
-class Remembers(Lending):
-    """Remembers the loans it is asked for."""
-
-    def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
-        run = {"run": lambda *_, **__: "", "submitter": Nobody(), "clock": lambda: float(NOW)}
-        super().__init__(settings, slurm, mode=SlotsMode(), **run)  # type: ignore[arg-type]
-        self.asked: list[tuple[str, Offer]] = []
-
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan:
-        self.asked.append((job.name, offer))
-        lenders = [Lender(node, mask, 70) for node, mask in offer.donors.items()]
-        return Loan(offer.host, offer.mask, tuple(lenders))
-
-
-class TwoNodes(Remembering):
-    """The same, with a second DGX-1V; two GPUs of each are free, and the site's TaskProlog."""
-
-    def nodes(self) -> list[SlurmNode]:
-        used = {f"v100.s{i}": 1 for i in range(2, 8)}
-        values = (("IDLE",), ("batch",), 1, 40, 5000, GPUS, (), used)
-        return [SlurmNode(name, *values) for name in ("dgx1", "dgx2")]
-
-    def config(self) -> dict[str, str]:
-        return {"TaskProlog": "/x/task-prolog"}
 
 
 @pytest.mark.parametrize(

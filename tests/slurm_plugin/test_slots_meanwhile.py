@@ -1,0 +1,147 @@
+"""What happens between two looks, or during one: promises to submits, refusals, preemption."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from machines_in_tests import BASIC, basic_config, basic_decider
+from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
+
+from policies.performance import Shape
+from slurm_plugin.engine.rules import Rules
+from slurm_plugin.protocol import Place
+from slurm_plugin.remote import presets
+from slurm_plugin.remote.settings import RemoteConfig
+from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.planner import Planner
+from slurm_plugin.slots.room import Hold
+from slurm_plugin.slurm.interface import SlurmPartition
+
+
+@pytest.mark.parametrize("promised", [{"dgx1": 0b1000}, {"dgx1": 0b110}, {"dgx2": 0xFF}, {}])
+def test_slots_promised_during_a_look_are_not_released_to_another_job(
+    tmp_path: Path, promised: dict[str, int]
+) -> None:
+    """The policy takes 0 and 3, which is known when the plan is made and the submit answered."""
+    slurm, board = Remembering(gated(1)), Board()
+
+    def a_submit_comes(place: Place, shape: Shape) -> str:
+        board.promise("new", Hold(promised), NOW)
+        return ""
+
+    planner = Planner(
+        slurm,  # type: ignore[arg-type]
+        basic_decider(tmp_path),
+        board,
+        lambda build: None,
+        lease_s=120,
+        grace_s=30,
+        why_not=a_submit_comes,
+        clock=lambda: float(NOW),
+    )
+    made = asyncio.run(planner.look())
+    is_taken = promised == {"dgx1": 0b1000}
+    assert [update.tres_per_node is None for _, update in slurm.updates] == [False] * (not is_taken)
+    assert made.again is is_taken
+    assert board.room["dgx1"].free == (0xFF if is_taken else 0xFF & ~0b1001)
+
+
+@pytest.mark.parametrize("promised", [{"dgx2": 0b1}, {"dgx1": 0b10}, {"dgx1": 0b100}])
+def test_slots_promised_during_a_look_are_not_lent_either(
+    tmp_path: Path, promised: dict[str, int]
+) -> None:
+    """Two free GPUs of each node would make four."""
+    words = "gated token=t tpn=gres/gpu:4 nodes=1- by=node remote=1"
+    job = replace(gated(1), admin_comment=f"[gpu-topo: remote=allow] [gpu-slots: {words}]")
+    slurm, board = TwoNodes(job), Board()
+    lender = Remembers(RemoteConfig(presets.load("echo"), allow=True), slurm)
+    text = BASIC + "enforcement: slots\nremote: {{allow: yes}}\n"
+
+    def a_submit_comes(place: Place, shape: Shape) -> str:
+        board.promise("new", Hold(promised), NOW)
+        return ""
+
+    planner = Planner(
+        slurm,  # type: ignore[arg-type]
+        replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text))),
+        board,
+        lambda build: None,
+        lease_s=120,
+        grace_s=30,
+        lending=lender,
+        why_not=a_submit_comes,
+        clock=lambda: float(NOW),
+    )
+    made = asyncio.run(planner.look())
+    is_taken = promised != {"dgx1": 0b100}
+    assert len(lender.asked) == (not is_taken)
+    assert made.again is is_taken
+    assert {node.free for node in board.room.values()} == {0b11 if is_taken else 0}
+
+
+def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(
+    tmp_path: Path,
+) -> None:
+    """2 s, 4 s and so on, and five minutes at most."""
+    slurm, now = Remembering(gated(1, eligible=NOW + 10_000), refuses=True), [float(NOW)]
+    planner = Planner(
+        slurm,  # type: ignore[arg-type]
+        basic_decider(tmp_path),
+        Board(),
+        lambda build: None,
+        lease_s=120,
+        grace_s=30,
+        clock=lambda: now[0],
+    )
+
+    async def at_every_second() -> list[float]:
+        tried = []
+        for second in range(NOW, NOW + 1400):
+            now[0], before = float(second), len(slurm.updates)
+            await planner.look()
+            if len(slurm.updates) > before:
+                tried.append(second - NOW)
+        return tried
+
+    times = asyncio.run(at_every_second())
+    assert times == [0, 2, 6, 14, 30, 62, 126, 254, 510, 810, 1110]
+    assert planner.status()["refused"] == len(times)
+
+
+class Tiers(Remembering):
+    """Three partitions, and how one pushes jobs of another aside."""
+
+    def __init__(self, preempt_type: str) -> None:
+        super().__init__()
+        self.preempt_type = preempt_type
+
+    def partitions(self) -> list[SlurmPartition]:
+        tiers = {"low": 1, "batch": 1, "high": 5}
+        return [SlurmPartition(name, ("dgx1",), False, tier) for name, tier in tiers.items()]
+
+    def config(self) -> dict[str, str]:
+        return {"PreemptType": self.preempt_type}
+
+
+@pytest.mark.parametrize(
+    ("preempt_type", "preempting"),
+    [("preempt/partition_prio", {"high"}), ("preempt/none", set()), ("preempt/qos", set())],
+)
+def test_only_partitions_above_the_lowest_tier_preempt_and_only_where_tiers_do(
+    tmp_path: Path, preempt_type: str, preempting: set[str]
+) -> None:
+    board = Board()
+    planner = Planner(
+        Tiers(preempt_type),  # type: ignore[arg-type]
+        basic_decider(tmp_path),
+        board,
+        lambda build: None,
+        lease_s=120,
+        grace_s=30,
+        clock=lambda: float(NOW),
+    )
+    asyncio.run(planner.look())
+    assert board.preempting == preempting
