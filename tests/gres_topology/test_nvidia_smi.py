@@ -176,6 +176,11 @@ def test_the_model_sets_the_bandwidth_where_nvidia_smi_names_it():
 def test_a_capability_matrix_behind_the_links_is_passed_over():
     p2p = (ASSETS / "own-p2p-read.txt").read_text().split("\n", 1)[1]
     assert read(BRIDGED + "\n" + p2p).kinds == read(BRIDGED).kinds
+    # The words below a capability matrix make none of what stands above it.
+    no_columns = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"
+    assert read(no_columns + "\n" + p2p).kinds == (("X", "PIX"), ("PIX", "X"))
+    one = "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-7\t0\n\n  OK   = Status Ok\n"
+    assert read(one).numa == (0,)
 
 
 REFUSED = [

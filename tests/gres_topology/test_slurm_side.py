@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gres_topology import (
+    NumaNode,
     SlurmIndex,
     TopologyError,
     catalog,
@@ -54,6 +55,27 @@ class TestGresConf:
         assert cores("minsky") == ["0-9"] * 2 + ["10-19"] * 2  # eight adjacent threads
         assert cores("dgx-a100")[:3] == ["48-63", "48-63", "16-31"]
         assert cores("a100-pcie-bridged")[4] == "32-63"  # one thread
+
+    @pytest.mark.parametrize(
+        ("cpus", "cores"),
+        [
+            ((range(8), range(8, 16)), ("0-7", "8-15")),
+            (([0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]), ("0-3", "4-7")),
+            # Two runs that are no halves: nothing says that the second are siblings.
+            (([0, 1, 2, 3, 4, 5, 8, 9], [6, 7, 10, 11, 12, 13, 14, 15]), ("0-7", "8-15")),
+            (([0, 1, 2, 3, 6, 7, 8, 9, 10], [4, 5, 11, 12, 13]), ("0-8", "9-13")),
+        ],
+        ids=["one run", "siblings apart", "unequal runs", "an odd number"],
+    )
+    def test_threads_that_nobody_states_are_told_by_how_cpus_are_numbered(self, cpus, cores):
+        machine = catalog.load("dgx1v")
+        there = dataclasses.replace(
+            machine,
+            numa_nodes=tuple(NumaNode(i, cpus=tuple(some)) for i, some in enumerate(cpus)),
+            threads_per_core=None,
+        )
+        found = gres_file.core_numbers(there)
+        assert tuple(cpulist.format_list(found[i]) for i in (0, 1)) == cores
 
     def test_cores_are_left_out_on_request_or_stated(self):
         machine = catalog.load("dgx1v")

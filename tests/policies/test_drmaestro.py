@@ -262,6 +262,12 @@ def test_a_job_whose_cpus_are_here_takes_gpus_of_a_machine_without_cpus():
     assert task.remote == (("n1", 0), ("n1", 1))
 
 
+@pytest.mark.parametrize("free", [(0b1, 0b111), (0b111, 0b1)])
+def test_a_job_runs_where_the_fewest_of_its_gpus_are_lent_by_others(free):
+    (found,) = planner().plan([job(4)], cluster(*((mask, 9, 9) for mask in free)))
+    assert (len(found.tasks[0].local), found.remote_gpus) == (3, 1)
+
+
 def test_without_remote_gpus_the_same_job_waits():
     (found,) = planner().plan(
         [job(4, cpus=2, remote_allowed=False)], cluster((0b11, 4, 0), (0b1111, 0, 0))

@@ -50,6 +50,8 @@ CHOICES = [
     ("first-fit takes the lowest ids", "first-fit", "dgx1v", [1, 4, 6], 2, {1, 4}),
     ("best-fit takes the fuller socket", "best-fit", "dgx1v", [0, 1, 2, 3, 6, 7], 2, {6, 7}),
     ("best-fit spans sockets only if it must", "best-fit", "dgx1v", [0, 1, 5, 6], 3, {0, 1, 5}),
+    ("best-fit takes the first of equal sockets", "best-fit", "dgx1v", [0, 1, 5, 6], 2, {0, 1}),
+    ("best-fit spans from the emptier one", "best-fit", "dgx1v", [0, 1, 5, 6, 7], 4, {0, 5, 6, 7}),
 ]
 
 
@@ -84,6 +86,12 @@ def test_an_insensitive_job_leaves_the_wide_links_to_others():
     assert sensitive.effbw_gbps > insensitive.effbw_gbps
     assert insensitive.preserved_gbps > sensitive.preserved_gbps
     assert insensitive.score == insensitive.preserved_gbps
+
+
+@pytest.mark.parametrize("sensitive", [True, False])
+def test_a_job_of_one_gpu_has_no_links_of_its_own_to_be_sensitive_about(sensitive):
+    cluster = snapshot(("n1", "dgx1v", [0, 1, 2, 4, 5]))
+    assert placed("mapa", Request((1,), sensitive=sensitive), cluster).gpus == {"n1": (4,)}
 
 
 NODES = [

@@ -108,6 +108,18 @@ def test_backfill_plans_with_the_walltime_a_user_asked_for():
     assert times(Simulator(MINSKY, FIRST, easy=True).run(jobs))[3] == (110.0, 115.0)
 
 
+def test_backfill_promises_nothing_in_the_past():
+    """Job 1 should have ended at 50 s; whoever takes no time delays nobody at 60 s."""
+    jobs = [
+        SimJob(1, (3,), 100.0, walltime_s=50.0),
+        SimJob(2, (4,), 10.0, submit_s=60.0),
+        SimJob(3, (1,), 0.0, submit_s=60.0),
+        SimJob(4, (1,), 1.0, submit_s=60.0),
+    ]
+    found = times(Simulator(MINSKY, FIRST, easy=True).run(jobs))
+    assert (found[3], found[4]) == ((60.0, 60.0), (110.0, 111.0))
+
+
 class Reluctant:
     """Waits as long as it may."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shlex
 import socket
 import subprocess
@@ -16,8 +17,9 @@ import pytest
 
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.remote import presets
-from slurm_plugin.remote.acting import donor, own_settings, question, serve
+from slurm_plugin.remote.acting import child, donor, own_settings, question, serve
 from slurm_plugin.remote.acting.borrower import Borrower, borrower
+from slurm_plugin.remote.acting.child import Commands
 from slurm_plugin.remote.acting.question import Question, Submitter
 from slurm_plugin.remote.node import donor as on_node
 from slurm_plugin.remote.settings import RemoteConfig
@@ -139,6 +141,37 @@ def test_a_borrower_is_what_slurm_says_of_it(record: str, wanted: Borrower) -> N
 def test_any_other_record_lends_nothing(record: str, why: str) -> None:
     with pytest.raises(SlurmError, match=why):
         asked_of(record)
+
+
+# -- the user's commands ------------------------------------------------------
+
+NOBODY = pwd.getpwnam("nobody")
+
+
+def test_a_command_runs_in_the_users_own_group_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+
+    def remember(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[int, str, str]:
+        ran.append(command)
+        return 0, "told", ""
+
+    monkeypatch.setattr(child, "_ran", remember)
+    assert Commands(None, 5).run(NOBODY.pw_uid, ["squeue", "--me"]) == "told"
+    [words] = ran
+    who = [f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups"]
+    assert words[:4] == ["setpriv", *who]
+    assert words[-3:] == ["--", "squeue", "--me"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_command_has_none_of_our_own_groups() -> None:
+    ours = os.getgroups()
+    os.setgroups([4711, *ours])
+    try:
+        told = Commands(None, 5).run(NOBODY.pw_uid, ["id", "-G"])
+    finally:
+        os.setgroups(ours)
+    assert told.split() == [str(NOBODY.pw_gid)]
 
 
 # -- what is submitted --------------------------------------------------------

@@ -562,6 +562,12 @@ def test_donors_end_with_their_borrower() -> None:
     assert slurm.words == ["scancel 71 72"] * 2
 
 
+def test_a_donor_that_is_ending_already_is_not_ended_again() -> None:
+    slurm = Slurm()
+    lender(slurm).tidy([replace(ready(71), state="COMPLETING"), ready(72)])
+    assert slurm.words == ["scancel 72"]
+
+
 def test_a_job_that_lost_a_donor_is_put_back_after_a_second_look() -> None:
     slurm = Slurm()
     ours = lender(slurm)

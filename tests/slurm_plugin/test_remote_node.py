@@ -215,6 +215,24 @@ def test_a_donor_that_cannot_serve_says_so_in_one_line(
     asyncio.run(life())
 
 
+def test_another_users_server_is_not_taken_for_the_donors_own(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was faster to take a port would get what the job sends to its GPUs."""
+    monkeypatch.setattr(sockets, "check", lambda door: None)
+    monkeypatch.setattr(sockets, "listener", lambda port: os.getuid() + 1)
+
+    async def life() -> None:
+        lender = Donor(task, PaperMunge())
+        with pytest.raises(RemoteError, match="did not listen"):
+            await asyncio.wait_for(lender.open(), 10)
+        assert lender._process is not None
+        assert lender._process.returncode is not None
+        await lender.close()
+
+    asyncio.run(life())
+
+
 @pytest.mark.parametrize(
     ("states", "looks"),
     [
@@ -239,8 +257,11 @@ def test_a_donor_ends_with_the_job_it_lends_to(states: list[str | None], looks: 
     assert asked == [7] * looks
 
 
-def test_a_donor_ends_when_its_job_names_it_no_more() -> None:
-    asyncio.run(donor.until_over(7, 72, lambda job_id: ("RUNNING", COMMENT), look_s=60))
+@pytest.mark.parametrize("job_id", [72, 7, 711, 1])
+def test_a_donor_ends_when_its_job_names_it_no_more(job_id: int) -> None:
+    """Another one, 71, is named."""
+    over = donor.until_over(5, job_id, lambda job_id: ("RUNNING", COMMENT), look_s=60)
+    asyncio.run(asyncio.wait_for(over, 10))
 
 
 def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start() -> None:

@@ -170,6 +170,27 @@ def test_a_half_line_that_never_ends_costs_the_connection(
     talk(tmp_path / "s", what)
 
 
+def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HALF_LINE_S", 0.3)
+
+    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def drip() -> None:
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    writer.write(b"x")
+                    await writer.drain()
+                    await asyncio.sleep(0.01)
+
+        dripping = asyncio.create_task(drip())
+        told = await asyncio.wait_for(reader.readline(), 10)
+        assert told.startswith(b"error id=0 message=a%20line%20did%20not")
+        dripping.cancel()
+
+    talk(tmp_path / "s", what)
+
+
 def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(
     tmp_path: Path, dropped: list[tuple[bool, int]]
 ) -> None:

@@ -248,9 +248,17 @@ def test_a_job_of_half_the_gpus_of_large_nodes_is_looked_at_in_no_time():
 def test_of_nodes_with_a_few_gpus_the_group_is_the_best_there_is(free, gpus, nodes):
     there = room(*(node(f"n{i}", mask) for i, mask in enumerate(free)))
     common = [
-        best
-        for chosen in combinations(free, nodes)
-        if (best := reduce(and_, chosen).bit_count()) >= gpus
+        (-reduce(and_, (there[name].free for name in chosen)).bit_count(), chosen)
+        for chosen in combinations(sorted(there), nodes)
     ]
     found = groups(Need(gpus, nodes=nodes), there)
-    assert [group.free.bit_count() for group in found] == ([max(common)] if common else [])
+    best = min((one for one in common if -one[0] >= gpus), default=None)
+    assert [(-group.free.bit_count(), group.names) for group in found] == ([best] if best else [])
+
+
+def test_of_equal_groups_the_one_of_the_lowest_weight_is_taken():
+    """Within a group, too, the lighter nodes come first."""
+    there = room(*(node(name, 0b0011, weight=2) for name in "abe"), node("d", 0b1111, weight=9))
+    there |= room(node("c", 0b1100), node("z", 0b0011))
+    [found] = groups(Need(2, 2), there)
+    assert (found.names, found.weight) == (("z", "a"), 2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from slurm_plugin import admin_comment
 from slurm_plugin.slots import change
 from slurm_plugin.slots.candidates import Group, Need
@@ -112,6 +114,14 @@ def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_reques
     assert (update.req_nodes, update.num_nodes) == ("", (1, 1))
     assert kept is not None
     assert kept.state == "gated"
+
+
+@pytest.mark.parametrize(("own", "begin"), [(5000, 5000), (900, 1120)])
+def test_a_job_gated_again_begins_no_sooner_than_its_user_wants(own: int, begin: int) -> None:
+    job = placed(1, 960, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
+    comment = job.admin_comment.replace(" at=", f" begin={own} at=")
+    [(_, update)] = planned(replace(job, admin_comment=comment)).updates
+    assert update.begin_time == begin
 
 
 def test_a_job_that_many_releases_did_not_start_is_left_to_slurm() -> None:
