@@ -16,7 +16,7 @@ A mutant is the code with one line changed: `<` made `<=`, a call left out, noth
 that do not notice say nothing about that line. `make mutants` tries a seeded sample and writes
 this file; `make mutants ONLY=policies` tries one part. It works on a copy of the tree.
 
-The tests for a mutant are those that run its line (coverage by test), the shortest first, 60 s of
+The tests for a mutant are those that run its line (coverage by test), the shortest first, 25 s of
 them at most; a line that runs at import gets the tests that run anything of its file. The Lua
 files get tests/lua_bridge, C files tests/select or tests/spank. A test that fails with the
 mutant has to fail twice. `hung` ran past its limit and is caught, too.

@@ -1,16 +1,32 @@
 """A plugin for pytest (`-p noted_tests`): what became of each test, written to $NOTED as it ends.
 
 One line per phase of a test: its outcome, seconds, name. Where coverage is measured, each line
-of code is noted for the test that ran it.
+of code is noted for the test that ran it. A mutant that eats memory without end is ended.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
+
+MOST_BYTES = 6 << 30
+
+
+def _watch() -> None:
+    # No rlimit on addresses: the sanitizers of the C tests need more of them than there are.
+    while resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MOST_BYTES:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def pytest_configure() -> None:
+    threading.Thread(target=_watch, daemon=True).start()
 
 
 def _is_for(name: str) -> None:

@@ -20,8 +20,6 @@ from mutations import Mutant, mutated
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-#: A mutant may eat memory without end. The sanitizers of C tests need more than there is.
-MOST_BYTES = 8 << 30
 
 
 @dataclass
@@ -79,7 +77,6 @@ def run(
     *,
     coverage: Sequence[str] = (),
     options: Sequence[str] = (),
-    is_bounded: bool = True,
 ) -> Ran:
     """Runs these tests in the copy, and ends whatever they leave behind."""
     noted, names = tree.parent / "noted", tree.parent / "names"
@@ -89,10 +86,9 @@ def run(
     environ = {**os.environ, "PYTHONPATH": f"{tree}:{HERE}", "NOTED": str(noted)}
     command = [sys.executable, *coverage, "-m", "pytest", "-q", "--hypothesis-seed=0"]
     command += ["-p", "noted_tests", "-p", "no:cacheprovider", "-p", "no:rerunfailures"]
-    bound = [*("prlimit", f"--as={MOST_BYTES}")] if is_bounded else []
     with (tree.parent / "log").open("w") as log:
         child = subprocess.Popen(
-            [*bound, *command, *options, f"@{names}"],
+            [*command, *options, f"@{names}"],
             cwd=tree,
             env=environ,
             stdin=subprocess.DEVNULL,
@@ -139,8 +135,6 @@ def verdict(
     tree: Path,
     one: Mutant,
     tests: dict[str, float],
-    *,
-    is_bounded: bool = True,
     spare_s: float = 60.0,
 ) -> Verdict:
     """`caught` (by a failing test, or since nothing is imported any more), `hung` or `survived`.
@@ -155,11 +149,11 @@ def verdict(
 
     def ran(names: Sequence[str]) -> Ran:
         limit_s = spare_s + 5 * sum(tests[name] for name in names)
-        done = run(tree, names, limit_s, options=["-x"], is_bounded=is_bounded)
+        done = run(tree, names, limit_s, options=["-x"])
         if done.status == pytest.ExitCode.USAGE_ERROR and not done.tests:
             # The parameters of a test have other names with this mutant: take all of them.
             bases = list(dict.fromkeys(name.partition("[")[0] for name in names))
-            done = run(tree, bases, limit_s, options=["-x"], is_bounded=is_bounded)
+            done = run(tree, bases, limit_s, options=["-x"])
         return done
 
     with planted(tree, one):
@@ -170,7 +164,7 @@ def verdict(
             if first.status == 0:
                 break
             if not first.failed:
-                return found("caught", "what the tests import")
+                return found("caught", "what the tests import, or need of memory")
             by = first.failed[0]
             again = ran([by])
             if again.status != 0:
