@@ -36,6 +36,11 @@ def test_every_machine_of_the_design_is_there():
     assert catalog.names() == NAMES
 
 
+def test_nobody_changes_the_links_of_a_machine_that_others_hold():
+    with pytest.raises(ValueError, match="read-only"):
+        catalog.load("minsky").bandwidth_gbps[0, 1] = 1.0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_machine_is_whole(name):
     found = catalog.load(name)

@@ -143,6 +143,17 @@ def test_one_node_is_not_moved_by_the_network():
     assert "nodes below" not in found.reason
 
 
+@pytest.mark.parametrize("policy", NETWORKED)
+def test_what_is_used_and_left_is_counted_over_all_nodes(policy):
+    one = placed(policy, (4,), cluster({"n1": FULL}))
+    both = placed(policy, (4, 4), cluster({"n1": FULL, "n2": FULL}))
+    assert both.gpus == {"n1": one.gpus["n1"], "n2": one.gpus["n1"]}
+    assert both.effbw_gbps == one.effbw_gbps
+    assert both.agg_gbps == pytest.approx(2 * one.agg_gbps)
+    assert both.preserved_gbps == pytest.approx(2 * one.preserved_gbps)
+    assert both.preserved_gbps > 0
+
+
 def test_nodes_that_nothing_joins_are_said_to_be_so():
     found = placed("mapa", (8, 8), cluster({"n1": FULL, "stray": FULL}))
     assert "nodes joined by no switch" in found.reason

@@ -53,6 +53,15 @@ def test_policy_and_limits_are_the_most_personal_ones(rules: Rules) -> None:
     assert rules("picky", "physics", os.getuid()).users_may_set == ("pattern", "bind")
 
 
+def test_however_many_users_ask_few_rules_are_kept(
+    rules: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slurm_plugin.engine.rules.MAX_KEPT", 3)
+    for uid in range(40_000, 40_020):
+        assert rules("gpu", "", uid) == rules("gpu")
+        assert len(rules._kept) <= 3
+
+
 def test_the_mode_is_the_partitions_alone(rules: Rules) -> None:
     assert rules("watched", "physics", os.getuid()).mode == "observe"
 

@@ -12,10 +12,12 @@ from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
 
 from policies.performance import Shape
 from slurm_plugin.engine.rules import Rules
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.protocol import Place
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.settings import RemoteConfig
 from slurm_plugin.slots.board import Board
+from slurm_plugin.slots.give_back import give_back
 from slurm_plugin.slots.planner import Planner
 from slurm_plugin.slots.room import Hold
 from slurm_plugin.slurm.interface import SlurmPartition
@@ -109,6 +111,16 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
     times = asyncio.run(at_every_second())
     assert times == [0, 2, 6, 14, 30, 62, 126, 254, 510, 810, 1110]
     assert planner.status()["refused"] == len(times)
+
+
+def test_jobs_that_are_given_back_are_counted_and_those_that_slurm_keeps_named() -> None:
+    running = replace(gated(3), state="RUNNING")
+    slurm = Remembering(gated(1), gated(2), running, replace(gated(4), admin_comment=""))
+    assert give_back(slurm) == 2  # type: ignore[arg-type]
+    assert [names for names, _ in slurm.updates] == [("1",), ("2",)]
+    slurm.refuses = True
+    with pytest.raises(SlurmError, match="0 jobs were given back, 2 were not: 1: no; 2: no"):
+        give_back(slurm)  # type: ignore[arg-type]
 
 
 class Tiers(Remembering):
