@@ -110,7 +110,8 @@ class Measured:
                 if test.partition("::")[0] == name and outcome == "passed"
             }
             self._files[name] = {"is": there[name], "tests": tests}
-        print("\n".join(f"left out, as it fails: {name}" for name in done.failed))
+        if done.failed:
+            print(f"left out, as they fail: {len(done.failed)} tests, {done.failed[0]} first")
         self._files = {name: self._files[name] for name in there}
         self._path.write_text(json.dumps({"code": self._code, "files": self._files}))
 
