@@ -17,6 +17,21 @@ def test_a_model_is_like_itself():
 
 
 @pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("night", "nacht", 0.25),
+        ("vgg-16", "vgg11", 0.75),
+        ("gpt", "bert", 0.0),
+        ("a", "A", 1.0),
+        ("a", "ab", 0.0),
+    ],
+)
+def test_names_are_alike_by_their_common_pairs_of_letters(one, other, expected):
+    """Dice's own example first: of four pairs each, `ht` is common."""
+    assert likeness(Traits(one), Traits(other)) == likeness(Traits(other), Traits(one)) == expected
+
+
+@pytest.mark.parametrize(
     ("wanted", "expected"),
     [
         (Traits("resnet-152"), RESNET101),

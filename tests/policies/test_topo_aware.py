@@ -183,6 +183,16 @@ def test_memory_bandwidth_keeps_a_job_from_a_node():
     assert set(one.place(request(1, batch=128, memory_bandwidth=30), state).gpus) == {"b"}
 
 
+def test_a_running_job_that_states_no_memory_bandwidth_takes_none():
+    one, _ = policies(Settings(socket_memory_gbps=50.0))
+    silent = RunningJob(1, {"a": 0b1})
+    answer = one.place(
+        request(1, memory_bandwidth=100),
+        cluster(node("minsky", [1, 2, 3], name="a"), jobs=[silent]),
+    )
+    assert not isinstance(answer, Wait)
+
+
 def test_without_memory_bandwidth_anywhere_a_job_waits():
     one, _ = policies(Settings(socket_memory_gbps=10.0))
     answer = one.place(request(1, memory_bandwidth=30), cluster(node("minsky", range(4))))
