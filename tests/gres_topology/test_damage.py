@@ -131,6 +131,14 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+def test_a_machine_whose_file_declares_an_entity_is_refused_for_that():
+    text = (ASSETS / "own-nccl-nvlink-four.txt").read_text()
+    with pytest.raises(TopologyError, match="XML declares an entity, which no topology needs"):
+        gres_topology.read(
+            f'<!DOCTYPE s [<!ENTITY a "aa">]>\n{text}', name="node", source="node.txt"
+        )
+
+
 @pytest.mark.parametrize(("sentence", "text"), HOSTILE, ids=[h[0] for h in HOSTILE])
 def test_a_hostile_file_is_refused(sentence, text):
     assert outcome(text) is None

@@ -1,5 +1,6 @@
 """The table of links and the machines of the catalog: numbers that papers and data sheets print."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -37,8 +38,9 @@ def test_every_machine_of_the_design_is_there():
 
 
 def test_nobody_changes_the_links_of_a_machine_that_others_hold():
+    machine = replace(catalog.load("minsky"), name="another")
     with pytest.raises(ValueError, match="read-only"):
-        catalog.load("minsky").bandwidth_gbps[0, 1] = 1.0
+        machine.bandwidth_gbps[0, 1] = 1.0
 
 
 @pytest.mark.parametrize("name", NAMES)

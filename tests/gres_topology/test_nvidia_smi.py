@@ -119,6 +119,13 @@ def test_a_job_step_that_sees_no_cpus_of_a_gpu_still_tells_its_numa_node(spread)
     assert found.cpus == ((7,), (7,), None, None)
 
 
+def test_the_last_of_too_few_values_is_the_gpus_own_memory_node_where_it_says_none():
+    head = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+    text = head + "GPU0\t X \tSYS\t0-1\t0\tN/A\nGPU1\tSYS\t X \t8-9\t\tN/A\n"
+    found = read(text)
+    assert (found.numa, found.cpus) == ((0, None), ((0, 1), (8, 9)))
+
+
 def test_numa_nodes_may_be_lists_and_the_gpus_own_memory_node_is_not_its_numa_node():
     found = asset("own-gh200-numa-lists.txt")
     assert found.numa == (0, 1, 2, 3)

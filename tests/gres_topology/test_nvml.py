@@ -85,6 +85,13 @@ def test_links_addresses_minors_and_locality_are_read():
     assert found.model == "Tesla V100-SXM2-16GB"
 
 
+def test_a_link_that_is_down_hides_none_behind_it():
+    fake = FakeNvml(PAIRS)
+    up = fake.nvmlDeviceGetNvLinkState
+    fake.nvmlDeviceGetNvLinkState = lambda gpu, link: 0 if link == 0 and gpu < 2 else up(gpu, link)
+    assert nvml.read(fake).kinds[0] == ("X", "NV1", "SYS", "SYS")
+
+
 def test_links_to_nvswitches_join_all():
     switch = [(2, "00000000:b0:00.0")] * 3 + [(2, "00000000:b1:00.0")] * 3
     found = nvml.read(FakeNvml([switch] * 3))

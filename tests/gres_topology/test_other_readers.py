@@ -91,6 +91,11 @@ class TestNcclXml:
         assert found.kinds[0] == ("X", "PXB")
         assert found.bandwidth_gbps[0, 1] == pytest.approx(25.6)
 
+    @pytest.mark.parametrize(("sm", "gbps"), [(60, 20), (70, 25), (80, 25), (90, 25), (100, 50)])
+    def test_the_compute_capability_tells_how_fast_a_link_is(self, sm, gbps):
+        text = text_of("own-nccl-nvlink-four.txt").replace('sm="70"', f'sm="{sm}"')
+        assert read(text).bandwidth_gbps[0, 2] == gbps
+
     def test_a_link_that_sleeps_at_low_speed_is_not_slow(self):
         # The switches' upstream ports say 5 GT/s.
         assert asset("own-nccl-nvlink-four.txt").bandwidth_gbps[0, 3] == 48

@@ -23,7 +23,7 @@ from policies.drmaestro import (
 )
 from policies.drmaestro.admission import admitted
 from policies.drmaestro.flow import FlowNetwork
-from policies.drmaestro.phases import lend_gpus, lending_network
+from policies.drmaestro.phases import host_tasks, lend_gpus, lending_network
 from policies.errors import PolicyError
 from policies.remote import RemoteJob, RemotePlacement, rooms
 
@@ -266,6 +266,14 @@ def test_a_job_whose_cpus_are_here_takes_gpus_of_a_machine_without_cpus():
 def test_a_job_runs_where_the_fewest_of_its_gpus_are_lent_by_others(free):
     (found,) = planner().plan([job(4)], cluster(*((mask, 9, 9) for mask in free)))
     assert (len(found.tasks[0].local), found.remote_gpus) == (3, 1)
+
+
+def test_tasks_that_fit_no_machines_gpus_are_hosted_where_the_fewest_are_missing():
+    left = rooms(cluster((0b1, 9, 9), (0b111, 9, 9), (0b11, 9, 9)))
+    asked = {number: job(4, cpus=4) for number in range(3)}
+    hosted = host_tasks(asked, left, Costs(), by_networkx)
+    assert hosted == {(0, 0): "n1", (1, 0): "n1", (2, 0): "n2"}
+    assert host_tasks({0: job(4, remote_allowed=False)}, left, Costs(), by_networkx) == {}
 
 
 def test_without_remote_gpus_the_same_job_waits():

@@ -120,6 +120,12 @@ def test_the_symmetries_of_a_ring_of_five_are_its_turns_and_mirror_images():
     assert len({renaming for renaming, _ in renamings(ring)}) == 10
 
 
+def test_the_ends_of_a_chain_may_change_places_and_nothing_else():
+    """Its middle has other links than they, so that no renaming puts it first."""
+    chain = np.array([[0, 2, 1], [2, 0, 2], [1, 2, 0]], dtype=np.int64)
+    assert set(renamings(chain)) == {((0, 1, 2), True), ((2, 1, 0), True)}
+
+
 def test_the_two_of_a_bridged_pair_are_twins_and_others_are_not():
     weights = link_mbps(machine("a100-pcie-bridged"))
     bridged = [int(row.argmax()) for row in weights]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gres_topology.hostlist import MAX_NAME
 from slurm_plugin.hostlist import expand
 
 
@@ -22,6 +23,15 @@ from slurm_plugin.hostlist import expand
 )
 def test_a_host_list_names_each_node_once(text: str, names: tuple[str, ...]) -> None:
     assert expand(text) == names
+
+
+def test_names_are_as_long_as_the_longest_number_makes_them() -> None:
+    """Whichever of the ranges that is."""
+    stem = "n" * (MAX_NAME - 2)
+    assert len(expand(f"{stem}[1-2,10]")) == 3
+    for text in (f"{stem}[1-2,100]", f"{stem}[100,1-2]", f"{stem}[001]"):
+        with pytest.raises(ValueError, match=f"longer than {MAX_NAME} characters"):
+            expand(text)
 
 
 @pytest.mark.parametrize(
