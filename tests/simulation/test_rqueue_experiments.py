@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from policies.r_queue import Network, execution_s
 from simulation.experiments import experiments
-from simulation.experiments.rqueue import occupancy, philly
-from simulation.experiments.rqueue.tsubame import OURS, QUEUES, R_QUEUE, SHARED
+from simulation.experiments.rqueue import occupancy, philly, workload
+from simulation.experiments.rqueue.tsubame import (
+    OURS,
+    QUEUES,
+    R_QUEUE,
+    SHARED,
+    averaged,
+    figures,
+)
 from simulation.experiments.rqueue.workload import nodes
 from simulation.remote import Ended, QueuedJob, RemoteSimulator
 
@@ -59,6 +68,46 @@ def test_remote_gpus_shorten_the_wait_on_a_slice_of_philly():
         waits[name] = sum(job.wait_s for job in ended)
     assert waits[OURS] < waits[SHARED]
     assert waits[R_QUEUE] < waits[SHARED]
+
+
+def test_figures_are_shares_of_what_the_g_queue_had():
+    base = [Ended(100.0, 100.0, 100.0, 0), Ended(300.0, 100.0, 100.0, 0)]
+    ended = [Ended(0.0, 110.0, 100.0, 2), Ended(302.0, 120.0, 100.0, 0)]
+    assert figures(ended, base) == {
+        "wait_mean_s": 151.0,
+        "execution_mean_s": 115.0,
+        "life_mean_s": 266.0,
+        "wait_decrease_percent": pytest.approx(24.5),
+        "execution_increase_percent": pytest.approx(15.0),
+        "life_decrease_percent": pytest.approx(100 * 34 / 300),
+        "waiting_longer_percent": 50.0,
+        "remote_percent": 50.0,
+        "execution_longest_added_s": 20.0,
+    }
+
+
+def test_figures_of_several_seeds_are_means_with_their_deviation():
+    assert averaged({"a": [{"x": 1.0}, {"x": 3.0}]}) == {
+        "a": {"x": 2.0, "x_sd": pytest.approx(2**0.5)}
+    }
+    assert averaged({"a": [{"x": 1.0}]}) == {"a": {"x": 1.0}}
+
+
+def test_the_drawn_year_has_the_papers_means_and_no_job_above_sixty_usual_ones():
+    def alone_s(year):
+        log = workload.jobs(1, year=workload.YEARS[year])
+        return log, np.array([execution_s(job.work, Network(), False) for job in log])
+
+    _, times = alone_s("implied")
+    assert times.mean() == pytest.approx(15_148, rel=1e-3)
+    assert times.max() == pytest.approx(60 * np.median(times), rel=0.03)
+    log, times = alone_s("printed")
+    idle = sum(
+        took * sum(3 - gpus for gpus in job.job.request.gpus_per_node)
+        for job, took in zip(log, times, strict=True)
+    )
+    assert idle / (365 * 86_400) == pytest.approx(78.02, rel=1e-3)
+    assert times.max() == 96 * 3600
 
 
 def test_the_experiments_are_offered():

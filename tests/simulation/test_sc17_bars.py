@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gres_topology.catalog import load
@@ -10,7 +12,7 @@ from simulation.engine import Simulator
 from simulation.experiments import experiments
 from simulation.experiments.sc17 import MACHINE, loaded, scenarios
 from simulation.experiments.sc17.profile import Profiled
-from simulation.experiments.sc17.table1 import jobs_of
+from simulation.experiments.sc17.table1 import PAPER, jobs_of
 from simulation.metrics import SLO_SLOWDOWN
 
 OTHERS = ("fcfs", "best-fit", "topo-aware")
@@ -52,6 +54,14 @@ def test_postponing_violates_the_fewest_slos_in_scenario_1(load):
     measured = experiments.get("sc17-scenario1").run(load=load).measured
     fewest = min(row["slo_violations"] for row in measured.values())
     assert measured["topo-aware-p"]["slo_violations"] == fewest
+
+
+def test_the_figures_beside_ours_are_those_that_the_documentation_gives_as_the_papers():
+    text = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    [row] = [line for line in text.splitlines() if line.startswith("| the paper | 4")]
+    names = ("fcfs", "best-fit", "topo-aware", "topo-aware-p")
+    printed = [PAPER[name]["makespan_s"] for name in names]
+    assert [float(cell) for cell in row.split("|")[2:-1]] == printed
 
 
 def test_the_experiments_are_offered():

@@ -54,6 +54,12 @@ def test_the_json_names_every_rejected_row(simulate, tmp_path):
     assert found["policies"]["mapa"]["bandwidth_share"] == 1.0
 
 
+def test_how_many_rows_cannot_be_used_is_said(simulate, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,5,2\n2,0,5,9\n3,0,x,1\n")
+    assert "  2 rows cannot be used" in simulate("--policy", "mapa", trace=log).output.splitlines()
+
+
 def test_the_csv_has_every_job_under_every_policy(simulate, tmp_path):
     out = tmp_path / "out.csv"
     simulate("--csv", out, "--policy", "mapa", "--policy", "best-fit")
