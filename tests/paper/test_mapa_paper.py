@@ -123,4 +123,5 @@ def test_the_table_is_one_command(capsys):
     table = capsys.readouterr().out
     assert "seeds 0-1" in table
     assert all(name in table for name in registry.names())
-    assert "knows all" in table
+    bounds = [line for line in table.splitlines() if line.startswith("knows all")]
+    assert [line.split()[4] for line in bounds] == ["0", "0.3", "1"]

@@ -127,3 +127,17 @@ def test_the_applications_are_those_whose_network_shares_are_printed():
 def test_the_experiments_are_offered_with_every_count_in_reach():
     for name in ("drmaestro-testbed", "drmaestro-scale", "drmaestro-network"):
         assert experiments.get(name).options["in-reach"] == tuple(map(str, workload.FREE_TASKS))
+
+
+def test_the_drawn_jobs_come_and_run_at_the_rates_that_are_stated():
+    jobs = workload.jobs(1, 20_000, 60.0, remote=True)
+    assert jobs[-1].submit_s == pytest.approx(20_000 / 16, rel=0.03)
+    assert sum(job.alone_s for job in jobs) / 20_000 == pytest.approx(60, rel=0.01)
+    assert (min(job.alone_s for job in jobs), max(job.alone_s for job in jobs)) == (
+        pytest.approx(54, abs=0.1),
+        pytest.approx(66, abs=0.1),
+    )
+    counts = {
+        name: sum(job.network is profile for job in jobs) for name, profile in RODINIA.items()
+    }
+    assert all(count == pytest.approx(20_000 / len(RODINIA), rel=0.1) for count in counts.values())
