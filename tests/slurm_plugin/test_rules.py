@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config
 
+from slurm_plugin.engine import setup
 from slurm_plugin.engine.rules import Rules
 from slurm_plugin.engine.wish import WishError, read_wish
 from slurm_plugin.errors import ConfigError
@@ -60,6 +61,18 @@ def test_however_many_users_ask_few_rules_are_kept(
     for uid in range(40_000, 40_020):
         assert rules("gpu", "", uid) == rules("gpu")
         assert len(rules._kept) <= 3
+
+
+def test_the_policies_of_accounts_and_users_are_made_ready_with_those_of_partitions(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "gputopo.yaml"
+    path.write_text((BASIC + PERSONAL % ME).format(folder=tmp_path))
+    names = [policy.name for policy in setup.load(path).policies()]
+    assert names == ["best-fit", "first-fit", "mapa", "mapa-preserve"]
+    path.write_text(path.read_text().replace("  plain: {policy: first-fit}\n", ""))
+    # The user whom nobody knows still names it.
+    assert [policy.name for policy in setup.load(path).policies()] == names
 
 
 def test_the_mode_is_the_partitions_alone(rules: Rules) -> None:
