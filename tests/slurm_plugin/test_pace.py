@@ -27,6 +27,12 @@ def test_without_news_the_next_look_is_due_after_the_poll() -> None:
     assert looked_once(next_s=1.5).left_s(100.0) == 1.5
 
 
+def test_before_the_first_look_no_submit_is_put_off() -> None:
+    pace = Pace()
+    pace.submitted(0.0, is_awaited=False)
+    assert pace.left_s(0.0) == SUBMIT_S
+
+
 def test_a_job_that_can_start_at_once_is_looked_at_soon() -> None:
     pace = looked_once()
     pace.submitted(100.0, is_awaited=True)
