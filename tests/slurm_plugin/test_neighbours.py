@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -375,3 +376,25 @@ def test_systemd_lets_the_engines_commands_reach_slurmctld() -> None:
     unit = resources.files("slurm_plugin").joinpath("systemd/gputopo.service").read_text()
     (line,) = (line for line in unit.splitlines() if line.startswith("RestrictAddressFamilies="))
     assert {"AF_UNIX", "AF_INET", "AF_INET6"} <= set(line.partition("=")[2].split())
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_queue_is_read_in_a_thread_until_it_is_stopped(
+    slurm: Slurm, tmp_path: Path, at_once: bool
+) -> None:
+    """At once, or as soon as somebody asks."""
+    read = threading.Semaphore(0)
+    slurm.during = lambda: read.release()
+    machines = load_machines(basic_config(tmp_path))
+    cache = Neighbours(slurm, machines, refresh_s=0.01)  # type: ignore[arg-type]
+    cache.start(at_once=at_once)
+    try:
+        assert read.acquire(timeout=0.2 if not at_once else 10) is at_once
+        cache.jobs()
+        assert all(read.acquire(timeout=10) for _ in range(2))
+        assert cache.age_s() is not None
+    finally:
+        cache.stop()
+    assert cache._thread is not None
+    cache._thread.join(10)
+    assert not cache._thread.is_alive()

@@ -193,6 +193,40 @@ def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
     talk(tmp_path / "s", what)
 
 
+def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def answer(line: bytes) -> Answer:
+        told.append("answered")
+        return Answer(b"ok\n", after=lambda: told.append("done")) if line else Answer(b"no\n")
+
+    async def main() -> None:
+        server = LineServer(tmp_path / "s", answer)
+        await server.start()
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+        writer.write(b"one\n")
+        assert await asyncio.wait_for(reader.readline(), 10) == b"ok\n"
+        writer.write(b"\n")
+        assert await asyncio.wait_for(reader.readline(), 10) == b"no\n"
+        writer.close()
+        await server.stop()
+
+    asyncio.run(main())
+    assert told == ["answered", "done", "answered"]
+
+
+def test_nobody_is_taken_in_once_it_has_stopped(tmp_path: Path) -> None:
+    """Not even who knows the socket by another name."""
+
+    async def main() -> None:
+        async with running(tmp_path / "s"):
+            os.link(tmp_path / "s", tmp_path / "other")
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_unix_connection(str(tmp_path / "other"))
+
+    asyncio.run(main())
+
+
 def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(
     tmp_path: Path, dropped: list[tuple[bool, int]]
 ) -> None:

@@ -160,10 +160,13 @@ def test_a_notice_is_never_answered(engine: Engine) -> None:
     assert engine.answer(b"ended job=1 array=0").reply is None
 
 
-def test_the_kill_switch_passes_everything(engine: Engine, tmp_path: Path) -> None:
+def test_the_kill_switch_passes_everything(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "off").touch()
     assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "pass"
     assert submitted(engine, hint="pattern=knot")[0] == "pass"
+    assert not caplog.records
     (tmp_path / "off").unlink()
     assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "use"
 

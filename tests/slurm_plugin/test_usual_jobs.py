@@ -63,6 +63,11 @@ def test_each_job_is_counted_once_and_each_of_its_nodes(tmp_path: Path) -> None:
     assert usual_jobs.learned(log) == ((2, 0.75), (4, 0.25))
 
 
+def test_a_log_that_was_just_moved_away_hides_none_of_the_older_ones(tmp_path: Path) -> None:
+    written(tmp_path / "log.2", *(decided(job, 1) for job in range(1, 61)))
+    assert usual_jobs.learned(DecisionLogConfig(tmp_path / "log", 1, keep=2)) == ((1, 1.0),)
+
+
 def test_rotated_files_count_too(tmp_path: Path) -> None:
     written(tmp_path / "log.1", *(decided(job, 1) for job in range(1, 41)))
     log = written(tmp_path / "log", *(decided(job, 3) for job in range(41, 61)))
