@@ -42,9 +42,9 @@ class Remembering:
 
 
 def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The bridge may use an answer of before for a second more."""
+    """The bridge may use an answer of before for a second more. It is said once."""
     path = tmp_path / "gputopo.yaml"
     path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
     first = setup.load(path)
@@ -56,3 +56,4 @@ def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
         slurm.gate(job_id)
         asyncio.run(ours._look())
     assert [(name, update.begin_time) for name, update in slurm.updates] == [("1", NOW), ("2", NOW)]
+    assert caplog.text.count("slots: switched off; waiting jobs are given back to Slurm") == 1
