@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,6 +107,13 @@ def test_gpus_of_one_model_are_numbered_and_the_model_is_a_feature() -> None:
     assert room["dgx1"].free == 0b11
     assert room["dgx1"].slots[7] == "v100.s7"
     assert "v100" in room["dgx1"].features
+
+
+def test_what_jobs_hold_of_a_node_is_not_free() -> None:
+    room = room_of([node("dgx1", (0,), alloc_cpus=10, alloc_memory_mb=500)], [donor(), job()])
+    assert (room["dgx1"].cpus, room["dgx1"].memory_mb) == (6, 3500)
+    over = room_of([node("dgx1", (0,), alloc_cpus=17, alloc_memory_mb=5000)], [])
+    assert (over["dgx1"].cpus, over["dgx1"].memory_mb) == (0, 0)
 
 
 def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full() -> None:
@@ -344,16 +351,18 @@ class Slurm:
         return [words for words, _ in self.told]
 
 
-def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> Plan:
+def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> Lender:
     how = AtStart(60)
     settings = RemoteConfig(presets.load("echo"), allow=True)
     text = BASIC + "remote: {{allow: yes}}\n"
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    clock = lambda: float(AT)  # noqa: E731
     lending = Lending(settings, slurm, slurm, slurm, how, clock)  # type: ignore[arg-type]
     broker = Broker(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
-    lender = Lender(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
-    return lender.look(may_lend)
+    return Lender(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
+
+
+def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> Plan:
+    return lender_of(tmp_path, slurm, lambda: float(AT)).look(may_lend)
 
 
 def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
@@ -399,6 +408,18 @@ def test_a_refused_loan_leaves_nothing_kept(tmp_path: Path) -> None:
     looked(tmp_path, slurm)
     assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "scancel 71"]
     assert slurm.reserved.is_empty
+
+
+def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path: Path) -> None:
+    slurm, now = Slurm(job(), refuses="7"), [float(AT)]
+    lender, tried = lender_of(tmp_path, slurm, lambda: now[0]), list[int]()
+    for second in range(65):
+        now[0], before = float(AT + second), len(slurm.told)
+        lender.look(True)
+        slurm.jobs = slurm.jobs[:1]  # the donor that was cancelled is gone
+        if len(slurm.told) > before:
+            tried.append(second)
+    assert tried == [0, 30, 60]
 
 
 def test_a_job_that_started_meanwhile_keeps_its_loan(tmp_path: Path) -> None:

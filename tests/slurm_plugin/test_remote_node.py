@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -152,8 +153,28 @@ def test_such_a_server_that_ends_is_no_donors(task: Task, tmp_path: Path) -> Non
 
     async def life() -> None:
         lender = Donor(replace(task, preset=ends, program=str(packed)), PaperMunge())
-        with pytest.raises(RemoteError, match="false ended before it listened"):
+        with pytest.raises(RemoteError, match="false ended before it listened") as told:
             await lender.open()
+        # Seen by its end of the line, not by its silence.
+        assert "timed out" not in str(told.value)
+        await lender.close()
+
+    asyncio.run(life())
+
+
+@pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
+def test_such_a_server_may_take_its_time_until_it_listens(
+    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = tmp_path / "gputopo-node"
+    program.write(packed, sys.executable)
+    monkeypatch.setattr(donor, "LISTENS_S", 12.0)
+    slow = ("sh", "-c", f"sleep 2; exec {sys.executable} {tmp_path}/serve.py {{bind}} {{port}}")
+
+    async def life() -> None:
+        preset = replace(task.preset, loopback=False, server=slow)
+        lender = Donor(replace(task, preset=preset, program=str(packed)), PaperMunge())
+        assert await lender.open()
         await lender.close()
 
     asyncio.run(life())
@@ -375,6 +396,40 @@ def test_a_job_whose_donor_is_away_is_put_back_and_not_started(
     assert told.startswith(f"print gpu-topo: remote GPUs: 127.0.0.1:{port} cannot be reached")
     assert "export" not in told
     assert (tmp_path / "said").read_text().splitlines() == ["show job 7", "requeue 7"]
+
+
+LEAVES = """
+import sys
+from slurm_plugin.remote.node import join, slurm
+
+async def meet(job_id, donors, vouching):
+    return {{"A": "1"}}, {ends}
+
+async def keep(ends, vouching, pid):
+    print("seen by nobody")
+    open(sys.argv[1], "a").write("kept\\n")
+
+join.meet, join.keep = meet, keep
+slurm.told = lambda job_id: ("RUNNING", {comment!r})
+assert join.main({{"SLURM_JOB_ID": "7"}}) == 0
+open(sys.argv[1], "a").write("over\\n")
+"""
+
+
+@pytest.mark.parametrize(("ends", "left"), [("[(None, None)]", ["kept", "over"]), ("[]", ["over"])])
+def test_the_jobs_end_is_left_behind_in_a_process_that_does_nothing_else(
+    tmp_path: Path, ends: str, left: list[str]
+) -> None:
+    script = LEAVES.format(ends=ends, comment=COMMENT.format(port=5000))
+    command = [sys.executable, "-c", script, str(tmp_path / "said")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == join.exports({"A": "1"})
+    deadline = time.monotonic() + 20
+    while (said := (tmp_path / "said").read_text().split()) and len(said) < len(left):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.2)
+    assert sorted((tmp_path / "said").read_text().split()) == left
 
 
 def test_a_job_without_donors_is_left_alone(

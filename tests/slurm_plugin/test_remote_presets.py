@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin import config
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import preset
 from slurm_plugin.remote.node.preset import Server
+from slurm_plugin.remote.settings import RemoteConfig
 
 DONORS = (Server("n2", 5000, 2, 71, "7/71"), Server("n3", 5001, 1, 72, "7/72"))
 GOOD = """
@@ -21,6 +23,11 @@ environment: {MINE: "{servers}"}
 
 def test_the_presets_that_come_with_the_package() -> None:
     assert presets.names() == ["cricket", "echo", "echo-own", "lupine", "rcuda", "template"]
+
+
+def test_what_is_not_configured_is_what_is_not_given() -> None:
+    """The defaults stand twice: for who reads gputopo.yaml and for who makes the settings."""
+    assert config.parse("", Path("gputopo.yaml")).remote == RemoteConfig(presets.load("echo"))
 
 
 @pytest.mark.parametrize("name", presets.names())
