@@ -49,6 +49,11 @@ def test_a_request_without_its_model_is(lua, spec, plain):
     assert text_of(lua, f"untyped('{spec}')") == plain
 
 
+def test_a_model_that_is_named_twice_is_one_model(lua):
+    spec = "gres/gpu:v100:1,gres/gpu:v100:2"
+    assert [text_of(lua, f"types('{spec}')[{i}]") for i in (1, 2)] == ["v100", "nil"]
+
+
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
