@@ -6,7 +6,7 @@
 #   make test-sanitized   live tests with the select plugin inside slurmctld under ASan and UBSan (ARGS=files)
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
-#   make mutants  what tests notice of one changed line (ONLY=policies for one part); writes docs/mutants.md
+#   make mutants  which one-line faults the tests notice (ONLY=policies for one part); writes docs/mutants.md
 #   make lint | cluster | cluster-down | shell
 #   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).

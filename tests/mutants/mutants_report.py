@@ -48,7 +48,9 @@ def _row(name: str, found: Sequence[tuple[Mutant, Mapping[str, Any]]]) -> str:
     return f"| {name} | {len(found)} | {caught} | {hung} | {equal} | {left} | {share:.0f} % |"
 
 
-def report(results: Mapping[str, Sequence[tuple[Mutant, Mapping[str, Any]]]]) -> str:
+def report(
+    results: Mapping[str, Sequence[tuple[Mutant, Mapping[str, Any]]]], measuring_s: float
+) -> str:
     """docs/mutants.md."""
     is_c = {part: part in ("select", "spank") for part in results}
     rows = [_row(part, found) for part, found in results.items()]
@@ -60,8 +62,10 @@ def report(results: Mapping[str, Sequence[tuple[Mutant, Mapping[str, Any]]]]) ->
     took_s = sum(told["seconds"] for _, told in every)
     lines = [_HEAD, "| part | mutants | caught | hung | equivalent | survived | caught of all |"]
     lines += ["|---|---|---|---|---|---|---|", *rows, ""]
-    lines.append(f"The tests of these mutants took {took_s / 60:.0f} minutes in all, one after")
-    lines += ["the other; which test runs which line is measured before, once.", ""]
+    lines.append(
+        f"It took {measuring_s / 60:.0f} minutes to measure which test runs which line, and"
+    )
+    lines += [f"{took_s / 60:.0f} to try the mutants, one after the other.", ""]
     for word, title in (("equivalent", "Equivalent"), ("", "Survivors")):
         lines += [f"## {title}", ""]
         for one, told in every:

@@ -15,6 +15,7 @@ import argparse
 import json
 import re
 import sys
+import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -83,6 +84,7 @@ class Measured:
         kept = json.loads(self._path.read_text()) if self._path.exists() else {}
         #: File of tests -> its digest (`is`), and the seconds of each of its `tests` that passes.
         self._files: dict[str, Any] = kept["files"] if kept.get("code") == self._code else {}
+        self.took_s: float = kept["took_s"] if self._files else 0.0
 
     def bring_up_to_date(self, tree: Path) -> None:
         """Run every pure test whose file is not the one that was measured."""
@@ -102,6 +104,7 @@ class Measured:
         settings.write_text(f"[run]\nrelative_files = true\nsource = {','.join(MEASURED)}\n")
         words = ["-m", "coverage", "run", "--append", f"--rcfile={settings}"]
         words.append(f"--data-file={KEPT / 'coverage.db'}")
+        began = time.monotonic()
         done = run(tree, stale, MEASURING_LIMIT_S, coverage=words, options=["-m", "not cluster"])
         for name in stale:
             tests = {
@@ -113,7 +116,9 @@ class Measured:
         if done.failed:
             print(f"left out, as they fail: {len(done.failed)} tests, {done.failed[0]} first")
         self._files = {name: self._files[name] for name in there}
-        self._path.write_text(json.dumps({"code": self._code, "files": self._files}))
+        self.took_s += time.monotonic() - began
+        kept = {"code": self._code, "took_s": self.took_s, "files": self._files}
+        self._path.write_text(json.dumps(kept))
 
     def tests_of(self, one: Mutant) -> dict[str, float]:
         """The tests to try it with: those that run its line, and what each takes."""
@@ -167,10 +172,16 @@ class Measured:
         return [str(p.relative_to(ROOT)) for p in every if re.search(words, p.read_text(), re.M)]
 
 
-def tried(parts: list[str]) -> dict[str, list[tuple[Mutant, dict[str, Any]]]]:
-    """The verdicts about each part's mutants; those that are known already are taken over."""
+Verdicts = dict[str, list[tuple[Mutant, dict[str, Any]]]]
+
+
+def tried(parts: list[str]) -> tuple[Verdicts, float]:
+    """The verdicts about each part's mutants, and the seconds that measuring the tests took.
+
+    Verdicts that are known already are taken over.
+    """
     path = KEPT / "verdicts.json"
-    results: dict[str, list[tuple[Mutant, dict[str, Any]]]] = {}
+    results: Verdicts = {}
     with copied() as tree:
         measured = Measured()
         measured.bring_up_to_date(tree)
@@ -192,7 +203,7 @@ def tried(parts: list[str]) -> dict[str, list[tuple[Mutant, dict[str, Any]]]]:
                     known[one.id] = found
                     print(told.outcome, f"{told.seconds} s", one.path, one.line, one.id, flush=True)
                 results[part].append((one, found))
-    return results
+    return results, measured.took_s
 
 
 def main() -> int:
@@ -201,13 +212,13 @@ def main() -> int:
     parts = parser.parse_args().parts or list(PARTS)
     if unknown := [part for part in parts if part not in PARTS]:
         parser.error(f"no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
-    results = tried(parts)
+    results, measuring_s = tried(parts)
     for found in results.values():
         for one, told in found:
             if told["outcome"] == "survived":
                 print(f"\n{one.path}:{one.line} {one.id} ({told['of']} tests) {judged(one)}")
                 print(f"  - {one.was.strip()}\n  + {one.becomes.strip()}")
-    text = report(results)
+    text = report(results, measuring_s)
     print(f"\n{text}")
     if len(parts) == len(PARTS):
         DOCS.write_text(text, encoding="utf-8")
