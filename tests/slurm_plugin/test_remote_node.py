@@ -246,7 +246,7 @@ def test_another_users_server_is_not_taken_for_the_donors_own(
     async def life() -> None:
         lender = Donor(task, PaperMunge())
         with pytest.raises(RemoteError, match="did not listen"):
-            await asyncio.wait_for(lender.open(), 10)
+            await asyncio.wait_for(lender.open(), 60)
         assert lender._process is not None
         assert lender._process.returncode is not None
         await lender.close()
