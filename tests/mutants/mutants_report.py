@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from mutations import Mutant
 
+C_PARTS = ("select", "spank")
 JUDGED = Path(__file__).with_name("judged.yaml")
 _HEAD = """# One-line mutants
 
@@ -36,43 +37,47 @@ def judged(one: Mutant) -> str:
     return next((f"{word}: {why}" for word, why in said.items()), "")
 
 
-def _row(name: str, found: Sequence[tuple[Mutant, Mapping[str, Any]]]) -> str:
-    outcomes = [told["outcome"] for _, told in found]
+Found = Sequence[tuple[Mutant, Mapping[str, Any] | None]]
+
+
+def _row(name: str, found: Found) -> str:
+    outcomes = [told["outcome"] for _, told in found if told]
     caught, hung = outcomes.count("caught"), outcomes.count("hung")
-    equal = sum(
-        told["outcome"] == "survived" and judged(one).startswith("equivalent")
-        for one, told in found
-    )
-    left = len(found) - caught - hung - equal
-    share = 100 * (caught + hung) / max(1, len(found))
-    return f"| {name} | {len(found)} | {caught} | {hung} | {equal} | {left} | {share:.0f} % |"
+    equal = sum(judged(one).startswith("equivalent") for one in _left(found))
+    left = len(_left(found)) - equal
+    share = 100 * (caught + hung) / max(1, len(outcomes))
+    cells = (len(found), len(outcomes), caught, hung, equal, left)
+    return f"| {name} | {' | '.join(map(str, cells))} | {share:.1f} % |"
 
 
-def report(
-    results: Mapping[str, Sequence[tuple[Mutant, Mapping[str, Any]]]], measuring_s: float
-) -> str:
+def _left(found: Found) -> list[Mutant]:
+    return [one for one, told in found if told and told["outcome"] == "survived"]
+
+
+def report(results: Mapping[str, Found], measuring_s: float) -> str:
     """docs/mutants.md."""
-    is_c = {part: part in ("select", "spank") for part in results}
     rows = [_row(part, found) for part, found in results.items()]
-    for name, kind in (("**all but C**", False), ("**C**", True)):
-        some = [item for part, found in results.items() if is_c[part] is kind for item in found]
+    for name, is_c in (("**all but C**", False), ("**C**", True)):
+        some = [found for part, found in results.items() if (part in C_PARTS) is is_c]
         if some:
-            rows.append(_row(name, some))
+            rows.append(_row(name, [item for found in some for item in found]))
     every = [item for found in results.values() for item in found]
-    took_s = sum(told["seconds"] for _, told in every)
-    lines = [_HEAD, "| part | mutants | caught | hung | equivalent | survived | caught of all |"]
-    lines += ["|---|---|---|---|---|---|---|", *rows, ""]
+    took_s = sum(told["seconds"] for _, told in every if told)
+    lines = [
+        _HEAD,
+        "| part | drawn | tried | caught | hung | equivalent | survived | caught of tried |",
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|", *rows, ""]
     lines.append(
         f"It took {measuring_s / 60:.0f} minutes to measure which test runs which line, and"
     )
     lines += [f"{took_s / 60:.0f} to try the mutants, one after the other.", ""]
     for word, title in (("equivalent", "Equivalent"), ("", "Survivors")):
         lines += [f"## {title}", ""]
-        for one, told in every:
+        for one in _left(every):
             said = judged(one)
-            if told["outcome"] == "survived" and said.startswith("equivalent") is bool(word):
+            if said.startswith("equivalent") is bool(word):
                 why = said.partition(": ")[2] or "not looked at"
-                lines.append(f"- `{one.path}` line {one.line} (`{one.id}`): {why}")
-                lines += ["", "  ```diff", f"  - {one.was.strip()}", f"  + {one.becomes.strip()}"]
-                lines += ["  ```", ""]
+                lines += [f"- `{one.path}` line {one.line} (`{one.id}`): {why}", "", "  ```diff"]
+                lines += [f"  - {one.was.strip()}", f"  + {one.becomes.strip()}", "  ```", ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -17,12 +17,12 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from coverage import CoverageData
-from mutants_report import judged, report
+from mutants_report import report
 from mutations import Mutant, digest, is_built, mutants
 from trials import ROOT, copied, run, verdict
 
@@ -172,53 +172,51 @@ class Measured:
         return [str(p.relative_to(ROOT)) for p in every if re.search(words, p.read_text(), re.M)]
 
 
-Verdicts = dict[str, list[tuple[Mutant, dict[str, Any]]]]
+class Verdicts:
+    """The verdicts that are kept: of a mutant's file as it is, and of the tests as they are."""
+
+    def __init__(self) -> None:
+        self._path = KEPT / "verdicts.json"
+        kept = self._path.read_text() if self._path.exists() else "{}"
+        self._known: dict[str, dict[str, Any]] = json.loads(kept)
+
+    def known(self, one: Mutant) -> dict[str, Any] | None:
+        found = self._known.get(one.id)
+        return found if found and found["code"] == _code(one) else None
+
+    def find(self, tree: Path, one: Mutant, measured: Measured) -> None:
+        """Try the mutant, unless it is known to be caught, or to survive these very tests."""
+        tests, found = measured.tests_of(one), self.known(one)
+        these = measured.of_tests(tests)
+        if found and (found["outcome"] != "survived" or found["tests"] == these):
+            return
+        told = verdict(tree, one, tests)
+        print(told.outcome, f"{told.seconds} s", one.path, one.line, one.id, flush=True)
+        of = {"code": _code(one), "tests": these, "of": len(tests)}
+        self._known[one.id] = {**told.__dict__, **of}
+        self._path.write_text(json.dumps(self._known, indent=1))
 
 
-def tried(parts: list[str]) -> tuple[Verdicts, float]:
-    """The verdicts about each part's mutants, and the seconds that measuring the tests took.
-
-    Verdicts that are known already are taken over.
-    """
-    path = KEPT / "verdicts.json"
-    results: Verdicts = {}
-    with copied() as tree:
-        measured = Measured()
-        measured.bring_up_to_date(tree)
-        known = json.loads(path.read_text()) if path.exists() else {}
-        for part in parts:
-            results[part] = []
-            for one in sample(part):
-                tests = measured.tests_of(one)
-                code = digest((ROOT / one.path).read_text())
-                found = known.get(one.id, {})
-                is_caught = found.get("outcome") in ("caught", "hung")
-                if found.get("code") != code or not (
-                    is_caught or found.get("tests") == measured.of_tests(tests)
-                ):
-                    told = verdict(tree, one, tests)
-                    found = {**told.__dict__, "code": code, "tests": measured.of_tests(tests)}
-                    found["of"] = len(tests)
-                    path.write_text(json.dumps({**known, one.id: found}, indent=1))
-                    known[one.id] = found
-                    print(told.outcome, f"{told.seconds} s", one.path, one.line, one.id, flush=True)
-                results[part].append((one, found))
-    return results, measured.took_s
+def _code(one: Mutant) -> str:
+    return digest((ROOT / one.path).read_text())
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
-    parts = parser.parse_args().parts or list(PARTS)
+    parser.add_argument("--known", action="store_true", help="try nothing, report what is known")
+    options = parser.parse_args()
+    parts = options.parts or list(PARTS)
     if unknown := [part for part in parts if part not in PARTS]:
         parser.error(f"no part {unknown[0]!r}; there are: {', '.join(PARTS)}")
-    results, measuring_s = tried(parts)
-    for found in results.values():
-        for one, told in found:
-            if told["outcome"] == "survived":
-                print(f"\n{one.path}:{one.line} {one.id} ({told['of']} tests) {judged(one)}")
-                print(f"  - {one.was.strip()}\n  + {one.becomes.strip()}")
-    text = report(results, measuring_s)
+    drawn, measured, verdicts = {part: sample(part) for part in parts}, Measured(), Verdicts()
+    if not options.known:
+        with copied() as tree:
+            measured.bring_up_to_date(tree)
+            for one in chain.from_iterable(drawn.values()):
+                verdicts.find(tree, one, measured)
+    results = {part: [(one, verdicts.known(one)) for one in some] for part, some in drawn.items()}
+    text = report(results, measured.took_s)
     print(f"\n{text}")
     if len(parts) == len(PARTS):
         DOCS.write_text(text, encoding="utf-8")
