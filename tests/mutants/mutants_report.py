@@ -22,6 +22,10 @@ them at most; a line that runs at import gets the tests that run anything of its
 files get tests/lua_bridge, C files tests/select or tests/spank. A test that fails with the
 mutant has to fail twice. `hung` ran past its limit and is caught, too.
 
+Tests were written for what survived the first run, in which 148 of 197 were caught, or 75 %: that is
+nearer to what the tests are worth on lines that nobody tried. Another seed (`SEED` in
+tests/mutants/run_mutants.py) draws such lines.
+
 C: only files that are built without Slurm's headers (`PURE` in the two Makefiles) are tried here.
 """
 
