@@ -16,7 +16,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,13 @@ class Measured:
             folder = Path(one.path).parts[0 if one.path.endswith(".lua") else 1]
             names = {name for name in self.times if name.startswith(f"tests/{folder}/")}
         else:
-            names = self._on_line(one) or self._in_files([one.path])
-            names = names or self._in_files(self._importing(one.path))
+            names = self._on_line(one)
+            if not names:
+                users = _importing(one.path, ("tests",))
+                names = {name for name in self.times if name.partition("::")[0] in users}
+                names |= self._in_files([one.path]) or self._in_files(
+                    _importing(one.path, MEASURED)
+                )
         found: dict[str, float] = {}
         left = BUDGET_S
         for name in sorted(names, key=lambda name: self.times[name]):
@@ -164,12 +169,14 @@ class Measured:
             n for p in paths for names in self._lines(p).values() for n in names
         } & self.times.keys()
 
-    def _importing(self, path: str) -> list[str]:
-        name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        package, _, module = name.rpartition(".")
-        words = rf"^\s*(from {re.escape(name)} import|from {package} import .*\b{module}\b)"
-        every = [path for name in MEASURED for path in ROOT.glob(f"{name}/**/*.py")]
-        return [str(p.relative_to(ROOT)) for p in every if re.search(words, p.read_text(), re.M)]
+
+def _importing(path: str, folders: Sequence[str]) -> list[str]:
+    """The files that import this one."""
+    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    package, _, module = name.rpartition(".")
+    words = rf"^\s*(from {re.escape(name)} import|from {re.escape(package)} import .*\b{module}\b)"
+    every = (file for folder in folders for file in ROOT.glob(f"{folder}/**/*.py"))
+    return [str(p.relative_to(ROOT)) for p in every if re.search(words, p.read_text(), re.M)]
 
 
 class Verdicts:
