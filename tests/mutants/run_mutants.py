@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from coverage import CoverageData
-from mutants_report import report
+from mutants_report import judged, report
 from mutations import Mutant, digest, is_built, mutants
 from trials import ROOT, copied, run, verdict
 
@@ -192,10 +192,10 @@ class Verdicts:
         return found if found and found["code"] == _code(one) else None
 
     def find(self, tree: Path, one: Mutant, measured: Measured) -> None:
-        """Try the mutant, unless it is known to be caught, or to survive these very tests."""
+        """Try the mutant, unless it is known to be caught, or to survive these or any tests."""
         tests, found = measured.tests_of(one), self.known(one)
-        these = measured.of_tests(tests)
-        if found and (found["outcome"] != "survived" or found["tests"] == these):
+        these, is_equal = measured.of_tests(tests), judged(one).startswith("equivalent")
+        if found and (found["outcome"] != "survived" or found["tests"] == these or is_equal):
             return
         told = verdict(tree, one, tests)
         print(told.outcome, f"{told.seconds} s", one.path, one.line, one.id, flush=True)
