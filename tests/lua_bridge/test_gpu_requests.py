@@ -184,6 +184,7 @@ def test_the_default_partition_is_named_when_the_user_names_none(lua, engine):
         pytest.param({"tres_per_node": "gres/gpu:1g.5gb:1", "comment": "gpu-topo: x"}, id="MIG"),
         pytest.param({"tres_per_node": "gres/shard:1", "comment": "gpu-topo: x"}, id="shards"),
         pytest.param({"tres_per_job": "gres/mps:50"}, id="MPS"),
+        pytest.param({"tres_per_job": "mps:50", "comment": "gpu-topo: x"}, id="MPS alone"),
     ],
 )
 def test_jobs_that_are_not_ours_cause_no_traffic_and_no_change(lua, engine, fields):

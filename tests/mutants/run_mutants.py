@@ -89,7 +89,9 @@ class Measured:
     def bring_up_to_date(self, tree: Path) -> None:
         """Run every pure test whose file is not the one that was measured."""
         there = {
-            str(path.relative_to(tree)): digest(path.read_text())
+            str(path.relative_to(tree)): digest(
+                *(file.read_text() for file in (path, *sorted(path.parent.glob("*.c"))))
+            )
             for path in sorted(tree.glob("tests/**/test_*.py"))
             if path.parts[-2] not in ("cluster", "attacks", "mutants")
         }

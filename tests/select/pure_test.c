@@ -674,6 +674,29 @@ static void notices_never_block(void)
 	stop(&server);
 }
 
+static void a_notice_is_dropped_only_where_nobody_listens(void)
+{
+	server_t server = { .answers = { NULL } };
+	gt_config_t config;
+	gt_line_t line = { 0 };
+
+	start(&server, &config);
+	gt_channel_init(&channel);
+	gt_line_begin(&line, "started");
+	gt_line_number(&line, "job", 1);
+	CHECK(gt_line_end(&line));
+	gt_channel_tell(&channel, &config, &line);
+	gt_channel_tell(&channel, &config, &line);
+	CHECK(channel.notices_dropped == 0);
+	gt_channel_close(&channel);
+	stop(&server);
+	strcpy(config.socket, "/nonexistent/engine.sock");
+	gt_channel_tell(&channel, &config, &line);
+	CHECK(channel.notices_dropped == 1);
+	gt_line_free(&line);
+	gt_channel_close(&channel);
+}
+
 /* ---------------------------------------------------------------- the rest */
 
 #define TEST(name) { #name, name }
@@ -713,6 +736,7 @@ static const struct {
 	TEST(nobody_listening_is_told_at_once),
 	TEST(garbage_closes_the_connection),
 	TEST(notices_never_block),
+	TEST(a_notice_is_dropped_only_where_nobody_listens),
 };
 #define TESTS (sizeof(tests) / sizeof(tests[0]))
 
