@@ -335,6 +335,11 @@ static void other_notes_are_no_waits(void)
 			      &waiting));
 	CHECK(waiting.count == 1 && !waiting.until && !waiting.begin);
 	CHECK(waiting.why.len == 1 && waiting.why.text[0] == 'a');
+	/* an end that was cut says nothing of when */
+	CHECK(gt_waiting_read((gt_slice_t) {
+			"waiting 1/2 since 3: a (until 77, be", 36 }, &waiting));
+	CHECK(waiting.count == 1 && !waiting.until && !waiting.begin);
+	CHECK(waiting.why.len == 15);
 }
 
 /* ------------------------------------------------- budget, counters, switch */
