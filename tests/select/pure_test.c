@@ -325,6 +325,7 @@ static void other_notes_are_no_waits(void)
 		"waiting 1/2 since", "waiting x/2 since 3: a",
 		"waiting 1/2 since 3 a",
 	};
+	static char long_note[513] = "waiting 1/2 since 3: ";
 	gt_waiting_t waiting;
 
 	for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++)
@@ -335,6 +336,11 @@ static void other_notes_are_no_waits(void)
 			      &waiting));
 	CHECK(waiting.count == 1 && !waiting.until && !waiting.begin);
 	CHECK(waiting.why.len == 1 && waiting.why.text[0] == 'a');
+	/* no note of ours is as long */
+	memset(long_note + 21, 'a', 491);
+	CHECK(gt_waiting_read((gt_slice_t) { long_note, 511 }, &waiting));
+	CHECK(waiting.why.len == 490);
+	CHECK(!gt_waiting_read((gt_slice_t) { long_note, 512 }, &waiting));
 	/* an end that was cut says nothing of when */
 	CHECK(gt_waiting_read((gt_slice_t) {
 			"waiting 1/2 since 3: a (until 77, be", 36 }, &waiting));

@@ -286,8 +286,8 @@ def test_device_files_are_looked_at_by_minor(program: Path, tmp_path: Path) -> N
     table, folder = tmp_path / "table", tmp_path / "dev"
     table.write_text(write(MACHINES["reversed"]))
     folder.mkdir()
-    for minor in (1, 4):
+    for minor in (0, 1, 4):
         (folder / f"gpu{minor}").touch()
     found = run(program, "devices", folder / "gpu", table)
-    assert found == "known=1 restricted=0 minors=1 open=1,4\n"
+    assert found == "known=1 restricted=0 minors=1 open=0,1,4\n"
     assert run(program, "devices", folder / "x", table) == "known=0 restricted=0 minors=1 open=\n"
