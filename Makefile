@@ -48,10 +48,11 @@ test: setup test-tools
 	@docker/cluster.sh images & $(PYTEST) --junitxml=.cluster/junit/test.xml $(or $(ARGS),--run short); \
 	found=$$?; wait; exit $$found
 
-# The tests marked long; SHARD=1/4 for a quarter of their files.
+# The tests marked long, and then the mutants; SHARD=1/4 for a quarter of the files, without these.
 test-long: setup test-tools
 	@docker/cluster.sh images || test $$? = 3
 	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(if $(SHARD),--shard $(SHARD)) $(ARGS)
+	$(if $(SHARD)$(ARGS),,$(MAKE) mutants)
 
 # ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
 test-matrix: setup test-tools

@@ -85,7 +85,7 @@ def run(
     shutil.rmtree(tree / ".hypothesis", ignore_errors=True)
     environ = {**os.environ, "PYTHONPATH": f"{tree}:{HERE}", "NOTED": str(noted)}
     command = [sys.executable, *coverage, "-m", "pytest", "-q", "--hypothesis-seed=0"]
-    command += ["-p", "noted_tests", "-p", "no:cacheprovider", "-p", "no:rerunfailures"]
+    command += ["-p", "noted_tests", "-p", "no:cacheprovider"]
     with (tree.parent / "log").open("w") as log:
         child = subprocess.Popen(
             [*command, *options, f"@{names}"],
