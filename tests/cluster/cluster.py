@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import struct
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from modes import enforcement
+from shells import Shells
 from slurm_text import Job, parse_gres, parse_indices, parse_jobs
 
 import docker
@@ -68,6 +68,7 @@ class Cluster:
         self.suite = suite
         self._docker = docker.from_env()
         self._containers: dict[str, Any] = {}
+        self._shells = Shells(lambda host: str(self.container(host).id))
         self._home: dict[str, str] = {}
         #: Whether nothing was run in it since the last reset.
         self.is_fresh = False
@@ -205,39 +206,20 @@ class Cluster:
         argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
         self.is_fresh = False
         home = "/root" if user == "root" else f"/home/{user}"
-        code, streams = self._exec(
-            host,
-            ["timeout", str(timeout_s), *argv],
-            user=user,
-            workdir=home,
-            environment={"HOME": home, "USER": user, **(env or {})},
+        result = Result(
+            *self._shells.run(
+                host,
+                ["timeout", str(timeout_s), *argv],
+                user,
+                home,
+                {"HOME": home, "USER": user, **(env or {})},
+            )
         )
-        text = [stream.decode(errors="replace") for stream in streams]
-        result = Result(code, *text)
-        if check and code:
+        if check and result.code:
             raise ClusterError(
-                f"{user}@{host}: {shlex.join(argv)} exited {code}:\n{result.out}{result.err}"
+                f"{user}@{host}: {shlex.join(argv)} exited {result.code}:\n{result.out}{result.err}"
             )
         return result
-
-    def _exec(self, host: str, argv: list[str], **how: Any) -> tuple[int, tuple[bytes, bytes]]:
-        """Exit code, and the two streams to their ends.
-
-        Not the SDK's exec_run: it reads beside the buffer that its HTTP answer came through, and
-        so loses output that comes in one packet with the header, as it does on a busy machine.
-        """
-        api = self._docker.api
-        exec_id = api.exec_create(self.container(host).id, argv, **how)["Id"]
-        url = f"{api.base_url}/v{api.api_version}/exec/{exec_id}/start"
-        with api.post(url, json={"Detach": False, "Tty": False}, stream=True) as answer:
-            answer.raise_for_status()
-            frames = answer.raw.read()
-        streams = {1: bytearray(), 2: bytearray()}
-        while frames:
-            kind, size = struct.unpack(">BxxxL", frames[:8])
-            streams[kind] += frames[8 : 8 + size]
-            frames = frames[8 + size :]
-        return api.exec_inspect(exec_id)["ExitCode"], (bytes(streams[1]), bytes(streams[2]))
 
     def sbatch(
         self,
