@@ -47,7 +47,8 @@ def scene(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Ite
         yield session_cluster
         return
     # The jobs end by themselves: what takes long comes first.
-    if any("pyslurm" in item.name for item in request.session.items):
+    tests = [item.name for item in request.session.items if item.path == request.path]
+    if any("pyslurm" in name for name in tests):
         request.getfixturevalue("pyslurm")
     cluster = session_cluster
     cluster.reset()
