@@ -278,10 +278,11 @@ def test_a_donor_ends_with_the_job_it_lends_to(states: list[str | None], looks: 
     assert asked == [7] * looks
 
 
-@pytest.mark.parametrize("job_id", [72, 7, 711, 1])
+@pytest.mark.parametrize("job_id", [72, 7, 711, 1, 6, 50000])
 def test_a_donor_ends_when_its_job_names_it_no_more(job_id: int) -> None:
-    """Another one, 71, is named."""
-    over = donor.until_over(5, job_id, lambda job_id: ("RUNNING", COMMENT), look_s=60)
+    """Another one, 71, is named; 6 are its GPUs, 50000 is its port."""
+    comment = COMMENT.format(port=50000)
+    over = donor.until_over(5, job_id, lambda job_id: ("RUNNING", comment), look_s=60)
     asyncio.run(asyncio.wait_for(over, 10))
 
 

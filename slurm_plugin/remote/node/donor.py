@@ -260,7 +260,8 @@ async def until_over(
         found = await asyncio.to_thread(ask, parent)
         if found is not None:
             state, comment = found
-            is_named = re.search(rf"/{job_id}(?!\d)", comment)
+            # node/GPUs/job/port: neither the GPUs nor the port are a job.
+            is_named = re.search(rf"[=,][^/,\s]+/[0-9a-f]+/{job_id}(?!\d)", comment)
             is_over = not state or state in slurm.OVER or not is_named
             # Put back into the queue, its next start finds other donors.
             if is_over or (state == "PENDING" and has_run):
