@@ -87,14 +87,14 @@ def test_slots_promised_during_a_look_are_not_lent_either(
 def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(
     tmp_path: Path,
 ) -> None:
-    """2 s, 4 s and so on, and five minutes at most."""
+    """2 s, 4 s and so on, and five minutes at most; the gate need not be renewed meanwhile."""
     slurm, now = Remembering(gated(1, eligible=NOW + 10_000), refuses=True), [float(NOW)]
     planner = Planner(
         slurm,  # type: ignore[arg-type]
         basic_decider(tmp_path),
         Board(),
         lambda build: None,
-        lease_s=120,
+        lease_s=10_000,
         grace_s=30,
         clock=lambda: now[0],
     )
