@@ -11,7 +11,6 @@ from live_harness import Watch, by_policy, end, running
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.both_modes,
     pytest.mark.enforced,
     pytest.mark.long("half a minute"),
     pytest.mark.timeout(900),

@@ -7,7 +7,7 @@ import time
 import pytest
 from cluster import Cluster
 from host_faults import disconnected, killed_host, paused
-from live_harness import Watch, by_policy, end, running
+from live_harness import Watch, by_policy, end, running, saved
 from remote_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
 from select_harness import until
 
@@ -93,13 +93,15 @@ def test_for_a_moment_a_node_is(watch: Watch, cluster: Cluster, fault: str) -> N
     assert running(cluster, [again]) == [by_policy({}, (2,), ("dgx1",))]
 
 
+# A host of this cluster boots with the select mode's slurm.conf, and the GPUs lose their types.
+@pytest.mark.select_plugin
 def test_the_controllers_host_is_gone(cluster: Cluster) -> None:
     """It boots again, with engine and slurmctld: jobs on nodes went on, the waiting one waits."""
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
     gpus = running(cluster, [kept, holder])
     waits = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    time.sleep(8)  # the state is saved
+    saved(cluster)
     with killed_host(cluster, "ctl"):
         time.sleep(3)
     up = "scontrol ping | grep -q UP && gputopo status --socket /run/gputopo/engine.sock"
