@@ -29,10 +29,8 @@ def mode_of(item: pytest.Item) -> str:
 
 def is_long(item: pytest.Item) -> bool:
     """Whether it is left to the long run: `long(why)`, or `long(why, mode)` in that mode."""
-    return any(
-        mode_of(item) == (mark.args[1:] or (mode_of(item),))[0]
-        for mark in item.iter_markers("long")
-    )
+    of_all, of_this = (), (mode_of(item),)
+    return any(mark.args[1:] in (of_all, of_this) for mark in item.iter_markers("long"))
 
 
 def why_long(item: pytest.Item) -> str:

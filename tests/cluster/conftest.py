@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from cluster import Cluster, NoEngineError, default_project, is_running
+from live_harness import at_home
 from modes import MODES, enforcement, use, wanted
 from remote_harness import as_found, lent
 from select_harness import FakeEngine, scripted_engine
@@ -72,10 +73,7 @@ def running_cluster() -> Iterator[Cluster | str]:
 @pytest.fixture(scope="session")
 def session_cluster(running_cluster: Cluster | str, enforced_by: str) -> Iterator[Cluster | str]:
     """The cluster in this way of enforcing; plugin and bridge wait for an engine that is slow."""
-    if isinstance(running_cluster, str):
-        yield running_cluster
-        return
-    with running_cluster.at_home():
+    with at_home(running_cluster):
         yield running_cluster
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster import Cluster
-from live_harness import by_policy, end, saved
+from live_harness import saved
 from select_harness import until
 
 LINK = Path(__file__).with_name("assets") / "link.py"
@@ -207,18 +207,3 @@ def _start(
     before, probe = DAEMONS[daemon]
     cluster.run(host, f"{before} {command} >/dev/null 2>&1 </dev/null &", env=env)
     until(lambda: not cluster.run(host, probe, check=False).code, f"{daemon} answers", 60)
-
-
-# -- afterwards ---------------------------------------------------------------
-
-
-def advised_again(cluster: Cluster) -> None:
-    """After a fault jobs get our GPUs again, once the callers ask again, and in time."""
-
-    def is_ours() -> bool:
-        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
-        got = cluster.wait_running(jobid, timeout_s=60).gpus
-        end(cluster, [jobid])
-        return got == by_policy({}, (2,), ("dgx1",))
-
-    until(is_ours, "advice after it", 90)

@@ -6,7 +6,8 @@ import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from cluster import GPUS, RECORD, Cluster, ClusterError
 from select_harness import until
@@ -34,6 +35,11 @@ WATCH_S = 0.2
 
 
 # -- settings -----------------------------------------------------------------
+
+
+def at_home(cluster: Cluster | str, **how: Any) -> AbstractContextManager[None]:
+    """`Cluster.at_home` for the fixture of a file; nothing where there is no cluster."""
+    return nullcontext() if isinstance(cluster, str) else cluster.at_home(**how)
 
 
 def configure_engine(cluster: Cluster, lines: str) -> None:
@@ -126,6 +132,18 @@ def by_policy(busy: Busy, counts: Sequence[int], nodes: Sequence[str], hint: str
     answer = policy.place(hints.to_request(wish, tuple(counts)), Snapshot(states))
     assert isinstance(answer, Placement), answer
     return {node: tuple(sorted(gpus)) for node, gpus in answer.gpus.items()}
+
+
+def advised_again(cluster: Cluster, *, start_s: float = 60, timeout_s: float = 90) -> None:
+    """After a fault jobs get our GPUs again, once the callers ask again, and in time."""
+
+    def is_ours() -> bool:
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
+        got = cluster.wait_running(jobid, timeout_s=start_s).gpus
+        end(cluster, [jobid])
+        return got == by_policy({}, (2,), ("dgx1",))
+
+    until(is_ours, "advice after the fault", timeout_s)
 
 
 # -- no GPU twice -------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster, ClusterError, Result
+from live_harness import at_home
 from modes import variant
 from select_harness import told_stock_pair
 
@@ -26,10 +27,7 @@ PAIR = ("-w", "dgx1", "--gres=gpu:2")
 @pytest.fixture(scope="module")
 def rules(session_cluster: Cluster | str) -> Iterator[None]:
     """From here on a reset leads to an engine with rules that listens for users."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with session_cluster.at_home(yaml=LISTEN + RULES):
+    with at_home(session_cluster, yaml=LISTEN + RULES):
         yield
 
 
@@ -221,10 +219,7 @@ def test_garbage_at_the_listener_costs_no_job_its_placement(configured: Cluster)
 @pytest.fixture(scope="module")
 def option(session_cluster: Cluster | str) -> Iterator[None]:
     """From here on a reset leads to the variant with the SPANK plugin."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with session_cluster.at_home(variant=f"{variant()}-launch"):
+    with at_home(session_cluster, variant=f"{variant()}-launch"):
         yield
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import GPUS, Cluster
-from live_harness import Watch, all_jobs, watched
+from live_harness import Watch, all_jobs, at_home, watched
 from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 from select_harness import until
@@ -64,10 +64,7 @@ TROUBLES = (
 @pytest.fixture(scope="module", autouse=True)
 def settings(session_cluster: Cluster | str) -> Iterator[None]:
     """The usual deadline, but a failed engine is tried again after a second."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with session_cluster.at_home(deadline_ms=50):
+    with at_home(session_cluster, deadline_ms=50):
         yield
 
 

@@ -15,6 +15,8 @@ import pytest
 from cluster import Cluster, Result
 from live_harness import (
     Watch,
+    advised_again,
+    at_home,
     by_policy,
     end,
     running,
@@ -44,10 +46,7 @@ PICKY = "--comment=gpu-topo: min-utility=0.9"
 @pytest.fixture(scope="module", autouse=True)
 def settings(session_cluster: Cluster | str) -> Iterator[None]:
     """The usual deadline, but a failed engine is tried again after a second."""
-    if isinstance(session_cluster, str):
-        yield
-        return
-    with session_cluster.at_home(deadline_ms=50):
+    with at_home(session_cluster, deadline_ms=50):
         yield
 
 
@@ -141,7 +140,7 @@ def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, tr
     for jobid, count in zip(ids, itertools.cycle(COUNTS)):
         for held in watch.held.get(jobid, ()):
             assert sum(len(gpus) for _, gpus in held) == count
-    again_advised(cluster)
+    advised_again(cluster, start_s=30, timeout_s=60)
 
 
 def until_met(cluster: Cluster, result: str, log: int) -> list[int]:
@@ -168,18 +167,6 @@ def finish(cluster: Cluster, ids: Sequence[int]) -> None:
     """Waits for the ends of jobs, all of them good ones."""
     for jobid in ids:
         assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
-
-
-def again_advised(cluster: Cluster) -> None:
-    """After the trouble jobs get our GPUs again (when the callers ask again, and in time)."""
-
-    def advised() -> bool:
-        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
-        got = cluster.wait_running(jobid).gpus
-        end(cluster, [jobid])
-        return got == by_policy({}, (2,), ("dgx1",))
-
-    until(advised, "advice after the trouble", 60)
 
 
 # -- bad input ----------------------------------------------------------------
@@ -233,7 +220,7 @@ def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
     reply = cluster.run("ctl", line, check=False).out
     assert reply == "" or reply.startswith("error id=0 ")
     assert cluster.engine_pid() == pid
-    again_advised(cluster)
+    advised_again(cluster, start_s=30, timeout_s=60)
 
 
 # -- slurmctld ----------------------------------------------------------------
@@ -293,7 +280,7 @@ def test_slurmctld_starts_while_the_engine_is_away(cluster: Cluster, watch: Watc
     assert cluster.job(jobid).gpus == gpus
     end(cluster, [stock, jobid])
     cluster.engine("start")
-    again_advised(cluster)
+    advised_again(cluster, start_s=30, timeout_s=60)
 
 
 @pytest.mark.long("a detail of what a shorter test shows")

@@ -12,8 +12,8 @@ import time
 
 import pytest
 from cluster import Cluster
-from host_faults import FAKED_CLOCK, advised_again, clock_of, clock_shifted, restart
-from live_harness import Watch, by_policy, configure_engine, end, running
+from host_faults import FAKED_CLOCK, clock_of, clock_shifted, restart
+from live_harness import Watch, advised_again, by_policy, configure_engine, end, running
 from modes import enforcement
 from select_harness import SWITCH, eligible_time, stock_pair, until
 from slurm_text import Job, parse_indices

@@ -6,8 +6,8 @@ import time
 
 import pytest
 from cluster import Cluster
-from host_faults import advised_again, few_descriptors, without
-from live_harness import Watch, by_policy, end, running
+from host_faults import few_descriptors, without
+from live_harness import Watch, advised_again, by_policy, end, running
 
 pytestmark = [
     pytest.mark.cluster,

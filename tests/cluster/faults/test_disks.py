@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from cluster import Cluster
-from host_faults import SMALL_DISK, advised_again, full_disk
-from live_harness import CONFIG, Watch, configure_engine, end, running
+from host_faults import SMALL_DISK, full_disk
+from live_harness import CONFIG, Watch, advised_again, configure_engine, end, running
 from select_harness import until
 
 pytestmark = [
