@@ -20,10 +20,10 @@ PYTHON3 ?= python3
 setup: $(STAMP)
 
 $(STAMP): setup.cfg pyproject.toml
-	@command -v $(PYTHON3) >/dev/null || docker/install-packages.sh $(notdir $(PYTHON3)) ca-certificates
+	@command -v $(PYTHON3) >/dev/null || slurm_cluster/docker/install-packages.sh $(notdir $(PYTHON3)) ca-certificates
 	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON3) -V) found ($(PYTHON3)), \
 	3.11 or newer needed: make $(or $(MAKECMDGOALS),setup) PYTHON3=/path/to/python3.11" >&2; false; }
-	@$(PYTHON3) -c 'import venv, ensurepip' 2>/dev/null || docker/install-packages.sh $(notdir $(PYTHON3))-venv ca-certificates
+	@$(PYTHON3) -c 'import venv, ensurepip' 2>/dev/null || slurm_cluster/docker/install-packages.sh $(notdir $(PYTHON3))-venv ca-certificates
 	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
 	$(PYTHON) -m pip install -q -e '.[dev,plot]'
 	@touch $@
@@ -37,7 +37,7 @@ lint: setup
 # Without them the tests of Lua and C are skipped.
 test-tools:
 	@{ lua5.1 -e 'require "socket.unix"' && command -v gcc; } >/dev/null 2>&1 || \
-		docker/install-packages.sh lua5.1 lua-socket gcc libc6-dev || test $$? = 3
+		slurm_cluster/docker/install-packages.sh lua5.1 lua-socket gcc libc6-dev || test $$? = 3
 
 # Tests without a cluster run while images are in the making. Then each worker has a cluster of its
 # own: live tests wait more than they work. Where no container engine can start that is said in one
@@ -45,12 +45,12 @@ test-tools:
 PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),3) --dist loadscope --no-loadscope-reorder
 
 test: setup test-tools
-	@docker/cluster.sh images & $(PYTEST) --junitxml=.cluster/junit/test.xml $(or $(ARGS),--run short); \
+	@slurm_cluster/cluster.sh images & $(PYTEST) --junitxml=.cluster/junit/test.xml $(or $(ARGS),--run short); \
 	found=$$?; wait; exit $$found
 
 # The tests marked long, and then the mutants; SHARD=1/4 for a quarter of the files, without these.
 test-long: setup test-tools
-	@docker/cluster.sh images || test $$? = 3
+	@slurm_cluster/cluster.sh images || test $$? = 3
 	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 	$(if $(SHARD)$(ARGS),,$(MAKE) mutants)
 
@@ -61,29 +61,29 @@ test-matrix: setup test-tools
 # A report aborts slurmctld, and is in the file that the last line looks for.
 test-sanitized: ARGS := $(addprefix tests/cluster/,test_select_live.py test_select_pass_through.py test_select_waiting.py attacks)
 test-sanitized: setup test-tools
-	@docker/cluster.sh up && docker/cluster.sh sanitize
+	@slurm_cluster/cluster.sh up && slurm_cluster/cluster.sh sanitize
 	GPUTOPO_KEEP=1 $(PYTHON) -m pytest -m cluster $(ARGS)
-	@docker/cluster.sh exec ctl sh -c '! cat /var/log/slurm/sanitizer.* 2>/dev/null'
+	@slurm_cluster/cluster.sh exec ctl sh -c '! cat /var/log/slurm/sanitizer.* 2>/dev/null'
 
 # Goes on where it was broken off; every mutant is put into a copy of the tree.
 mutants: setup test-tools
 	PYTHONPATH=tests/mutants $(PYTHON) tests/mutants/run_mutants.py $(ONLY)
 
 demo: setup
-	@export GPUTOPO_STARTED=$$(date +%s); { docker/cluster.sh up || test $$? = 3; } && \
-	PYTHONPATH=tests/cluster $(PYTHON) docker/demo.py
+	@export GPUTOPO_STARTED=$$(date +%s); { slurm_cluster/cluster.sh up || test $$? = 3; } && \
+	$(PYTHON) -m bench.demo
 
 bench: setup
 	$(PYTHON) -m bench $(ONLY)
 
 cluster: setup
-	@docker/cluster.sh up
+	@slurm_cluster/cluster.sh up
 
 cluster-down:
-	@docker/cluster.sh down
+	@slurm_cluster/cluster.sh down
 
 shell: cluster
-	@docker/cluster.sh shell
+	@slurm_cluster/cluster.sh shell
 
 clean:
-	@docker/cluster.sh clean
+	@slurm_cluster/cluster.sh clean

@@ -11,25 +11,16 @@ import atexit
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from slurm_cluster.cluster import Cluster, default_project, image
+from slurm_cluster.hosts import ClusterError, is_running
+
 ASSETS = Path(__file__).resolve().parent / "assets"
-sys.path.insert(0, str(ROOT / "tests" / "cluster"))
-
-from cluster import (  # noqa: E402 - needs the path above
-    Cluster,
-    ClusterError,
-    default_project,
-    image,
-    is_running,
-)
-
 #: Where the benchmarks keep their own programs in the controller's container.
 BENCH_DIR = "/opt/bench"
 #: Longest a figure may take; a job that never ends must not hold `make bench` for ever.
@@ -43,19 +34,6 @@ class BenchCluster(Cluster):
         """Standard output of a bash script on a host; ClusterError when any command fails."""
         command = ["bash", "-euo", "pipefail", "-c", script]
         return str(self.run(host, command, user=user, timeout_s=LONGEST_S).out)
-
-    def put(self, text: str, path: str, host: str = "ctl") -> None:
-        """Write a text file on a host, in one step for its readers."""
-        script = f"cat >{path}.new && mv {path}.new {path}"
-        container = self.container(host).id
-        command = ["docker", "exec", "-i", container, "bash", "-euc", script]
-        subprocess.run(command, input=text, text=True, check=True, capture_output=True)
-
-    def put_folder(self, folder: Path, path: str, host: str = "ctl") -> None:
-        """Copy a folder's files into a new folder on a host."""
-        self.run(host, ["mkdir", "-p", path])
-        command = ["docker", "cp", "-q", f"{folder}/.", f"{self.container(host).id}:{path}"]
-        subprocess.run(command, check=True, capture_output=True)
 
     def restart_clean(self) -> None:
         """Restart slurmctld without any job of before: its saved state and its log go."""

@@ -29,7 +29,7 @@ WIDE = ("srun", "-w", "dgx1", "-n64", "--overcommit", "--gres=gpu:8", "true")
 
 def per_task(cluster: BenchCluster) -> Figure:
     """The median over tasks that share the node's GPUs and tasks of one GPU each."""
-    cluster.put(RECORDED + "\n", "/cluster/plugstack.conf")
+    cluster.put("ctl", "/cluster/plugstack.conf", RECORDED + "\n")
     cluster.sh(f"rm -rf {FOLDER}; install -d -o alice -g alice {FOLDER}")
     for i in range(STEPS):
         wanted = "--gres=gpu:8" if i % 2 else "--gpus-per-task=1"
@@ -54,7 +54,7 @@ def wide_job(cluster: BenchCluster) -> Figure:
     took: dict[str, list[float]] = {side: [] for side in sides}
     for i in range(ROUNDS):
         for side in sides if i % 2 else reversed(sides):
-            cluster.put(sides[side], "/cluster/plugstack.conf")
+            cluster.put("ctl", "/cluster/plugstack.conf", sides[side])
             start = time.monotonic()
             cluster.run("ctl", list(WIDE), user="alice", timeout_s=120)
             took[side].append(time.monotonic() - start)

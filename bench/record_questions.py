@@ -27,7 +27,7 @@ HEADER = """\
 
 def start_recorder(cluster: BenchCluster) -> None:
     """Move the engine behind the recorder."""
-    cluster.put_folder(ASSETS, BENCH_DIR)
+    cluster.put_folder("ctl", BENCH_DIR, ASSETS)
     cluster.engine("stop")
     cluster.sh(f"sed -i 's|^socket:.*|socket: {BEHIND}|' /etc/slurm/gputopo.yaml; rm -f {OUT}")
     cluster.sh(

@@ -173,7 +173,7 @@ def react(cluster: BenchCluster) -> Figure:
     """
     took = []
     cluster.sh(f"mkdir -p {BENCH_DIR}")
-    cluster.put(REACT.format(log=LOG), f"{BENCH_DIR}/react.py")
+    cluster.put("ctl", f"{BENCH_DIR}/react.py", REACT.format(log=LOG))
     for _ in range(ENDS):
         # Looks that follow the last release are over: the next one is the notice's.
         while (cluster.status()["slots"]["looked_s_ago"] or 0) < QUIET_S:
@@ -235,7 +235,7 @@ def rate(cluster: BenchCluster, kind: str = "") -> Figure:
     Equal ones, as from a loop; or `unlike` ones, where no answer can be used again.
     """
     load = LOADS[0]
-    cluster.put_folder(ASSETS, BENCH_DIR)
+    cluster.put_folder("ctl", BENCH_DIR, ASSETS)
     cluster.sh(f"chmod -R a+rX,a+x {BENCH_DIR}")
     ratios: list[float] = []
     kept: dict[str, list[Block]] = {"noop": [], "bridge": []}

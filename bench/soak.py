@@ -70,7 +70,7 @@ def resident_kb(cluster: BenchCluster, pid: str) -> int:
 
 def soak(cluster: BenchCluster, variant: str) -> Soaked:
     """One variant, from a fresh slurmctld; ClusterError if a GPU stays in use."""
-    cluster.put(EXTRA, "/cluster/extra.conf")
+    cluster.put("ctl", "/cluster/extra.conf", EXTRA)
     cluster.switch(variant)
     cluster.restart_clean()
     pid = cluster.slurmctld("pid")

@@ -37,7 +37,7 @@ def _docker(*args: str) -> str:
 
 def configure(cluster: BenchCluster) -> None:
     """The nodes in slurm.conf, gres.conf and gputopo.yaml, until the next reset."""
-    cluster.put(EXTRA, "/cluster/extra.conf")
+    cluster.put("ctl", "/cluster/extra.conf", EXTRA)
     cluster.sh(
         "clusterctl configure gputopo;"
         f" sed -n 's/^NodeName=dgx\\[1-2\\]/NodeName={NAMES}/p' /cluster/gres.conf >/tmp/many.gres;"

@@ -84,7 +84,7 @@ def install(cluster: BenchCluster, side: str, template: str) -> None:
     inner = cluster.sh(f"echo {SIDES[side]}").strip()
     # slurmctld compares whole seconds: a file written in the second of the last load is not new.
     time.sleep(1.1)
-    cluster.put(template.format(inner=inner, side=side, times=TIMES), JOB_SUBMIT)
+    cluster.put("ctl", JOB_SUBMIT, template.format(inner=inner, side=side, times=TIMES))
     probe = cluster.sbatch("-H", "--gres=gpu:1", f"--comment={HINT}", script="true")
     marked = "[gpu-topo:" in cluster.job(probe).fields.get("AdminComment", "")
     if marked != (side == "bridge"):
@@ -198,8 +198,8 @@ def run() -> Iterator[Figure]:
     """Hook time and rate under both loads."""
     with clean() as cluster, tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
         build_client(ASSETS / "submit_client.c", Path(folder))
-        cluster.put_folder(Path(folder), BENCH_DIR)
-        cluster.put_folder(ASSETS, BENCH_DIR)
+        cluster.put_folder("ctl", BENCH_DIR, Path(folder))
+        cluster.put_folder("ctl", BENCH_DIR, ASSETS)
         cluster.sh(f"chmod -R a+rX,a+x {BENCH_DIR}")
         for load in LOADS:
             yield from hook(cluster, load)

@@ -1,4 +1,7 @@
-"""Imports run downwards only: slurm_plugin and simulation -> policies -> gres_topology."""
+"""Imports run downwards only: slurm_plugin and simulation -> policies -> gres_topology.
+
+The cluster to test with, slurm_cluster, lies above slurm_plugin.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ MAY_IMPORT = {
     "simulation": {"policies", "gres_topology"},
     "slurm_plugin": {"policies", "gres_topology", "simulation"},
     "lua_bridge": set(),
+    "slurm_cluster": {"slurm_plugin", "gres_topology"},
 }
 #: What `policies` must not do: open a file, a socket or a clock.
 IMPURE = {"socket", "time", "datetime", "os", "pathlib", "io", "subprocess", "asyncio", "random"}

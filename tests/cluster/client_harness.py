@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
-from cluster import CLUSTER_SH, Cluster, ClusterError
-from select_harness import builder_environ
-
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 
@@ -77,15 +75,9 @@ def install_pyslurm(cluster: Cluster) -> str:
 
     Only its tests need it and building it takes minutes: they wait here, nobody else does.
     """
-    done = subprocess.run(
-        [CLUSTER_SH, "pyslurm"],
-        env=builder_environ(cluster),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = cluster.cluster_sh("pyslurm")
     if done.returncode:
-        raise ClusterError(f"docker/cluster.sh pyslurm failed:\n{done.stdout}{done.stderr}")
+        raise ClusterError(f"cluster.sh pyslurm failed:\n{done.stdout}{done.stderr}")
     return done.stdout.strip()
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,14 +11,12 @@ import pytest
 # The harness lies beside the tests that use it; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cluster import Cluster, NoEngineError, default_project, is_running
-from live_harness import at_home
 from modes import MODES, enforcement, use, wanted
 from remote_harness import as_found, lent
 from select_harness import FakeEngine, scripted_engine
 
-IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
-NO_ENGINE = "no container engine"
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.pytest_plugin import Factory
 
 
 def modes_of(test: pytest.Function) -> tuple[str, ...]:
@@ -48,32 +44,17 @@ def enforced_by(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@cache
-def started(project: str) -> Cluster | str:
-    """The project's cluster, or why there is none."""
-    try:
-        return Cluster.up(project)
-    except NoEngineError as reason:
-        return f"{NO_ENGINE}: {reason}"
+@pytest.fixture(scope="session")
+def running_cluster(slurm_cluster_factory: Factory) -> Cluster:
+    """The cluster of this worker."""
+    return slurm_cluster_factory()
 
 
 @pytest.fixture(scope="session")
-def running_cluster() -> Iterator[Cluster | str]:
-    """The cluster of this worker; taken down at the end unless it ran before."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    project = default_project()
-    project += f"-{worker}" if worker else ""
-    ran_before = is_running(project)
-    found = started(project)
-    yield found
-    if isinstance(found, Cluster) and not ran_before and not os.environ.get("GPUTOPO_KEEP"):
-        found.down()
-
-
-@pytest.fixture(scope="session")
-def session_cluster(running_cluster: Cluster | str, enforced_by: str) -> Iterator[Cluster | str]:
+def session_cluster(running_cluster: Cluster, enforced_by: str) -> Iterator[Cluster]:
     """The cluster in this way of enforcing; plugin and bridge wait for an engine that is slow."""
-    with at_home(running_cluster):
+    running_cluster.enforcement = enforced_by
+    with running_cluster.at_home():
         yield running_cluster
 
 
@@ -84,12 +65,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def live(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Cluster:
+def live(session_cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
     """The cluster as it is, for tests that keep a state among themselves."""
-    if isinstance(session_cluster, str):
-        if IN_CI:
-            pytest.fail(f"in CI a live test must run: {session_cluster}", pytrace=False)
-        pytest.skip(session_cluster)
     for_plugin = any(map(request.node.get_closest_marker, ("select_plugin", "enforced")))
     if for_plugin and enforcement() == "select" and not session_cluster.has_select_plugin:
         pytest.skip("the select plugin is not built: no source of this Slurm could be had")
@@ -99,18 +76,13 @@ def live(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Clus
 @pytest.fixture
 def cluster(live: Cluster) -> Iterator[Cluster]:
     """A clean cluster; at the end every job is gone and no node may report a GPU in use."""
-    if not live.is_fresh:
-        live.reset()
-    yield live
-    live.reset()
+    with live.clean():
+        yield live
 
 
 @pytest.fixture(scope="module")
-def scripted(session_cluster: Cluster | str) -> Iterator[FakeEngine | None]:
+def scripted(session_cluster: Cluster) -> Iterator[FakeEngine]:
     """The scripted engine in place of the real one, for all tests of a file."""
-    if isinstance(session_cluster, str):
-        yield None
-        return
     with scripted_engine(session_cluster) as fake:
         yield fake
 
@@ -123,7 +95,7 @@ def engine(cluster: Cluster, scripted: FakeEngine) -> FakeEngine:
 
 
 @pytest.fixture(scope="module")
-def site_as_found(session_cluster: Cluster | str) -> Iterator[None]:
+def site_as_found(session_cluster: Cluster) -> Iterator[None]:
     """Nothing of a site that lends stays behind a file of tests."""
     with as_found(session_cluster):
         yield
@@ -136,10 +108,3 @@ def lends(live: Cluster, site_as_found: None) -> Iterator[Cluster]:
         pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
     with lent(live) as site:
         yield site
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Counts the live tests that did not run for want of an engine."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    if count := sum(NO_ENGINE in str(report.longrepr) for report in skipped):
-        terminalreporter.write_line(f"{count} live-cluster tests skipped: {NO_ENGINE}")

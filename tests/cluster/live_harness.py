@@ -6,29 +6,25 @@ import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
-
-from cluster import GPUS, RECORD, Cluster, ClusterError
-from select_harness import until
-from slurm_text import Job, parse_indices, parse_jobs
+from contextlib import contextmanager
 
 from gres_topology import NodeTopology, catalog
 from policies import Cluster as Snapshot
 from policies import NodeState, Placement, hints
 from policies.registry import registry
+from slurm_cluster import description
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError, until
+from slurm_cluster.slurm import RECORD
+from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 
 Gpus = dict[str, tuple[int, ...]]
 Busy = Mapping[str, Sequence[int]]
 
-#: Which machine of the catalog each node is.
-MACHINES = {
-    "dgx1": "dgx1v",
-    "dgx2": "dgx1v",
-    "minsky1": "minsky",
-    "bridged1": "a100-pcie-bridged",
-    "amd1": "mi250x",
-}
+_OURS = description.read(description.DEFAULT)
+#: Which machine of the catalog each node is, and how many GPUs it has.
+MACHINES = _OURS.machines
+GPUS = _OURS.gpus
 HOLD = f"{RECORD}; sleep 300"
 CONFIG = "/etc/slurm/gputopo.yaml"
 WATCH_S = 0.2
@@ -37,24 +33,10 @@ WATCH_S = 0.2
 # -- settings -----------------------------------------------------------------
 
 
-def at_home(cluster: Cluster | str, **how: Any) -> AbstractContextManager[None]:
-    """`Cluster.at_home` for the fixture of a file; nothing where there is no cluster."""
-    return nullcontext() if isinstance(cluster, str) else cluster.at_home(**how)
-
-
 def configure_engine(cluster: Cluster, lines: str) -> None:
     """Adds lines to gputopo.yaml until the next reset."""
     cluster.run("ctl", ["sh", "-c", f'printf "%s\\n" "$1" >>{CONFIG}', "sh", lines])
     cluster.engine("restart")
-
-
-def saved(cluster: Cluster) -> None:
-    """Waits until slurmctld's state on disk is newer than now."""
-    cluster.run("ctl", "touch /tmp/now")
-    # it saves a few seconds after a change, and not without one
-    cluster.cancel(cluster.sbatch("-H", "-n1", script="true"))
-    newer = "[ /var/spool/slurmctld/job_state -nt /tmp/now ]"
-    until(lambda: not cluster.run("ctl", newer, check=False).code, "the state is saved", 60)
 
 
 # -- many jobs at once --------------------------------------------------------
@@ -154,7 +136,7 @@ class Watch:
 
     def __init__(self, cluster: Cluster) -> None:
         """`cluster` is used to open a connection of the watch's own."""
-        self._cluster = Cluster(cluster.project, cluster.suite)
+        self._cluster = cluster.again()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.samples = 0

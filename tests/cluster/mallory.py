@@ -10,7 +10,7 @@ import random
 import shlex
 from typing import TYPE_CHECKING
 
-from slurm_text import parse_jobs
+from slurm_cluster.slurm_text import parse_jobs
 
 if TYPE_CHECKING:
     from cluster import Cluster

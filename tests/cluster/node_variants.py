@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster import Cluster
-from select_harness import clear, until
+from select_harness import clear
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 #: A sed script for gres.conf: lines of dgx2's own, to be changed without dgx1's.
 DGX2 = r"s/^NodeName=dgx\[1-2\] \(.*\)/NodeName=dgx1 \1\nNodeName=dgx2 \1/"

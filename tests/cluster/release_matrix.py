@@ -17,11 +17,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cluster import ROOT, Cluster, ClusterError, NoEngineError, default_project
 from matrix_table import RELEASES, MatrixError, cell, live_files, table
 from modes import MODES
 
+from slurm_cluster.cluster import Cluster, default_project
+from slurm_cluster.hosts import ClusterError, NoEngineError
+
 TESTS = Path(__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
 RAW = ROOT / ".cluster" / "matrix"
 COUNTS = TESTS / "assets" / "matrix.json"
 DOCS = ROOT / "docs" / "matrix.md"

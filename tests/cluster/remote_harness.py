@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cluster import Cluster, ClusterError
 from live_harness import all_jobs, configure_engine, is_used, watched
-from select_harness import until
-from slurm_text import Job
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError, until
+from slurm_cluster.slurm_text import Job
 
 FOLDER = "/cluster/remote"
 PROGRAM = f"{FOLDER}/gputopo-node"
@@ -31,12 +32,11 @@ HOLD = f"env >$HOME/job.$SLURM_JOB_ID.env; {ECHO}; sleep 600"
 
 
 @contextmanager
-def as_found(cluster: Cluster | str) -> Iterator[None]:
+def as_found(cluster: Cluster) -> Iterator[None]:
     """The site is prepared once for most tests of a file, and taken away after the last."""
     yield
-    if isinstance(cluster, Cluster):
-        cluster.run("ctl", f"rm -rf {FOLDER}")
-        cluster.reset()
+    cluster.run("ctl", f"rm -rf {FOLDER}")
+    cluster.reset()
 
 
 def prepare(cluster: Cluster) -> None:

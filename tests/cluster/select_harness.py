@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cluster import Cluster, ClusterError
 from modes import enforcement
-from slurm_text import Job, parse_jobs
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm_text import Job, parse_jobs
 
 SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
 PID = "/tmp/fake_engine.pid"
@@ -60,9 +60,8 @@ class FakeEngine:
         self.start()
 
     def put(self, path: str, text: str) -> None:
-        """Writes a file in the controller; readers see the old or the new one, never half."""
-        line = 'printf %s "$1" >"$2.new" && mv "$2.new" "$2"'
-        self.cluster.run("ctl", ["sh", "-c", line, "sh", text, path])
+        """Writes a file in the controller."""
+        self.cluster.put("ctl", path, text)
 
     def start(self) -> None:
         """Starts the process and waits until it listens."""
@@ -151,15 +150,6 @@ def scripted_engine(cluster: Cluster) -> Iterator[FakeEngine]:
             cluster.reconfigure()
 
 
-def until(condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:
-    """Polls until the condition holds; ClusterError says what did not."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise ClusterError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(0.1)
-
-
 def all_running(cluster: Cluster, jobid: int, count: int) -> bool:
     """Whether the array or heterogeneous job has so many records, all running."""
     return [job.state for job in cluster.jobs(jobid)] == ["RUNNING"] * count
@@ -197,8 +187,3 @@ def assert_no_overlap(cluster: Cluster) -> None:
                 held.setdefault(node, []).extend(gpus)
     for node, gpus in held.items():
         assert len(gpus) == len(set(gpus)), f"{node} gave a GPU twice: {sorted(gpus)}"
-
-
-def builder_environ(cluster: Cluster) -> dict[str, str]:
-    """What docker/cluster.sh needs to know to use this cluster's builder image."""
-    return {**os.environ, "GPUTOPO_PROJECT": cluster.project, "SUITE": cluster.suite}

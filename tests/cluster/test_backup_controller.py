@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster
-from live_harness import (
-    by_policy,
-    end,
-    running,
-    saved,
-    submit_many,
-    visible,
-    watched,
-)
-from select_harness import stock_pair, until
+from live_harness import by_policy, end, running, submit_many, visible, watched
+from select_harness import stock_pair
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
@@ -44,7 +38,7 @@ def answered(cluster: Cluster) -> None:
 
 def take_over(cluster: Cluster) -> None:
     """slurmctld on ctl dies; returns when the one on ctl2 answers."""
-    saved(cluster)
+    cluster.saved()
     cluster.slurmctld("kill")
     answered(cluster)
     assert cluster.run("ctl", "clusterctl slurmctld pid", check=False).code

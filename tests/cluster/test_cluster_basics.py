@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from cluster import GPUS, RECORD_EACH_NODE, Cluster, ClusterError
+from live_harness import GPUS
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError
+from slurm_cluster.slurm import RECORD_EACH_NODE
 
 pytestmark = pytest.mark.cluster
 

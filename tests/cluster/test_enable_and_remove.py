@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster import GPUS, RECORD, Cluster
 from live_harness import (
+    GPUS,
     Gpus,
     Watch,
     by_policy,
@@ -21,8 +21,12 @@ from live_harness import (
     watched,
 )
 from node_variants import RESTART_SLURMD
-from select_harness import SWITCH, stock_pair, until
-from slurm_text import parse_indices
+from select_harness import SWITCH, stock_pair
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm import RECORD
+from slurm_cluster.slurm_text import parse_indices
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster import Cluster, Result
 from modes import enforcement
 from select_harness import stock_pair, told_stock_pair
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import Result
 
 pytestmark = [
     pytest.mark.cluster,

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster import RECORD, Cluster, ClusterError
 from genie_queue import MAKER, PLATFORM, QUEUE, RUNS, simulated
 from live_harness import CONFIG, all_jobs, by_policy, configure_engine, submit_many
 from modes import enforcement
-from select_harness import until
-from slurm_text import Job
 
 from policies.genie.submit import candidates
 from policies.genie.tasks import Wish
 from policies.performance import INFERENCE, Work
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError, until
+from slurm_cluster.slurm import RECORD
+from slurm_cluster.slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from slurm_text import expand_hosts, parse_gres, parse_jobs
+
+from slurm_cluster.slurm_text import expand_hosts, parse_gres, parse_jobs
 
 GRES = [
     ("a single type with a range", "gpu:v100:2(IDX:0-1)", (0, 1)),

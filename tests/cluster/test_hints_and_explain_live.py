@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster, ClusterError, Result
-from live_harness import at_home
 from modes import variant
 from select_harness import told_stock_pair
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError, Result
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
@@ -25,9 +26,9 @@ PAIR = ("-w", "dgx1", "--gres=gpu:2")
 
 
 @pytest.fixture(scope="module")
-def rules(session_cluster: Cluster | str) -> Iterator[None]:
+def rules(session_cluster: Cluster) -> Iterator[None]:
     """From here on a reset leads to an engine with rules that listens for users."""
-    with at_home(session_cluster, yaml=LISTEN + RULES):
+    with session_cluster.at_home(yaml=LISTEN + RULES):
         yield
 
 
@@ -217,9 +218,9 @@ def test_garbage_at_the_listener_costs_no_job_its_placement(configured: Cluster)
 
 
 @pytest.fixture(scope="module")
-def option(session_cluster: Cluster | str) -> Iterator[None]:
+def option(session_cluster: Cluster) -> Iterator[None]:
     """From here on a reset leads to the variant with the SPANK plugin."""
-    with at_home(session_cluster, variant=f"{variant()}-launch"):
+    with session_cluster.at_home(variant=f"{variant()}-launch"):
         yield
 
 

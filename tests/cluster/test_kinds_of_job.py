@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster import GPUS, RECORD, Cluster
-from live_harness import Busy, Watch, by_policy, end, running, submit_many, visible, watched
+from live_harness import GPUS, Busy, Watch, by_policy, end, running, submit_many, visible, watched
 from modes import enforcement
 from node_variants import DGX2, other_gpus, wait_node
-from select_harness import until
-from slurm_text import Job
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm import RECORD
+from slurm_cluster.slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 

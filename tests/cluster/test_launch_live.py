@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, image
 from modes import enforcement, variant
-from select_harness import until
-from slurm_text import parse_indices
 
 from gres_topology import catalog
 from gres_topology.cpulist import format_list
+from slurm_cluster.cluster import Cluster, image
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm_text import parse_indices
 from slurm_plugin.launch import LaunchMachine, Task, launch, machine_of
 
 pytestmark = [
@@ -70,11 +70,8 @@ class Seen:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def with_plugin(session_cluster: Cluster | str) -> Iterator[None]:
+def with_plugin(session_cluster: Cluster) -> Iterator[None]:
     """A reset leads to the variant with the plugin; its tables are kept beside."""
-    if isinstance(session_cluster, str):
-        yield
-        return
     with session_cluster.at_home(variant=f"{variant()}-launch"):
         session_cluster.run("ctl", "rm -rf /tmp/launch && cp -a /cluster/launch /tmp/launch")
         yield
@@ -88,15 +85,9 @@ def launching(cluster: Cluster, *lines: str) -> Iterator[None]:
         "rm -rf /cluster/launch /home/alice/launch; cp -a /tmp/launch /cluster/launch;"
         " install -d -o alice -g alice /home/alice/launch",
     )
-    put(cluster, DUMP, DUMP_FILE)
-    put(cluster, "\n".join(lines), "/cluster/plugstack.conf")
+    cluster.put("ctl", DUMP_FILE, DUMP + "\n")
+    cluster.put("ctl", "/cluster/plugstack.conf", "\n".join(lines) + "\n")
     yield
-
-
-def put(cluster: Cluster, text: str, path: str) -> None:
-    """A file in ctl, whole or not at all."""
-    script = 'printf "%s\\n" "$1" >"$2.new" && mv "$2.new" "$2"'
-    cluster.run("ctl", ["sh", "-c", script, "sh", text, path])
 
 
 def steps(cluster: Cluster) -> dict[str, dict[int, Seen]]:
@@ -363,7 +354,7 @@ numa_nodes: {0: "0"}
 def test_one_real_mask_and_policy_of_each_mode(cluster: Cluster, mode: str) -> None:
     """Read back in the task by numactl (sched_getaffinity and get_mempolicy)."""
     with launching(cluster, PLUGIN + f" mem={mode}"):
-        put(cluster, REAL, "/tmp/m.yaml")
+        cluster.put("ctl", "/tmp/m.yaml", REAL + "\n")
         cluster.run("ctl", "gputopo launch-table /tmp/m.yaml >/cluster/launch/dgx1.table")
         args = ["srun", "-w", "dgx1", "--gres=gpu:2", "--mem=100"]
         shown = cluster.run("ctl", [*args, "numactl", "--show"], user="alice").out
@@ -400,7 +391,7 @@ def test_what_holds_the_whole_job_keeps_all_its_cpus_and_its_memory(
     A hint that names bind=numa binds them, too; steps of srun are bound in any case.
     """
     with launching(cluster, PLUGIN):
-        put(cluster, REAL, "/tmp/m.yaml")
+        cluster.put("ctl", "/tmp/m.yaml", REAL + "\n")
         cluster.run("ctl", "gputopo launch-table /tmp/m.yaml >/cluster/launch/dgx1.table")
         for hint, shell in (("", ("default", "0 1")), ("bind=numa", ("preferred", "0"))):
             args = [
@@ -439,7 +430,7 @@ def test_what_a_job_exports_decides_neither_table_nor_binding(cluster: Cluster) 
         check(MACHINES["dgx1"], found)
         # sbatch --export would ask slurmd for a login shell, which it cannot start here.
         batch_of = ["sbatch", "-o", "/dev/null", "-w", "dgx1", "--gres=gpu:2", DUMP_FILE]
-        put(cluster, f"#!/bin/sh\n{DUMP}", DUMP_FILE)
+        cluster.put("ctl", DUMP_FILE, f"#!/bin/sh\n{DUMP}\n")
         cluster.run("ctl", batch_of, user="alice", env=others)
         cluster.wait_idle()
         (batch,) = (tasks for name, tasks in steps(cluster).items() if name.endswith(".batch"))
@@ -473,8 +464,9 @@ def test_the_task_prolog_gives_the_same_environment(cluster: Cluster, node: str)
     """The way without C: devices in rank order, and a real mask."""
     with launching(cluster):
         cluster.configure_extra("TaskProlog=/cluster/launch/task-prolog")
-        put(cluster, "table=/cluster/launch/%n.table", "/cluster/launch/task-prolog.conf")
-        put(cluster, "", "/cluster/plugstack.conf")
+        table = "table=/cluster/launch/%n.table\n"
+        cluster.put("ctl", "/cluster/launch/task-prolog.conf", table)
+        cluster.put("ctl", "/cluster/plugstack.conf", "\n")
         cluster.reconfigure()
         for args in (("-n4", "--gres=gpu:4"), ("-n4", "--gpus-per-task=1")):
             for rank, seen in srun(cluster, "-w", node, *args).items():
@@ -488,7 +480,7 @@ def test_switching_back_leaves_nothing(cluster: Cluster) -> None:
         assert "--gpu-topo" in cluster.run("ctl", ["srun", "--help"]).out
     cluster.switch("gputopo")
     assert cluster.run("dgx1", "ls /cluster").out.split() == [
-        "cgroup.conf", "gres.conf", "munge.key", "ready", "slurm.conf", "variant",
+        "cgroup.conf", "fakegpu", "gres.conf", "munge.key", "ready", "slurm.conf", "variant",
     ]  # fmt: skip
     assert "--gpu-topo" not in cluster.run("ctl", ["srun", "--help"]).out
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, ClusterError, Result
 from modes import enforcement
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError, Result
 
 pytestmark = [
     pytest.mark.cluster,
@@ -63,11 +65,8 @@ _touched = 0
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_engine(session_cluster: Cluster | str) -> Iterator[None]:
+def no_engine(session_cluster: Cluster) -> Iterator[None]:
     """The real engine is away; the bridge waits a little longer for the one of the tests."""
-    if isinstance(session_cluster, str):
-        yield
-        return
     with session_cluster.at_home(engine=False, deadline_ms=None):
         session_cluster.engine("stop")
         session_cluster.run("ctl", f"rm -f {SETTINGS}; echo deadline_ms=500 >{SETTINGS}")

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
-from cluster import GPUS, RECORD_EACH_NODE, Cluster
 from live_harness import (
+    GPUS,
     MACHINES,
     Busy,
     Gpus,
@@ -27,10 +27,12 @@ from live_harness import (
     visible,
 )
 from modes import enforcement
-from select_harness import until
-from slurm_text import parse_indices, parse_jobs
 
 from simulation.judge import judge
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm import RECORD_EACH_NODE
+from slurm_cluster.slurm_text import parse_indices, parse_jobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
@@ -47,11 +49,10 @@ STATES = {"empty nodes": EMPTY, "fragmented nodes": FRAGMENTED}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def left_clean(session_cluster: Cluster | str) -> Iterator[None]:
+def left_clean(session_cluster: Cluster) -> Iterator[None]:
     """`hold` leaves GPUs in use from test to test."""
     yield
-    if not isinstance(session_cluster, str):
-        session_cluster.reset()
+    session_cluster.reset()
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from cluster import Cluster
 from live_harness import by_policy, configure_engine
 from modes import enforcement
-from select_harness import until
-from slurm_text import Job
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from cluster import Cluster
 from live_harness import configure_engine
+
+from slurm_cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 

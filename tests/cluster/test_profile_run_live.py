@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster import Cluster
-from select_harness import time_of, until
+from select_harness import time_of
 
 from simulation.experiments.pollux import runs_of
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [
     pytest.mark.cluster,

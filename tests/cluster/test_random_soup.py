@@ -13,11 +13,12 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from cluster import GPUS, Cluster
-from live_harness import Watch, all_jobs, at_home, watched
+from live_harness import GPUS, Watch, all_jobs, watched
 from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
-from select_harness import until
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
@@ -62,9 +63,9 @@ TROUBLES = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def settings(session_cluster: Cluster | str) -> Iterator[None]:
+def settings(session_cluster: Cluster) -> Iterator[None]:
     """The usual deadline, but a failed engine is tried again after a second."""
-    with at_home(session_cluster, deadline_ms=50):
+    with session_cluster.at_home(deadline_ms=50):
         yield
 
 

@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from cluster import Cluster, Result
 from live_harness import (
     Watch,
     advised_again,
-    at_home,
     by_policy,
     end,
     running,
-    saved,
     submit_many,
     visible,
     watched,
 )
 from mallory import Mallory, as_slurm_has, victims_of
-from select_harness import stock_pair, until
+from select_harness import stock_pair
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import Result, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
@@ -44,9 +44,9 @@ PICKY = "--comment=gpu-topo: min-utility=0.9"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def settings(session_cluster: Cluster | str) -> Iterator[None]:
+def settings(session_cluster: Cluster) -> Iterator[None]:
     """The usual deadline, but a failed engine is tried again after a second."""
-    with at_home(session_cluster, deadline_ms=50):
+    with session_cluster.at_home(deadline_ms=50):
         yield
 
 
@@ -228,7 +228,7 @@ def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
 
 def killed(cluster: Cluster) -> None:
     """SIGKILL, and a new slurmctld on what was saved."""
-    saved(cluster)
+    cluster.saved()
     cluster.slurmctld("kill")
     cluster.slurmctld("start")
 

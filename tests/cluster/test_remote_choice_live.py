@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from cluster import Cluster
-from live_harness import CONFIG, configure_engine, saved
+from live_harness import CONFIG, configure_engine
 from remote_harness import (
     ASKS,
     BUSY,
@@ -22,7 +21,9 @@ from remote_harness import (
     nothing_is_left,
     settings_of,
 )
-from select_harness import until
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
@@ -263,7 +264,7 @@ def test_slurmctld_killed_while_a_loan_is_made_leaves_nothing_half_started(
     """SIGKILL: it knows no more than what it saved, and donors may run that it has forgotten."""
     script = f"echo begun >>$HOME/job.$SLURM_JOB_ID.begun; {ECHO}; sleep 600"
     jobid = lends.sbatch(*FOUR, ASKS, "-H", script=script)
-    saved(lends)
+    lends.saved()
     lends.run("ctl", f"scontrol release {jobid}")
     until(lambda: moment(lends, jobid), moment.__name__, 60)
     lends.slurmctld("kill")

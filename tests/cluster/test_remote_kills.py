@@ -7,10 +7,11 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from cluster import Cluster
 from live_harness import all_jobs
 from remote_harness import ASKS, ECHO, FOUR, echoed, nothing_is_left
-from select_harness import until
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 

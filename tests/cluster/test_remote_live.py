@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-from cluster import Cluster, ClusterError
 from live_harness import all_jobs
 from remote_harness import (
     ASKS,
@@ -23,7 +22,9 @@ from remote_harness import (
     occupy,
     settings_of,
 )
-from select_harness import until
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 #: About the nodes' side alone, or long: in one of the two ways of enforcing is enough.

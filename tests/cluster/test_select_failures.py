@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cluster import Cluster
 from select_harness import (
     PREFER,
     SETTINGS,
@@ -18,6 +17,8 @@ from select_harness import (
     clear,
     stock_pair,
 )
+
+from slurm_cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 

@@ -10,15 +10,11 @@ import re
 import time
 
 import pytest
-from cluster import GPUS, Cluster
-from select_harness import (
-    OURS,
-    PREFER,
-    FakeEngine,
-    all_running,
-    assert_no_overlap,
-    until,
-)
+from live_harness import GPUS
+from select_harness import OURS, PREFER, FakeEngine, all_running, assert_no_overlap
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 

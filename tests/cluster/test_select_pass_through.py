@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from cluster import Cluster
 from node_variants import DGX2, RESTART_SLURMD, other_gpus, wait_node
-from select_harness import (
-    PREFER,
-    FakeEngine,
-    assert_no_overlap,
-    clear,
-    stock_pair,
-    until,
-)
+from select_harness import PREFER, FakeEngine, assert_no_overlap, clear, stock_pair
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from cluster import CLUSTER_SH, ROOT, Cluster
+
+from slurm_cluster.cluster import Cluster, cluster_sh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
-CLAIMS = re.findall(
-    r"^\tCLAIM\((\w+)\)", Path(ROOT, "tests/select/records_test.c").read_text(), re.M
-)
+SOURCE = Path(__file__).parents[1] / "select" / "records_test.c"
+CLAIMS = re.findall(r"^\tCLAIM\((\w+)\)", SOURCE.read_text(), re.M)
 
 
 @pytest.fixture(scope="module")
 def said() -> list[str]:
     """What records_test prints, built against the source of the trixie image's Slurm."""
     make = "make -C slurm_plugin/select OUT=/tmp/records check-records"
-    command = [CLUSTER_SH, "builder", *make.split()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = cluster_sh("builder", *make.split())
     return (done.stdout + done.stderr).splitlines()
 
 

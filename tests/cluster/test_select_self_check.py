@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from cluster import CLUSTER_SH, Cluster
-from select_harness import all_running, builder_environ, stock_pair, until
+from select_harness import all_running, stock_pair
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
@@ -53,12 +55,8 @@ CHANGES = [
 def build(cluster: Cluster, script: str) -> subprocess.CompletedProcess[bytes]:
     """Compiles the plugin against Slurm's source changed by a sed script."""
     details = "struct job_details" if cluster.release < (23, 2) else "job_details_t"
-    return subprocess.run(
-        [CLUSTER_SH, "builder", "sh", "-c", BUILD, "sh", script.replace("DETAILS_T", details)],
-        env=builder_environ(cluster),
-        capture_output=True,
-        check=False,
-    )
+    changed = script.replace("DETAILS_T", details)
+    return cluster.cluster_sh("builder", "sh", "-c", BUILD, "sh", changed)
 
 
 ANOTHER_ARGUMENT = r"s/\(select_g_job_fini(job_record_t \*job_ptr\));/\1, bool again);/"

@@ -6,7 +6,6 @@ import re
 import time
 
 import pytest
-from cluster import Cluster
 from select_harness import (
     LAZY,
     PREFER,
@@ -16,8 +15,10 @@ from select_harness import (
     eligible_time,
     postponed,
     time_of,
-    until,
 )
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 

@@ -5,17 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from cluster import Cluster
-from select_harness import (
-    LAZY,
-    PREFER,
-    SWITCH,
-    FakeEngine,
-    eligible_time,
-    postponed,
-    time_of,
-    until,
-)
+from select_harness import LAZY, PREFER, SWITCH, FakeEngine, eligible_time, postponed, time_of
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 HINT = "--comment=gpu-topo: lazy"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
 from live_harness import Busy, Gpus, configure_engine, topology_of
 
 from policies import Cluster as Snapshot
@@ -13,6 +12,7 @@ from policies import NodeState, Placement, Request, graph_file
 from policies.demand import shares
 from policies.mapa import MAPA, preserve_site
 from policies.patterns import add_graph
+from slurm_cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 

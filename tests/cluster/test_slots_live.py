@@ -9,20 +9,21 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from cluster import Cluster, Result
 from live_harness import (
     Watch,
     by_policy,
     configure_engine,
     end,
     running,
-    saved,
     submit_many,
     visible,
     watched,
 )
-from select_harness import eligible_time, until
-from slurm_text import Job, parse_indices
+from select_harness import eligible_time
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import Result, until
+from slurm_cluster.slurm_text import Job, parse_indices
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
@@ -421,7 +422,7 @@ def state(cluster: Cluster, nodes: str, word: str) -> None:
 
 def killed_slurmctld(cluster: Cluster) -> None:
     """SIGKILL, and a new slurmctld on what was saved."""
-    saved(cluster)
+    cluster.saved()
     cluster.slurmctld("kill")
     cluster.slurmctld("start")
 

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Sequence
 
 import pytest
-from cluster import Cluster
 from live_harness import all_jobs, submit_many, watched
-from select_harness import until
 
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 from slurm_plugin.slots.look import APART
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]

@@ -12,9 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from cluster import RECORD_EACH_NODE, Cluster, Result
-from select_harness import FakeEngine, clear, until
-from slurm_text import Job, parse_indices
+from select_harness import FakeEngine, clear
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import Result, until
+from slurm_cluster.slurm import RECORD_EACH_NODE
+from slurm_cluster.slurm_text import Job, parse_indices
 
 pytestmark = pytest.mark.cluster
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import pytest
 from client_harness import RemoteClient, install_pyslurm, start_rest, stop_rest
-from cluster import Cluster
-from select_harness import until
 
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import NOW, JobUpdate
 
@@ -41,11 +41,8 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Iterator[Scene | str]:
+def scene(session_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Scene]:
     """A clean stock Slurm with jobs of several kinds; a slurmrestd beside it."""
-    if isinstance(session_cluster, str):
-        yield session_cluster
-        return
     # The jobs end by themselves: what takes long comes first.
     tests = [item.name for item in request.session.items if item.path == request.path]
     if any("pyslurm" in name for name in tests):
@@ -69,9 +66,9 @@ def scene(session_cluster: Cluster | str, request: pytest.FixtureRequest) -> Ite
 
 
 @pytest.fixture(scope="module")
-def pyslurm(session_cluster: Cluster | str) -> str:
+def pyslurm(session_cluster: Cluster) -> str:
     """What became of PySlurm, in one line."""
-    return session_cluster if isinstance(session_cluster, str) else install_pyslurm(session_cluster)
+    return install_pyslurm(session_cluster)
 
 
 @pytest.fixture(params=KINDS)

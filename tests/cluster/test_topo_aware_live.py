@@ -6,10 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from cluster import Cluster
 from live_harness import configure_engine
-from select_harness import until
-from slurm_text import Job
 
 from gres_topology import catalog
 from policies.registry import registry
@@ -18,6 +15,9 @@ from simulation.experiments.sc17 import POLICIES, loaded
 from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
 from simulation.record import Record
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 

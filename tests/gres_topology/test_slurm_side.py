@@ -25,7 +25,7 @@ FAKE = "/dev/fakegpu{index}"
 
 
 class TestGresConf:
-    @pytest.mark.parametrize("name", [n for n in catalog.names() if n != "gb200-nvl72"])
+    @pytest.mark.parametrize("name", catalog.names())
     def test_what_is_written_reads_back(self, name):
         machine = catalog.load(name)
         lines = gres_file.parse(gres_conf(machine, "n[1-2]", FAKE))
@@ -77,11 +77,15 @@ class TestGresConf:
         found = gres_file.core_numbers(there)
         assert tuple(cpulist.format_list(found[i]) for i in (0, 1)) == cores
 
-    def test_cores_are_left_out_on_request_or_stated(self):
-        machine = catalog.load("dgx1v")
-        assert "Cores" not in gres_conf(machine, "n1", FAKE, with_cores=False)
-        stated = gres_conf(machine, "n1", FAKE, numa_cores={0: range(8), 1: range(8, 16)})
-        assert "File=/dev/fakegpu7 Cores=8-15 Links" in stated
+    def test_cores_are_left_out_on_request(self):
+        assert "Cores" not in gres_conf(catalog.load("dgx1v"), "n1", FAKE, with_cores=False)
+
+    @pytest.mark.parametrize("name", catalog.names())
+    def test_cores_may_be_stated_by_numa_node(self, name):
+        machine = catalog.load(name)
+        stated = {node: (2 * i, 2 * i + 1) for i, node in enumerate(sorted(set(machine.numa)))}
+        lines = gres_file.parse(gres_conf(machine, "n1", FAKE, numa_cores=stated))
+        assert [line.cores for line in lines] == [stated[node] for node in machine.numa]
 
     def test_cores_that_cannot_be_counted_are_refused(self):
         machine = catalog.load("dgx1v")

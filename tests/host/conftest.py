@@ -23,8 +23,8 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def run(tmp_path: Path) -> Run:
     """Runs a command of a copy of the checkout; on PATH are basic tools and scripts by name."""
     checkout, tools = tmp_path / "checkout", tmp_path / "bin"
-    shutil.copytree(ROOT / "docker", checkout / "docker")
-    for name in ("Makefile", "setup.cfg", "pyproject.toml", "docker-compose.yml"):
+    shutil.copytree(ROOT / "slurm_cluster", checkout / "slurm_cluster")
+    for name in ("Makefile", "setup.cfg", "pyproject.toml"):
         shutil.copy(ROOT / name, checkout)
     tools.mkdir()
     for name in REAL.split():

@@ -14,7 +14,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def project(checkout: Path, **environ: str) -> str:
-    command = [checkout / "docker" / "cluster.sh", "project"]
+    command = [checkout / "slurm_cluster" / "cluster.sh", "project"]
     plain = {"PATH": os.environ["PATH"], **environ}
     return subprocess.check_output(command, env=plain, text=True).strip()
 
@@ -29,7 +29,7 @@ def test_a_cluster_is_named_after_its_checkout_by_whatever_path(run: Run, tmp_pa
 
 def test_what_another_checkout_started_is_left_alone(run: Run, tmp_path: Path) -> None:
     docker = 'echo "$*" >>"$OUT/asked"; case "$1" in ps) echo by=/other ;; esac'
-    done = run("docker/cluster.sh down", docker=docker)
+    done = run("slurm_cluster/cluster.sh down", docker=docker)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "was started by /other, not by this checkout" in done.stderr
@@ -37,14 +37,14 @@ def test_what_another_checkout_started_is_left_alone(run: Run, tmp_path: Path) -
 
 
 def test_a_project_that_no_checkout_started_is_left_alone(run: Run) -> None:
-    done = run("docker/cluster.sh down", docker='case "$1" in volume) echo by= ;; esac')
+    done = run("slurm_cluster/cluster.sh down", docker='case "$1" in volume) echo by= ;; esac')
     assert done.returncode == 1
     assert "was started by something else" in done.stderr
 
 
 def test_ones_own_cluster_is_taken_down(run: Run, tmp_path: Path) -> None:
     docker = f'echo "$*" >>"$OUT/asked"; case "$1" in ps) echo by={tmp_path}/checkout ;; esac'
-    assert run("docker/cluster.sh down", docker=docker).returncode == 0
+    assert run("slurm_cluster/cluster.sh down", docker=docker).returncode == 0
     assert " down -v " in (tmp_path / "asked").read_text()
 
 
@@ -64,7 +64,7 @@ def daemon(tmp_path: Path) -> subprocess.Popen[bytes]:
 def test_clean_ends_the_dockerd_that_this_checkout_started(
     run: Run, tmp_path: Path, daemon: subprocess.Popen[bytes]
 ) -> None:
-    done = run("docker/cluster.sh clean", docker=":")
+    done = run("slurm_cluster/cluster.sh clean", docker=":")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].startswith(
         f"removed the dockerd that this checkout started (pid {daemon.pid})"
@@ -77,7 +77,7 @@ def test_clean_keeps_a_dockerd_that_others_use(
     run: Run, tmp_path: Path, daemon: subprocess.Popen[bytes]
 ) -> None:
     docker = 'case "$*" in "ps -a --format {{.Names}}") echo web ;; esac'
-    done = run("docker/cluster.sh clean", docker=docker)
+    done = run("slurm_cluster/cluster.sh clean", docker=docker)
     assert "kept the dockerd" in done.stdout
     assert daemon.poll() is None
     # Without the note nobody would end it, later.
@@ -90,7 +90,7 @@ def test_clean_ends_no_process_that_has_the_number_of_our_dockerd_by_now(
 ) -> None:
     note = tmp_path / "checkout" / ".cluster" / "dockerd"
     note.write_text(note.read_text().replace("started=", "started=1"))
-    done = run("docker/cluster.sh clean", docker=":")
+    done = run("slurm_cluster/cluster.sh clean", docker=":")
     assert "dockerd" not in done.stdout
     assert daemon.poll() is None
     daemon.kill()
@@ -101,7 +101,7 @@ def test_clean_asks_for_nothing_that_has_not_this_checkouts_label(run: Run, tmp_
     docker = """echo "$*" >>"$OUT/asked"
         ours="images --filter label=gputopo.checkout=$OUT/checkout --format "
         case "$*" in "$ours"*) echo ours:trixie ;; esac"""
-    done = run("docker/cluster.sh clean", docker=docker)
+    done = run("slurm_cluster/cluster.sh clean", docker=docker)
     assert done.stdout.splitlines()[0] == "removed images ours:trixie"
     asked = (tmp_path / "asked").read_text().splitlines()
     lists = [line for line in asked if line.split()[0] in ("ps", "images") or " ls " in line]

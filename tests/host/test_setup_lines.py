@@ -11,7 +11,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 DENIED = "permission denied while trying to connect to the docker API at unix:///run/docker.sock"
 ALICE = 'case "$1" in -un) echo alice ;; *) echo 1000 ;; esac'
-ENGINE = "docker/ensure-engine.sh"
+ENGINE = "slurm_cluster/docker/ensure-engine.sh"
 
 
 def test_a_user_outside_the_group_docker_is_told_so(run: Run) -> None:
@@ -45,7 +45,7 @@ def test_a_user_is_not_told_that_packages_are_missing_that_are_there(run: Run) -
     assert done.returncode == 3
     assert done.stderr == (
         "no container engine: no daemon answers and only root can start one"
-        " (sudo docker/ensure-engine.sh)\n"
+        " (sudo slurm_cluster/docker/ensure-engine.sh)\n"
     )
 
 
@@ -55,7 +55,7 @@ def test_an_engine_that_answers_needs_neither_root_nor_apt_get(run: Run) -> None
 
 
 def test_on_another_system_than_linux_there_is_no_cluster(run: Run) -> None:
-    done = run("docker/cluster.sh images", uname="echo Darwin")
+    done = run("slurm_cluster/cluster.sh images", uname="echo Darwin")
     assert done.returncode == 3
     assert done.stderr == (
         "no container engine: the cluster in containers needs Linux, this is Darwin\n"
@@ -101,19 +101,31 @@ def test_without_sudo_a_user_is_told_what_root_can_install(run: Run) -> None:
     assert "only root can install them, and there is no sudo here" in done.stderr
 
 
+WHEELS = "GPUTOPO_CHECKOUT=$OUT GPUTOPO_PYTHON=python slurm_cluster/docker/wheels.sh trixie"
+
+
 @pytest.mark.parametrize(
     ("kernel", "wheels"), [("arm64", "aarch64"), ("aarch64", "aarch64"), ("x86_64", "x86_64")]
 )
 def test_wheels_are_of_the_machine_as_pip_calls_it(run: Run, kernel: str, wheels: str) -> None:
     pip = 'echo "$@"'
-    done = run("GPUTOPO_PIP=pip docker/wheels.sh trixie", uname=f"echo {kernel}", pip=pip)
+    done = run(
+        WHEELS,
+        uname=f"echo {kernel}",
+        python=pip,
+    )
     assert done.returncode == 0, done.stderr
     assert f"--platform manylinux2014_{wheels} " in done.stdout
 
 
 def test_a_wheel_that_does_not_exist_is_one_line(run: Run) -> None:
-    pip = "printf 'WARNING: x\nERROR: No matching distribution found for numpy\n' >&2; exit 1"
-    done = run("GPUTOPO_PIP=pip docker/wheels.sh trixie", uname="echo riscv64", pip=pip)
+    said = "WARNING: x\nERROR: No matching distribution found for numpy\n"
+    pip = f"[ $1 = -c ] || {{ printf '{said}' >&2; exit 1; }}"
+    done = run(
+        WHEELS,
+        uname="echo riscv64",
+        python=pip,
+    )
     assert done.returncode == 1
     assert done.stderr == (
         "no wheels for Python 3.13 on riscv64: No matching distribution found for numpy\n"

@@ -118,7 +118,9 @@ def test_the_documented_site_script_is_the_tested_one():
 
 
 def test_the_no_op_script_of_the_benchmark_does_nothing(start_lua):
-    lua = start_lua(REPOSITORY / "docker" / "image" / "etc" / "noop_job_submit.lua")
+    lua = start_lua(
+        REPOSITORY / "slurm_cluster" / "docker" / "image" / "etc" / "noop_job_submit.lua"
+    )
     result = lua.submit(**GPU_JOB, comment="gpu-topo: x")
     assert (result.rc, result.reads, result.writes) == (0, [], [])
     assert lua.modify({}, comment="x").rc == 0

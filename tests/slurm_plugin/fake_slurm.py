@@ -32,7 +32,7 @@ class FakeRunner:
 
 
 class RecordedRunner:
-    """The replies docker/record-replies.sh wrote for one release; refuses all else.
+    """The replies record-replies.sh wrote for one release; refuses all else.
 
     A file is named by its command line: leading dashes dropped, words joined by `_`. `.err`
     is a command that the release refuses.

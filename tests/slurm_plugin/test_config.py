@@ -23,12 +23,6 @@ def test_an_empty_file_is_all_defaults() -> None:
     assert settings.nodes == ()
 
 
-def test_the_file_we_ship_is_valid() -> None:
-    settings = config.load(ROOT / "gputopo.yaml")
-    assert settings.nodes[0].names == ("dgx1", "dgx2")
-    assert settings.rule("gpu").mode == "enforce"
-
-
 def test_a_partition_takes_the_rest_from_default(tmp_path: Path) -> None:
     settings = basic_config(tmp_path)
     assert settings.rule("plain").mode == "enforce"

@@ -1,4 +1,4 @@
-"""The client over slurmrestd, on answers recorded from each release (docker/record-replies.sh)."""
+"""The client over slurmrestd, on answers recorded from each release (record-replies.sh)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Slurm client on replies recorded from each release (docker/record-replies.sh)."""
+"""The Slurm client on replies recorded from each release (record-replies.sh)."""
 
 from __future__ import annotations
 

@@ -17,10 +17,11 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
 from live_harness import all_jobs
 from remote_harness import ASKS, FOUR, HOLD, borrower, donors
-from select_harness import until
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 NOBODY = pwd.getpwnam("nobody")
 ASKED = f"donor 7 {NOBODY.pw_uid} dgx2 2"

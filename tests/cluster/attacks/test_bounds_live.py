@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cluster import Cluster
+
+from slurm_cluster.cluster import Cluster
 
 pytestmark = [
     pytest.mark.cluster,

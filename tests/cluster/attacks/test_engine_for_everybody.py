@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from cluster import Cluster
 from mallory import job_of
 
+from slurm_cluster.cluster import Cluster
 from slurm_plugin.protocol import Submit, decode
 
 

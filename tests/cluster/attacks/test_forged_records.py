@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster
 from live_harness import all_jobs
 from remote_harness import ASKS, FOUR, HOLD, donors
-from select_harness import until
 
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import LOAN
 

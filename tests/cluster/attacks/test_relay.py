@@ -19,12 +19,12 @@ import pytest
 # The stand-in for munge lies beside the unit tests.
 sys.path.append(str(Path(__file__).parents[2] / "slurm_plugin"))
 
-from cluster import Cluster
 from paper_donor import bound, donor
 from paper_munge import PaperMunge
 from remote_harness import PROGRAM, borrower, donors
-from select_harness import until
 
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 from slurm_plugin.remote.node import relay
 from slurm_plugin.remote.node.relay import JobEnd
 

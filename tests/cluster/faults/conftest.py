@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster
 from live_harness import Watch, watched
+
+from slurm_cluster.cluster import Cluster
 
 
 @pytest.fixture

@@ -11,12 +11,14 @@ from __future__ import annotations
 import time
 
 import pytest
-from cluster import Cluster
-from host_faults import FAKED_CLOCK, clock_of, clock_shifted, restart
 from live_harness import Watch, advised_again, by_policy, configure_engine, end, running
 from modes import enforcement
-from select_harness import SWITCH, eligible_time, stock_pair, until
-from slurm_text import Job, parse_indices
+from select_harness import SWITCH, eligible_time, stock_pair
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.faults import FAKED_CLOCK
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm_text import Job, parse_indices
 
 pytestmark = [
     pytest.mark.cluster,
@@ -98,13 +100,13 @@ def has_told(cluster: Cluster, way: str) -> bool:
 def test_the_clock_is_set_while_a_job_waits(site: Cluster, hours: int) -> None:
     """The engine says so, the gate holds no longer than before, and the job starts in time."""
     ways = ("forward", "back") if hours > 0 else ("back", "forward")
-    with clock_of(site, "slurmctld", "engine") as set_to:
+    with site.clock_of("slurmctld", "engine") as set_to:
         for at, way in zip((hours, 0), ways, strict=True):
             jobid = waits(site)
             set_to(at)
             until(lambda way=way: has_told(site, way), f"the engine says: {way}")
             if way == "back":
-                restart(site, "slurmctld", FAKED_CLOCK)
+                site.restart("slurmctld", FAKED_CLOCK)
             if enforcement() == "slots":
                 gate_holds_a_lease(site, jobid, at * HOUR_S)
             beside = site.sbatch(*PAIR, "dgx2", sleep_s=300)
@@ -117,10 +119,10 @@ def test_the_clock_is_set_while_a_job_waits(site: Cluster, hours: int) -> None:
 @pytest.mark.slots
 def test_a_submit_that_comes_to_nothing_keeps_gpus_for_no_hour(site: Cluster, hours: int) -> None:
     """Its promise is of before the clock was set."""
-    with clock_of(site, "slurmctld", "engine") as set_to:
+    with site.clock_of("slurmctld", "engine") as set_to:
         site.run("ctl", "sbatch --test-only -w dgx1 --gres=gpu:8 --wrap true", user="alice")
         set_to(hours)
-        restart(site, "slurmctld", FAKED_CLOCK)
+        site.restart("slurmctld", FAKED_CLOCK)
         jobid = site.sbatch(*ALL, sleep_s=300)
         site.wait_running(jobid, timeout_s=60)
 
@@ -133,7 +135,7 @@ def test_the_kill_switch_is_seen_after_the_clock_was_set_back(site: Cluster) -> 
     def pair() -> tuple[int, ...]:
         return parse_indices(site.run("ctl", shows, user="alice").out.strip())
 
-    with clock_of(site, "slurmctld") as set_to:
+    with site.clock_of("slurmctld") as set_to:
         set_to(-1)
         ours = by_policy({}, (2,), ("dgx1",))["dgx1"]
         until(lambda: pair() == ours, "the policy's pair", 60)
@@ -155,7 +157,7 @@ def test_one_process_alone_has_a_wrong_clock(
     runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=300)
     gpus = running(cluster, [runs])
     jobid = waits(cluster)
-    with clock_shifted(cluster, process, hours=hours):
+    with cluster.clock_shifted(process, hours=hours):
         meanwhile = cluster.sbatch(*PAIR, "bridged1", sleep_s=2)
         time.sleep(10)
     goes_on(cluster, jobid)

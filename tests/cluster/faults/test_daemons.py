@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from cluster import Cluster
-from host_faults import few_descriptors, without
 from live_harness import Watch, advised_again, by_policy, end, running
+
+from slurm_cluster.cluster import Cluster
 
 pytestmark = [
     pytest.mark.cluster,
@@ -26,7 +26,7 @@ def test_munged_is_gone(watch: Watch, cluster: Cluster, host: str) -> None:
     gpus = running(cluster, [kept])
     waits = cluster.sbatch(*PAIR, sleep_s=300)
     pid = cluster.engine_pid()
-    with without(cluster, "munged", host):
+    with cluster.without("munged", host):
         time.sleep(12)
     assert running(cluster, [kept]) == gpus
     cluster.cancel(kept)
@@ -39,7 +39,7 @@ def test_munged_is_gone(watch: Watch, cluster: Cluster, host: str) -> None:
 @pytest.mark.parametrize("daemon", ["slurmdbd", "mariadbd"])
 def test_accounting_is_gone(watch: Watch, cluster: Cluster, daemon: str) -> None:
     """Placement has no need of it."""
-    with without(cluster, daemon):
+    with cluster.without(daemon):
         jobid = cluster.sbatch(*PAIR, sleep_s=300)
         assert running(cluster, [jobid]) == [by_policy({}, (2,), ("dgx1",))]
         end(cluster, [jobid])
@@ -55,7 +55,7 @@ def test_descriptors_are_exhausted(watch: Watch, cluster: Cluster, process: str)
     gpus = running(cluster, [kept])
     pids = cluster.engine_pid(), cluster.slurmctld("pid")
     before = cluster.engine_log(100_000).count("\n")
-    with few_descriptors(cluster, process):
+    with cluster.few_descriptors(process):
         late = [
             cluster.run("ctl", f"timeout 5 sbatch --parsable {args} --wrap 'sleep 1'", check=False)
             for args in ("-w dgx1 --gres=gpu:2", "-w minsky1 --gres=gpu:2")

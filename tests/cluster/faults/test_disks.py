@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster
-from host_faults import SMALL_DISK, full_disk
 from live_harness import CONFIG, Watch, advised_again, configure_engine, end, running
-from select_harness import until
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.faults import SMALL_DISK
+from slurm_cluster.hosts import until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -40,7 +41,7 @@ def test_the_engines_disk_is_full(small_disk: Cluster) -> None:
     said = "going on without it"
     at_start = small_disk.engine_log(10_000).count(said)
     advised_again(small_disk)
-    with full_disk(small_disk):
+    with small_disk.full_disk():
         # What is left of the file's last block holds a few lines still.
         until(
             lambda: advised_again(small_disk) or small_disk.status()["decisions_lost"], "lost", 60
@@ -79,7 +80,7 @@ def test_slurmctlds_disk_is_full(small_state: Cluster) -> None:
     gpus = running(small_state, [kept, holder])
     waits = small_state.sbatch(*PAIR, sleep_s=300)
     small_state.look()
-    with full_disk(small_state):
+    with small_state.full_disk():
         refused = small_state.run("ctl", "sbatch --gres=gpu:1 --wrap true", check=False)
         assert refused.code, refused.out
         small_state.cancel(holder)

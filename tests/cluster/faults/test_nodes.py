@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from cluster import Cluster
-from host_faults import disconnected, killed_host, paused
-from live_harness import Watch, by_policy, end, running, saved
+from live_harness import Watch, by_policy, end, running
 from remote_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
-from select_harness import until
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -19,7 +19,11 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-FAULTS = {"out of reach": disconnected, "standing still": paused, "gone": killed_host}
+FAULTS = {
+    "out of reach": Cluster.disconnected,
+    "standing still": Cluster.paused,
+    "gone": Cluster.killed,
+}
 #: Slurm gives up a node after 25 s here (remote_harness.prepare), or within a ping of 8 s more.
 DOWN_S = 120
 
@@ -66,7 +70,7 @@ def test_the_node_of_a_borrower_is_gone(lends: Cluster) -> None:
     job = borrower(lends)
     [donor] = donors(lends)
     [node] = job.gpus
-    with killed_host(lends, node):
+    with lends.killed(node):
         until(lambda: lends.job(donor.id).state == "CANCELLED", "the donor is ended", DOWN_S)
     until(lambda: is_up(lends, node), f"{node} is up again", DOWN_S)
     lends.cancel(job.id)
@@ -101,8 +105,8 @@ def test_the_controllers_host_is_gone(cluster: Cluster) -> None:
     holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
     gpus = running(cluster, [kept, holder])
     waits = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    saved(cluster)
-    with killed_host(cluster, "ctl"):
+    cluster.saved()
+    with cluster.killed("ctl"):
         time.sleep(3)
     up = "scontrol ping | grep -q UP && gputopo status --socket /run/gputopo/engine.sock"
     until(lambda: not cluster.run("ctl", up, check=False).code, "the controller is up", 120)

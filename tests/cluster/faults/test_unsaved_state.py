@@ -9,11 +9,11 @@ has again.
 from __future__ import annotations
 
 import pytest
-from cluster import Cluster
-from host_faults import forgotten
 from live_harness import Watch, by_policy, end, running
 from remote_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
-from select_harness import until
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -51,7 +51,7 @@ def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     holder = cluster.sbatch(*FULL, sleep_s=300)
     gpus = running(cluster, [kept, holder])
     waits = cluster.sbatch(*FULL, sleep_s=5)
-    with forgotten(cluster):
+    with cluster.forgotten():
         cluster.cancel(holder)
         cluster.wait_running(waits)
         lost = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=5)
@@ -72,7 +72,7 @@ def test_a_wait_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
     before = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
     until(lambda: cluster.job(before).reason == "BeginTime", "it waits")
-    with forgotten(cluster):
+    with cluster.forgotten():
         cluster.cancel(before)
         lost = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
         until(lambda: cluster.job(lost).reason == "BeginTime", "it waits, too")
@@ -87,7 +87,7 @@ def test_a_wait_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
 def test_a_loan_that_was_not_saved(lends: Cluster) -> None:
     """The borrower and its donor run on the nodes, and slurmctld knows of no loan."""
     kept = lends.sbatch(*FOUR, ASKS, "-H", script=f"{ECHO}; sleep 5")
-    with forgotten(lends):
+    with lends.forgotten():
         lends.run("ctl", f"scontrol release {kept}")
         lends.wait_running(kept, timeout_s=60)
         assert donors(lends)
@@ -100,7 +100,7 @@ def test_a_loan_that_was_not_saved(lends: Cluster) -> None:
 def test_the_end_of_a_loan_that_was_not_saved(lends: Cluster) -> None:
     """Slurmctld has the loan still, and neither borrower nor donor is on any node."""
     job = borrower(lends)
-    with forgotten(lends):
+    with lends.forgotten():
         lends.cancel(job.id)
         nothing_is_left(lends)
     lends.cancel(job.id)

@@ -1,0 +1,352 @@
+"""The cluster as this project's tests, demo and benchmarks use it: variants, engine, resets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Self
+
+from slurm_cluster import description
+from slurm_cluster.description import DEFAULT, Description
+from slurm_cluster.faults import Faults
+from slurm_cluster.hosts import POLL_S, ClusterError, NoEngineError
+from slurm_cluster.slurm import STATE
+from slurm_plugin.wire import split, unquote
+
+CLUSTER_SH = Path(__file__).parent / "cluster.sh"
+NO_ENGINE_EXIT = 3
+#: The engine may rightly miss its 50 ms on a busy machine, and a job then gets Slurm's own choice.
+PATIENT_MS = 1000
+ENGINE_SOCKET = "/run/gputopo/engine.sock"
+#: Slurm's release -> the Debian release that has it.
+SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "forky"}
+#: The way of enforcing -> the variant that a reset leads to; None: Slurm alone.
+VARIANTS = {"select": "gputopo", "slots": "gputopo-slots", None: "stock"}
+
+
+class Cluster(Faults):
+    """A running cluster of one compose project."""
+
+    def __init__(
+        self, project: str, described: Description | None = None, enforcement: str | None = "select"
+    ) -> None:
+        """Of a project that runs; `enforcement` is where a reset leads to."""
+        super().__init__(project)
+        self.description = described or description.read(DEFAULT)
+        #: select, slots, or None for Slurm alone.
+        self.enforcement = enforcement
+        self._home: dict[str, str] = {}
+        self._expected = ""
+
+    # -- life ---------------------------------------------------------------
+
+    @classmethod
+    def up(
+        cls,
+        project: str | None = None,
+        suite: str | None = None,
+        described: Description | None = None,
+        folder: Path | None = None,
+    ) -> Self:
+        """Starts or reuses a cluster.
+
+        `suite` is the Debian release ($SUITE, or trixie), `folder` what it is named after and
+        keeps its files in (the checkout). NoEngineError where no engine can run; ClusterError
+        with the last lines of a failed build.
+        """
+        project = project or default_project()
+        described = described or description.read(DEFAULT)
+        with NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(description.text_of(described))
+            file.flush()
+            environ = {"GPUTOPO_CLUSTER": file.name}
+            done = cluster_sh("up", project=project, suite=suite, folder=folder, environ=environ)
+        if done.returncode == NO_ENGINE_EXIT:
+            raise NoEngineError(done.stderr.strip().splitlines()[-1])
+        if done.returncode:
+            raise ClusterError(f"cluster.sh up failed:\n{done.stdout}{done.stderr}")
+        return cls(project, described)
+
+    def again(self) -> Cluster:
+        """The same cluster by connections of their own, for another thread."""
+        return Cluster(self.project, self.description, self.enforcement)
+
+    @property
+    def gpus(self) -> dict[str, int]:
+        """Node -> how many GPUs it has."""
+        return self.description.gpus
+
+    @cached_property
+    def has_select_plugin(self) -> bool:
+        """Whether the image could build it: not without this Slurm's source."""
+        return not self.run("ctl", "test -e /usr/local/lib/select_cons_tres.so", check=False).code
+
+    def down(self) -> None:
+        """Removes containers, network and volumes; images stay."""
+        self.cluster_sh("down")
+
+    @property
+    def suite(self) -> str:
+        """The Debian release."""
+        return str(self.container("ctl").attrs["Config"]["Image"].rpartition(":")[2])
+
+    def cluster_sh(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Runs cluster.sh for this cluster."""
+        folder = Path(self.container("ctl").labels["gputopo.checkout"])
+        return cluster_sh(*args, project=self.project, suite=self.suite, folder=folder)
+
+    @contextmanager
+    def backup_host(self) -> Iterator[None]:
+        """A block with a second controller host, its slurmctld on standby, known to the nodes."""
+        if self.cluster_sh("backup", "up").returncode:
+            raise ClusterError("cluster.sh backup up failed")
+        try:
+            self.switch(self.variant(), backup=True)
+            self.reconfigure()
+            self.slurmctld("start", host="ctl2")
+            yield
+        finally:
+            self.slurmctld("stop", host="ctl2")
+            self.switch(self.variant())
+            self.reconfigure()
+            self.cluster_sh("backup", "down")
+            self._containers.pop("ctl2", None)
+
+    def reset(self) -> None:
+        """No jobs, nodes idle, no GPU in use, our variant, the engine running as configured.
+
+        ClusterError where a daemon had ended by itself or a log tells of a crash.
+        """
+        usual = {"GPUTOPO_VARIANT": VARIANTS[self.enforcement]}
+        if not self.enforcement:
+            usual["GPUTOPO_WITHOUT_ENGINE"] = "yes"
+        how = {**usual, **self._home, "GPUTOPO_EXPECTED": self._expected}
+        self._expected = ""
+        done = self.run("ctl", ["clusterctl", "reset"], timeout_s=150, env=how)
+        if "restarted" in done.out:
+            self.wait_accepted()
+        self.look()
+        self.is_fresh = True
+
+    @contextmanager
+    def clean(self) -> Iterator[Self]:
+        """A block that finds the cluster reset, and leaves it so."""
+        if not self.is_fresh:
+            self.reset()
+        yield self
+        self.reset()
+
+    @contextmanager
+    def at_home(
+        self,
+        *,
+        variant: str = "",
+        yaml: str = "",
+        slurm_conf: str = "",
+        engine: bool = True,
+        deadline_ms: int | None = PATIENT_MS,
+    ) -> Iterator[None]:
+        """A block in which a reset leads elsewhere: another variant, more lines in the two files.
+
+        engine=False: the tests bring one of their own. deadline_ms is how long plugin and bridge
+        wait for it; None: the tests write their files.
+        """
+        former = self._home
+        self._home = {
+            "GPUTOPO_YAML": yaml,
+            "GPUTOPO_SLURM_CONF": slurm_conf,
+            "GPUTOPO_DEADLINE_MS": "" if deadline_ms is None else str(deadline_ms),
+            **({} if engine else {"GPUTOPO_WITHOUT_ENGINE": "yes"}),
+            **({"GPUTOPO_VARIANT": variant} if variant else {}),
+        }
+        try:
+            self.reset()
+            if slurm_conf:
+                self.wait_registered()
+            yield
+        finally:
+            self._home = former
+            self.reset()
+
+    def expects(self, crash: str) -> None:
+        """The test itself provokes log lines that match; they are no fault at the next reset."""
+        self._expected = "|".join(filter(None, (self._expected, crash)))
+
+    @contextmanager
+    def forgotten(self) -> Iterator[None]:
+        """slurmctld is killed at the end of the block, and nothing of the block was saved."""
+        self.saved()
+        self.run("ctl", f"rm -rf /tmp/saved && cp -a {STATE} /tmp/saved")
+        yield
+        self.slurmctld("kill")
+        self.run("ctl", f"cp -a /tmp/saved/. {STATE}/")
+        self.slurmctld("start")
+        self.look()
+
+    def occupy(self, node: str, gpus: Iterable[int], *, user: str = "bob") -> list[int]:
+        """Leaves exactly `gpus` of an idle node in use by one-GPU jobs; their ids, by GPU.
+
+        Works in any variant without asking for particular GPUs: fills the node, then
+        cancels what holds the others.
+        """
+        wanted = set(gpus)
+        args = ["-w", node, "--gres=gpu:1", "-p", "off"]
+        ids = [self.sbatch(*args, user=user, script="sleep 3600") for _ in range(self.gpus[node])]
+        holders = {self.wait_running(jobid).gpus[node][0]: jobid for jobid in ids}
+        self.cancel(*(jobid for gpu, jobid in holders.items() if gpu not in wanted))
+        deadline = time.monotonic() + 20
+        while set(used := self.gres_used()[node]) != wanted:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{node} has {used} in use, wanted {sorted(wanted)}")
+            time.sleep(POLL_S)
+        self.look()
+        return [holders[gpu] for gpu in sorted(wanted)]
+
+    # -- the variants -------------------------------------------------------
+
+    def switch(self, variant: str, *, backup: bool = False) -> None:
+        """Writes slurm.conf for stock, noop or gputopo and restarts slurmctld only."""
+        self.run("ctl", ["clusterctl", "switch", variant, *(["backup"] if backup else [])])
+
+    def variant(self) -> str:
+        """The variant in force."""
+        return self.run("ctl", ["clusterctl", "variant"]).out.strip()
+
+    @contextmanager
+    def variant_as(self, variant: str) -> Iterator[None]:
+        """The variant for the length of a block; the former one afterwards."""
+        former = self.variant()
+        self.switch(variant)
+        try:
+            yield
+        finally:
+            self.switch(former)
+
+    def configure_extra(self, lines: str) -> None:
+        """Adds lines to slurm.conf until the next reset, and restarts slurmctld."""
+        self.run("ctl", ["sh", "-c", 'printf "%s\\n" "$1" >/cluster/extra.conf', "sh", lines])
+        self.switch(self.variant())
+        self.wait_registered()
+
+    def wait_accepted(self) -> None:
+        """With a GRES type per GPU slurmctld refuses GPUs of no type until nodes register."""
+        if not self.variant().startswith("gputopo-slots"):
+            return
+        # A node that slurmctld knows nothing of yet ("unknown") is waited for, too.
+        found = "sinfo -h -N -p off -o '%N %T' | grep -Ev ' (down|drain|fail)' | cut -d' ' -f1"
+        one = "sbatch --test-only -p off -w $node --gres=gpu:1 --wrap true"
+        probe = f'up=$({found}); [ -n "$up" ] && for node in $up; do {one} || exit 1; done'
+        deadline = time.monotonic() + 30
+        while self.run("ctl", probe, check=False).code:
+            if time.monotonic() > deadline:
+                raise ClusterError("not every node has registered its GPUs within 30 s")
+            time.sleep(POLL_S)
+
+    def wait_registered(self) -> None:
+        """The same, and in the slots mode the engine has read what Slurm is now."""
+        if not self.variant().startswith("gputopo-slots"):
+            return
+        self.wait_accepted()
+        if self.engine_pid() is None:  # a test that brings a scripted one, or wants none
+            return
+        self.engine("restart")  # it reads partitions and Slurm's settings now and then only
+        self.look()
+
+    # -- the engine ---------------------------------------------------------
+
+    def engine_pid(self) -> int | None:
+        """The engine's process id in ctl; None when it does not run."""
+        found = self.run("ctl", ["clusterctl", "engine", "pid"], check=False)
+        return int(found.out) if not found.code else None
+
+    def engine(self, action: str) -> None:
+        """start, stop, kill, restart, pause (SIGSTOP) or resume (SIGCONT)."""
+        self.run("ctl", ["clusterctl", "engine", action])
+
+    def look(self) -> None:
+        """In the slots mode: the engine has seen what Slurm's books say now.
+
+        It looks by itself soon after a job ended; a test that asks at once would race it.
+        """
+        if not self.variant().startswith("gputopo-slots") or self.engine_pid() is None:
+            return
+        asked = time.monotonic()
+        notice = f"echo ended job=0 array=0 | socat - UNIX-CONNECT:{ENGINE_SOCKET}"
+        self.run("ctl", notice)
+        while True:
+            passed = time.monotonic() - asked
+            told = self.status()["slots"]
+            age = told["looked_s_ago"]
+            # A job that ended before a look could see it leaves its promise behind for a moment.
+            if age is not None and age < passed and not told["promised"]:
+                return
+            if passed > 20:
+                raise ClusterError(f"the engine has not looked at the queue for {age} s")
+            time.sleep(POLL_S)
+
+    def status(self) -> dict[str, Any]:
+        """What `gputopo status --json` tells, asked without the command: it is asked often."""
+        asked = f"echo status id=1 | socat -t5 - UNIX-CONNECT:{ENGINE_SOCKET}"
+        verb, pairs = split(self.run("ctl", asked).out.encode())
+        values = {key: unquote(value) for key, value in pairs}
+        if verb != "ok":
+            raise ClusterError(f"the engine was asked for its status and said {verb} {values}")
+        found: dict[str, Any] = json.loads(values["json"])
+        return found
+
+    def engine_log(self, lines: int = 200) -> str:
+        """The last lines the engine printed."""
+        return self.run(
+            "ctl", ["tail", "-n", str(lines), "/var/log/gputopo/engine.log"], check=False
+        ).out
+
+    # -- fake tools ---------------------------------------------------------
+
+    @contextmanager
+    def fake_tools_of(self, node: str) -> Iterator[str]:
+        """A block in which the files behind a node's fake tools may be edited; their folder."""
+        self.run(node, "rm -rf /etc/fakegpu.kept && cp -r /etc/fakegpu /etc/fakegpu.kept")
+        try:
+            yield "/etc/fakegpu"
+        finally:
+            self.run(node, "rm -rf /etc/fakegpu && mv /etc/fakegpu.kept /etc/fakegpu")
+
+
+def default_project(purpose: str = "", folder: Path | None = None) -> str:
+    """GPUTOPO_PROJECT, or the folder's own name with what the cluster is for behind it."""
+    named = os.environ.get("GPUTOPO_PROJECT")
+    return named or cluster_sh("project", folder=folder).stdout.strip() + purpose
+
+
+def image(name: str, suite: str) -> str:
+    """This checkout's image of that name (builder, ...) for a release."""
+    return cluster_sh("image", name, suite=suite).stdout.strip()
+
+
+def cluster_sh(
+    *args: str,
+    project: str = "",
+    suite: str | None = None,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs cluster.sh with this Python; `folder` as for `Cluster.up`."""
+    own = {"GPUTOPO_PYTHON": sys.executable, "GPUTOPO_PROJECT": project, "SUITE": suite or ""}
+    if folder:
+        own["GPUTOPO_CHECKOUT"] = str(folder)
+    given = {key: value for key, value in {**own, **(environ or {})}.items() if value}
+    return subprocess.run(
+        ["bash", CLUSTER_SH, *args],
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

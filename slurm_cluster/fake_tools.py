@@ -1,0 +1,209 @@
+"""What a node's fake nvidia-smi or rocm-smi answers from, for any topology.
+
+The texts have the shape that driver 535 and ROCm 5 print; docker/image/fake-smi reads them.
+What a topology does not know (PCI addresses, UUIDs, memory) is made up, the same every time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+
+import networkx as nx
+
+from gres_topology import Nic, NodeTopology, cpulist, links
+from gres_topology.topology import SELF
+
+#: PCI domain and bus (0x0A01: domain 10, bus 1) of these machines' GPUs; elsewhere any will do.
+_BUSES = {
+    "a100-pcie-bridged": (0x01, 0x25, 0x41, 0x61, 0x81, 0xA1, 0xC1, 0xE1),
+    "dgx1v": (0x06, 0x07, 0x0A, 0x0B, 0x85, 0x86, 0x89, 0x8A),
+    "mi250x": (0xC1, 0xC6, 0xC9, 0xCE, 0xD1, 0xD6, 0xD9, 0xDE),
+    "minsky": (0x0201, 0x0301, 0x0A01, 0x0B01),
+}
+
+#: NVIDIA's product name -> (memory in GiB, PCI device id).
+_CARDS = {
+    "NVIDIA A100 80GB PCIe": (80, "20B5"),
+    "NVIDIA A100-PCIE-40GB": (40, "20F1"),
+    "NVIDIA A100-SXM4-40GB": (40, "20B0"),
+    "NVIDIA GB200": (186, "2941"),
+    "NVIDIA H100 80GB HBM3": (80, "2330"),
+    "NVIDIA L40S": (48, "26B9"),
+    "Tesla K20X": (6, "1020"),
+    "Tesla P100-SXM2-16GB": (16, "15F9"),
+    "Tesla V100-SXM2-16GB": (16, "1DB1"),
+    "Tesla V100-SXM3-32GB": (32, "1DB8"),
+}
+_OTHER_CARD = (16, "0000")
+#: The name that nvidia-smi prints of a card that the driver has no name for.
+_NO_NAME = "Graphics Device"
+
+_NVIDIA_LEGEND = """
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks
+"""  # noqa: E501 - as the tool prints it
+
+#: Hops and weight that KFD reports of two GPUs on different sockets without a fabric between.
+_PCIE_HOPS, _PCIE_WEIGHT = 3, 72
+_XGMI_HOP_WEIGHT = 15
+
+
+def fake_tools(topology: NodeTopology) -> dict[str, str]:
+    """Relative path -> text, as fake-smi reads them.
+
+    nvidia-smi/topo-m.txt and nvidia-smi/gpus.csv, or for AMD's GPUs rocm-smi/showtopo.txt and
+    rocm-smi/showbus.txt.
+    """
+    if _is_amd(topology):
+        return {
+            "rocm-smi/showtopo.txt": _showtopo(topology),
+            "rocm-smi/showbus.txt": _showbus(topology),
+        }
+    return {
+        "nvidia-smi/topo-m.txt": _topo_m(topology),
+        "nvidia-smi/gpus.csv": _gpus_csv(topology),
+    }
+
+
+def _is_amd(topology: NodeTopology) -> bool:
+    labels = {label for row in topology.kinds for label in row}
+    return "AMD" in (topology.model or "") or any(label.startswith("XGMI") for label in labels)
+
+
+def _addresses(topology: NodeTopology) -> list[str]:
+    """The GPUs' PCI addresses: those known, else the machine's usual ones, else made-up ones."""
+    known = [address for address in topology.pci if address is not None]
+    if len(known) == topology.gpus:
+        return known
+    buses: Sequence[int] = _BUSES.get(topology.name, ())
+    if len(buses) != topology.gpus:
+        buses = range(1, topology.gpus + 1)
+    return [f"{bus >> 8:04x}:{bus & 0xFF:02x}:00.0" for bus in buses]
+
+
+# -- nvidia-smi ---------------------------------------------------------------
+
+
+def _topo_m(topology: NodeTopology) -> str:
+    nics = topology.nics
+    devices = [f"GPU{i}" for i in range(topology.gpus)] + [f"NIC{i}" for i in range(len(nics))]
+    rows = [["", *devices, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]]
+    for gpu, kinds in enumerate(topology.kinds):
+        cpus, numa = topology.cpus[gpu], topology.numa[gpu]
+        # The driver puts two tabs before the last column.
+        where = [cpulist.format_list(cpus) if cpus else "N/A", _number(numa, "N/A"), "", "N/A"]
+        rows.append([f"GPU{gpu}", *map(_cell, kinds), *(nic.kinds[gpu] for nic in nics), *where])
+    for i, nic in enumerate(nics):
+        others = (SELF if other is nic else _path(nic, other) for other in nics)
+        rows.append([f"NIC{i}", *nic.kinds, *map(_cell, others)])
+    text = "".join("\t".join(row) + "\n" for row in rows) + _NVIDIA_LEGEND
+    if nics:
+        text += "\nNIC Legend:\n\n"
+        text += "".join(f"  NIC{i}: {nic.name}\n" for i, nic in enumerate(nics))
+    return text
+
+
+def _cell(label: str) -> str:
+    return f" {SELF} " if label == SELF else label
+
+
+def _number(value: int | None, unknown: str) -> str:
+    return unknown if value is None else str(value)
+
+
+def _path(a: Nic, b: Nic) -> str:
+    """The path between two NICs: PCIe is a tree, so it is no longer than by way of any GPU."""
+    order = [*links.PCIE_SHARE, links.UNKNOWN]
+    by_gpu = (max(pair, key=order.index) for pair in zip(a.kinds, b.kinds, strict=True))
+    return min(by_gpu, key=order.index)
+
+
+def _gpus_csv(topology: NodeTopology) -> str:
+    model = topology.model or _NO_NAME
+    memory_gib, device = _CARDS.get(model, _OTHER_CARD)
+    lines = []
+    for gpu, address in enumerate(_addresses(topology)):
+        # The driver writes the PCI domain in eight digits.
+        bus = address.upper().rjust(len("00000000:00:00.0"), "0")
+        digest = hashlib.sha1(f"{topology.name}{gpu}".encode()).digest()
+        name = f"GPU-{uuid.UUID(bytes=digest[:16])}"
+        lines.append(f"{gpu}, {bus}, {model}, {name}, {memory_gib * 1024} MiB, 0x{device}10DE\n")
+    return "".join(lines)
+
+
+# -- rocm-smi -----------------------------------------------------------------
+
+
+def _showtopo(topology: NodeTopology) -> str:
+    hops = _hops(topology)
+
+    def weight(i: int, j: int) -> str:
+        return str(_PCIE_WEIGHT if j not in hops[i] else hops[i][j] * _XGMI_HOP_WEIGHT)
+
+    def hop_count(i: int, j: int) -> str:
+        return str(hops[i].get(j, _PCIE_HOPS))
+
+    def link(i: int, j: int) -> str:
+        # XGMI over several hops too, and never how many links.
+        return "0" if i == j else "XGMI" if j in hops[i] else "PCIE"
+
+    gpus = range(topology.gpus)
+    lines = [
+        *_square("Weight between two GPUs", topology.gpus, weight),
+        *_square("Hops between two GPUs", topology.gpus, hop_count),
+        *_square("Link Type between two GPUs", topology.gpus, link),
+        _title("Numa Nodes"),
+    ]
+    for gpu in gpus:
+        node = _number(topology.numa[gpu], "-1")
+        lines += [_fact(gpu, f"(Topology) Numa {what}: {node}") for what in ("Node", "Affinity")]
+    return _report(lines)
+
+
+def _hops(topology: NodeTopology) -> dict[int, dict[int, int]]:
+    """GPU -> GPUs that the fabric reaches from it -> links on the way."""
+    gpus = range(topology.gpus)
+    fabric = nx.Graph()
+    fabric.add_nodes_from(gpus)
+    kinds = topology.kinds
+    fabric.add_edges_from((i, j) for i in gpus for j in gpus if links.is_direct(kinds[i][j]))
+    return dict(nx.all_pairs_shortest_path_length(fabric))
+
+
+def _showbus(topology: NodeTopology) -> str:
+    facts = [
+        _fact(gpu, f"PCI Bus: {address.upper()}")
+        for gpu, address in enumerate(_addresses(topology))
+    ]
+    return _report([_title("PCI Bus ID"), *facts, "=" * 90])
+
+
+def _square(title: str, gpus: int, cell: Callable[[int, int], str]) -> list[str]:
+    def row(first: str, cells: Sequence[str]) -> str:
+        return (first.ljust(7) + "".join(word.ljust(13) for word in cells)).rstrip()
+
+    names = [f"GPU{i}" for i in range(gpus)]
+    rows = [row(names[i], [cell(i, j) for j in range(gpus)]) for i in range(gpus)]
+    return [_title(title), row("", names), *rows, ""]
+
+
+def _title(text: str) -> str:
+    return f" {text} ".center(90, "=")
+
+
+def _fact(gpu: int, text: str) -> str:
+    return f"GPU[{gpu}]\t\t: {text}"
+
+
+def _report(lines: Sequence[str]) -> str:
+    first, last = _title("ROCm System Management Interface"), _title("End of ROCm SMI Log")
+    return "\n".join(["", "", first, *lines, last, ""])

@@ -1,0 +1,226 @@
+"""The containers of a cluster as hosts: commands, files, and what may happen to a host."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from platform import machine
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import docker
+
+from slurm_cluster.shells import Shells
+
+LINK = Path(__file__).parent / "docker" / "link.py"
+POLL_S = 0.1
+_VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
+_MANYLINUX = ("2014", "_2_27", "_2_28")
+
+
+class ClusterError(Exception):
+    """A command failed or a state was not reached; the message has the command and its output."""
+
+
+class NoEngineError(ClusterError):
+    """No container engine answers and none could be started."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command in a container left."""
+
+    code: int
+    out: str
+    err: str
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:
+    """Polls until the condition holds; ClusterError says what did not."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise ClusterError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(POLL_S)
+
+
+class Hosts:
+    """The hosts of one compose project, by name: the controller `ctl` and the nodes."""
+
+    def __init__(self, project: str) -> None:
+        """Of a project that runs."""
+        self.project = project
+        self._docker = docker.from_env()
+        self._containers: dict[str, Any] = {}
+        self._shells = Shells(lambda host: str(self.container(host).id))
+        #: Whether nothing was run in it since the last reset.
+        self.is_fresh = False
+
+    def container(self, host: str) -> Any:
+        """The docker SDK's container of a host."""
+        if host not in self._containers:
+            labels = [
+                f"com.docker.compose.project={self.project}",
+                f"com.docker.compose.service={host}",
+            ]
+            found = self._docker.containers.list(all=True, filters={"label": labels})
+            if not found:
+                raise ClusterError(f"no container of {host} in project {self.project}")
+            self._containers[host] = found[0]
+        return self._containers[host]
+
+    def run(
+        self,
+        host: str,
+        command: str | Sequence[str],
+        *,
+        user: str = "root",
+        check: bool = True,
+        timeout_s: float = 60,
+        env: dict[str, str] | None = None,
+    ) -> Result:
+        """Runs a shell line (str) or an argument list in a host.
+
+        ClusterError on a non-zero exit when `check`.
+        """
+        argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        self.is_fresh = False
+        home = "/root" if user == "root" else f"/home/{user}"
+        result = Result(
+            *self._shells.run(
+                host,
+                ["timeout", str(timeout_s), *argv],
+                user,
+                home,
+                {"HOME": home, "USER": user, **(env or {})},
+            )
+        )
+        if check and result.code:
+            raise ClusterError(
+                f"{user}@{host}: {shlex.join(argv)} exited {result.code}:\n{result.out}{result.err}"
+            )
+        return result
+
+    # -- files --------------------------------------------------------------
+
+    def put(self, host: str, path: str, text: str, *, user: str = "root") -> None:
+        """Writes a file of at most 100 kB; its readers see the old or the new one, never half.
+
+        ClusterError where the user cannot write it.
+        """
+        line = 'printf %s "$1" >"$2.new" && mv "$2.new" "$2"'
+        self.run(host, ["sh", "-c", line, "sh", text, path], user=user)
+
+    def put_folder(self, host: str, path: str, source: Path, *, user: str = "root") -> None:
+        """Copies a folder of this machine into a new or existing folder of a host."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            tar.add(source, ".")
+        self.run(host, ["mkdir", "-p", path])
+        command = ["docker", "exec", "-i", self.container(host).id, "tar", "-C", path, "-x"]
+        done = subprocess.run(command, input=packed.getvalue(), capture_output=True, check=False)
+        if done.returncode:
+            raise ClusterError(f"{host}:{path}: {done.stderr.decode(errors='replace').strip()}")
+        self.run(host, ["chown", "-R", f"{user}:", path])
+
+    def read(self, host: str, path: str) -> str:
+        """A file's text; ClusterError where it cannot be read."""
+        return self.run(host, ["cat", path]).out
+
+    def install(self, *requirements: str, user: str = "alice") -> str:
+        """Python packages for a user of all hosts that run Python; the Python to call.
+
+        Requirements as pip knows them, or folders of this machine with a project. They are
+        fetched as wheels here, since hosts reach no package index, into ~/venv there.
+        ClusterError with pip's words.
+        """
+        version = self.run("ctl", ["python3", "-c", _VERSION]).out.strip()
+        home = f"/home/{user}"
+        with TemporaryDirectory() as folder:
+            for project in filter(os.path.isdir, requirements):
+                _pip("wheel", "--no-deps", "-w", folder, project)
+            own = [str(path) for path in Path(folder).iterdir()]
+            named = [one for one in requirements if not os.path.isdir(one)]
+            platforms = [f"--platform=manylinux{abi}_{machine()}" for abi in _MANYLINUX]
+            of_host = ["--only-binary=:all:", f"--python-version={version}", *platforms]
+            _pip("download", *of_host, "-d", folder, *own, *named)
+            self.run("ctl", ["rm", "-rf", f"{home}/wheels"])
+            self.put_folder("ctl", f"{home}/wheels", Path(folder), user=user)
+        line = (
+            f"python3 -m venv {home}/venv && "
+            f"{home}/venv/bin/pip install -q --no-index --no-deps {home}/wheels/*.whl"
+        )
+        self.run("ctl", line, user=user, timeout_s=300)
+        return f"{home}/venv/bin/python"
+
+    # -- what may happen to a host ------------------------------------------
+
+    @contextmanager
+    def disconnected(self, *hosts: str) -> Iterator[None]:
+        """No packet reaches these hosts or leaves them; their processes go on, with addresses."""
+        for host in hosts:
+            self._link(host, "down")
+        try:
+            yield
+        finally:
+            for host in hosts:
+                self._link(host, "up")
+
+    def _link(self, host: str, state: str) -> None:
+        """Puts a host's network link up or down, from a container that lives for that alone."""
+        container = self.container(host)
+        self._docker.containers.run(
+            container.image.id,
+            ["-c", LINK.read_text(encoding="utf-8"), state],
+            entrypoint="python3",
+            network_mode=f"container:{container.id}",
+            cap_add=["NET_ADMIN"],
+            remove=True,
+        )
+
+    @contextmanager
+    def paused(self, *hosts: str) -> Iterator[None]:
+        """Every process of these hosts stands still; the hosts answer no one, and lose nothing."""
+        for host in hosts:
+            self.container(host).pause()
+        try:
+            yield
+        finally:
+            for host in hosts:
+                self.container(host).unpause()
+
+    @contextmanager
+    def killed(self, host: str) -> Iterator[None]:
+        """The host is gone with all that ran there, as without power; it boots at the end."""
+        container = self.container(host)
+        container.kill()
+        try:
+            yield
+        finally:
+            container.start()
+
+
+def _pip(*args: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ClusterError(f"pip {shlex.join(args)}:\n{done.stderr}")
+
+
+def is_running(project: str) -> bool:
+    """Whether the project has a container that runs (False where no engine answers)."""
+    command = ["docker", "ps", "-q", "--filter", f"label=com.docker.compose.project={project}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return False
+    return bool(done.stdout.strip())

@@ -1,0 +1,179 @@
+"""Fixtures of a pytest run: `slurm_cluster(nodes={"dgx[1-2]": "dgx1v"})` is a real Slurm.
+
+`slurm_cluster` gives a test clean clusters and checks them afterwards; `slurm_cluster_factory`
+is for fixtures of a wider scope, whose owner cleans up. Equal arguments give the same cluster for
+the whole run. Pytest imports this file wherever the package is installed, so what a cluster needs
+is imported when a test asks for one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from slurm_cluster.cluster import Cluster
+
+NO_ENGINE = "no container engine"
+_LOGS = ("/var/log/slurm/slurmctld.log", "/var/log/gputopo/engine.log", "/home/slurmd.*.log")
+_LOG_LINES = 30
+
+
+class Factory:
+    """Starts clusters, each once, and takes down at the end what did not run before."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is what the clusters are named after and keep their files in."""
+        self._folder = folder
+        self._made: dict[str, Cluster | str] = {}
+        self._ran_before: set[str] = set()
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        """Those that run."""
+        return [one for one in self._made.values() if not isinstance(one, str)]
+
+    def __call__(
+        self,
+        nodes: Mapping[str, str] | None = None,
+        *,
+        release: str | None = None,
+        enforcement: str | None = "select",
+        slurm_conf: str = "",
+        gputopo_yaml: str | None = None,
+    ) -> Cluster:
+        """The cluster of these arguments.
+
+        nodes: Slurm's host list -> machine of the catalog, "" for nodes without GPUs; by default
+        the five of this project. release: Slurm's, as "24.11". enforcement: "select", "slots", or
+        None for Slurm alone. slurm_conf, gputopo_yaml: more lines of these files.
+
+        Skips the test where no container engine can run, and fails it in CI. DescriptionError or
+        ValueError for arguments of which no cluster can be made, ClusterError where one does not
+        come up.
+        """
+        try:
+            from slurm_cluster import cluster, description
+        except ImportError as error:
+            raise pytest.UsageError(
+                f"slurm_cluster needs {error.name}: pip install 'slurm-gputopo[test]'"
+            ) from error
+        if enforcement not in cluster.VARIANTS:
+            raise ValueError(f"enforcement={enforcement!r}: expected 'select', 'slots' or None")
+        if release is not None and release not in cluster.SUITES:
+            raise ValueError(f"release={release!r}: expected one of {', '.join(cluster.SUITES)}")
+        more = {} if gputopo_yaml is None else {"gputopo_yaml": gputopo_yaml}
+        own = description.read(description.DEFAULT)
+        described = description.Description(nodes, slurm_conf, **more) if nodes else own
+        suite = cluster.SUITES[release] if release else None
+        project = self._project("" if described == own else description.text_of(described), suite)
+        if project not in self._made:
+            self._made[project] = self._start(project, suite, described)
+        found = self._made[project]
+        if isinstance(found, str):
+            (pytest.fail if _in_ci() else pytest.skip)(found)
+        if found.enforcement != enforcement:
+            found.enforcement = enforcement
+            found.is_fresh = False
+        return found
+
+    def _project(self, text: str, suite: str | None) -> str:
+        """A name of its own for each description and, beside others, each of pytest's workers."""
+        from slurm_cluster.cluster import default_project
+
+        parts = [default_project(folder=self._folder)]
+        if text:
+            parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
+        parts += filter(None, (suite, os.environ.get("PYTEST_XDIST_WORKER")))
+        return "-".join(parts)
+
+    def _start(self, project: str, suite: str | None, described: Any) -> Cluster | str:
+        from slurm_cluster.cluster import Cluster
+        from slurm_cluster.hosts import NoEngineError, is_running
+
+        if is_running(project):
+            self._ran_before.add(project)
+        try:
+            return Cluster.up(project, suite, described, self._folder)
+        except NoEngineError as reason:
+            return str(reason)
+
+    def down(self) -> None:
+        """Takes down what was started here, unless GPUTOPO_KEEP is set."""
+        for cluster in self.clusters:
+            if cluster.project not in self._ran_before and not os.environ.get("GPUTOPO_KEEP"):
+                cluster.down()
+        self._made.clear()
+
+
+class Clean:
+    """A factory whose clusters are clean when a test gets them and are reset after it."""
+
+    def __init__(self, factory: Factory, until_end: ExitStack) -> None:
+        """`until_end` is closed at the end of the test."""
+        self._factory = factory
+        self._until_end = until_end
+        self._of_test: list[Cluster] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Cluster:
+        """As `Factory`."""
+        cluster = self._factory(*args, **kwargs)
+        if cluster not in self._of_test:
+            self._of_test.append(cluster)
+            self._until_end.enter_context(cluster.at_home())
+        if not cluster.is_fresh:
+            cluster.reset()
+        return cluster
+
+
+_FACTORY = pytest.StashKey[Factory]()
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Factory]:
+    """Clusters for fixtures of a wider scope than a test."""
+    factory = request.config.stash[_FACTORY] = Factory(request.config.rootpath.resolve())
+    yield factory
+    factory.down()
+
+
+@pytest.fixture
+def slurm_cluster(slurm_cluster_factory: Factory) -> Iterator[Clean]:
+    """Clusters for one test; a daemon that ended by itself, or a crash in a log, is an error."""
+    with ExitStack() as until_end:
+        yield Clean(slurm_cluster_factory, until_end)
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true", "yes")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """A failure comes with the last lines of the logs."""
+    report = yield
+    factory = item.config.stash.get(_FACTORY, None)
+    if report.failed and factory:
+        for cluster in factory.clusters:
+            lines = f'for f in {" ".join(_LOGS)}; do echo "== $f"; tail -n {_LOG_LINES} $f; done'
+            try:
+                told = cluster.run("ctl", lines, check=False).out
+            except Exception as error:
+                told = f"the logs cannot be read: {error}"
+            report.sections.append((f"logs of the cluster {cluster.project}", told))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Counts the tests that did not run for want of an engine."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    why = [str(report.longrepr) for report in skipped if NO_ENGINE in str(report.longrepr)]
+    if why:
+        reason = why[0][why[0].index(NO_ENGINE) :].rstrip("')")
+        terminalreporter.write_line(f"{len(why)} tests that need a cluster skipped: {reason}")

@@ -1,0 +1,172 @@
+"""Slurm's own commands in a cluster: submits, waits, and what Slurm says of jobs and GPUs.
+
+What a job got always comes from Slurm (`scontrol show job -d`) or from the job's own
+environment, never from the engine's log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from slurm_cluster.hosts import POLL_S, ClusterError, Hosts, until
+from slurm_cluster.slurm_text import Job, parse_gres, parse_indices, parse_jobs
+
+FINISHED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+STATE = "/var/spool/slurmctld"
+
+# A job notes its environment where every host sees it: complete, or not at all.
+RECORD = 'f=$HOME/job.$SLURM_JOB_ID; env >"$f.tmp" && mv "$f.tmp" "$f.env"'
+RECORD_EACH_NODE = (
+    "srun --ntasks-per-node=1 --ntasks=$SLURM_NNODES sh -c "
+    "'f=$HOME/job.$SLURM_JOB_ID.$SLURMD_NODENAME; env >$f.tmp && mv $f.tmp $f.env'"
+)
+
+
+class Slurm(Hosts):
+    """Hosts with a Slurm in them."""
+
+    @cached_property
+    def release(self) -> tuple[int, int]:
+        """Slurm's release: (24, 11)."""
+        year, month = self.run("ctl", "sinfo -V").out.split()[1].split(".")[:2]
+        return int(year), int(month)
+
+    def sbatch(
+        self,
+        *args: str,
+        user: str = "alice",
+        sleep_s: float = 0,
+        script: str | None = None,
+        host: str = "ctl",
+    ) -> int:
+        """Submits a job that records its environment and then sleeps (or runs `script`); its id.
+
+        ClusterError with Slurm's words when the submit is refused.
+        """
+        wrap = f"{RECORD}; sleep {sleep_s}" if script is None else script
+        done = self.run(
+            host, ["sbatch", "--parsable", "-o", "/dev/null", *args, "--wrap", wrap], user=user
+        )
+        return int(done.out.strip().split(";")[0])
+
+    def job(self, jobid: int) -> Job:
+        """The job's record (an array's or heterogeneous job's first)."""
+        return self.jobs(jobid)[0]
+
+    def jobs(self, jobid: int) -> list[Job]:
+        """All records of a job id: one, or one per array task or component."""
+        return parse_jobs(self.run("ctl", ["scontrol", "show", "job", "-d", str(jobid)]).out)
+
+    def gres_used(self) -> dict[str, tuple[int, ...]]:
+        """GPU indices in use per node."""
+        told = self.run("ctl", "sinfo -h -N -O NodeHost:64,GresUsed:1000").out
+        return {
+            node: parse_gres(gres)
+            for node, gres in (line.split(None, 1) for line in told.splitlines())
+        }
+
+    def cancel(self, *jobids: int) -> None:
+        """Cancels jobs; finished ones are no error."""
+        self.run("ctl", ["scancel", *map(str, jobids)], check=False)
+
+    # -- waiting ------------------------------------------------------------
+
+    def wait_state(self, jobid: int, *states: str, timeout_s: float = 30) -> Job:
+        """Polls until the job is in one of the states; else ClusterError with its last record."""
+        deadline = time.monotonic() + timeout_s
+        while (job := self.job(jobid)).state not in states:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"job {jobid} is {job.state} ({job.reason}), not {states}: {job.fields}"
+                )
+            time.sleep(POLL_S)
+        return job
+
+    def wait_running(self, jobid: int, timeout_s: float = 30) -> Job:
+        """The record of the job once it runs; ClusterError if it does not."""
+        return self.wait_state(jobid, "RUNNING", timeout_s=timeout_s)
+
+    def wait_finished(self, jobid: int, timeout_s: float = 60) -> Job:
+        """The record of the job once it ended, however it ended."""
+        return self.wait_state(jobid, *FINISHED, timeout_s=timeout_s)
+
+    def wait_idle(self, timeout_s: float = 60) -> None:
+        """Polls until no job is left and no GPU in use; else ClusterError says what is left."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            queue = self.run("ctl", "squeue -h -o '%A %T %r'").out.strip()
+            used = {node: gpus for node, gpus in self.gres_used().items() if gpus}
+            if not queue and not used:
+                return
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"not idle after {timeout_s:g} s: queue [{queue}], GPUs in use {used}"
+                )
+            time.sleep(POLL_S)
+
+    def env_of(
+        self, jobid: int, *, node: str | None = None, user: str = "alice", timeout_s: float = 20
+    ) -> dict[str, str]:
+        """The environment the job recorded (RECORD), or its task on `node` (RECORD_EACH_NODE)."""
+        path = f"/home/{user}/job.{jobid}{'.' + node if node else ''}.env"
+        deadline = time.monotonic() + timeout_s
+        while (found := self.run("ctl", ["cat", path], check=False)).code:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"job {jobid} did not write {path}: {self.job(jobid).fields}")
+            time.sleep(POLL_S)
+        return dict(line.split("=", 1) for line in found.out.splitlines() if "=" in line)
+
+    def visible_gpus(
+        self, jobid: int, *, node: str | None = None, user: str = "alice"
+    ) -> tuple[int, ...]:
+        """CUDA_VISIBLE_DEVICES inside the job, in its order."""
+        return parse_indices(
+            self.env_of(jobid, node=node, user=user).get("CUDA_VISIBLE_DEVICES", "")
+        )
+
+    # -- the controller -----------------------------------------------------
+
+    def slurmctld(self, action: str, *, host: str = "ctl") -> str:
+        """start, stop, kill, restart or pid of slurmctld; a start returns when it answers."""
+        return self.run(host, ["clusterctl", "slurmctld", action]).out.strip()
+
+    def restart_slurmctld(self) -> None:
+        """Stops slurmctld and starts it again; returns when it answers."""
+        self.slurmctld("restart")
+
+    def reconfigure(self) -> None:
+        """`scontrol reconfigure`."""
+        self.run("ctl", ["scontrol", "reconfigure"])
+
+    def slurmctld_log(self, lines: int = 200, *, host: str = "ctl") -> str:
+        """The last lines of slurmctld's log."""
+        return self.run(host, ["tail", "-n", str(lines), "/var/log/slurm/slurmctld.log"]).out
+
+    @contextmanager
+    def slurmctld_log_of(self) -> Iterator[list[str]]:
+        """Collects what slurmctld logs during a block; the list is filled at its end."""
+        size = self.slurmctld_log_size()
+        lines: list[str] = []
+        yield lines
+        lines += self.slurmctld_log_from(size)
+
+    def slurmctld_log_size(self) -> int:
+        """Bytes in slurmctld's log."""
+        return int(self.run("ctl", "stat -c %s /var/log/slurm/slurmctld.log").out)
+
+    def slurmctld_log_from(self, since: int) -> list[str]:
+        """Its lines from that byte on."""
+        return self.run(
+            "ctl", f"tail -c +{since + 1} /var/log/slurm/slurmctld.log"
+        ).out.splitlines()
+
+    def saved(self) -> None:
+        """Waits until slurmctld's state on disk is newer than now."""
+        self.run("ctl", "touch /tmp/now")
+        # it saves a few seconds after a change, and not without one
+        self.cancel(self.sbatch("-H", "-n1", script="true"))
+        newer = f"[ {STATE}/job_state -nt /tmp/now ]"
+        until(lambda: not self.run("ctl", newer, check=False).code, "the state is saved", 60)

@@ -1,0 +1,122 @@
+"""What a description of a cluster becomes, and which ones are refused in which words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gres_topology import catalog, gres_file
+from slurm_cluster.description import DEFAULT, Description, DescriptionError, read, text_of, write
+from slurm_plugin import config
+
+FILE = Path("/etc/slurm/gputopo.yaml")
+OTHERS = Description({"hgx1": "dgx-h100", "amd[01-02]": "mi300x", "cpu1": ""})
+
+
+def test_our_own_cluster() -> None:
+    own = read(DEFAULT)
+    assert own.gpus == {"dgx1": 8, "dgx2": 8, "minsky1": 4, "bridged1": 8, "amd1": 8}
+    settings = config.parse(own.files()["image/gputopo.yaml"], FILE)
+    assert settings.nodes[0].names == ("dgx1", "dgx2")
+    assert [settings.rule(name).mode for name in ("gpu", "observe", "off")] == [
+        "enforce",
+        "observe",
+        "off",
+    ]
+
+
+def test_each_node_is_a_service() -> None:
+    services = json.loads(OTHERS.files()["compose.json"])["services"]
+    assert list(services) == ["ctl", "ctl2", "hgx1", "amd01", "amd02", "cpu1"]
+    assert services["amd02"]["hostname"] == "amd02"
+    assert services["amd02"]["cap_add"] == ["SYS_NICE"]
+
+
+def test_slurms_own_files() -> None:
+    files = OTHERS.files()
+    assert files["image/nodes.conf"].splitlines() == [
+        "NodeName=hgx1 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000"
+        " Gres=gpu:h100:8 State=UNKNOWN",
+        "NodeName=amd[01-02] Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000"
+        " Gres=gpu:mi300x:8 State=UNKNOWN",
+        "NodeName=cpu1 Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 State=UNKNOWN",
+    ]
+    assert "Gres=gpu:h100.s0:1,gpu:h100.s1:1," in files["image/nodes-slots.conf"]
+    lines = gres_file.parse(files["image/gres.conf"])
+    assert [line.node_names for line in lines] == ["hgx1"] * 8 + ["amd[01-02]"] * 8
+    assert [line.cores for line in lines[:8]] == [tuple(range(8))] * 4 + [tuple(range(8, 16))] * 4
+    assert files["image/fakegpu/hosts"].splitlines()[-2:] == ["amd02 mi300x 8", "cpu1  0"]
+
+
+@pytest.mark.parametrize("machine", catalog.names())
+def test_every_machine_of_the_catalog_makes_a_node(machine: str) -> None:
+    """As many cores as Slurm is told of, and an engine that knows the machine."""
+    files = Description({"n1": machine}).files()
+    words = dict(word.split("=") for word in files["image/nodes.conf"].split())
+    cores = int(words["Sockets"]) * int(words["CoresPerSocket"])
+    lines = gres_file.parse(files["image/gres.conf"])
+    assert max(core for line in lines for core in line.cores or ()) < cores
+    assert config.parse(files["image/gputopo.yaml"], FILE).nodes[0].names == ("n1",)
+
+
+def test_a_cluster_without_any_gpu() -> None:
+    files = Description({"cpu[1-2]": ""}).files()
+    assert config.parse(files["image/gputopo.yaml"], FILE).nodes == ()
+    assert files["image/gres.conf"] == ""
+
+
+def test_more_lines_go_where_they_belong() -> None:
+    more = Description({"n1": "dgx1v"}, "PartitionName=x Nodes=n1\n", "partitions: {}\n").files()
+    for name in ("image/nodes.conf", "image/nodes-slots.conf"):
+        assert more[name].endswith("State=UNKNOWN\nPartitionName=x Nodes=n1\n")
+    assert more["image/gputopo.yaml"].endswith("}\npartitions: {}\n")
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text_of(OTHERS))
+    assert read(path) == OTHERS
+    write(OTHERS, tmp_path / "files")
+    assert (tmp_path / "files" / "hosts").read_text() == "hgx1\namd01\namd02\ncpu1\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ({}, "nodes: {}; expected {'dgx[1-2]': 'dgx1v'}"),
+        ({"n1": "dgx9"}, "nodes: no machine 'dgx9' in the catalog; it has a100-pcie-bridged"),
+        ({"n[1": "dgx1v"}, "nodes: "),
+        ({"ctl": ""}, "nodes: 'ctl'; expected lower-case letters"),
+        ({"DGX1": ""}, "nodes: 'DGX1'; expected lower-case letters"),
+        ({"n[1-2]": "", "n2": ""}, "nodes: n[1-2], n2 name a host twice"),
+        ({"n[1-300]": ""}, "nodes: 'n[1-300]' makes it more than 256 hosts"),
+        ({"a[1-200]": "", "b[1-200]": ""}, "nodes: 400 hosts; expected 256 at most"),
+    ],
+)
+def test_what_cannot_be_is_refused(nodes: dict[str, str], said: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        Description(nodes)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodes: [n1]", "nodes: ['n1']; expected"),
+        ("node: {n1: dgx1v}", "expected the keys gputopo_yaml, nodes, slurm_conf alone"),
+        ("nodes: {n1: dgx1v}\nslurm_conf: 3", "slurm_conf: 3; expected lines of text"),
+        ("nodes: {n1: [x]}", "nodes: {'n1': ['x']}; expected"),
+        ("nodes: {1: dgx1v}", "nodes: {1: 'dgx1v'}; expected"),
+        ("[", "while parsing"),
+        ("\0", "unacceptable character"),
+    ],
+)
+def test_a_file_that_is_none_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(DescriptionError) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert said in str(caught.value)

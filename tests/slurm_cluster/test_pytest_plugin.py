@@ -1,0 +1,121 @@
+"""The fixtures where there is no container engine, and what they refuse."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slurm_cluster import cluster
+from slurm_cluster.pytest_plugin import Factory
+
+pytest_plugins = "pytester"
+
+TWO_TESTS = """
+def test_one(slurm_cluster):
+    slurm_cluster({"dgx1": "dgx1v"})
+
+def test_two(slurm_cluster):
+    slurm_cluster({"dgx1": "dgx1v"})
+"""
+WHY = "no container engine: the cluster in containers needs Linux, this is Darwin"
+
+
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """cluster.sh finds itself on another system."""
+    monkeypatch.delenv("CI", raising=False)
+    (tmp_path / "uname").write_text("#!/bin/sh\necho Darwin\n")
+    (tmp_path / "uname").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+
+def test_without_an_engine_tests_are_skipped_with_one_line(
+    pytester: pytest.Pytester, no_engine: None
+) -> None:
+    pytester.makepyfile(TWO_TESTS)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines([f"2 tests that need a cluster skipped: {WHY}"])
+
+
+def test_in_ci_they_fail(
+    pytester: pytest.Pytester, no_engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    pytester.makepyfile(TWO_TESTS)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines([f"*Failed: {WHY}"])
+
+
+def test_a_run_without_such_tests_does_not_import_what_they_need(
+    pytester: pytest.Pytester,
+) -> None:
+    """Pytest loads the plugin wherever the package is installed."""
+    pytester.makepyfile(
+        "import sys\n"
+        "def test_one():\n"
+        "    assert 'slurm_cluster.pytest_plugin' in sys.modules\n"
+        "    assert not {'docker', 'yaml', 'numpy', 'slurm_cluster.cluster'} & set(sys.modules)\n"
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+class Started(list[Any]):
+    """Clusters asked for, none of which is real."""
+
+    def __call__(self, project: str, suite: str | None, *_: Any) -> Any:
+        self.append((project, suite))
+        return cluster.Cluster.__new__(cluster.Cluster)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    """Instead of `Cluster.up`."""
+    monkeypatch.setenv("GPUTOPO_PROJECT", "mine")
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    found = Started()
+    monkeypatch.setattr(cluster.Cluster, "up", found)
+    monkeypatch.setattr(cluster.Cluster, "enforcement", "select", raising=False)
+    return found
+
+
+def test_a_cluster_for_each_description_and_release(started: Started, tmp_path: Path) -> None:
+    factory = Factory(tmp_path)
+    nodes = {"dgx1": "dgx1v"}
+    assert factory(nodes) is factory(dict(nodes), enforcement="slots")
+    assert factory(nodes).enforcement == "select"
+    factory(nodes, slurm_conf="PartitionName=x Nodes=ALL\n")
+    factory(nodes, gputopo_yaml="")
+    factory(nodes, release="26.05")
+    factory()
+    assert [suite for _, suite in started] == [None, None, None, "forky", None]
+    assert len({project for project, _ in started}) == 5
+    assert started[-1] == ("mine", None)
+
+
+def test_workers_share_no_cluster(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
+    Factory(tmp_path)()
+    assert started == [("mine-gw1", None)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"enforcement": "slot"}, "enforcement='slot': expected 'select', 'slots' or None"),
+        ({"release": "24.05"}, "release='24.05': expected one of 22.05, 24.11, 26.05"),
+        ({"nodes": {"dgx1": "dgx1"}}, "nodes: no machine 'dgx1' in the catalog"),
+    ],
+)
+def test_what_it_cannot_start(
+    started: Started, tmp_path: Path, asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Factory(tmp_path)(**asked)
+    assert not started
