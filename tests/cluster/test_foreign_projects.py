@@ -32,8 +32,7 @@ def test_machines_of_the_catalog_and_a_node_without_gpus(slurm_cluster: Clean) -
         f"GPU {gpu}: NVIDIA H100 80GB HBM3" for gpu in range(8)
     ]
     assert cluster.run("cpu1", "nvidia-smi", check=False).code == 127
-    explained = cluster.run("ctl", ["gputopo", "explain", str(pair)]).out
-    assert "dgx-h100" in explained
+    assert " placed\n" in cluster.run("ctl", ["gputopo", "explain", str(pair)]).out
 
 
 def test_the_same_nodes_are_the_same_cluster_and_clean(slurm_cluster: Clean) -> None:

@@ -10,6 +10,13 @@ job = executor.submit(add, 5, 7)
 print(job.result())
 """
 
+
+def test_submitit(cluster):
+    python = cluster.install("submitit")
+    cluster.put("ctl", "/home/alice/job.py", SUBMITIT, user="alice")
+    assert cluster.run("ctl", [python, "job.py"], user="alice").out == "12\n"
+
+
 DASK = """
 from dask.distributed import Client
 from dask_jobqueue import SLURMCluster
@@ -21,12 +28,6 @@ if __name__ == "__main__":
         client.wait_for_workers(2, timeout=60)
         print(sum(client.gather(client.map(lambda x: x * x, range(10)))))
 """
-
-
-def test_submitit(cluster):
-    python = cluster.install("submitit")
-    cluster.put("ctl", "/home/alice/job.py", SUBMITIT, user="alice")
-    assert cluster.run("ctl", [python, "job.py"], user="alice").out == "12\n"
 
 
 def test_dask_jobqueue(cluster):
