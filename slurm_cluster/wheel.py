@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
 from importlib.metadata import distribution
@@ -19,10 +20,11 @@ def pack(folder: Path) -> Path:
     target = folder / f"slurm_gputopo-{project.version}-py3-none-any.whl"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as wheel:
         for file in sorted(found):
+            path = Path(str(file.locate()))
             # Always the same bytes for the same files, so that no image is built twice.
             entry = zipfile.ZipInfo(str(file))
-            entry.external_attr = 0o644 << 16
-            wheel.writestr(entry, Path(str(file.locate())).read_bytes())
+            entry.external_attr = (0o755 if os.access(path, os.X_OK) else 0o644) << 16
+            wheel.writestr(entry, path.read_bytes())
     return target
 
 

@@ -74,7 +74,7 @@ def test_a_foreign_project_from_the_wheel(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-        assert done.stdout.count(" PASSED ") == 4, done.stdout + done.stderr
+        assert done.stdout.count(" PASSED ") == 5, done.stdout + done.stderr
         [failed] = [line for line in done.stdout.splitlines() if " FAILED " in line]
         assert "test_that_fails" in failed
         # A failure comes with what Slurm said.
