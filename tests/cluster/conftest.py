@@ -19,6 +19,10 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.pytest_plugin import Factory
 
 
+#: With another project's tests, which are run as it would run them.
+collect_ignore = ["assets"]
+
+
 def modes_of(test: pytest.Function) -> tuple[str, ...]:
     """The ways of enforcing in which a live test is run: by its marks; select without any."""
     if test.get_closest_marker("slots"):
