@@ -18,7 +18,6 @@ from select_harness import FakeEngine, scripted_engine
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.pytest_plugin import Factory
 
-
 #: With another project's tests, which are run as it would run them.
 collect_ignore = ["assets"]
 

@@ -144,7 +144,9 @@ def test_reserved_gpus(cluster: Cluster, engine: FakeEngine) -> None:
     if cluster.release < (23, 2):
         pytest.skip("Slurm 22.05 cannot reserve GPUs (it refuses TRES=gres/gpu)")
     reserve = "reservationname=r users=bob starttime=now duration=10 nodes=dgx1 tres=gres/gpu=4"
-    cluster.run("ctl", f"scontrol create reservation {reserve}")
+    # For a moment after a reconfigure Slurm calls every node busy.
+    create = f"scontrol create reservation {reserve}"
+    until(lambda: not cluster.run("ctl", create, check=False).code, "the reservation is made")
     try:
         assert_unasked(cluster, engine, "-w", "dgx1", "--gres=gpu:2")
         elsewhere = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)

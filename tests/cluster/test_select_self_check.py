@@ -11,6 +11,7 @@ import re
 import subprocess
 import tarfile
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,13 +29,13 @@ HEADERS = (
     "src/common/job_record.h src/slurmctld/slurmctld.h src/interfaces/select.h src/common/select.h"
 )
 DETAILS = r"^\t\(struct job_details\|job_details_t\) \*details;"
-# Copies the source, changes a header there by the script in $1, and prints the plugin.
+# Copies the source, changes a header there by the script in $1, and prints the plugin as base64.
 BUILD = f"""
 set -e
 cp -r $SLURM_SRC /tmp/slurm && cp -r slurm_plugin/select /tmp/select && cd /tmp/slurm
 for header in {HEADERS}; do [ ! -e $header ] || sed -i "$1" $header; done
 make -C /tmp/select -j2 SLURM_SRC=/tmp/slurm OUT=/tmp/out select_cons_tres.so >&2
-cat /tmp/select/select_cons_tres.so
+base64 /tmp/select/select_cons_tres.so
 """
 CHANGES = [
     (
@@ -52,7 +53,7 @@ CHANGES = [
 ]
 
 
-def build(cluster: Cluster, script: str) -> subprocess.CompletedProcess[bytes]:
+def build(cluster: Cluster, script: str) -> subprocess.CompletedProcess[str]:
     """Compiles the plugin against Slurm's source changed by a sed script."""
     details = "struct job_details" if cluster.release < (23, 2) else "job_details_t"
     changed = script.replace("DETAILS_T", details)
@@ -66,9 +67,7 @@ def test_a_slurm_that_calls_a_function_otherwise_stops_the_build(cluster: Cluste
     """Slurm's own header is what each of our functions is compared with."""
     done = build(cluster, ANOTHER_ARGUMENT)
     assert done.returncode
-    assert (
-        "select_p_job_fini(): this Slurm declares it with other arguments" in done.stderr.decode()
-    )
+    assert "select_p_job_fini(): this Slurm declares it with other arguments" in done.stderr
 
 
 @contextmanager
@@ -104,8 +103,8 @@ def test_a_plugin_of_other_job_records_refuses_and_says_that_it_is_not_asked(
 ) -> None:
     """slurmctld lives, jobs keep Slurm's own GPUs; log, status and doctor say what is wrong."""
     done = build(cluster, script)
-    assert done.returncode == 0, done.stderr.decode()
-    with cluster.slurmctld_log_of() as log, plugin(cluster, done.stdout):
+    assert done.returncode == 0, done.stderr
+    with cluster.slurmctld_log_of() as log, plugin(cluster, b64decode(done.stdout)):
         pid = cluster.slurmctld("pid")
         cluster.engine("restart")
         time.sleep(11)  # what starts in the engine's first ten seconds may go unasked
