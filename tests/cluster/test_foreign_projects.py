@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from slurm_cluster.pytest_plugin import Clean
 ROOT = Path(__file__).resolve().parents[2]
 #: A project with the tests that docs/testing-with-slurm.md shows.
 PROJECT = Path(__file__).with_name("assets") / "foreign_project"
+NO_SOURCE = (".git", ".venv", ".cluster", ".*_cache", ".hypothesis", "build", "*.egg-info")
 
 pytestmark = pytest.mark.cluster
 
