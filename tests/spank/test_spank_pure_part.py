@@ -19,7 +19,11 @@ from slurm_plugin.launch import Launch, LaunchMachine, Task, launch, machine_of,
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "spank"
 TABLE = Path(__file__).parent / "assets" / "dgx1v.table"
-CLAIMS = re.findall(r"^\tTEST\((\w+)\)", Path(__file__).with_name("pure_test.c").read_text(), re.M)
+CLAIMS = [
+    claim
+    for path in sorted(Path(__file__).parent.glob("*_test.c"))
+    for claim in re.findall(r"^\tTEST\((\w+)\)", path.read_text(), re.M)
+]
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="no gcc and make here"
@@ -69,7 +73,7 @@ def run(program: Path, *args: str | Path, stdin: str = "") -> str:
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_claim(program: Path, claim: str) -> None:
-    """Each test of pure_test.c holds under the sanitizers."""
+    """Each holds under the sanitizers."""
     assert run(program, "run", claim) == f"ok {claim}\n"
 
 
