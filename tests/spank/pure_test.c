@@ -16,9 +16,15 @@
 #include "kernel.h"
 #include "plan.h"
 
-extern const claim_t lists_claims[], settings_claims[], table_claims[];
+extern const claim_t kernel_claims[], lists_claims[], settings_claims[], table_claims[];
 
-static const claim_t *const claims[] = { lists_claims, settings_claims, table_claims, NULL };
+static const claim_t *const claims[] = {
+	kernel_claims,
+	lists_claims,
+	settings_claims,
+	table_claims,
+	NULL,
+};
 
 static gt_settings_t settings;
 static char wrong[GT_NOTE];

@@ -240,6 +240,23 @@ def test_both_numberings_are_told_apart(program: Path, line: str, visible: str) 
     assert run(program, "plan", TABLE, stdin=line + "\n").split()[0] == f"visible={visible}"
 
 
+BINDINGS = [
+    ("not bound: the order of all that it sees", "none", "0,3"),
+    ("bound by tasks: the second task's share", "per_task:2", "5,6"),
+    ("bound by a list: as it was chosen", "map:3,0", "3,0"),
+]
+
+
+@pytest.mark.parametrize("begin", ["gres/gpu:", "gres/gpu:verbose,", "gpu:"])
+@pytest.mark.parametrize(
+    ("how", "visible"), [row[1:] for row in BINDINGS], ids=[row[0] for row in BINDINGS]
+)
+def test_slurms_binding_is_read(program: Path, begin: str, how: str, visible: str) -> None:
+    """As each release says it, 22.05 in the shorter words."""
+    line = f"step=0,3,5,6 visible=3,0 tasks=2 local=1 tres={begin}{how}\n"
+    assert run(program, "plan", TABLE, stdin=line).split()[0] == f"visible={visible}"
+
+
 def test_relative_numbers_follow_pci_and_not_minors(program: Path, tmp_path: Path) -> None:
     """Slurm's GPUs 0 and 2 are the last and third last by PCI address: seen as 1 and 0."""
     table = tmp_path / "table"
