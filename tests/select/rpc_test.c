@@ -13,6 +13,7 @@ typedef struct {
 	int listener;
 	const char *answers[4];
 	int close_after;	/* answers per connection, 0: never close */
+	bool dies;		/* at a question's first byte */
 	int delay_ms;
 	char path[64];
 	pthread_t thread;
@@ -27,6 +28,8 @@ static void serve(server_t *server, int fd, int *next)
 	for (int n = 1; read(fd, &byte, 1) == 1;) {
 		size_t len = strlen(server->heard);
 
+		if (server->dies)
+			break;
 		if (len + 1 < sizeof(server->heard))
 			server->heard[len] = byte;
 		if (byte != '\n')
@@ -179,6 +182,23 @@ static void a_stale_connection_is_replaced_within_the_question(void)
 	stop(&server);
 }
 
+static void an_engine_that_dies_is_told_from_one_that_closes(void)
+{
+	server_t server = { .answers = { NULL }, .dies = true };
+	gt_config_t config;
+
+	start(&server, &config);
+	gt_channel_init(&channel);
+	CHECK(ask(&config, 1) == GT_RPC_DOWN);
+	CHECK_TEXT(channel.wrong, "connection lost: Connection reset by peer");
+	channel.breaker_until_us = 0;
+	server.dies = false;
+	server.close_after = 1;
+	CHECK(ask(&config, 2) == GT_RPC_DOWN);
+	CHECK_TEXT(channel.wrong, "connection lost: closed by the engine");
+	stop(&server);
+}
+
 static void nobody_listening_is_told_at_once(void)
 {
 	gt_config_t config;
@@ -258,6 +278,7 @@ const claim_t rpc_claims[] = {
 	TEST(silence_ends_at_the_deadline_and_opens_the_breaker),
 	TEST(one_late_answer_of_a_working_engine_is_forgiven),
 	TEST(a_stale_connection_is_replaced_within_the_question),
+	TEST(an_engine_that_dies_is_told_from_one_that_closes),
 	TEST(nobody_listening_is_told_at_once),
 	TEST(garbage_closes_the_connection),
 	TEST(notices_never_block),
