@@ -38,7 +38,8 @@ static void the_hint_is_found(void)
 	CHECK(bracket.found && bracket.hint.len == 7 && bracket.note.len == 4);
 	CHECK(!strncmp(bracket.hint.text, "a=b,c=d", 7));
 	gt_bracket_read("no bracket", &bracket);
-	CHECK(!bracket.found && !bracket.hint.len);
+	CHECK(!bracket.found && !bracket.hint.len && !bracket.note.len);
+	CHECK(bracket.hint.text && bracket.note.text);
 	gt_bracket_read(NULL, &bracket);
 	CHECK(!bracket.found);
 	hint = gt_comment_hint("gpu-topo:  pattern=tree ");

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "rpc.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -112,6 +113,7 @@ static void answers_come_over_one_kept_connection(void)
 	CHECK(channel.fd == fd);
 	gt_channel_close(&channel);
 	stop(&server);
+	CHECK_TEXT(server.heard, "place id=1\nplace id=2\n");
 }
 
 static void late_answers_are_skipped_by_their_id(void)
@@ -227,6 +229,27 @@ static void garbage_closes_the_connection(void)
 	stop(&server);
 }
 
+static void a_reply_without_an_end_is_garbage(void)
+{
+	static char endless[GT_REPLY_MAX + 2];
+	server_t server = { .answers = { endless } };
+	gt_config_t config;
+
+	memset(endless, 'a', sizeof(endless) - 1);
+	start(&server, &config);
+	gt_channel_init(&channel);
+	CHECK(ask(&config, 1) == GT_RPC_GARBAGE);
+	CHECK_TEXT(channel.wrong, "a reply over 65536 bytes");
+	stop(&server);
+}
+
+static void a_new_channel_is_no_file(void)
+{
+	gt_channel_init(&channel);
+	gt_channel_close(&channel);
+	CHECK(fcntl(STDIN_FILENO, F_GETFD) >= 0);
+}
+
 static void notices_never_block(void)
 {
 	server_t server = { .answers = { NULL }, .delay_ms = 20 };
@@ -281,6 +304,8 @@ const claim_t rpc_claims[] = {
 	TEST(an_engine_that_dies_is_told_from_one_that_closes),
 	TEST(nobody_listening_is_told_at_once),
 	TEST(garbage_closes_the_connection),
+	TEST(a_reply_without_an_end_is_garbage),
+	TEST(a_new_channel_is_no_file),
 	TEST(notices_never_block),
 	TEST(a_notice_is_dropped_only_where_nobody_listens),
 	{ NULL, NULL },
