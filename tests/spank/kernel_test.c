@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "../claims.h"
 
@@ -34,6 +35,22 @@ static void a_numa_nodes_memory_is_its_own_or_not_known(void)
 	CHECK(gt_kernel_numa_memory_mb(3) == GT_UNKNOWN);	/* no file */
 }
 
+static int next_fd(void)
+{
+	int fd = dup(STDIN_FILENO);
+
+	close(fd);
+	return fd;
+}
+
+static void no_file_stays_open(void)
+{
+	int before = next_fd();
+
+	gt_kernel_numa_memory_mb(1);
+	CHECK(next_fd() == before);
+}
+
 static void a_call_that_the_kernel_refuses_is_named(void)
 {
 	gt_settings_t settings;
@@ -48,6 +65,7 @@ static void a_call_that_the_kernel_refuses_is_named(void)
 
 const claim_t kernel_claims[] = {
 	TEST(a_numa_nodes_memory_is_its_own_or_not_known),
+	TEST(no_file_stays_open),
 	TEST(a_call_that_the_kernel_refuses_is_named),
 	{ NULL, NULL },
 };

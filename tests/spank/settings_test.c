@@ -25,6 +25,37 @@ static void no_arguments_mean_the_defaults(void)
 	CHECK(settings.nic == GT_NIC_ON && settings.numbering == GT_AUTO);
 }
 
+static void each_argument_is_kept(void)
+{
+	CHECK(settings_of("table=/t", "devices=/dev/x"));
+	CHECK_TEXT(settings.table, "/t");
+	CHECK_TEXT(settings.devices, "/dev/x");
+	CHECK(settings_of("record=/r", "pretend=0-3,8"));
+	CHECK_TEXT(settings.record, "/r");
+	CHECK_TEXT(settings.pretend, "0-3,8");
+	CHECK(settings_of("bind=numa", "mem=none"));
+	CHECK(settings.bind && settings.mem == GT_MEM_NONE);
+	CHECK(settings_of("bind=none", "mem=interleave"));
+	CHECK(!settings.bind && settings.mem == GT_MEM_INTERLEAVE);
+	CHECK(settings_of("nic=trust", "numbering=relative"));
+	CHECK(settings.nic == GT_NIC_TRUST && settings.numbering == GT_RELATIVE);
+	CHECK(settings_of("nic=off", "numbering=auto"));
+	CHECK(settings.nic == GT_NIC_OFF && settings.numbering == GT_AUTO);
+}
+
+static void a_name_fills_its_room_and_no_more(void)
+{
+	char argument[8 + GT_NAME + 1] = "pattern=";
+
+	memset(argument + 8, 'a', GT_NAME - 1);
+	CHECK(settings_of(argument, NULL));
+	CHECK_TEXT(settings.pattern, argument + 8);
+	argument[8 + GT_NAME - 1] = 'a';
+	CHECK(!settings_of(argument, NULL));
+	CHECK(strstr(wrong, "; expected a pattern's name"));
+	CHECK(!settings_of("pattern=", NULL));
+}
+
 static void a_wrong_argument_names_its_key(void)
 {
 	CHECK(!settings_of("mem=bind", "memory=bind"));
@@ -36,6 +67,8 @@ static void a_wrong_argument_names_its_key(void)
 		   " none");
 	CHECK(!settings_of("table=x", NULL));
 	CHECK_TEXT(wrong, "argument table: \"x\"; expected an absolute path");
+	CHECK(!settings_of("pretend=3-1", NULL));
+	CHECK_TEXT(wrong, "argument pretend: \"3-1\"; expected CPUs such as 0-3,8");
 	CHECK(!settings_of("mem=bind", "mem=none"));
 	CHECK_TEXT(wrong, "argument \"mem=none\": given twice");
 	CHECK(!settings_of("debug", NULL));
@@ -80,6 +113,8 @@ static void a_hint_that_cannot_be_carried_is_refused(void)
 
 const claim_t settings_claims[] = {
 	TEST(no_arguments_mean_the_defaults),
+	TEST(each_argument_is_kept),
+	TEST(a_name_fills_its_room_and_no_more),
 	TEST(a_wrong_argument_names_its_key),
 	TEST(a_hint_changes_only_what_it_names),
 	TEST(a_hint_of_off_opts_out),

@@ -213,6 +213,8 @@ LEFT = [
         " the table (dgx1v)",
     ),
     ("a task without GPUs", "step= visible=", ""),
+    ("a task that sees none of its step's", "step=0 visible=", ""),
+    ("a task of a step without GPUs", "step= visible=0", ""),
 ]
 
 
