@@ -3,204 +3,31 @@
  *   pure_test list | run CLAIM      the claims, one claim
  *   pure_test plan TABLE [key=value ...]   for each line of stdin the plan of a task
  *   pure_test devices DIR TABLE     which device files of DIR can be opened
+ *   pure_test hints                 which lines of stdin a hint may be
  *   pure_test fuzz SEED ROUNDS TABLE       mutated tables, hints, arguments and tasks
  * A line of stdin: words key=value, see read_task.
  */
-#define _GNU_SOURCE
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "../claims.h"
 #include "crc32.h"
 #include "hint.h"
 #include "kernel.h"
 #include "plan.h"
 
-static char failed_at[400];
+extern const claim_t kernel_claims[], lists_claims[], settings_claims[], table_claims[];
 
-/* Every table is read through this: in pieces, and interrupted, as a read may be. */
-extern ssize_t read(int fd, void *buffer, size_t count)
-{
-	static unsigned calls;
-
-	if (++calls % 3 == 0) {
-		errno = EINTR;
-		return -1;
-	}
-	return syscall(SYS_read, fd, buffer, count < 1000 ? count : 1000);
-}
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition) && !failed_at[0]) \
-			snprintf(failed_at, sizeof(failed_at), "line %d: %s", \
-				 __LINE__, #condition); \
-	} while (0)
-
-#define CHECK_TEXT(got, expected) \
-	do { \
-		const char *got_ = (got), *expected_ = (expected); \
-		if (strcmp(got_, expected_) && !failed_at[0]) \
-			snprintf(failed_at, sizeof(failed_at), \
-				 "line %d: \"%.150s\" is not \"%.150s\"", \
-				 __LINE__, got_, expected_); \
-	} while (0)
+static const claim_t *const claims[] = {
+	kernel_claims,
+	lists_claims,
+	settings_claims,
+	table_claims,
+	NULL,
+};
 
 static gt_settings_t settings;
 static char wrong[GT_NOTE];
-
-static bool settings_of(const char *one, const char *two)
-{
-	char *argv[] = { (char *) (uintptr_t) one, (char *) (uintptr_t) two };
-
-	wrong[0] = '\0';
-	return gt_settings_parse(&settings, one ? two ? 2 : 1 : 0, argv, wrong);
-}
-
-/* ---------------------------------------------------------------- claims */
-
-static void cpu_lists_are_read_and_written(void)
-{
-	gt_cpuset_t set, other;
-	char text[64];
-
-	CHECK(gt_cpuset_parse(&set, "8,0-3,5"));
-	gt_cpuset_print(&set, text, sizeof(text));
-	CHECK_TEXT(text, "0-3,5,8");
-	CHECK(gt_cpuset_count(&set) == 6);
-	CHECK(gt_cpuset_parse(&other, "2-5,8191"));
-	gt_cpuset_and(&set, &other);
-	gt_cpuset_print(&set, text, sizeof(text));
-	CHECK_TEXT(text, "2-3,5");
-	gt_cpuset_print(&set, text, 4);
-	CHECK(strlen(text) < 4);
-}
-
-static void bad_cpu_lists_are_refused(void)
-{
-	static const char *const bad[] = { "", ",", "1,", "-1", "3-1", "0-8192", "8192", "1 ",
-		"0x1", "99999999999999999999", "1--2", "a" };
-	gt_cpuset_t set;
-
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		CHECK(!gt_cpuset_parse(&set, bad[i]));
-}
-
-static void no_arguments_mean_the_defaults(void)
-{
-	CHECK(settings_of(NULL, NULL));
-	CHECK_TEXT(settings.table, "/etc/slurm/gputopo-launch.table");
-	CHECK_TEXT(settings.pattern, "ring");
-	CHECK(settings.bind && settings.mem == GT_MEM_PREFERRED);
-	CHECK(settings.nic == GT_NIC_ON && settings.numbering == GT_AUTO);
-}
-
-static void a_wrong_argument_names_its_key(void)
-{
-	CHECK(!settings_of("mem=bind", "memory=bind"));
-	CHECK_TEXT(wrong, "argument \"memory\": no such key; expected table, pattern, bind, mem,"
-		   " nic, numbering or devices");
-	CHECK(settings.mem == GT_MEM_PREFERRED);
-	CHECK(!settings_of("mem=strict", NULL));
-	CHECK_TEXT(wrong, "argument mem: \"strict\"; expected preferred, bind, interleave or"
-		   " none");
-	CHECK(!settings_of("table=x", NULL));
-	CHECK_TEXT(wrong, "argument table: \"x\"; expected an absolute path");
-	CHECK(!settings_of("nic=on", "nic=off"));
-	CHECK_TEXT(wrong, "argument \"nic=off\": given twice");
-	CHECK(!settings_of("debug", NULL));
-	CHECK_TEXT(wrong, "argument \"debug\": expected key=value");
-}
-
-static void a_hint_changes_only_what_it_names(void)
-{
-	CHECK(settings_of(NULL, NULL));
-	CHECK(gt_hint_apply("policy=mapa, mem = bind ,spread", &settings));
-	CHECK(settings.mem == GT_MEM_BIND && settings.bind);
-	CHECK_TEXT(settings.pattern, "ring");
-	CHECK(gt_hint_apply("pattern=tree,bind=none", &settings));
-	CHECK(!settings.bind);
-	CHECK_TEXT(settings.pattern, "tree");
-	CHECK(gt_hint_apply("mem=,mem=strict,bind,=,,pattern=", &settings));
-	CHECK(settings.mem == GT_MEM_BIND);
-	CHECK_TEXT(settings.pattern, "tree");
-	CHECK(gt_hint_apply("", &settings));
-}
-
-static void a_hint_of_off_opts_out(void)
-{
-	CHECK(settings_of(NULL, NULL));
-	CHECK(!gt_hint_apply("off", &settings));
-	CHECK(!gt_hint_apply("  off ", &settings));
-	CHECK(gt_hint_apply("offer=1", &settings));
-}
-
-static void a_hint_that_cannot_be_carried_is_refused(void)
-{
-	char longest[GT_HINT + 2];
-
-	memset(longest, 'a', sizeof(longest));
-	longest[GT_HINT + 1] = '\0';
-	CHECK_TEXT(gt_hint_refused(longest), "is longer than 1024 bytes");
-	longest[GT_HINT] = '\0';
-	CHECK(!gt_hint_refused(longest));
-	CHECK(!gt_hint_refused("pattern=ring"));
-	CHECK(gt_hint_refused("a\nb") && gt_hint_refused("a\tb") && gt_hint_refused("\x7f"));
-}
-
-static void the_checksum_is_zlibs(void)
-{
-	CHECK(gt_crc32("123456789", 9) == 0xcbf43926);
-	CHECK(gt_crc32("", 0) == 0);
-}
-
-static void gpu_lists_are_read_strictly(void)
-{
-	gt_list_t list;
-
-	CHECK(gt_list_parse(&list, "3,0,127"));
-	CHECK(list.count == 3 && list.gpu[0] == 3 && list.gpu[2] == 127);
-	CHECK(!gt_list_parse(&list, "") && !gt_list_parse(&list, "0,0"));
-	CHECK(!gt_list_parse(&list, "128") && !gt_list_parse(&list, "GPU-1a2b"));
-	CHECK(!gt_list_parse(&list, "0-3") && !gt_list_parse(&list, "0,"));
-}
-
-#define TEST(name) { #name, name }
-static const struct {
-	const char *name;
-	void (*run)(void);
-} tests[] = {
-	TEST(cpu_lists_are_read_and_written),
-	TEST(bad_cpu_lists_are_refused),
-	TEST(no_arguments_mean_the_defaults),
-	TEST(a_wrong_argument_names_its_key),
-	TEST(a_hint_changes_only_what_it_names),
-	TEST(a_hint_of_off_opts_out),
-	TEST(a_hint_that_cannot_be_carried_is_refused),
-	TEST(the_checksum_is_zlibs),
-	TEST(gpu_lists_are_read_strictly),
-};
-#define TESTS (sizeof(tests) / sizeof(tests[0]))
-
-static int run_claim(const char *name)
-{
-	for (size_t i = 0; i < TESTS; i++) {
-		if (name && strcmp(name, tests[i].name))
-			continue;
-		failed_at[0] = '\0';
-		tests[i].run();
-		if (failed_at[0]) {
-			printf("FAILED %s: %s\n", tests[i].name, failed_at);
-			return 1;
-		}
-		printf("ok %s\n", tests[i].name);
-	}
-	return 0;
-}
 
 /* ---------------------------------------------------------------- plans */
 
@@ -414,12 +241,11 @@ static int hints(void)
 int main(int argc, char *argv[])
 {
 	if (argc == 2 && !strcmp(argv[1], "list")) {
-		for (size_t i = 0; i < TESTS; i++)
-			printf("%s\n", tests[i].name);
+		list_claims(claims);
 		return 0;
 	}
 	if (argc == 3 && !strcmp(argv[1], "run"))
-		return run_claim(argv[2]);
+		return run_claims(claims, argv[2]);
 	if (argc == 2 && !strcmp(argv[1], "hints"))
 		return hints();
 	if (argc >= 3 && !strcmp(argv[1], "plan"))
@@ -428,5 +254,5 @@ int main(int argc, char *argv[])
 		return devices(argv[2], argv[3]);
 	if (argc == 5 && !strcmp(argv[1], "fuzz"))
 		return fuzz(argv[2], argv[3], argv[4]);
-	return run_claim(NULL);
+	return run_claims(claims, NULL);
 }

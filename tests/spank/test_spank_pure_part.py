@@ -19,7 +19,11 @@ from slurm_plugin.launch import Launch, LaunchMachine, Task, launch, machine_of,
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "spank"
 TABLE = Path(__file__).parent / "assets" / "dgx1v.table"
-CLAIMS = re.findall(r"^\tTEST\((\w+)\)", Path(__file__).with_name("pure_test.c").read_text(), re.M)
+CLAIMS = [
+    claim
+    for path in sorted(Path(__file__).parent.glob("*_test.c"))
+    for claim in re.findall(r"^\tTEST\((\w+)\)", path.read_text(), re.M)
+]
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("gcc") and shutil.which("make")), reason="no gcc and make here"
@@ -67,15 +71,15 @@ def run(program: Path, *args: str | Path, stdin: str = "") -> str:
     return done.stdout + done.stderr
 
 
+def test_every_claim_is_known_here(program: Path) -> None:
+    """None is left out below. It comes first: what the build takes is no claim's time."""
+    assert run(program, "list").split() == CLAIMS
+
+
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_claim(program: Path, claim: str) -> None:
-    """Each test of pure_test.c holds under the sanitizers."""
+    """Each holds under the sanitizers."""
     assert run(program, "run", claim) == f"ok {claim}\n"
-
-
-def test_every_claim_is_known_here(program: Path) -> None:
-    """None is left out above."""
-    assert run(program, "list").split() == CLAIMS
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
@@ -209,6 +213,8 @@ LEFT = [
         " the table (dgx1v)",
     ),
     ("a task without GPUs", "step= visible=", ""),
+    ("a task that sees none of its step's", "step=0 visible=", ""),
+    ("a task of a step without GPUs", "step= visible=0", ""),
 ]
 
 
@@ -234,6 +240,23 @@ NUMBERINGS = [
 def test_both_numberings_are_told_apart(program: Path, line: str, visible: str) -> None:
     """Global indices, and the relative ones of constrained devices."""
     assert run(program, "plan", TABLE, stdin=line + "\n").split()[0] == f"visible={visible}"
+
+
+BINDINGS = [
+    ("not bound: the order of all that it sees", "none", "0,3"),
+    ("bound by tasks: the second task's share", "per_task:2", "5,6"),
+    ("bound by a list: as it was chosen", "map:3,0", "3,0"),
+]
+
+
+@pytest.mark.parametrize("begin", ["gres/gpu:", "gres/gpu:verbose,", "gpu:"])
+@pytest.mark.parametrize(
+    ("how", "visible"), [row[1:] for row in BINDINGS], ids=[row[0] for row in BINDINGS]
+)
+def test_slurms_binding_is_read(program: Path, begin: str, how: str, visible: str) -> None:
+    """As each release says it, 22.05 in the shorter words."""
+    line = f"step=0,3,5,6 visible=3,0 tasks=2 local=1 tres={begin}{how}\n"
+    assert run(program, "plan", TABLE, stdin=line).split()[0] == f"visible={visible}"
 
 
 def test_relative_numbers_follow_pci_and_not_minors(program: Path, tmp_path: Path) -> None:

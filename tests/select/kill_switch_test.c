@@ -1,0 +1,100 @@
+#define _GNU_SOURCE
+#include "kill_switch.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../claims.h"
+
+/* A file system that hangs, while `hangs` is set: this stands in for libc's. */
+static volatile bool hangs;
+static volatile int looks;
+
+int access(const char *path, int mode)
+{
+	looks++;
+	while (hangs)
+		usleep(1000);
+	return faccessat(AT_FDCWD, path, mode, 0);
+}
+
+/* The wall clock before somebody sets it back by `ahead_s`; waits go by the true one. */
+static volatile time_t ahead_s;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	long rc = syscall(SYS_clock_gettime, clock, now);
+
+	if (clock == CLOCK_REALTIME)
+		now->tv_sec += ahead_s;
+	return (int) rc;
+}
+
+static bool becomes(gt_kill_switch_t *kill_switch, bool thrown)
+{
+	for (int ms = 0; ms < 1000; ms++) {
+		if (gt_kill_switch_thrown(kill_switch) == thrown)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+static void the_kill_switch_is_seen_within_a_second(void)
+{
+	static gt_kill_switch_t kill_switch;
+	char path[] = "/tmp/gt-switch-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	gt_kill_switch_watch(&kill_switch, path);
+	CHECK(gt_kill_switch_thrown(&kill_switch));
+	unlink(path);
+	CHECK(becomes(&kill_switch, false));
+	CHECK(!symlink("/", path));
+	CHECK(becomes(&kill_switch, true));
+	gt_kill_switch_watch(&kill_switch, "/tmp/gt-no-such-file");
+	CHECK(!gt_kill_switch_thrown(&kill_switch));
+	gt_kill_switch_stop(&kill_switch);
+	gt_kill_switch_stop(&kill_switch);
+	unlink(path);
+	close(fd);
+}
+
+/* Nor does a wait end at once, as by another clock than its end is told in. */
+static void a_clock_set_back_holds_no_look_up(void)
+{
+	static gt_kill_switch_t kill_switch;
+
+	ahead_s = 3600;
+	gt_kill_switch_watch(&kill_switch, "/tmp/gt-no-such-file");
+	looks = 0;
+	usleep(1100000);
+	CHECK(looks > 0 && looks < 20);
+	ahead_s = 0;
+	gt_kill_switch_stop(&kill_switch);
+}
+
+static void a_file_system_that_hangs_holds_nobody_up(void)
+{
+	static gt_kill_switch_t kill_switch;
+
+	gt_kill_switch_watch(&kill_switch, "/tmp");
+	alarm(20);
+	hangs = true;
+	usleep(1200000);	/* the thread has looked */
+	CHECK(gt_kill_switch_thrown(&kill_switch));
+	gt_kill_switch_stop(&kill_switch);
+	hangs = false;
+	alarm(0);
+}
+
+const claim_t kill_switch_claims[] = {
+	TEST(the_kill_switch_is_seen_within_a_second),
+	TEST(a_clock_set_back_holds_no_look_up),
+	TEST(a_file_system_that_hangs_holds_nobody_up),
+	{ NULL, NULL },
+};

@@ -1,0 +1,136 @@
+#include "protocol.h"
+
+#include "../claims.h"
+
+static gt_reply_t reply;
+
+static const char *parse(const char *text)
+{
+	static char line[GT_REPLY_MAX + 1];
+
+	snprintf(line, sizeof(line), "%s", text);
+	return gt_reply_parse(line, &reply);
+}
+
+static void a_question_is_one_encoded_line(void)
+{
+	gt_line_t line = { 0 };
+	gt_candidate_t dgx1 = { "dgx1", 8, 0xb6, 0x30, 1 };
+
+	gt_line_begin(&line, "place");
+	gt_line_number(&line, "id", 7);
+	gt_line_text(&line, "hint", "a=\"1\"\tb=50%\x7f\n\xc3\xa4", 4096);
+	gt_line_text(&line, "account", "", 100);
+	gt_line_text(&line, "type", NULL, 100);
+	gt_line_candidate(&line, &dgx1);
+	CHECK(gt_line_end(&line));
+	CHECK_TEXT(line.text, "place id=7 hint=a=\"1\"%09b=50%25%7F%0A%C3%A4 "
+			      "node=dgx1/8/b6/30/1\n");
+	gt_line_free(&line);
+}
+
+static void a_long_value_is_cut(void)
+{
+	gt_line_t line = { 0 };
+
+	gt_line_begin(&line, "place");
+	gt_line_text(&line, "hint", "abcdef", 3);
+	CHECK(gt_line_end(&line));
+	CHECK_TEXT(line.text, "place hint=abc\n");
+	gt_line_free(&line);
+}
+
+static void a_line_over_one_mebibyte_is_never_sent(void)
+{
+	gt_line_t line = { 0 };
+
+	gt_line_begin(&line, "place");
+	for (int i = 0; i < 200000; i++)
+		gt_line_placed(&line, "somenode", 0xff);
+	CHECK(!gt_line_end(&line));
+	gt_line_begin(&line, "place");
+	CHECK(gt_line_end(&line));
+	gt_line_free(&line);
+}
+
+static void use_gives_nodes_alternatives_and_note(void)
+{
+	CHECK(!parse("use id=12 node=dgx1/9 node=dgx2/F0 alt=dgx1/3 note=a%20b"));
+	CHECK(reply.kind == GT_REPLY_USE && reply.id == 12);
+	CHECK(reply.pick_count == 2 && reply.alt_count == 1);
+	CHECK_TEXT(reply.picks[1].name, "dgx2");
+	CHECK(reply.picks[1].mask == 0xf0 && reply.alts[0].mask == 3);
+	CHECK_TEXT(reply.note, "a b");
+}
+
+static void wait_and_pass_are_read(void)
+{
+	CHECK(!parse("wait id=1 s=30 note=later"));
+	CHECK(reply.kind == GT_REPLY_WAIT && reply.wait_s == 30);
+	CHECK(!parse("pass id=2"));
+	CHECK(reply.kind == GT_REPLY_PASS && !reply.note[0]);
+	CHECK(!parse("error id=0 message=no%20idea"));
+	CHECK(reply.kind == GT_REPLY_ERROR);
+}
+
+static void keys_of_a_later_protocol_are_ignored(void)
+{
+	CHECK(!parse("use id=1 node=a/1 rank.a=0,3 confidence=high"));
+}
+
+static void malformed_replies_are_refused(void)
+{
+	static const char *const bad[] = {
+		"", " ", "use", "use id=1", "USE id=1 node=a/1", "use node=a/1",
+		"use id=x node=a/1", "use id=1 node=a", "use id=1 node=/1",
+		"use id=1 node=a/", "use id=1 node=a/0", "use id=1 node=a/g",
+		"use id=1 node=a/11111111111111111", "use id=1 id=1 node=a/1",
+		"use id=1 node=a/1 note=a note=b", "use id=1 node=%/1",
+		"use id=1 node=%0/1", "use id=1 node=%00/1", "use id=1 node=a\t/1",
+		"use id=1 node=a/1 =b", "use id=1 node=a/1 b", "wait id=1",
+		"wait id=1 s=0", "wait id=1 s=-3", "wait id=1 s=1.5",
+		"wait id=1 s=99999999", "wait id=1 s=9 s=9",
+		"use id=99999999999999999999 node=a/1", "\x80use id=1 node=a/1",
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (!parse(bad[i]) && !failed_at[0])
+			snprintf(failed_at, sizeof(failed_at), "accepted: %s",
+				 bad[i]);
+}
+
+static void too_many_nodes_are_refused(void)
+{
+	static char text[GT_REPLY_MAX];
+	size_t len = (size_t) snprintf(text, sizeof(text), "use id=1");
+
+	while (len + 16 < sizeof(text))
+		len += (size_t) snprintf(text + len, sizeof(text) - len,
+					 " node=a/1");
+	CHECK_TEXT(parse(text), "too many nodes");
+}
+
+static void a_note_cannot_break_the_bracket(void)
+{
+	CHECK(!parse("pass id=1 note=a]b|c[d%0Ae%C3%A4"));
+	CHECK_TEXT(reply.note, "a b c d e  ");
+	CHECK(!parse("pass id=1 note="
+		     "0123456789012345678901234567890123456789012345678901234567"
+		     "0123456789012345678901234567890123456789012345678901234567"
+		     "0123456789012345678901234567890123456789012345678901234567"
+		     "0123456789012345678901234567890123456789012345678901234567"));
+	CHECK(strlen(reply.note) == GT_NOTE_MAX);
+}
+
+const claim_t protocol_claims[] = {
+	TEST(a_question_is_one_encoded_line),
+	TEST(a_long_value_is_cut),
+	TEST(a_line_over_one_mebibyte_is_never_sent),
+	TEST(use_gives_nodes_alternatives_and_note),
+	TEST(wait_and_pass_are_read),
+	TEST(keys_of_a_later_protocol_are_ignored),
+	TEST(malformed_replies_are_refused),
+	TEST(too_many_nodes_are_refused),
+	TEST(a_note_cannot_break_the_bracket),
+	{ NULL, NULL },
+};

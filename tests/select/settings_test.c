@@ -1,0 +1,86 @@
+#include "settings.h"
+
+#include "../claims.h"
+
+static bool settings(const char *text, gt_config_t *config, char *wrong)
+{
+	char copy[4096];
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	wrong[0] = '\0';
+	return gt_config_parse(config, "select.conf", copy, wrong, 300);
+}
+
+static void settings_start_from_the_defaults(void)
+{
+	gt_config_t config;
+	char wrong[300];
+
+	CHECK(settings("", &config, wrong));
+	CHECK(config.deadline_ms == 50 && config.pass_budget_ms == 500);
+	CHECK(config.max_candidates == 2000 && config.respect_weight);
+	CHECK_TEXT(config.socket, "/run/gputopo/engine.sock");
+	CHECK_TEXT(config.kill_switch, "/etc/slurm/gputopo.disable");
+}
+
+static void settings_are_read(void)
+{
+	gt_config_t config;
+	char wrong[300];
+
+	CHECK(settings("# ours\n\n deadline_ms = 20 \r\nrespect_weight=no\n"
+		       "socket=/tmp/x=y.sock", &config, wrong));
+	CHECK(config.deadline_ms == 20 && !config.respect_weight);
+	CHECK_TEXT(config.socket, "/tmp/x=y.sock");
+}
+
+static void a_bad_setting_is_named_and_nothing_of_it_kept(void)
+{
+	static const char *const bad[][2] = {
+		{ "deadline=5", "select.conf line 1: unknown key \"deadline\"" },
+		{ "\n\nbreaker_s=0", "select.conf line 3: key \"breaker_s\": "
+		  "expected a number from 1 to 3600, read \"0\"" },
+		{ "deadline_ms=5ms", "select.conf line 1: key \"deadline_ms\": "
+		  "expected a number from 1 to 1000, read \"5ms\"" },
+		{ "deadline_ms=", "select.conf line 1: key \"deadline_ms\": "
+		  "expected a number from 1 to 1000, read \"\"" },
+		{ "deadline_ms=99999999999", "select.conf line 1: key "
+		  "\"deadline_ms\": expected a number from 1 to 1000, read "
+		  "\"99999999999\"" },
+		{ "respect_weight=true", "select.conf line 1: key "
+		  "\"respect_weight\": expected yes or no, read \"true\"" },
+		{ "socket=engine.sock", "select.conf line 1: key \"socket\": "
+		  "expected an absolute path under 108 bytes, read "
+		  "\"engine.sock\"" },
+		{ "what", "select.conf line 1: expected key=value, read "
+		  "\"what\"" },
+		{ "deadline_ms=1\ndeadline_ms=2",
+		  "select.conf line 2: key \"deadline_ms\" given twice" },
+	};
+	gt_config_t config;
+	char wrong[300];
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		CHECK(!settings(bad[i][0], &config, wrong));
+		CHECK_TEXT(wrong, bad[i][1]);
+		CHECK(config.deadline_ms == 50);
+	}
+}
+
+static void a_missing_file_means_the_defaults(void)
+{
+	gt_config_t config;
+	char wrong[300] = "";
+
+	CHECK(gt_config_load(&config, "/nonexistent/select.conf", wrong, 300));
+	CHECK(config.deadline_ms == 50);
+	CHECK(!gt_config_load(&config, "/", wrong, 300));
+}
+
+const claim_t settings_claims[] = {
+	TEST(settings_start_from_the_defaults),
+	TEST(settings_are_read),
+	TEST(a_bad_setting_is_named_and_nothing_of_it_kept),
+	TEST(a_missing_file_means_the_defaults),
+	{ NULL, NULL },
+};

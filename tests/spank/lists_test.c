@@ -1,0 +1,49 @@
+#include "cpuset.h"
+#include "order.h"
+
+#include "../claims.h"
+
+static void cpu_lists_are_read_and_written(void)
+{
+	gt_cpuset_t set, other;
+	char text[64];
+
+	CHECK(gt_cpuset_parse(&set, "8,0-3,5"));
+	gt_cpuset_print(&set, text, sizeof(text));
+	CHECK_TEXT(text, "0-3,5,8");
+	CHECK(gt_cpuset_count(&set) == 6);
+	CHECK(gt_cpuset_parse(&other, "2-5,8191"));
+	gt_cpuset_and(&set, &other);
+	gt_cpuset_print(&set, text, sizeof(text));
+	CHECK_TEXT(text, "2-3,5");
+	gt_cpuset_print(&set, text, 4);
+	CHECK(strlen(text) < 4);
+}
+
+static void bad_cpu_lists_are_refused(void)
+{
+	static const char *const bad[] = { "", ",", "1,", "-1", "3-1", "0-8192", "8192", "1 ",
+		"0x1", "99999999999999999999", "1--2", "a" };
+	gt_cpuset_t set;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECK(!gt_cpuset_parse(&set, bad[i]));
+}
+
+static void gpu_lists_are_read_strictly(void)
+{
+	gt_list_t list;
+
+	CHECK(gt_list_parse(&list, "3,0,127"));
+	CHECK(list.count == 3 && list.gpu[0] == 3 && list.gpu[2] == 127);
+	CHECK(!gt_list_parse(&list, "") && !gt_list_parse(&list, "0,0"));
+	CHECK(!gt_list_parse(&list, "128") && !gt_list_parse(&list, "GPU-1a2b"));
+	CHECK(!gt_list_parse(&list, "0-3") && !gt_list_parse(&list, "0,"));
+}
+
+const claim_t lists_claims[] = {
+	TEST(cpu_lists_are_read_and_written),
+	TEST(bad_cpu_lists_are_refused),
+	TEST(gpu_lists_are_read_strictly),
+	{ NULL, NULL },
+};
