@@ -26,9 +26,9 @@ except ImportError:  # the extra `bench`: a search in Rust to compare with
 from bench.measure import Figure, at_least, at_most, conditions, quantile
 from gres_topology import NodeTopology, catalog
 from policies import Cluster, NodeState, Placement, Request, bits, symmetry
-from policies.bandwidth import RING_EFFICIENCY, eq2, model_for
+from policies.bandwidth import eq2, model_for
 from policies.cables import cables_mbps, narrowest_cut
-from policies.links import link_mbps
+from policies.links import RING_EFFICIENCY, link_mbps
 from policies.mapa import Mapa
 from policies.objectives import BALANCED, EFFBW
 from policies.solved import solved

@@ -9,20 +9,17 @@ holds on any machine. A number of one model is never compared with a number of a
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
-from policies.bits import Ints, members
+from policies.bits import Floats, Ints, members
+from policies.cables import Cables
 from policies.calibrated import Calibrated
 from policies.errors import PolicyError
-from policies.links import MB_PER_GB
-
-Floats = NDArray[np.float64]
+from policies.links import MB_PER_GB, RING_EFFICIENCY
 
 #: Table 2: θ1..θ14, the coefficients of eq. 2's terms in the order of `eq2`.
 _TABLE_2 = (
@@ -34,10 +31,6 @@ _TABLE_2 = (
 _FITTED_SIZES = range(2, 6)
 #: The links it was fitted on: label -> GB/s (Volta's NVLink 2; Table 1).
 _FITTED_LINKS = {"NV2": 50.0, "NV1": 25.0}
-
-#: Measured over nominal bandwidth, the mean of what eq. 2 gives for one NV2 (39.08 of 50),
-#: one NV1 (21.61 of 25) and one PCIe link (10.09 of 12).
-RING_EFFICIENCY = 0.83
 
 
 def eq2(x: int, y: int, z: int) -> float:
@@ -160,14 +153,10 @@ class Rings:
         return np.asarray(weakest * (RING_EFFICIENCY / MB_PER_GB), dtype=np.float64)
 
 
-@cache
-def models() -> tuple[BandwidthModel, ...]:
-    """The models in order of preference: the first that holds is used."""
-    from policies.cables import Cables
-
-    return (Calibrated(), MapaDgx1v(), Cables(), Rings())
+#: In order of preference: the first that holds is used.
+MODELS: tuple[BandwidthModel, ...] = (Calibrated(), MapaDgx1v(), Cables(), Rings())
 
 
 def model_for(topology: NodeTopology, pattern: str, k: int) -> BandwidthModel:
     """The model that predicts for this machine, pattern and size."""
-    return next(model for model in models() if model.refusal(topology, pattern, k) is None)
+    return next(model for model in MODELS if model.refusal(topology, pattern, k) is None)

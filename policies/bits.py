@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 def gpus_of(mask: int) -> tuple[int, ...]:

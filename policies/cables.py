@@ -15,10 +15,9 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct, link_count
-from policies.bandwidth import RING_EFFICIENCY, Floats
-from policies.bits import EXACT_GPUS, Ints, members, subsets
+from policies.bits import EXACT_GPUS, Floats, Ints, members, subsets
 from policies.errors import PolicyError
-from policies.links import MB_PER_GB, inside, link_mbps
+from policies.links import MB_PER_GB, RING_EFFICIENCY, inside, link_mbps
 
 #: More NVLinks than any GPU has ports (Hopper and Blackwell: 18) lead to a switch.
 MOST_PORTS = 18

@@ -19,16 +19,13 @@ import hashlib
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
-from policies.bits import EXACT_GPUS, Ints, members, subsets
+from policies.bits import EXACT_GPUS, Floats, Ints, members, subsets
 from policies.errors import PolicyError
 from policies.links import MB_PER_GB, link_mbps
 from policies.solved import solved
-
-Floats = NDArray[np.float64]
 
 #: The weights, in the order of the features' columns.
 WEIGHTS = ("pace", "both_ways", "throughput")

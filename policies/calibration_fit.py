@@ -9,13 +9,12 @@ from itertools import product
 import numpy as np
 
 from gres_topology import NodeTopology
-from policies.bits import EXACT_GPUS, mask_of, members, subsets
+from policies.bits import EXACT_GPUS, Floats, mask_of, members, subsets
 from policies.calibrated import (
     LEAST_PACE,
     MOST_WEIGHT,
     WEIGHTS,
     Calibration,
-    Floats,
     features,
     predict,
     sums,

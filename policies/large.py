@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gres_topology import NodeTopology
-from policies.bandwidth import RING_EFFICIENCY
 from policies.bits import Ints, gpus_of, mask_of
-from policies.links import MB_PER_GB, link_mbps
+from policies.links import MB_PER_GB, RING_EFFICIENCY, link_mbps
 from policies.patterns import pattern_of
 from policies.search import best_match
 

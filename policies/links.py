@@ -13,6 +13,9 @@ from policies.bits import Ints
 
 #: MB/s in one GB/s (vendors' decimal units).
 MB_PER_GB = 1000
+#: Measured over nominal bandwidth, the mean of what MAPA's eq. 2 gives for one NV2 (39.08 of
+#: 50 GB/s), one NV1 (21.61 of 25) and one PCIe link (10.09 of 12).
+RING_EFFICIENCY = 0.83
 #: The weight of a link that may not be used; sums of it stay far from overflow.
 FORBIDDEN = -(1 << 50)
 

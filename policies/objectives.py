@@ -11,8 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from policies.bandwidth import Floats
-from policies.bits import Ints
+from policies.bits import Floats, Ints
 from policies.demand import Shares
 from policies.links import MB_PER_GB
 

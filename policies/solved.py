@@ -1,4 +1,4 @@
-"""The solvers at work: what a node's sets are worth is computed once and shared.
+"""The solver of each pattern: what a node's sets are worth is computed once and shared.
 
 Bounded: at most `KEPT` solvers of at most 8 MB each (16 GPUs, 8-byte sums), so 64 MiB in
 all; the one not asked for longest goes first, and is computed again when it is needed.
@@ -9,13 +9,32 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from policies.bits import Ints
+from policies.graph_solver import GraphSolver
 from policies.links import at_least
-from policies.solvers import NARROWEST, SUM, Join, Solver, solver_for
+from policies.patterns import pattern_of
+from policies.solvers import NARROWEST, SUM, AllToAllSolver, Join, PathSolver, Solver, StarSolver
+from policies.tree_solver import TreeSolver
+from policies.tree_widths import TreeWidths, fits_masks
 
 #: Solvers kept, over all nodes and patterns.
 KEPT = 8
 
 _Key = tuple[bytes, str, bool, int]
+
+
+def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> Solver:
+    """The solver of a pattern for one matrix of links (MB/s, shape (n, n), n <= 16)."""
+    if pattern in ("ring", "chain"):
+        return PathSolver(weights, closed=pattern == "ring", joined=joined)
+    if pattern == "tree" and joined is NARROWEST and fits_masks(weights):
+        return TreeWidths(weights)
+    if pattern == "tree":
+        return TreeSolver(weights, joined)
+    if pattern == "star":
+        return StarSolver(weights, joined)
+    if pattern == "all-to-all":
+        return AllToAllSolver(weights, joined)
+    return GraphSolver(weights, pattern_of(pattern).edges, joined)
 
 
 def _narrowest(weights: Ints) -> int:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from policies.bits import Ints, members, rows_of, subsets
 from policies.links import FORBIDDEN
-from policies.patterns import pattern_of
 
 #: Joins two links of one matching: their sum, or the narrower one.
 Join = Callable[..., Any]
@@ -226,25 +225,3 @@ class AllToAllSolver:
     def size_bytes(self) -> int:
         """See Solver."""
         return self._inside.nbytes
-
-
-def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> Solver:
-    """The solver of a pattern for one matrix of links (MB/s, shape (n, n), n <= 16)."""
-    from policies.graph_solver import GraphSolver
-    from policies.tree_solver import TreeSolver
-    from policies.tree_widths import TreeWidths, fits_masks
-
-    if pattern in ("ring", "chain"):
-        return PathSolver(weights, closed=pattern == "ring", joined=joined)
-    if pattern == "tree" and joined is NARROWEST and fits_masks(weights):
-        return TreeWidths(weights)
-    if pattern == "tree":
-        return TreeSolver(weights, joined)
-    if pattern == "star":
-        return StarSolver(weights, joined)
-    if pattern == "all-to-all":
-        return AllToAllSolver(weights, joined)
-    return GraphSolver(weights, pattern_of(pattern).edges, joined)
-
-
-__all__ = ["NARROWEST", "SUM", "Compact", "Join", "Small", "Solver", "solver_for"]

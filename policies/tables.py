@@ -19,12 +19,12 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from policies import large
-from policies.bandwidth import RING_EFFICIENCY, Floats, model_for
+from policies.bandwidth import model_for
 from policies.bits import EXACT_GPUS as EXACT_GPUS
-from policies.bits import Ints, gpus_of, mask_of, members, subsets
+from policies.bits import Floats, Ints, gpus_of, mask_of, members, subsets
 from policies.demand import Shares
 from policies.graph_solver import MOST_GPUS
-from policies.links import MB_PER_GB, inside, link_mbps, widths
+from policies.links import MB_PER_GB, RING_EFFICIENCY, inside, link_mbps, widths
 from policies.objectives import Objective, Scored
 from policies.patterns import fitting, pattern_of
 from policies.rank_order import rank_order

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
@@ -18,9 +18,13 @@ from policies.bits import mask_of
 from simulation.asking import Asking
 from simulation.errors import SimulationError
 from simulation.occupancy import Occupancy
-from simulation.record import Record, Run
+from simulation.queues import in_turn
+from simulation.record import Record, Run, Running
 from simulation.speed import Neighbour, Speed, Stated
 from simulation.workload import SimJob
+
+#: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
+DEPTH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +38,6 @@ class Postponing:
     max_postponements: int = 10
     max_wait_s: float = 600.0
     step_s: float = 60.0
-
-
-@dataclass(slots=True)
-class Running:
-    """A job that runs: `left` of its work (1 = all) at `since_s`, at `full_s` for all of it.
-
-    `seen` is the job as the policy sees it beside later ones.
-    """
-
-    job: SimJob
-    placement: Placement
-    masks: Mapping[str, int]
-    seen: RunningJob
-    start_s: float
-    since_s: float
-    full_s: float
-    ideal_s: float
-    left: float = 1.0
-    postponed: int = 0
-    is_forced: bool = False
-
-    def end_s(self) -> float:
-        """When it ends if nothing changes."""
-        return self.since_s + self.left * self.full_s
-
-    def planned_end_s(self) -> float:
-        """When the queue believes it ends: the walltime asked for, else the truth."""
-        asked = self.job.walltime_s
-        return self.end_s() if asked is None else max(self.since_s, self.start_s + asked)
 
 
 @dataclass(slots=True)
@@ -115,8 +90,6 @@ class Simulator:
 
         SimulationError for a job that could never start, named with what it asked for.
         """
-        from simulation.queues import schedule
-
         for job in jobs:
             if not self.room.room.fits(job.gpus_per_node):
                 raise SimulationError(
@@ -126,7 +99,7 @@ class Simulator:
             self._push(job.submit_s, job, None)
         while self._events:
             self._next_moment()
-            schedule(self)
+            self._schedule()
         if self.queue or self.running:
             raise SimulationError(f"job {next(iter(self.queue or self.running))}: never ended")
         self.result.records.sort(key=lambda record: self._order[record.job.job_id])
@@ -136,31 +109,41 @@ class Simulator:
         """What the policy is asked for this job."""
         return self._asking.request(job)
 
-    def may_ask(self, job: SimJob) -> bool:
+    def _schedule(self) -> None:
+        """One pass over the queue."""
+        if not self.queue or not any(state.free for state in self.room.nodes.values()):
+            return
+        jobs = filter(self._may_ask, list(itertools.islice(self.queue.values(), DEPTH)))
+        running = self.running.values()
+        for job, reserved in in_turn(
+            jobs, self.room, running, self.now_s, self.speed, easy=self.easy
+        ):
+            self._try_start(job, reserved)
+
+    def _may_ask(self, job: SimJob) -> bool:
         """Whether the job is not in the middle of a wait."""
         waiting = self._waiting.get(job.job_id)
         return waiting is None or waiting.until_s <= self.now_s
 
-    def try_start(self, job: SimJob, without: Iterable[str] = ()) -> bool:
+    def _try_start(self, job: SimJob, reserved: Collection[str]) -> None:
         """Ask the policy for a job that fits; start it, or let it wait.
 
-        `without` names nodes it may not use.
+        `reserved` names nodes it may not use.
         """
         nodes = self.room.nodes
-        if without:
-            nodes = {name: state for name, state in nodes.items() if name not in set(without)}
+        if reserved:
+            nodes = {name: state for name, state in nodes.items() if name not in reserved}
         began = time.perf_counter()
         answer = self.policy.place(self.request(job), Cluster(nodes, self._jobs()))
         self.result.decision_s.append(time.perf_counter() - began)
         if isinstance(answer, Wait):
             if self._may_wait(job, answer):
-                return False
+                return
             if answer.instead is None:
                 raise SimulationError(f"job {job.job_id}: the policy waits and offers nothing")
             self._start(job, answer.instead, is_forced=True)
         else:
             self._start(job, answer)
-        return True
 
     def _push(self, at_s: float, job: SimJob | None, ended: int | None) -> int:
         serial = next(self._serial)

@@ -8,68 +8,56 @@ the nodes it was promised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from simulation.occupancy import Room
-
-if TYPE_CHECKING:
-    from simulation.engine import Simulator
-    from simulation.workload import SimJob
-
-#: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
-DEPTH = 500
+from simulation.occupancy import Occupancy, Room
+from simulation.record import Running
+from simulation.speed import Speed
+from simulation.workload import SimJob
 
 
-def schedule(run: Simulator) -> None:
-    """One pass over the queue."""
-    free = sum(state.free != 0 for state in run.room.nodes.values())
-    if not run.queue or not free:
-        return
-    looked_at = list(islice(run.queue.values(), DEPTH))
-    for at, job in enumerate(looked_at):
-        if not run.may_ask(job):
+def in_turn(
+    jobs: Iterable[SimJob], cluster: Occupancy, running: Iterable[Running], now_s: float,
+    speed: Speed, *, easy: bool,
+) -> Iterator[tuple[SimJob, frozenset[str]]]:  # fmt: skip
+    """Those of the queued jobs that fit, one by one, and the nodes each may not use.
+
+    The caller starts a job, or lets it wait, before it takes the next.
+    """
+    jobs = iter(jobs)
+    for job in jobs:
+        if cluster.room.fits(job.gpus_per_node):
+            yield job, frozenset()
             continue
-        if run.room.room.fits(job.gpus_per_node):
-            run.try_start(job)
-        elif run.easy:
-            _backfill(run, job, looked_at[at + 1 :])
+        if not easy:
             return
-        else:
-            return
+        start_s, promised = _promise(job, cluster, running, now_s)
+        for later in jobs:
+            walltime = speed.ideal_s(later) if later.walltime_s is None else later.walltime_s
+            reserved = promised if now_s + walltime > start_s else frozenset()
+            if not cluster.room.fits(later.gpus_per_node):
+                continue
+            if not reserved or _room_without(cluster, reserved).fits(later.gpus_per_node):
+                yield later, reserved
 
 
-def _backfill(run: Simulator, first: SimJob, later: Sequence[SimJob]) -> None:
-    """Start later jobs that do not delay `first`, which does not fit."""
-    start_s, promised = _promise(run, first)
-    for job in later:
-        if not run.may_ask(job):
-            continue
-        walltime = run.speed.ideal_s(job) if job.walltime_s is None else job.walltime_s
-        reserved = promised if run.now_s + walltime > start_s else frozenset()
-        if not run.room.room.fits(job.gpus_per_node):
-            continue
-        if reserved and not _room_without(run, reserved).fits(job.gpus_per_node):
-            continue
-        run.try_start(job, without=reserved)
-
-
-def _room_without(run: Simulator, names: frozenset[str]) -> Room:
+def _room_without(cluster: Occupancy, names: frozenset[str]) -> Room:
     return Room(
-        state.free.bit_count() for name, state in run.room.nodes.items() if name not in names
+        state.free.bit_count() for name, state in cluster.nodes.items() if name not in names
     )
 
 
-def _promise(run: Simulator, job: SimJob) -> tuple[float, frozenset[str]]:
+def _promise(
+    job: SimJob, cluster: Occupancy, running: Iterable[Running], now_s: float
+) -> tuple[float, frozenset[str]]:
     """When the job will fit at the latest, and the nodes it will have then.
 
     By planned ends: a job that outlives its walltime is taken to end now.
     """
-    free = {name: state.free.bit_count() for name, state in run.room.nodes.items()}
+    free = {name: state.free.bit_count() for name, state in cluster.nodes.items()}
     room = Room(free.values())
-    at_s = run.now_s
-    for other in sorted(run.running.values(), key=lambda other: other.planned_end_s()):
+    at_s = now_s
+    for other in sorted(running, key=lambda other: other.planned_end_s()):
         at_s = max(at_s, other.planned_end_s())
         for name, mask in other.masks.items():
             room.move(free[name], free[name] + mask.bit_count())

@@ -1,11 +1,41 @@
-"""What a simulated run leaves behind: one record per job, and how the run went."""
+"""Jobs that run, and what a simulated run leaves behind: a record per job, and how it went."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from policies import Placement
+from policies import Placement, RunningJob
 from simulation.workload import SimJob
+
+
+@dataclass(slots=True)
+class Running:
+    """A job that runs: `left` of its work (1 = all) at `since_s`, at `full_s` for all of it.
+
+    `seen` is the job as the policy sees it beside later ones.
+    """
+
+    job: SimJob
+    placement: Placement
+    masks: Mapping[str, int]
+    seen: RunningJob
+    start_s: float
+    since_s: float
+    full_s: float
+    ideal_s: float
+    left: float = 1.0
+    postponed: int = 0
+    is_forced: bool = False
+
+    def end_s(self) -> float:
+        """When it ends if nothing changes."""
+        return self.since_s + self.left * self.full_s
+
+    def planned_end_s(self) -> float:
+        """When the queue believes it ends: the walltime asked for, else the truth."""
+        asked = self.job.walltime_s
+        return self.end_s() if asked is None else max(self.since_s, self.start_s + asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -48,6 +49,49 @@ FILES = [
 def test_a_file_imports_only_what_lies_below(folder, path):
     ours = imported(path) & set(MAY_IMPORT)
     assert ours <= MAY_IMPORT[folder] | {folder}
+
+
+def module(path: Path) -> str:
+    """Its dotted name; a package's for its __init__.py."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def needed(path: Path) -> set[str]:
+    """Modules that a file imports to run, wherever in the file: not for type checks alone."""
+    tree, found = ast.parse(path.read_text(encoding="utf-8")), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found.update(name if name in MODULES else node.module for name in names)
+    return found
+
+
+#: Every file of ours by its module.
+MODULES = {module(path): path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py")}
+#: Folders whose rooms (sub-folders, and the modules beside them) form no circle either; those
+#: of slurm_plugin still do.
+ROOMS_OF = ("gres_topology", "policies", "simulation")
+
+
+@pytest.mark.parametrize(("folders", "depth"), [(MAY_IMPORT, None), (ROOMS_OF, 2)],
+                         ids=["files", "rooms"])  # fmt: skip
+def test_imports_form_no_circle(folders, depth):
+    def shortened(name: str) -> str:
+        return ".".join(name.split(".")[:depth])
+
+    arrows = nx.DiGraph(
+        (shortened(name), shortened(other))
+        for name, path in MODULES.items()
+        for other in needed(path) & MODULES.keys()
+        if name.split(".")[0] in folders
+    )
+    circles = [sorted(found) for found in nx.strongly_connected_components(arrows)]
+    assert [found for found in circles if len(found) > 1] == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from slurm_plugin.cli.profile_options import database_option, fitting_options, t
 from slurm_plugin.cli.profile_run import run
 
 if TYPE_CHECKING:
-    from policies.performance import PerformanceModel, Run
+    from policies.performance import Run
     from slurm_plugin.performance.rows import Row
 
 
@@ -46,6 +46,7 @@ def fit(
     from policies.hint_keys import KEYS
     from slurm_plugin.performance.database import Database
     from slurm_plugin.performance.keep import Fitting, keep
+    from slurm_plugin.performance.rows import in_words
 
     name = file.name.split(".")[0] if name is None else name
     if KEYS["profile"].read(name) is None:
@@ -84,7 +85,7 @@ def show(
     """
     from policies.performance.similarity import Traits
     from slurm_plugin.performance.database import Database
-    from slurm_plugin.performance.rows import predictions
+    from slurm_plugin.performance.rows import in_words, predictions
 
     kept = Database(database)
     if model is None:
@@ -126,17 +127,6 @@ def _runs(file: Path) -> list[Run]:
         raise Fault(f"{file}: no text; expected a CSV of runs") from error
 
 
-def in_words(name: str, task: str, model: PerformanceModel, runs: Any) -> str:
-    """One line about a profile."""
-    import math
-
-    return (
-        f"{name} ({task}): {model.kind}, from {len(runs)} runs, off by"
-        f" {100 * (math.exp(model.deviation) - 1):.1f} % (one standard deviation);"
-        f" one GPU holds {model.max_local_batch} samples"
-    )
-
-
 def _plain(row: Row) -> dict[str, float | int | str]:
     return {
         "shape": str(row.shape),
@@ -151,6 +141,8 @@ def _plain(row: Row) -> dict[str, float | int | str]:
 
 
 def _list(profiles: Any, as_json: bool) -> None:
+    from slurm_plugin.performance.rows import in_words
+
     if as_json:
         told = [{"profile": one.traits.name, "task": one.task, "model": one.model.kind,
                  "runs": len(one.runs)} for one in profiles]  # fmt: skip

@@ -211,9 +211,9 @@ def _work(
 def _store(folder: Folder, progress: Progress, given: dict[str, Any]) -> None:
     """Fit and store what was measured; exit status 1 where a run over shapes failed."""
     from slurm_plugin.cli import Fault
-    from slurm_plugin.cli.profile import in_words
     from slurm_plugin.performance.database import Database
     from slurm_plugin.performance.keep import Fitting, keep
+    from slurm_plugin.performance.rows import in_words
     from slurm_plugin.profiler import plan, sweep
 
     settings = progress.settings

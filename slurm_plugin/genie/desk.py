@@ -104,12 +104,26 @@ class Desk:
             return Refuse(f"gpu-topo: {error}")
 
     def veto(self, place: Place) -> Decision | None:
-        """A wait for a job that is not to start now with this shape; None lets it be placed."""
-        return veto.judged(self, place)
+        """A wait, or None where the job may start: also when nothing is known of it."""
+        note = self.why_not(place, veto.shape_of(place))
+        return veto.waits(place, note) if note else None
 
-    def why_not(self, place: Place, shape: Shape) -> str:
-        """Why a job behind its gate is not to be let go now; empty where it may."""
-        return veto.why_not(self, place, shape)
+    def why_not(self, place: Place, shape: Shape | None) -> str:
+        """Why the job of this question is not to start now with this shape; empty where it may."""
+        domain = self.site.domains.get(place.partition)
+        if domain is None or "iterations=" not in place.hint:
+            return ""
+        now = self.clock()
+        mode = self.rule(place.partition, place.account, place.uid).mode
+        if mode != "enforce" or not self.is_fresh(domain, now):
+            return ""
+        found = self.plans.get(place.partition, {}).get(place.job)
+        if found is None:
+            return self._unknown(place, shape, now)
+        _, plan = found
+        if plan.nodes and plan.shape == shape:
+            return ""
+        return veto.LATER if self.seen == self.heard else veto.BEHIND
 
     def happened(self) -> None:
         """A job ended or was submitted: what was planned is of before."""
@@ -191,6 +205,15 @@ class Desk:
                 if name in snapshot.free and notice.job not in self.starting:
                     left = snapshot.free[name] - mask.bit_count()
                     snapshot.free[name] = max(0, left)
+
+    def _unknown(self, place: Place, shape: Shape | None, now: float) -> str:
+        """A job that no look has seen: it may start where its submit was told so."""
+        # In the slots mode a thread asks, while submits are answered.
+        for promise in list(self.promises.values()):
+            same = promise.uid == place.uid and promise.hint == place.hint
+            if same and promise.until > now and promise.shape == shape:
+                return "" if promise.nodes else veto.LATER
+        return ""
 
     def _shaped(self, asked: Submit, wish: Wish, inner: Enforcement) -> SubmitReply:
         now = self.clock()

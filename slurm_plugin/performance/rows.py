@@ -1,10 +1,12 @@
-"""A profile's predictions as rows: one per shape that holds the batch."""
+"""A profile in a line, and its predictions as rows: one per shape that holds the batch."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policies.performance import Estimate, PerformanceModel, Shape, fitting, shapes_of
+from policies.performance import Estimate, PerformanceModel, Run, Shape, fitting, shapes_of
 from slurm_plugin.errors import PluginError
 
 
@@ -16,6 +18,15 @@ class Row:
     local_batch: int
     estimate: Estimate
     samples_per_s: float
+
+
+def in_words(name: str, task: str, model: PerformanceModel, runs: Sequence[Run]) -> str:
+    """One line about a profile."""
+    return (
+        f"{name} ({task}): {model.kind}, from {len(runs)} runs, off by"
+        f" {100 * (math.exp(model.deviation) - 1):.1f} % (one standard deviation);"
+        f" one GPU holds {model.max_local_batch} samples"
+    )
 
 
 def predictions(

@@ -1,7 +1,6 @@
 #include "plugin.h"
 
 #include "layout.h"
-#include "wait.h"
 
 gt_plugin_t gt_plugin;
 
@@ -37,7 +36,6 @@ extern void gt_plugin_start(void)
 
 extern void gt_plugin_stop(void)
 {
-	gt_wait_stop();
 	gt_kill_switch_stop(&gt_plugin.kill_switch);
 	gt_plugin.active = false;
 	gt_channel_close(&gt_plugin.channel);
@@ -65,7 +63,6 @@ extern void gt_plugin_sum_up(void)
 extern void gt_plugin_read(void)
 {
 	gt_layout_forget();
-	gt_wait_forget();
 	gt_channel_close(&gt_plugin.channel);
 	if (running_in_slurmctld())
 		read_settings();

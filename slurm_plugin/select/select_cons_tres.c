@@ -25,6 +25,7 @@ extern int init(void)
 
 extern int fini(void)
 {
+	gt_wait_stop();
 	gt_plugin_stop();
 	gt_stock_close();
 	return SLURM_SUCCESS;
@@ -52,6 +53,7 @@ GT_FORWARDS(GT_FORWARD)
 
 extern int select_p_node_init(void)
 {
+	gt_wait_forget();
 	gt_plugin_read();
 	return gt_stock.node_init(0, 0, 0, 0, 0, 0);
 }

@@ -11,10 +11,10 @@ from machines import machine
 
 from gres_topology import NodeTopology, catalog
 from policies import large
-from policies.bandwidth import RING_EFFICIENCY, eq2, model_for, models
+from policies.bandwidth import MODELS, eq2, model_for
 from policies.bits import EXACT_GPUS, members
 from policies.calibrated import Calibration, remember
-from policies.links import link_mbps
+from policies.links import RING_EFFICIENCY, link_mbps
 from policies.tables import Tables, is_tabulated
 
 #: On larger machines every pattern beyond the first costs seconds of tables.
@@ -197,4 +197,4 @@ def test_a_calibration_says_nothing_about_what_was_not_measured(name, weights):
 
 
 def test_each_model_states_what_it_assumes():
-    assert all(len(model.assumes) > 20 for model in models())
+    assert all(len(model.assumes) > 20 for model in MODELS)

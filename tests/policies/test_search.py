@@ -17,7 +17,8 @@ from policies.large import _grow_from
 from policies.links import link_mbps
 from policies.objectives import AGGREGATE, BALANCED
 from policies.patterns import PATTERNS
-from policies.solvers import NARROWEST, solver_for
+from policies.solved import solver_for
+from policies.solvers import NARROWEST
 from policies.symmetry import renamings, symmetry, twins
 from policies.tables import Tables
 

@@ -15,7 +15,7 @@ from policies.bits import gpus_of, mask_of, members, subsets
 from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST
 from policies.patterns import PATTERNS, TABULATED
 from policies.rank_order import rank_order
-from policies.solvers import solver_for
+from policies.solved import solver_for
 from policies.tables import Tables
 
 OBJECTIVES = (BALANCED, WIDEST, EFFBW, AGGREGATE, PRESERVED)

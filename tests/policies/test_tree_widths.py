@@ -7,7 +7,8 @@ import pytest
 from machines import drawn, machine
 
 from policies.links import FORBIDDEN, at_least, link_mbps
-from policies.solvers import NARROWEST, SUM, solver_for
+from policies.solved import solver_for
+from policies.solvers import NARROWEST, SUM
 from policies.tree_solver import TreeSolver
 from policies.tree_widths import MOST_WIDTHS, TreeWidths, fits_masks
 
