@@ -23,15 +23,15 @@ from policies.registry import registry
 from policies.scheduling import Platform, Queue, Started
 from simulation.experiments.genie.workload import Spec, make, models
 from simulation.experiments.pollux import PROFILES
-from slurm_plugin.config import Rule, WaitingConfig
+from slurm_plugin.config.genie import GenieConfig, GenieRule
+from slurm_plugin.config.settings import Rule, WaitingConfig
+from slurm_plugin.decide.decide import Decider
 from slurm_plugin.enforcement import Select
-from slurm_plugin.engine.decide import Decider
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.models import Models, Shelf
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.site import Domain, Site
 from slurm_plugin.genie.snapshot import Member, Snapshot
-from slurm_plugin.genie_section import GenieConfig, GenieRule
 from slurm_plugin.performance.database import Profile
 from slurm_plugin.protocol import Ok, Submit
 from slurm_plugin.slots_keys import SlotsKeys

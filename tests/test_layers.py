@@ -73,9 +73,8 @@ def needed(path: Path) -> set[str]:
 
 #: Every file of ours by its module.
 MODULES = {module(path): path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py")}
-#: Folders whose rooms (sub-folders, and the modules beside them) form no circle either; those
-#: of slurm_plugin still do.
-ROOMS_OF = ("gres_topology", "policies", "simulation")
+#: Folders whose rooms (sub-folders, and the modules beside them) form no circle either.
+ROOMS_OF = ("gres_topology", "policies", "simulation", "slurm_plugin")
 
 
 @pytest.mark.parametrize(("folders", "depth"), [(MAY_IMPORT, None), (ROOMS_OF, 2)],

@@ -43,9 +43,9 @@ def collect(
     import dataclasses
     import json
 
-    from slurm_plugin import config
     from slurm_plugin.collect.run import CHANGED, FAILED, MAX_BYTES, Collector
     from slurm_plugin.collect.store import Store
+    from slurm_plugin.config import settings as config
     from slurm_plugin.slurm import CommandLine
     from slurm_plugin.slurm.runner import ProcessRunner
 

@@ -22,8 +22,8 @@ def check(file: Path | None, config_path: Path) -> None:
 
     Exit status 0 when the engine would load it, 2 with the line named when not.
     """
-    from slurm_plugin import config as configuration
-    from slurm_plugin.engine.load_machines import load_machines
+    from slurm_plugin.config import settings as configuration
+    from slurm_plugin.decide.load_machines import load_machines
     from slurm_plugin.profiles import read_profiles
 
     settings = configuration.load(file or config_path)

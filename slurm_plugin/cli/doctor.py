@@ -21,7 +21,7 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
     import dataclasses
     import json
 
-    from slurm_plugin.config import Config
+    from slurm_plugin.config.settings import Config
     from slurm_plugin.doctor import examine
     from slurm_plugin.doctor.checks import Installation
     from slurm_plugin.slurm import CommandLine, SlurmClient, choose

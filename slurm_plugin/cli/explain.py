@@ -10,7 +10,7 @@ import click
 from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
-    from slurm_plugin.config import Config
+    from slurm_plugin.config.settings import Config
 
 
 @click.command()
@@ -67,7 +67,7 @@ def _checked(job: str) -> str:
 
 def _settings(path: Path) -> Config | None:
     """The configuration, or None on hosts that have none."""
-    from slurm_plugin import config
+    from slurm_plugin.config import settings as config
 
     return config.load(path) if path.exists() else None
 

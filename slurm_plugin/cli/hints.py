@@ -15,7 +15,7 @@ def hints(as_json: bool, markdown: bool) -> None:
     import json
 
     from policies.hint_page import rows, tables
-    from slurm_plugin.plugins import load_policies
+    from slurm_plugin.config.plugins import load_policies
 
     load_policies()
     if markdown:

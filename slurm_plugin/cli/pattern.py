@@ -28,7 +28,7 @@ def show(file: Path, as_edges: bool, as_json: bool) -> None:
     import json
 
     from policies import graph_file
-    from slurm_plugin import pattern_file
+    from slurm_plugin.config import pattern_file
 
     if as_edges and as_json:
         raise click.UsageError("--edges: cannot go with --json; expected one of them")

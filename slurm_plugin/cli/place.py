@@ -40,11 +40,11 @@ def place(
     from policies import Cluster, NodeState, Placement, Wait
     from policies.registry import registry
     from slurm_plugin.calibrate.attach import with_model
-    from slurm_plugin.config import Rule
-    from slurm_plugin.engine.judge import with_scores
-    from slurm_plugin.engine.machines import mask_of
-    from slurm_plugin.engine.wish import read_wish
-    from slurm_plugin.plugins import load_policies
+    from slurm_plugin.config.plugins import load_policies
+    from slurm_plugin.config.settings import Rule
+    from slurm_plugin.decide.judge import with_scores
+    from slurm_plugin.decide.machines import mask_of
+    from slurm_plugin.decide.wish import read_wish
 
     load_policies()
     topology = find(machine) if model is None else with_model(find(machine), model)
@@ -94,7 +94,7 @@ def _with_pattern(
     """The hint that asks for the pattern, and the patterns known beside ours."""
     from policies.hint_keys import is_pattern_name
     from policies.patterns import PATTERNS
-    from slurm_plugin.pattern_file import site_pattern
+    from slurm_plugin.config.pattern_file import site_pattern
 
     if pattern is None:
         return hint, {}

@@ -21,9 +21,9 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     """Sum up the decision log: bandwidth and rings against stock Slurm, waits, passes."""
     import json
 
-    from slurm_plugin import config
     from slurm_plugin.cli import Fault
-    from slurm_plugin.engine import decision_log
+    from slurm_plugin.config import settings as config
+    from slurm_plugin.decide import decision_log
     from slurm_plugin.explain.attribution import attributed
     from slurm_plugin.explain.gains import Gains
 

@@ -20,7 +20,7 @@ def serve(config_path: Path, verbose: bool) -> None:
     import asyncio
     import logging
 
-    from slurm_plugin.engine.run import serve as run
+    from slurm_plugin.serve.run import serve as run
 
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, format=LOG_FORMAT)
@@ -36,7 +36,7 @@ def serve_donors(config_path: Path, user: str) -> None:
     """Submit donors for the engine, as the users whose jobs borrow; runs as root."""
     import logging
 
-    from slurm_plugin.remote.acting.serve import serve as run
+    from slurm_plugin.lending.acting.serve import serve as run
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     run(config_path, user)

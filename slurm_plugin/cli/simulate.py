@@ -109,7 +109,7 @@ def _runs(
     from simulation.errors import SimulationError
     from simulation.progress import bars
     from simulation.speed import ByBandwidth, Speed, Stated
-    from slurm_plugin.plugins import load_policies
+    from slurm_plugin.config.plugins import load_policies
 
     load_policies()
     if not trace.jobs:

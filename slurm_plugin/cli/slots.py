@@ -23,8 +23,8 @@ def list_(config_path: Path, as_json: bool) -> None:
     """List waiting jobs: what they asked, whether they are gated or have slots, and why."""
     import json
 
-    from slurm_plugin import config
-    from slurm_plugin.slots.give_back import waiting
+    from slurm_plugin.config import settings as config
+    from slurm_plugin.gates.give_back import waiting
     from slurm_plugin.slurm import choose
 
     client = choose.client(config.load(config_path).slurm)
@@ -44,10 +44,10 @@ def release_all(config_path: Path) -> None:
 
     Set the kill switch or stop the engine first, or new jobs are gated again.
     """
-    from slurm_plugin import config
     from slurm_plugin.cli import Fault
+    from slurm_plugin.config import settings as config
     from slurm_plugin.errors import SlurmError
-    from slurm_plugin.slots.give_back import give_back
+    from slurm_plugin.gates.give_back import give_back
     from slurm_plugin.slurm import choose
 
     settings = config.load(config_path)

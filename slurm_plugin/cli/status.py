@@ -10,7 +10,7 @@ import click
 from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
-    from slurm_plugin.config import SlurmConfig
+    from slurm_plugin.config.settings import SlurmConfig
 
 
 @click.command()
@@ -30,7 +30,7 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
 
     if socket_path is None:
         # It knows every policy by name: several times the rest of this command's work.
-        from slurm_plugin import config
+        from slurm_plugin.config import settings as config
 
         settings = config.load(config_path)
         told = client.status(settings.socket)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from slurm_plugin import client, config
-from slurm_plugin.config import Config
+from slurm_plugin import client
+from slurm_plugin.config import settings as config
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.machines import Machines
 from slurm_plugin.doctor import genie, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
-from slurm_plugin.engine.load_machines import load_machines
-from slurm_plugin.engine.machines import Machines
 from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.slurm import SlurmClient, SlurmNode
 

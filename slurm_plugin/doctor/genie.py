@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from slurm_plugin.config.genie import GenieConfig
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
-from slurm_plugin.genie_section import GenieConfig
 from slurm_plugin.performance.database import Database
 from slurm_plugin.slurm.interface import SlurmPartition
 

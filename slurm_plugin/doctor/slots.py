@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
-from slurm_plugin.remote.acting.question import Submitter
-from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots.names import slots_of
+from slurm_plugin.lending.acting.question import Submitter
+from slurm_plugin.queue.slot_names import slots_of
 from slurm_plugin.slurm import SlurmNode
 
 _GUIDE = "see docs/slots.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from slurm_plugin.engine.decide import Decision
+from slurm_plugin.decide.decide import Decision
 from slurm_plugin.protocol import Place, Submit, SubmitReply
 
 #: Seconds for which the bridge may use an answer to a submit again for the very same request.

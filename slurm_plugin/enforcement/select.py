@@ -7,9 +7,11 @@ it at start time. That depends on the request and the configuration alone: an an
 from __future__ import annotations
 
 from slurm_plugin import admin_comment
+from slurm_plugin.decide.decide import Decider, Decision
+from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.enforcement.interface import KEEP_S
-from slurm_plugin.engine.decide import Decider, Decision
-from slurm_plugin.engine.wish import WishError, read_wish
+from slurm_plugin.lending.at_start.mode import MARK
+from slurm_plugin.lending.at_start.reserved import Reserved
 from slurm_plugin.protocol import (
     Ok,
     Pass,
@@ -20,8 +22,6 @@ from slurm_plugin.protocol import (
     Use,
     WaitFor,
 )
-from slurm_plugin.remote.at_start.mode import MARK
-from slurm_plugin.remote.at_start.reserved import Reserved
 
 WAITS = "GPUs are kept for a loan"
 

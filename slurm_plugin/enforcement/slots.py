@@ -11,17 +11,19 @@ from collections.abc import Callable
 
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.decide.decide import Decider, Decision
+from slurm_plugin.decide.record import Build
+from slurm_plugin.decide.wish import Wish, WishError, read_wish
 from slurm_plugin.enforcement.interface import KEEP_S
-from slurm_plugin.engine.decide import Decider, Decision
-from slurm_plugin.engine.wish import Wish, WishError, read_wish
+from slurm_plugin.gates import question
+from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.look import APART, UNEVEN
+from slurm_plugin.lending.borrowing import may_borrow
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
-from slurm_plugin.slots import backfill, demand, question
-from slurm_plugin.slots.board import Board, Build
-from slurm_plugin.slots.borrowing import may_borrow
-from slurm_plugin.slots.candidates import Group, Need, are_apart, groups, is_even
-from slurm_plugin.slots.features import Unsupported
-from slurm_plugin.slots.look import APART, UNEVEN
-from slurm_plugin.slots.room import Hold, with_hold
+from slurm_plugin.queue import backfill, demand
+from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
+from slurm_plugin.queue.capacity import Hold, with_hold
+from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slots_keys import SlotsKeys
 
 #: Decisions of partitions that are only observed, kept until the next look writes them.

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import Any, Protocol
 
-from slurm_plugin.engine.setup import Setup
+from slurm_plugin import munge
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
-from slurm_plugin.explain import machines, munge, search
+from slurm_plugin.explain import machines, search
 from slurm_plugin.explain.story import may_see, nodes_of, story
 
 #: Version of question and answer.
@@ -20,6 +22,20 @@ VERSION = 1
 MAX_QUESTION_BYTES = 1024
 #: An answer as JSON; munge takes 1 MiB, base64 included.
 MAX_ANSWER_BYTES = 500_000
+
+
+class Site(Protocol):
+    """What the engine answers from at present."""
+
+    @property
+    def config(self) -> Config:
+        """Where its decision log is."""
+        ...
+
+    @property
+    def machines(self) -> Machines:
+        """The nodes as it knows them."""
+        ...
 
 
 class NotTold(PluginError):
@@ -31,7 +47,7 @@ def unknown(job: int) -> str:
     return f"job {job}: no decision for a job of yours with this number"
 
 
-def answer(asked: munge.Opened, setup: Setup) -> bytes:
+def answer(asked: munge.Opened, site: Site) -> bytes:
     """The credential that answers a question, for the user who asked it alone.
 
     Raises MungeError where munge does not seal it. Blocking (files, a process): to be called in a
@@ -40,21 +56,21 @@ def answer(asked: munge.Opened, setup: Setup) -> bytes:
     reply: dict[str, Any] = {"gputopo": VERSION}
     try:
         job, reply["nonce"] = _question(asked.payload)
-        reply |= tell(job, asked.uid, setup)
+        reply |= tell(job, asked.uid, site)
     except NotTold as error:
         reply["message"] = str(error)
     return munge.seal(_encoded(reply), only_uid=asked.uid)
 
 
-def tell(job: int, uid: int, setup: Setup) -> dict[str, Any]:
+def tell(job: int, uid: int, site: Site) -> dict[str, Any]:
     """`told` and the `machines` to draw, as far as `uid` may see; raises NotTold."""
-    records = search.find(setup.config.decision_log, job)
+    records = search.find(site.config.decision_log, job)
     if uid not in (0, os.getuid()):
         records = may_see(records, uid)
     if not records:
         raise NotTold(unknown(job))
     told = story(job, records, "engine")
-    return {"told": told, "machines": machines.shown(setup.machines, nodes_of(told))}
+    return {"told": told, "machines": machines.shown(site.machines, nodes_of(told))}
 
 
 def _question(payload: bytes) -> tuple[int, str]:

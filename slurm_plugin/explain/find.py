@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from slurm_plugin.config import Config
+from slurm_plugin.config.settings import Config
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold
-from slurm_plugin.explain.munge import MungeError
 from slurm_plugin.explain.story import nodes_of, story
+from slurm_plugin.munge import MungeError
 from slurm_plugin.slurm.runner import Runner
 
 
@@ -51,7 +51,7 @@ def explained(
 
 
 def _from_log(job: int, config: Config, run: Runner) -> Explained:
-    from slurm_plugin.engine.load_machines import load_machines
+    from slurm_plugin.decide.load_machines import load_machines
 
     records = search.find(config.decision_log, job)
     if not records:

@@ -16,11 +16,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from slurm_plugin.engine.port import Port
-from slurm_plugin.engine.setup import Setup
-from slurm_plugin.explain import munge
-from slurm_plugin.explain.answer import answer
-from slurm_plugin.explain.munge import MungeError
+from slurm_plugin import munge
+from slurm_plugin.explain.answer import Site, answer
+from slurm_plugin.munge import MungeError
+from slurm_plugin.port import Port
 
 logger = logging.getLogger(__name__)
 
@@ -80,11 +79,11 @@ class Allowances:
 
 
 class ExplainListener:
-    """Serves credentials at one address; `setup` gives the engine's present one."""
+    """Serves credentials at one address; `site` gives what the engine answers from at present."""
 
-    def __init__(self, address: tuple[str, int], setup: Callable[[], Setup]) -> None:
+    def __init__(self, address: tuple[str, int], site: Callable[[], Site]) -> None:
         self.address = address
-        self._setup = setup
+        self._site = site
         self._port = Port("explain_listen", address, b"\n", self._reply, BUSY)
         # Proving who asks never waits behind an answer that takes its time.
         self._door = ThreadPoolExecutor(1, thread_name_prefix="explain-munge")
@@ -128,7 +127,7 @@ class ExplainListener:
         assert allowances is not None
         if not allowances.begin(asked.uid):
             return BUSY
-        work = loop.run_in_executor(self._threads, answer, asked, self._setup())
+        work = loop.run_in_executor(self._threads, answer, asked, self._site())
         # Not before the thread is done, though nobody may wait for it any more.
         work.add_done_callback(lambda _: allowances.end(asked.uid))
         return await asyncio.shield(work) + b"\n"

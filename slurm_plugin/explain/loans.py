@@ -6,7 +6,7 @@ from typing import Any
 
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import LOAN, Bracket
-from slurm_plugin.remote import loan as loans
+from slurm_plugin.lending import loan as loans
 
 
 def in_comment(comment: str, is_waiting: bool = True) -> dict[str, Any]:

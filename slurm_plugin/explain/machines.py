@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gres_topology import saved
-from slurm_plugin.engine.machines import Machines
+from slurm_plugin.decide.machines import Machines
 
 #: Nodes drawn at most; those of one job look alike anyway.
 MAX_DRAWN = 4

@@ -7,8 +7,8 @@ import secrets
 import socket
 from typing import Any
 
+from slurm_plugin import munge
 from slurm_plugin.errors import EngineDown
-from slurm_plugin.explain import munge
 from slurm_plugin.explain.answer import VERSION, NotTold
 
 TIMEOUT_S = 15.0

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from slurm_plugin.config import DecisionLogConfig
-from slurm_plugin.engine.decision_log import rotated
+from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.decide.decision_log import rotated
 from slurm_plugin.explain.attribution import attributed
 
 BLOCK_BYTES = 128 << 10

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from slurm_plugin.remote.record import DECISIONS, LENT
+from slurm_plugin.lending.record import DECISIONS, LENT
 
 #: How each decision is said, by (decision, applied).
 _SAID = {

@@ -17,13 +17,14 @@ from policies.genie.dynamic import Genie
 from policies.genie.submit import HINTS, Asked, candidates, too_late
 from policies.performance import Shape
 from policies.scheduling import Planned, Scheduler, Task
-from slurm_plugin.config import Rule
+from slurm_plugin.config.settings import Rule
+from slurm_plugin.decide.decide import Decision
+from slurm_plugin.decide.record import Build
+from slurm_plugin.decide.wish import Wish, WishError, read_wish
 from slurm_plugin.enforcement.interface import Enforcement
-from slurm_plugin.engine.decide import Decision
-from slurm_plugin.engine.wish import Wish, WishError, read_wish
 from slurm_plugin.genie import reply, veto
 from slurm_plugin.genie.note import Shaped
-from slurm_plugin.genie.record import Build, Shaping
+from slurm_plugin.genie.record import Shaping
 from slurm_plugin.genie.site import Domain, Site
 from slurm_plugin.genie.snapshot import Promise, Snapshot, planned
 from slurm_plugin.protocol import Notice, Ok, Pass, Place, Refuse, Submit, SubmitReply

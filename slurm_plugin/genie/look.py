@@ -17,8 +17,8 @@ from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import site_factors
 from slurm_plugin.genie.site import Domain
 from slurm_plugin.genie.snapshot import Member, Snapshot
-from slurm_plugin.remote import loan as loans
-from slurm_plugin.slots.change import is_old
+from slurm_plugin.lending import loan as loans
+from slurm_plugin.queue.submitted import is_old
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 

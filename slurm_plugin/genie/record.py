@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from policies.genie.submit import Candidate
 from policies.scheduling import Planned, Platform, Task
 
-Build = Callable[[], dict[str, Any]]
 #: Candidates written down, the best first; the chosen one always.
 MAX_CANDIDATES = 16
 

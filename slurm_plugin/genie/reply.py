@@ -13,8 +13,8 @@ from policies.performance import Shape
 from policies.scheduling import Planned
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import SHAPE, TOPO
+from slurm_plugin.decide.wish import Wish
 from slurm_plugin.enforcement.interface import Enforcement
-from slurm_plugin.engine.wish import Wish
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.protocol import Ok, Submit, SubmitReply
 

@@ -13,11 +13,11 @@ from policies.genie.submit import Asked, read, task_of
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
 from policies.scheduling import Platform, Task
-from slurm_plugin.engine.machines import UNDECLARED, Machines
+from slurm_plugin.config.genie import Classes, GenieConfig, GenieRule
+from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.genie.models import Shelf
 from slurm_plugin.genie.note import Shaped
-from slurm_plugin.genie_section import Classes, GenieConfig, GenieRule
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ from types import MappingProxyType
 from policies.errors import PolicyError
 from policies.performance import Shape
 from policies.scheduling import Planned, Queue, Scheduler, Started, Task
+from slurm_plugin.gates.look import about_to_run
 from slurm_plugin.genie import note
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.site import Domain
-from slurm_plugin.slots.look import about_to_run
-from slurm_plugin.slots.room import CLOSED
+from slurm_plugin.queue.capacity import CLOSED
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: A job that ends gives its GPUs back node by node; so long nobody is started on a part of them.

@@ -6,7 +6,7 @@ Slurm looks for a job to start the moment another ends; what is to start then wa
 from __future__ import annotations
 
 from policies.performance import Shape
-from slurm_plugin.engine.decide import Decision
+from slurm_plugin.decide.decide import Decision
 from slurm_plugin.protocol import Place, WaitFor
 
 #: A job that waits is woken by the plan, by the end of a job, or by this many seconds.

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from policies.performance import Shape
 from slurm_plugin import admin_comment
 from slurm_plugin.profiler.machine import OUT, models
-from slurm_plugin.slots.demand import REQUESTS, Unplaceable, gpus_of, node_names
+from slurm_plugin.queue.demand import REQUESTS, Unplaceable, gpus_of, node_names
 from slurm_plugin.slurm import QueuedJob, SlurmNode
 from slurm_plugin.slurm.gres_text import counts
 

@@ -55,13 +55,12 @@ def test_the_same_nodes_are_the_same_cluster_and_clean(slurm_cluster: Clean) -> 
 @pytest.mark.timeout(1800)
 def test_a_foreign_project_from_the_wheel(tmp_path: Path) -> None:
     """Nothing of the checkout is on its path: a wheel, a fresh Python, and the page's words."""
-    wheels, project, python = (
-        tmp_path / "wheels",
-        tmp_path / "project",
-        tmp_path / "venv/bin/python",
-    )
-    build = [sys.executable, "-m", "pip", "-q", "wheel", "--no-deps", "-w", str(wheels), str(ROOT)]
-    subprocess.run(build, check=True)
+    wheels, project = tmp_path / "wheels", tmp_path / "project"
+    python = tmp_path / "venv" / "bin" / "python"
+    # A build leaves files beside the sources.
+    shutil.copytree(ROOT, tmp_path / "source", ignore=shutil.ignore_patterns(*NO_SOURCE))
+    build = [sys.executable, "-m", "pip", "-q", "wheel", "--no-deps", "-w", wheels, "./source"]
+    subprocess.run(build, cwd=tmp_path, check=True)
     subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
     [wheel] = wheels.iterdir()
     subprocess.run([python, "-m", "pip", "-q", "install", f"{wheel}[test]"], check=True)

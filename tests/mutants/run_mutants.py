@@ -30,13 +30,13 @@ KEPT = ROOT / ".cluster" / "mutants"
 DOCS = ROOT / "docs" / "mutants.md"
 SEED = "1"
 #: Part -> how many mutants, and its files.
-PARTS = {
+PARTS: dict[str, tuple[Any, ...]] = {
     "policies": (30, "policies/**/*.py"),
     "gres_topology": (28, "gres_topology/**/*.py"),
     "simulation": (28, "simulation/**/*.py"),
-    "engine": (28, "slurm_plugin/engine/**/*.py"),
-    "slots": (28, "slurm_plugin/slots/**/*.py"),
-    "remote": (30, "slurm_plugin/remote/**/*.py"),
+    "engine": (28, "slurm_plugin/decide/**/*.py", "slurm_plugin/serve/**/*.py"),
+    "slots": (28, "slurm_plugin/gates/**/*.py", "slurm_plugin/queue/**/*.py"),
+    "remote": (30, "slurm_plugin/lending/**/*.py", "slurm_plugin/remote/**/*.py"),
     "lua_bridge": (28, "lua_bridge/**/*.lua"),
     "select": (20, "slurm_plugin/select/*.c"),
     "spank": (20, "slurm_plugin/spank/*.c"),
@@ -49,7 +49,8 @@ MEASURING_LIMIT_S = 6 * 3600
 
 def files(part: str) -> list[str]:
     """The part's files; of C those that the pure tests build."""
-    found = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(PARTS[part][1]))
+    paths = (path for pattern in PARTS[part][1:] for path in ROOT.glob(pattern))
+    found = sorted(str(path.relative_to(ROOT)) for path in paths)
     makefile = ROOT / "slurm_plugin" / part / "Makefile"
     if makefile.is_file():
         pure = re.findall(r"^PURE = (.*)", makefile.read_text(), re.M)[0].split()

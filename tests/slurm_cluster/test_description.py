@@ -9,7 +9,7 @@ import pytest
 
 from gres_topology import catalog, gres_file
 from slurm_cluster.description import DEFAULT, Description, DescriptionError, read, text_of, write
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
 
 FILE = Path("/etc/slurm/gputopo.yaml")
 OTHERS = Description({"hgx1": "dgx-h100", "amd[01-02]": "mi300x", "cpu1": ""})

@@ -8,8 +8,8 @@ from machines_in_tests import BASIC, basic_config
 
 from policies.performance import Run, fit
 from policies.performance.similarity import Traits
-from slurm_plugin.engine.load_machines import load_machines
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.rules import Rules
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.performance.database import Database, Profile

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm_plugin import config
-from slurm_plugin.config import Config
-from slurm_plugin.engine.decide import Decider
-from slurm_plugin.engine.load_machines import load_machines
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.config import settings as config
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.rules import Rules
 from slurm_plugin.protocol import AskedNode, Place
 
 BASIC = """

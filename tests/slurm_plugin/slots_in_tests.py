@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.remote.lending import Lending
-from slurm_plugin.remote.loan import Lender, Loan
-from slurm_plugin.remote.offer import Offer
-from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots.lent import SlotsMode
-from slurm_plugin.slots.room import Room
+from slurm_plugin.gates.lent import SlotsMode
+from slurm_plugin.lending.donors import Lending
+from slurm_plugin.lending.loan import Lender, Loan
+from slurm_plugin.lending.offer import Offer
+from slurm_plugin.queue.capacity import Room
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
 
 GPUS = {f"v100.s{i}": 1 for i in range(8)}

@@ -19,16 +19,16 @@ from nccl_logs import DGX1V_BUSES, log, rank_line, write
 from gres_topology import NodeTopology, catalog, saved
 from policies.calibrated import Calibration
 from policies.registry import registry
-from slurm_plugin import config
 from slurm_plugin.calibrate import log as log_file
 from slurm_plugin.calibrate import model_file
 from slurm_plugin.calibrate.errors import CalibrationError
 from slurm_plugin.calibrate.gpus import gpus_of
 from slurm_plugin.cli import cli
 from slurm_plugin.collect.store import NodeRecord, Store
-from slurm_plugin.engine.decide import Decider
-from slurm_plugin.engine.load_machines import load_machines
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.config import settings as config
+from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.protocol import Use
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
 from slurm_plugin.doctor.checks import Installation, check_slurm
-from slurm_plugin.engine import setup
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.serve import setup
 from slurm_plugin.slurm import CommandLine, SlurmClient, choose
 from slurm_plugin.slurm.rest import Rest
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC
 
-from slurm_plugin.engine import setup
-from slurm_plugin.engine.clock_watch import CLOCK_SET, ClockWatch
-from slurm_plugin.engine.decision_log import DecisionLog
-from slurm_plugin.engine.service import Engine
-from slurm_plugin.slots.board import Board
-from slurm_plugin.slots.loop import Loop
-from slurm_plugin.slots.room import Hold
+from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.gates.board import Board
+from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.clock_watch import CLOCK_SET, ClockWatch
+from slurm_plugin.serve.gates_loop import Loop
+from slurm_plugin.serve.service import Engine
 
 HOUR_S = 3600.0
 

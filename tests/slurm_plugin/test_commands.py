@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from machines_in_tests import BASIC
 
 from slurm_plugin.cli import cli
-from slurm_plugin.config import DecisionLogConfig
-from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.decide.decision_log import DecisionLog
 
 ROOT = Path(__file__).resolve().parents[2]
 

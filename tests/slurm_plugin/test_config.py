@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config
 
-from slurm_plugin import config, schema
+from slurm_plugin.config import schema
+from slurm_plugin.config import settings as config
 from slurm_plugin.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]

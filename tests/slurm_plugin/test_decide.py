@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from machines_in_tests import basic_decider, mask, node, place
 
 from policies import Cluster, Placement, Request, Wait
-from slurm_plugin.engine.decide import Decider
+from slurm_plugin.decide.decide import Decider
 from slurm_plugin.protocol import AskedNode, Pass, Use, WaitFor
 
 FULL = 0xFF

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.config import DecisionLogConfig
-from slurm_plugin.engine import decision_log
-from slurm_plugin.engine.decision_log import DecisionLog
+from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.decide import decision_log
+from slurm_plugin.decide.decision_log import DecisionLog
 
 
 def config(tmp_path: Path, max_mb: int = 1, keep: int = 2) -> DecisionLogConfig:

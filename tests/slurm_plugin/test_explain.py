@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin.config import DecisionLogConfig
-from slurm_plugin.engine import setup
-from slurm_plugin.engine.decision_log import DecisionLog
-from slurm_plugin.engine.setup import Setup
+from slurm_plugin import munge
+from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import EngineDown, SlurmError
-from slurm_plugin.explain import listener, machines, munge, remote, search, slurm_says
+from slurm_plugin.explain import listener, machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold, unknown
 from slurm_plugin.explain.find import explained
 from slurm_plugin.explain.listener import (
@@ -30,6 +29,8 @@ from slurm_plugin.explain.listener import (
     Allowances,
     ExplainListener,
 )
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001
 

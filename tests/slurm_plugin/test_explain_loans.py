@@ -9,9 +9,9 @@ from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.explain.loans import in_comment
 from slurm_plugin.explain.story import story
 from slurm_plugin.explain.text import in_words
-from slurm_plugin.remote import record
-from slurm_plugin.remote.loan import Lender, Loan
-from slurm_plugin.remote.offer import Declined
+from slurm_plugin.lending import record
+from slurm_plugin.lending.loan import Lender, Loan
+from slurm_plugin.lending.offer import Declined
 from slurm_plugin.slurm.interface import QueuedJob
 
 LOAN = Loan("dgx1", 0b11, (Lender("dgx2", 0b110, 71), Lender("dgx3", 0b1, 72)))

@@ -11,13 +11,13 @@ from machines_in_tests import basic_decider, mask, node, place
 
 from policies.performance import Shape
 from slurm_plugin.enforcement import Select, Slots
+from slurm_plugin.gates.board import Board
 from slurm_plugin.genie import note
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.snapshot import planned, taken
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
-from slurm_plugin.slots.board import Board
-from slurm_plugin.slots.room import Node
+from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 V100 = tuple(f"v100.s{i}" for i in range(8))

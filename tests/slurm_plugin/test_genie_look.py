@@ -20,7 +20,7 @@ from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.site import Domain
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
-from slurm_plugin.slots.change import submit_of
+from slurm_plugin.queue.submitted import submit_of
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 from slurm_plugin.slurm.update_text import words

@@ -12,12 +12,13 @@ import pytest
 from genie_in_tests import GENIE, HINT, a_desk, a_node, queued, submit
 from machines_in_tests import BASIC
 
-from slurm_plugin.engine import setup
-from slurm_plugin.engine.decision_log import DecisionLog, read
-from slurm_plugin.engine.service import Engine
+from slurm_plugin.decide.decision_log import DecisionLog, read
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.genie import act, loop
+from slurm_plugin.genie import act
 from slurm_plugin.protocol import Notice, encode_request
+from slurm_plugin.serve import setup
+from slurm_plugin.serve import shaping_loop as loop
+from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 

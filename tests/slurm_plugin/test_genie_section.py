@@ -8,8 +8,8 @@ import pytest
 from machines_in_tests import basic_config
 
 from policies.genie.submit import PAPER, Within
-from slurm_plugin import config
-from slurm_plugin.engine.load_machines import load_machines
+from slurm_plugin.config import settings as config
+from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.genie.site import site_of
 

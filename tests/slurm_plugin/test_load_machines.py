@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gres_topology import NodeTopology, catalog, saved
-from slurm_plugin import config
 from slurm_plugin.collect.store import NodeRecord, Store
-from slurm_plugin.engine.load_machines import load_machines
-from slurm_plugin.engine.machines import Machine
+from slurm_plugin.config import settings as config
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.machines import Machine
 from slurm_plugin.errors import ConfigError
 
 MINSKY = catalog.load("minsky")

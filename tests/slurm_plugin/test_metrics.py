@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin.engine import setup
-from slurm_plugin.engine.decision_log import DecisionLog
-from slurm_plugin.engine.metrics import MAX_LABELS, Metrics, Tally
-from slurm_plugin.engine.service import Engine
+from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import PluginError
 from slurm_plugin.protocol import Notice, encode_request
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.metrics import MAX_LABELS, Metrics, Tally
+from slurm_plugin.serve.service import Engine
 
 pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
 

@@ -11,16 +11,16 @@ from machines_in_tests import BASIC, basic_config, mask, node, place
 
 from policies import Request
 from policies.interference import WORST, Kind, kind_of_request
-from slurm_plugin.engine import setup
-from slurm_plugin.engine.decide import Decider
-from slurm_plugin.engine.learning import Teacher
-from slurm_plugin.engine.load_machines import load_machines
-from slurm_plugin.engine.neighbours import Neighbours, hint_of
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.learning import Teacher
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.neighbours import Neighbours, hint_of
+from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.profiles import Learned, interference
 from slurm_plugin.profiles.learned import Sort
 from slurm_plugin.protocol import Notice, Use, WaitFor
+from slurm_plugin.serve import setup
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob
 
 HINT = "policy=topo-aware-p,profile=bert,batch=4"

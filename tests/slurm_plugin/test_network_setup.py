@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin.engine import setup
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.protocol import Use
+from slurm_plugin.serve import setup
 
 FULL = 0xFF
 SWITCHES = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.engine.notify import Notifier
+from slurm_plugin.notify import Notifier
 
 
 def test_systemd_hears_every_state(tmp_path: Path) -> None:

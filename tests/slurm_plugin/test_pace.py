@@ -8,7 +8,7 @@ import time
 import pytest
 
 from slurm_plugin.enforcement import KEEP_S
-from slurm_plugin.engine.pace import BUSY_SHARE, CALM_SHARE, ECHOES_S, SUBMIT_S, Pace
+from slurm_plugin.serve.pace import BUSY_SHARE, CALM_SHARE, ECHOES_S, SUBMIT_S, Pace
 
 POLL_S = 5.0
 LOOK_S = 0.2

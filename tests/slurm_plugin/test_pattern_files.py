@@ -11,15 +11,15 @@ from click.testing import CliRunner
 from machines_in_tests import BASIC, mask, node, place
 
 from policies.registry import registry
-from slurm_plugin import config
 from slurm_plugin.cli import cli
-from slurm_plugin.engine.decide import Decider
-from slurm_plugin.engine.load_machines import load_machines
-from slurm_plugin.engine.rules import Rules
-from slurm_plugin.engine.setup import load
-from slurm_plugin.engine.wish import WishError, read_wish
+from slurm_plugin.config import settings as config
+from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.rules import Rules
+from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.protocol import Pass, Use
+from slurm_plugin.serve.setup import load
 
 STAR = "0 1\n0 2\n0 3\n"
 #: Where the best star and the best ring of four are different sets.

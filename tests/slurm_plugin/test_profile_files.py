@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from policies.interference import Kind
-from slurm_plugin.config import TopoAwareConfig
-from slurm_plugin.engine.in_use import InUse
+from slurm_plugin.config.settings import TopoAwareConfig
+from slurm_plugin.decide.in_use import InUse
 from slurm_plugin.errors import ProfileError
 from slurm_plugin.profiles import Learned, Remote, interference, read_profiles, read_remote
 from slurm_plugin.profiles.learned import MAX_BYTES, MOST_OF_ONE, MOST_SORTS, Sort

@@ -15,14 +15,14 @@ from threading import Thread
 
 import pytest
 
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import ConfigError, SlurmError
+from slurm_plugin.lending.acting import child, donor, own_settings, question, serve
+from slurm_plugin.lending.acting.borrower import Borrower, borrower
+from slurm_plugin.lending.acting.child import Commands
+from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.remote import presets
-from slurm_plugin.remote.acting import child, donor, own_settings, question, serve
-from slurm_plugin.remote.acting.borrower import Borrower, borrower
-from slurm_plugin.remote.acting.child import Commands
-from slurm_plugin.remote.acting.question import Question, Submitter
 from slurm_plugin.remote.node import donor as on_node
-from slurm_plugin.remote.settings import RemoteConfig
 
 SETTINGS = RemoteConfig(presets.load("echo"), allow=True)
 ASKED = Question(7, 1000, "dgx2", 2)
@@ -242,9 +242,9 @@ def test_a_file_of_the_engines_user_is_not_believed(folder: Path) -> None:
 
 def test_it_imports_next_to_nothing_of_ours() -> None:
     script = (
-        "import sys; from slurm_plugin.remote.acting import serve;"
+        "import sys; from slurm_plugin.lending.acting import serve;"
         "print(sorted({'numpy', 'networkx', 'msgspec', 'asyncio', 'ctypes', 'policies',"
-        " 'slurm_plugin.config', 'slurm_plugin.remote.lending'} & set(sys.modules)))"
+        " 'slurm_plugin.config.settings', 'slurm_plugin.lending.donors'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

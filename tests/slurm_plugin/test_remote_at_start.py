@@ -11,25 +11,25 @@ from machines_in_tests import BASIC, basic_config, basic_decider
 
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import LOAN, Bracket
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.lending.acting.question import Question
+from slurm_plugin.lending.at_start import look, mode
+from slurm_plugin.lending.at_start.lender import Lender
+from slurm_plugin.lending.at_start.look import Plan, Terms
+from slurm_plugin.lending.at_start.mode import AtStart
+from slurm_plugin.lending.at_start.reserved import Reserved
+from slurm_plugin.lending.at_start.room import room_of
+from slurm_plugin.lending.borrowing import Offered
+from slurm_plugin.lending.broker import Broker
+from slurm_plugin.lending.donors import Lending
+from slurm_plugin.lending.offer import Offer
+from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.want import Want
 from slurm_plugin.remote import presets
-from slurm_plugin.remote.acting.question import Question
-from slurm_plugin.remote.at_start import look, mode
-from slurm_plugin.remote.at_start.lender import Lender
-from slurm_plugin.remote.at_start.look import Plan, Terms
-from slurm_plugin.remote.at_start.mode import AtStart
-from slurm_plugin.remote.at_start.reserved import Reserved
-from slurm_plugin.remote.at_start.room import room_of
-from slurm_plugin.remote.lending import Lending
 from slurm_plugin.remote.node import join
 from slurm_plugin.remote.node.join import Lent
-from slurm_plugin.remote.offer import Offer
-from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots.borrowing import Offered
-from slurm_plugin.slots.broker import Broker
-from slurm_plugin.slots.room import Hold
-from slurm_plugin.slots.want import Want
 from slurm_plugin.slurm.interface import (
     NOW,
     JobUpdate,

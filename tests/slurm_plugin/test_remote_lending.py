@@ -9,26 +9,29 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC
 
-from slurm_plugin import admin_comment, config
+from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
-from slurm_plugin.engine.rules import Rules
-from slurm_plugin.engine.wish import WishError, read_wish
+from slurm_plugin.config import settings as config
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.decide.rules import Rules
+from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.remote import loan, presets
-from slurm_plugin.remote.acting.question import Question
-from slurm_plugin.remote.lending import Lending
-from slurm_plugin.remote.loan import Lender, Loan
+from slurm_plugin.gates import change
+from slurm_plugin.gates.lent import SlotsMode
+from slurm_plugin.gates.look import plan
+from slurm_plugin.gates.plan import Choice, Chosen, Plan, Terms
+from slurm_plugin.gates.want import Wants
+from slurm_plugin.lending import borrowing, loan
+from slurm_plugin.lending.acting.question import Question
+from slurm_plugin.lending.borrowing import Offered, may_borrow
+from slurm_plugin.lending.donors import Lending
+from slurm_plugin.lending.loan import Lender, Loan
+from slurm_plugin.lending.offer import Declined, Offer, offer
+from slurm_plugin.queue.candidates import Group, Need
+from slurm_plugin.queue.capacity import Hold, Node, emptied
+from slurm_plugin.queue.want import Want
+from slurm_plugin.remote import presets
 from slurm_plugin.remote.node import join
-from slurm_plugin.remote.offer import Declined, Offer, offer
-from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots import borrowing, change
-from slurm_plugin.slots.borrowing import Offered, may_borrow
-from slurm_plugin.slots.candidates import Group, Need
-from slurm_plugin.slots.lent import SlotsMode
-from slurm_plugin.slots.look import plan
-from slurm_plugin.slots.plan import Choice, Chosen, Plan, Terms
-from slurm_plugin.slots.room import Hold, Node, emptied
-from slurm_plugin.slots.want import Want, Wants
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import config
+from slurm_plugin.config import settings as config
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import preset
 from slurm_plugin.remote.node.preset import Server
-from slurm_plugin.remote.settings import RemoteConfig
 
 DONORS = (Server("n2", 5000, 2, 71, "7/71"), Server("n3", 5001, 1, 72, "7/72"))
 GOOD = """

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, place
 
+from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement import Select
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.lending.at_start.reserved import Kept, Reserved, Share
 from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, Use, WaitFor
-from slurm_plugin.remote.at_start.reserved import Kept, Reserved, Share
 
 AT = 1000.0
 #: Job 7 is to have GPUs 0 and 1 of dgx1, its donor 71 GPUs 2 and 3 of dgx2.

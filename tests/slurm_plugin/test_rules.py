@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config
 
-from slurm_plugin.engine import setup
-from slurm_plugin.engine.rules import Rules
-from slurm_plugin.engine.wish import WishError, read_wish
+from slurm_plugin.decide.rules import Rules
+from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.serve import setup
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 PERSONAL = """
@@ -57,7 +57,7 @@ def test_policy_and_limits_are_the_most_personal_ones(rules: Rules) -> None:
 def test_however_many_users_ask_few_rules_are_kept(
     rules: Rules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slurm_plugin.engine.rules.MAX_KEPT", 3)
+    monkeypatch.setattr("slurm_plugin.decide.rules.MAX_KEPT", 3)
     for uid in range(40_000, 40_020):
         assert rules("gpu", "", uid) == rules("gpu")
         assert len(rules._kept) <= 3

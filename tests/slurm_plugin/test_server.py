@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.engine import server as module
-from slurm_plugin.engine.server import Answer, LineServer
 from slurm_plugin.errors import PluginError
 from slurm_plugin.protocol import MAX_REQUEST_BYTES
+from slurm_plugin.serve import server as module
+from slurm_plugin.serve.server import Answer, LineServer
 
 
 def echo(line: bytes) -> Answer:

@@ -22,10 +22,8 @@ from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
 from slurm_plugin import client
-from slurm_plugin.engine import decision_log, setup
-from slurm_plugin.engine.decision_log import DecisionLog
-from slurm_plugin.engine.server import bind
-from slurm_plugin.engine.service import Engine
+from slurm_plugin.decide import decision_log
+from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import EngineDown
 from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
@@ -36,6 +34,9 @@ from slurm_plugin.protocol import (
     split,
     unquote,
 )
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.server import bind
+from slurm_plugin.serve.service import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 SUBMIT = Submit(id=4, uid=1000, gpus=2, nodes=1, per_node=2, tasks=1)

@@ -9,8 +9,8 @@ from slots_in_tests import gated
 
 from slurm_plugin import admin_comment
 from slurm_plugin.protocol import Submit
-from slurm_plugin.slots import demand
-from slurm_plugin.slots.change import submit_of
+from slurm_plugin.queue import demand
+from slurm_plugin.queue.submitted import submit_of
 
 
 def submit(keys: str, **more: object) -> Submit:

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin import admin_comment
-from slurm_plugin.slots import backfill, features, names, order
-from slurm_plugin.slots.candidates import Need, first_hold, groups
-from slurm_plugin.slots.room import Hold, Node, room_of, with_hold, without_hold
+from slurm_plugin.queue import backfill, features, order
+from slurm_plugin.queue import slot_names as names
+from slurm_plugin.queue.candidates import Need, first_hold, groups
+from slurm_plugin.queue.capacity import Hold, Node, room_of, with_hold, without_hold
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 V100 = tuple(f"v100.s{i}" for i in range(8))

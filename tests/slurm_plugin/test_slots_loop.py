@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC
 
-from slurm_plugin.engine import setup
-from slurm_plugin.engine.decision_log import DecisionLog
-from slurm_plugin.engine.service import Engine
-from slurm_plugin.slots import loop
+from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.serve import gates_loop as loop
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 

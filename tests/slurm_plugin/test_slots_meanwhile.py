@@ -11,15 +11,15 @@ from machines_in_tests import BASIC, basic_config, basic_decider
 from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
 
 from policies.performance import Shape
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.give_back import give_back
+from slurm_plugin.gates.planner import Planner
 from slurm_plugin.protocol import Place
+from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.remote import presets
-from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots.board import Board
-from slurm_plugin.slots.give_back import give_back
-from slurm_plugin.slots.planner import Planner
-from slurm_plugin.slots.room import Hold
 from slurm_plugin.slurm.interface import SlurmPartition
 
 

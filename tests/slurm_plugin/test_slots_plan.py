@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from slurm_plugin import admin_comment
-from slurm_plugin.slots import change
-from slurm_plugin.slots.candidates import Group, Need
-from slurm_plugin.slots.look import plan
-from slurm_plugin.slots.names import lowest
-from slurm_plugin.slots.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits
-from slurm_plugin.slots.room import Node, emptied
-from slurm_plugin.slots.want import Want, Wants
+from slurm_plugin.gates import change
+from slurm_plugin.gates.look import plan
+from slurm_plugin.gates.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits
+from slurm_plugin.gates.want import Wants
+from slurm_plugin.queue.candidates import Group, Need
+from slurm_plugin.queue.capacity import Node, emptied
+from slurm_plugin.queue.slot_names import lowest
+from slurm_plugin.queue.want import Want
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))

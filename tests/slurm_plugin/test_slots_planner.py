@@ -14,16 +14,16 @@ from machines_in_tests import BASIC, basic_config, basic_decider
 from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
 
 from policies.performance import Shape
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.decide.rules import Rules
+from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.planner import Planner, WhyNot
+from slurm_plugin.lending.record import DECISIONS
 from slurm_plugin.profiles import Remote
 from slurm_plugin.protocol import Place
+from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.remote import presets
-from slurm_plugin.remote.record import DECISIONS
-from slurm_plugin.remote.settings import RemoteConfig
-from slurm_plugin.slots.board import Board
-from slurm_plugin.slots.candidates import Need
-from slurm_plugin.slots.planner import Planner, WhyNot
-from slurm_plugin.slots.room import Hold
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 

@@ -9,12 +9,12 @@ import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
 
 from slurm_plugin import admin_comment
+from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
-from slurm_plugin.engine.rules import Rules
+from slurm_plugin.gates.board import MOST_UNMET, PROMISE_S, UNMET_S, Board
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, decode, encode_request
-from slurm_plugin.slots.board import MOST_UNMET, PROMISE_S, UNMET_S, Board
-from slurm_plugin.slots.candidates import Need
-from slurm_plugin.slots.room import Hold, Node, with_hold
+from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.capacity import Hold, Node, with_hold
 from slurm_plugin.slots_keys import SlotsKeys
 
 V100 = tuple(f"v100.s{i}" for i in range(8))

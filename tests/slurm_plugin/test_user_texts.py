@@ -22,25 +22,26 @@ from hypothesis import strategies as st
 from machines_in_tests import BASIC, basic_decider
 
 from slurm_plugin import hostlist
+from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement import Select
 from slurm_plugin.enforcement.slots import Slots
-from slurm_plugin.engine import setup
-from slurm_plugin.engine.decision_log import DecisionLog
-from slurm_plugin.engine.neighbours import hint_of, running_job
-from slurm_plugin.engine.service import Engine
 from slurm_plugin.explain.answer import NotTold, _question
+from slurm_plugin.gates import look
+from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.plan import Chosen, Terms
+from slurm_plugin.gates.want import Wants
 from slurm_plugin.genie.look import asked_shape
 from slurm_plugin.genie.snapshot import taken
+from slurm_plugin.lending.at_start import look as at_start
+from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.protocol import Submit, encode_request
-from slurm_plugin.remote.at_start import look as at_start
-from slurm_plugin.remote.at_start.mode import AtStart
-from slurm_plugin.slots import features, look
-from slurm_plugin.slots.board import Board
-from slurm_plugin.slots.demand import MAX_NAMED
-from slurm_plugin.slots.names import lowest
-from slurm_plugin.slots.plan import Chosen, Terms
-from slurm_plugin.slots.room import Node, emptied
-from slurm_plugin.slots.want import Wants
+from slurm_plugin.queue import features
+from slurm_plugin.queue.capacity import Node, emptied
+from slurm_plugin.queue.demand import MAX_NAMED
+from slurm_plugin.queue.slot_names import lowest
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.service import Engine
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm import array_tasks, rows
 from slurm_plugin.slurm.interface import QueuedJob

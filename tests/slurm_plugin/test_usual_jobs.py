@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import config
-from slurm_plugin.config import DecisionLogConfig
-from slurm_plugin.engine import setup, usual_jobs
+from slurm_plugin.config import settings as config
+from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.decide import usual_jobs
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.serve import setup
 
 FILE = Path("/etc/slurm/gputopo.yaml")
 

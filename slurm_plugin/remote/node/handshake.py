@@ -20,7 +20,7 @@ import re
 import secrets
 from typing import Protocol
 
-from slurm_plugin.explain import munge
+from slurm_plugin import munge
 from slurm_plugin.remote.errors import HungUp, Refused
 from slurm_plugin.remote.node.strangers import Strangers, being_checked
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 from engine_process import EngineProcess, engine, free_port
 
-from slurm_plugin.engine.port import MAX_OPEN, REQUEST_S
+from slurm_plugin.port import MAX_OPEN, REQUEST_S
 
 pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
 

@@ -1,0 +1,1 @@
+"""One decision: what a job wishes, which machines there are, what a policy gives it."""

@@ -1,0 +1,249 @@
+"""From node sets to machines: topology, index mapping, and whether the hardware still fits.
+
+A mistake in the configuration raises ConfigError with its line. A node that cannot be
+trusted (no mapping, other hardware) is no mistake: it gets its `problem`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from gres_topology import NodeTopology, TopologyError, catalog, difference, gres_file, mapping, read
+from policies.calibrated import Calibration
+from slurm_plugin import hostlist
+from slurm_plugin.calibrate import model_file
+from slurm_plugin.calibrate.attach import calibrated
+from slurm_plugin.calibrate.errors import CalibrationError
+from slurm_plugin.collect.store import NodeRecord, Store
+from slurm_plugin.config import schema
+from slurm_plugin.config.settings import Config, NodeSet
+from slurm_plugin.decide.machines import Machine, Machines
+from slurm_plugin.errors import ConfigError, PluginError
+
+logger = logging.getLogger(__name__)
+
+
+def load_machines(config: Config) -> Machines:
+    """Every declared node's machine.
+
+    Raises ConfigError for a topology that cannot be read or a permutation that cannot fit.
+    """
+    machines = _Loader(config).load()
+    _check_patterns(config, machines)
+    return machines
+
+
+def _check_patterns(config: Config, machines: Machines) -> None:
+    """A pattern no declared node has GPUs enough for is a mistake, not a wish."""
+    most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
+    for name, pattern in config.patterns.items():
+        if most is not None and pattern.ranks > most:
+            raise ConfigError(
+                f"{config.where(pattern.line)}: patterns.{name}: {pattern.ranks} ranks; the largest"
+                f" declared node has {most} GPUs, so no job could be placed by it"
+            )
+
+
+class _Problem(Exception):
+    """Why one node is left to Slurm."""
+
+
+class _Loader:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._store = Store(config.state_dir)
+        self._records: dict[str, NodeRecord] = {}
+        self._damage = ""
+        try:
+            self._records = self._store.nodes()
+        except PluginError as error:
+            self._damage = str(error)
+            logger.error("%s", error)
+        self._devices: dict[Path, dict[str, list[str]] | str] = {}
+        self._shared: dict[tuple[str, tuple[int, ...] | None], Machine] = {}
+        self._models: dict[Path, Calibration] = {}
+        self._calibrated: dict[tuple[Path, str], NodeTopology] = {}
+
+    def load(self) -> Machines:
+        machines: dict[str, Machine] = {}
+        for i, node_set in enumerate(self._config.nodes):
+            where = f"{self._config.where(node_set.line)}: nodes[{i}]"
+            declared = self._declared(node_set, where)
+            self._read_model(node_set, declared, where)
+            for name in node_set.names:
+                try:
+                    machines[name] = self._machine(name, node_set, declared)
+                except (_Problem, PluginError, TopologyError) as problem:
+                    machines[name] = Machine(declared, problem=" ".join(str(problem).split()))
+        return machines
+
+    def _declared(self, node_set: NodeSet, where: str) -> NodeTopology | None:
+        """The set's topology; None where every node has its own, collected one."""
+        if node_set.topology == schema.COLLECTED:
+            return None
+        try:
+            if node_set.topology in catalog.names():
+                topology = catalog.load(node_set.topology)
+            else:
+                path = self._config.path.parent / node_set.topology
+                if not path.exists():
+                    known = ", ".join(catalog.names())
+                    raise ConfigError(
+                        f"{where}.topology: {node_set.topology!r} is neither a machine of the"
+                        f" catalog ({known}), nor a file, nor {schema.COLLECTED!r}"
+                    )
+                topology = read(path)
+        except TopologyError as error:
+            raise ConfigError(f"{where}.topology: {error}") from error
+        if topology.gpus == 0:
+            raise ConfigError(f"{where}.topology: {node_set.topology} has no GPUs")
+        if isinstance(node_set.slurm_index, tuple):
+            try:
+                mapping.explicit(topology, node_set.slurm_index)
+            except TopologyError as error:
+                raise ConfigError(f"{where}.slurm_index: {error}") from error
+        return topology
+
+    def _read_model(self, node_set: NodeSet, declared: NodeTopology | None, where: str) -> None:
+        """A mistake in the file is the configuration's, not a problem of each node."""
+        path = node_set.bandwidth_model
+        if path is None:
+            return
+        try:
+            self._models[path] = model_file.read(path)
+            if declared is not None:
+                calibrated(declared, self._models[path], path)
+        except CalibrationError as error:
+            raise ConfigError(f"{where}.bandwidth_model: {error}") from error
+
+    def _with_model(self, topology: NodeTopology, node_set: NodeSet) -> NodeTopology:
+        """The topology with its set's bandwidth model; one object for all nodes of a shape."""
+        path = node_set.bandwidth_model
+        if path is None:
+            return topology
+        key = (path, topology.shape)
+        if key not in self._calibrated:
+            self._calibrated[key] = calibrated(topology, self._models[path], path)
+        return self._calibrated[key]
+
+    def _machine(self, name: str, node_set: NodeSet, declared: NodeTopology | None) -> Machine:
+        collected = self._collected(name)
+        if declared is None:
+            topology = self._accepted(name, collected, node_set)
+        else:
+            topology = declared
+            if collected is not None:
+                # A catalog machine says nothing about memory size, which the model names.
+                self._same(replace(declared, model=None), collected, "declared")
+        order = self._order(name, node_set, topology, collected)
+        topology = self._with_model(topology, node_set)
+        key = (topology.shape, order)
+        if key not in self._shared:
+            self._shared[key] = Machine(topology, order)
+        return self._shared[key]
+
+    def _collected(self, name: str) -> NodeTopology | None:
+        record = self._records.get(name)
+        return None if record is None else self._store.topology(record.latest)
+
+    def _accepted(
+        self, name: str, collected: NodeTopology | None, node_set: NodeSet
+    ) -> NodeTopology:
+        if collected is None:
+            raise _Problem(
+                self._damage or f"not collected yet; run gputopo topology collect {name}"
+            )
+        accepted = self._store.topology(self._records[name].accepted)
+        if node_set.slurm_index == schema.GRES_CONF:
+            # The mapping is derived from the minors just read, so they may change.
+            accepted = replace(accepted, minors=collected.minors)
+        self._same(accepted, collected, "accepted")
+        return collected
+
+    @staticmethod
+    def _same(expected: NodeTopology, found: NodeTopology, what: str) -> None:
+        differences = difference(_as_coarse(expected, found), found)
+        if differences:
+            more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+            raise _Problem(f"its hardware is not the {what} one: {differences[0]}{more}")
+
+    def _order(
+        self,
+        name: str,
+        node_set: NodeSet,
+        topology: NodeTopology,
+        collected: NodeTopology | None,
+    ) -> tuple[int, ...] | None:
+        """Slurm's GPU -> the topology's, None for the identity; raises where unsure."""
+        known = collected if collected is not None else topology
+        index = node_set.slurm_index
+        if index == schema.GRES_CONF:
+            found = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
+        else:
+            if isinstance(index, tuple):
+                found = mapping.explicit(topology, index)
+            else:
+                found = mapping.identity(topology)
+            self._contradict(name, node_set, known, found)
+        order = found.to_topology
+        return None if order == tuple(range(len(order))) else order
+
+    def _contradict(
+        self, name: str, node_set: NodeSet, known: NodeTopology, stated: mapping.SlurmIndex
+    ) -> None:
+        """Refuse a stated mapping that the minors and gres.conf prove wrong."""
+        try:
+            proven = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
+        except (_Problem, TopologyError):
+            # Nothing can be proven (AutoDetect, no minors): the administrator's word counts.
+            return
+        if proven != stated:
+            raise _Problem(
+                f"slurm_index says {list(stated.to_topology)}, but the device minors and"
+                f" {node_set.gres_conf} say {list(proven.to_topology)}; set slurm_index:"
+                f" {schema.GRES_CONF}"
+            )
+
+    def _files(self, name: str, path: Path) -> list[str]:
+        """The node's device files in gres.conf's order."""
+        if path not in self._devices:
+            self._devices[path] = _device_files(path)
+        devices = self._devices[path]
+        if isinstance(devices, str):
+            raise _Problem(devices)
+        files = devices.get(name) or devices.get("", [])
+        if not files:
+            raise _Problem(f"{path} has no File= of a GPU for this node")
+        return files
+
+
+def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
+    """What is expected, in the words the node's tool has.
+
+    rocm-smi says XGMI for every pair that the fabric reaches, over several hops too, and
+    never how many links: such a cell neither proves nor disproves a declared one.
+    """
+    if expected.gpus != found.gpus:
+        return expected
+    kinds = tuple(
+        tuple("XGMI" if there == "XGMI" else here for here, there in zip(a, b, strict=True))
+        for a, b in zip(expected.kinds, found.kinds, strict=True)
+    )
+    return replace(expected, kinds=kinds)
+
+
+def _device_files(path: Path) -> dict[str, list[str]] | str:
+    """Device files by node ('' = lines without NodeName), or why they cannot be read."""
+    found: dict[str, list[str]] = {}
+    try:
+        for line in gres_file.parse(path.read_text(), source=str(path)):
+            for node in hostlist.expand(line.node_names) if line.node_names else ("",):
+                found.setdefault(node, []).append(line.file)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    except ValueError as error:
+        # TopologyError is one too.
+        return f"{path}: {error}"
+    return found

@@ -1,0 +1,73 @@
+"""What the site usually asks, as `mapa-preserve-site` uses it: given, or learned from the log."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from policies.demand import Shares, shares
+from slurm_plugin.config.settings import Config, DecisionLogConfig
+from slurm_plugin.decide.decision_log import rotated
+
+logger = logging.getLogger(__name__)
+
+#: The newest part of the decision log that is read: some thousand jobs, a part of a second.
+MOST_BYTES = 8 << 20
+#: Fewer jobs than this say nothing about the next ones.
+FEWEST_JOBS = 50
+#: Larger counts are no node's: a damaged line must not decide.
+MOST_GPUS = 1024
+
+
+class _Line(msgspec.Struct):
+    """What is read of a decision."""
+
+    job: int = 0
+    gpus_per_node: tuple[int, ...] = ()
+
+
+def usual_jobs(config: Config) -> Shares:
+    """The shares of job sizes; none where the log knows too few jobs."""
+    given = config.usual_jobs
+    return learned(config.decision_log) if isinstance(given, str) else given
+
+
+def learned(log: DecisionLogConfig) -> Shares:
+    """Shares by GPUs per node of the jobs in the newest part of the log, each counted once."""
+    jobs: dict[int, tuple[int, ...]] = {}
+    for line in _newest(log):
+        try:
+            found = msgspec.json.decode(line, type=_Line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # half a line at the cut, or of a crash
+        if found.job and found.gpus_per_node:
+            jobs[found.job] = found.gpus_per_node
+    if len(jobs) < FEWEST_JOBS:
+        return ()
+    sizes = Counter(gpus for counts in jobs.values() for gpus in counts if 0 < gpus <= MOST_GPUS)
+    usual = shares(sizes)
+    told = ", ".join(f"{gpus}: {100 * share:.0f} %" for gpus, share in usual)
+    logger.info("usual jobs by GPUs per node, of %d in the decision log: %s", len(jobs), told)
+    return usual
+
+
+def _newest(log: DecisionLogConfig) -> Iterator[bytes]:
+    """The lines of the newest `MOST_BYTES`, rotated files too, oldest file first."""
+    parts: list[bytes] = []
+    left = MOST_BYTES
+    for path in rotated(log):
+        if left <= 0:
+            break
+        try:
+            with path.open("rb") as file:
+                size = file.seek(0, 2)
+                file.seek(max(0, size - left))
+                parts.append(file.read(left))
+        except OSError:
+            continue  # never there, rotated away, or closed to this user
+        left -= len(parts[-1])
+    for part in reversed(parts):
+        yield from part.splitlines()

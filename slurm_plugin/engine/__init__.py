@@ -1,1 +1,0 @@
-"""The engine: one asyncio process on a Unix socket that answers slurmctld's questions."""

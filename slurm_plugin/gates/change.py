@@ -1,0 +1,235 @@
+"""The updates that give a queued job slots, or its own request back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.lending.loan import OF_LOAN
+from slurm_plugin.queue import demand
+from slurm_plugin.queue.candidates import Group, Need
+from slurm_plugin.queue.submitted import is_old, submit_of
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+#: What `NumNodes=` is told where the user gave no upper bound.
+OPEN_MAX = 500
+
+#: Keys of a release, which a job behind a gate does not have.
+_OF_RELEASE = ("at", "pin", *OF_LOAN)
+#: Between two updates no gate may open, even if no engine comes back for weeks.
+_SHUT_S = 365 * 86400
+_NOTHING_ASKED = JobUpdate(
+    tres_per_node="", tres_per_job="", tres_per_task="", tres_per_socket="", tres_bind=""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One job, task or component about to be released; `name` is what updates call it."""
+
+    name: str
+    job: QueuedJob
+    kept: Bracket
+    need: Need
+    group: Group
+    mask: int
+    note: str = ""
+
+
+def release(
+    parts: Sequence[Part], now: int, others: Sequence[QueuedJob] = ()
+) -> tuple[tuple[str, JobUpdate], ...]:
+    """The updates, in this order, that start a job, or all components of a heterogeneous one.
+
+    On 22.05 what the job asked goes first, behind a gate that does not open by itself: without
+    the next update the job would start without GPUs. `others` are components that get no slots.
+    """
+    leader = parts[0].job.het_id
+    steps: list[tuple[str, JobUpdate]] = []
+    shut = now + _SHUT_S
+    if leader and any(is_old(part.kept) for part in parts):
+        steps.append((str(leader), JobUpdate(begin_time=shut)))
+    for part in parts:
+        update = _given(part, now)
+        if leader:
+            update = replace(update, begin_time=None)
+        if leader == part.job.job_id:
+            update = _pinned(update)
+        if is_old(part.kept):
+            taken = _NOTHING_ASKED if leader else replace(_NOTHING_ASKED, begin_time=shut)
+            steps.append((part.name, taken))
+        steps.append((part.name, update))
+        if leader == part.job.job_id:
+            steps += [(other.name, spared(other)) for other in others]
+    if leader:
+        # Only the first component's start time lets the whole job start.
+        steps.append((str(leader), JobUpdate(begin_time=NOW)))
+    return tuple(steps)
+
+
+def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
+    """The updates for jobs of 22.05 that lost their request and whose slots Slurm then refused.
+
+    Left as they are they would start without GPUs. One that had slots can only have them again.
+    """
+    steps = []
+    for part in parts:
+        job, kept = part.job, part.kept
+        if is_old(kept):
+            opens = None if job.het_id else job.eligible or None
+            asks = _what_it_has(job) or _what_it_asked(kept)
+            steps.append((part.name, _asking(JobUpdate(begin_time=opens), asks)))
+    if steps and (leader := parts[0].job).het_id:
+        steps.append((str(leader.het_id), JobUpdate(begin_time=leader.eligible or None)))
+    return tuple(steps)
+
+
+def is_bare(job: QueuedJob, kept: Bracket) -> bool:
+    """Did an engine of 22.05 end between the two updates of the job's release?"""
+    return is_old(kept) and kept.state == "gated" and not _what_it_has(job)
+
+
+def asked_for(kept: Bracket) -> JobUpdate:
+    """The update that gives a bare job its own request back, behind its gate."""
+    return _asking(JobUpdate(), _what_it_asked(kept))
+
+
+def _what_it_has(job: QueuedJob) -> dict[str, str]:
+    """Its requests in Slurm; empty where it has none."""
+    fields = {field: getattr(job, field) for field in demand.REQUESTS.values()}
+    return fields if any(fields.values()) else {}
+
+
+def _asking(update: JobUpdate, requests: dict[str, str]) -> JobUpdate:
+    return replace(
+        update,
+        tres_per_node=requests["tres_per_node"],
+        tres_per_job=requests["tres_per_job"],
+        tres_per_task=requests["tres_per_task"],
+        tres_per_socket=requests["tres_per_socket"],
+    )
+
+
+def _what_it_asked(kept: Bracket) -> dict[str, str]:
+    return {field: kept.get(key) for key, field in demand.REQUESTS.items()}
+
+
+def _given(part: Part, now: int) -> JobUpdate:
+    """The update that gives exactly these slots, and opens the gate."""
+    job, kept, need = part.job, part.kept, part.need
+    fields = demand.placed(submit_of(job, kept), need, part.group, part.mask)
+    cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
+    values = {key: text for key, text in kept.values.items() if key != "pin"}
+    comment = admin_comment.replaced(
+        job.admin_comment, Bracket("placed", {**values, "at": str(now)})
+    )
+    return JobUpdate(
+        begin_time=NOW,
+        tres_per_node=fields.get("tres_per_node", ""),
+        tres_per_job=fields.get("tres_per_job", ""),
+        tres_per_task=fields.get("tres_per_task", ""),
+        tres_per_socket=fields.get("tres_per_socket", ""),
+        tres_bind="",
+        req_nodes=fields["req_nodes"],
+        num_nodes=(need.nodes, need.nodes),
+        min_cpus=int(cpus) if cpus else None,
+        cpus_per_task=int(per_task) if per_task else None,
+        cpus_per_tres=fields.get("cpus_per_tres"),
+        admin_comment=admin_comment.noted(comment, part.note),
+    )
+
+
+def _pinned(update: JobUpdate) -> JobUpdate:
+    """The update for a first component, whose nodes Slurm lets only the bridge set.
+
+    `pin=` in the comment tells it which. The other components get this comment, too: their own
+    updates have to come later.
+    """
+    kept = admin_comment.read(update.admin_comment or "")
+    assert kept is not None
+    values = {**kept.values, "pin": update.req_nodes or ""}
+    comment = admin_comment.replaced(update.admin_comment or "", Bracket(kept.state, values))
+    return replace(update, req_nodes=None, num_nodes=None, admin_comment=comment)
+
+
+def spared(job: QueuedJob) -> JobUpdate:
+    """The update for a component that has no slots, after one of the first component's.
+
+    That one gave it the first component's comment, and with it (`pin=`) the nodes.
+    """
+    return JobUpdate(req_nodes=job.req_nodes, admin_comment=job.admin_comment)
+
+
+def regate(job: QueuedJob, kept: Bracket, begin: int, not_before: int, note: str) -> JobUpdate:
+    """The update that puts the job behind its gate again, with its own request.
+
+    `begin` is when the gate opens by itself; the next try comes at `not_before`.
+    """
+    values = {key: text for key, text in kept.values.items() if key not in _OF_RELEASE}
+    values |= {"tries": str(tries(kept) + 1), "retry": str(not_before)}
+    comment = admin_comment.replaced(job.admin_comment, Bracket("gated", values))
+    own = kept.number("begin")
+    update = _own_request(kept, max(begin, own), admin_comment.noted(comment, note))
+    return _of_leader(update) if job.het_id == job.job_id else update
+
+
+def _of_leader(update: JobUpdate) -> JobUpdate:
+    """Without what Slurm refuses for a first component; it stays on the nodes it was pinned to."""
+    return replace(update, req_nodes=None, num_nodes=None)
+
+
+def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
+    """The update that leaves the job to Slurm, as the user wrote it and without a bracket."""
+    comment = admin_comment.replaced(job.admin_comment, None)
+    begin = kept.number("begin", NOW)
+    if kept.state == "gated" and not is_old(kept):
+        # It has its own request still.
+        comment = admin_comment.noted(comment, note)
+        return JobUpdate(begin_time=begin, admin_comment=comment)
+    update = _own_request(kept, begin, admin_comment.noted(comment, note))
+    if is_bare(job, kept):
+        update = _asking(update, _what_it_asked(kept))
+    return _of_leader(update) if job.het_id == job.job_id else update
+
+
+def waiting(job: QueuedJob, kept: Bracket, now: int, note: str) -> JobUpdate:
+    """The update that tells why a policy lets the job wait, and since when."""
+    since = min(kept.number("since") or now, now)
+    values = {**kept.values, "since": str(since)}
+    comment = admin_comment.replaced(job.admin_comment, Bracket(kept.state, values))
+    return JobUpdate(admin_comment=admin_comment.noted(comment, note))
+
+
+def tries(kept: Bracket) -> int:
+    """How often a release of the job came to nothing, one after the other."""
+    return kept.number("tries")
+
+
+def came_back(kept: Bracket) -> Bracket:
+    """The bracket of a job that ran and was requeued: its next tries are counted anew."""
+    return replace(kept, values={key: text for key, text in kept.values.items() if key != "tries"})
+
+
+def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:
+    least, _, most = kept.get("nodes").partition("-")
+    nodes = (int(least or 1), int(most or OPEN_MAX))
+    if is_old(kept):
+        return JobUpdate(
+            begin_time=begin, req_nodes=kept.get("req"), num_nodes=nodes, admin_comment=comment
+        )
+    per_task, per_gpu = demand.gpus_of(kept.get("tpt")), kept.get("cpg")
+    return JobUpdate(
+        begin_time=begin,
+        tres_per_node=kept.get("tpn"),
+        tres_per_job=kept.get("tpj"),
+        tres_per_task=kept.get("tpt"),
+        tres_per_socket=kept.get("tps"),
+        tres_bind=f"gres/gpu:per_task:{per_task}" if per_task else None,
+        req_nodes=kept.get("req"),
+        num_nodes=nodes,
+        cpus_per_task=kept.number("cpt", 1) if per_gpu else None,
+        cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else None,
+        admin_comment=comment,
+    )

@@ -1,0 +1,90 @@
+"""The words of a plan: what a look at the queue asks, and what it comes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.queue.candidates import Group
+from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.want import Want
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A policy gave these slots of this group."""
+
+    group: Group
+    mask: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """A policy lets the job wait for something better."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Slurm's own choice."""
+
+    note: str
+
+
+Choice = Chosen | Waits | Left
+#: Asked about a job by the name that an update calls it.
+Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The time (epoch), how long a gate holds, how long a released job may take to start.
+
+    `tiers` are the partitions' PriorityTier, `paused` says of jobs until when not to try again
+    (Slurm refused an update), `holds_until` when the gates open that no field of Slurm tells,
+    `ready_s` how long donors may take.
+    """
+
+    now: int
+    lease_s: int
+    grace_s: int
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    paused: Mapping[str, float] = field(default_factory=dict)
+    holds_until: Mapping[int, float] = field(default_factory=dict)
+    ready_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What lets a job start: one, an array's task, or the components of a heterogeneous one.
+
+    `steps` are updates by the name of the job they are for, in this order; each must be taken
+    before the next, or `undo` follows. `jobs` are those that start, by the same names, with
+    what each then holds.
+    """
+
+    jobs: Mapping[str, QueuedJob]
+    steps: tuple[tuple[str, JobUpdate], ...]
+    holds: tuple[Hold, ...]
+    undo: tuple[tuple[str, JobUpdate], ...] = ()
+
+
+@dataclass(slots=True)
+class Plan(LoanPlan):
+    """What to do about gates: `updates` are repairs, notes, and jobs left to Slurm."""
+
+    releases: list[Release] = field(default_factory=list)
+    updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
+    renew: list[str] = field(default_factory=list)
+    renewed: list[int] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def released(self) -> list[str]:
+        """The names of the jobs that are let go."""
+        return [name for release in self.releases for name in release.jobs]

@@ -1,0 +1,75 @@
+"""What waiting jobs want, read from Slurm once and kept while nothing about them changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from slurm_plugin import admin_comment
+from slurm_plugin.lending import loan as loans
+from slurm_plugin.queue import demand, submitted
+from slurm_plugin.queue.candidates import groups
+from slurm_plugin.queue.capacity import Room
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.want import Want
+from slurm_plugin.slurm.interface import QueuedJob
+
+
+def want_of(job: QueuedJob, empty: Room) -> Want | None:
+    """What a job wants; None for one without our bracket. `empty` is the room without jobs."""
+    kept = admin_comment.read(job.admin_comment)
+    if kept is None:
+        return None
+    try:
+        asked = submitted.submit_of(job, kept)
+        need = demand.need_of(asked, empty, job.partition)
+        if kept.state == "placed" and (loan := loans.read(kept.get(loans.KEY))):
+            # The others are with its donors.
+            need = replace(need, gpus=loan.mask.bit_count())
+        need = replace(need, only=submitted.tied_to(job, kept))
+        fits = bool(groups(need, empty))
+    except Unsupported as error:
+        return Want(kept, problem=f"the constraint {error} cannot be judged")
+    except (demand.Unplaceable, ValueError) as error:
+        return Want(kept, problem=str(error))
+    if not fits:
+        return Want(kept, problem="no node can ever serve it")
+    return Want(kept, asked, need)
+
+
+class Wants:
+    """Keeps what was read; a thousand jobs at every look are too many to read anew."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}
+        self._machine: frozenset[object] = frozenset()
+
+    def read(self, jobs: Iterable[QueuedJob], empty: Room) -> dict[int, Want]:
+        """Wants by job id, of the jobs that have our bracket."""
+        machine = frozenset(
+            (
+                *(node.name, node.slots, node.kind, node.partitions, node.features),
+                *(node.cpus, node.memory_mb),
+            )
+            for node in empty.values()
+        )
+        if machine != self._machine:
+            self._machine, self._kept = machine, {}
+        kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}
+        for job in jobs:
+            seen = _watched(job)
+            before = self._kept.get(job.job_id)
+            if before is None or before[0] != seen:
+                before = (seen, want_of(job, empty))
+            kept[job.job_id] = before
+        self._kept = kept
+        return {job_id: want for job_id, (_, want) in kept.items() if want is not None}
+
+
+def _watched(job: QueuedJob) -> tuple[object, ...]:
+    return (
+        *(job.admin_comment, job.partition, job.features, job.req_nodes, job.exc_nodes),
+        *(job.time_limit_s, job.ntasks, job.cpus, job.exclusive, job.reservation),
+        *(job.memory_per_node_mb, job.memory_per_cpu_mb, job.memory_per_tres),
+        *(job.tres_per_node, job.tres_per_job),
+    )

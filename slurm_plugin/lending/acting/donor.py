@@ -1,0 +1,53 @@
+"""What a donor is: the words of its sbatch, composed of root's own configuration."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.lending.acting.borrower import Borrower
+from slurm_plugin.lending.acting.question import Question
+
+NAME = COMMENT = "gpu-donor"
+#: Until then a donor has got its GPUs, or its engine is gone and another one looks after it.
+BEGIN = "now+3600"
+
+
+def marked(borrower: int) -> str:
+    """A donor's comment at its submit."""
+    return f"{COMMENT} of={borrower}"
+
+
+def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
+    """The command line that submits a donor."""
+    found = [
+        *("sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", "--ntasks=1"),
+        f"--comment={marked(asked.borrower)}",
+        f"--cpus-per-task={settings.donor_cpus * asked.gpus}",
+        f"--mem={settings.donor_memory_mb * asked.gpus}M",
+        f"--nodelist={asked.node}",
+        f"--partition={job.partition}",
+        *(f"--begin={BEGIN}", "--no-requeue", "--chdir=/"),
+        # The limits of the process that submits are no user's.
+        *("--propagate=NONE", "--output=/dev/null", "--error=/dev/null"),
+    ]
+    if job.time_limit:
+        found.append(f"--time={job.time_limit}")
+    if job.account:
+        found.append(f"--account={job.account}")
+    return [*found, f"--wrap={script(asked, settings)}"]
+
+
+def script(asked: Question, settings: RemoteConfig) -> str:
+    """The line of a donor's script: the program of the nodes, and what it is to do."""
+    low, high = settings.ports
+    task = {
+        "parent": asked.borrower,
+        "gpus": asked.gpus,
+        "low": low,
+        "high": high,
+        "trust_network": settings.trust_network,
+        "preset": json.loads(settings.preset.text()),
+    }
+    return f"exec {shlex.join([str(settings.program), 'donor', json.dumps(task)])}"

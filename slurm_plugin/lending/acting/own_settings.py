@@ -1,0 +1,67 @@
+"""What the process that acts for users reads of gputopo.yaml, and whose file that may be."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from slurm_plugin.config import remote as settings
+from slurm_plugin.config import schema
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.config.remote_keys import REMOTE
+from slurm_plugin.config.yaml_reader import Reader
+from slurm_plugin.errors import ConfigError
+from slurm_plugin.remote import presets
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The section `remote`, and how Slurm's commands are run (`bin_dir` None: by PATH)."""
+
+    remote: RemoteConfig
+    bin_dir: Path | None
+    timeout_s: float
+
+
+def load(path: Path) -> Settings:
+    """These parts of gputopo.yaml; nothing else of it is looked at.
+
+    ConfigError where they are wrong, or where others than root could have written them.
+    """
+    path = path.absolute()
+    check_owner(path)
+    reader = Reader(path)
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    found = {name: value for name, (_, value) in reader.mapping(root, "").items()}
+    slurm = reader.section(found.get("slurm"), "slurm", schema.SLURM)
+    preset = reader.section(found.get("remote"), "remote", REMOTE)["preset"]
+    if presets.is_file(preset):
+        check_owner(path.parent / preset)
+    remote = settings.read(reader, found.get("remote"))
+    return Settings(remote, slurm["bin_dir"], slurm["timeout_s"])
+
+
+def check_owner(path: Path) -> None:
+    """Raise ConfigError where a file, or a folder on the way to it, is not root's own to write.
+
+    What it says is run as users. A process that is not root trusts its own files, too.
+    """
+    real = path.resolve()
+    for one in {path, *path.parents, real, *real.parents}:
+        try:
+            found = one.stat()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        is_shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+        if found.st_uid not in (0, os.geteuid()) or (found.st_mode & 0o022 and not is_shared):
+            raise ConfigError(
+                f"{path}: others than root may write {one}, and what stands in it runs as users;"
+                f" chown root {one}; chmod go-w {one}"
+            )

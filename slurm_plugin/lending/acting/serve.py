@@ -1,0 +1,120 @@
+"""The process that acts for users: one question at a time, and nothing kept between two."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+import re
+import resource
+import socket
+import struct
+import time
+from pathlib import Path
+
+from slurm_plugin.errors import ConfigError, PluginError, SlurmError
+from slurm_plugin.lending.acting import borrower, donor, own_settings, question
+from slurm_plugin.lending.acting.child import Commands
+from slurm_plugin.lending.acting.question import MAX_BYTES, Question
+from slurm_plugin.notify import Notifier
+
+logger = logging.getLogger(__name__)
+
+#: What a peer has for its line, and for taking our answer.
+PEER_S = 2.0
+#: Between two questions: no more than twenty a second.
+PAUSE_S = 0.05
+#: How many may stand in line.
+WAITING = 16
+_JOB_ID = re.compile(r"([1-9][0-9]{0,9})(;[\w.-]+)?")
+
+
+def serve(config: Path, user: str) -> None:
+    """Answer the engine, which runs as `user`, until a signal ends us.
+
+    PluginError where the socket cannot be made, or the configuration cannot be used.
+    """
+    try:
+        engine = pwd.getpwnam(user)
+    except KeyError as error:
+        raise ConfigError(f"--user {user}: no such user; expected SlurmUser") from error
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    path = own_settings.load(config).remote.submitter
+    with listening(path, engine.pw_gid) as listener:
+        Notifier().ready(f"submits donors for {user}")
+        logger.info("submits donors for %s at %s", user, path)
+        while True:
+            peer, _ = listener.accept()
+            with peer:
+                talk(peer, {0, engine.pw_uid}, config)
+            time.sleep(PAUSE_S)
+
+
+def listening(path: Path, gid: int) -> socket.socket:
+    """A socket for root and this group; others are not even let in to be refused."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask, group = os.umask(0o117), os.getegid()
+    try:
+        # Made in this group, it need not be given to it: that would take CAP_CHOWN.
+        os.setegid(gid)
+        if path.is_socket():
+            path.unlink()
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        why = error.strerror or error
+        raise ConfigError(f"remote.submitter: {path}: {why}; its folder must be root's") from error
+    finally:
+        os.setegid(group)
+        os.umask(mask)
+    listener.listen(WAITING)
+    return listener
+
+
+def talk(peer: socket.socket, allowed: set[int], config: Path) -> None:
+    """Answer one peer, whatever it does."""
+    peer.settimeout(PEER_S)
+    try:
+        line = question.line_of(peer)
+        _, uid, _ = struct.unpack("iII", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid not in allowed:
+            raise SlurmError(f"uid {uid} may not ask; only the engine does")
+        told = f"ok {answer(question.read(line), config)}"
+    except PluginError as error:
+        told = f"error {error}"
+        logger.warning("refused: %s", error)
+    except OSError as error:
+        logger.warning("a peer said nothing: %s", error)
+        return
+    except Exception:
+        logger.exception("a question could not be answered")
+        told = "error it could not be answered; see journalctl -u gputopo-donors"
+    try:
+        plain = "".join(c if c.isprintable() else " " for c in told)
+        peer.sendall(plain.encode()[: MAX_BYTES - 1] + b"\n")
+    except OSError as error:
+        logger.warning("a peer did not wait for %r: %s", told, error)
+
+
+def answer(asked: Question | None, config: Path) -> str:
+    """A donor's job id, or '' where nobody asked for one; PluginError says why there is none."""
+    settings = own_settings.load(config)
+    if not settings.remote.allow:
+        raise ConfigError(f"{config}: remote.allow is no")
+    if asked is None:
+        return ""
+    if asked.uid < settings.remote.first_uid:
+        raise SlurmError(
+            f"uid {asked.uid}: users below uid {settings.remote.first_uid} (remote.first_uid)"
+            " borrow nothing"
+        )
+    commands = Commands(settings.bin_dir, settings.timeout_s)
+    # Asked as the user: the answer is the user's to forge, and says nothing of anybody else.
+    record = commands.run(asked.uid, borrower.question(asked.borrower))
+    job = borrower.borrower(asked.borrower, asked.uid, record)
+    told = commands.run(asked.uid, donor.words(asked, job, settings.remote)).strip()
+    found = _JOB_ID.fullmatch(told)
+    if found is None:
+        raise SlurmError(f"sbatch: {told[:100]!r} is no job id")
+    logger.info("job %s: a donor of job %d, as uid %d", found[1], job.job_id, job.uid)
+    return found[1]

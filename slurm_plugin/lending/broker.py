@@ -1,0 +1,189 @@
+"""Loans of the slots mode: which waiting jobs are asked about, and what is then done in Slurm."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from slurm_plugin import admin_comment
+from slurm_plugin.config.settings import Rule, WaitingConfig
+from slurm_plugin.decide.record import Build
+from slurm_plugin.decide.wish import Wish, WishError, read_wish
+from slurm_plugin.lending import borrowing, record
+from slurm_plugin.lending import loan as loans
+from slurm_plugin.lending.batch import Round
+from slurm_plugin.lending.borrowing import Offered, may_borrow
+from slurm_plugin.lending.donors import LONGEST_PAUSE_S, Lending
+from slurm_plugin.lending.loads import loads_of
+from slurm_plugin.lending.network_use import UNKNOWN, NetworkUse, network_use
+from slurm_plugin.lending.offer import Borrower, Declined, Market, Offer, offer
+from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.lending.solver import Solver, Starting
+from slurm_plugin.profiles import Remote
+from slurm_plugin.queue.want import Want
+from slurm_plugin.slurm.interface import QueuedJob
+
+logger = logging.getLogger(__name__)
+
+#: The rule for a job of (partition, account, uid).
+RuleOf = Callable[[str, str, int], Rule]
+Asked = tuple[QueuedJob, Want]
+
+
+class Broker:
+    """Between the plan and `lending`; one thread at a time.
+
+    `profiles` are what the site wrote of its jobs, by name; `write` takes lines of the decision
+    log.
+    """
+
+    def __init__(
+        self,
+        lending: Lending,
+        rule: RuleOf,
+        waiting: WaitingConfig,
+        write: Callable[[Build], None],
+        clock: Callable[[], float],
+        profiles: Mapping[str, Remote],
+    ) -> None:
+        self.lending = lending
+        self._rule = rule
+        self._waiting = waiting
+        self._write = write
+        self._clock = clock
+        self._profiles = profiles
+        self._solver = Solver(lending.settings.solve_s) if self.at_once else None
+        self._loads: Mapping[str, float] = {}
+        self.is_open = False
+
+    @property
+    def at_once(self) -> bool:
+        """Is one question asked about all jobs together?"""
+        return self.lending.settings.decider == "drmaestro"
+
+    def read(self, slurm_config: Mapping[str, str]) -> None:
+        """Can anything be lent, by Slurm's settings and ours?"""
+        self.is_open = False
+        if self.lending.settings.allow:
+            why = self.lending.obstacle(slurm_config)
+            self.is_open = not why
+            if why:
+                logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", why)
+
+    def look(self, queue: Sequence[QueuedJob]) -> None:
+        """What the loans that run take of the nodes' networks."""
+        if not self.at_once:
+            return
+        running = []
+        for job in queue:
+            if job.state == "PENDING" or "loan=" not in job.admin_comment:
+                continue
+            kept = self.lending.mode.kept(job)
+            loan = loans.read(kept.get(loans.KEY)) if kept else None
+            if loan is not None:
+                running.append((loan, self._use_of(job).share))
+        self._loads = loads_of(running)
+
+    def borrow(self, jobs: Sequence[Asked], made: LoanPlan) -> list[Offered | Declined | None]:
+        """Who would lend to each of these jobs; None to one that may not borrow now."""
+        now = int(self._clock())
+        asked = [self._borrower(job, want, made, now) for job, want in jobs]
+        borrowers = [one for one in asked if one is not None]
+        if not borrowers:
+            return [None] * len(jobs)
+        is_auto = any(one.is_auto for one in borrowers)
+        gone = borrowing.releases(made.holds, now) if is_auto else []
+        market = replace(borrowing.market(made.room, gone), loads=self._loads)
+        answers = iter(self._decide(borrowers, market, made))
+        found: list[Offered | Declined | None] = []
+        for (job, want), one in zip(jobs, asked, strict=True):
+            answer = None if one is None else next(answers)
+            if isinstance(answer, Offer):
+                assert want.need is not None
+                end = now + job.time_limit_s if job.time_limit_s else math.inf
+                holds = borrowing.holds(answer, want.need, self.lending.settings, end)
+                found.append(Offered(answer, holds))
+            else:
+                found.append(answer)
+        return found
+
+    def _decide(
+        self, jobs: Sequence[Borrower], market: Market, made: LoanPlan
+    ) -> Sequence[Offer | Declined | None]:
+        settings = self.lending.settings
+        if self._solver is None:
+            return [offer(job, market, settings) for job in jobs]
+        most = self._waiting.max_postponements
+        try:
+            return Round(jobs, market, settings, self._solver, most).decide()
+        except Starting:
+            made.again = True
+            return [None] * len(jobs)
+
+    def _borrower(self, job: QueuedJob, want: Want, made: LoanPlan, now: int) -> Borrower | None:
+        """The job where it and the site want that it borrows, and where it may now."""
+        asked, kept = want.asked, want.kept
+        if asked is None or want.need is None or not kept.get("remote") or not may_borrow(asked):
+            return None
+        form = asked.slots.form if asked.slots else ""
+        # Counted for the whole job they may be more than any node has.
+        if form not in self.lending.mode.forms or want.need.nodes > 1:
+            return None
+        wish = self._wish(job, asked.hint)
+        if wish is None or kept.is_ahead("loan_next", now, LONGEST_PAUSE_S):
+            return None
+        step_s = max(1, self._waiting.step_s)
+        held = kept.number("loan_held", now)
+        return replace(
+            borrowing.borrower(want.need, made.room),
+            is_auto=wish.is_auto,
+            limit_s=job.time_limit_s or math.inf,
+            use=self._use(wish),
+            rounds_waited=max(0, now - job.submit) // step_s,
+            postponed=max(0, now - held) // step_s,
+        )
+
+    def _wish(self, job: QueuedJob, hint: str) -> Wish | None:
+        """What the job wishes where it may borrow; None where it may not."""
+        rule = self._rule(job.partition, job.account, job.uid)
+        try:
+            wish = read_wish(hint, rule)
+        except WishError:
+            return None
+        return wish if rule.mode == "enforce" and wish.remote else None
+
+    def _use_of(self, job: QueuedJob) -> NetworkUse:
+        wish = self._wish(job, admin_comment.hint_in(job.admin_comment))
+        return UNKNOWN if wish is None else self._use(wish)
+
+    def _use(self, wish: Wish) -> NetworkUse:
+        return network_use(wish.profile, self._profiles, self.lending.settings.wires)
+
+    def act(self, made: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
+        """Loans that came to nothing first, then new ones, then whoever is left over.
+
+        The names of the jobs whose loans Slurm refused.
+        """
+        there = {job.job_id: job for job in queue}
+        for job, kept, why in made.broken:
+            pause_s = self.lending.give_up(job, kept, why, there)
+            self._write(record.over(job, kept, why, pause_s))
+        for job, kept, declined in made.declined:
+            if self.lending.decline(job, kept, declined):
+                self._write(record.declined(job, kept, declined))
+        refused = []
+        for job, kept, found in made.offers:
+            loan = self.lending.lend(job, kept, found.offer, made.room)
+            if loan is None:
+                refused.append(job.name)
+            else:
+                self._write(record.lent(job, kept, loan, found.offer.why))
+        self.lending.tidy(queue)
+        return refused
+
+    def close(self) -> None:
+        """End what runs beside the engine."""
+        if self._solver is not None:
+            self._solver.close()

@@ -1,0 +1,229 @@
+"""Donors in Slurm: companion jobs of the borrowing job's own user, kept no longer than that job.
+
+A donor is submitted without GPUs and with a begin time far away, so that nothing starts by
+itself; then the borrower's AdminComment names it; only then it gets its GPUs and may start. So
+whatever dies in between leaves either a donor that its borrower names or one that nobody names,
+and that one is cancelled at the next look, by this engine or the next.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from slurm_plugin import admin_comment
+from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.lending import loan as loans
+from slurm_plugin.lending.acting.question import Question, Submitter
+from slurm_plugin.lending.loan import Lender, Loan
+from slurm_plugin.lending.mode import Mode
+from slurm_plugin.lending.offer import Declined, Offer
+from slurm_plugin.queue.capacity import Room
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
+from slurm_plugin.slurm.runner import ProcessRunner, Runner
+from slurm_plugin.wire import clean_note
+
+logger = logging.getLogger(__name__)
+
+#: A running job has lost a donor when so many looks in a row do not see it run.
+MISSED_LOOKS = 2
+#: The pause before another loan is tried for a job, doubled each time.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
+#: Beyond what Slurm's commands may take, for whoever submits donors.
+PATIENCE_S = 5.0
+
+
+class Lending:
+    """What is done in Slurm about loans; one thread at a time."""
+
+    def __init__(
+        self,
+        settings: RemoteConfig,
+        client: SlurmClient,
+        run: Runner,
+        submitter: Submitter,
+        mode: Mode,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self._client = client
+        self._run = run
+        self._submitter = submitter
+        self.mode = mode
+        self._clock = clock
+        #: Hears of a loan before its first donor may start.
+        self.told: Callable[[int, Loan], None] = _nobody
+        self._missed: Counter[int] = Counter()
+        self.counts: Counter[str] = Counter()
+
+    def obstacle(self, slurm_config: Mapping[str, str]) -> str:
+        """Why nothing can be lent here, by Slurm's settings and our own parts; '' where it can."""
+        if not slurm_config.get("TaskProlog"):
+            return "slurm.conf has no TaskProlog, so no job could meet its donors"
+        return self._submitter.obstacle()
+
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan | None:
+        """Submit the donors of a loan and write it down; None, and all undone, where one fails."""
+        lenders: list[Lender] = []
+        try:
+            for node, mask in offer.donors.items():
+                lenders.append(self._submitted(job, node, mask))
+            loan = Loan(offer.host, offer.mask, tuple(lenders))
+            at = str(int(self._clock()))
+            more = {loans.KEY: loan.text(), loans.AT: at, loans.WHY: offer.why}
+            named = replace(kept, values={**kept.values, **more})
+            note = f"meets its donors: {loans.note(loan, offer.why)}"
+            self._client.update([job.name], self.mode.meets(job, named, note))
+            self.told(job.job_id, loan)
+            for lender in lenders:
+                change = self.mode.donor(job.job_id, room[lender.node], lender.mask)
+                self._client.update([str(lender.job_id)], change)
+        except SlurmError as error:
+            logger.warning("job %s cannot borrow: %s", job.name, error)
+            self.cancel([lender.job_id for lender in lenders])
+            self.counts["refused"] += 1
+            return None
+        self.counts["lent"] += 1
+        return loan
+
+    def _submitted(self, job: QueuedJob, node: str, mask: int) -> Lender:
+        """A donor that waits. Its id is its user's word: SlurmError where Slurm knows another."""
+        asked = Question(job.job_id, job.uid, node, mask.bit_count())
+        lender = Lender(node, mask, self._submitter.donor(asked))
+        there = {one.job_id: one for one in self._client.queue()}
+        if trouble := loans.trouble_of(lender, there.get(lender.job_id), job):
+            raise SlurmError(trouble)
+        return lender
+
+    def tidy(self, queue: Sequence[QueuedJob]) -> None:
+        """End donors whose borrower is no more, and borrowers that lost a donor."""
+        there = {job.job_id: job for job in queue}
+        wanted: set[int] = set()
+        borrowers: set[int] = set()
+        for job in queue:
+            kept = self.mode.kept(job) if f"{loans.KEY}=" in job.admin_comment else None
+            loan = loans.read(kept.get(loans.KEY)) if kept else None
+            if kept is None or loan is None or not self.mode.is_on_loan(job, kept):
+                continue
+            if job.state != "PENDING":
+                borrowers.add(job.job_id)
+                self._look_after(job, loan, there)
+            wanted.update(donor.job_id for donor in _donors(job, loan, there))
+        for job_id in [job_id for job_id in self._missed if job_id not in borrowers]:
+            del self._missed[job_id]
+        orphans = [
+            job.job_id
+            for job in queue
+            if loans.parent_of(job) and job.job_id not in wanted and job.state != "COMPLETING"
+        ]
+        self.cancel(orphans)
+
+    def _look_after(self, job: QueuedJob, loan: Loan, there: dict[int, QueuedJob]) -> None:
+        """A job that runs goes on only with all of its donors."""
+        donors = _donors(job, loan, there)
+        is_whole = len(donors) == len(loan.lenders)
+        if is_whole and all(donor.state == "RUNNING" for donor in donors):
+            self._missed.pop(job.job_id, None)
+            return
+        self._missed[job.job_id] += 1
+        if self._missed[job.job_id] < MISSED_LOOKS:
+            return
+        logger.warning("job %s lost a donor and is put back into the queue", job.name)
+        self.counts["lost"] += 1
+        self._missed.pop(job.job_id, None)
+        try:
+            self._run(["scontrol", "requeue", job.name])
+        except SlurmError as error:
+            logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
+            self.cancel([job.job_id])
+
+    def decline(self, job: QueuedJob, kept: Bracket, why: Declined) -> bool:
+        """Write down why a job is lent nothing, once for every new reason; whether it was new.
+
+        Figures do not count. `loan_held` is since when the network alone holds the job back.
+        """
+        values = dict(kept.values)
+        if why.is_network:
+            values.setdefault("loan_held", str(int(self._clock())))
+        is_known = _without_figures(clean_note(why.why)) == _without_figures(
+            admin_comment.note_in(job.admin_comment)
+        )
+        if is_known and values == dict(kept.values):
+            return False
+        comment = admin_comment.replaced(job.admin_comment, replace(kept, values=values))
+        told = JobUpdate(admin_comment=admin_comment.noted(comment, why.why))
+        try:
+            self._client.update([job.name], told)
+        except SlurmError as error:
+            logger.warning("job %s: %s", job.name, error)
+        return not is_known
+
+    def give_up(
+        self, job: QueuedJob, kept: Bracket, why: str, queue: Mapping[int, QueuedJob]
+    ) -> int:
+        """End a loan that came to nothing: the job waits for local GPUs, or is refused.
+
+        `queue` is by job id. Seconds until the next try.
+        """
+        loan = loans.read(kept.get(loans.KEY))
+        tries = kept.number("loan_tries")
+        # Longer doubled than ten times it would be a number of any length.
+        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(tries, 10))
+        pause = {"loan_tries": str(tries + 1), "loan_next": str(int(self._clock()) + pause_s)}
+        paused = replace(kept, values={**kept.values, **pause})
+        is_refused = self.settings.unservable == "refuse"
+        outcome = "refused" if is_refused else "waits for GPUs of one node"
+        note = f"remote GPUs: {why}; {outcome}"
+        self.counts["given_up"] += 1
+        try:
+            for update in self.mode.given_up(job, paused, note):
+                self._client.update([job.name], update)
+        except SlurmError as error:
+            # It has started, or ended: the next look knows.
+            logger.warning("job %s: %s", job.name, error)
+            return pause_s
+        self.cancel([donor.job_id for donor in _donors(job, loan, queue)] if loan else [])
+        if is_refused:
+            self.cancel([job.job_id])
+        return pause_s
+
+    def cancel(self, job_ids: Sequence[int]) -> None:
+        """End jobs; what has ended already is no error."""
+        if not job_ids:
+            return
+        self.counts["cancelled"] += len(job_ids)
+        try:
+            self._run(["scancel", *map(str, job_ids)])
+        except SlurmError as error:
+            logger.warning("donors %s: %s; tried again", list(job_ids), error)
+
+
+def _donors(job: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> list[QueuedJob]:
+    """The jobs in the queue that are this loan's donors, whatever else it names."""
+    named = (queue.get(lender.job_id) for lender in loan.lenders)
+    return [donor for donor in named if donor is not None and loans.lends_to(donor, job)]
+
+
+def _nobody(job_id: int, loan: Loan) -> None:
+    """Nobody has to hear of a loan."""
+
+
+def _without_figures(text: str) -> str:
+    return re.sub(r"[\d.,]+", "#", text)
+
+
+def lending_of(
+    settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient, mode: Mode
+) -> Lending:
+    """The real one, over Slurm's commands."""
+    runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
+    # It asks Slurm before its sbatch.
+    submitter = Submitter(settings.submitter, 2 * slurm.timeout_s + PATIENCE_S)
+    return Lending(settings, client, runner, submitter, mode)

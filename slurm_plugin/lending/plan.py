@@ -1,0 +1,39 @@
+"""What a look at the queue comes to, as far as loans go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.lending.borrowing import Offered
+from slurm_plugin.lending.offer import Declined
+from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.capacity import Hold, Room, with_hold
+from slurm_plugin.slurm.interface import QueuedJob
+
+
+@dataclass(slots=True)
+class LoanPlan:
+    """What is free once everything decided so far has started, and the loans among it."""
+
+    room: Room
+    #: What jobs hold, those that run included.
+    holds: list[Hold] = field(default_factory=list)
+    #: Of these the holds of jobs about to start.
+    added: list[Hold] = field(default_factory=list)
+    #: What the first job that waits for local GPUs needs.
+    first: Need | None = None
+    #: Look again soon.
+    again: bool = False
+    #: Loans to be made.
+    offers: list[tuple[QueuedJob, Bracket, Offered]] = field(default_factory=list)
+    #: Loans that came to nothing, and why.
+    broken: list[tuple[QueuedJob, Bracket, str]] = field(default_factory=list)
+    #: Jobs that nothing is lent to.
+    declined: list[tuple[QueuedJob, Bracket, Declined]] = field(default_factory=list)
+
+    def take(self, hold: Hold) -> None:
+        """A job is about to hold this."""
+        self.room = with_hold(self.room, hold)
+        self.holds.append(hold)
+        self.added.append(hold)

@@ -1,0 +1,1 @@
+"""Slurm's queue: what nodes have free, what jobs hold and need, which GPUs would do."""

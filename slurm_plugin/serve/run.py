@@ -1,0 +1,97 @@
+"""`gputopo serve`: one process, its signals and systemd's watchdog."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from functools import partial
+from pathlib import Path
+
+from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.gates.board import Board
+from slurm_plugin.lending.at_start.reserved import Reserved
+from slurm_plugin.notify import Notifier
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.clock_watch import ClockWatch
+from slurm_plugin.serve.extras import Extras
+from slurm_plugin.serve.gates_loop import Loop
+from slurm_plugin.serve.lending_loop import Loop as LoansLoop
+from slurm_plugin.serve.server import LineServer
+from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.shaping_loop import Loop as GenieLoop
+
+logger = logging.getLogger(__name__)
+
+
+async def serve(path: Path, notifier: Notifier | None = None) -> None:
+    """Answer until SIGTERM or SIGINT; SIGHUP reloads.
+
+    Raises PluginError when the configuration is wrong or the socket cannot be made.
+    """
+    notifier = notifier or Notifier()
+    load = partial(setup.load, board=Board(), reserved=Reserved())
+    first = load(path)
+    # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
+    gc.set_threshold(50_000, 20, 50)
+    log = DecisionLog(first.config.decision_log)
+    engine = Engine(first, log, load)
+    loops = (Loop(engine), GenieLoop(engine), LoansLoop(engine))
+    server = LineServer(first.config.socket, engine.answer)
+    extras = Extras(engine)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload_soon() -> None:
+        task = loop.create_task(_reload(engine, notifier))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    try:
+        first.begin()
+        await server.start()
+        await extras.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(signal.SIGHUP, reload_soon)
+        _announce(engine, notifier)
+        beside = [loop.create_task(_feed(notifier))]
+        beside.append(loop.create_task(ClockWatch(engine.say).run()))
+        beside += [loop.create_task(one.run()) for one in loops]
+        await ended.wait()
+        for task in beside:
+            task.cancel()
+    finally:
+        notifier.stopping()
+        await extras.stop()
+        await server.stop()
+        engine.setup.end()
+        await asyncio.to_thread(log.close)
+    logger.info("stopped")
+
+
+async def _reload(engine: Engine, notifier: Notifier) -> None:
+    notifier.reloading()
+    await engine.reload()
+    _announce(engine, notifier)
+
+
+def _announce(engine: Engine, notifier: Notifier) -> None:
+    machines = engine.setup.machines
+    left = sorted(name for name, machine in machines.items() if machine.problem)
+    status = f"{len(machines)} nodes declared, {len(left)} left to Slurm"
+    logger.info("%s: %s", engine.setup.config.socket, status)
+    for name in left:
+        logger.warning("%s is left to Slurm's own choice: %s", name, machines[name].problem)
+    notifier.ready(status)
+
+
+async def _feed(notifier: Notifier) -> None:
+    """A sign of life in half of systemd's time, from the loop that answers."""
+    if notifier.watchdog_s is None:
+        return
+    while True:
+        notifier.alive()
+        await asyncio.sleep(notifier.watchdog_s / 2)

@@ -1,0 +1,212 @@
+"""The engine's mind: one line in, one Answer out, and everything that is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.decide.record import started
+from slurm_plugin.errors import PluginError, ProtocolError
+from slurm_plugin.genie.desk import without_desk
+from slurm_plugin.protocol import (
+    MAX_REPLY_BYTES,
+    Admin,
+    Error,
+    Message,
+    Notice,
+    Ok,
+    Pass,
+    Place,
+    Refuse,
+    Reply,
+    Submit,
+    SubmitReply,
+    decode,
+)
+from slurm_plugin.serve.counters import Counters
+from slurm_plugin.serve.server import Answer
+from slurm_plugin.serve.setup import Setup
+
+logger = logging.getLogger(__name__)
+
+#: A job without GPUs that wants its shape chosen cannot be left to Slurm.
+SWITCHED_OFF = "gpu-topo: no shapes are chosen at present; ask for GPUs yourself (--gpus, --gres)"
+#: Nodes left to Slurm that `status` names; the rest is counted.
+MAX_PROBLEMS = 100
+#: Longest reason shown, so that the whole fits into one reply line.
+MAX_PROBLEM_CHARS = 200
+
+
+class Engine:
+    """Answers lines with the present Setup; `reload` swaps it as a whole."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        log: DecisionLog,
+        load: Callable[[Path], Setup],
+    ) -> None:
+        self.setup = setup
+        self.log = log
+        self.counters = Counters(setup.config.deadline_ms / 1e3)
+        self._load = load
+        self._reloading = asyncio.Lock()
+        self._heard: list[Callable[[str], None]] = []
+        self._tell: list[Callable[[], dict[str, Any]]] = []
+        #: Held while Slurm's queue is read and changed: one after the other.
+        self.turn = asyncio.Lock()
+
+    def listen(self, heard: Callable[[str], None], status: Callable[[], dict[str, Any]]) -> None:
+        """Somebody who is told of every submit that was let in, every ended job, reload and step of
+        the clock (by its verb), and what it adds to `status`."""
+        self._heard.append(heard)
+        self._tell.append(status)
+
+    def say(self, verb: str) -> None:
+        """Tell all who listen."""
+        for heard in self._heard:
+            heard(verb)
+
+    def answer(self, line: bytes) -> Answer:
+        """The answer to one line. A malformed one is answered `error`, and hung up."""
+        began = time.perf_counter()
+        try:
+            message = decode(line)
+        except ProtocolError as error:
+            self.counters.answered("malformed", "error", time.perf_counter() - began)
+            return Answer(Error(str(error)).encode(error.message_id), close=True)
+        if isinstance(message, Notice):
+            took_s = time.perf_counter() - began
+            self.counters.answered(message.kind, "none", took_s)
+            if message.kind == "ended":
+                self.say("ended")
+            if message.kind == "started" and self.setup.desk is not None:
+                self.setup.desk.started(message)
+            self.setup.neighbours.notice(message)
+            if message.kind != "started" or self.setup.config.kill_switch.exists():
+                return Answer(None)
+            return Answer(None, after=self._after(partial(started, message), took_s))
+        if isinstance(message, Admin) and message.verb == "reload":
+            return Answer(None, later=self._answer_reload(message.id))
+        verb = type(message).__name__.lower()
+        try:
+            reply, record = self._reply(message)
+            encoded = reply.encode(message.id)
+        except Exception:
+            logger.exception("a %s could not be answered; pass", verb)
+            reply, record = Pass(), None
+            encoded = reply.encode(message.id)
+        if len(encoded) > MAX_REPLY_BYTES:
+            logger.error("a reply of %d bytes is over the limit; pass", len(encoded))
+            reply = Pass()
+            encoded = reply.encode(message.id)
+        took_s = time.perf_counter() - began
+        self.counters.answered(verb, type(reply).__name__.lower(), took_s)
+        return Answer(encoded, after=self._after(record, took_s) if record else None)
+
+    def _reply(self, message: Message) -> tuple[Reply, Callable[[], dict[str, Any]] | None]:
+        if isinstance(message, Place):
+            if self.setup.config.kill_switch.exists():
+                self.counters.passed("kill switch")
+                return Pass(), None
+            self.setup.neighbours.asked(message)
+            desk = self.setup.desk
+            decision = desk.veto(message) if desk is not None else None
+            decision = decision or self.setup.enforcement.on_place(message)
+            if isinstance(decision.reply, Pass):
+                self.counters.passed(decision.reason)
+            return decision.reply, decision.record
+        if isinstance(message, Submit):
+            if self.setup.config.kill_switch.exists():
+                return (Refuse(SWITCHED_OFF) if message.shape else Pass()), None
+            answered = self._submitted(message)
+            if not isinstance(answered, Refuse):
+                self.say("submit")
+            return answered, None
+        assert isinstance(message, Admin)
+        if message.verb == "status":
+            return Ok({"json": json.dumps(self.status())}), None
+        return Ok(), None
+
+    def _submitted(self, message: Submit) -> SubmitReply:
+        desk, enforcement = self.setup.desk, self.setup.enforcement
+        if desk is not None:
+            return desk.on_submit(message, enforcement)
+        return without_desk(message) if message.shape else enforcement.on_submit(message)
+
+    async def _answer_reload(self, message_id: int) -> bytes:
+        error = await self.reload()
+        return (Ok() if error is None else Error(error)).encode(message_id)
+
+    async def reload(self) -> str | None:
+        """Read the configuration again; None, or why the old one stays.
+
+        The work is done in a thread: questions are answered from the old one meanwhile.
+        """
+        async with self._reloading:
+            try:
+                setup = await asyncio.to_thread(self._load, self.setup.config.path)
+            except PluginError as error:
+                logger.error("reload: %s; the old configuration stays", error)
+                return str(error)
+            except Exception as error:
+                logger.exception("reload failed; the old configuration stays")
+                return f"{type(error).__name__}: {error}; the old configuration stays"
+            former, self.setup = self.setup, setup
+            former.end()
+            setup.begin()
+            old = former.config
+            self.counters.deadline_s = setup.config.deadline_ms / 1e3
+            self.log.config = setup.config.decision_log
+            if setup.config.socket != old.socket:
+                logger.warning("reload: a new socket path needs a restart; still %s", old.socket)
+            logger.info("reloaded %s", setup.config.path)
+            self.say("reload")
+            return None
+
+    def write(self, build: Callable[[], dict[str, Any]]) -> None:
+        """A line of the decision log that no question led to."""
+        self._after(build, 0.0)()
+
+    def _after(self, build: Callable[[], dict[str, Any]], took_s: float) -> Callable[[], None]:
+        def write() -> None:
+            stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+            try:
+                self.log.append({"time": stamp, "took_ms": round(took_s * 1e3, 3), **build()})
+            except Exception:
+                logger.exception("a decision could not be written down")
+
+        return write
+
+    def status(self) -> dict[str, Any]:
+        """What `gputopo status` shows."""
+        setup, config = self.setup, self.setup.config
+        problems = {
+            n: m.problem[:MAX_PROBLEM_CHARS] for n, m in setup.machines.items() if m.problem
+        }
+        return {
+            "config": str(config.path),
+            "enforcement": config.enforcement,
+            "killed": config.kill_switch.exists(),
+            "partitions": {
+                name: {"mode": rule.mode, "policy": rule.policy}
+                for name, rule in list(config.partitions.items())[:MAX_PROBLEMS]
+            },
+            "nodes": len(setup.machines),
+            "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
+            "nodes_left_to_slurm_count": len(problems),
+            "tables_bytes": setup.tables_bytes(),
+            "neighbours": setup.neighbours.told(),
+            "decisions_written": self.log.written,
+            "decisions_lost": self.log.dropped,
+            **self.counters.snapshot(),
+            **{key: value for tell in self._tell for key, value in tell().items()},
+        }

@@ -1,0 +1,179 @@
+"""Everything the engine works with, built from one configuration and swapped as a whole."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gres_topology import Network, NodeTopology, TopologyError, network
+from policies import Cluster, NodeState, Policy, Request
+from policies.mapa import preserve_site
+from policies.patterns import TABULATED
+from policies.registry import registry
+from slurm_plugin.config import settings as configuration
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.in_use import InUse
+from slurm_plugin.decide.learning import Teacher
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.machines import Machines
+from slurm_plugin.decide.neighbours import Neighbours
+from slurm_plugin.decide.rules import Rules
+from slurm_plugin.decide.usual_jobs import usual_jobs
+from slurm_plugin.enforcement import Enforcement, Select, Slots
+from slurm_plugin.errors import ConfigError, SlurmError
+from slurm_plugin.gates.board import Board
+from slurm_plugin.genie.desk import Desk
+from slurm_plugin.genie.site import site_of
+from slurm_plugin.lending.at_start.reserved import Reserved
+from slurm_plugin.profiles import Learned
+from slurm_plugin.slurm import choose
+
+logger = logging.getLogger(__name__)
+
+#: What finished jobs taught, in the state directory.
+LEARNED = "learned-profiles.json"
+#: How long a start waits for Slurm to say what runs.
+FIRST_LOOK_S = 2.0
+#: Job sizes per node whose tables are computed before the first question.
+WARM_GPUS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One configuration, ready to answer."""
+
+    config: Config
+    machines: Machines
+    enforcement: Enforcement
+    neighbours: Neighbours
+    get_policy: Callable[[str], Policy] = registry.get
+    desk: Desk | None = None
+
+    def begin(self) -> None:
+        """Read the queue from now on: at once where a rule names a policy that looks at jobs."""
+        self.neighbours.start(at_once=self.looks_at_jobs())
+
+    def end(self) -> None:
+        """Another configuration took over."""
+        self.neighbours.stop()
+
+    def looks_at_jobs(self) -> bool:
+        """Whether a policy the rules name goes by who runs beside a job."""
+        return any(getattr(policy, "looks_at_jobs", False) for policy in self.policies())
+
+    def policies(self) -> list[Policy]:
+        """The policies the partitions name, each once."""
+        names = {rule.policy for rule in self.config.partitions.values() if rule.mode != "off"}
+        personal = (*self.config.accounts.values(), *self.config.users.values())
+        names |= {rule.policy for rule in personal if rule.policy}
+        return [self.get_policy(name) for name in sorted(names)]
+
+    def tables_bytes(self) -> int | None:
+        """Memory of the policies' tables; None where no policy tells."""
+        # Variants of one policy share their tables: each kind is counted once.
+        kinds = {type(policy): getattr(policy, "tables_bytes", None) for policy in self.policies()}
+        told = [int(size()) for size in kinds.values() if callable(size)]
+        return sum(told) if told else None
+
+
+def load(path: Path, board: Board | None = None, reserved: Reserved | None = None) -> Setup:
+    """Read, build and warm up; raises ConfigError naming file, line and key.
+
+    `board` is what `enforcement: slots` knows of Slurm, `reserved` what `enforcement: select`
+    keeps for loans, both kept from one configuration to the next. Raises SlurmError where the
+    chosen Slurm client cannot work on this host.
+    """
+    config = configuration.load(path)
+    choose.check(config.slurm)
+    machines = load_machines(config)
+    learned = Learned(config.state_dir / LEARNED)
+    chosen = InUse(config.topo_aware, learned, [preserve_site(usual_jobs(config))])
+    teacher = Teacher(learned, machines, chosen.update)
+    neighbours = Neighbours(
+        choose.client(config.slurm),
+        machines,
+        config.topo_aware.refresh_s,
+        config.topo_aware.max_age_s,
+        teacher,
+    )
+    rules = Rules(config)
+    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
+    enforcement: Enforcement = Select(decider, reserved)
+    if config.enforcement == "slots":
+        enforcement = Slots(decider, board or Board(), config.slots.lease_s)
+    desk = None
+    if config.genie is not None:
+        desk = Desk(site_of(config.genie, machines, str(config.path)), rules)
+    setup = Setup(config, machines, enforcement, neighbours, chosen, desk)
+    warm_up(setup)
+    if setup.looks_at_jobs():
+        _first_look(setup)
+    return setup
+
+
+def _first_look(setup: Setup) -> None:
+    """Who runs beside whom, before the first question; a Slurm that is down is not waited for."""
+    patience_s = min(FIRST_LOOK_S, setup.config.slurm.timeout_s)
+    client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
+    try:
+        setup.neighbours.refresh(client)
+    except SlurmError as error:
+        logger.warning("who runs beside whom is not known yet: %s", error)
+
+
+def _network(config: Config) -> Network | None:
+    """What topology.conf says, where one is named; ConfigError where it cannot be read."""
+    if config.topology_conf is None:
+        return None
+    try:
+        found = network.read(config.topology_conf)
+    except TopologyError as error:
+        raise ConfigError(f"topology_conf: {error}") from error
+    joined = {name for domain in found.domains for name in domain.nodes}
+    alone = sorted(name for item in config.nodes for name in item.names if name not in joined)
+    if alone:
+        told = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
+        logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), told)
+    return found
+
+
+def warm_up(setup: Setup) -> None:
+    """Ask every policy once per machine kind and job size, so that tables are computed.
+
+    On nodes of at most `WARM_GPUS` GPUs the policies in use then answer every free mask
+    for the default pattern, so that no first question of its kind is slow.
+    """
+    kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
+    # The common one first: a reload under load is useful before it is complete.
+    others = (pattern for pattern in TABULATED if pattern != "ring")
+    site = (pattern.internal for pattern in setup.config.patterns.values())
+    patterns = ("ring", *others, *site)
+    for policy in setup.policies():
+        for topology in kinds.values():
+            full = (1 << topology.gpus) - 1
+            cluster = Cluster({"warm-up": NodeState("warm-up", topology, full, weight=1)})
+            for pattern in patterns if "pattern" in registry.hints_of(policy.name) else ("ring",):
+                _warm(policy, pattern, topology, cluster)
+        for topology in kinds.values():
+            if topology.gpus <= WARM_GPUS:
+                for free in range(1, (1 << topology.gpus) - 1):
+                    cluster = Cluster({"warm-up": NodeState("warm-up", topology, free, weight=1)})
+                    _warm(policy, "ring", topology, cluster)
+    gc.collect()
+    # Tables live as long as the process: keep them out of every later collection.
+    gc.freeze()
+
+
+def _warm(policy: Policy, pattern: str, topology: NodeTopology, cluster: Cluster) -> None:
+    free = cluster.nodes["warm-up"].free.bit_count()
+    for gpus in range(1, min(WARM_GPUS, free) + 1):
+        try:
+            policy.place(Request((gpus,), pattern=pattern), cluster)
+        except Exception:
+            logger.exception(
+                "%s fails for %d GPUs of %s in a %s", policy.name, gpus, topology.name, pattern
+            )

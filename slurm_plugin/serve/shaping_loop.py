@@ -1,0 +1,254 @@
+"""Looks at the queue and plans the jobs whose shapes are chosen.
+
+Slurm is read and changed in a thread; what submits and starts are answered by changes in the event
+loop alone. All state is Slurm's: the first look after a start is like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, NamedTuple
+
+from policies.errors import HintError
+from policies.genie.submit import candidates
+from policies.scheduling import Planned, Task
+from slurm_plugin import admin_comment
+from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.decide.wish import WishError, read_wish
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.watch import of_job
+from slurm_plugin.genie import look, note
+from slurm_plugin.genie.act import Acts, in_turn
+from slurm_plugin.genie.desk import Desk
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.record import Shaping
+from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.snapshot import Snapshot, planned, taken
+from slurm_plugin.serve.clock_watch import CLOCK_SET
+from slurm_plugin.serve.pace import Pace
+from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.setup import Setup
+from slurm_plugin.slurm import choose, releases
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient, SlurmNode
+
+logger = logging.getLogger(__name__)
+
+#: Told to whoever opens gates: jobs may start that were not to start before.
+PLANNED = "planned"
+#: Without shapes to choose there is nothing to look at.
+IDLE_S = 5.0
+#: A job that was let go is soon seen to run.
+SETTLING_S = 0.15
+
+
+class Seen(NamedTuple):
+    """What one look read; `heard` is what had happened before it."""
+
+    at: float
+    heard: int
+    queue: list[QueuedJob]
+    nodes: list[SlurmNode]
+
+
+class Loop:
+    """Looks for as long as the engine's configuration has a `genie` section."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._pace = Pace()
+        self._client: tuple[SlurmConfig, SlurmClient, str] | None = None
+        self._tasks: dict[int, tuple[object, Task | None]] = {}
+        self._acts = Acts()
+        self._desk: Desk | None = None
+        engine.listen(self.heard, self.status)
+
+    def heard(self, verb: str) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        if verb == PLANNED:
+            return
+        desk = self._engine.setup.desk
+        if desk is not None:
+            desk.happened()
+            if verb == CLOCK_SET:
+                desk.forget_all()
+        self._pace.heard(verb)
+
+    def status(self) -> dict[str, Any]:
+        """What `gputopo status` shows; nothing where no jobs are shaped."""
+        desk = self._engine.setup.desk
+        if desk is None:
+            return {}
+        acts = self._acts
+        told: dict[str, Any] = {"changed": acts.changed, "domains": desk.told()}
+        return {"genie": told | ({"refused": acts.refused} if acts.refused else {})}
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        await self._pace.keep(self._look)
+
+    async def _look(self) -> tuple[float, float]:
+        """One look -> seconds to the next if nothing happens, and between polls."""
+        setup = self._engine.setup
+        desk = setup.desk
+        if desk is None or not desk.site.domains:
+            return IDLE_S, IDLE_S
+        poll_s = desk.site.config.poll_s
+        return await self._next_s(setup, desk, poll_s), poll_s
+
+    async def _next_s(self, setup: Setup, desk: Desk, poll_s: float) -> float:
+        if setup.config.kill_switch.exists():
+            desk.snapshots.clear()
+            return poll_s
+        try:
+            # Behind a gate of the slots mode another loop changes the same jobs.
+            async with self._engine.turn:
+                began = desk.clock()
+                seen = await asyncio.to_thread(self._read, setup, desk)
+                settling = await self._plan(setup, desk, seen)
+                desk.look_s = desk.clock() - began
+        except SlurmError as error:
+            logger.warning("genie: Slurm could not be read: %s", error)
+            return poll_s
+        except Exception:
+            logger.exception("genie: a look at the queue failed")
+            return poll_s
+        return min(poll_s, SETTLING_S) if settling else poll_s
+
+    def _read(self, setup: Setup, desk: Desk) -> Seen:
+        desk.site.refresh()
+        at, heard = desk.clock(), desk.heard
+        client, separator = self._the_client(setup.config.slurm)
+        desk.separator = separator
+        # The queue first: a job that starts in between is then counted twice, never missed.
+        return Seen(at, heard, client.queue(), client.nodes())
+
+    def _the_client(self, settings: SlurmConfig) -> tuple[SlurmClient, str]:
+        if self._client is None or self._client[0] != settings:
+            client = choose.client(settings)
+            release = releases.parse_version(client.version())
+            separator = releases.commands(release).gres_separator
+            self._client = (settings, client, separator)
+        return self._client[1], self._client[2]
+
+    async def _plan(self, setup: Setup, desk: Desk, seen: Seen) -> bool:
+        """Plan every domain and change what is to be changed; whether to look again soon."""
+        if self._desk is not desk:
+            self._desk, self._tasks = desk, {}
+        self._meet(desk, seen)
+        self._acts.forget(seen.queue)
+        made = await asyncio.to_thread(self._planned, setup, desk, seen)
+        updates: list[tuple[QueuedJob, JobUpdate]] = []
+        starts: list[int] = []
+        for name, (snapshot, plans, changes) in made.items():
+            desk.snapshots[name], desk.plans[name] = snapshot, plans
+            starts += desk.let_start(plans, seen.at)
+            updates += changes.updates + self._first_shapes(desk, snapshot)
+            for job, task, plan in changes.reshaped:
+                if self._may_change(job, seen):
+                    self._write(snapshot.domain, job, task, plan, seen.at)
+        desk.seen = seen.heard
+        waits = {job.job_id for job in seen.queue if job.state == "PENDING"}
+        desk.starting = {job: one for job, one in desk.starting.items() if job in waits}
+        now, later = in_turn([one for one in updates if self._may_change(one[0], seen)])
+        if now:
+            assert self._client is not None
+            await asyncio.to_thread(self._acts.do, self._client[1], now, seen.at)
+        desk.has_told(starts, desk.clock())
+        if starts:
+            self._engine.say(PLANNED)
+        return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
+
+    def _may_change(self, job: QueuedJob, seen: Seen) -> bool:
+        return not self._acts.is_paused(job.name, seen.at)
+
+    def _meet(self, desk: Desk, seen: Seen) -> None:
+        """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
+        for job in seen.queue if desk.promises or desk.records else ():
+            said = note.read(job.admin_comment)
+            if said is None or not said.token:
+                continue
+            desk.promises.pop(said.token, None)
+            build = desk.records.pop(said.token, None)
+            if build is not None:
+                self._engine.write(of_job(build, job))
+        for token in [key for key, one in desk.promises.items() if one.until <= seen.at]:
+            del desk.promises[token]
+            desk.records.pop(token, None)
+
+    def _planned(
+        self, setup: Setup, desk: Desk, seen: Seen
+    ) -> dict[str, tuple[Snapshot, dict[int, tuple[int, Planned]], look.Changes]]:
+        kept: dict[int, tuple[object, Task | None]] = {}
+
+        def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+            key = (job.admin_comment, job.submit, job.account, id(domain.maker))
+            found = self._tasks.get(job.job_id)
+            if found is None or found[0] != key:
+                found = (key, self._task(desk, job, said, domain))
+            kept[job.job_id] = found
+            return found[1]
+
+        made = {}
+        for name, domain in desk.site.domains.items():
+            snapshot = taken(domain, seen.queue, seen.nodes, seen.at, task_of, _is_ours)
+            starting, stalled = desk.under_way(snapshot, seen.at)
+            queue = snapshot.queue(seen.at, list(desk.promises.values()), starting, stalled)
+            plans = planned(
+                desk.scheduler, queue, starting.values(), is_settling=snapshot.is_settling
+            )
+            changes = look.changes(
+                snapshot,
+                plans,
+                self._acts.factors,
+                separator=desk.separator,
+                now=seen.at,
+            )
+            made[name] = (snapshot, plans, changes)
+        self._tasks = kept
+        return made
+
+    @staticmethod
+    def _task(desk: Desk, job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+        """A job's task by its hint, as of its submit; None where that says nothing of use."""
+        rule = desk.rule(job.partition, job.account, job.uid)
+        try:
+            wish = read_wish(admin_comment.hint_in(job.admin_comment), rule)
+            asked = desk.site.asked(wish.values, domain, job.account, said, job.submit)
+            return desk.site.task(job.job_id, asked, domain, job.account, job.submit)
+        except (WishError, HintError) as error:
+            logger.info("genie: job %d is left as it is: %s", job.job_id, error)
+            return None
+
+    def _first_shapes(self, desk: Desk, snapshot: Snapshot) -> list[tuple[QueuedJob, JobUpdate]]:
+        """Jobs submitted while no engine answered: they get their shape and are let go."""
+        updates = []
+        for job, said in snapshot.unshaped:
+            task = self._task(desk, job, said, snapshot.domain)
+            if task is None or self._acts.is_paused(job.name, snapshot.at):
+                continue
+            plan = desk.plan(snapshot.domain, task, snapshot.at)
+            updates.append((job, look.released(job, said, plan.shape, desk.separator)))
+            self._write(snapshot.domain, job, task, plan, snapshot.at)
+        return updates
+
+    def _write(self, domain: Domain, job: QueuedJob, task: Task, plan: Planned, now: float) -> None:
+        shaping = Shaping(task, plan, domain.platform, now, note="while it waits")
+        who = {
+            "job": job.job_id,
+            "array": job.array_id,
+            "uid": job.uid,
+            "account": job.account,
+            "partition": job.partition,
+            "hint": admin_comment.hint_in(job.admin_comment),
+            "policy": "genie",
+        }
+        found = candidates(task, domain.platform, now)
+        self._engine.write(lambda: {**shaping.build(found), **who})
+
+
+def _is_ours(job: QueuedJob) -> bool:
+    """Does the job wait by our own word alone?"""
+    gate = admin_comment.read(job.admin_comment)
+    is_gated = gate is not None and gate.state == "gated"
+    return is_gated or admin_comment.note_in(job.admin_comment).startswith("waiting ")

@@ -1,1 +1,0 @@
-"""Enforcement without a plugin in C: every GPU is a GRES type, and jobs are given exact ones."""
