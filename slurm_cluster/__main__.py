@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from slurm_cluster.cluster import CLUSTER_SH
+SCRIPT = Path(__file__).with_name("cluster.sh")
 
 if __name__ == "__main__":
     environ = {
@@ -12,4 +12,4 @@ if __name__ == "__main__":
         "GPUTOPO_CHECKOUT": str(Path.cwd().resolve()),
         **os.environ,
     }
-    os.execvpe("bash", ["bash", str(CLUSTER_SH), *sys.argv[1:]], environ)
+    os.execvpe("bash", ["bash", str(SCRIPT), *sys.argv[1:]], environ)

@@ -73,6 +73,10 @@ class Description:
             raise DescriptionError(f"nodes: {', '.join(self.nodes)} name a host twice")
         for machine in self.nodes.values():
             self._topology(machine)
+        # What is written behind them begins a line of its own.
+        for key in ("slurm_conf", "gputopo_yaml"):
+            lines = getattr(self, key)
+            object.__setattr__(self, key, f"{lines.rstrip()}\n" if lines.strip() else "")
 
     @cached_property
     def _hosts(self) -> dict[str, tuple[str, ...]]:

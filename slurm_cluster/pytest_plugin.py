@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,9 @@ class Factory:
         """The cluster of these arguments.
 
         nodes: Slurm's host list -> machine of the catalog, "" for nodes without GPUs; by default
-        the five of this project. release: Slurm's, as "24.11". enforcement: "select", "slots", or
-        None for Slurm alone. slurm_conf, gputopo_yaml: more lines of these files.
+        the five of this project, with its partitions. release: Slurm's, as "24.11". enforcement:
+        "select", "slots", or None for Slurm alone. slurm_conf: more lines. gputopo_yaml: the lines
+        below the nodes.
 
         Skips the test where no container engine can run, and fails it in CI. DescriptionError or
         ValueError for arguments of which no cluster can be made, ClusterError where one does not
@@ -68,9 +70,13 @@ class Factory:
             raise ValueError(f"enforcement={enforcement!r}: expected 'select', 'slots' or None")
         if release is not None and release not in cluster.SUITES:
             raise ValueError(f"release={release!r}: expected one of {', '.join(cluster.SUITES)}")
-        more = {} if gputopo_yaml is None else {"gputopo_yaml": gputopo_yaml}
         own = description.read(description.DEFAULT)
-        described = description.Description(nodes, slurm_conf, **more) if nodes else own
+        usual = own if nodes is None else description.Description(nodes)
+        described = replace(
+            usual,
+            slurm_conf=usual.slurm_conf + slurm_conf,
+            gputopo_yaml=usual.gputopo_yaml if gputopo_yaml is None else gputopo_yaml,
+        )
         suite = cluster.SUITES[release] if release else None
         project = self._project("" if described == own else description.text_of(described), suite)
         if project not in self._made:

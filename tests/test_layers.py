@@ -6,6 +6,7 @@ The cluster to test with, slurm_cluster, lies above slurm_plugin.
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import networkx as nx
@@ -110,3 +111,70 @@ def test_every_folder_of_the_layout_is_looked_at():
     assert {folder for folder in MAY_IMPORT if list((ROOT / folder).glob("*.py"))} == set(
         MAY_IMPORT
     )
+
+
+#: The rooms of slurm_plugin, of which each may import those before it, and why it stands there.
+ORDER = {
+    "remote": "runs on the nodes, where nothing else of ours is",
+    "config": "names middleware presets, and nothing that goes by its settings",
+    "slurm": "its clients are chosen by the settings",
+    "collect": "asks nodes that Slurm names",
+    "profiles": "what is known of jobs, wherever it is used",
+    "performance": "the same",
+    "calibrate": "the same of links",
+    "launch": "the same of a node's binding",
+    "queue": "Slurm's nouns as what is free and wanted",
+    "profiler": "submits where the queue leaves room",
+    "decide": "one decision, which knows no queue",
+    "lending": "what decisions and the queue leave over",
+    "gates": "releases jobs, lent GPUs included",
+    "explain": "tells of decisions and loans",
+    "doctor": "looks at an installation",
+    "enforcement": "both ways of enforcing beside each other",
+    "genie": "wraps whatever enforces",
+    "serve": "puts the rooms together",
+    "cli": "people's way in",
+}
+PLUGIN = ROOT / "slurm_plugin"
+
+
+def test_the_table_names_every_room():
+    """C has rooms of its own, and systemd's units are no code."""
+    rooms = {path.name for path in PLUGIN.iterdir() if any(path.glob("*.py"))}
+    assert rooms == set(ORDER)
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert not [room for room in ORDER if f"`{room}`" not in page]
+
+
+@pytest.mark.parametrize("room", ORDER)
+def test_a_room_uses_those_before_it_alone(room):
+    order = list(ORDER)
+    later = set(order[order.index(room) + 1 :])
+    used = {
+        name.split(".")[1]
+        for path in (PLUGIN / room).rglob("*.py")
+        for name in needed(path)
+        if name.startswith("slurm_plugin.")
+    }
+    assert not used & later
+
+
+def test_modules_beside_the_rooms_use_none_of_them():
+    """But for the command line's side of the socket, which reads what Slurm's clients know."""
+    for path in PLUGIN.glob("*.py"):
+        used = {name.split(".")[1] for name in needed(path) if name.startswith("slurm_plugin.")}
+        assert used & set(ORDER) <= ({"slurm"} if path.stem == "client" else set()), path
+
+
+def test_every_file_that_the_page_walks_through_is_there():
+    """Named by its path, or by its name alone where the one before it lies beside it."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/]+\.(?:py|c|lua))`", page)
+    assert len(named) > 40
+    there = {path.name for folder in (PLUGIN, ROOT / "lua_bridge") for path in folder.rglob("*.*")}
+    lost = [
+        name
+        for name in named
+        if not ((ROOT / name).exists() or (PLUGIN / name).exists() or name in there)
+    ]
+    assert lost == []

@@ -68,7 +68,7 @@ def test_a_cluster_without_any_gpu() -> None:
 
 
 def test_more_lines_go_where_they_belong() -> None:
-    more = Description({"n1": "dgx1v"}, "PartitionName=x Nodes=n1\n", "partitions: {}\n").files()
+    more = Description({"n1": "dgx1v"}, "PartitionName=x Nodes=n1", "partitions: {}").files()
     for name in ("image/nodes.conf", "image/nodes-slots.conf"):
         assert more[name].endswith("State=UNKNOWN\nPartitionName=x Nodes=n1\n")
     assert more["image/gputopo.yaml"].endswith("}\npartitions: {}\n")

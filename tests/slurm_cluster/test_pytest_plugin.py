@@ -91,9 +91,10 @@ def test_a_cluster_for_each_description_and_release(started: Started, tmp_path: 
     factory(nodes, slurm_conf="PartitionName=x Nodes=ALL\n")
     factory(nodes, gputopo_yaml="")
     factory(nodes, release="26.05")
+    factory(slurm_conf="PartitionName=x Nodes=ALL\n")
     factory()
-    assert [suite for _, suite in started] == [None, None, None, "forky", None]
-    assert len({project for project, _ in started}) == 5
+    assert [suite for _, suite in started] == [None, None, None, "forky", None, None]
+    assert len({project for project, _ in started}) == 6
     assert started[-1] == ("mine", None)
 
 
