@@ -38,7 +38,7 @@ from slurm_plugin.serve import setup
 from slurm_plugin.serve.server import bind
 from slurm_plugin.serve.service import Engine
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SUBMIT = Submit(id=4, uid=1000, gpus=2, nodes=1, per_node=2, tasks=1)
 
 

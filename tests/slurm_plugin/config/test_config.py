@@ -11,7 +11,7 @@ from slurm_plugin.config import schema
 from slurm_plugin.config import settings as config
 from slurm_plugin.errors import ConfigError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FILE = Path("/etc/slurm/gputopo.yaml")
 
 

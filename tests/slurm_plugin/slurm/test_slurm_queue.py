@@ -19,7 +19,7 @@ from slurm_plugin.slurm import (
     update_text,
 )
 
-REPLIES = Path(__file__).parent / "replies"
+REPLIES = Path(__file__).parents[1] / "replies"
 RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
 
 

@@ -16,7 +16,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import NOW, CommandLine, JobUpdate, rest
 from slurm_plugin.slurm.rest import Rest
 
-REPLIES = Path(__file__).parent / "replies"
+REPLIES = Path(__file__).parents[1] / "replies"
 RELEASES = sorted(path.parent.name for path in REPLIES.glob("*/rest_jobs.http"))
 
 

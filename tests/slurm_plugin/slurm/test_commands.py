@@ -18,7 +18,7 @@ from slurm_plugin.cli import cli
 from slurm_plugin.config.settings import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(*args: str) -> Result:

@@ -12,7 +12,7 @@ from policies.hint_page import tables
 from policies.hints import parse, supported_keys
 from slurm_plugin.cli import cli
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "hints.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "hints.md"
 
 
 def run(*args: str) -> str:

@@ -13,7 +13,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import CommandLine
 from slurm_plugin.slurm.runner import ProcessRunner
 
-REPLIES = Path(__file__).parent / "replies"
+REPLIES = Path(__file__).parents[1] / "replies"
 RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
 
 GPUS = {

@@ -18,7 +18,7 @@ from slurm_plugin.launch import Launch, LaunchMachine, Task, launch, machine_of,
 from slurm_plugin.launch.drawing import svg
 from slurm_plugin.launch.errors import LaunchError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DGX1V = machine_of(catalog.load("dgx1v"))
 MI250X = machine_of(catalog.load("mi250x"))
 ALL = tuple(range(8))
