@@ -15,8 +15,10 @@ from typing import Any
 
 from modes import MODES
 
+from slurm_cluster.cluster import SUITES
+
 #: Debian release -> Slurm's, oldest first: the columns.
-RELEASES = {"bookworm": "22.05", "trixie": "24.11", "forky": "26.05"}
+RELEASES = {suite: release for release, suite in SUITES.items()}
 
 #: passed and failed: counts; skipped: reason -> count.
 Cell = dict[str, Any]
