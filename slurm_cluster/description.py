@@ -33,7 +33,12 @@ MOST_NODES = 256
 ENFORCE = "partitions:\n  default: {mode: enforce, policy: mapa}\n"
 _HOST = re.compile(r"[a-z][a-z0-9-]{0,61}")
 _TAKEN = {"ctl", "ctl2", "localhost"}
-_COMMON = "socket: /run/gputopo/engine.sock\nenforcement: select\n"
+_COMMON = """\
+socket: /run/gputopo/engine.sock
+enforcement: select
+deadline_ms: 50
+decision_log: {path: /var/log/gputopo/decisions.jsonl, max_mb: 64, keep: 4}
+"""
 
 
 class DescriptionError(ValueError):

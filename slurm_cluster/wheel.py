@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import zipfile
 from importlib.metadata import distribution
@@ -23,7 +24,9 @@ def pack(folder: Path) -> Path:
             path = Path(str(file.locate()))
             # Always the same bytes for the same files, so that no image is built twice.
             entry = zipfile.ZipInfo(str(file))
-            entry.external_attr = (0o755 if os.access(path, os.X_OK) else 0o644) << 16
+            # pip looks at the bits of regular files alone.
+            mode = stat.S_IFREG | (0o755 if os.access(path, os.X_OK) else 0o644)
+            entry.external_attr = mode << 16
             wheel.writestr(entry, path.read_bytes())
     return target
 

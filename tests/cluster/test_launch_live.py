@@ -478,10 +478,11 @@ def test_switching_back_leaves_nothing(cluster: Cluster) -> None:
     """No file on the shared volume, and no option in srun."""
     with launching(cluster, PLUGIN):
         assert "--gpu-topo" in cluster.run("ctl", ["srun", "--help"]).out
+        there = set(cluster.run("dgx1", "ls /cluster").out.split())
+        assert {"launch", "plugstack.conf"} <= there
     cluster.switch("gputopo")
-    assert cluster.run("dgx1", "ls /cluster").out.split() == [
-        "cgroup.conf", "fakegpu", "gres.conf", "munge.key", "ready", "slurm.conf", "variant",
-    ]  # fmt: skip
+    left = set(cluster.run("dgx1", "ls /cluster").out.split())
+    assert not left & {"launch", "plugstack.conf"}
     assert "--gpu-topo" not in cluster.run("ctl", ["srun", "--help"]).out
 
 
