@@ -238,10 +238,12 @@ class Cluster(Faults):
 
     def wait_accepted(self) -> None:
         """With a GRES type per GPU slurmctld refuses GPUs of no type until nodes register."""
-        if not self.variant().startswith("gputopo-slots"):
+        if not self.variant().startswith("gputopo-slots") or not any(self.gpus.values()):
             return
         # A node that slurmctld knows nothing of yet ("unknown") is waited for, too.
-        found = "sinfo -h -N -p off -o '%N %T' | grep -Ev ' (down|drain|fail)' | cut -d' ' -f1"
+        named = ",".join(node for node, gpus in self.gpus.items() if gpus)
+        told = f"sinfo -h -N -p off -n '{named}' -o '%N %T'"
+        found = f"{told} | grep -Ev ' (down|drain|fail)' | cut -d' ' -f1"
         one = "sbatch --test-only -p off -w $node --gres=gpu:1 --wrap true"
         probe = f'up=$({found}); [ -n "$up" ] && for node in $up; do {one} || exit 1; done'
         deadline = time.monotonic() + 30

@@ -30,7 +30,11 @@ CORES_WITHOUT = 8
 #: More containers than a machine for tests holds.
 MOST_NODES = 256
 #: Where no partitions are given to the engine.
-ENFORCE = "partitions:\n  default: {mode: enforce, policy: mapa}\n"
+ENFORCE = """\
+partitions:
+  default: {mode: enforce, policy: mapa}
+  "off": {mode: "off"}
+"""
 _HOST = re.compile(r"[a-z][a-z0-9-]{0,61}")
 _TAKEN = {"ctl", "ctl2", "localhost"}
 _COMMON = """\
