@@ -44,7 +44,6 @@ def settled(cluster: Cluster, ids: list[int]) -> None:
     until(over, f"jobs {ids} are completed", 100)
 
 
-@pytest.mark.slots
 def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     """The waiting job runs on the node, and slurmctld has it waiting, and its GPUs as another's."""
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
