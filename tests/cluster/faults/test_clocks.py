@@ -161,7 +161,7 @@ def test_one_process_alone_has_a_wrong_clock(
         meanwhile = cluster.sbatch(*PAIR, "bridged1", sleep_s=2)
         time.sleep(10)
     goes_on(cluster, jobid)
-    cluster.wait_state(meanwhile, "COMPLETED", timeout_s=240)
+    cluster.wait_state(meanwhile, "COMPLETED", timeout_s=400)
     assert running(cluster, [runs]) == gpus
     end(cluster, [jobid, runs])
     advised_again(cluster)

@@ -35,13 +35,16 @@ RESUME = (
 
 
 def settled(cluster: Cluster, ids: list[int]) -> None:
-    """Each of these jobs runs to its end, sooner or later; drained nodes are resumed."""
+    """Each of these jobs runs to its end, sooner or later; drained nodes are resumed.
+
+    Slurm itself starts a job that it put back after a credential's lifetime: two minutes.
+    """
 
     def over() -> bool:
         cluster.run("ctl", RESUME, check=False)
         return {cluster.job(jobid).state for jobid in ids} == {"COMPLETED"}
 
-    until(over, f"jobs {ids} are completed", 100)
+    until(over, f"jobs {ids} are completed", 240)
 
 
 def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
