@@ -152,7 +152,8 @@ def test_one_process_alone_has_a_wrong_clock(
 ) -> None:
     """Nothing is lost by it: jobs of meanwhile run in the end, and later ones as ever.
 
-    What could not be launched for munge's sake Slurm puts back for two minutes.
+    What could not be launched for munge's sake Slurm puts back for two minutes, once it could
+    tell the node so, which it tries again a minute or two later.
     """
     runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=300)
     gpus = running(cluster, [runs])
