@@ -28,6 +28,7 @@ DAEMONS = {
     "munged": ("rm -f /run/munge/munge.socket.2*; runuser -u munge --", "munge -n"),
     "slurmdbd": ("", "sacctmgr -n list cluster"),
     "mariadbd": ("setsid", "mariadb -e 'select 1'"),
+    "slurmd": ("", "scontrol show slurmd"),
 }
 
 
@@ -115,8 +116,8 @@ class Faults(Slurm):
 
     def _kill(self, daemon: str, host: str = "ctl") -> str:
         """Its command line, once it is gone."""
-        # One that nobody has waited for yet (a zombie) is gone, too.
-        alive = ["pgrep", "--runstates", "R,S,D", "-x", daemon]
+        # Not a zombie, which is gone already, nor a child that has the name for a moment.
+        alive = ["pgrep", "--runstates", "R,S,D", "-o", "-x", daemon]
         pid = self.run(host, alive).out.strip()
         words = self.run(host, f"cat /proc/{pid}/cmdline").out.split("\0")[:-1]
         self.run(host, ["kill", "-KILL", pid])

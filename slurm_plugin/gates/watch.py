@@ -46,11 +46,10 @@ class Watch:
             self._started(running[job_id])
         self._running = set(running)
         alive = {job.array_id for job in ours}
-        self._tasks = {
-            name: build
-            for name, build in self._tasks.items()
-            if name in made.released or int(name.partition("_")[0]) in alive
-        }
+        for name in [n for n in self._tasks if n not in made.released]:
+            if int(name.partition("_")[0]) not in alive:
+                # It ended before any look saw its id: the array's is all there is.
+                self._write(self._tasks.pop(name))
 
     def _started(self, job: QueuedJob) -> None:
         gpus = {name: sum(1 << i for i in found) for name, found in job.gpus.items()}

@@ -10,7 +10,7 @@ from modes import variant
 from select_harness import told_stock_pair
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import ClusterError, Result
+from slurm_cluster.hosts import ClusterError, Result, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
@@ -170,9 +170,13 @@ def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster
 def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(
     configured: Cluster,
 ) -> None:
-    jobid = configured.sbatch(*PAIR, "--array=0-2", script="true")
-    for _ in range(3):
-        configured.wait_finished(jobid)
+    # Until the engine has seen who they are it cannot write down what it decided for each.
+    script = "until [ -e $HOME/go ]; do sleep 0.1; done"
+    configured.run("ctl", "rm -f /home/alice/go")
+    jobid = configured.sbatch(*PAIR, "--array=0-2", script=script)
+    until(lambda: {job.state for job in configured.jobs(jobid)} == {"RUNNING"}, "all run", 60)
+    configured.look()
+    configured.run("ctl", "touch /home/alice/go")
     configured.wait_idle()
     configured.engine("restart")
     found = told(configured, "alice", jobid)

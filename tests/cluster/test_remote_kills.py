@@ -20,7 +20,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
     ("jobs", "kills"),
     [
         pytest.param(6, 3, marks=pytest.mark.long("a minute of kills", "slots")),
-        pytest.param(50, 10, marks=pytest.mark.long("50 borrowers, five minutes")),
+        pytest.param(
+            *(50, 10),
+            marks=[pytest.mark.long("50 borrowers, five minutes"), pytest.mark.timeout(900)],
+        ),
     ],
 )
 def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(

@@ -19,7 +19,6 @@ from remote_harness import (
     donors,
     echoed,
     nothing_is_left,
-    occupy,
     settings_of,
 )
 
@@ -170,47 +169,6 @@ def test_a_job_that_loses_its_donor_does_not_go_on(lends: Cluster) -> None:
     [donor] = donors(lends)
     lends.cancel(donor.id)
     until(lambda: lends.job(job.id).state != "RUNNING", "the job is put back", 30)
-
-
-@pytest.mark.long("a minute until Slurm calls a node dead")
-def test_a_donors_node_that_dies_takes_the_loan_with_it(lends: Cluster) -> None:
-    job = borrower(lends, "--requeue")
-    [donor] = donors(lends)
-    [node] = donor.gpus
-    lends.run(node, "kill -9 $(cat /run/slurmd.pid)")
-    try:
-        until(lambda: lends.job(job.id).state != "RUNNING", "the job is put back", 90)
-        until(lambda: not donors(lends), "no donor is left", 60)
-        lends.cancel(job.id)
-    finally:
-        revive(lends, node)
-
-
-@once
-@pytest.mark.long("a minute until Slurm calls a node dead")
-def test_the_jobs_own_node_that_dies_ends_its_donors(lends: Cluster) -> None:
-    job = borrower(lends, "--no-requeue")
-    [host] = job.gpus
-    lends.run(host, "kill -9 $(cat /run/slurmd.pid)")
-    try:
-        until(lambda: not donors(lends), "no donor is left", 120)
-    finally:
-        revive(lends, host)
-
-
-def revive(cluster: Cluster, node: str) -> None:
-    """slurmd once more, which ends what Slurm gave up; the occupied GPUs are occupied again."""
-    cluster.run(node, "/usr/sbin/slurmd")
-    cluster.run("ctl", f"scontrol update nodename={node} state=resume", check=False)
-    for_node = [job.id for job in all_jobs(cluster) if node in job.fields.get("ReqNodeList", "")]
-    cluster.cancel(*for_node)
-
-    def is_idle() -> bool:
-        told = cluster.run("ctl", f"sinfo -h -p dgx -n {node} -o %T").out.strip()
-        return told == "idle" and not cluster.gres_used()[node]
-
-    until(is_idle, f"{node} is up and idle", 90)
-    occupy(cluster, node)
 
 
 # -- restarts -----------------------------------------------------------------

@@ -152,7 +152,8 @@ def test_one_process_alone_has_a_wrong_clock(
 ) -> None:
     """Nothing is lost by it: jobs of meanwhile run in the end, and later ones as ever.
 
-    What could not be launched for munge's sake Slurm puts back for two minutes.
+    What could not be launched for munge's sake Slurm puts back for two minutes, once it could
+    tell the node so, which it tries again a minute or two later.
     """
     runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=300)
     gpus = running(cluster, [runs])
@@ -161,7 +162,7 @@ def test_one_process_alone_has_a_wrong_clock(
         meanwhile = cluster.sbatch(*PAIR, "bridged1", sleep_s=2)
         time.sleep(10)
     goes_on(cluster, jobid)
-    cluster.wait_state(meanwhile, "COMPLETED", timeout_s=240)
+    cluster.wait_state(meanwhile, "COMPLETED", timeout_s=400)
     assert running(cluster, [runs]) == gpus
     end(cluster, [jobid, runs])
     advised_again(cluster)

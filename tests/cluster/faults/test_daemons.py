@@ -11,6 +11,7 @@ from slurm_cluster.cluster import Cluster
 
 pytestmark = [
     pytest.mark.cluster,
+    pytest.mark.both_modes,
     pytest.mark.enforced,
     pytest.mark.long("half a minute"),
     pytest.mark.timeout(900),

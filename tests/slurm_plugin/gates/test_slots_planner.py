@@ -17,7 +17,9 @@ from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.plan import Plan
 from slurm_plugin.gates.planner import Planner, WhyNot
+from slurm_plugin.gates.watch import Watch
 from slurm_plugin.lending.record import DECISIONS
 from slurm_plugin.profiles import Remote
 from slurm_plugin.protocol import Place
@@ -125,6 +127,21 @@ def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
     slurm = Remembering(gated(1, 4), gated(2, 4), gated(3), refuses=True)
     looked(tmp_path, slurm, Board())
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
+
+
+def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array() -> None:
+    lines: list[dict[str, Any]] = []
+    watch = Watch(lambda build: lines.append(build()))
+    array = replace(gated(7), array_id=7, task="0-2", tasks=3, name="7_[0-2]")
+    first = replace(array, job_id=8, task="0", tasks=1, name="7_0", state="COMPLETING")
+    for task in range(3):
+        watch.released(f"7_{task}", array, lambda: {"job": 7})
+    watch.look([array], Plan({}))
+    assert lines == []
+    watch.look([first], Plan({}))
+    assert lines == [{"job": 8, "array": 7}]
+    watch.look([], Plan({}))
+    assert lines[1:] == [{"job": 7}, {"job": 7}]
 
 
 @pytest.mark.parametrize(
