@@ -118,7 +118,7 @@ def test_remote_auto_lends_when_waiting_would_take_longer(lends: Cluster) -> Non
 
 def solvers(cluster: Cluster) -> list[str]:
     """DRMaestro's processes beside the engine."""
-    told = cluster.run("ctl", "pgrep -f remote[.]solve_process", check=False)
+    told = cluster.run("ctl", "pgrep -f lending[.]solve_process", check=False)
     return told.out.split()
 
 
