@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from live_harness import Watch, advised_again, configure_engine, end, running
+from live_harness import CONFIG, Watch, advised_again, configure_engine, end, running
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.faults import SMALL_DISK
@@ -28,6 +28,7 @@ STATE = f"{SMALL_DISK}/slurmctld"
 @pytest.fixture
 def small_disk(watch: Watch, cluster: Cluster) -> Iterator[Cluster]:
     """Decision log and state directory are on a small disk."""
+    cluster.run("ctl", f"sed -i '/^decision_log:/d' {CONFIG}")
     small = f"decision_log: {{path: {DECISIONS}}}\nstate_dir: {SMALL_DISK}/state"
     configure_engine(cluster, small)
     cluster.look()
