@@ -144,12 +144,14 @@ class Watch:
         self.held: dict[int, set[tuple[tuple[str, tuple[int, ...]], ...]]] = {}
 
     def _run(self) -> None:
-        while not self._stop.wait(WATCH_S):
+        while True:
             # slurmctld may be away for a moment; that is part of some tests
             found = self._cluster.run("ctl", ["scontrol", "show", "job", "-d"], check=False)
             if not found.code:
                 self.samples += 1
                 self._look(parse_jobs(found.out))
+            if self._stop.wait(WATCH_S):
+                return
 
     def _look(self, jobs: list[Job]) -> None:
         owner: dict[tuple[str, int], int] = {}
