@@ -214,12 +214,19 @@ def engine(tmp_path: Path) -> Iterator[FakeEngine]:
 
 
 @pytest.fixture
-def installed(tmp_path: Path) -> Path:
+def deadline_ms() -> int:
+    """How long the bridge waits: longer than a busy machine keeps an answer back."""
+    return 1000
+
+
+@pytest.fixture
+def installed(tmp_path: Path, deadline_ms: int) -> Path:
     """A directory as /etc/slurm: the script, its modules, and the bridge's configuration."""
     etc = tmp_path / "etc"
     shutil.copytree(BRIDGE, etc, ignore=shutil.ignore_patterns("*.py", "py.typed", "__pycache__"))
     (etc / "gputopo-bridge.conf").write_text(
-        f"socket = {tmp_path / 'engine.sock'}\nretry_first_s = 0.2\nretry_longest_s = 0.4\n"
+        f"socket = {tmp_path / 'engine.sock'}\ndeadline_ms = {deadline_ms}\n"
+        "retry_first_s = 0.2\nretry_longest_s = 0.4\n"
     )
     return etc
 

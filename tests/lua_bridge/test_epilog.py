@@ -19,7 +19,7 @@ def silent(engine):
 def run(tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """The script as slurmctld calls it, with gputopo-bridge.conf beside slurm.conf."""
     (tmp_path / "gputopo-bridge.conf").write_text(
-        f"deadline_ms = 50\nsocket = {tmp_path / 'engine.sock'}  # ours\n"
+        f"deadline_ms = 1000\nsocket = {tmp_path / 'engine.sock'}  # ours\n"
     )
     env = {"SLURM_CONF": str(tmp_path / "slurm.conf"), **env}
     return subprocess.run([SCRIPT], env=env, capture_output=True, text=True, timeout=10)
