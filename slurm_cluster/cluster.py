@@ -17,7 +17,7 @@ from typing import Any, Self
 from slurm_cluster import description
 from slurm_cluster.description import DEFAULT, Description
 from slurm_cluster.faults import Faults
-from slurm_cluster.hosts import POLL_S, ClusterError, NoEngineError
+from slurm_cluster.hosts import POLL_S, ClusterError, NoEngineError, until
 from slurm_cluster.slurm import STATE
 from slurm_plugin.wire import split, unquote
 
@@ -232,7 +232,7 @@ class Cluster(Faults):
 
     def configure_extra(self, lines: str) -> None:
         """Adds lines to slurm.conf until the next reset, and restarts slurmctld."""
-        self.run("ctl", ["sh", "-c", 'printf "%s\\n" "$1" >/cluster/extra.conf', "sh", lines])
+        self.put("ctl", "/cluster/extra.conf", f"{lines}\n")
         self.switch(self.variant())
         self.wait_registered()
 
@@ -246,11 +246,7 @@ class Cluster(Faults):
         found = f"{told} | grep -Ev ' (down|drain|fail)' | cut -d' ' -f1"
         one = "sbatch --test-only -p off -w $node --gres=gpu:1 --wrap true"
         probe = f'up=$({found}); [ -n "$up" ] && for node in $up; do {one} || exit 1; done'
-        deadline = time.monotonic() + 30
-        while self.run("ctl", probe, check=False).code:
-            if time.monotonic() > deadline:
-                raise ClusterError("not every node has registered its GPUs within 30 s")
-            time.sleep(POLL_S)
+        until(lambda: not self.run("ctl", probe, check=False).code, "nodes have their GPUs", 30)
 
     def wait_registered(self) -> None:
         """The same, and in the slots mode the engine has read what Slurm is now."""

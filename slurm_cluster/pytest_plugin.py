@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,17 +84,23 @@ class Factory:
             self._made[project] = self._start(project, suite, described)
         found = self._made[project]
         if isinstance(found, str):
-            (pytest.fail if _in_ci() else pytest.skip)(found)
+            # In continuous integration a test that cannot run must not pass for one that did.
+            (pytest.fail if in_ci() else pytest.skip)(found)
         if found.enforcement != enforcement:
             found.enforcement = enforcement
             found.is_fresh = False
         return found
 
-    def _project(self, text: str, suite: str | None) -> str:
-        """A name of its own for each description and, beside others, each of pytest's workers."""
+    @cached_property
+    def _name(self) -> str:
+        """What all its clusters' names begin with: a process tells, so it is asked once."""
         from slurm_cluster.cluster import default_project
 
-        parts = [default_project(folder=self._folder)]
+        return default_project(folder=self._folder)
+
+    def _project(self, text: str, suite: str | None) -> str:
+        """A name of its own for each description and, beside others, each of pytest's workers."""
+        parts = [self._name]
         if text:
             parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
         parts += filter(None, (suite, os.environ.get("PYTEST_XDIST_WORKER")))
@@ -156,7 +163,8 @@ def slurm_cluster(slurm_cluster_factory: Factory) -> Iterator[Clean]:
         yield Clean(slurm_cluster_factory, until_end)
 
 
-def _in_ci() -> bool:
+def in_ci() -> bool:
+    """Whether this is continuous integration."""
     return os.environ.get("CI", "").lower() in ("1", "true", "yes")
 
 

@@ -6,7 +6,6 @@ are skipped and say why; on trixie it is built, and in CI must be.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +16,12 @@ from client_harness import RemoteClient, install_pyslurm, start_rest, stop_rest
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
+from slurm_cluster.pytest_plugin import in_ci
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import NOW, JobUpdate
 
 pytestmark = pytest.mark.cluster
 
-IN_CI = os.environ.get("CI", "").lower() in ("1", "true", "yes")
 BUILT_FIRST = pytest.mark.long("PySlurm is built, two minutes and more")
 KINDS = ("command", "rest", pytest.param("pyslurm", marks=BUILT_FIRST))
 HOUR_S = 3600
@@ -82,7 +81,7 @@ def client_of(request: pytest.FixtureRequest, live: Cluster, kind: str) -> Remot
     if kind == "pyslurm":
         told = request.getfixturevalue("pyslurm")
         if "PySlurm: built" not in told:
-            if IN_CI and live.suite == "trixie":
+            if in_ci() and live.suite == "trixie":
                 pytest.fail(f"in CI PySlurm must be there: {told}", pytrace=False)
             pytest.skip(told)
     return RemoteClient(live, kind)
