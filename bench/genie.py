@@ -16,11 +16,11 @@ from pathlib import Path
 from statistics import median
 
 from bench.measure import Figure, at_most, conditions, quantile
+from policies.contract.scheduling import Platform, Queue, Started
 from policies.genie.schedulers import schedulers
 from policies.genie.tasks import TaskMaker
 from policies.performance.similarity import Traits
 from policies.registry import registry
-from policies.scheduling import Platform, Queue, Started
 from simulation.experiments.genie.workload import Spec, make, models
 from simulation.experiments.pollux import PROFILES
 from slurm_plugin.config.genie import GenieConfig, GenieRule

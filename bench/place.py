@@ -25,14 +25,16 @@ except ImportError:  # the extra `bench`: a search in Rust to compare with
 
 from bench.measure import Figure, at_least, at_most, conditions, quantile
 from gres_topology import NodeTopology, catalog
-from policies import Cluster, NodeState, Placement, Request, bits, symmetry
-from policies.bandwidth import eq2, model_for
-from policies.cables import cables_mbps, narrowest_cut
-from policies.links import RING_EFFICIENCY, link_mbps
+from policies import Cluster, NodeState, Placement, Request
+from policies.bandwidth.cables import cables_mbps, narrowest_cut
+from policies.bandwidth.model import eq2, model_for
+from policies.contract import bits
 from policies.mapa import Mapa
-from policies.objectives import BALANCED, EFFBW
-from policies.solved import solved
-from policies.tables import Tables
+from policies.matching import symmetry
+from policies.matching.links import RING_EFFICIENCY, link_mbps
+from policies.matching.solved import solved
+from policies.scoring.objectives import BALANCED, EFFBW
+from policies.scoring.tables import Tables
 
 MACHINES = ("dgx1v", "dgx2", "torus-16", "cubemesh-16")
 #: The machines that the searches get, and how long one search may take.

@@ -16,7 +16,7 @@ from random import Random
 from bench.measure import Figure, at_most, conditions, quantile
 from gres_topology import catalog
 from policies import Cluster, NodeState, Placement, Request, RunningJob
-from policies.bits import mask_of
+from policies.contract.bits import mask_of
 from policies.topo_aware import TopoAware, policies
 
 SEED = 1

@@ -5,11 +5,11 @@ Knows GPUs, links, NUMA nodes, PCI addresses and NICs. Never decides a placement
 
 from gres_topology.comparison import difference, fingerprint
 from gres_topology.errors import TopologyError
-from gres_topology.gres_file import gres_conf
-from gres_topology.mapping import SlurmIndex
-from gres_topology.network import Domain, Network
-from gres_topology.numactl import merge_numa
-from gres_topology.reading import find, read
+from gres_topology.readers.numactl import merge_numa
+from gres_topology.readers.reading import find, read
+from gres_topology.slurm_files.gres_file import gres_conf
+from gres_topology.slurm_files.mapping import SlurmIndex
+from gres_topology.slurm_files.network import Domain, Network
 from gres_topology.topology import Nic, NodeTopology, NumaNode
 
 __all__ = [

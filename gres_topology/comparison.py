@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from gres_topology.gres_file import type_of
+from gres_topology.slurm_files.gres_file import type_of
 from gres_topology.topology import NodeTopology
 
 

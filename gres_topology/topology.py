@@ -52,7 +52,7 @@ class NodeTopology:
     `SYS`, `XGMI`, ...; `X` on the diagonal); `bandwidth_gbps` is the same matrix in
     GB/s per direction (float64, shape (gpus, gpus), zero diagonal, read-only).
     Per-GPU entries are None where the source does not say. `calibration` names a bandwidth
-    model fitted to this kind of node (`policies.calibrated`); empty where there is none.
+    model fitted to this kind of node (`policies.bandwidth.calibrated`); empty where there is none.
 
     Raises TopologyError if the parts do not fit together.
     """

@@ -3,7 +3,7 @@
 Pure: opens no file, no socket, no clock. Imports only gres_topology.
 """
 
-from policies.nouns import (
+from policies.contract.nouns import (
     Candidate,
     Cluster,
     NodeState,

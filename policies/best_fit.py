@@ -8,10 +8,10 @@ still has room; a job too big for one domain takes the emptiest first, to span f
 from __future__ import annotations
 
 from gres_topology import NodeTopology
-from policies.bits import gpus_of, mask_of
-from policies.measure import measured
-from policies.nodes import Key, assign, groups_of
-from policies.nouns import Cluster, NodeState, Placement, Request, Wait
+from policies.contract.bits import gpus_of, mask_of
+from policies.contract.nodes import Key, assign, groups_of
+from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
+from policies.scoring.measure import measured
 
 
 def domains(topology: NodeTopology) -> list[int]:

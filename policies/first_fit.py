@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from policies.bits import gpus_of
-from policies.measure import measured
-from policies.nodes import assign, groups_of
-from policies.nouns import Cluster, Placement, Request, Wait
+from policies.contract.bits import gpus_of
+from policies.contract.nodes import assign, groups_of
+from policies.contract.nouns import Cluster, Placement, Request, Wait
+from policies.scoring.measure import measured
 
 
 class FirstFit:

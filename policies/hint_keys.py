@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from policies import deadlines
-from policies.patterns import PATTERNS
+from policies.contract import deadlines
+from policies.patterns.pattern import PATTERNS
 
 #: Keys that the hint grammar itself handles, whatever the policies.
 GENERAL = frozenset({"policy"})

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from policies.contract.nouns import Request
 from policies.errors import HintError, RegistryError
 from policies.hint_keys import BESIDE, ENGINE, GENERAL, KEYS, LAUNCH, HintKey
-from policies.nouns import Request
 from policies.registry import DEFAULT, Registry
 from policies.registry import registry as installed
 
@@ -140,7 +140,7 @@ def to_request(
     `counts` is one GPU count per node. `defaults` holds hint keys as a site wrote them
     (HintError where they are wrong); those without effect under the policy that decides
     are left out, since the user did not write them. `patterns` are the site's own: the
-    names people write, and those `policies.patterns` knows them by.
+    names people write, and those `policies.patterns.pattern` knows them by.
     """
     name = policy_of(hints, defaults)
     try:

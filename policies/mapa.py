@@ -8,10 +8,11 @@ that weighs what is left by what the site usually asks.
 
 from __future__ import annotations
 
-from policies.demand import Shares
-from policies.nodes import Key, assign_near, groups_of
-from policies.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
-from policies.objectives import (
+from policies.contract.demand import Shares
+from policies.contract.nodes import Key, assign_near, groups_of
+from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
+from policies.patterns.pattern import told
+from policies.scoring.objectives import (
     AGGREGATE,
     BALANCED,
     EFFBW,
@@ -22,8 +23,7 @@ from policies.objectives import (
     site_insensitive,
     site_sensitive,
 )
-from policies.patterns import told
-from policies.tables import TOP, Choice, Tables, tables
+from policies.scoring.tables import TOP, Choice, Tables, tables
 
 #: How long a job that waits for a better set waits before it is asked about again.
 WAIT_S = 60.0

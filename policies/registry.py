@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
 from policies.best_fit import BestFit
+from policies.contract.nouns import Policy
 from policies.errors import RegistryError
 from policies.first_fit import FirstFit
 from policies.genie.gpus import GENIE
 from policies.mapa import MAPA, MAPA_GREEDY, MAPA_PRESERVE, MAPA_PRESERVE_SITE, MAPA_WIDEST
-from policies.nouns import Policy
 from policies.topo_aware import TOPO_AWARE, TOPO_AWARE_P
 
 #: The entry point group third parties register under.

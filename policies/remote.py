@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from policies.bits import mask_of
-from policies.nouns import Cluster, NodeState, Request
+from policies.contract.bits import mask_of
+from policies.contract.nouns import Cluster, NodeState, Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Sequence
 
 from gres_topology import NodeTopology
-from policies.bits import gpus_of, subsets
+from policies.contract.bits import gpus_of, subsets
 from simulation.errors import SimulationError
 from simulation.judge import judge
 from simulation.workload import SimJob

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
 from policies import Cluster, Placement, Policy, Request, RunningJob, Wait
-from policies.bits import mask_of
+from policies.contract.bits import mask_of
 from simulation.asking import Asking
 from simulation.errors import SimulationError
 from simulation.occupancy import Occupancy

@@ -12,8 +12,8 @@ from statistics import fmean
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
-from policies.bits import mask_of, subsets
-from policies.tables import tables
+from policies.contract.bits import mask_of, subsets
+from policies.scoring.tables import tables
 from simulation.errors import SimulationError
 from simulation.record import Record
 

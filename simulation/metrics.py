@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
 
 from gres_topology import NodeTopology
-from policies.bits import mask_of
+from policies.contract.bits import mask_of
 from simulation.judge import host_mbps, judge
 from simulation.record import Record, Run
 from simulation.speed import share_of

@@ -11,8 +11,8 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from gres_topology import NodeTopology, declared
-from gres_topology.catalog import load
+from gres_topology import NodeTopology
+from gres_topology.catalog import declared, load
 from simulation.traces import Trace, prepare, read
 
 EIGHTS, TWOS = 231, 321

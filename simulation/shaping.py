@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from policies.contract.scheduling import Planned, Platform, Queue, Scheduler, Started, Task
 from policies.performance import Shape
-from policies.scheduling import Planned, Platform, Queue, Scheduler, Started, Task
 from simulation.errors import SimulationError
 
 #: How long a task runs in truth with a shape, seconds.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gres_topology import NodeTopology
-from policies.bits import gpus_of, mask_of
+from policies.contract.bits import gpus_of, mask_of
 from simulation.errors import SimulationError
 from simulation.judge import judge
 from simulation.workload import SimJob

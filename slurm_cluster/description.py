@@ -18,7 +18,8 @@ from typing import Any
 
 import yaml
 
-from gres_topology import NodeTopology, TopologyError, catalog, gres_file, hostlist
+from gres_topology import NodeTopology, TopologyError, catalog, hostlist
+from gres_topology.slurm_files import gres_file
 from slurm_cluster.fake_tools import fake_tools
 
 PACKAGE = Path(__file__).parent

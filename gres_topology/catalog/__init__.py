@@ -1,6 +1,6 @@
 """The catalog: machines by name, each a YAML file beside this one with its source.
 
-The format is that of `gres_topology.declared`. PCI addresses and minors are left out: they
+The format is that of `gres_topology.catalog.declared`. PCI addresses and minors are left out: they
 differ from one machine to the next of the same kind.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 
-from gres_topology import declared
+from gres_topology.catalog import declared
 from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology
 

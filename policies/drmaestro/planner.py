@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from policies.contract.nouns import Cluster, Wait
 from policies.drmaestro.admission import admitted
 from policies.drmaestro.flow import FlowSolver, best_solver
 from policies.drmaestro.phases import Costs, Task, host_tasks, lend_gpus
-from policies.nouns import Cluster, Wait
 from policies.remote import RemoteJob, RemotePlacement, RemoteTask, Room, copies, rooms
 
 Rooms = dict[str, Room]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.contract.scheduling import Planned, Queue, in_order
 from policies.performance.nouns import Floats
-from policies.scheduling import Planned, Queue, in_order
 
 Indices = NDArray[np.int64]
 

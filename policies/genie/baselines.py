@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.contract.scheduling import Planned, Platform, Queue, Room, Task, in_order
 from policies.performance import Shape
-from policies.scheduling import Planned, Platform, Queue, Room, Task, in_order
 
 #: Smaller goes first.
 Key = Callable[[Task], float]

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.contract.scheduling import URGENT, Planned, Queue, Room
 from policies.genie.algorithm import Indices, Table
 from policies.performance.nouns import Floats
-from policies.scheduling import URGENT, Planned, Queue, Room
 
 #: Groups in the order in which they may have GPUs.
 _STARVING, _URGENT, _IN_TIME, _TOO_MUCH, _LATE = range(5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from policies.genie.submit import HINTS
 from policies.mapa import Mapa
-from policies.objectives import BALANCED
+from policies.scoring.objectives import BALANCED
 
 
 class GenieGpus(Mapa):

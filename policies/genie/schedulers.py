@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from policies.contract.scheduling import Scheduler
 from policies.genie.algorithm import GeniePaper
 from policies.genie.baselines import (
     FIFO,
@@ -12,7 +13,6 @@ from policies.genie.baselines import (
     Capacity,
 )
 from policies.genie.dynamic import Genie
-from policies.scheduling import Scheduler
 
 
 def schedulers(profiles: tuple[str, ...]) -> tuple[Scheduler, ...]:

@@ -12,12 +12,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from policies.deadlines import deadline_s
+from policies.contract.deadlines import deadline_s
+from policies.contract.scheduling import CLASSES, NORMAL, PRIOR, Platform, Task
 from policies.errors import HintError, PolicyError, ProfileError
 from policies.genie.tasks import ECT, TaskMaker, Wish
 from policies.hint_keys import KEYS
 from policies.performance import TRAINING, Shape, Work
-from policies.scheduling import CLASSES, NORMAL, PRIOR, Platform, Task
 
 #: The hint keys this scheduler reads; the first three a job must give.
 HINTS = ("profile", "batch", "iterations", "task", "class", "deadline")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from policies.nouns import Wait
+from policies.contract.nouns import Wait
 from policies.r_queue.model import Network, Work, execution_s
 from policies.r_queue.queues import NETWORK_AWARE, Answer, RQueue
 from policies.remote import RemoteJob, RemotePlacement, Room, copies

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policies.nouns import Cluster, Wait
+from policies.contract.nouns import Cluster, Wait
 from policies.remote import RemoteJob, RemotePlacement, RemoteTask, Room, processes, rooms
 
 #: Donor order of the paper: the node with the fewest processes first, wherever its GPUs are.

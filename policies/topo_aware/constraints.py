@@ -7,7 +7,7 @@ which are Slurm's: where they do not agree the job waits for Slurm to offer othe
 
 from __future__ import annotations
 
-from policies.nouns import Request
+from policies.contract.nouns import Request
 from policies.topo_aware.index import Group
 
 

@@ -10,7 +10,7 @@ preferred half is full the task goes to the other (algorithm 3's "else" knows no
 
 from __future__ import annotations
 
-from policies.bits import gpus_of, mask_of
+from policies.contract.bits import gpus_of, mask_of
 from policies.topo_aware.utility import Scale, Terms
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.bits import Ints
+from policies.contract.bits import Ints
 
 #: GPUs whose farthest others are tried as a start.
 MOST_SEEDS = 16

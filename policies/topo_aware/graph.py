@@ -15,7 +15,7 @@ import numpy as np
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
 from policies.best_fit import domains
-from policies.bits import Ints, gpus_of
+from policies.contract.bits import Ints, gpus_of
 
 #: Distances are whole numbers of this part of a weight, so that equal sums are equal.
 SCALE = 1000

@@ -12,8 +12,8 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from policies.best_fit import domains
-from policies.bits import EXACT_GPUS, Ints, gpus_of, mask_of, subsets
-from policies.links import inside
+from policies.contract.bits import EXACT_GPUS, Ints, gpus_of, mask_of, subsets
+from policies.matching.links import inside
 from policies.topo_aware.fiduccia import bipartition
 from policies.topo_aware.graph import Levels, distances, host_distances
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from policies.bits import gpus_of
+from policies.contract.bits import gpus_of
+from policies.contract.nouns import Candidate, Cluster, Placement, Request, Wait
 from policies.errors import PolicyError
-from policies.interference import Interference, kind_of_request, weight_of
-from policies.measure import measured
-from policies.nouns import Candidate, Cluster, Placement, Request, Wait
+from policies.scoring.interference import Interference, kind_of_request, weight_of
+from policies.scoring.measure import measured
 from policies.topo_aware import constraints
 from policies.topo_aware.index import Group, Index
 from policies.topo_aware.solver import Settings, Solution, Solver

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
-from policies.interference import Interference
-from policies.nouns import Cluster
+from policies.contract.nouns import Cluster
+from policies.scoring.interference import Interference
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.graph import Levels
 from policies.topo_aware.index import Group, Index, State

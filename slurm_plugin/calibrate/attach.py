@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gres_topology import NodeTopology
-from policies.calibrated import Calibration, remember
+from policies.bandwidth.calibrated import Calibration, remember
 from slurm_plugin.calibrate import model_file
 from slurm_plugin.calibrate.errors import CalibrationError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from policies.calibration_fit import Fit
+from policies.bandwidth.calibration_fit import Fit
 from slurm_plugin.calibrate.errors import CalibrationError
 
 

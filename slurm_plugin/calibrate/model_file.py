@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from policies.calibrated import WEIGHTS, Calibration
-from policies.calibration_fit import Fit
+from policies.bandwidth.calibrated import WEIGHTS, Calibration
+from policies.bandwidth.calibration_fit import Fit
 from policies.errors import PolicyError
 from slurm_plugin.calibrate.errors import CalibrationError
 

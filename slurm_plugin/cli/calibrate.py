@@ -10,7 +10,7 @@ import click
 from slurm_plugin.cli.options import json_option
 
 if TYPE_CHECKING:
-    from policies.calibration_fit import Fit
+    from policies.bandwidth.calibration_fit import Fit
 
 
 @click.command()
@@ -33,7 +33,7 @@ def calibrate(
     import json
 
     from gres_topology import find
-    from policies.calibration_fit import fit
+    from policies.bandwidth.calibration_fit import fit
     from policies.errors import PolicyError
     from slurm_plugin.calibrate import model_file
     from slurm_plugin.calibrate.drawing import draw
@@ -58,7 +58,7 @@ def calibrate(
 
 
 def _told(found: Fit) -> dict[str, object]:
-    from policies.calibrated import WEIGHTS
+    from policies.bandwidth.calibrated import WEIGHTS
 
     made = found.calibration
     return {

@@ -101,7 +101,7 @@ def _with_numa(topology: NodeTopology, path: Path) -> NodeTopology:
 def _mapping(
     topology: NodeTopology, slurm_index: str, gres_path: Path, node: str
 ) -> tuple[int, ...]:
-    from gres_topology import gres_file, mapping
+    from gres_topology.slurm_files import gres_file, mapping
     from slurm_plugin import hostlist
     from slurm_plugin.launch.errors import LaunchError
 

@@ -27,7 +27,7 @@ def show(file: Path, as_edges: bool, as_json: bool) -> None:
     """
     import json
 
-    from policies import graph_file
+    from policies.patterns import graph_file
     from slurm_plugin.config import pattern_file
 
     if as_edges and as_json:

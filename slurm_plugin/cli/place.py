@@ -93,7 +93,7 @@ def _with_pattern(
 ) -> tuple[str, dict[str, str]]:
     """The hint that asks for the pattern, and the patterns known beside ours."""
     from policies.hint_keys import is_pattern_name
-    from policies.patterns import PATTERNS
+    from policies.patterns.pattern import PATTERNS
     from slurm_plugin.config.pattern_file import site_pattern
 
     if pattern is None:

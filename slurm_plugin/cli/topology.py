@@ -63,7 +63,8 @@ def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None)
     FILE may hold the output of nvidia-smi topo -m, rocm-smi --showtopo, lstopo --of xml or
     numactl --hardware, an NCCL or RCCL topology XML, or a machine declared in YAML.
     """
-    from gres_topology import TopologyError, find, merge_numa, saved
+    from gres_topology import TopologyError, find, merge_numa
+    from gres_topology.readers import saved
 
     found = find(machine)
     if numa_file is not None:
@@ -104,7 +105,8 @@ def gres_conf(
 
     With --slots what slurm.conf's node line needs is printed too, as a comment.
     """
-    from gres_topology import find, gres_file
+    from gres_topology import find
+    from gres_topology.slurm_files import gres_file
 
     found = find(machine)
     text = gres_file.gres_conf(

@@ -11,8 +11,9 @@ import logging
 import re
 from collections.abc import Mapping
 
-from gres_topology import NodeTopology, TopologyError, nvidia_smi, pci, rocm_smi
-from gres_topology.numactl import merge_numa
+from gres_topology import NodeTopology, TopologyError, pci
+from gres_topology.readers import nvidia_smi, rocm_smi
+from gres_topology.readers.numactl import merge_numa
 from slurm_plugin.collect.snippet import Section
 from slurm_plugin.errors import PluginError
 

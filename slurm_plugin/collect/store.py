@@ -15,7 +15,8 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gres_topology import NodeTopology, TopologyError, fingerprint, saved
+from gres_topology import NodeTopology, TopologyError, fingerprint
+from gres_topology.readers import saved
 from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
 

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import yaml
 
-from policies import deadlines
+from policies.contract import deadlines
+from policies.contract.scheduling import CLASSES
 from policies.genie.submit import PAPER, Within
-from policies.scheduling import CLASSES
 from slurm_plugin import hostlist
 from slurm_plugin.config import schema
 from slurm_plugin.config.option import Option

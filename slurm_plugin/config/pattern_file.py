@@ -1,15 +1,15 @@
-"""Reads a pattern's file; everything about its contents is `policies.graph_file`."""
+"""Reads a pattern's file; everything about its contents is `policies.patterns.graph_file`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies import graph_file
 from policies.errors import PatternError
-from policies.graph_file import Graph
 from policies.hint_keys import is_pattern_name
-from policies.patterns import PATTERNS, add_graph
+from policies.patterns import graph_file
+from policies.patterns.graph_file import Graph
+from policies.patterns.pattern import PATTERNS, add_graph
 from slurm_plugin.errors import PluginError
 
 #: Two nvidia-smi readings of a large node are some hundred kilobytes.

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import yaml
 
 from policies import hints
-from policies.demand import Shares, shares
+from policies.contract.demand import Shares, shares
 from policies.errors import HintError
 from policies.hint_keys import KEYS, LAUNCH
 from policies.registry import registry

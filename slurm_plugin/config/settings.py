@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import yaml
 
-from policies.demand import Shares
+from policies.contract.demand import Shares
 from slurm_plugin import hostlist
 from slurm_plugin.config import remote, schema
 from slurm_plugin.config.genie import GenieConfig, genie_section

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from policies import Policy, topo_aware
-from policies.interference import Kind
 from policies.registry import registry
+from policies.scoring.interference import Kind
 from slurm_plugin.config.settings import TopoAwareConfig
 from slurm_plugin.profiles import Learned, interference, read_profiles
 

@@ -10,8 +10,9 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from gres_topology import NodeTopology, TopologyError, catalog, difference, gres_file, mapping, read
-from policies.calibrated import Calibration
+from gres_topology import NodeTopology, TopologyError, catalog, difference, read
+from gres_topology.slurm_files import gres_file, mapping
+from policies.bandwidth.calibrated import Calibration
 from slurm_plugin import hostlist
 from slurm_plugin.calibrate import model_file
 from slurm_plugin.calibrate.attach import calibrated

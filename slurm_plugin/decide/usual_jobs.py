@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from policies.demand import Shares, shares
+from policies.contract.demand import Shares, shares
 from slurm_plugin.config.settings import Config, DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
 

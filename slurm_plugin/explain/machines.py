@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gres_topology import saved
+from gres_topology.readers import saved
 from slurm_plugin.decide.machines import Machines
 
 #: Nodes drawn at most; those of one job look alike anyway.

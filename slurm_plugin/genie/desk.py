@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from policies.contract.scheduling import Planned, Scheduler, Task
 from policies.errors import HintError
 from policies.genie.dynamic import Genie
 from policies.genie.submit import HINTS, Asked, candidates, too_late
 from policies.performance import Shape
-from policies.scheduling import Planned, Scheduler, Task
 from slurm_plugin.config.settings import Rule
 from slurm_plugin.decide.decide import Decision
 from slurm_plugin.decide.record import Build

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from policies.contract.scheduling import Planned, Task
 from policies.performance import Shape
-from policies.scheduling import Planned, Task
 from slurm_plugin import admin_comment
 from slurm_plugin.genie import note, reply
 from slurm_plugin.genie.note import Shaped

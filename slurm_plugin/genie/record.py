@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from policies.contract.scheduling import Planned, Platform, Task
 from policies.genie.submit import Candidate
-from policies.scheduling import Planned, Platform, Task
 
 #: Candidates written down, the best first; the chosen one always.
 MAX_CANDIDATES = 16

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from policies.contract.scheduling import Planned
 from policies.performance import Shape
-from policies.scheduling import Planned
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import SHAPE, TOPO
 from slurm_plugin.decide.wish import Wish

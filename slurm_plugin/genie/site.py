@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from policies.contract.scheduling import Platform, Task
 from policies.errors import HintError
 from policies.genie.submit import Asked, read, task_of
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
-from policies.scheduling import Platform, Task
 from slurm_plugin.config.genie import Classes, GenieConfig, GenieRule
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.errors import ConfigError

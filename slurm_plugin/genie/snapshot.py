@@ -9,9 +9,9 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from policies.contract.scheduling import Planned, Queue, Scheduler, Started, Task
 from policies.errors import PolicyError
 from policies.performance import Shape
-from policies.scheduling import Planned, Queue, Scheduler, Started, Task
 from slurm_plugin.gates.look import about_to_run
 from slurm_plugin.genie import note
 from slurm_plugin.genie.note import Shaped

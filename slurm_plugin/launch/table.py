@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from gres_topology.cpulist import format_list
-from policies.graph_solver import MOST_GPUS
-from policies.patterns import PATTERNS, TABULATED, pattern_of
+from policies.matching.graph_solver import MOST_GPUS
+from policies.patterns.pattern import PATTERNS, TABULATED, pattern_of
 from slurm_plugin.launch.errors import LaunchError
 from slurm_plugin.launch.machine import LaunchMachine
 

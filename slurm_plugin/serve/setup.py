@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gres_topology import Network, NodeTopology, TopologyError, network
+from gres_topology import Network, NodeTopology, TopologyError
+from gres_topology.slurm_files import network
 from policies import Cluster, NodeState, Policy, Request
 from policies.mapa import preserve_site
-from policies.patterns import TABULATED
+from policies.patterns.pattern import TABULATED
 from policies.registry import registry
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config

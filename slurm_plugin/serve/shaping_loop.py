@@ -10,9 +10,9 @@ import asyncio
 import logging
 from typing import Any, NamedTuple
 
+from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
 from policies.genie.submit import candidates
-from policies.scheduling import Planned, Task
 from slurm_plugin import admin_comment
 from slurm_plugin.config.settings import SlurmConfig
 from slurm_plugin.decide.wish import WishError, read_wish

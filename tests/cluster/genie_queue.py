@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from policies.contract.scheduling import Planned, Platform, Queue, Started, Task
 from policies.genie.dynamic import Genie
 from policies.genie.tasks import TaskMaker, Wish
 from policies.performance import INFERENCE, TRAINING, Run, Shape, Work, fit
-from policies.scheduling import Planned, Platform, Queue, Started, Task
 from simulation.shaping import Done, Replay
 
 PLATFORM = Platform(2, 8)

@@ -8,10 +8,11 @@ import pytest
 from live_harness import Busy, Gpus, configure_engine, topology_of
 
 from policies import Cluster as Snapshot
-from policies import NodeState, Placement, Request, graph_file
-from policies.demand import shares
+from policies import NodeState, Placement, Request
+from policies.contract.demand import shares
 from policies.mapa import MAPA, preserve_site
-from policies.patterns import add_graph
+from policies.patterns import graph_file
+from policies.patterns.pattern import add_graph
 from slurm_cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]

@@ -5,7 +5,9 @@ import json
 import pytest
 
 import gres_topology
-from gres_topology import TopologyError, catalog, declared, saved
+from gres_topology import TopologyError, catalog
+from gres_topology.catalog import declared
+from gres_topology.readers import saved
 
 PAIR = """\
 name: pair

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gres_topology import TopologyError
-from gres_topology.network import parse, read
+from gres_topology.slurm_files.network import parse, read
 
 TREE = """\
 # Two islands, four leaf switches.

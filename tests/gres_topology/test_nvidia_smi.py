@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gres_topology import TopologyError, catalog, nvidia_smi
+from gres_topology import TopologyError, catalog
+from gres_topology.readers import nvidia_smi
 
 ASSETS = Path(__file__).parent / "assets"
 DGX1V = (ASSETS / "own-dgx1v-nics-out-of-order.txt").read_text()

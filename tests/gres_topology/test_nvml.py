@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gres_topology import TopologyError, nvml
+from gres_topology import TopologyError
+from gres_topology.readers import nvml
 
 
 class FakeNvml:

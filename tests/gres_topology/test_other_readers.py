@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import gres_topology
-from gres_topology import TopologyError, catalog, merge_numa, nvidia_smi
+from gres_topology import TopologyError, catalog, merge_numa
+from gres_topology.readers import nvidia_smi
 
 ASSETS = Path(__file__).parent / "assets"
 

@@ -15,11 +15,10 @@ from gres_topology import (
     difference,
     fingerprint,
     gres_conf,
-    gres_file,
     links,
-    mapping,
     pci,
 )
+from gres_topology.slurm_files import gres_file, mapping
 
 FAKE = "/dev/fakegpu{index}"
 

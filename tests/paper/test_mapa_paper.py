@@ -13,9 +13,9 @@ import pytest
 
 from gres_topology.catalog import load
 from policies import Cluster, NodeState, Placement, Request
-from policies.objectives import AGGREGATE
 from policies.registry import registry
-from policies.tables import tables
+from policies.scoring.objectives import AGGREGATE
+from policies.scoring.tables import tables
 from simulation import judge, mixed_jobs, replay
 from simulation.pareto import main, run
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations, permutations
 
 from gres_topology import NodeTopology
-from policies.bandwidth import eq2
-from policies.patterns import PATTERNS
+from policies.bandwidth.model import eq2
+from policies.patterns.pattern import PATTERNS
 
 
 def matchings(topology: NodeTopology, pattern: str, gpus: tuple[int, ...]) -> list[list[float]]:

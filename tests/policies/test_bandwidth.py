@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import drawn, machine
 
-from policies.bandwidth import MapaDgx1v, Rings, eq2, model_for, ring_orders
+from policies.bandwidth.model import MapaDgx1v, Rings, eq2, model_for, ring_orders
 from policies.errors import PolicyError
-from policies.tables import Tables
+from policies.scoring.tables import Tables
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 from machines import machine
 
 from gres_topology import NodeTopology, catalog
-from policies import large
-from policies.bandwidth import MODELS, eq2, model_for
-from policies.bits import EXACT_GPUS, members
-from policies.calibrated import Calibration, remember
-from policies.links import RING_EFFICIENCY, link_mbps
-from policies.tables import Tables, is_tabulated
+from policies.bandwidth.calibrated import Calibration, remember
+from policies.bandwidth.model import MODELS, eq2, model_for
+from policies.contract.bits import EXACT_GPUS, members
+from policies.matching import large
+from policies.matching.links import RING_EFFICIENCY, link_mbps
+from policies.scoring.tables import Tables, is_tabulated
 
 #: On larger machines every pattern beyond the first costs seconds of tables.
 PATTERNS = {

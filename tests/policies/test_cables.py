@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from machines import drawn, machine
 
 from gres_topology import NodeTopology
-from policies.bandwidth import ring_orders
-from policies.bits import members
-from policies.cables import Cables, cables_mbps, narrowest_cut
+from policies.bandwidth.cables import Cables, cables_mbps, narrowest_cut
+from policies.bandwidth.model import ring_orders
+from policies.contract.bits import members
 from policies.errors import PolicyError
-from policies.tables import Tables
+from policies.scoring.tables import Tables
 
 
 def by_hand(mesh: np.ndarray, gpus: tuple[int, ...]) -> int:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from machines import drawn, machine
 
 from gres_topology import NodeTopology
-from policies.bandwidth import model_for
-from policies.calibrated import (
+from policies.bandwidth.calibrated import (
     LEAST_PACE,
     MOST_WEIGHT,
     Calibration,
@@ -22,10 +21,11 @@ from policies.calibrated import (
     remember,
     sums,
 )
-from policies.calibration_fit import LEAST_SETS, fit
+from policies.bandwidth.calibration_fit import LEAST_SETS, fit
+from policies.bandwidth.model import model_for
 from policies.errors import PolicyError
-from policies.links import link_mbps
-from policies.tables import Tables
+from policies.matching.links import link_mbps
+from policies.scoring.tables import Tables
 
 SETS = [(0, 3), (0, 1), (0, 5), (0, 2, 3), (0, 1, 5), (0, 1, 2, 3), (0, 1, 4, 5), tuple(range(8))]
 

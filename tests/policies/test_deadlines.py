@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.deadlines import deadline_s, duration_s, read, time_s
+from policies.contract.deadlines import deadline_s, duration_s, read, time_s
 
 NOW = 1_795_000_000.0
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from machines import drawn, machine
 
-from policies.bits import gpus_of, mask_of
-from policies.links import link_mbps
-from policies.objectives import AGGREGATE
-from policies.patterns import PATTERNS
-from policies.tables import Tables
+from policies.contract.bits import gpus_of, mask_of
+from policies.matching.links import link_mbps
+from policies.patterns.pattern import PATTERNS
+from policies.scoring.objectives import AGGREGATE
+from policies.scoring.tables import Tables
 
 
 @cache

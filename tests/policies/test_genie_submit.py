@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from policies.contract.scheduling import Platform
 from policies.errors import HintError
 from policies.genie.submit import HINTS, Within, candidates, read, task_of, too_late
 from policies.genie.tasks import TaskMaker, Wish
 from policies.hint_keys import KEYS
 from policies.performance import Run, Shape, Work, fit
-from policies.scheduling import Platform
 
 NOW = 1_795_000_000.0
 PLATFORM = Platform(4, 4)

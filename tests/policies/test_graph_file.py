@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import graph_file
 from policies.errors import PatternError
-from policies.patterns import PATTERNS
+from policies.patterns import graph_file
+from policies.patterns.pattern import PATTERNS
 
 NCCL = """<graphs version="1">
   <graph id="0" pattern="4" crossnic="0" nchannels="2" speedintra="22" typeintra="NVL">

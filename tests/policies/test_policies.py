@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from machines import drawn, machine
 
 from policies import Cluster, NodeState, Placement, Policy, Request, Wait
-from policies.bits import mask_of
+from policies.contract.bits import mask_of
 from policies.errors import PolicyError
-from policies.patterns import PATTERNS
+from policies.patterns.pattern import PATTERNS
 from policies.registry import built_in
 
 ALL = built_in().names()

@@ -12,13 +12,13 @@ from machines import drawn, machine
 
 from gres_topology import NodeTopology, catalog
 from policies import Cluster, NodeState, Placement, Policy, Request
-from policies.bits import EXACT_GPUS, gpus_of, mask_of
-from policies.demand import shares
+from policies.contract.bits import EXACT_GPUS, gpus_of, mask_of
+from policies.contract.demand import shares
 from policies.errors import PolicyError
-from policies.links import link_mbps
 from policies.mapa import preserve_site
+from policies.matching.links import link_mbps
 from policies.registry import built_in
-from policies.tables import FUTURES, Tables
+from policies.scoring.tables import FUTURES, Tables
 
 #: The policies that say so on their pages.
 SPARING = ("mapa", "mapa-widest", "mapa-preserve-site")

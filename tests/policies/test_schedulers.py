@@ -10,6 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.contract.scheduling import (
+    NORMAL,
+    PRIOR,
+    URGENT,
+    Platform,
+    Queue,
+    Scheduler,
+    Started,
+    Task,
+)
 from policies.errors import PolicyError
 from policies.genie.algorithm import GeniePaper
 from policies.genie.baselines import FIFO, MIN_MIN, TETRIS_CER, TETRIS_PERF, WEIGHTED_FAIR, Capacity
@@ -17,7 +27,6 @@ from policies.genie.dynamic import Genie
 from policies.genie.schedulers import schedulers
 from policies.genie.tasks import TaskMaker, Wish
 from policies.performance import Run, Shape, Work, fit
-from policies.scheduling import NORMAL, PRIOR, URGENT, Platform, Queue, Scheduler, Started, Task
 
 PLATFORM = Platform(4, 4)
 FREE = {f"n{at}": 4 for at in range(4)}

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import drawn, machine, relabelled
 
-from policies import search
-from policies.bits import gpus_of, mask_of
-from policies.large import _grow_from
-from policies.links import link_mbps
-from policies.objectives import AGGREGATE, BALANCED
-from policies.patterns import PATTERNS
-from policies.solved import solver_for
-from policies.solvers import NARROWEST
-from policies.symmetry import renamings, symmetry, twins
-from policies.tables import Tables
+from policies.contract.bits import gpus_of, mask_of
+from policies.matching import search
+from policies.matching.large import _grow_from
+from policies.matching.links import link_mbps
+from policies.matching.solved import solver_for
+from policies.matching.solvers import NARROWEST
+from policies.matching.symmetry import renamings, symmetry, twins
+from policies.patterns.pattern import PATTERNS
+from policies.scoring.objectives import AGGREGATE, BALANCED
+from policies.scoring.tables import Tables
 
 
 @given(st.integers(2, 6), st.integers(0, 10_000), st.sampled_from(sorted(PATTERNS)), st.data())

@@ -10,10 +10,10 @@ import pytest
 from machines import machine
 
 from gres_topology import Network, Nic, NodeTopology
-from gres_topology.network import parse
+from gres_topology.slurm_files.network import parse
 from policies import Cluster, NodeState, Placement, Request
-from policies.bits import mask_of
-from policies.nodes import assign_near, groups_of
+from policies.contract.bits import mask_of
+from policies.contract.nodes import assign_near, groups_of
 from policies.registry import built_in
 
 DGX = machine("dgx1v")

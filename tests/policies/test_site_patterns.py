@@ -10,13 +10,13 @@ from machines import drawn, machine
 
 from gres_topology import NodeTopology
 from policies import Cluster, NodeState, Placement, Request
-from policies.bits import gpus_of, mask_of
-from policies.links import link_mbps
+from policies.contract.bits import gpus_of, mask_of
 from policies.mapa import MAPA, MAPA_GREEDY, Mapa
-from policies.objectives import AGGREGATE, EFFBW
-from policies.patterns import Edge, add_graph, fitting, pattern_of
-from policies.search import best_match
-from policies.tables import Tables
+from policies.matching.links import link_mbps
+from policies.matching.search import best_match
+from policies.patterns.pattern import Edge, add_graph, fitting, pattern_of
+from policies.scoring.objectives import AGGREGATE, EFFBW
+from policies.scoring.tables import Tables
 
 
 def drawn_graph(ranks: int, seed: int) -> list[Edge]:

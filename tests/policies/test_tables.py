@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import drawn, machine, relabelled
 
-from policies.bits import gpus_of, mask_of, members, subsets
-from policies.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST
-from policies.patterns import PATTERNS, TABULATED
-from policies.rank_order import rank_order
-from policies.solved import solver_for
-from policies.tables import Tables
+from policies.contract.bits import gpus_of, mask_of, members, subsets
+from policies.matching.solved import solver_for
+from policies.patterns.pattern import PATTERNS, TABULATED
+from policies.scoring.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST
+from policies.scoring.rank_order import rank_order
+from policies.scoring.tables import Tables
 
 OBJECTIVES = (BALANCED, WIDEST, EFFBW, AGGREGATE, PRESERVED)
 
@@ -212,7 +212,7 @@ def test_subsets_come_lowest_ids_first():
 
 
 def test_answers_are_forgotten_before_they_fill_the_memory(monkeypatch):
-    monkeypatch.setattr("policies.tables.REMEMBERED", 10)
+    monkeypatch.setattr("policies.scoring.tables.REMEMBERED", 10)
     tables = Tables()
     topology = machine("dgx1v")
     for free in range(3, 256):

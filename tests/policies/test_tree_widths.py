@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from machines import drawn, machine
 
-from policies.links import FORBIDDEN, at_least, link_mbps
-from policies.solved import solver_for
-from policies.solvers import NARROWEST, SUM
-from policies.tree_solver import TreeSolver
-from policies.tree_widths import MOST_WIDTHS, TreeWidths, fits_masks
+from policies.matching.links import FORBIDDEN, at_least, link_mbps
+from policies.matching.solved import solver_for
+from policies.matching.solvers import NARROWEST, SUM
+from policies.matching.tree_solver import TreeSolver
+from policies.matching.tree_widths import MOST_WIDTHS, TreeWidths, fits_masks
 
 
 def many_widths(gpus: int, widths: int, seed: int) -> np.ndarray:

@@ -15,8 +15,8 @@ from gres_topology import NodeTopology
 from gres_topology.links import is_direct
 from policies import Cluster, NodeState, Request
 from policies.best_fit import domains
-from policies.bits import gpus_of
-from policies.interference import (
+from policies.contract.bits import gpus_of
+from policies.scoring.interference import (
     WORST,
     Interference,
     Kind,

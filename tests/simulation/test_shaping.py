@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from policies.contract.scheduling import Platform, Task
 from policies.genie.baselines import FIFO
 from policies.genie.schedulers import schedulers
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
-from policies.scheduling import Platform, Task
 from simulation.errors import SimulationError
 from simulation.experiments.genie.workload import ASKED, HOURS, Spec, TrueTimes, make, models
 from simulation.experiments.pollux import PROFILES

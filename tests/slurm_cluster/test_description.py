@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gres_topology import catalog, gres_file
+from gres_topology import catalog
+from gres_topology.slurm_files import gres_file
 from slurm_cluster.description import DEFAULT, Description, DescriptionError, read, text_of, write
 from slurm_plugin.config import settings as config
 

@@ -13,7 +13,7 @@ import pytest
 
 from gres_topology import NumaNode, catalog
 from gres_topology.cpulist import format_list
-from policies.patterns import PATTERNS
+from policies.patterns.pattern import PATTERNS
 from slurm_plugin.launch import Launch, LaunchMachine, Task, launch, machine_of, write
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,9 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from policies.contract.scheduling import PRIOR, Platform, Scheduler, Task
 from policies.genie.schedulers import schedulers
 from policies.genie.tasks import TaskMaker
-from policies.scheduling import PRIOR, Platform, Scheduler, Task
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES
 from simulation.shaping import Done, Replay

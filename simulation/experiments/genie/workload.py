@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.contract.scheduling import NORMAL, PRIOR, URGENT, Platform, Task
 from policies.genie.tasks import TaskMaker, Wish
 from policies.performance import (
     INFERENCE,
@@ -25,7 +26,6 @@ from policies.performance import (
     lightweight,
 )
 from policies.performance.nouns import Floats
-from policies.scheduling import NORMAL, PRIOR, URGENT, Platform, Task
 from simulation.experiments.pollux import PROFILES, runs_of
 
 HOUR_S = 3600.0

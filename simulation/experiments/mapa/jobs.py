@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
-from policies.bits import mask_of
+from policies.contract.bits import mask_of
 from simulation.errors import SimulationError
 from simulation.experiments.mapa_reconstruction import (
     CURVES,
@@ -106,7 +106,7 @@ class ByEffBw:
     def best_gbps(self, gpus: int) -> float | None:
         """The best effective bandwidth of that many GPUs on the empty node, GB/s."""
         if gpus not in self._best:
-            from policies.tables import tables
+            from policies.scoring.tables import tables
 
             ideal = tables.ideal_effbw_gbps(self.topology, "ring", gpus) if gpus > 1 else None
             self._best[gpus] = ideal

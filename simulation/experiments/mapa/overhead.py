@@ -9,11 +9,13 @@ from statistics import median
 
 from gres_topology import NodeTopology
 from gres_topology.catalog import load as machine
-from policies import Cluster, NodeState, Request, bits, symmetry
+from policies import Cluster, NodeState, Request
+from policies.contract import bits
 from policies.mapa import Mapa
-from policies.objectives import EFFBW
-from policies.solved import solved
-from policies.tables import Tables
+from policies.matching import symmetry
+from policies.matching.solved import solved
+from policies.scoring.objectives import EFFBW
+from policies.scoring.tables import Tables
 from simulation.experiments import Result
 
 #: Figure 19: hardware graphs of 6, 8 and 16 GPUs.

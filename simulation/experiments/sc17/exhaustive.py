@@ -18,7 +18,7 @@ from itertools import product
 
 from gres_topology import NodeTopology
 from policies.best_fit import domains
-from policies.bits import gpus_of
+from policies.contract.bits import gpus_of
 from simulation.errors import SimulationError
 from simulation.speed import Neighbour, Speed
 from simulation.workload import SimJob

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 from nccl_logs import DGX1V_BUSES, log, rank_line, write
 
-from gres_topology import NodeTopology, catalog, saved
-from policies.calibrated import Calibration
+from gres_topology import NodeTopology, catalog
+from gres_topology.readers import saved
+from policies.bandwidth.calibrated import Calibration
 from policies.registry import registry
 from slurm_plugin.calibrate import log as log_file
 from slurm_plugin.calibrate import model_file

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gres_topology import NodeTopology, catalog, saved
+from gres_topology import NodeTopology, catalog
+from gres_topology.readers import saved
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.load_machines import load_machines

@@ -10,8 +10,8 @@ from genie_in_tests import HINT, NOW, a_desk, a_node, queued, running
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.contract.scheduling import Task
 from policies.performance import Shape
-from policies.scheduling import Task
 from slurm_plugin import admin_comment
 from slurm_plugin.genie import note
 from slurm_plugin.genie.desk import Desk

@@ -1,0 +1,1 @@
+"""What tools print about a node, one reader for each format; `reading` tells which it is."""

@@ -1,0 +1,226 @@
+"""Reads `nvidia-smi topo -m`, as printed by any driver and as pasted by anybody.
+
+The table is found inside whatever surrounds it (prompts, comments, other tables of
+nvidia-smi). Columns are matched to rows by name, never by position, so NIC columns may
+come in any order. What nvidia-smi knows is kept; what it does not know (PCI addresses,
+minors) stays None. Models are taken from `nvidia-smi -L` lines where the text has them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from gres_topology import links, pci
+from gres_topology.errors import TopologyError
+from gres_topology.matrix import Cells, bandwidths
+from gres_topology.readers import affinity
+from gres_topology.topology import Nic, NodeTopology
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|[\x0e\x0f]")
+_AFFINITY = re.compile(r"(CPU *Affinity|NUMA *Affinity|GPU *NUMA *ID)", re.IGNORECASE)
+#: Where a header that lost its blanks can be cut: before the next device or column name.
+_SEAM = re.compile(r"(?<=\w)(?=GPU\d|NIC\d|mlx\d|hfi\d|CPU ?Affinity|NUMA ?Affinity|GPU ?NUMA)")
+_GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
+_P2P = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
+_MODEL = re.compile(r"GPU (\d+): (.+?) \(UUID: ")
+_NIC_LEGEND = re.compile(r"^\s*NIC Legend", re.IGNORECASE | re.MULTILINE)
+_NIC_NAME = re.compile(r"^\s*(NIC\d+)\s*[:=]\s*(\S+)\s*$", re.MULTILINE)
+
+
+@dataclass
+class Block:
+    """One matrix in the text: its header and the rows below it, with line numbers."""
+
+    header_line: int
+    devices: list[str]
+    columns: list[str]
+    rows: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> list[str]:
+        """The GPU columns in numeric order."""
+        names = [name for name in self.devices if _GPU.fullmatch(name)]
+        return sorted(names, key=lambda name: int(name[3:]))
+
+    @property
+    def is_p2p(self) -> bool:
+        """Whether this is a capability matrix (`topo -p2p`), not links."""
+        words = {word for _, row in self.rows.values() for word in row.split()[1:]}
+        return bool(words & _P2P) and words <= _P2P | {"X"}
+
+
+def read(text: str, *, name: str, source: str) -> NodeTopology:
+    """NodeTopology from the output of `nvidia-smi topo -m`.
+
+    `source` is the file's name, for errors. Raises TopologyError naming line and cell.
+    """
+    clean = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")
+    block = _matrix(clean, source)
+    cells = Cells(source)
+    trailing = {row: _read_row(block, row, cells, source) for row in block.rows}
+    _check_complete(block, source)
+    cells.check_symmetric(block.devices, block.devices)
+    where = affinity.read(block.columns, trailing, source)
+    gpus = block.gpus
+    kinds = cells.kinds(gpus)
+    model = _model(clean)
+    rates = links.rates_of_model(model)
+    if model is None and re.search(r"\bSOC\b", clean):
+        rates = links.rates(nvlink=1, pcie=3)  # the label died with the driver before NVLink 2
+    local = [where[gpu] for gpu in gpus]
+    return NodeTopology(
+        name=name,
+        source=f"nvidia-smi topo -m: {source}",
+        kinds=kinds,
+        bandwidth_gbps=bandwidths(kinds, rates),
+        numa=tuple(place.numa for place in local),
+        cpus=tuple(place.cpus for place in local),
+        model=model,
+        nics=_nics(clean, block, cells, source),
+    )
+
+
+def looks_like(text: str) -> bool:
+    """Whether the text has a header line of this format."""
+    clean = _ESCAPE.sub("", text)
+    return any(_header(line, i) for i, line in enumerate(clean.splitlines(), 1))
+
+
+def _header(line: str, number: int) -> Block | None:
+    """The block that a header line opens, or None if the line is no header."""
+    start = line.find("GPU")
+    if start < 0 or re.search(r"^\s*#|[=|(){}]", line):
+        return None
+    text = _SEAM.sub(" ", line[start:])
+    pieces = _AFFINITY.split(text)
+    words = pieces[0].split()
+    columns = ["".join(piece.lower().split()) for piece in pieces[1::2]]
+    if any(piece.strip() for piece in pieces[2::2]):
+        return None
+    if not words or not all(re.fullmatch(r"[A-Za-z][\w.:-]*", word) for word in words):
+        return None
+    if not _GPU.fullmatch(words[0]) or any(links.canonical(word) for word in words):
+        return None
+    if len(words) == 1 and not columns and line.strip() != words[0]:
+        return None
+    return Block(number, words, columns)
+
+
+def _blocks(text: str) -> list[Block]:
+    blocks: list[Block] = []
+    is_open = False
+    for number, line in enumerate(text.split("\n"), 1):
+        opened = _header(line, number)
+        words = line.split()
+        if opened:
+            blocks.append(opened)
+            is_open = True
+        elif is_open and words and not _is_row(words, blocks[-1]):
+            is_open = False
+        elif is_open and words:
+            _add_row(blocks[-1], words[0], number, line)
+    return [block for block in blocks if block.rows] or blocks[:1]
+
+
+def _is_row(words: list[str], block: Block) -> bool:
+    return words[0] in block.devices or bool(_GPU.fullmatch(words[0]))
+
+
+def _add_row(block: Block, row: str, number: int, line: str) -> None:
+    if row in block.rows:
+        # A second row of that name is kept under an impossible name, and refused as unknown.
+        row = f"{row} (again)"
+    block.rows[row] = (number, line)
+
+
+def _matrix(text: str, source: str) -> Block:
+    blocks = _blocks(text)
+    matrices = [block for block in blocks if not block.is_p2p]
+    alone = all(len(block.devices) == 1 and not block.columns for block in matrices)
+    if blocks and (not matrices or (alone and "Status Ok" in text)):
+        raise TopologyError(
+            f"{source} line {blocks[0].header_line}: this is a peer-to-peer capability matrix"
+            " (nvidia-smi topo -p2p), which says nothing about links;"
+            " expected the output of nvidia-smi topo -m"
+        )
+    if not matrices:
+        raise TopologyError(
+            f"{source}: no header line naming GPU0; expected the output of nvidia-smi topo -m"
+        )
+    if len(matrices) > 1:
+        raise TopologyError(
+            f"{source} line {matrices[1].header_line}: a second matrix begins;"
+            " expected the output of one node"
+        )
+    return matrices[0]
+
+
+def _read_row(block: Block, row: str, cells: Cells, source: str) -> tuple[int, str]:
+    """Put a row's link cells; return its line and what stands behind them."""
+    number, line = block.rows[row]
+    if row not in block.devices:
+        raise TopologyError(
+            f"{source} line {number}: row {row} has no column in the header"
+            f" (line {block.header_line}); expected one row for each of"
+            f" {', '.join(block.devices)}"
+        )
+    rest = re.sub(r"^\s*\S+", "", line, count=1)
+    for column in block.devices:
+        match = re.match(r"\s*(\S+)", rest)
+        if match is None:
+            raise cells.error(
+                number, row, column, f"missing; expected {len(block.devices)} links in the row"
+            )
+        cells.put(row, column, match.group(1), number)
+        rest = rest[match.end() :]
+    if rest.strip() and not _GPU.fullmatch(row):
+        raise TopologyError(
+            f"{source} line {number}: '{rest.strip()}' behind the links of {row};"
+            " expected nothing there"
+        )
+    return number, rest
+
+
+def _check_complete(block: Block, source: str) -> None:
+    """Every GPU needs its row; NIC rows may be cut off only all together."""
+    nics = [name for name in block.devices if not _GPU.fullmatch(name)]
+    wanted = block.devices if any(nic in block.rows for nic in nics) else block.gpus
+    if len(set(block.devices)) < len(block.devices):
+        raise TopologyError(
+            f"{source} line {block.header_line}: a device is named twice in the header;"
+            " expected each once"
+        )
+    for name in wanted:
+        if name not in block.rows:
+            last = max([number for number, _ in block.rows.values()], default=block.header_line)
+            raise TopologyError(
+                f"{source} line {last}: no row for {name}, cell {name}-{block.devices[0]} is"
+                " missing; expected one row per column of the header (is the file truncated?)"
+            )
+
+
+def _model(text: str) -> str | None:
+    """The one model that `nvidia-smi -L` lines name; None if none or several."""
+    models = {match.group(2) for match in _MODEL.finditer(text)}
+    return models.pop() if len(models) == 1 else None
+
+
+def _nics(text: str, block: Block, cells: Cells, source: str) -> tuple[Nic, ...]:
+    names: dict[str, str] = {}
+    legend = _NIC_LEGEND.search(text)
+    if legend:
+        names = dict(_NIC_NAME.findall(text[legend.end() :]))
+    result = []
+    for nic in block.devices:
+        if _GPU.fullmatch(nic):
+            continue
+        if legend and nic not in names and re.fullmatch(r"NIC\d+", nic):
+            line = text.count("\n", 0, legend.start()) + 1
+            raise TopologyError(
+                f"{source} line {line}: the NIC legend does not name {nic};"
+                " expected every NIC column (is the file truncated?)"
+            )
+        kinds = tuple(cells.label(gpu, nic) for gpu in block.gpus)
+        result.append(Nic(names.get(nic, nic), kinds, pci.normalise(nic)))
+    return tuple(result)

@@ -1,0 +1,1 @@
+"""Slurm's own files about hardware: gres.conf, its GPU numbers, topology.conf."""

@@ -1,0 +1,162 @@
+"""Effective bandwidth: what a collective is predicted to reach on a set of GPUs, in GB/s.
+
+Four models. `calibrated` (beside this) is a site's own, for machines it measured.
+`mapa-dgx1v` is the regression of MAPA (SC'21, eq. 2 and Table 2), which holds where it was
+fitted and nowhere else. `cables` (beside this) counts several rings on meshes. `rings`
+holds on any machine. A number of one model is never compared with a number of another:
+`utility` divides by the same model's ideal.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from gres_topology import NodeTopology
+from gres_topology.links import is_direct
+from policies.bandwidth.cables import Cables
+from policies.bandwidth.calibrated import Calibrated
+from policies.contract.bits import Floats, Ints, members
+from policies.errors import PolicyError
+from policies.matching.links import MB_PER_GB, RING_EFFICIENCY
+
+#: Table 2: θ1..θ14, the coefficients of eq. 2's terms in the order of `eq2`.
+_TABLE_2 = (
+    *(16.396, 4.536, 1.556, -20.694, -9.467, 7.615, -7.973),
+    *(12.733, -4.195, -8.413, 62.851, 27.418, -5.114, -46.973),
+)
+
+#: Sizes the regression was fitted on.
+_FITTED_SIZES = range(2, 6)
+#: The links it was fitted on: label -> GB/s (Volta's NVLink 2; Table 1).
+_FITTED_LINKS = {"NV2": 50.0, "NV1": 25.0}
+
+
+def eq2(x: int, y: int, z: int) -> float:
+    """MAPA's predicted effective bandwidth of x double and y single NVLinks and z PCIe, GB/s."""
+    xy, yz, zx, xyz = x * y, y * z, z * x, x * y * z
+    terms = (
+        *(x, y, z),
+        *(1 / (x + 1), 1 / (y + 1), 1 / (z + 1)),
+        *(xy, yz, zx),
+        *(1 / (xy + 1), 1 / (yz + 1), 1 / (zx + 1)),
+        *(xyz, 1 / (xyz + 1)),
+    )
+    return sum(theta * term for theta, term in zip(_TABLE_2, terms, strict=True))
+
+
+class BandwidthModel(Protocol):
+    """Predicts the effective bandwidth of many sets of one size at once."""
+
+    name: str
+    #: One sentence for the reader of a number: where it comes from and what must hold.
+    assumes: str
+
+    def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
+        """Why the model does not hold for this machine, pattern and size; None if it does."""
+        ...
+
+    def effbw_gbps(self, topology: NodeTopology, pattern: str, k: int, weakest: Ints) -> Floats:
+        """GB/s for every row of `members(gpus, k)`.
+
+        `weakest` is the narrowest link of each set's widest matching, in MB/s. Raises
+        PolicyError where `refusal` says why.
+        """
+        ...
+
+
+def ring_orders(k: int) -> Ints:
+    """All rings of k >= 3 as closed index paths from 0, shape (orders, k + 1); k = 2: a link."""
+    if k == 2:
+        return np.array([[0, 1]], dtype=np.int64)
+    rows: list[tuple[int, ...]] = [(0,)]
+    for rank in range(1, k):
+        rows = [(*row[:at], rank, *row[at:]) for row in rows for at in range(1, len(row) + 1)]
+    kept = sorted(row for row in rows if row[1] < row[-1])
+    return np.array([(*row, 0) for row in kept], dtype=np.int64)
+
+
+class MapaDgx1v:
+    """MAPA's regression: rings of 2 to 5 GPUs over NV2, NV1 and PCIe on a Volta DGX-1.
+
+    Fitted on 31 NCCL allocations of one machine; it goes wrong elsewhere (five-GPU
+    complete graphs come out negative; eight PCIe-bound GPUs above eight NVLinked ones).
+    """
+
+    name = "mapa-dgx1v"
+    assumes = (
+        "eq. 2 with Table 2's coefficients, fitted on 31 NCCL allocations of one DGX-1V;"
+        " rings of 2 to 5 GPUs where every direct link is NV2 at 50 or NV1 at 25 GB/s"
+    )
+
+    def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
+        """See BandwidthModel."""
+        if pattern != "ring":
+            return f"mapa-dgx1v holds for rings, not for {pattern}"
+        if k not in _FITTED_SIZES:
+            return f"mapa-dgx1v holds for 2 to 5 GPUs, not for {k}"
+        nvlinks = 0
+        for i in range(topology.gpus):
+            for j in range(i):
+                kind, gbps = topology.kinds[i][j], float(topology.bandwidth_gbps[i, j])
+                if not is_direct(kind):
+                    continue
+                if _FITTED_LINKS.get(kind) != gbps:
+                    return (
+                        f"mapa-dgx1v holds for NV2 at 50, NV1 at 25 GB/s and PCIe,"
+                        f" not for {kind} at {gbps:g} GB/s"
+                    )
+                nvlinks += 1
+        return None if nvlinks else "mapa-dgx1v holds for machines with NVLink 2, not PCIe alone"
+
+    def effbw_gbps(self, topology: NodeTopology, pattern: str, k: int, weakest: Ints) -> Floats:
+        """See BandwidthModel: each set's best ring by eq. 2."""
+        reason = self.refusal(topology, pattern, k)
+        if reason:
+            raise PolicyError(f"{reason}; use the model `rings`")
+        rings = members(topology.gpus, k)[:, ring_orders(k)]
+        kinds = np.array(topology.kinds)
+        ends = rings[:, :, :-1], rings[:, :, 1:]
+        doubles = (kinds == "NV2")[ends].sum(axis=2)
+        singles = (kinds == "NV1")[ends].sum(axis=2)
+        links = k if k > 2 else 1
+        lookup = np.full((links + 1, links + 1), -np.inf)
+        for x in range(links + 1):
+            for y in range(links + 1 - x):
+                lookup[x, y] = eq2(x, y, links - x - y)
+        best: Floats = lookup[doubles, singles].max(axis=1)
+        return best
+
+
+class Rings:
+    """Any machine: the weakest link of the set's widest matching, times a measured share.
+
+    Assumes what is true of a pipelined collective on any fabric: it runs at the pace of
+    its narrowest hop. It counts one ring: right where links share a port (NVSwitch, a PCIe
+    root), a lower bound where they are cables of their own, which `cables` counts.
+    The number is never negative, and never falls when a link gets wider.
+    """
+
+    name = "rings"
+    assumes = (
+        "a collective runs at the pace of its narrowest hop: 0.83 x the weakest link of the set's"
+        " widest matching, on any machine and pattern; one ring is counted"
+    )
+
+    def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
+        """See BandwidthModel: holds everywhere."""
+        return None
+
+    def effbw_gbps(self, topology: NodeTopology, pattern: str, k: int, weakest: Ints) -> Floats:
+        """See BandwidthModel."""
+        return np.asarray(weakest * (RING_EFFICIENCY / MB_PER_GB), dtype=np.float64)
+
+
+#: In order of preference: the first that holds is used.
+MODELS: tuple[BandwidthModel, ...] = (Calibrated(), MapaDgx1v(), Cables(), Rings())
+
+
+def model_for(topology: NodeTopology, pattern: str, k: int) -> BandwidthModel:
+    """The model that predicts for this machine, pattern and size."""
+    return next(model for model in MODELS if model.refusal(topology, pattern, k) is None)

@@ -1,0 +1,1 @@
+"""What every policy is asked and answers; GPU sets as bit masks; jobs whose shape is chosen."""

@@ -1,0 +1,136 @@
+"""Choosing the nodes: shared by every policy that ranks nodes by what it would do on each.
+
+Nodes of equal (shape, free GPUs, weight) are one group, so a thousand candidates cost as
+much as their few different states. Slurm's node Weight comes first: a heavier node is
+never taken while a lighter one has room. Then, for several nodes, the network: as few
+switches between them as can be (`assign_near`), as Slurm's own topology plugins do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gres_topology import Network
+from policies.contract.nouns import NodeState
+from policies.errors import PolicyError
+
+#: Smaller is better; compared after the weight and before the node's name.
+Key = tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Group:
+    """Nodes that no policy can tell apart, names ascending; `state` is one of them."""
+
+    state: NodeState
+    names: list[str]
+
+
+def groups_of(nodes: Mapping[str, NodeState], *, by_nic: bool = False) -> list[Group]:
+    """The candidates as groups, in the order of their first names.
+
+    `by_nic`: nodes whose GPUs are not equally far from their NICs are told apart, too.
+    """
+    found: dict[tuple[object, ...], Group] = {}
+    for name in sorted(nodes):
+        state = nodes[name]
+        kind: tuple[object, ...] = (state.topology.shape, state.free, state.weight)
+        if by_nic:
+            kind = (*kind, state.topology.nic_distance)
+        found.setdefault(kind, Group(state, [])).names.append(name)
+    return list(found.values())
+
+
+def assign(
+    counts: tuple[int, ...],
+    nodes: Mapping[str, NodeState],
+    groups: list[Group],
+    key: Callable[[NodeState, int], Key],
+) -> list[tuple[NodeState, int]]:
+    """One node for each count: (node, count) pairs, distinct nodes, lightest and best first.
+
+    `groups` is `groups_of(nodes)`; `key` ranks a node for a count that fits it. Counts are
+    served largest first; whatever has room for a larger one has room for a smaller one, so
+    this finds nodes whenever there are any. Raises PolicyError when there are none.
+    """
+    wanted = sorted(counts, reverse=True)
+    alike = groups[0] if len(groups) == 1 else None
+    if alike and len(wanted) <= len(alike.names) and wanted[0] <= alike.state.free.bit_count():
+        # Nothing to rank: one node, or nodes all alike.
+        return [(nodes[name], count) for name, count in zip(alike.names, wanted, strict=False)]
+    taken = [0] * len(groups)
+    pairs = []
+    for count in wanted:
+        best = min(
+            (
+                (group.state.weight, key(group.state, count), group.names[used], at)
+                for at, (group, used) in enumerate(zip(groups, taken, strict=True))
+                if used < len(group.names) and group.state.free.bit_count() >= count
+            ),
+            default=None,
+        )
+        if best is None:
+            raise PolicyError(
+                f"no candidate node has {count} free GPUs left for this request of"
+                f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
+            )
+        taken[best[3]] += 1
+        pairs.append((nodes[best[2]], count))
+    return pairs
+
+
+def assign_near(
+    counts: tuple[int, ...],
+    nodes: Mapping[str, NodeState],
+    groups: list[Group],
+    key: Callable[[NodeState, int], Key],
+    network: Network | None,
+) -> list[tuple[NodeState, int]]:
+    """As `assign`, for several nodes as few switches apart as the weights allow.
+
+    `groups` are told apart by their NICs. Of the lowest domains with room: the one whose
+    worst node ranks best, then the one with the fewest free GPUs (so that others stay
+    whole), then by name.
+    """
+    anywhere = assign(counts, nodes, groups, key)
+    if network is None or len(counts) < 2:
+        return anywhere
+    weight = sum(state.weight for state, _ in anywhere)
+    remembered: dict[tuple[int, int], Key] = {}
+    group_of = {name: at for at, group in enumerate(groups) for name in group.names}
+
+    def once(state: NodeState, count: int) -> Key:
+        asked = (group_of[state.name], count)
+        if asked not in remembered:
+            remembered[asked] = key(state, count)
+        return remembered[asked]
+
+    best: tuple[int, Key, int, str] | None = None
+    pairs = anywhere
+    for domain in network.domains:
+        if best is not None and domain.level > best[0]:
+            break
+        inside = {name: nodes[name] for name in domain.nodes if name in nodes}
+        found = _assign_within(counts, inside, once)
+        if found is None or sum(state.weight for state, _ in found) > weight:
+            continue
+        worst = max(once(state, count) for state, count in found)
+        free = sum(state.free.bit_count() for state in inside.values())
+        ranked = (domain.level, worst, free, domain.name)
+        if best is None or ranked < best:
+            best, pairs = ranked, found
+    return pairs
+
+
+def _assign_within(
+    counts: tuple[int, ...],
+    inside: Mapping[str, NodeState],
+    key: Callable[[NodeState, int], Key],
+) -> list[tuple[NodeState, int]] | None:
+    """`assign` on the nodes of one domain; None where they do not have the room."""
+    room = sorted((state.free.bit_count() for state in inside.values()), reverse=True)
+    wanted = sorted(counts, reverse=True)
+    if len(room) < len(wanted) or any(w > r for w, r in zip(wanted, room, strict=False)):
+        return None
+    return assign(counts, inside, groups_of(inside, by_nic=True), key)

@@ -1,0 +1,94 @@
+"""The solver of each pattern: what a node's sets are worth is computed once and shared.
+
+Bounded: at most `KEPT` solvers of at most 8 MB each (16 GPUs, 8-byte sums), so 64 MiB in
+all; the one not asked for longest goes first, and is computed again when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from policies.contract.bits import Ints
+from policies.matching.graph_solver import GraphSolver
+from policies.matching.links import at_least
+from policies.matching.solvers import (
+    NARROWEST,
+    SUM,
+    AllToAllSolver,
+    Join,
+    PathSolver,
+    Solver,
+    StarSolver,
+)
+from policies.matching.tree_solver import TreeSolver
+from policies.matching.tree_widths import TreeWidths, fits_masks
+from policies.patterns.pattern import pattern_of
+
+#: Solvers kept, over all nodes and patterns.
+KEPT = 8
+
+_Key = tuple[bytes, str, bool, int]
+
+
+def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> Solver:
+    """The solver of a pattern for one matrix of links (MB/s, shape (n, n), n <= 16)."""
+    if pattern in ("ring", "chain"):
+        return PathSolver(weights, closed=pattern == "ring", joined=joined)
+    if pattern == "tree" and joined is NARROWEST and fits_masks(weights):
+        return TreeWidths(weights)
+    if pattern == "tree":
+        return TreeSolver(weights, joined)
+    if pattern == "star":
+        return StarSolver(weights, joined)
+    if pattern == "all-to-all":
+        return AllToAllSolver(weights, joined)
+    return GraphSolver(weights, pattern_of(pattern).edges, joined)
+
+
+def _narrowest(weights: Ints) -> int:
+    """The narrowest link, whose diagonal is left out by reading the rows one off."""
+    n = len(weights)
+    if n < 2:
+        return 0
+    return int(weights.ravel()[1:].reshape(n - 1, n + 1)[:, :-1].min())
+
+
+class Solved:
+    """Solvers by (links, pattern, what is maximised, narrowest link allowed)."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[_Key, Solver] = OrderedDict()
+
+    def sums(self, pattern: str, weights: Ints, narrowest: int = 0) -> Solver:
+        """Largest sums of links, none narrower than `narrowest` (MB/s)."""
+        if narrowest <= _narrowest(weights):
+            narrowest = 0  # allows every link: the same solver as without a limit
+        return self._get(pattern, weights, SUM, narrowest)
+
+    def widest(self, pattern: str, weights: Ints) -> Solver:
+        """Widest narrowest links."""
+        return self._get(pattern, weights, NARROWEST, 0)
+
+    def _get(self, pattern: str, weights: Ints, joined: Join, narrowest: int) -> Solver:
+        key = (weights.tobytes(), pattern, joined is SUM, narrowest)
+        found = self._kept.get(key)
+        if found is None:
+            links = at_least(weights, narrowest) if narrowest else weights
+            found = self._kept[key] = solver_for(pattern, links, joined)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        return found
+
+    def size_bytes(self) -> int:
+        """Memory of the solvers kept."""
+        return sum(solver.size_bytes() for solver in self._kept.values())
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._kept.clear()
+
+
+#: The solvers of this process.
+solved = Solved()

@@ -1,0 +1,193 @@
+"""What to maximise when choosing a GPU set. Data, so that a variant is a line.
+
+`keys` are compared in order, larger first; what remains equal goes to the lowest ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from policies.contract.bits import Floats, Ints
+from policies.contract.demand import Shares
+from policies.matching.links import MB_PER_GB
+
+Across = Literal["bandwidth", "sum", "destroys", "loss"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What is known about every candidate set of one free mask, one entry per set.
+
+    `share`, `wide_share`: effective bandwidth and weakest link over the ideal of the size.
+    `agg_share`: the sum of the links used over the largest of the size.
+    `nic` is the sum over the set of how far each GPU's nearest NIC is, where that is asked for.
+    `agg`, `preserved`, `broken` in MB/s: the links used, those left among the free GPUs,
+    the widest one cut (single GPUs only). `loss` in [0, 1] as in `NodeTables.future_of`.
+    """
+
+    k: int
+    share: Floats
+    wide_share: Floats
+    agg_share: Floats
+    effbw_gbps: Floats
+    agg: Ints
+    preserved: Ints
+    broken: Ints
+    loss: Floats | None
+    nic: Ints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A named order on candidate sets.
+
+    `prefers` says which of a set's matchings gives the rank order: the one with the widest
+    weakest link, the best `effbw`, or the largest `agg`. `across` says what decides between
+    nodes: the job's own `bandwidth`, the `sum` of its links, what it `destroys`, or its `loss`.
+    `demand` is what later jobs are expected to ask (see `policies.contract.demand`).
+    `spares_links`: a single GPU never cuts a wider link while it could cut a narrower one.
+    `nic_distance`: see `near_nics`.
+    """
+
+    name: str
+    keys: Callable[[Scored], list[Floats | Ints]]
+    score: Callable[[Scored], Floats]
+    prefers: str
+    looks_ahead: bool
+    doc: str
+    across: Across = "bandwidth"
+    demand: Shares = ()
+    spares_links: bool = False
+    nic_distance: tuple[int, ...] = ()
+
+
+def near_nics(objective: Objective, nic_distance: tuple[int, ...]) -> Objective:
+    """The same order, ties to the sets whose GPUs are nearest to a NIC (jobs of several nodes).
+
+    `nic_distance` has one entry per GPU, as `NodeTopology.nic_distance`; empty: no change.
+    """
+    return replace(objective, nic_distance=nic_distance) if nic_distance else objective
+
+
+#: What counts beside the share of effective bandwidth: the weakest link, the sum of the
+#: links used (which tells sets apart that have the same weakest link), and what is lost to
+#: later jobs. Chosen from the table in docs/policies/mapa.md.
+WEAKEST_WEIGHT = 0.05
+SUM_WEIGHT = 0.1
+LOSS_WEIGHT = 0.4
+
+
+def balanced(name: str, weakest_weight: float, loss_weight: float, doc: str) -> Objective:
+    """Share of the ideal, weakest link, sum of links, less what later jobs lose; weighted.
+
+    A single GPU has no links: it breaks the narrowest one it can, then costs least.
+    """
+
+    def score(sets: Scored) -> Floats:
+        loss = 0.0 if sets.loss is None else sets.loss
+        own = sets.share + weakest_weight * sets.wide_share + SUM_WEIGHT * sets.agg_share
+        result: Floats = own - loss_weight * loss
+        return result
+
+    def keys(sets: Scored) -> list[Floats | Ints]:
+        first: list[Floats | Ints] = [-sets.broken] if sets.k == 1 else []
+        return [*first, score(sets), sets.preserved]
+
+    return Objective(
+        name, keys, score, prefers="widest", looks_ahead=True, doc=doc, spares_links=True
+    )
+
+
+def _plain(
+    name: str,
+    prefers: str,
+    doc: str,
+    *columns: Callable[[Scored], Floats | Ints],
+    per_gbps: int = 1,
+    across: Across = "bandwidth",
+) -> Objective:
+    """The columns in order; the score is the first, of which `per_gbps` make one GB/s."""
+
+    def score(sets: Scored) -> Floats:
+        return np.asarray(columns[0](sets) / per_gbps, dtype=np.float64)
+
+    def keys(sets: Scored) -> list[Floats | Ints]:
+        return [column(sets) for column in columns]
+
+    return Objective(name, keys, score, prefers, looks_ahead=False, doc=doc, across=across)
+
+
+BALANCED = balanced(
+    "balanced",
+    WEAKEST_WEIGHT,
+    LOSS_WEIGHT,
+    "share of the ideal effective bandwidth, the weakest link, and what is left for others",
+)
+WIDEST = balanced(
+    "widest", 1.0, LOSS_WEIGHT, "as balanced, but a narrow hop weighs as much as the whole ideal"
+)
+EFFBW = _plain(
+    "effbw",
+    "effbw",
+    "largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most",
+    lambda sets: sets.effbw_gbps,
+    lambda sets: sets.preserved,
+)
+AGGREGATE = _plain(
+    "aggregate",
+    "agg",
+    "largest sum of the links used (MAPA Greedy)",
+    lambda sets: sets.agg,
+    per_gbps=MB_PER_GB,
+    across="sum",
+)
+PRESERVED = _plain(
+    "preserved",
+    "widest",
+    "most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs)",
+    lambda sets: sets.preserved,
+    lambda sets: sets.effbw_gbps,
+    per_gbps=MB_PER_GB,
+    across="destroys",
+)
+
+
+def _loss(sets: Scored) -> Floats:
+    return np.zeros(len(sets.share)) if sets.loss is None else sets.loss
+
+
+def site_sensitive(demand: Shares) -> Objective:
+    """Algorithm 1's largest effective bandwidth; ties cost the jobs of `demand` least."""
+
+    def keys(sets: Scored) -> list[Floats | Ints]:
+        own: Floats | Ints = -sets.broken if sets.k == 1 else sets.effbw_gbps
+        return [own, -_loss(sets), sets.preserved]
+
+    return Objective(
+        "site-effbw",
+        keys,
+        lambda sets: sets.effbw_gbps,
+        prefers="effbw",
+        looks_ahead=True,
+        doc="largest effective bandwidth; ties cost the jobs the site usually asks for least",
+        demand=demand,
+        spares_links=True,
+    )
+
+
+def site_insensitive(demand: Shares) -> Objective:
+    """The set whose loss costs the jobs of `demand` least; then Algorithm 1's most preserved."""
+    return Objective(
+        "site-preserved",
+        lambda sets: [-_loss(sets), sets.preserved, sets.effbw_gbps],
+        lambda sets: -_loss(sets),
+        prefers="widest",
+        looks_ahead=True,
+        doc="what costs the jobs the site usually asks for least, then most bandwidth left",
+        across="loss",
+        demand=demand,
+    )
