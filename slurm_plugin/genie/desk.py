@@ -17,7 +17,7 @@ from policies.errors import HintError
 from policies.genie.dynamic import Genie
 from policies.genie.submit import HINTS, Asked, candidates, too_late
 from policies.performance import Shape
-from slurm_plugin.config.settings import Rule
+from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
 from slurm_plugin.decide.record import Build
 from slurm_plugin.decide.wish import Wish, WishError, read_wish

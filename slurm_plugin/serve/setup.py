@@ -135,7 +135,7 @@ def _network(config: Config) -> Network | None:
     except TopologyError as error:
         raise ConfigError(f"topology_conf: {error}") from error
     joined = {name for domain in found.domains for name in domain.nodes}
-    alone = sorted(name for item in config.nodes for name in item.names if name not in joined)
+    alone = sorted(name for item in config.nodes for name in item.nodes if name not in joined)
     if alone:
         told = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
         logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), told)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.config import settings as config
-from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import usual_jobs
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.serve import setup
