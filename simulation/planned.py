@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies import Wait
-from policies.drmaestro import DRMaestro, NetworkProfile
+from policies.drmaestro import HELD_BACK, DRMaestro, NetworkProfile
 from policies.remote import RemoteJob, RemotePlacement, Room
 from simulation.errors import SimulationError
 from simulation.remote import Ended
@@ -110,7 +110,7 @@ class PlannedSimulator:
         held_back = False
         for (number, job), answer in zip(asked, answers, strict=True):
             if isinstance(answer, Wait):
-                held = "network" in answer.reason
+                held = answer == HELD_BACK
                 held_back |= held
                 self._waiting[number] = replace(
                     job, rounds_waited=job.rounds_waited + 1, postponed=job.postponed + held
