@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines_in_tests import BASIC, mask, node, place
+from machines_in_tests import BASIC, mask, node, question
 from nccl_logs import DGX1V_BUSES, log, rank_line, write
 
 from gres_topology import NodeTopology, catalog
@@ -62,7 +62,7 @@ def chosen(folder: Path, more: str, gpus: int = 5) -> Use:
     (folder / "gputopo.yaml").write_text(text.format(folder=folder))
     settings = config.load(folder / "gputopo.yaml")
     decider = Decider(load_machines(settings), Rules(settings), settings.waiting, registry.get)
-    reply = decider.decide(place(node("dgx1", 0xFF, mask(*range(gpus))))).reply
+    reply = decider.decide(question(node("dgx1", 0xFF, mask(*range(gpus))))).reply
     assert isinstance(reply, Use), reply
     return reply
 
