@@ -29,10 +29,10 @@ from slurm_plugin.gates.plan import Choice, Plan, Release, Terms
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.gates.watch import Watch, of_job
+from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.borrowing import gpus_of
 from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.donors import Lending
-from slurm_plugin.profiles import Remote
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, room_of, with_hold

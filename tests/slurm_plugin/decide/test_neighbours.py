@@ -17,8 +17,8 @@ from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.neighbours import Neighbours, hint_of
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.profiles import Learned, interference
-from slurm_plugin.profiles.learned import Sort
+from slurm_plugin.job_profiles import Learned, interference
+from slurm_plugin.job_profiles.learned import Sort
 from slurm_plugin.protocol import Notice, Use, WaitFor
 from slurm_plugin.serve import setup
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob

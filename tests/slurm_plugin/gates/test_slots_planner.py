@@ -20,8 +20,8 @@ from slurm_plugin.gates.board import Board
 from slurm_plugin.gates.plan import Plan
 from slurm_plugin.gates.planner import Planner, WhyNot
 from slurm_plugin.gates.watch import Watch
+from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
-from slurm_plugin.profiles import Remote
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
