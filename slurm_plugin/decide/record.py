@@ -10,7 +10,8 @@ from typing import Any
 
 from policies import Candidate, Placement, Request
 from slurm_plugin.decide.wish import Wish
-from slurm_plugin.protocol import Notice, Pass, Place, PlaceReply, Use, WaitFor
+from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
+from slurm_plugin.question import PlacementQuestion
 
 #: Makes a line of the decision log, once the answer is out.
 Build = Callable[[], dict[str, Any]]
@@ -26,7 +27,9 @@ Scored = Callable[[], Placement | None]
 class Record:
     """Collects references while deciding; `build` does the work later."""
 
-    def __init__(self, asked: Place, mode: str, to_slurm: ToSlurm, pcie_hops: PcieHops) -> None:
+    def __init__(
+        self, asked: PlacementQuestion, mode: str, to_slurm: ToSlurm, pcie_hops: PcieHops
+    ) -> None:
         self._asked = asked
         self._mode = mode
         self._to_slurm = to_slurm
@@ -56,25 +59,8 @@ class Record:
 
     def build(self) -> dict[str, Any]:
         """The line's keys and values."""
-        asked, reply = self._asked, self._reply
-        line: dict[str, Any] = {
-            "job": asked.job,
-            "array": asked.array,
-            "uid": asked.uid,
-            "account": asked.account,
-            "partition": asked.partition,
-            "hint": asked.hint,
-            "mode": self._mode,
-            "decision": _WORDS[type(reply)],
-            "applied": self._mode == "enforce",
-            "why": self._reason,
-            "note": reply.note,
-            "postponed": asked.postponed,
-            "waited_s": asked.waited_s,
-            "candidate_nodes": len(asked.nodes),
-        }
-        if isinstance(reply, WaitFor):
-            line["wait_s"] = reply.seconds
+        reply = self._reply
+        line = first_keys(self._asked, self._mode, reply, self._reason)
         if isinstance(reply, Use) and reply.alt:
             line["alt"] = {name: _bits(mask) for name, mask in reply.alt.items()}
         if self._wish is not None and self._request is not None:
@@ -94,7 +80,7 @@ class Record:
 
     def _slurm(self) -> dict[str, Any]:
         """Slurm's own choice, with its scores where the policy could judge it."""
-        gpus = {node.name: _bits(node.own) for node in self._asked.nodes if node.own}
+        gpus = {node.name: _bits(node.own) for node in self._asked.candidates if node.own}
         own = self._own()
         if own is None:
             return {"gpus": gpus}
@@ -120,6 +106,29 @@ class Record:
                 "preserved_gbps": choice.preserved_gbps,
             }
         return scored
+
+
+def first_keys(
+    asked: PlacementQuestion, mode: str, reply: PlaceReply, reason: str
+) -> dict[str, Any]:
+    """How a decision's line begins: the job, and what it was answered."""
+    line = {
+        "job": asked.job,
+        "array": asked.array,
+        "uid": asked.uid,
+        "account": asked.account,
+        "partition": asked.partition,
+        "hint": asked.hint,
+        "mode": mode,
+        "decision": _WORDS[type(reply)],
+        "applied": mode == "enforce",
+        "why": reason,
+        "note": reply.note,
+        "postponed": asked.postponed,
+        "waited_s": asked.waited_s,
+        "candidate_nodes": len(asked.candidates),
+    }
+    return line | {"wait_s": reply.seconds} if isinstance(reply, WaitFor) else line
 
 
 def started(notice: Notice) -> dict[str, Any]:
