@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from slurm_plugin.decide.notes import use_note
 from slurm_plugin.protocol import AskedNode, Place, Use
-from slurm_plugin.queue.candidates import Group, Need
-from slurm_plugin.queue.slot_names import lowest
+from slurm_plugin.queue.candidates import Group, Need, lowest
 
 
 def ask(base: Place, need: Need, groups: Sequence[Group]) -> Place:
@@ -18,7 +17,7 @@ def ask(base: Place, need: Need, groups: Sequence[Group]) -> Place:
     nodes = tuple(
         AskedNode(
             group.own,
-            len(group.slots),
+            len(group.gpu_types),
             group.free,
             0 if i else lowest(group.free, need.gpus),
             group.weight,
@@ -51,6 +50,6 @@ def named(note: str, group: Group, mask: int) -> str:
     if len(group.names) == 1:
         return note
     _, by, reason = note.partition(" by ")
-    gpus = tuple(i for i in range(len(group.slots)) if mask >> i & 1)
+    gpus = tuple(i for i in range(len(group.gpu_types)) if mask >> i & 1)
     policy, _, reason = reason.partition(": ")
     return use_note(dict.fromkeys(group.names, gpus), policy, reason) if by else note

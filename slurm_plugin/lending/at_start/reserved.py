@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from slurm_plugin.protocol import AskedNode, Place, Use, WaitFor
-from slurm_plugin.queue.slot_names import lowest
+from slurm_plugin.queue.candidates import lowest
 
 #: A wait of this length ends soon after its loan is settled.
 WAIT_S = 10
