@@ -8,7 +8,7 @@ from policies import Policy, topo_aware
 from policies.registry import registry
 from policies.scoring.interference import Kind
 from slurm_plugin.config.settings import TopoAwareConfig
-from slurm_plugin.profiles import Learned, interference, read_profiles
+from slurm_plugin.job_profiles import Learned, interference, read_profiles
 
 #: Slowdowns that differ by less are the same: new ones cost every solution that is kept.
 STEP = 0.02

@@ -29,8 +29,8 @@ from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.gates.board import Board
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.site import site_of
+from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reserved import Reserved
-from slurm_plugin.profiles import Learned
 from slurm_plugin.slurm import choose
 
 logger = logging.getLogger(__name__)

@@ -37,9 +37,3 @@ def test_the_table_of_hints_is_that_of_the_keys_with_an_effect():
 def test_keys_without_an_effect_are_named_as_such():
     for name in set(KEYS) - set(supported_keys()):
         assert f"`{name}`" in INDEX
-
-
-@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda path: path.name)
-def test_links_between_the_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        assert (page.parent / target).exists(), target
