@@ -21,7 +21,7 @@ from slurm_plugin.gates.plan import Choice, Left, Waits
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, original, placed
 from slurm_plugin.lending.borrowing import may_borrow
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, SubmitReply
+from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
@@ -36,8 +36,6 @@ MAX_OBSERVED = 1000
 
 class Slots:
     """Places at submit what fits now, gates the rest; `lease_s` is how long a gate holds."""
-
-    name = "slots"
 
     def __init__(
         self,
@@ -100,6 +98,9 @@ class Slots:
     def on_place(self, question: PlacementQuestion) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
         return self.decider.decide(question)
+
+    def on_start(self, notice: Notice) -> None:
+        """Nothing: the next look at the queue shows it."""
 
     def _observe(self, asked: Submit, wish: Wish, need: Need) -> None:
         room, _ = self.board.now()
