@@ -36,9 +36,9 @@ from slurm_plugin.lending.at_start import look as at_start
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.protocol import Submit, encode_request
 from slurm_plugin.queue import features
+from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.demand import MAX_NAMED
-from slurm_plugin.queue.slot_names import lowest
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slots_keys import SlotsKeys

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policies.contract.scheduling import Task
 from policies.performance import Shape
 from slurm_plugin import admin_comment
+from slurm_plugin.gates.slot_request import recorded_demand
 from slurm_plugin.genie import note
 from slurm_plugin.genie.look import Changes, changes, released
 from slurm_plugin.genie.note import Shaped
@@ -20,7 +21,6 @@ from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import Domain
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
-from slurm_plugin.queue.submitted import submit_of
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 from slurm_plugin.slurm.update_text import words
@@ -193,7 +193,7 @@ def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(shaping: Shapin
     assert "[gpu-slots: gated token=t0 tpn=gres/gpu:4 nodes=1-1 by=node]" in comment
     kept = admin_comment.read(comment)
     assert kept is not None
-    asked = submit_of(replace(behind(), ntasks=4, admin_comment=comment), kept)
+    asked = recorded_demand(replace(behind(), ntasks=4, admin_comment=comment), kept)
     assert (asked.gpus, asked.per_node, asked.nodes) == (4, 4, 1)
 
 
