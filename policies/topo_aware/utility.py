@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from policies.errors import PolicyError
-from policies.scoring.interference import WORST, Interference, Kind
+from policies.contract.interference import WORST, Interference, Kind
 from policies.topo_aware.machine import Machine
 
 #: The largest weight of a job graph's edge.

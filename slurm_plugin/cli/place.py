@@ -92,7 +92,7 @@ def _with_pattern(
     hint: str, pattern: str | None, topology: NodeTopology
 ) -> tuple[str, dict[str, str]]:
     """The hint that asks for the pattern, and the patterns known beside ours."""
-    from policies.hint_keys import is_pattern_name
+    from policies.contract.hint_keys import is_pattern_name
     from policies.patterns.pattern import PATTERNS
     from slurm_plugin.config.pattern_file import site_pattern
 

@@ -95,7 +95,7 @@ class Desk:
         if wish.off or wish.policy != NAME:
             # The bridge says that such a hint has no meaning without GPUs.
             return Pass() if asked.shape else inner.on_submit(asked)
-        if not asked.shape and not wish.values.keys() & set(HINTS):
+        if not asked.shape and not wish.values.keys() & {key.name for key in HINTS}:
             return inner.on_submit(asked)
         if asked.shape and not (asked.slots and asked.slots.batch):
             return Refuse(BATCH_ONLY)

@@ -12,7 +12,7 @@ from machines import machine
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Wait
 from policies.contract.bits import gpus_of, mask_of
 from policies.errors import PolicyError
-from policies.scoring.interference import Interference, Kind, weight_of
+from policies.contract.interference import Interference, Kind, weight_of
 from policies.topo_aware import Settings, Weights, policies
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.fiduccia import bipartition

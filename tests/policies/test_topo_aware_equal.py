@@ -10,7 +10,7 @@ from machines import drawn, machine
 from topo_aware_plain import place
 
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Wait
-from policies.scoring.interference import Interference, Kind
+from policies.contract.interference import Interference, Kind
 from policies.topo_aware import Settings, policies
 
 MEASURED = Interference(

@@ -8,7 +8,7 @@ import pytest
 
 from gres_topology.catalog import load
 from policies.registry import registry
-from policies.scoring.interference import WORST
+from policies.contract.interference import WORST
 from simulation import SimJob, SimulationError
 from simulation.engine import Simulator
 from simulation.experiments.sc17 import loaded, workload

@@ -14,7 +14,7 @@ from typing import Any
 from gres_topology import NodeTopology
 from policies.best_fit import domains
 from policies.contract.bits import mask_of
-from policies.scoring.interference import Interference, Kind
+from policies.contract.interference import Interference, Kind
 from simulation.asking import hint_values
 from simulation.errors import SimulationError
 from simulation.speed import Neighbour

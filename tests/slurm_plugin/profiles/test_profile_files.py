@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.scoring.interference import Kind
+from policies.contract.interference import Kind
 from slurm_plugin.config.settings import TopoAwareConfig
 from slurm_plugin.decide.in_use import InUse
 from slurm_plugin.errors import ProfileError
