@@ -22,7 +22,7 @@ import policies
 from bench.demo_mix import MACHINES, MIX, DemoJob
 from gres_topology import catalog
 from policies.registry import registry
-from simulation.judge import judge
+from simulation.core.link_quality import judge
 from slurm_cluster.cluster import Cluster, default_project
 from slurm_cluster.hosts import ClusterError, NoEngineError, is_running
 from slurm_cluster.slurm import RECORD, RECORD_EACH_NODE

@@ -32,10 +32,10 @@ from slurm_plugin.genie.models import Models, Shelf
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.site import Domain, Site
 from slurm_plugin.genie.snapshot import Member, Snapshot
-from slurm_plugin.performance.database import Profile
 from slurm_plugin.protocol import Ok, Submit
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.speed_models.database import Profile
 
 BAR_MS = 50.0
 WAITING, EVENTS, SEED = 1000, 100, 1

@@ -18,8 +18,8 @@ from bench import shim_log
 from bench.cluster import BenchCluster, clean
 from bench.measure import Figure, at_least, quantile
 from gres_topology import catalog
-from simulation.judge import Verdict, judge
-from simulation.workload import SimJob, mixed_jobs
+from simulation.core.jobs import SimJob, mixed_jobs
+from simulation.core.link_quality import Verdict, judge
 
 MACHINE = "dgx1v"
 #: side -> (partition, node)

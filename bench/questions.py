@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from slurm_plugin.protocol import AskedNode, Place, decode, encode_request
+from slurm_plugin.protocol import CandidateNode, Place, decode, encode_request
 
 RECORDED = Path(__file__).parent / "assets" / "place_questions.txt"
 
@@ -70,7 +70,7 @@ def grow(question: Place, nodes: int, masks: FreeMasks) -> Place:
         origin = question.nodes[i % len(question.nodes)]
         name = f"{origin.name}-{i % MOST_CLONES:03d}"
         free = masks.of(name, origin.total)
-        clones.append(AskedNode(name, origin.total, free, 0, origin.weight))
+        clones.append(CandidateNode(name, origin.total, free, 0, origin.weight))
     return replace(question, nodes=question.nodes + tuple(clones))
 
 

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 
 from bench.measure import Figure, at_most, conditions
 from policies.registry import registry
-from simulation import philly
-from simulation.engine import Simulator
+from simulation.core.jobs import at_load
+from simulation.core.record import Run
 from simulation.experiments.sc17 import MACHINE, loaded, scenarios
 from simulation.experiments.sc17.profile import Profiled
-from simulation.metrics import summary
-from simulation.record import Run
-from simulation.workload import at_load
+from simulation.models.placing import Simulator
+from simulation.report.metrics import summary
+from simulation.traces import philly
 
 BAR_S = 120.0
 BAR_MIB = 1024.0

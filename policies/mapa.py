@@ -8,7 +8,7 @@ that weighs what is left by what the site usually asks.
 
 from __future__ import annotations
 
-from policies.contract.hint_keys import MIN_UTILITY, PACK, PATTERN, SENSITIVE, SPREAD
+from policies.contract.hint_keys import MIN_UTILITY, PACK, PATTERN, SENSITIVE, SPREAD, HintKey
 from policies.contract.nodes import Key, assign_near, groups_of
 from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Policy, Site
@@ -34,7 +34,7 @@ class Mapa(Policy):
     """Pattern matching on every candidate node, then the node that is best for all."""
 
     name = "mapa"
-    hints = (PATTERN, SENSITIVE, MIN_UTILITY, PACK, SPREAD)
+    hints: tuple[HintKey, ...] = (PATTERN, SENSITIVE, MIN_UTILITY, PACK, SPREAD)
     #: By what sets are ranked for jobs that feel slow links, and for those that do not.
     sensitive: Objective = BALANCED
     insensitive: Objective = PRESERVED
@@ -54,11 +54,6 @@ class Mapa(Policy):
                 instead=placement,
             )
         return placement
-
-    @property
-    def spares_links(self) -> bool:
-        """Whether a single GPU never breaks an NVLink pair while another GPU is free."""
-        return self.sensitive.spares_links
 
     def _objective(self, request: Request) -> Objective:
         alone = max(request.gpus_per_node) == 1

@@ -17,7 +17,6 @@ from types import MappingProxyType
 from policies.best_fit import BestFit
 from policies.contract.hint_keys import KEYS, HintKey
 from policies.contract.policy import UNKNOWN_SITE, Policy, Site
-from policies.contract.settings import settings_of
 from policies.errors import RegistryError
 from policies.first_fit import Fcfs, FirstFit
 from policies.genie.gpus import GenieGpus
@@ -82,15 +81,13 @@ class Registry:
         for key in policy.hints:
             if not _NAME.fullmatch(key.name) or self._keys.get(key.name, key) != key:
                 raise RegistryError(f"policy {name}: the hint key {key.name!r} has another meaning")
-        section = section_of(policy)
-        if settings_of(policy.settings) and (
-            section in taken or self._sections.get(section, policy.settings) != policy.settings
-        ):
-            raise RegistryError(f"policy {name}: the section {section!r} is another's already")
+        section, settings = section_of(policy), policy.settings
+        if settings is not None:
+            if section in taken or self._sections.get(section, settings) != settings:
+                raise RegistryError(f"policy {name}: the section {section!r} is another's already")
+            self._sections[section] = settings
         self._keys |= {key.name: key for key in policy.hints}
         self._hints[name] = frozenset(key.name for key in policy.hints)
-        if policy.settings is not None:
-            self._sections[section] = policy.settings
         self._policies[name] = policy
 
     def get(self, name: str) -> Policy:

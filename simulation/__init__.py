@@ -1,18 +1,13 @@
-"""Replaces Slurm and the clock; imports the same policies the engine runs."""
+"""Replays job logs and the papers' experiments without Slurm: the clock is virtual, the policies
+are the ones that the engine runs.
 
+`core` has the clock, the jobs and the nodes; `models` the simulators on top of it; `traces` reads
+logs; `report` turns runs into figures; `experiments` repeats the papers' evaluations.
+"""
+
+from simulation.core.jobs import SimJob
+from simulation.core.record import Record, Run
 from simulation.errors import SimulationError
-from simulation.judge import Summary, Verdict, judge, summarise
-from simulation.replay import Record, replay
-from simulation.workload import SimJob, mixed_jobs
+from simulation.models.placing import Simulator
 
-__all__ = [
-    "Record",
-    "SimJob",
-    "SimulationError",
-    "Summary",
-    "Verdict",
-    "judge",
-    "mixed_jobs",
-    "replay",
-    "summarise",
-]
+__all__ = ["Record", "Run", "SimJob", "SimulationError", "Simulator"]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from slurm_plugin.errors import ProtocolError
+from slurm_plugin.question import CandidateNode, PlacementQuestion
 from slurm_plugin.slots_keys import SlotsKeys, read_keys
 from slurm_plugin.wire import clean_note, encode, split, unquote
 
@@ -22,20 +23,9 @@ MAX_NODE_GPUS = 256
 
 _MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
-_ASKED_NODE = re.compile(rf"({_NAME})/(\d{{1,3}})/({_MASK})/({_MASK})/(\d{{1,10}})\Z")
+_CANDIDATE = re.compile(rf"({_NAME})/(\d{{1,3}})/({_MASK})/({_MASK})/(\d{{1,10}})\Z")
 _NODE_MASK = re.compile(rf"({_NAME})/({_MASK})\Z")
 _DECIMAL = re.compile(r"\d{1,18}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class AskedNode:
-    """One candidate of a `place` question; masks are in Slurm's GPU indices."""
-
-    name: str
-    total: int
-    free: int
-    own: int
-    weight: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +56,7 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A job about to start: where may it go, which GPUs are free there."""
+    """slurmctld asks about a job that is about to start."""
 
     id: int
     job: int
@@ -74,11 +64,25 @@ class Place:
     uid: int
     postponed: int
     waited_s: int
-    nodes: tuple[AskedNode, ...]
+    nodes: tuple[CandidateNode, ...]
     account: str = ""
     partition: str = ""
     type: str = ""
     hint: str = ""
+
+    def question(self) -> PlacementQuestion:
+        """What it asks."""
+        return PlacementQuestion(
+            self.job,
+            self.array,
+            self.uid,
+            self.postponed,
+            self.waited_s,
+            self.nodes,
+            self.account,
+            self.partition,
+            self.hint,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +222,14 @@ class _Fields:
         return value
 
 
-def _asked_nodes(texts: list[str]) -> tuple[AskedNode, ...]:
+def _candidates(texts: list[str]) -> tuple[CandidateNode, ...]:
     nodes = []
     for text in texts:
-        match = _ASKED_NODE.match(text)
+        match = _CANDIDATE.match(text)
         if match is None:
             raise ProtocolError(f"node={text[:60]!r} is not NAME/TOTAL/FREE/OWN/WEIGHT")
         name, total, free, own, weight = match.groups()
-        node = AskedNode(name, int(total), int(free, 16), int(own, 16), int(weight))
+        node = CandidateNode(name, int(total), int(free, 16), int(own, 16), int(weight))
         if node.total > MAX_NODE_GPUS or node.free >> node.total or node.own & ~node.free:
             raise ProtocolError(
                 f"node={text[:60]!r}: FREE must lie within TOTAL GPUs and OWN within FREE"
@@ -276,7 +280,7 @@ def _place(fields: _Fields, message_id: int) -> Place:
         uid=fields.number("uid"),
         postponed=fields.number("postponed"),
         waited_s=fields.number("waited_s"),
-        nodes=_asked_nodes(fields.nodes),
+        nodes=_candidates(fields.nodes),
         account=fields.text("account"),
         partition=fields.text("partition"),
         type=fields.text("type"),

@@ -123,12 +123,12 @@ ORDER = {
     "config": "names middleware presets, and nothing that goes by its settings",
     "slurm": "its clients are chosen by the settings",
     "collect": "asks nodes that Slurm names",
-    "profiles": "what is known of jobs, wherever it is used",
-    "performance": "the same",
-    "calibrate": "the same of links",
+    "job_profiles": "what is known of jobs, wherever it is used",
+    "speed_models": "the same",
+    "link_calibration": "the same of links",
     "launch": "the same of a node's binding",
     "queue": "Slurm's nouns as what is free and wanted",
-    "profiler": "submits where the queue leaves room",
+    "profiling": "submits where the queue leaves room",
     "decide": "one decision, which knows no queue",
     "lending": "what decisions and the queue leave over",
     "gates": "releases jobs, lent GPUs included",
@@ -140,25 +140,41 @@ ORDER = {
     "cli": "people's way in",
 }
 PLUGIN = ROOT / "slurm_plugin"
+#: The same of simulation.
+SIMULATION_ORDER = {
+    "core": "the clock, the jobs and the nodes, which every simulator uses",
+    "traces": "logs as jobs; they know no simulator",
+    "models": "the simulators and the models of how long a job runs",
+    "report": "figures of what the simulators did",
+    "experiments": "the papers' evaluations, which use all of it",
+}
 
 
 def test_the_table_names_every_room():
     """C has rooms of its own, and systemd's units are no code."""
     rooms = {path.name for path in PLUGIN.iterdir() if any(path.glob("*.py"))}
     assert rooms == set(ORDER)
+    rooms = {path.name for path in (ROOT / "simulation").iterdir() if any(path.glob("*.py"))}
+    assert rooms == set(SIMULATION_ORDER)
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert not [room for room in ORDER if f"`{room}`" not in page]
 
 
-@pytest.mark.parametrize("room", ORDER)
-def test_a_room_uses_those_before_it_alone(room):
-    order = list(ORDER)
+@pytest.mark.parametrize(
+    ("folder", "order", "room"),
+    [
+        pytest.param(folder, list(order), room, id=f"{folder}.{room}")
+        for folder, order in (("simulation", SIMULATION_ORDER), ("slurm_plugin", ORDER))
+        for room in order
+    ],
+)
+def test_a_room_uses_those_before_it_alone(folder, order, room):
     later = set(order[order.index(room) + 1 :])
     used = {
         name.split(".")[1]
-        for path in (PLUGIN / room).rglob("*.py")
+        for path in (ROOT / folder / room).rglob("*.py")
         for name in needed(path)
-        if name.startswith("slurm_plugin.")
+        if name.startswith(f"{folder}.")
     }
     assert not used & later
 

@@ -13,10 +13,11 @@ from typing import NamedTuple, Self
 
 from policies.contract import hint_keys
 from policies.contract.bits import gpus_of
+from policies.contract.hint_keys import HintKey
+from policies.contract.interference import kind_of_request, weight_of
 from policies.contract.nouns import Candidate, Cluster, Placement, Request, Wait
 from policies.contract.policy import LooksAt, Policy, Site
 from policies.errors import PolicyError
-from policies.contract.interference import kind_of_request, weight_of
 from policies.scoring.measure import measured
 from policies.topo_aware import constraints
 from policies.topo_aware.index import Group, Index
@@ -45,7 +46,7 @@ class TopoAware(Policy):
     """The paper's policy without its minimum utility: it places whenever the job fits."""
 
     name = "topo-aware"
-    hints = (
+    hints: tuple[HintKey, ...] = (
         *(hint_keys.SENSITIVE, hint_keys.PROFILE, hint_keys.BATCH),
         *(hint_keys.MEMORY_BANDWIDTH, hint_keys.SINGLE_NODE, hint_keys.ANTI_COLLOCATION),
         *(hint_keys.PACK, hint_keys.SPREAD),

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
+from policies.contract.interference import Interference
 from policies.contract.nouns import Cluster
 from policies.contract.settings import setting
 from policies.errors import PolicyError
-from policies.contract.interference import Interference
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.graph import Levels
 from policies.topo_aware.index import Group, Index, State
@@ -124,7 +124,5 @@ class Solver:
         """Bipartition on one node of the group, from the start."""
         machine = self.machine(group.node.topology)
         state = group.state
-        scale = Scale(
-            machine, state.free, state.beside, asked, self._weights, self.interference
-        )
+        scale = Scale(machine, state.free, state.beside, asked, self._weights, self.interference)
         return Bipartition(scale).solve()

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gres_topology import NodeTopology
-from simulation.asking import wrong_hint
-from simulation.occupancy import Room
-from simulation.workload import SimJob
+from simulation.core.jobs import SimJob
+from simulation.core.occupancy import Room
+from simulation.core.requests import wrong_hint
 
 #: More GPUs or nodes in one job than any machine has; a typing error, not a job.
 MOST = 1_000_000

@@ -35,10 +35,10 @@ def calibrate(
     from gres_topology import find
     from policies.bandwidth.calibration_fit import fit
     from policies.errors import PolicyError
-    from slurm_plugin.calibrate import model_file
-    from slurm_plugin.calibrate.drawing import draw
-    from slurm_plugin.calibrate.errors import CalibrationError
-    from slurm_plugin.calibrate.gather import gather
+    from slurm_plugin.link_calibration import model_file
+    from slurm_plugin.link_calibration.drawing import draw
+    from slurm_plugin.link_calibration.errors import CalibrationError
+    from slurm_plugin.link_calibration.gather import gather
 
     machine = find(topology)
     measured = gather(logs, machine)

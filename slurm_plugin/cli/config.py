@@ -24,7 +24,7 @@ def check(file: Path | None, config_path: Path) -> None:
     """
     from slurm_plugin.config import settings as configuration
     from slurm_plugin.decide.load_machines import load_machines
-    from slurm_plugin.profiles import read_profiles
+    from slurm_plugin.job_profiles import read_profiles
 
     settings = configuration.load(file or config_path)
     if settings.topo_aware.profiles is not None:

@@ -39,12 +39,12 @@ def place(
     from gres_topology import find
     from policies import Cluster, NodeState, Placement, Wait
     from policies.registry import registry
-    from slurm_plugin.calibrate.attach import with_model
     from slurm_plugin.config.plugins import load_policies
     from slurm_plugin.config.settings import Rule
     from slurm_plugin.decide.judge import with_scores
     from slurm_plugin.decide.machines import mask_of
     from slurm_plugin.decide.wish import read_wish
+    from slurm_plugin.link_calibration.attach import with_model
 
     load_policies()
     topology = find(machine) if model is None else with_model(find(machine), model)

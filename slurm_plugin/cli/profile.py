@@ -14,7 +14,7 @@ from slurm_plugin.cli.profile_run import run
 
 if TYPE_CHECKING:
     from policies.performance import Run
-    from slurm_plugin.performance.rows import Row
+    from slurm_plugin.speed_models.rows import Row
 
 
 @click.group()
@@ -44,13 +44,13 @@ def fit(
 ) -> None:
     """Fit the runs in FILE (CSV: nodes, gpus, local_batch, step_s) and store the model."""
     from policies.contract.hint_keys import PROFILE
-    from slurm_plugin.performance.database import Database
-    from slurm_plugin.performance.keep import Fitting, keep
-    from slurm_plugin.performance.rows import in_words
+    from slurm_plugin.speed_models.database import Database
+    from slurm_plugin.speed_models.keep import Fitting, keep
+    from slurm_plugin.speed_models.rows import in_words
 
     name = file.name.split(".")[0] if name is None else name
     if PROFILE.read(name) is None:
-        raise click.UsageError(f"--name {name!r}: expected {KEYS['profile'].allowed}")
+        raise click.UsageError(f"--name {name!r}: expected {PROFILE.allowed}")
     wanted = Fitting(name, task, kind, family, parameters, startup, add)
     profile = keep(Database(database), wanted, _runs(file))
     click.echo(in_words(name, task, profile.model, profile.runs))
@@ -84,8 +84,8 @@ def show(
     output says either.
     """
     from policies.performance.similarity import Traits
-    from slurm_plugin.performance.database import Database
-    from slurm_plugin.performance.rows import in_words, predictions
+    from slurm_plugin.speed_models.database import Database
+    from slurm_plugin.speed_models.rows import in_words, predictions
 
     kept = Database(database)
     if model is None:
@@ -98,7 +98,7 @@ def show(
     size = batch or found.model.max_local_batch
     rows = predictions(found.model, size, task, nodes, gpus_per_node)
     if plot is not None:
-        from slurm_plugin.performance.drawing import draw
+        from slurm_plugin.speed_models.drawing import draw
 
         own = found.profile.traits.name
         title = name if own == name else f"{name} (as {own})"
@@ -141,7 +141,7 @@ def _plain(row: Row) -> dict[str, float | int | str]:
 
 
 def _list(profiles: Any, as_json: bool) -> None:
-    from slurm_plugin.performance.rows import in_words
+    from slurm_plugin.speed_models.rows import in_words
 
     if as_json:
         told = [{"profile": one.traits.name, "task": one.task, "model": one.model.kind,

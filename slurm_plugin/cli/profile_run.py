@@ -14,10 +14,10 @@ import click
 from slurm_plugin.cli.profile_options import database_option, fitting_options, task_option
 
 if TYPE_CHECKING:
-    from slurm_plugin.profiler.loop import Slurm
-    from slurm_plugin.profiler.plan import Asked
-    from slurm_plugin.profiler.progress import Folder, Progress
-    from slurm_plugin.profiler.submission import Launch, Submission
+    from slurm_plugin.profiling.loop import Slurm
+    from slurm_plugin.profiling.plan import Asked
+    from slurm_plugin.profiling.progress import Folder, Progress
+    from slurm_plugin.profiling.submission import Launch, Submission
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -97,9 +97,9 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
     The script finds GPUTOPO_BATCH (all GPUs), GPUTOPO_LOCAL_BATCH (one), GPUTOPO_ITERATIONS,
     and prints `gputopo: step_s=SECONDS`. Stopped, it goes on where it was: same command again.
     """
-    from slurm_plugin.profiler import plan, submission
-    from slurm_plugin.profiler.loop import Slurm
-    from slurm_plugin.profiler.progress import Folder
+    from slurm_plugin.profiling import plan, submission
+    from slurm_plugin.profiling.loop import Slurm
+    from slurm_plugin.profiling.progress import Folder
     from slurm_plugin.slurm import CommandLine
     from slurm_plugin.slurm.runner import ProcessRunner
 
@@ -137,8 +137,8 @@ def _submit(place: Path | None, argv: list[str], variables: Mapping[str, str]) -
 
 def _asked(submission: Submission, given: dict[str, Any]) -> Asked:
     from policies.contract.hint_keys import PROFILE
-    from slurm_plugin.profiler.plan import Asked
-    from slurm_plugin.profiler.sweep import values
+    from slurm_plugin.profiling.plan import Asked
+    from slurm_plugin.profiling.sweep import values
 
     name = given["name"]
     if name is None and submission.script is None:
@@ -147,7 +147,7 @@ def _asked(submission: Submission, given: dict[str, Any]) -> Asked:
         assert submission.script is not None
         name = submission.script.name.split(".")[0]
     if PROFILE.read(name) is None:
-        raise click.UsageError(f"--name {name!r}: expected {KEYS['profile'].allowed}")
+        raise click.UsageError(f"--name {name!r}: expected {PROFILE.allowed}")
     lists = {
         key: values(given[key], f"--{key.replace('_', '-')}") if given[key] is not None else None
         for key in ("batches", "nodes", "gpus_per_node")
@@ -162,8 +162,8 @@ def _asked(submission: Submission, given: dict[str, Any]) -> Asked:
 def _print_plan(
     progress: Progress, submission: Submission, how: Launch, folder: Folder, *, full: bool
 ) -> None:
-    from slurm_plugin.profiler import plan, sweep
-    from slurm_plugin.profiler.submission import command, variables
+    from slurm_plugin.profiling import plan, sweep
+    from slurm_plugin.profiling.submission import command, variables
 
     runs = plan.expected(progress)
     over = sum(run.state in sweep.OVER for run in runs)
@@ -191,9 +191,9 @@ def _work(
     slurm: Slurm, folder: Folder, progress: Progress,
     asked: tuple[Submission, Launch], given: dict[str, Any],
 ) -> None:  # fmt: skip
-    from slurm_plugin.profiler import plan
-    from slurm_plugin.profiler.loop import Loop, Terms
-    from slurm_plugin.profiler.sweep import SUBMITTED
+    from slurm_plugin.profiling import plan
+    from slurm_plugin.profiling.loop import Loop, Terms
+    from slurm_plugin.profiling.sweep import SUBMITTED
 
     if given["again"]:
         click.echo(f"{plan.again(progress)} runs are run again")
@@ -211,10 +211,10 @@ def _work(
 def _store(folder: Folder, progress: Progress, given: dict[str, Any]) -> None:
     """Fit and store what was measured; exit status 1 where a run over shapes failed."""
     from slurm_plugin.cli import Fault
-    from slurm_plugin.performance.database import Database
-    from slurm_plugin.performance.keep import Fitting, keep
-    from slurm_plugin.performance.rows import in_words
-    from slurm_plugin.profiler import plan, sweep
+    from slurm_plugin.profiling import plan, sweep
+    from slurm_plugin.speed_models.database import Database
+    from slurm_plugin.speed_models.keep import Fitting, keep
+    from slurm_plugin.speed_models.rows import in_words
 
     settings = progress.settings
     runs = plan.measurements(progress)

@@ -11,7 +11,7 @@ from slurm_plugin.cli.options import json_option
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
-    from simulation.record import Run
+    from simulation.core.record import Run
     from simulation.traces import Trace
 
 _OUT = click.Path(path_type=Path, dir_okay=False)
@@ -79,9 +79,9 @@ def simulate(
     Answers "what would each policy have done with my jobs". Durations are the log's own
     unless --communication says that a part of them depends on the GPUs a job gets.
     """
-    from simulation import report
+    from simulation.core.jobs import at_load
+    from simulation.report import output as report
     from simulation.traces import prepare, read
-    from simulation.workload import at_load
     from slurm_plugin.cli import cluster_file
 
     cluster = cluster_file.read(nodes)
@@ -105,10 +105,10 @@ def _runs(
 ) -> list[Run]:
     from policies.errors import RegistryError
     from policies.registry import registry
-    from simulation.engine import Simulator
     from simulation.errors import SimulationError
-    from simulation.progress import bars
-    from simulation.speed import ByBandwidth, Speed, Stated
+    from simulation.models.placing import Simulator
+    from simulation.models.speed import ByBandwidth, Speed, Stated
+    from simulation.report.progress import bars
     from slurm_plugin.config.plugins import load_policies
 
     load_policies()
@@ -142,7 +142,7 @@ def _print(runs: list[Run], cluster: dict[str, NodeTopology], trace: Trace) -> N
     from rich.console import Console
     from rich.table import Table
 
-    from simulation import report
+    from simulation.report import output as report
 
     gpus = sum(topology.gpus for topology in cluster.values())
     click.echo(f"{len(trace.jobs)} jobs on {len(cluster)} nodes, {gpus} GPUs ({trace.format})")

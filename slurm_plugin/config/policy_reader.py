@@ -10,8 +10,8 @@ import yaml
 
 from policies import hints
 from policies.contract.demand import Shares, shares
+from policies.contract.hint_keys import LAUNCH
 from policies.errors import HintError
-from policies.hint_keys import KEYS, LAUNCH
 from policies.registry import registry
 from slurm_plugin.config.genie import read_classes
 from slurm_plugin.config.option import Option
@@ -48,7 +48,7 @@ class PolicyReader(Reader):
             full = f"{key}.{name}"
             if name == "policy":
                 raise self.fail(name_node, full, "write it as the rule's own key `policy`")
-            if name in LAUNCH:
+            if name in registry.keys and registry.keys[name].reader == LAUNCH:
                 told = "read on the nodes; its default stands in their plugstack.conf"
                 raise self.fail(name_node, full, told)
             if not isinstance(value, yaml.ScalarNode):
@@ -64,8 +64,9 @@ class PolicyReader(Reader):
     def _hint_keys(self, node: yaml.Node, key: str, option: Option) -> tuple[str, ...]:
         names = self.words(node, key, option)
         for name in names:
-            if name not in KEYS:
-                raise self.fail(node, key, f"{name!r} is no hint key; allowed: {', '.join(KEYS)}")
+            if name not in registry.keys:
+                allowed = ", ".join(registry.keys)
+                raise self.fail(node, key, f"{name!r} is no hint key; allowed: {allowed}")
         return names
 
     def _demand(self, node: yaml.Node, key: str, option: Option) -> Shares | str:

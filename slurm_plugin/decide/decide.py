@@ -11,60 +11,59 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gres_topology import Network, links
-from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
+from policies import Cluster, LooksAt, NodeState, Placement, Policy, Request, RunningJob, Wait
 from slurm_plugin.config.settings import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of, usable
 from slurm_plugin.decide.notes import use_note
-from slurm_plugin.decide.record import Record
+from slurm_plugin.decide.record import Build, Record
 from slurm_plugin.decide.wish import Wish, WishError, read_wish
-from slurm_plugin.protocol import AskedNode, Pass, Place, PlaceReply, Use, WaitFor
+from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
+from slurm_plugin.question import CandidateNode, PlacementQuestion
 
 logger = logging.getLogger(__name__)
 
-PARTITION_OFF = "partition is off"
-NO_GPUS = "Slurm chose no GPUs"
-
 
 class Decision(NamedTuple):
-    """The reply, a fixed sentence for the counters, and the record for after the reply."""
+    """What one question comes to."""
 
     reply: PlaceReply
+    #: A fixed sentence, by which decisions are counted.
     reason: str
-    record: Callable[[], dict[str, Any]]
+    #: Makes the line of the decision log, after the reply.
+    record: Build
+    #: What a policy chose; None where it chose nothing.
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """A place question with everything looked up, ready for a policy."""
+class _Prepared:
+    """A question with everything looked up, ready for a policy."""
 
-    asked: Place
+    asked: PlacementQuestion
     rule: Rule
     wish: Wish
     policy: Policy
     request: Request
     cluster: Cluster
-    own: Mapping[str, AskedNode]
+    own: Mapping[str, CandidateNode]
     excluded: Mapping[str, str]
 
 
 class _Leave(Exception):
-    """Slurm's own choice, and why: a fixed reason and a note for people."""
+    """It is Slurm's own choice.
 
-    def __init__(self, reason: str, note: str = "") -> None:
+    `reason` is a fixed sentence; `why` says it to the user, with what is special to this job.
+    A job to which nothing of ours applies gets no note at all (`quiet`).
+    """
+
+    def __init__(self, reason: str, why: str = "", *, quiet: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.note = note
-
-
-def _pass_note(leave: _Leave) -> str:
-    """Why Slurm chose; nothing where the site wants nothing of ours."""
-    if leave.reason in (PARTITION_OFF, NO_GPUS):
-        return ""
-    return f"Slurm's own choice: {leave.note or leave.reason}"
+        self.note = "" if quiet else f"Slurm's own choice: {why or reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +77,17 @@ class Decider:
     neighbours: Callable[[], tuple[RunningJob, ...]] = tuple
     network: Network | None = None
 
-    def decide(self, asked: Place) -> Decision:
+    def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
         record = Record(asked, rule.mode, self._to_slurm, self._pcie_hops)
+        placement: Placement | None = None
         try:
-            question = self._prepare(asked, rule)
-            record.prepared(question.wish, question.request, question.excluded)
-            reply, reason = self._ask(question, record)
+            prepared = self._prepare(asked, rule)
+            record.prepared(prepared.wish, prepared.request, prepared.excluded)
+            reply, reason, placement = self._ask(prepared, record)
         except _Leave as leave:
-            reply, reason = Pass(_pass_note(leave)), leave.reason
+            reply, reason = Pass(leave.note), leave.reason
         except Exception:
             logger.exception("job %d: the decision failed; Slurm's own choice", asked.job)
             reply, reason = Pass("Slurm's own choice: internal error"), "internal error"
@@ -96,21 +96,21 @@ class Decider:
             # Nothing of ours, not even a note, may reach the job.
             observed = reason if isinstance(reply, Pass) else "observe mode"
             return Decision(Pass(), observed, record.build)
-        return Decision(reply, reason, record.build)
+        return Decision(reply, reason, record.build, placement)
 
-    def settled(self, asked: Place, reply: PlaceReply, reason: str) -> Decision:
+    def settled(self, asked: PlacementQuestion, reply: PlaceReply, reason: str) -> Decision:
         """The decision for a question that no policy is asked."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
         record = Record(asked, rule.mode, self._to_slurm, self._pcie_hops)
         record.answered(reply, reason)
         return Decision(reply, reason, record.build)
 
-    def _prepare(self, asked: Place, rule: Rule) -> _Question:
+    def _prepare(self, asked: PlacementQuestion, rule: Rule) -> _Prepared:
         if rule.mode == "off":
-            raise _Leave(PARTITION_OFF)
-        own = {node.name: node for node in asked.nodes if node.own}
+            raise _Leave("partition is off", quiet=True)
+        own = {node.name: node for node in asked.candidates if node.own}
         if not own:
-            raise _Leave(NO_GPUS)
+            raise _Leave("Slurm chose no GPUs", quiet=True)
         try:
             wish = read_wish(asked.hint, rule)
         except WishError as error:
@@ -118,7 +118,7 @@ class Decider:
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if wish.off:
             raise _Leave("opted out by hint")
-        nodes, excluded = self._nodes(asked.nodes)
+        nodes, excluded = self._nodes(asked.candidates)
         for name in own:
             if name in excluded:
                 raise _Leave("node left to Slurm", f"{name}: {excluded[name]}")
@@ -126,11 +126,13 @@ class Decider:
         request = wish.request(tuple(counts), asked.job, asked.uid)
         policy = self.get_policy(wish.policy)
         # Only who looks at neighbours has them read.
-        jobs = self.neighbours() if getattr(policy, "looks_at_jobs", False) else ()
+        jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
         cluster = Cluster(nodes, jobs, network=self.network)
-        return _Question(asked, rule, wish, policy, request, cluster, own, excluded)
+        return _Prepared(asked, rule, wish, policy, request, cluster, own, excluded)
 
-    def _nodes(self, asked: tuple[AskedNode, ...]) -> tuple[dict[str, NodeState], dict[str, str]]:
+    def _nodes(
+        self, asked: tuple[CandidateNode, ...]
+    ) -> tuple[dict[str, NodeState], dict[str, str]]:
         """Candidates in the topology's indices, and why the others are left out."""
         nodes: dict[str, NodeState] = {}
         excluded: dict[str, str] = {}
@@ -149,71 +151,71 @@ class Decider:
             nodes[node.name] = NodeState(node.name, topology, free, own, node.weight)
         return nodes, excluded
 
-    def _ask(self, question: _Question, record: Record) -> tuple[PlaceReply, str]:
-        outcome = question.policy.place(question.request, question.cluster)
+    def _ask(self, prepared: _Prepared, record: Record) -> tuple[PlaceReply, str, Placement | None]:
+        outcome = prepared.policy.place(prepared.request, prepared.cluster)
         if isinstance(outcome, Wait):
-            reply = self._wait(question, outcome)
+            reply = self._wait(prepared, outcome)
             if reply is not None:
                 instead = outcome.instead
-                record.chosen(lambda: instead, self._own(question))
-                return reply, "waits"
-            outcome = self._instead(question, outcome)
-        self._check(question, outcome)
-        used = self._use(question, outcome)
-        scored = partial(with_scores, outcome, question.request, question.cluster.nodes)
-        record.chosen(scored, self._own(question))
-        return used, "placed"
+                record.chosen(lambda: instead, self._own(prepared))
+                return reply, "waits", None
+            outcome = self._instead(prepared, outcome)
+        self._check(prepared, outcome)
+        used = self._use(prepared, outcome)
+        scored = partial(with_scores, outcome, prepared.request, prepared.cluster.nodes)
+        record.chosen(scored, self._own(prepared))
+        return used, "placed", outcome
 
-    def _wait(self, question: _Question, wait: Wait) -> WaitFor | None:
+    def _wait(self, prepared: _Prepared, wait: Wait) -> WaitFor | None:
         """The wait within the site's bounds, None when they are used up."""
-        asked, limit = question.asked, self.waiting
+        asked, limit = prepared.asked, self.waiting
         left_s = limit.max_wait_s - asked.waited_s
         if asked.postponed >= limit.max_postponements or left_s <= 0:
             return None
         seconds = max(1, math.ceil(min(wait.at_most_s, limit.step_s, left_s)))
-        return WaitFor(seconds, f"{question.policy.name}: {wait.reason}")
+        return WaitFor(seconds, f"{prepared.policy.name}: {wait.reason}")
 
     @staticmethod
-    def _instead(question: _Question, wait: Wait) -> Placement:
+    def _instead(prepared: _Prepared, wait: Wait) -> Placement:
         if wait.instead is not None:
             return wait.instead
-        patient = replace(question.request, min_utility=0.0)
-        outcome = question.policy.place(patient, question.cluster)
+        patient = replace(prepared.request, min_utility=0.0)
+        outcome = prepared.policy.place(patient, prepared.cluster)
         if isinstance(outcome, Wait):
-            raise _Leave("waited long enough", "waited long enough")
+            raise _Leave("waited long enough")
         return outcome
 
     @staticmethod
-    def _check(question: _Question, placement: Placement) -> None:
+    def _check(prepared: _Prepared, placement: Placement) -> None:
         """A policy's answer is believed only when it is possible."""
         counts = []
         for name, gpus in placement.gpus.items():
-            state = question.cluster.nodes.get(name)
+            state = prepared.cluster.nodes.get(name)
             mask = mask_of(gpus)
             if state is None or mask & ~state.free or mask.bit_count() != len(gpus):
                 raise ValueError(f"{placement.policy} gave {name}: {gpus}, which is not free")
             counts.append(len(gpus))
-        if tuple(sorted(counts, reverse=True)) != question.request.gpus_per_node:
-            raise ValueError(f"{placement.policy} gave {counts} GPUs for {question.request}")
+        if tuple(sorted(counts, reverse=True)) != prepared.request.gpus_per_node:
+            raise ValueError(f"{placement.policy} gave {counts} GPUs for {prepared.request}")
 
-    def _use(self, question: _Question, placement: Placement) -> Use:
+    def _use(self, prepared: _Prepared, placement: Placement) -> Use:
         nodes = self._masks(placement.gpus)
         counts = {name: mask.bit_count() for name, mask in nodes.items()}
         alt: dict[str, int] = {}
-        if counts != {name: node.own.bit_count() for name, node in question.own.items()}:
-            alt = self._alternative(question)
+        if counts != {name: node.own.bit_count() for name, node in prepared.own.items()}:
+            alt = self._alternative(prepared)
         in_order = {name: self._to_slurm(name, gpus) for name, gpus in placement.gpus.items()}
         return Use(nodes, alt, use_note(in_order, placement.policy, placement.reason))
 
-    def _alternative(self, question: _Question) -> dict[str, int]:
+    def _alternative(self, prepared: _Prepared) -> dict[str, int]:
         """The best GPUs on the very nodes Slurm chose, as many on each as it chose."""
         chosen: dict[str, int] = {}
-        for name, node in question.own.items():
+        for name, node in prepared.own.items():
             request = replace(
-                question.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
+                prepared.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
             )
-            state = question.cluster.nodes[name]
-            outcome = question.policy.place(request, Cluster({name: state}, question.cluster.jobs))
+            state = prepared.cluster.nodes[name]
+            outcome = prepared.policy.place(request, Cluster({name: state}, prepared.cluster.jobs))
             placement = outcome.instead if isinstance(outcome, Wait) else outcome
             if placement is None:
                 return {}
@@ -221,11 +223,11 @@ class Decider:
         return chosen
 
     @staticmethod
-    def _own(question: _Question) -> Callable[[], Placement | None]:
+    def _own(prepared: _Prepared) -> Callable[[], Placement | None]:
         """What Slurm itself would have taken, scored; for the record, after the reply."""
-        nodes = question.cluster.nodes
-        own = {name: nodes[name].own for name in question.own}
-        return lambda: judge(own, question.request, nodes)
+        nodes = prepared.cluster.nodes
+        own = {name: nodes[name].own for name in prepared.own}
+        return lambda: judge(own, prepared.request, nodes)
 
     def _masks(self, gpus: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         return {name: mask_of(self._to_slurm(name, chosen)) for name, chosen in gpus.items()}

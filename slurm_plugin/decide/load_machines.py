@@ -14,14 +14,14 @@ from gres_topology import NodeTopology, TopologyError, catalog, difference, read
 from gres_topology.slurm_files import gres_file, mapping
 from policies.bandwidth.calibrated import Calibration
 from slurm_plugin import hostlist
-from slurm_plugin.calibrate import model_file
-from slurm_plugin.calibrate.attach import calibrated
-from slurm_plugin.calibrate.errors import CalibrationError
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config import schema
 from slurm_plugin.config.settings import Config, NodeSet
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import ConfigError, PluginError
+from slurm_plugin.link_calibration import model_file
+from slurm_plugin.link_calibration.attach import calibrated
+from slurm_plugin.link_calibration.errors import CalibrationError
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,8 @@ from slurm_plugin.admin_comment import TOPO
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.protocol import Notice, Place
+from slurm_plugin.protocol import Notice
+from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 
 logger = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ class Neighbours:
         age = self.age_s()
         return {"jobs": len(self._jobs), "age_s": None if age is None else round(age, 1)}
 
-    def asked(self, question: Place) -> None:
+    def asked(self, question: PlacementQuestion) -> None:
         """Keep the hint of a job that may start soon."""
         if not self._wanted.is_set():
             return

@@ -10,7 +10,8 @@ from typing import Any
 
 from policies import Candidate, Placement, Request
 from slurm_plugin.decide.wish import Wish
-from slurm_plugin.protocol import Notice, Pass, Place, PlaceReply, Use, WaitFor
+from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
+from slurm_plugin.question import PlacementQuestion
 
 #: Makes a line of the decision log, once the answer is out.
 Build = Callable[[], dict[str, Any]]
@@ -26,7 +27,9 @@ Scored = Callable[[], Placement | None]
 class Record:
     """Collects references while deciding; `build` does the work later."""
 
-    def __init__(self, asked: Place, mode: str, to_slurm: ToSlurm, pcie_hops: PcieHops) -> None:
+    def __init__(
+        self, asked: PlacementQuestion, mode: str, to_slurm: ToSlurm, pcie_hops: PcieHops
+    ) -> None:
         self._asked = asked
         self._mode = mode
         self._to_slurm = to_slurm
@@ -71,7 +74,7 @@ class Record:
             "note": reply.note,
             "postponed": asked.postponed,
             "waited_s": asked.waited_s,
-            "candidate_nodes": len(asked.nodes),
+            "candidate_nodes": len(asked.candidates),
         }
         if isinstance(reply, WaitFor):
             line["wait_s"] = reply.seconds
@@ -94,7 +97,7 @@ class Record:
 
     def _slurm(self) -> dict[str, Any]:
         """Slurm's own choice, with its scores where the policy could judge it."""
-        gpus = {node.name: _bits(node.own) for node in self._asked.nodes if node.own}
+        gpus = {node.name: _bits(node.own) for node in self._asked.candidates if node.own}
         own = self._own()
         if own is None:
             return {"gpus": gpus}

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from slurm_plugin.config.genie import GenieConfig
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
-from slurm_plugin.performance.database import Database
 from slurm_plugin.slurm.interface import SlurmPartition
+from slurm_plugin.speed_models.database import Database
 
 _NAME = "genie"
 

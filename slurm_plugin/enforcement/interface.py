@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from slurm_plugin.decide.decide import Decision
-from slurm_plugin.protocol import Place, Submit, SubmitReply
+from slurm_plugin.protocol import Submit, SubmitReply
+from slurm_plugin.question import PlacementQuestion
 
 #: Seconds for which the bridge may use an answer to a submit again for the very same request.
 KEEP_S = 1
@@ -20,6 +21,6 @@ class Enforcement(Protocol):
         """What to change in a job at submit, or why it is refused."""
         ...
 
-    def on_place(self, asked: Place) -> Decision:
+    def on_place(self, question: PlacementQuestion) -> Decision:
         """Which GPUs a job gets now, for how long it waits, or Slurm's own choice."""
         ...

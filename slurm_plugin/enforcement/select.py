@@ -15,13 +15,13 @@ from slurm_plugin.lending.at_start.reserved import Reserved
 from slurm_plugin.protocol import (
     Ok,
     Pass,
-    Place,
     Refuse,
     Submit,
     SubmitReply,
     Use,
     WaitFor,
 )
+from slurm_plugin.question import PlacementQuestion
 
 WAITS = "GPUs are kept for a loan"
 
@@ -55,7 +55,7 @@ class Select:
             return Pass(keep_s=KEEP_S)
         return Ok({**values, "set.admin_comment": " ".join(brackets)})
 
-    def on_place(self, asked: Place) -> Decision:
+    def on_place(self, asked: PlacementQuestion) -> Decision:
         """The decision, unchanged: the plugin takes exact GPUs.
 
         But for GPUs that are kept for a job which meets its donors.

@@ -9,17 +9,20 @@ import secrets
 import time
 from collections.abc import Callable
 
+from policies import LooksAt
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.record import Build
 from slurm_plugin.decide.wish import Wish, WishError, read_wish
 from slurm_plugin.enforcement.interface import KEEP_S
-from slurm_plugin.gates import question
 from slurm_plugin.gates.board import Board
 from slurm_plugin.gates.look import APART, UNEVEN
+from slurm_plugin.gates.plan import Choice, Left, Waits
+from slurm_plugin.gates.question import ask
 from slurm_plugin.lending.borrowing import may_borrow
-from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, SubmitReply, Use, WaitFor
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, SubmitReply
+from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue import backfill, demand
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.queue.capacity import Hold, with_hold
@@ -92,30 +95,31 @@ class Slots:
         except (demand.Unplaceable, ValueError) as error:
             return None, str(error)
 
-    def on_place(self, asked: Place) -> Decision:
+    def on_place(self, question: PlacementQuestion) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
-        return self.decider.decide(asked)
+        return self.decider.decide(question)
 
     def _observe(self, asked: Submit, wish: Wish, need: Need) -> None:
         room, _ = self.board.now()
         found = groups(need, room)
         if found and len(self.board.observed) < MAX_OBSERVED:
-            self.board.observed.append(self._decide(asked, wish, need, found).record)
+            self.board.observed.append(self._ask(asked, wish, need, found)[1])
 
-    def _decide(self, asked: Submit, wish: Wish, need: Need, found: list[Group]) -> Decision:
-        base = Place(
-            id=asked.id,
+    def _ask(
+        self, asked: Submit, wish: Wish, need: Need, found: list[Group]
+    ) -> tuple[Choice, Build]:
+        job = PlacementQuestion(
             job=0,
             array=0,
             uid=asked.uid,
             postponed=0,
             waited_s=0,
-            nodes=(),
+            candidates=(),
             account=asked.account,
             partition=asked.partition or self.board.default_partition,
             hint=wish.text,
         )
-        return self.decider.decide(question.ask(base, need, found))
+        return ask(self.decider, job, need, found)
 
     def _slots_or_gate(
         self, asked: Submit, wish: Wish, need: Need, now: float
@@ -145,14 +149,12 @@ class Slots:
             # not at all; jobs of one whose submits come to nothing have to be seen first.
             self.board.is_awaited |= not later
             return self._gate(asked, wish, now, "", keep=_is_put_off(keys)), ""
-        decision = self._decide(asked, wish, need, found)
-        reply = decision.reply
-        if isinstance(reply, WaitFor):
-            gate = self._gate(asked, wish, now, reply.note, decision.record, since=True)
-            return gate, ""
-        if not isinstance(reply, Use):
-            return None, decision.reason
-        group, mask = question.answer(reply, found)
+        choice, record = self._ask(asked, wish, need, found)
+        if isinstance(choice, Waits):
+            return self._gate(asked, wish, now, choice.note, record, since=True), ""
+        if isinstance(choice, Left):
+            return None, choice.note
+        group, mask = choice.group, choice.mask
         if not is_even(need, room[group.own], mask):
             return None, UNEVEN
         end = now + keys.time_s if keys.time_s else float("inf")
@@ -163,10 +165,9 @@ class Slots:
             note = "waits behind jobs that came first"
             return self._gate(asked, wish, now, note, keep=True), ""
         token = self._token()
-        note = question.named(reply.note, group, mask)
-        values = self._comment(asked, wish, "placed", token, note)
+        values = self._comment(asked, wish, "placed", token, choice.note)
         values.update(_set(demand.placed(asked, need, group, mask)))
-        self.board.promise(token, hold, now, decision.record, uid=asked.uid)
+        self.board.promise(token, hold, now, record, uid=asked.uid)
         self.board.is_awaited = True
         return Ok(values), ""
 
@@ -178,9 +179,8 @@ class Slots:
         """
         if self.board.is_behind:
             return True
-        return self.board.has_promised and getattr(
-            self.decider.get_policy(wish.policy), "looks_at_jobs", False
-        )
+        policy = self.decider.get_policy(wish.policy)
+        return self.board.has_promised and LooksAt.RUNNING_JOBS in policy.looks_at
 
     def _gate(
         self,

@@ -22,18 +22,18 @@ from slurm_plugin.decide.machines import mask_of
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates import question
 from slurm_plugin.gates.board import Board
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.look import about_to_run, plan
-from slurm_plugin.gates.plan import Choice, Chosen, Left, Plan, Release, Terms, Waits
+from slurm_plugin.gates.plan import Choice, Plan, Release, Terms
+from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.gates.watch import Watch, of_job
+from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.borrowing import gpus_of
 from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.donors import Lending
-from slurm_plugin.profiles import Remote
-from slurm_plugin.protocol import Place, Use, WaitFor
+from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, room_of, with_hold
 from slurm_plugin.queue.want import Want
@@ -55,7 +55,7 @@ SETTINGS_S = 60.0
 
 
 #: Why a job of this shape is not to go now; empty where it may.
-WhyNot = Callable[[Place, Shape], str]
+WhyNot = Callable[[PlacementQuestion, Shape], str]
 
 
 class Seen(NamedTuple):
@@ -253,31 +253,24 @@ class Planner:
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         assert want.need is not None
-        base = self._question(job, want)
-        decision = self._decider.decide(question.ask(base, want.need, found))
-        self._decided[name] = decision.record
-        reply = decision.reply
-        if isinstance(reply, Use):
-            group, mask = question.answer(reply, found)
-            return Chosen(group, mask, question.named(reply.note, group, mask))
-        if isinstance(reply, WaitFor):
-            return Waits(reply.note)
-        return Left(decision.reason)
+        choice, self._decided[name] = ask(
+            self._decider, self._question(job, want), want.need, found
+        )
+        return choice
 
-    def _question(self, job: QueuedJob, want: Want) -> Place:
+    def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
         """What is asked about a job, but for its candidates."""
         assert want.asked is not None
         now = int(self._clock())
         since = want.kept.number("since", now)
         waited = max(0, now - since)
-        return Place(
-            id=0,
+        return PlacementQuestion(
             job=job.job_id,
             array=job.array_id,
             uid=job.uid,
             postponed=waited // max(1, self._decider.waiting.step_s),
             waited_s=waited,
-            nodes=(),
+            candidates=(),
             account=job.account,
             partition=job.partition,
             hint=want.asked.hint,

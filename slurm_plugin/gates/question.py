@@ -1,22 +1,35 @@
-"""The question a policy is asked about a job in the slots mode, and its answer as slots."""
+"""Asks a policy about a job that is to get slots: nodes become candidates, its answer slots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.notes import use_note
-from slurm_plugin.protocol import AskedNode, Place, Use
+from slurm_plugin.decide.record import Build
+from slurm_plugin.gates.plan import Choice, Chosen, Left, Waits
+from slurm_plugin.protocol import Use, WaitFor
+from slurm_plugin.question import CandidateNode, PlacementQuestion
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.slot_names import lowest
 
 
-def ask(base: Place, need: Need, groups: Sequence[Group]) -> Place:
-    """`base` with the groups as nodes; what Slurm would take is the first one's lowest GPUs.
+def ask(
+    decider: Decider, job: PlacementQuestion, need: Need, groups: Sequence[Group]
+) -> tuple[Choice, Build]:
+    """What the policy chooses for this job among the groups, and the line for the decision log."""
+    decision = decider.decide(replace(job, candidates=candidates(need, groups)))
+    return _choice(decision, groups), decision.record
 
-    A group of several nodes is asked about as one: what is free on all of them.
+
+def candidates(need: Need, groups: Sequence[Group]) -> tuple[CandidateNode, ...]:
+    """The groups as candidates; what Slurm would take is the first one's lowest GPUs.
+
+    A group of several nodes is one candidate, with what is free on all of them.
     """
-    nodes = tuple(
-        AskedNode(
+    return tuple(
+        CandidateNode(
             group.own,
             len(group.slots),
             group.free,
@@ -25,32 +38,19 @@ def ask(base: Place, need: Need, groups: Sequence[Group]) -> Place:
         )
         for i, group in enumerate(groups)
     )
-    return Place(
-        id=base.id,
-        job=base.job,
-        array=base.array,
-        uid=base.uid,
-        postponed=base.postponed,
-        waited_s=base.waited_s,
-        nodes=nodes,
-        account=base.account,
-        partition=base.partition,
-        type=base.type,
-        hint=base.hint,
-    )
 
 
-def answer(use: Use, groups: Sequence[Group]) -> tuple[Group, int]:
-    """The group and the slots that a policy chose."""
-    [(name, mask)] = use.nodes.items()
-    return next(group for group in groups if group.own == name), mask
-
-
-def named(note: str, group: Group, mask: int) -> str:
-    """The note for a job of several nodes: a policy saw one of them only."""
-    if len(group.names) == 1:
-        return note
-    _, by, reason = note.partition(" by ")
-    gpus = tuple(i for i in range(len(group.slots)) if mask >> i & 1)
-    policy, _, reason = reason.partition(": ")
-    return use_note(dict.fromkeys(group.names, gpus), policy, reason) if by else note
+def _choice(decision: Decision, groups: Sequence[Group]) -> Choice:
+    reply = decision.reply
+    if isinstance(reply, WaitFor):
+        return Waits(reply.note)
+    if not isinstance(reply, Use):
+        return Left(decision.reason)
+    [(name, mask)] = reply.nodes.items()
+    group = next(group for group in groups if group.own == name)
+    note, placement = reply.note, decision.placement
+    if len(group.names) > 1 and placement is not None:
+        # The policy saw one of the group's nodes; the note is to name them all.
+        gpus = tuple(i for i in range(len(group.slots)) if mask >> i & 1)
+        note = use_note(dict.fromkeys(group.names, gpus), placement.policy, placement.reason)
+    return Chosen(group, mask, note)

@@ -27,7 +27,8 @@ from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.record import Shaping
 from slurm_plugin.genie.site import Domain, Site
 from slurm_plugin.genie.snapshot import Promise, Snapshot, planned
-from slurm_plugin.protocol import Notice, Ok, Pass, Place, Refuse, Submit, SubmitReply
+from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
+from slurm_plugin.question import PlacementQuestion
 
 logger = logging.getLogger(__name__)
 
@@ -104,23 +105,23 @@ class Desk:
         except HintError as error:
             return Refuse(f"gpu-topo: {error}")
 
-    def veto(self, place: Place) -> Decision | None:
+    def veto(self, question: PlacementQuestion) -> Decision | None:
         """A wait, or None where the job may start: also when nothing is known of it."""
-        note = self.why_not(place, veto.shape_of(place))
-        return veto.waits(place, note) if note else None
+        note = self.why_not(question, veto.shape_of(question))
+        return veto.waits(question, note) if note else None
 
-    def why_not(self, place: Place, shape: Shape | None) -> str:
+    def why_not(self, question: PlacementQuestion, shape: Shape | None) -> str:
         """Why the job of this question is not to start now with this shape; empty where it may."""
-        domain = self.site.domains.get(place.partition)
-        if domain is None or "iterations=" not in place.hint:
+        domain = self.site.domains.get(question.partition)
+        if domain is None or "iterations=" not in question.hint:
             return ""
         now = self.clock()
-        mode = self.rule(place.partition, place.account, place.uid).mode
+        mode = self.rule(question.partition, question.account, question.uid).mode
         if mode != "enforce" or not self.is_fresh(domain, now):
             return ""
-        found = self.plans.get(place.partition, {}).get(place.job)
+        found = self.plans.get(question.partition, {}).get(question.job)
         if found is None:
-            return self._unknown(place, shape, now)
+            return self._unknown(question, shape, now)
         _, plan = found
         if plan.nodes and plan.shape == shape:
             return ""
@@ -207,11 +208,11 @@ class Desk:
                     left = snapshot.free[name] - mask.bit_count()
                     snapshot.free[name] = max(0, left)
 
-    def _unknown(self, place: Place, shape: Shape | None, now: float) -> str:
+    def _unknown(self, question: PlacementQuestion, shape: Shape | None, now: float) -> str:
         """A job that no look has seen: it may start where its submit was told so."""
         # In the slots mode a thread asks, while submits are answered.
         for promise in list(self.promises.values()):
-            same = promise.uid == place.uid and promise.hint == place.hint
+            same = promise.uid == question.uid and promise.hint == question.hint
             if same and promise.until > now and promise.shape == shape:
                 return "" if promise.nodes else veto.LATER
         return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from policies.performance import PerformanceModel
 from policies.performance.similarity import Traits
 from slurm_plugin.errors import PluginError
-from slurm_plugin.performance.database import Database, Found, Profile, among
+from slurm_plugin.speed_models.database import Database, Found, Profile, among
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from policies.performance import Shape
 from slurm_plugin.decide.decide import Decision
-from slurm_plugin.protocol import Place, WaitFor
+from slurm_plugin.protocol import WaitFor
+from slurm_plugin.question import PlacementQuestion
 
 #: A job that waits is woken by the plan, by the end of a job, or by this many seconds.
 WAIT_S = 60
@@ -15,34 +16,34 @@ BEHIND = "genie: the queue is planned anew"
 LATER = "genie: others go first"
 
 
-def shape_of(place: Place) -> Shape | None:
+def shape_of(question: PlacementQuestion) -> Shape | None:
     """The shape Slurm would start the job with; None for no symmetric one."""
-    counts = [node.own.bit_count() for node in place.nodes if node.own]
+    counts = [node.own.bit_count() for node in question.candidates if node.own]
     return Shape(len(counts), counts[0]) if counts and len(set(counts)) == 1 else None
 
 
-def waits(place: Place, note: str) -> Decision:
+def waits(question: PlacementQuestion, note: str) -> Decision:
     """The decision to let the job wait; not written down: there is one for every end of a job."""
-    return Decision(WaitFor(WAIT_S, note), "waits by plan", lambda: record(place, note))
+    return Decision(WaitFor(WAIT_S, note), "waits by plan", lambda: record(question, note))
 
 
-def record(place: Place, note: str) -> dict[str, object]:
+def record(question: PlacementQuestion, note: str) -> dict[str, object]:
     """The line of the decision log."""
     return {
-        "job": place.job,
-        "array": place.array,
-        "uid": place.uid,
-        "account": place.account,
-        "partition": place.partition,
-        "hint": place.hint,
+        "job": question.job,
+        "array": question.array,
+        "uid": question.uid,
+        "account": question.account,
+        "partition": question.partition,
+        "hint": question.hint,
         "mode": "enforce",
         "decision": "wait",
         "applied": True,
         "why": "waits by plan",
         "note": note,
-        "postponed": place.postponed,
-        "waited_s": place.waited_s,
-        "candidate_nodes": len(place.nodes),
+        "postponed": question.postponed,
+        "waited_s": question.waited_s,
+        "candidate_nodes": len(question.candidates),
         "wait_s": WAIT_S,
         "policy": "genie",
         "pattern": "ring",

@@ -11,6 +11,7 @@ from slurm_plugin import admin_comment
 from slurm_plugin.config.settings import Rule, WaitingConfig
 from slurm_plugin.decide.record import Build
 from slurm_plugin.decide.wish import Wish, WishError, read_wish
+from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending import borrowing, record
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.batch import Round
@@ -21,7 +22,6 @@ from slurm_plugin.lending.network_use import UNKNOWN, NetworkUse, network_use
 from slurm_plugin.lending.offer import Borrower, Declined, Market, Offer, offer
 from slurm_plugin.lending.plan import LoanPlan
 from slurm_plugin.lending.solver import Solver, Starting
-from slurm_plugin.profiles import Remote
 from slurm_plugin.queue.want import Want
 from slurm_plugin.slurm.interface import QueuedJob
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from policies.drmaestro import RODINIA
 from policies.drmaestro.profiles import UNKNOWN_SENSITIVITY
 from policies.r_queue import Network, Work, execution_s
-from slurm_plugin.profiles import Remote
+from slurm_plugin.job_profiles import Remote
 
 #: The network share taken for a job of which nothing is known: the thesis's largest (NW).
 UNKNOWN_SHARE = max(known.idle for known in RODINIA.values())

@@ -56,19 +56,18 @@ def submit_of(job: QueuedJob, kept: Bracket) -> Submit:
         tps=kept.get("tps"),
     )
     return Submit(
-        job.job_id,
-        job.uid,
-        in_all,
-        nodes,
-        each * {"tpn": 1, "tps": kept.number("spn")}.get(key, 0),
-        tasks,
-        int(most or 0),
-        job.user,
-        job.account,
-        job.partition,
-        "",
-        admin_comment.hint_in(job.admin_comment),
-        slots,
+        id=job.job_id,
+        uid=job.uid,
+        gpus=in_all,
+        nodes=nodes,
+        per_node=each * {"tpn": 1, "tps": kept.number("spn")}.get(key, 0),
+        tasks=tasks,
+        max_nodes=int(most or 0),
+        user=job.user,
+        account=job.account,
+        partition=job.partition,
+        hint=admin_comment.hint_in(job.admin_comment),
+        slots=slots,
     )
 
 

@@ -11,8 +11,8 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.board import PROMISE_S, Board
 from slurm_plugin.gates.lent import SlotsMode
 from slurm_plugin.gates.planner import Planner
+from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.donors import lending_of
-from slurm_plugin.profiles import read_remote
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.pace import SUBMIT_S, Pace
 from slurm_plugin.serve.service import Engine

@@ -10,11 +10,11 @@ from typing import Any
 from slurm_plugin.config.settings import SlurmConfig
 from slurm_plugin.enforcement import Select
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.at_start.lender import Lender
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.donors import lending_of
-from slurm_plugin.profiles import read_remote
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.pace import Pace
 from slurm_plugin.serve.service import Engine

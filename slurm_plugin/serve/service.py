@@ -117,10 +117,11 @@ class Engine:
             if self.setup.config.kill_switch.exists():
                 self.counters.passed("kill switch")
                 return Pass(), None
-            self.setup.neighbours.asked(message)
+            question = message.question()
+            self.setup.neighbours.asked(question)
             desk = self.setup.desk
-            decision = desk.veto(message) if desk is not None else None
-            decision = decision or self.setup.enforcement.on_place(message)
+            decision = desk.veto(question) if desk is not None else None
+            decision = decision or self.setup.enforcement.on_place(question)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
             return decision.reply, decision.record

@@ -16,7 +16,7 @@ from policies.contract.scheduling import Planned, Platform, Queue, Started, Task
 from policies.genie.dynamic import Genie
 from policies.genie.tasks import TaskMaker, Wish
 from policies.performance import INFERENCE, TRAINING, Run, Shape, Work, fit
-from simulation.shaping import Done, Replay
+from simulation.models.shaping import Done, Replay
 
 PLATFORM = Platform(2, 8)
 

@@ -28,7 +28,7 @@ from live_harness import (
 )
 from modes import enforcement
 
-from simulation.judge import judge
+from simulation.core.link_quality import judge
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.slurm import RECORD_EACH_NODE

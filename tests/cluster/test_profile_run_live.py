@@ -159,7 +159,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
     names = submitted(home)
     assert len(names) == len(set(names)) == 3
     look = (
-        "from slurm_plugin.profiler.measure import from_accounting as look;"
+        "from slurm_plugin.profiling.measure import from_accounting as look;"
         "from slurm_plugin.slurm.runner import ProcessRunner;"
         f"print(look(ProcessRunner(), '{names[0]}', 1000000000))"
     )

@@ -10,11 +10,11 @@ from live_harness import configure_engine
 
 from gres_topology import catalog
 from policies.registry import registry
-from simulation.engine import Simulator
+from simulation.core.record import Record
 from simulation.experiments.sc17 import POLICIES, loaded
 from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
-from simulation.record import Record
+from simulation.models.placing import Simulator
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import Job

@@ -16,8 +16,10 @@ from policies import Cluster, NodeState, Placement, Request
 from policies.registry import registry
 from policies.scoring.objectives import AGGREGATE
 from policies.scoring.tables import tables
-from simulation import judge, mixed_jobs, replay
-from simulation.pareto import main, run
+from simulation.core.jobs import mixed_jobs
+from simulation.core.link_quality import judge
+from simulation.models.placing import Simulator
+from simulation.report.pareto import main, run
 
 SEEDS = range(20)
 #: Printed for the best ring of three, which eq. 2 has at 57.857: cut and not rounded.
@@ -89,7 +91,8 @@ def test_figure_13c_pattern_matching_lifts_the_median_over_lowest_ids():
     topology = load("dgx1v")
 
     def effbws(policy: str) -> list[float]:
-        records = replay(mixed_jobs(0, 300), {"n": topology}, registry.get(policy))
+        simulator = Simulator({"n": topology}, registry.get(policy))
+        records = simulator.run(mixed_jobs(0, 300)).records
         verdicts = [judge(topology, record.placement.gpus["n"]) for record in records]
         return [verdict.effbw_gbps for verdict in verdicts if verdict.gpus > 1]
 
@@ -104,7 +107,8 @@ def test_section_5_preserve_lifts_the_worst_on_the_novel_machines(name):
     topology = load(name)
 
     def lowest(policy: str) -> float:
-        records = replay(mixed_jobs(1, 150), {"n": topology}, registry.get(policy))
+        simulator = Simulator({"n": topology}, registry.get(policy))
+        records = simulator.run(mixed_jobs(1, 150)).records
         shares = [judge(topology, record.placement.gpus["n"]).share for record in records]
         return sorted(shares)[len(shares) // 10]
 

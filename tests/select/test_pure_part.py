@@ -75,8 +75,8 @@ def test_the_engine_reads_what_the_plugin_writes(program: Path) -> None:
         assert (place.uid, place.partition, place.hint) == (1000, "gpu", hint)
         assert (place.postponed, place.waited_s) == (2, 61)
         assert place.nodes == (
-            protocol.AskedNode("dgx1", 8, 0xB6, 0x30, 1),
-            protocol.AskedNode("node-64.x", 64, (1 << 64) - 1, 0, 4294967295),
+            protocol.CandidateNode("dgx1", 8, 0xB6, 0x30, 1),
+            protocol.CandidateNode("node-64.x", 64, (1 << 64) - 1, 0, 4294967295),
         )
     assert protocol.decode(notice.encode()) == protocol.Notice("started", 9, 0, {"dgx1": 0x48})
 

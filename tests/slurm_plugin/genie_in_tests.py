@@ -12,10 +12,10 @@ from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.site import site_of
-from slurm_plugin.performance.database import Database, Profile
 from slurm_plugin.protocol import Submit
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.speed_models.database import Database, Profile
 
 NOW = 1_795_000_000.0
 GENIE = """

@@ -9,7 +9,8 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.protocol import AskedNode, Place
+from slurm_plugin.protocol import Place
+from slurm_plugin.question import CandidateNode, PlacementQuestion
 
 BASIC = """
 socket: {folder}/engine.sock
@@ -45,11 +46,15 @@ def mask(*gpus: int) -> int:
     return sum(1 << gpu for gpu in gpus)
 
 
-def node(name: str, free: int, own: int = 0, total: int = 8, weight: int = 1) -> AskedNode:
-    return AskedNode(name, total, free, own, weight)
+def node(name: str, free: int, own: int = 0, total: int = 8, weight: int = 1) -> CandidateNode:
+    return CandidateNode(name, total, free, own, weight)
 
 
-def place(*nodes: AskedNode, **more: object) -> Place:
+def question(*nodes: CandidateNode, **more: object) -> PlacementQuestion:
+    return place(*nodes, **more).question()
+
+
+def place(*nodes: CandidateNode, **more: object) -> Place:
     values: dict[str, object] = {
         "id": 1, "job": 7, "array": 0, "uid": 1000, "postponed": 0, "waited_s": 0,
     }  # fmt: skip

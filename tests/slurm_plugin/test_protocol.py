@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from slurm_plugin import protocol, wire
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.protocol import Admin, AskedNode, Notice, Place, Submit
+from slurm_plugin.protocol import Admin, Notice, Place, Submit
+from slurm_plugin.question import CandidateNode
 
 texts = st.text(max_size=200)
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,30}", fullmatch=True)
@@ -18,11 +19,11 @@ numbers = st.integers(0, 10**15)
 
 
 @st.composite
-def asked_nodes(draw: st.DrawFn) -> AskedNode:
+def asked_nodes(draw: st.DrawFn) -> CandidateNode:
     total = draw(st.integers(1, protocol.MAX_NODE_GPUS))
     free = draw(st.integers(0, (1 << total) - 1))
     own = free & draw(st.integers(0, (1 << total) - 1))
-    return AskedNode(draw(names), total, free, own, draw(st.integers(0, 2**32)))
+    return CandidateNode(draw(names), total, free, own, draw(st.integers(0, 2**32)))
 
 
 places = st.builds(

@@ -10,7 +10,7 @@ import pytest
 
 from policies.contract.interference import Kind
 from slurm_plugin import whole_file
-from slurm_plugin.profiles.learned import Learned, Sort
+from slurm_plugin.job_profiles.learned import Learned, Sort
 
 
 def test_a_file_is_replaced_with_its_mode(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from simulation.experiments.drmaestro.workload import (
     machines,
 )
 from simulation.experiments.rqueue.tsubame import averaged
-from simulation.planned import PlannedJob, PlannedSimulator
+from simulation.models.planned_loans import PlannedJob, PlannedSimulator
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"
 AWARE = "with remote GPUs, network-aware"

@@ -18,7 +18,7 @@ import numpy as np
 from policies import Request
 from policies.drmaestro import RODINIA
 from policies.remote import RemoteJob, Room
-from simulation.planned import PlannedJob
+from simulation.models.planned_loans import PlannedJob
 
 GPUS, THREADS, MEMORY_MB = 4, 160, 512_000
 CPUS, TASK_MB = 8, 16_000

@@ -14,7 +14,7 @@ from policies.genie.schedulers import schedulers
 from policies.genie.tasks import TaskMaker
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES
-from simulation.shaping import Done, Replay
+from simulation.models.shaping import Done, Replay
 
 #: The two that are GENIE; the others are what it is compared with.
 OURS, PRINTED = "genie", "genie-paper"

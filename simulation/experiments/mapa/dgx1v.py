@@ -8,13 +8,13 @@ from functools import partial
 from gres_topology import NodeTopology
 from gres_topology.catalog import load as machine
 from policies.registry import registry
-from simulation.engine import Simulator
+from simulation.core.record import Record
 from simulation.experiments import Result
 from simulation.experiments.mapa.graphs import renumbered
 from simulation.experiments.mapa.jobs import ByEffBw, job_file
 from simulation.experiments.mapa.readings import averaged, effbw_figures, time_figures
-from simulation.experiments.mapa_reconstruction import CURVES, JOBS
-from simulation.record import Record
+from simulation.experiments.mapa.reconstruction import CURVES, JOBS
+from simulation.models.placing import Simulator
 
 MACHINE = "dgx1v"
 BASELINE = "first-fit"
@@ -88,7 +88,7 @@ def records_of(
     is_oracle = policy == ORACLE
     speed = ByEffBw(topology, curve, is_ideal=is_oracle)
     placed_by = registry.get(BASELINE if is_oracle else policy)
-    simulator = Simulator({topology.name: topology}, placed_by, speed, seed=seed)
+    simulator = Simulator({topology.name: topology}, placed_by, speed)
     return simulator.run(job_file(seed, jobs)).records
 
 
@@ -132,7 +132,7 @@ _NOTES = (
     "Simulated: 300 jobs per seed, first in, first out, all submitted at 0; the paper ran one job"
     " file once on the machine itself. Figures are means over the seeds, ..._sd their standard"
     " deviation.",
-    "Execution times are reconstructed (simulation/experiments/mapa_reconstruction.py, fixed"
+    "Execution times are reconstructed (simulation/experiments/mapa/reconstruction.py, fixed"
     " before anything was measured): the best time from the text, Amdahl's law over effective"
     " bandwidth, saturated at 50 GB/s.",
     "Effective bandwidth is the set's best ring by eq. 2, for every policy; jobs of one GPU have"

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
 from policies.contract.bits import mask_of
+from simulation.core.jobs import SimJob
+from simulation.core.link_quality import judge
 from simulation.errors import SimulationError
-from simulation.experiments.mapa_reconstruction import (
+from simulation.experiments.mapa.reconstruction import (
     CURVES,
     JOBS,
     NETWORKS,
@@ -17,9 +19,7 @@ from simulation.experiments.mapa_reconstruction import (
     SIZES,
     Network,
 )
-from simulation.judge import judge
-from simulation.speed import Neighbour
-from simulation.workload import SimJob
+from simulation.models.speed import Neighbour
 
 _BY_NAME = {network.name: network for network in NETWORKS}
 #: (shape of the node, mask) -> GB/s; nodes of one kind share their verdicts.

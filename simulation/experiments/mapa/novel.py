@@ -12,7 +12,7 @@ from dataclasses import replace
 from gres_topology import NodeTopology
 from gres_topology.catalog import load as machine
 from policies.registry import registry
-from simulation.engine import Simulator
+from simulation.core.jobs import SimJob
 from simulation.experiments import Result
 from simulation.experiments.mapa.dgx1v import (
     BASELINE,
@@ -23,8 +23,8 @@ from simulation.experiments.mapa.dgx1v import (
 )
 from simulation.experiments.mapa.graphs import as_in_their_code, renumbered
 from simulation.experiments.mapa.readings import averaged, effbw_figures
-from simulation.experiments.mapa_reconstruction import JOBS
-from simulation.workload import SimJob
+from simulation.experiments.mapa.reconstruction import JOBS
+from simulation.models.placing import Simulator
 
 
 def policies() -> tuple[str, ...]:
@@ -47,7 +47,7 @@ def compare(
     for seed, topology in topologies.items():
         timed = timed_jobs(seed, curve, jobs)
         for name in policies():
-            run = Simulator({topology.name: topology}, registry.get(name), seed=seed).run(timed)
+            run = Simulator({topology.name: topology}, registry.get(name)).run(timed)
             found[name].append(effbw_figures(run.records, topology))
     return {name: averaged(rows) for name, rows in found.items()}
 

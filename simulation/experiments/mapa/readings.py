@@ -8,9 +8,9 @@ from statistics import fmean, stdev
 import numpy as np
 
 from gres_topology import NodeTopology
+from simulation.core.record import Record
 from simulation.experiments.mapa.jobs import effbw_gbps, network_of
-from simulation.experiments.mapa_reconstruction import NETWORKS, Network
-from simulation.record import Record
+from simulation.experiments.mapa.reconstruction import NETWORKS, Network
 
 #: Which networks' jobs are meant.
 Wanted = Callable[[Network], bool]

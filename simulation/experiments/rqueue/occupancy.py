@@ -10,7 +10,7 @@ from statistics import fmean
 from simulation.experiments import Result
 from simulation.experiments.rqueue.tsubame import G_QUEUE, OURS, QUEUES, R_QUEUE, SHARED, averaged
 from simulation.experiments.rqueue.workload import DAY_S, jobs, nodes
-from simulation.remote import Ended, QueuedJob, RemoteSimulator
+from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
 
 NODES, JOBS, PERIOD_S = 5, 50, 10 * DAY_S
 LARGEST = 4

@@ -9,7 +9,6 @@ import numpy as np
 
 from policies import Request
 from policies.remote import RemoteJob, Room
-from simulation import philly
 from simulation.experiments import Result
 from simulation.experiments.rqueue.tsubame import (
     G_QUEUE,
@@ -22,7 +21,8 @@ from simulation.experiments.rqueue.tsubame import (
     means,
 )
 from simulation.experiments.rqueue.workload import work
-from simulation.remote import Ended, QueuedJob, RemoteSimulator
+from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
+from simulation.traces import philly
 
 NOTES = (
     "15,000 jobs of Philly without the first 47 days (Jeon et al., ATC'19, CC BY 4.0), first come,"

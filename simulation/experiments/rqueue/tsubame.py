@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from policies.r_queue import LEAST_OCCUPIED, LOCAL_FIRST, AutoRQueue, GQueue, Network, RQueue
 from simulation.experiments import Result
 from simulation.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
-from simulation.remote import Ended, QueuedJob, RemoteSimulator
+from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
 
 G_QUEUE, SHARED = "g-queue", "nodes shared, nothing remote"
 R_QUEUE, OURS = "r-queue, the paper's donors", "r-queue, local first"

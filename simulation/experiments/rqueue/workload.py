@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from policies import Request
 from policies.r_queue import Network, Work, execution_s
 from policies.remote import RemoteJob, Room
-from simulation.remote import QueuedJob
+from simulation.models.queued_loans import QueuedJob
 
 _Numbers = NDArray[Any]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from policies import Policy, Site
 from policies.registry import registry
+from simulation.core.jobs import SimJob
 from simulation.traces.tables import from_sc17
-from simulation.workload import SimJob
 
 #: The paper's policies, by the names they have here.
 POLICIES = ("fcfs", "best-fit", "topo-aware", "topo-aware-p")

@@ -19,9 +19,9 @@ from itertools import product
 from gres_topology import NodeTopology
 from policies.best_fit import domains
 from policies.contract.bits import gpus_of
+from simulation.core.jobs import SimJob
 from simulation.errors import SimulationError
-from simulation.speed import Neighbour, Speed
-from simulation.workload import SimJob
+from simulation.models.speed import Neighbour, Speed
 
 #: More jobs than this take too long.
 MOST = 8

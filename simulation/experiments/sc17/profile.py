@@ -15,10 +15,10 @@ from gres_topology import NodeTopology
 from policies.best_fit import domains
 from policies.contract.bits import mask_of
 from policies.contract.interference import Interference, Kind
-from simulation.asking import hint_values
+from simulation.core.jobs import SimJob
+from simulation.core.requests import hint_values
 from simulation.errors import SimulationError
-from simulation.speed import Neighbour
-from simulation.workload import SimJob
+from simulation.models.speed import Neighbour
 
 INTRA, INTER = "intra-socket", "inter-socket"
 

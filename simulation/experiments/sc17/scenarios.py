@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from gres_topology.catalog import load as machine
-from simulation.engine import Simulator
+from simulation.core.jobs import SimJob, at_load, offered_load
+from simulation.core.record import Run
 from simulation.experiments import Figures, Result
 from simulation.experiments.sc17 import MACHINE, loaded, policies, workload
 from simulation.experiments.sc17.profile import Profiled
-from simulation.metrics import SLO_SLOWDOWN, summary
-from simulation.record import Run
-from simulation.workload import SimJob, at_load, offered_load
+from simulation.models.placing import Simulator
+from simulation.report.metrics import SLO_SLOWDOWN, summary
 
 #: Figure 10: TOPO-AWARE-P violates no SLO; the others' bars are not printed as numbers.
 PAPER_1 = {"topo-aware-p": {"slo_violations": 0.0}}
@@ -59,7 +59,7 @@ def runs_of(jobs: Sequence[SimJob], machines: int, progress: Progress | None = N
 
 
 def _result(name: str, workload_name: str, machines: int, load: str, paper: Figures) -> Result:
-    from simulation.progress import bars
+    from simulation.report.progress import bars
 
     jobs = jobs_of(workload_name, machines, load)
     cluster = {f"minsky{number:04}": machine(MACHINE) for number in range(1, machines + 1)}

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gres_topology.catalog import load
-from simulation.engine import Simulator
+from simulation.core.jobs import SimJob
+from simulation.core.record import Run
 from simulation.experiments import Result
 from simulation.experiments.sc17 import MACHINE, loaded, policies, workload
 from simulation.experiments.sc17.exhaustive import best_makespan_s
 from simulation.experiments.sc17.profile import Profiled
-from simulation.metrics import summary
-from simulation.record import Run
-from simulation.workload import SimJob
+from simulation.models.placing import Simulator
+from simulation.report.metrics import summary
 
 #: Section 5.2.2, read from the text. TOPO-AWARE-P violates no SLO (section 1).
 PAPER = {

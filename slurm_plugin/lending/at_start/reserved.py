@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from slurm_plugin.protocol import AskedNode, Place, Use, WaitFor
+from slurm_plugin.protocol import Use, WaitFor
+from slurm_plugin.question import CandidateNode, PlacementQuestion
 from slurm_plugin.queue.slot_names import lowest
 
 #: A wait of this length ends soon after its loan is settled.
@@ -67,7 +68,7 @@ class Reserved:
         """Is nothing kept for anybody?"""
         return not self._kept
 
-    def answer(self, asked: Place) -> Place | Use | WaitFor:
+    def answer(self, asked: PlacementQuestion) -> PlacementQuestion | Use | WaitFor:
         """The question as the job may see it: without GPUs that are kept for others.
 
         A wait where Slurm could start it on nothing else; for a loan's own job its share.
@@ -77,7 +78,7 @@ class Reserved:
             if asked.job in one.shares:
                 return _own(asked, one.shares[asked.job])
         nodes, missing = [], []
-        for node in asked.nodes:
+        for node in asked.candidates:
             free = node.free
             for one in kept.values():
                 free &= ~one.on(node.name)
@@ -90,12 +91,12 @@ class Reserved:
             nodes.append(replace(node, free=free, own=own))
         if missing and not _moved(nodes, missing):
             return self.wait(asked) or asked
-        return replace(asked, nodes=tuple(nodes))
+        return replace(asked, candidates=tuple(nodes))
 
-    def wait(self, asked: Place) -> WaitFor | None:
+    def wait(self, asked: PlacementQuestion) -> WaitFor | None:
         """A wait for a job that would take GPUs which are kept for others, by Slurm's choice."""
         for job, one in self._valid().items():
-            touches = any(one.on(node.name) & node.own for node in asked.nodes)
+            touches = any(one.on(node.name) & node.own for node in asked.candidates)
             if touches and asked.job not in one.shares:
                 seconds = min(WAIT_S, int(one.until - self._clock()) + 1)
                 return WaitFor(max(1, seconds), NOTE.format(job))
@@ -106,17 +107,17 @@ class Reserved:
         return {job: one for job, one in self._kept.items() if one.until > now}
 
 
-def _own(asked: Place, share: Share) -> Place | Use:
+def _own(asked: PlacementQuestion, share: Share) -> PlacementQuestion | Use:
     """The share itself, as long as it is free and Slurm starts the job as it was meant to."""
-    [*chosen] = (node for node in asked.nodes if node.own)
+    [*chosen] = (node for node in asked.candidates if node.own)
     counts = [node.own.bit_count() for node in chosen]
-    is_free = any(n.name == share.node and not share.mask & ~n.free for n in asked.nodes)
+    is_free = any(n.name == share.node and not share.mask & ~n.free for n in asked.candidates)
     if is_free and counts == [share.mask.bit_count()] and chosen[0].name == share.node:
         return Use({share.node: share.mask}, {}, share.note)
     return asked
 
 
-def _moved(nodes: list[AskedNode], missing: list[int]) -> bool:
+def _moved(nodes: list[CandidateNode], missing: list[int]) -> bool:
     """Let others stand in for Slurm's own nodes, lowest weight first; whether there are enough."""
     order = sorted(range(len(nodes)), key=lambda i: (nodes[i].weight, nodes[i].name))
     for count in sorted(missing, reverse=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from machines_in_tests import BASIC, mask, node, place
+from machines_in_tests import BASIC, mask, node, question
 
 from policies.registry import registry
 from slurm_plugin.cli import cli
@@ -42,7 +42,7 @@ def decider(path: Path) -> Decider:
 
 
 def chosen(path: Path, hint: str, gpus: int = 4, **more: object) -> Use:
-    asked = place(node("dgx1", FREE, mask(*(0, 1, 2, 4, 5)[:gpus])), hint=hint, **more)
+    asked = question(node("dgx1", FREE, mask(*(0, 1, 2, 4, 5)[:gpus])), hint=hint, **more)
     reply = decider(path).decide(asked).reply
     assert isinstance(reply, Use), reply
     return reply
@@ -83,7 +83,7 @@ def test_a_reload_with_another_file_of_the_same_name_decides_anew(tmp_path: Path
 
 
 def test_the_record_tells_which_contents_were_used(tmp_path: Path) -> None:
-    asked = place(node("dgx1", 0xFF, mask(0, 1, 2, 3)), hint="pattern=halo")
+    asked = question(node("dgx1", 0xFF, mask(0, 1, 2, 3)), hint="pattern=halo")
     found = []
     for text in (STAR, SQUARE):
         path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": text})
@@ -105,7 +105,7 @@ def test_a_name_nobody_declared_is_refused_with_the_names_there_are(tmp_path: Pa
     with pytest.raises(WishError, match=r"pattern: 'hallo'; expected ring, .*hypercube, halo$"):
         read_wish("pattern=hallo", config.load(path).rule("default"))
     gone = written(tmp_path, "")
-    reply = decider(gone).decide(place(node("dgx1", 0xFF, 3), hint="pattern=halo")).reply
+    reply = decider(gone).decide(question(node("dgx1", 0xFF, 3), hint="pattern=halo")).reply
     assert isinstance(reply, Pass)
     assert "hint ignored: pattern: 'halo'; expected ring" in reply.note
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines_in_tests import basic_decider, mask, node, place
+from machines_in_tests import basic_decider, mask, node, question
 
-from policies import Cluster, Placement, Request, Wait
+from policies import Cluster, Placement, Policy, Request, Wait
+from policies.contract.hint_keys import MIN_UTILITY
 from slurm_plugin.decide.decide import Decider
-from slurm_plugin.protocol import AskedNode, Pass, Use, WaitFor
+from slurm_plugin.protocol import CandidateNode, Pass, Use, WaitFor
 
 FULL = 0xFF
 
@@ -22,11 +23,11 @@ def decider(tmp_path_factory: pytest.TempPathFactory) -> Decider:
     return basic_decider(tmp_path_factory.mktemp("decide"))
 
 
-class Fixed:
+class Fixed(Policy):
     """A policy that answers what it is told to."""
 
     name = "fixed"
-    hints = frozenset({"min-utility"})
+    hints = (MIN_UTILITY,)
 
     def __init__(self, *answers: Placement | Wait | Exception) -> None:
         self.answers = list(answers)
@@ -46,7 +47,7 @@ def fixed(decider: Decider, *answers: Placement | Wait | Exception) -> tuple[Dec
 
 
 def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(decider: Decider) -> None:
-    reply = decider.decide(place(node("dgx1", FULL, mask(0, 1)))).reply
+    reply = decider.decide(question(node("dgx1", FULL, mask(0, 1)))).reply
     assert isinstance(reply, Use)
     assert reply.nodes == {"dgx1": mask(0, 3)}
     assert reply.alt == {}
@@ -55,13 +56,13 @@ def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(decider: Decider) -> N
 def test_the_index_mapping_is_applied_both_ways(decider: Decider) -> None:
     # Slurm's 7..0 are the topology's 0..7: free are the topology's 0, 3 and 6.
     free = mask(7, 4, 1)
-    reply = decider.decide(place(node("mirrored", free, mask(1, 4)))).reply
+    reply = decider.decide(question(node("mirrored", free, mask(1, 4)))).reply
     assert isinstance(reply, Use)
     assert reply.nodes == {"mirrored": mask(7, 4)}
 
 
 def test_a_better_node_is_taken_and_the_alternative_stays_with_slurms(decider: Decider) -> None:
-    asked = place(node("dgx1", mask(0, 1, 6), mask(0, 6)), node("dgx2", FULL))
+    asked = question(node("dgx1", mask(0, 1, 6), mask(0, 6)), node("dgx2", FULL))
     reply = decider.decide(asked).reply
     assert isinstance(reply, Use)
     assert reply.nodes == {"dgx2": mask(0, 3)}
@@ -69,7 +70,7 @@ def test_a_better_node_is_taken_and_the_alternative_stays_with_slurms(decider: D
 
 
 def test_the_alternative_keeps_each_nodes_own_count(decider: Decider) -> None:
-    asked = place(
+    asked = question(
         node("dgx1", mask(0, 1, 2, 5), mask(0, 1, 5)),
         node("dgx2", mask(0, 1, 2, 3, 4), mask(0)),
         node("dgx3", FULL),
@@ -82,7 +83,7 @@ def test_the_alternative_keeps_each_nodes_own_count(decider: Decider) -> None:
 
 
 def test_a_heavier_node_is_not_taken_while_a_lighter_one_has_room(decider: Decider) -> None:
-    asked = place(node("dgx1", mask(0, 5), mask(0, 5)), node("dgx2", FULL, weight=10))
+    asked = question(node("dgx1", mask(0, 5), mask(0, 5)), node("dgx2", FULL, weight=10))
     reply = decider.decide(asked).reply
     assert isinstance(reply, Use)
     assert set(reply.nodes) == {"dgx1"}
@@ -91,18 +92,18 @@ def test_a_heavier_node_is_not_taken_while_a_lighter_one_has_room(decider: Decid
 @pytest.mark.parametrize(
     ("asked", "reason", "note"),
     [
-        (place(node("dgx1", FULL)), "Slurm chose no GPUs", ""),
-        (place(node("dgx1", FULL, 1), partition="quiet"), "partition is off", ""),
-        (place(node("dgx1", FULL, 1), hint="off"), "opted out by hint", ""),
-        (place(node("dgx1", FULL, 1), hint="pattern=knot"), "bad hint", "pattern: 'knot'"),
-        (place(node("alien", FULL, 1)), "node left to Slurm", "alien: not declared"),
+        (question(node("dgx1", FULL)), "Slurm chose no GPUs", ""),
+        (question(node("dgx1", FULL, 1), partition="quiet"), "partition is off", ""),
+        (question(node("dgx1", FULL, 1), hint="off"), "opted out by hint", ""),
+        (question(node("dgx1", FULL, 1), hint="pattern=knot"), "bad hint", "pattern: 'knot'"),
+        (question(node("alien", FULL, 1)), "node left to Slurm", "alien: not declared"),
         (
-            place(node("dgx1", 0xF, 1, total=4)),
+            question(node("dgx1", 0xF, 1, total=4)),
             "node left to Slurm",
             "dgx1: Slurm says 4 GPUs, the topology 8",
         ),
         (
-            place(node("dgx1", FULL, 1), node("alien", FULL, 1)),
+            question(node("dgx1", FULL, 1), node("alien", FULL, 1)),
             "node left to Slurm",
             "alien: not declared",
         ),
@@ -119,13 +120,13 @@ def test_what_cannot_be_decided_is_slurms_own(
 
 
 def test_an_unknown_node_that_slurm_did_not_choose_is_only_left_out(decider: Decider) -> None:
-    decision = decider.decide(place(node("dgx1", FULL, mask(0, 1)), node("alien", FULL)))
+    decision = decider.decide(question(node("dgx1", FULL, mask(0, 1)), node("alien", FULL)))
     assert isinstance(decision.reply, Use)
     assert decision.record()["excluded_nodes"] == {"alien": "not declared in gputopo.yaml"}
 
 
 def test_observe_decides_and_logs_and_changes_nothing(decider: Decider) -> None:
-    asked = place(node("dgx1", FULL, mask(0, 1)), partition="watched")
+    asked = question(node("dgx1", FULL, mask(0, 1)), partition="watched")
     decision = decider.decide(asked)
     assert decision.reply == Pass()
     record = decision.record()
@@ -135,7 +136,7 @@ def test_observe_decides_and_logs_and_changes_nothing(decider: Decider) -> None:
 
 
 def test_the_record_sets_slurms_own_choice_beside_ours(decider: Decider) -> None:
-    record = decider.decide(place(node("dgx1", FULL, mask(0, 1)))).record()
+    record = decider.decide(question(node("dgx1", FULL, mask(0, 1)))).record()
     assert record["slurm"]["gpus"] == {"dgx1": [0, 1]}
     assert record["slurm"]["effbw_gbps"] == pytest.approx(21.61, abs=0.01)
     assert record["chosen"]["effbw_gbps"] == pytest.approx(39.08, abs=0.01)
@@ -146,13 +147,13 @@ def test_the_record_sets_slurms_own_choice_beside_ours(decider: Decider) -> None
 def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider: Decider) -> None:
     bare = Placement({"dgx1": (0, 1)}, "fixed", "because")
     ours, _ = fixed(decider, bare)
-    record = ours.decide(place(node("dgx1", FULL, mask(0, 1)))).record()
+    record = ours.decide(question(node("dgx1", FULL, mask(0, 1)))).record()
     assert record["chosen"] == record["slurm"] | {"gpus": {"dgx1": (0, 1)}}
     assert record["chosen"]["effbw_gbps"] == pytest.approx(21.61, abs=0.01)
 
 
 def test_the_record_of_a_policy_of_terms_carries_them(decider: Decider) -> None:
-    asked = replace(place(node("dgx1", FULL, mask(0, 1))), hint="policy=topo-aware,batch=1")
+    asked = replace(question(node("dgx1", FULL, mask(0, 1))), hint="policy=topo-aware,batch=1")
     record = decider.decide(asked).record()
     assert record["chosen"]["terms"] == {
         "communication": 1.0,
@@ -166,7 +167,7 @@ def test_the_record_of_a_policy_of_terms_carries_them(decider: Decider) -> None:
 
 
 def test_records_speak_slurms_indices(decider: Decider) -> None:
-    record = decider.decide(place(node("mirrored", mask(7, 4, 1), mask(1, 4)))).record()
+    record = decider.decide(question(node("mirrored", mask(7, 4, 1), mask(1, 4)))).record()
     assert set(record["chosen"]["gpus"]["mirrored"]) == {7, 4}
     assert record["slurm"]["gpus"] == {"mirrored": [1, 4]}
 
@@ -176,13 +177,13 @@ WAIT = Wait("busy", 45.0)
 
 def test_a_wait_is_cut_to_the_sites_step(decider: Decider) -> None:
     ours, _ = fixed(decider, WAIT)
-    decision = ours.decide(place(node("dgx1", FULL, 1)))
+    decision = ours.decide(question(node("dgx1", FULL, 1)))
     assert decision.reply == WaitFor(30, "fixed: busy")
 
 
 def test_a_wait_is_cut_to_what_is_left_of_the_jobs_time(decider: Decider) -> None:
     ours, _ = fixed(decider, WAIT)
-    asked = place(node("dgx1", FULL, 1), postponed=1, waited_s=93)
+    asked = question(node("dgx1", FULL, 1), postponed=1, waited_s=93)
     assert ours.decide(asked).reply == WaitFor(7, "fixed: busy")
 
 
@@ -194,7 +195,7 @@ def test_a_job_that_waited_enough_gets_what_is_free(
 ) -> None:
     instead = Placement({"dgx1": (4,)}, "fixed", "what is free")
     ours, _ = fixed(decider, replace(WAIT, instead=instead))
-    reply = ours.decide(place(node("dgx1", FULL, 1), **spent)).reply
+    reply = ours.decide(question(node("dgx1", FULL, 1), **spent)).reply
     assert isinstance(reply, Use)
     assert reply.nodes == {"dgx1": mask(4)}
 
@@ -202,14 +203,14 @@ def test_a_job_that_waited_enough_gets_what_is_free(
 def test_a_policy_that_only_waits_is_asked_again_without_conditions(decider: Decider) -> None:
     placement = Placement({"dgx1": (4,)}, "fixed", "free")
     ours, policy = fixed(decider, WAIT, placement)
-    asked = place(node("dgx1", FULL, 1), postponed=3, hint="min-utility=0.9,policy=mapa")
+    asked = question(node("dgx1", FULL, 1), postponed=3, hint="min-utility=0.9,policy=mapa")
     assert isinstance(ours.decide(asked).reply, Use)
     assert [request.min_utility for request in policy.asked] == [0.9, 0.0]
 
 
 def test_a_policy_that_never_places_ends_in_slurms_own(decider: Decider) -> None:
     ours, _ = fixed(decider, WAIT)
-    decision = ours.decide(place(node("dgx1", FULL, 1), postponed=3))
+    decision = ours.decide(question(node("dgx1", FULL, 1), postponed=3))
     assert decision.reason == "waited long enough"
 
 
@@ -223,9 +224,9 @@ def test_an_impossible_answer_of_a_policy_is_never_passed_on(
     decider: Decider, gpus: dict[str, tuple[int, ...]], caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, _ = fixed(decider, Placement(gpus, "fixed", "wrong"))
-    asked = place(node("dgx1", FULL & ~1, mask(1, 2)), node("dgx2", FULL))
+    asked = question(node("dgx1", FULL & ~1, mask(1, 2)), node("dgx2", FULL))
     if gpus == {"dgx1": (0, 4)}:
-        asked = place(node("dgx1", mask(0, 1, 2), mask(1, 2)))
+        asked = question(node("dgx1", mask(0, 1, 2), mask(1, 2)))
     with caplog.at_level(logging.ERROR):
         decision = ours.decide(asked)
     assert decision.reply == Pass("Slurm's own choice: internal error")
@@ -237,7 +238,7 @@ def test_a_policy_that_raises_costs_only_its_own_answer(
     decider: Decider, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, _ = fixed(decider, ZeroDivisionError("bug"))
-    decision = ours.decide(place(node("dgx1", FULL, 1)))
+    decision = ours.decide(question(node("dgx1", FULL, 1)))
     assert (decision.reply, decision.reason) == (
         Pass("Slurm's own choice: internal error"),
         "internal error",
@@ -247,27 +248,27 @@ def test_a_policy_that_raises_costs_only_its_own_answer(
 
 def test_a_partitions_hints_are_defaults_the_users_own_win(decider: Decider) -> None:
     ours, policy = fixed(decider, Placement({"dgx1": (0,)}, "fixed", ""))
-    ours.decide(place(node("dgx1", FULL, 1), partition="picky"))
-    ours.decide(place(node("dgx1", FULL, 1), partition="picky", hint="pattern=tree"))
+    ours.decide(question(node("dgx1", FULL, 1), partition="picky"))
+    ours.decide(question(node("dgx1", FULL, 1), partition="picky", hint="pattern=tree"))
     assert [(r.min_utility, r.pattern) for r in policy.asked] == [(0.9, "ring"), (0.9, "tree")]
 
 
 def test_a_key_users_may_not_set_is_a_bad_hint(decider: Decider) -> None:
-    asked = place(node("dgx1", FULL, 1), partition="picky", hint="min-utility=0")
+    asked = question(node("dgx1", FULL, 1), partition="picky", hint="min-utility=0")
     decision = decider.decide(asked)
     assert decision.reason == "bad hint"
     assert "expected one of pattern, off" in decision.reply.note
 
 
 def test_the_same_question_gets_the_same_answer(decider: Decider) -> None:
-    asked = place(*(node(f"dgx{i}", FULL, mask(0, 1) if i == 1 else 0) for i in (3, 1, 2)))
+    asked = question(*(node(f"dgx{i}", FULL, mask(0, 1) if i == 1 else 0) for i in (3, 1, 2)))
     first = decider.decide(asked).reply
     assert all(decider.decide(asked).reply == first for _ in range(5))
-    assert decider.decide(replace(asked, nodes=asked.nodes[::-1])).reply == first
+    assert decider.decide(replace(asked, candidates=asked.candidates[::-1])).reply == first
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> list[AskedNode]:
+def questions(draw: st.DrawFn) -> list[CandidateNode]:
     nodes = []
     for name in draw(st.permutations(["dgx1", "dgx2", "dgx3", "mirrored"])):
         free = draw(st.integers(0, FULL))
@@ -279,9 +280,9 @@ def questions(draw: st.DrawFn) -> list[AskedNode]:
 @settings(deadline=None)
 @given(questions(), st.sampled_from(["", "pattern=tree", "policy=best-fit", "policy=first-fit"]))
 def test_what_is_used_is_free_and_as_much_as_slurm_counted(
-    decider: Decider, nodes: list[AskedNode], hint: str
+    decider: Decider, nodes: list[CandidateNode], hint: str
 ) -> None:
-    reply = decider.decide(place(*nodes, hint=hint)).reply
+    reply = decider.decide(question(*nodes, hint=hint)).reply
     counts = sorted(n.own.bit_count() for n in nodes if n.own)
     if not counts:
         assert isinstance(reply, Pass)

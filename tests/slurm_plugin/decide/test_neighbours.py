@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, basic_config, mask, node, place
+from machines_in_tests import BASIC, basic_config, mask, node, question
 
 from policies import Request
 from policies.contract.interference import WORST, Kind, kind_of_request
@@ -17,8 +17,8 @@ from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.neighbours import Neighbours, hint_of
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.profiles import Learned, interference
-from slurm_plugin.profiles.learned import Sort
+from slurm_plugin.job_profiles import Learned, interference
+from slurm_plugin.job_profiles.learned import Sort
 from slurm_plugin.protocol import Notice, Use, WaitFor
 from slurm_plugin.serve import setup
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob
@@ -95,7 +95,7 @@ def test_a_reading_says_who_runs_where_in_the_topologys_indices(
 
 
 def test_a_notice_is_known_at_once_with_the_hint_of_the_question(cache: Neighbours) -> None:
-    cache.asked(place(node("dgx1", 0xFF, 1), job=5, hint=HINT))
+    cache.asked(question(node("dgx1", 0xFF, 1), job=5, hint=HINT))
     cache.notice(started(5, dgx1=mask(0, 3)))
     (job,) = cache.jobs()
     assert (job.gpus, job.profile) == ({"dgx1": mask(0, 3)}, "bert")
@@ -199,7 +199,7 @@ def test_topo_aware_keeps_away_from_a_neighbour_and_mapa_does_not_ask(
 ) -> None:
     slurm.rows = [row(6, {"minsky1": (0,)})]
     cache.refresh()
-    asked = place(node("minsky1", mask(1, 2, 3), mask(1), total=4), job=9)
+    asked = question(node("minsky1", mask(1, 2, 3), mask(1), total=4), job=9)
     ours = decider(tmp_path, cache)
     away = ours.decide(replace(asked, hint="policy=topo-aware,batch=1")).reply
     beside = ours.decide(replace(asked, hint="policy=mapa")).reply
@@ -213,9 +213,9 @@ def test_topo_aware_p_waits_with_its_terms_in_the_note(
 ) -> None:
     slurm.rows = [row(6, {"minsky1": (0,)}), row(7, {"minsky1": (2,)})]
     cache.refresh()
-    question = place(node("minsky1", mask(1, 3), mask(1, 3), total=4), job=9)
+    asked = question(node("minsky1", mask(1, 3), mask(1, 3), total=4), job=9)
     hint = "policy=topo-aware-p,min-utility=0.5,batch=1"
-    reply = decider(tmp_path, cache).decide(replace(question, hint=hint)).reply
+    reply = decider(tmp_path, cache).decide(replace(asked, hint=hint)).reply
     assert isinstance(reply, WaitFor)
     assert reply.note.startswith("topo-aware-p: the best free GPUs have a utility of 0.09 (comm")
 
@@ -239,7 +239,7 @@ def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(
     found = setup.load(path)
     assert found.looks_at_jobs()
     assert found.neighbours.age_s() is None
-    asked = place(
+    asked = question(
         node("minsky1", mask(1, 2, 3), mask(1), total=4), partition="plain", hint="profile=bert"
     )
     record = found.enforcement.on_place(asked).record()
@@ -257,7 +257,7 @@ def life(
     hint: str,
     uid: int = ALICE,
 ) -> None:
-    cache.asked(place(node("dgx1", 0xFF, 1), job=job_id, hint=hint, uid=uid))
+    cache.asked(question(node("dgx1", 0xFF, 1), job=job_id, hint=hint, uid=uid))
     cache.notice(started(job_id, **masks))
     cache.clock.now += seconds  # type: ignore[attr-defined]
     cache.notice(Notice("ended", job_id, 0, {}))
@@ -272,7 +272,9 @@ def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache: Neighbours, slu
     assert cache.teacher is not None
     for n in range(5):
         life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80 + n, HINT)
-    cache.asked(place(node("dgx1", 0xFF, 1), job=50, hint="policy=topo-aware,profile=vgg,batch=4"))
+    cache.asked(
+        question(node("dgx1", 0xFF, 1), job=50, hint="policy=topo-aware,profile=vgg,batch=4")
+    )
     cache.notice(started(50, dgx1=mask(2)))
     for n in range(5):
         life(cache, 20 + n, {"dgx1": mask(0, 1)}, 100 + n, HINT)
@@ -299,7 +301,7 @@ def test_what_teaches_nothing(
     assert cache.teacher is not None
     for n in range(neighbours):
         kind = f"policy=topo-aware,profile=p{n},batch=4"
-        cache.asked(place(node("dgx1", 0xFF, 1), job=50 + n, hint=kind))
+        cache.asked(question(node("dgx1", 0xFF, 1), job=50 + n, hint=kind))
         cache.notice(started(50 + n, dgx1=mask(2 + n)))
     for n in range(6):
         life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, hint)
@@ -340,7 +342,7 @@ def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(
     for n in range(5):
         life(cache, 10 + n, {"dgx1": mask(0, 1)}, 10, HINT, MALLORY)
     vgg = "policy=topo-aware,profile=vgg,batch=4"
-    cache.asked(place(node("dgx1", 0xFF, 1), job=50, hint=vgg, uid=MALLORY))
+    cache.asked(question(node("dgx1", 0xFF, 1), job=50, hint=vgg, uid=MALLORY))
     cache.notice(started(50, dgx1=mask(2)))
     for n in range(5):
         life(cache, 20 + n, {"dgx1": mask(0, 1)}, 1000, HINT, MALLORY)

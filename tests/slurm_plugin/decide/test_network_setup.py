@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, mask, node, place
+from machines_in_tests import BASIC, mask, node, question
 
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.protocol import Use
@@ -29,7 +29,7 @@ def loaded(folder: Path, switches: str | None) -> setup.Setup:
 def test_two_nodes_are_moved_below_one_switch(tmp_path: Path) -> None:
     """Slurm chose dgx1 and dgx2; dgx2 and dgx3 are nearer to each other."""
     found = loaded(tmp_path, SWITCHES)
-    asked = place(
+    asked = question(
         node("dgx1", FULL, mask(0, 1)), node("dgx2", FULL, mask(0, 1)), node("dgx3", FULL)
     )
     reply = found.enforcement.on_place(asked).reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from machines_in_tests import basic_decider, mask, node, place
+from machines_in_tests import basic_decider, mask, node, question
 
 from slurm_plugin.decide.notes import use_note
 from slurm_plugin.protocol import Pass, Use
@@ -14,14 +14,14 @@ FULL = 0xFF
 
 
 def test_a_placement_names_gpus_policy_and_reason(tmp_path: Path) -> None:
-    reply = basic_decider(tmp_path).decide(place(node("dgx1", FULL, mask(0, 1)))).reply
+    reply = basic_decider(tmp_path).decide(question(node("dgx1", FULL, mask(0, 1)))).reply
     assert isinstance(reply, Use)
     assert reply.note.startswith("dgx1:0,3 by mapa: ring: ")
     assert reply.note == clean_note(reply.note)
 
 
 def test_gpus_stand_in_rank_order_by_slurms_index(tmp_path: Path) -> None:
-    asked = place(node("mirrored", FULL, mask(0, 1, 2, 3)))
+    asked = question(node("mirrored", FULL, mask(0, 1, 2, 3)))
     decision = basic_decider(tmp_path).decide(asked)
     assert isinstance(decision.reply, Use)
     order = decision.record()["chosen"]["gpus"]["mirrored"]
@@ -39,8 +39,8 @@ def test_many_nodes_are_counted_and_the_reason_stays() -> None:
 
 def test_a_pass_says_why(tmp_path: Path) -> None:
     decide = basic_decider(tmp_path).decide
-    off = decide(place(node("dgx1", FULL, 1), hint="off")).reply
-    alien = decide(place(node("alien", FULL, 1))).reply
+    off = decide(question(node("dgx1", FULL, 1), hint="off")).reply
+    alien = decide(question(node("alien", FULL, 1))).reply
     assert off == Pass("Slurm's own choice: opted out by hint")
     assert alien == Pass("Slurm's own choice: alien: not declared in gputopo.yaml")
 
@@ -48,12 +48,12 @@ def test_a_pass_says_why(tmp_path: Path) -> None:
 def test_nothing_is_written_where_the_site_wants_nothing(tmp_path: Path) -> None:
     decide = basic_decider(tmp_path).decide
     for partition in ("quiet", "watched"):
-        asked = place(node("dgx1", FULL, 1), node("alien", FULL), partition=partition)
+        asked = question(node("dgx1", FULL, 1), node("alien", FULL), partition=partition)
         assert decide(asked).reply == Pass()
-    assert decide(place(node("alien", FULL, 1), partition="watched")).reply == Pass()
+    assert decide(question(node("alien", FULL, 1), partition="watched")).reply == Pass()
 
 
 def test_the_record_counts_the_rings_pcie_hops(tmp_path: Path) -> None:
-    record = basic_decider(tmp_path).decide(place(node("dgx1", FULL, mask(0, 5)))).record()
+    record = basic_decider(tmp_path).decide(question(node("dgx1", FULL, mask(0, 5)))).record()
     assert record["chosen"]["pcie_hops"] == 0
     assert record["slurm"]["pcie_hops"] == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines_in_tests import BASIC, mask, node, place
+from machines_in_tests import BASIC, mask, node, question
 
 from slurm_plugin import munge
 from slurm_plugin.config.settings import DecisionLogConfig
@@ -69,7 +69,7 @@ def site(tmp_path: Path) -> Setup:
     path.write_text(BASIC.format(folder=tmp_path))
     found = setup.load(path)
     log = DecisionLog(found.config.decision_log)
-    asked = place(node("dgx1", 0xFF, mask(0, 1)), job=7, uid=OWNER)
+    asked = question(node("dgx1", 0xFF, mask(0, 1)), job=7, uid=OWNER)
     log.append({"time": "T", **found.enforcement.on_place(asked).record()})
     log.close()
     return found

@@ -17,7 +17,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.board import Board
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.planner import Planner
-from slurm_plugin.protocol import Place
+from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.remote import presets
 from slurm_plugin.slurm.interface import SlurmPartition
@@ -30,7 +30,7 @@ def test_slots_promised_during_a_look_are_not_released_to_another_job(
     """The policy takes 0 and 3, which is known when the plan is made and the submit answered."""
     slurm, board = Remembering(gated(1)), Board()
 
-    def a_submit_comes(place: Place, shape: Shape) -> str:
+    def a_submit_comes(place: PlacementQuestion, shape: Shape) -> str:
         board.promise("new", Hold(promised), NOW)
         return ""
 
@@ -62,7 +62,7 @@ def test_slots_promised_during_a_look_are_not_lent_either(
     lender = Remembers(RemoteConfig(presets.load("echo"), allow=True), slurm)
     text = BASIC + "enforcement: slots\nremote: {{allow: yes}}\n"
 
-    def a_submit_comes(place: Place, shape: Shape) -> str:
+    def a_submit_comes(place: PlacementQuestion, shape: Shape) -> str:
         board.promise("new", Hold(promised), NOW)
         return ""
 

@@ -20,9 +20,9 @@ from slurm_plugin.gates.board import Board
 from slurm_plugin.gates.plan import Plan
 from slurm_plugin.gates.planner import Planner, WhyNot
 from slurm_plugin.gates.watch import Watch
+from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
-from slurm_plugin.profiles import Remote
-from slurm_plugin.protocol import Place
+from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.remote import presets
@@ -75,7 +75,7 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
     large, long = gated(1, 8), replace(gated(2), time_limit_s=3600)
     slurm, asked = Remembering(RUNS, large, long, used=(0,)), list[tuple[int, str]]()
 
-    def why_not(place: Place, shape: Shape) -> str:
+    def why_not(place: PlacementQuestion, shape: Shape) -> str:
         asked.append((place.job, str(shape)))
         return "others go first" if is_held_back and place.job == 1 else ""
 

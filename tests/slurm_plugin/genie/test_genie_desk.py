@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from genie_in_tests import HINT, NOW, a_desk, a_node, queued, running, submit
-from machines_in_tests import basic_decider, mask, node, place
+from machines_in_tests import basic_decider, mask, node, question
 
 from policies.performance import Shape
 from slurm_plugin.enforcement import Select, Slots
@@ -208,7 +208,7 @@ def test_the_record_has_the_candidates_with_latency_cost_and_ratio(
 
 def start(desk: Desk, job: int, *nodes: object, **more: object) -> object:
     values: dict[str, object] = {"job": job, "partition": "dl", "hint": HINT, **more}
-    decision = desk.veto(place(*nodes, **values))  # type: ignore[arg-type]
+    decision = desk.veto(question(*nodes, **values))  # type: ignore[arg-type]
     return decision and decision.reply
 
 
@@ -370,7 +370,7 @@ def test_in_the_slots_mode_a_job_waits_behind_its_gate_though_it_fits_where_othe
 def test_a_gate_is_opened_for_the_shape_and_the_job_that_the_plan_starts(desk: Desk) -> None:
     one_left = [a_node("dgx1", 4), a_node("dgx2", 8)]
     looked(desk, [queued(7, "1x4"), queued(8, "1x4")], one_left)
-    asked = {job: place(job=job, partition="dl", hint=HINT) for job in (7, 8, 9)}
+    asked = {job: question(job=job, partition="dl", hint=HINT) for job in (7, 8, 9)}
     assert desk.why_not(asked[7], Shape(1, 4)) == ""
     assert desk.why_not(asked[7], Shape(1, 2)) == "genie: others go first"
     assert desk.why_not(asked[8], Shape(1, 4)) == "genie: others go first"

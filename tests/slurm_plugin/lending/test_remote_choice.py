@@ -12,13 +12,13 @@ from policies.drmaestro import RODINIA, DRMaestro
 from policies.r_queue import Network, Release
 from policies.remote import RemoteJob, Room
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.batch import Round
 from slurm_plugin.lending.loads import loads_of
 from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.network_use import UNKNOWN, UNKNOWN_SHARE, NetworkUse, network_use
 from slurm_plugin.lending.offer import Borrower, Declined, Market, Offer, Spare, offer
 from slurm_plugin.lending.solver import Answers, Starting, Unsolved
-from slurm_plugin.profiles import Remote
 from slurm_plugin.remote import presets
 
 SETTINGS = RemoteConfig(presets.load("echo"), allow=True)

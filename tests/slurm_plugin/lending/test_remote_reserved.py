@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, place
+from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement import Select
 from slurm_plugin.lending.at_start.reserved import Kept, Reserved, Share
-from slurm_plugin.protocol import Ok, Pass, Place, Refuse, Submit, Use, WaitFor
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
+from slurm_plugin.question import PlacementQuestion
 
 AT = 1000.0
 #: Job 7 is to have GPUs 0 and 1 of dgx1, its donor 71 GPUs 2 and 3 of dgx2.
@@ -25,25 +26,25 @@ def reserved(until: float = AT + 60) -> Reserved:
 
 
 def own(answer: object) -> dict[str, int]:
-    assert isinstance(answer, Place)
-    return {one.name: one.own for one in answer.nodes if one.own}
+    assert isinstance(answer, PlacementQuestion)
+    return {one.name: one.own for one in answer.candidates if one.own}
 
 
 def test_others_do_not_see_what_is_kept() -> None:
-    asked = place(node("dgx1", mask(0, 1, 4, 5), mask(0, 1)), job=8)
+    asked = question(node("dgx1", mask(0, 1, 4, 5), mask(0, 1)), job=8)
     seen = reserved().answer(asked)
-    assert isinstance(seen, Place)
-    assert seen.nodes[0].free == mask(4, 5)
-    assert seen.nodes[0].own == mask(4, 5)
+    assert isinstance(seen, PlacementQuestion)
+    assert seen.candidates[0].free == mask(4, 5)
+    assert seen.candidates[0].own == mask(4, 5)
 
 
 def test_what_slurm_chose_stays_where_nothing_is_kept() -> None:
-    asked = place(node("dgx1", mask(0, 1, 4, 5, 6), mask(5, 6)), job=8)
+    asked = question(node("dgx1", mask(0, 1, 4, 5, 6), mask(5, 6)), job=8)
     assert own(reserved().answer(asked)) == {"dgx1": mask(5, 6)}
 
 
 def test_another_node_stands_in() -> None:
-    asked = place(
+    asked = question(
         node("dgx1", mask(0, 1, 4), mask(0, 4)), node("dgx2", mask(2, 3, 6, 7)),
         node("dgx3", mask(0, 1), weight=9), job=8,
     )  # fmt: skip
@@ -51,7 +52,7 @@ def test_another_node_stands_in() -> None:
 
 
 def test_a_job_that_could_start_on_nothing_else_waits_a_little() -> None:
-    asked = place(node("dgx1", mask(0, 1), mask(0, 1)), node("dgx2", mask(2, 3, 4)), job=8)
+    asked = question(node("dgx1", mask(0, 1), mask(0, 1)), node("dgx2", mask(2, 3, 4)), job=8)
     wait = reserved().answer(asked)
     assert isinstance(wait, WaitFor)
     assert (wait.seconds, wait.note) == (10, "GPUs are kept for job 7, which meets its donors")
@@ -61,7 +62,7 @@ def test_a_job_that_could_start_on_nothing_else_waits_a_little() -> None:
 
 
 def test_what_is_kept_has_an_end() -> None:
-    asked = place(node("dgx1", mask(0, 1), mask(0, 1)), job=8)
+    asked = question(node("dgx1", mask(0, 1), mask(0, 1)), job=8)
     assert reserved(AT).answer(asked) == asked
 
 
@@ -69,7 +70,7 @@ def test_what_is_kept_has_an_end() -> None:
 def test_the_loans_own_jobs_get_exactly_their_share(
     job: int, name: str, gpus: tuple[int, ...]
 ) -> None:
-    asked = place(node(name, mask(*gpus, 6, 7), mask(6, 7)), job=job)
+    asked = question(node(name, mask(*gpus, 6, 7), mask(6, 7)), job=job)
     use = reserved().answer(asked)
     assert isinstance(use, Use)
     assert (dict(use.nodes), use.note) == ({name: mask(*gpus)}, SHARES[job].note)
@@ -78,13 +79,13 @@ def test_the_loans_own_jobs_get_exactly_their_share(
 @pytest.mark.parametrize(
     "asked",
     [
-        place(node("dgx1", mask(1, 6, 7), mask(6, 7)), job=7),
-        place(node("dgx1", mask(0, 1, 6, 7), mask(0, 1, 6, 7)), job=7),
-        place(node("dgx1", mask(0, 1)), node("dgx3", mask(0, 1), mask(0, 1)), job=7),
+        question(node("dgx1", mask(1, 6, 7), mask(6, 7)), job=7),
+        question(node("dgx1", mask(0, 1, 6, 7), mask(0, 1, 6, 7)), job=7),
+        question(node("dgx1", mask(0, 1)), node("dgx3", mask(0, 1), mask(0, 1)), job=7),
     ],
     ids=["it is not free any more", "the job starts whole", "the job starts elsewhere"],
 )
-def test_else_they_are_like_any_other(asked: Place) -> None:
+def test_else_they_are_like_any_other(asked: PlacementQuestion) -> None:
     assert reserved().answer(asked) == asked
 
 
@@ -98,14 +99,14 @@ def select(tmp_path: Path, kept: Reserved | None = None) -> Select:
 
 
 def test_a_policy_places_others_on_the_rest(tmp_path: Path) -> None:
-    asked = place(node("dgx1", 0xFF, mask(0, 1)), job=8, partition="batch")
+    asked = question(node("dgx1", 0xFF, mask(0, 1)), job=8, partition="batch")
     reply = select(tmp_path, reserved()).on_place(asked).reply
     assert isinstance(reply, Use)
     assert not reply.nodes["dgx1"] & mask(0, 1)
 
 
 def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path: Path) -> None:
-    asked = place(node("strange", 0xFF, mask(0, 1)), job=8, partition="batch")
+    asked = question(node("strange", 0xFF, mask(0, 1)), job=8, partition="batch")
     ours = select(tmp_path, reserved())
     assert isinstance(ours.on_place(asked).reply, Pass)
     ours.reserved.keep({7: Kept({7: Share("strange", mask(1), "")}, AT + 60)})
@@ -116,7 +117,7 @@ def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path: Path
 
 @pytest.mark.parametrize("partition", ["watched", "quiet"])
 def test_where_nothing_is_enforced_nothing_is_kept(tmp_path: Path, partition: str) -> None:
-    asked = place(node("dgx1", mask(0, 1), mask(0, 1)), job=8, partition=partition)
+    asked = question(node("dgx1", mask(0, 1), mask(0, 1)), job=8, partition=partition)
     assert isinstance(select(tmp_path, reserved()).on_place(asked).reply, Pass)
 
 

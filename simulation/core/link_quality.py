@@ -1,0 +1,79 @@
+"""One judge for every policy: what a GPU set is worth, whatever order or reason it came with.
+
+A set's score is that of its best ring, by effective bandwidth (MAPA eq. 2 where it holds)
+and, separately, by its weakest link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gres_topology import NodeTopology
+from gres_topology.links import is_direct
+from policies.contract.bits import gpus_of, mask_of, subsets
+from policies.scoring.tables import tables
+from simulation.errors import SimulationError
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`share` of the ideal on an empty node in [0, 1]; GB/s.
+
+    `pcie_hop`: even the set's widest ring crosses the host somewhere.
+    """
+
+    gpus: int
+    effbw_gbps: float
+    weakest_gbps: float
+    share: float
+    pcie_hop: bool
+
+
+def host_mbps(topology: NodeTopology) -> int:
+    """The widest path through the host between two GPUs in MB/s, 0 if there is none."""
+    n = topology.gpus
+    return max(
+        (
+            round(1000 * float(topology.bandwidth_gbps[i, j]))
+            for i in range(n)
+            for j in range(i)
+            if not is_direct(topology.kinds[i][j])
+        ),
+        default=0,
+    )
+
+
+def judge(topology: NodeTopology, gpus: Iterable[int]) -> Verdict:
+    """The verdict on one node's GPUs of one job. One GPU has no ring: share 1, no hop."""
+    mask = mask_of(gpus)
+    k = mask.bit_count()
+    if not k or mask >> topology.gpus:
+        raise SimulationError(f"{topology.name}: no such GPU set: mask {mask:x}")
+    if k == 1:
+        return Verdict(1, 0.0, 0.0, 1.0, False)
+    table = tables.of(topology, "ring").sets(k)
+    row = int((subsets(topology.gpus, k) == mask).argmax())
+    ideal, effbw = table.ideal_effbw_gbps, float(table.effbw[row])
+    weakest = int(table.weakest[row])
+    return Verdict(
+        gpus=k,
+        effbw_gbps=effbw,
+        weakest_gbps=weakest / 1000,
+        share=effbw / ideal if ideal > 0 else 1.0,
+        pcie_hop=weakest <= host_mbps(topology),
+    )
+
+
+#: (shape, mask) -> share: nodes of one kind share their verdicts.
+_shares: dict[tuple[str, int], float] = {}
+
+
+def share_of(topology: NodeTopology, mask: int) -> float:
+    """A GPU set's effective bandwidth as a share of the best set of its size."""
+    if mask.bit_count() < 2 or topology.gpus > 16:
+        return 1.0
+    key = (topology.shape, mask)
+    if key not in _shares:
+        _shares[key] = judge(topology, gpus_of(mask)).share
+    return _shares[key]

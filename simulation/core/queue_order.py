@@ -1,0 +1,72 @@
+"""The order of the queue: strict first in, first out, or EASY backfill.
+
+In both, a job that waits by its policy's wish lets later ones pass, as in live Slurm. EASY
+(Lifka 1995): the first job that does not fit gets a promise of the earliest time it will,
+by the walltimes of what runs; later jobs may start now if they end by then or stay off
+the nodes it was promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from simulation.core.jobs import SimJob
+from simulation.core.occupancy import Occupancy, Room
+from simulation.core.record import Running
+
+
+def in_turn(
+    jobs: Iterable[SimJob], cluster: Occupancy, running: Iterable[Running], now_s: float,
+    ideal_s: Callable[[SimJob], float], *, easy: bool,
+) -> Iterator[tuple[SimJob, frozenset[str]]]:  # fmt: skip
+    """Those of the queued jobs that fit, one by one, and the nodes each may not use.
+
+    The caller starts a job, or lets it wait, before it takes the next. `ideal_s` gives the run
+    time to plan with for a job that has no walltime.
+    """
+    jobs = iter(jobs)
+    for job in jobs:
+        if cluster.room.fits(job.gpus_per_node):
+            yield job, frozenset()
+            continue
+        if not easy:
+            return
+        start_s, promised = _promise(job, cluster, running, now_s)
+        for later in jobs:
+            walltime = ideal_s(later) if later.walltime_s is None else later.walltime_s
+            reserved = promised if now_s + walltime > start_s else frozenset()
+            if not cluster.room.fits(later.gpus_per_node):
+                continue
+            if not reserved or _room_without(cluster, reserved).fits(later.gpus_per_node):
+                yield later, reserved
+
+
+def _room_without(cluster: Occupancy, names: frozenset[str]) -> Room:
+    return Room(
+        state.free.bit_count() for name, state in cluster.nodes.items() if name not in names
+    )
+
+
+def _promise(
+    job: SimJob, cluster: Occupancy, running: Iterable[Running], now_s: float
+) -> tuple[float, frozenset[str]]:
+    """When the job will fit at the latest, and the nodes it will have then.
+
+    By planned ends: a job that outlives its walltime is taken to end now.
+    """
+    free = {name: state.free.bit_count() for name, state in cluster.nodes.items()}
+    room = Room(free.values())
+    at_s = now_s
+    for other in sorted(running, key=lambda other: other.planned_end_s()):
+        at_s = max(at_s, other.planned_end_s())
+        for name, mask in other.masks.items():
+            room.move(free[name], free[name] + mask.bit_count())
+            free[name] += mask.bit_count()
+        if room.fits(job.gpus_per_node):
+            break
+    # The fullest nodes that will do, so that most of the room stays for others.
+    promised: set[str] = set()
+    for count in sorted(job.gpus_per_node, reverse=True):
+        fitting = (name for name in free if free[name] >= count and name not in promised)
+        promised.add(min(fitting, key=lambda name: (free[name], name)))
+    return at_s, frozenset(promised)

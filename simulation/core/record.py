@@ -1,0 +1,78 @@
+"""Jobs that run, and what a simulated run leaves behind: a record per job, and how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from policies import Placement, RunningJob
+from simulation.core.jobs import SimJob
+
+
+@dataclass(slots=True)
+class Running:
+    """A job that runs: `left` of its work (1 = all) at `since_s`, at `full_s` for all of it.
+
+    `seen` is the job as the policy sees it beside later ones.
+    """
+
+    job: SimJob
+    placement: Placement
+    masks: Mapping[str, int]
+    seen: RunningJob
+    start_s: float
+    since_s: float
+    full_s: float
+    ideal_s: float
+    left: float = 1.0
+    postponed: int = 0
+    is_forced: bool = False
+
+    def end_s(self) -> float:
+        """When it ends if nothing changes."""
+        return self.since_s + self.left * self.full_s
+
+    def planned_end_s(self) -> float:
+        """When the queue believes it ends: the walltime asked for, else the truth."""
+        asked = self.job.walltime_s
+        return self.end_s() if asked is None else max(self.since_s, self.start_s + asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What happened to one job.
+
+    `postponed` counts waits that ran their course; `is_forced`: the bound on postponing
+    was reached and the job took what there was. `ideal_s`: its time in its best
+    configuration, by the run's execution-time model.
+    """
+
+    job: SimJob
+    start_s: float
+    end_s: float
+    placement: Placement
+    postponed: int = 0
+    is_forced: bool = False
+    ideal_s: float | None = None
+
+    @property
+    def waited_s(self) -> float:
+        """From submit to start."""
+        return self.start_s - self.job.submit_s
+
+    @property
+    def slowdown(self) -> float:
+        """Run time over the best configuration's, without waiting; 1 is ideal."""
+        best = self.job.duration_s if self.ideal_s is None else self.ideal_s
+        return (self.end_s - self.start_s) / best if best > 0 else 1.0
+
+
+@dataclass(slots=True)
+class Run:
+    """A whole simulated run of one policy. `decision_s`: real time of every question."""
+
+    policy: str
+    records: list[Record] = field(default_factory=list)
+    decision_s: list[float] = field(default_factory=list)
+    waits: int = 0
+    gpus: int = 0

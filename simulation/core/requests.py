@@ -1,0 +1,76 @@
+"""What a policy is asked for a job of a trace: the same Request the live engine builds.
+
+A trace's hints act as a site's defaults: a key without effect under the policy is left
+out, so that one trace can be asked of every policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policies import Policy, Request, RunningJob
+from policies.errors import HintError
+from policies.hints import Hints, to_request
+from policies.registry import Registry, registry
+from simulation.core.jobs import SimJob
+from simulation.errors import SimulationError
+
+
+def hint_values(hint: str) -> dict[str, str]:
+    """`key=value,flag` as a mapping; flags are yes."""
+    values = {}
+    for item in filter(None, (part.strip() for part in hint.split(","))):
+        key, _, value = item.partition("=")
+        values[key] = value or "yes"
+    return values
+
+
+def wrong_hint(hint: str) -> str:
+    """What is wrong with a trace's hint, in a sentence; empty if nothing is."""
+    for name, value in hint_values(hint).items():
+        key = registry.keys.get(name)
+        if key is None or key.read(value) is None:
+            allowed = f"one of {', '.join(registry.keys)}" if key is None else key.allowed
+            return f"hint {name}={value!r}; expected {allowed}"
+    return ""
+
+
+class Asking:
+    """Builds one policy's requests, remembering those of equal jobs."""
+
+    def __init__(self, policy: Policy) -> None:
+        ours = policy.name in registry.names()
+        self._policies = registry if ours else Registry((type(policy),))
+        self._name = policy.name
+        self._known: dict[tuple[str, tuple[int, ...]], Request] = {}
+
+    def request(self, job: SimJob) -> Request:
+        """The request of one job; SimulationError names a job whose hint is wrong."""
+        key = (job.hint, job.gpus_per_node)
+        found = self._known.get(key)
+        if found is None:
+            defaults = {**hint_values(job.hint), "policy": self._name}
+            try:
+                found = to_request(Hints(), job.gpus_per_node, defaults, policies=self._policies)
+            except HintError as error:
+                raise SimulationError(f"job {job.job_id}: hint {job.hint!r}: {error}") from None
+            self._known[key] = found
+        return Request(
+            gpus_per_node=found.gpus_per_node,
+            job_id=job.job_id,
+            pattern=found.pattern,
+            sensitive=found.sensitive,
+            min_utility=found.min_utility,
+            options=found.options,
+        )
+
+    def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:
+        """The job as its later neighbours see it."""
+        values = hint_values(job.hint)
+        return RunningJob(
+            job.job_id,
+            masks,
+            profile=values.get("profile"),
+            batch=int(values["batch"]) if "batch" in values else None,
+            memory_gbps=float(values.get("memory-bandwidth", "0")),
+        )

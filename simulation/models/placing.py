@@ -1,0 +1,246 @@
+"""The event-driven simulator: Slurm and the clock are replaced, the policies are not.
+
+A heap of ends, submits and wake-ups; time jumps from one to the next. How long a job still
+runs is rescaled whenever the jobs beside it change. `core.queue_order` has the order of the queue.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gres_topology import NodeTopology
+from policies import Cluster, Placement, Policy, Request, RunningJob, Wait
+from policies.contract.bits import mask_of
+from simulation.core.jobs import SimJob
+from simulation.core.occupancy import Occupancy
+from simulation.core.queue_order import in_turn
+from simulation.core.record import Record, Run, Running
+from simulation.core.requests import Asking
+from simulation.errors import SimulationError
+from simulation.models.speed import Neighbour, Speed, Stated
+
+#: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
+DEPTH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Postponing:
+    """The bounds on a policy's waits, as `waiting` in gputopo.yaml; the same defaults.
+
+    A job that ends wakes every waiting job; a wait that begins because one was cut short so
+    does not count.
+    """
+
+    max_postponements: int = 10
+    max_wait_s: float = 600.0
+    step_s: float = 60.0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What is known of a postponed job: the plugin keeps the same three numbers."""
+
+    first_s: float
+    until_s: float
+    count: int = 0
+    is_cut_short: bool = False
+
+
+@dataclass(slots=True)
+class Simulator:
+    """One policy on one virtual cluster, all GPUs free at first.
+
+    `easy`: EASY backfill instead of strict first in, first out. `progress` is called with
+    the number of jobs ended so far.
+    """
+
+    cluster: Mapping[str, NodeTopology]
+    policy: Policy
+    speed: Speed = field(default_factory=Stated)
+    easy: bool = False
+    bounds: Postponing = field(default_factory=Postponing)
+    progress: Callable[[int], None] | None = None
+
+    now_s: float = 0.0
+    queue: dict[int, SimJob] = field(default_factory=dict)
+    running: dict[int, Running] = field(default_factory=dict)
+    room: Occupancy = field(init=False)
+    result: Run = field(init=False)
+    _asking: Asking = field(init=False)
+    _waiting: dict[int, _Waiting] = field(default_factory=dict)
+    _order: dict[int, int] = field(default_factory=dict)
+    _on_node: dict[str, set[int]] = field(default_factory=dict)
+    _events: list[tuple[float, int, SimJob | None, int | None]] = field(default_factory=list)
+    _serial: itertools.count[int] = field(default_factory=itertools.count)
+    _snapshot: tuple[RunningJob, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.room = Occupancy(self.cluster)
+        self.result = Run(self.policy.name, gpus=self.room.gpus)
+        self._asking = Asking(self.policy)
+        self._on_node = {name: set() for name in self.cluster}
+
+    def run(self, jobs: Iterable[SimJob]) -> Run:
+        """Run every job once; records in the order of their starts.
+
+        SimulationError for a job that could never start, named with what it asked for.
+        """
+        for job in jobs:
+            if not self.room.room.fits(job.gpus_per_node):
+                raise SimulationError(
+                    f"job {job.job_id} asks for {'+'.join(map(str, job.gpus_per_node))} GPUs;"
+                    " the empty cluster has no such nodes"
+                )
+            self._push(job.submit_s, job, None)
+        while self._events:
+            self._next_moment()
+            self._schedule()
+        if self.queue or self.running:
+            raise SimulationError(f"job {next(iter(self.queue or self.running))}: never ended")
+        self.result.records.sort(key=lambda record: self._order[record.job.job_id])
+        return self.result
+
+    def request(self, job: SimJob) -> Request:
+        """What the policy is asked for this job."""
+        return self._asking.request(job)
+
+    def _schedule(self) -> None:
+        """One pass over the queue."""
+        if not self.queue or not any(state.free for state in self.room.nodes.values()):
+            return
+        jobs = filter(self._may_ask, list(itertools.islice(self.queue.values(), DEPTH)))
+        running = self.running.values()
+        for job, reserved in in_turn(
+            jobs, self.room, running, self.now_s, self.speed.ideal_s, easy=self.easy
+        ):
+            self._try_start(job, reserved)
+
+    def _may_ask(self, job: SimJob) -> bool:
+        """Whether the job is not in the middle of a wait."""
+        waiting = self._waiting.get(job.job_id)
+        return waiting is None or waiting.until_s <= self.now_s
+
+    def _try_start(self, job: SimJob, reserved: Collection[str]) -> None:
+        """Ask the policy for a job that fits; start it, or let it wait.
+
+        `reserved` names nodes it may not use.
+        """
+        nodes = self.room.nodes
+        if reserved:
+            nodes = {name: state for name, state in nodes.items() if name not in reserved}
+        began = time.perf_counter()
+        answer = self.policy.place(self.request(job), Cluster(nodes, self._jobs()))
+        self.result.decision_s.append(time.perf_counter() - began)
+        if isinstance(answer, Wait):
+            if self._may_wait(job, answer):
+                return
+            if answer.instead is None:
+                raise SimulationError(f"job {job.job_id}: the policy waits and offers nothing")
+            self._start(job, answer.instead, is_forced=True)
+        else:
+            self._start(job, answer)
+
+    def _push(self, at_s: float, job: SimJob | None, ended: int | None) -> int:
+        serial = next(self._serial)
+        heapq.heappush(self._events, (at_s, serial, job, ended))
+        return serial
+
+    def _jobs(self) -> tuple[RunningJob, ...]:
+        if self._snapshot is None:
+            self._snapshot = tuple(run.seen for run in self.running.values())
+        return self._snapshot
+
+    def _next_moment(self) -> None:
+        """Everything that happens at the next moment."""
+        self.now_s = self._events[0][0]
+        while self._events and self._events[0][0] == self.now_s:
+            _, _, job, ended = heapq.heappop(self._events)
+            if job is not None:
+                self.queue[job.job_id] = job
+            elif ended in self.running and self.running[ended].end_s() <= self.now_s:
+                # Otherwise the end was put off meanwhile, and a later event stands for it.
+                self._end(ended)
+
+    def _may_wait(self, job: SimJob, answer: Wait) -> bool:
+        """Postpone the job as the select plugin does, unless the bounds are used up."""
+        waiting = self._waiting.get(job.job_id)
+        if waiting is None:
+            waiting = self._waiting[job.job_id] = _Waiting(self.now_s, self.now_s)
+        left_s = self.bounds.max_wait_s - (self.now_s - waiting.first_s)
+        count = waiting.count + (not waiting.is_cut_short)
+        if count > self.bounds.max_postponements or left_s <= 0:
+            return False
+        waiting.count, waiting.is_cut_short = count, False
+        waiting.until_s = self.now_s + min(answer.at_most_s, self.bounds.step_s, left_s)
+        self.result.waits += 1
+        self._push(waiting.until_s, None, None)
+        return True
+
+    def _start(self, job: SimJob, placement: Placement, *, is_forced: bool = False) -> None:
+        masks = {name: mask_of(gpus) for name, gpus in placement.gpus.items()}
+        self.room.take(masks)
+        del self.queue[job.job_id]
+        waiting = self._waiting.pop(job.job_id, None)
+        run = Running(
+            job=job,
+            placement=placement,
+            masks=masks,
+            seen=self._asking.running(job, masks),
+            start_s=self.now_s,
+            since_s=self.now_s,
+            full_s=-1.0,  # not known yet: differs from every speed, a job of 0 s too
+            ideal_s=self.speed.ideal_s(job),
+            postponed=waiting.count if waiting else 0,
+            is_forced=is_forced,
+        )
+        self.running[job.job_id] = run
+        self._order[job.job_id] = len(self._order)
+        self._snapshot = None
+        for name in masks:
+            self._on_node[name].add(job.job_id)
+        self._rescale(masks, started=run)
+
+    def _end(self, job_id: int) -> None:
+        run = self.running.pop(job_id)
+        self._snapshot = None
+        self.room.release(run.masks)
+        for name in run.masks:
+            self._on_node[name].discard(job_id)
+        self._rescale(run.masks)
+        self.result.records.append(
+            Record(run.job, run.start_s, self.now_s, run.placement, run.postponed,
+                   run.is_forced, run.ideal_s)
+        )  # fmt: skip
+        for other in self._waiting.values():
+            if other.until_s > self.now_s:
+                other.until_s, other.is_cut_short = self.now_s, True
+        if self.progress is not None:
+            self.progress(len(self.result.records))
+
+    def _rescale(self, nodes: Iterable[str], started: Running | None = None) -> None:
+        """New speeds on these nodes: what is done stays done, what is left takes longer or less."""
+        if self.speed.has_neighbours:
+            ids = sorted(set().union(*(self._on_node[name] for name in nodes)))
+            affected = [self.running[job_id] for job_id in ids]
+        else:
+            affected = [] if started is None else [started]
+        for run in affected:
+            beside = self._beside(run) if self.speed.has_neighbours else ()
+            full_s = self.speed.full_s(run.job, run.placement.gpus, self.cluster, beside)
+            if full_s == run.full_s:
+                continue
+            if run.full_s > 0:
+                run.left = max(0.0, run.left - (self.now_s - run.since_s) / run.full_s)
+            run.since_s, run.full_s = self.now_s, full_s
+            self._push(max(self.now_s, run.end_s()), None, run.job.job_id)
+
+    def _beside(self, run: Running) -> list[Neighbour]:
+        ids = set().union(*(self._on_node[name] for name in run.masks)) - {run.job.job_id}
+        return [
+            Neighbour(other.job, other.placement.gpus)
+            for other in (self.running[job_id] for job_id in sorted(ids))
+        ]

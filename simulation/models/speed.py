@@ -1,0 +1,102 @@
+"""How long a job runs where it was placed, and beside whom: the execution-time models.
+
+A model answers for conditions as they are; the simulator asks again whenever they change
+and rescales what is left of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gres_topology import NodeTopology
+from policies.contract.bits import mask_of
+from simulation.core.jobs import SimJob
+from simulation.core.link_quality import share_of
+from simulation.errors import SimulationError
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A job that runs on one of the same nodes, and its GPUs everywhere."""
+
+    job: SimJob
+    gpus: Mapping[str, tuple[int, ...]]
+
+
+class Speed(Protocol):
+    """An execution-time model."""
+
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether who runs beside a job matters."""
+        ...
+
+    def full_s(
+        self,
+        job: SimJob,
+        gpus: Mapping[str, tuple[int, ...]],
+        nodes: Mapping[str, NodeTopology],
+        neighbours: Sequence[Neighbour],
+    ) -> float:
+        """Seconds the whole job would take if conditions stayed as they are."""
+        ...
+
+    def ideal_s(self, job: SimJob) -> float:
+        """Seconds in its best configuration: best GPUs, alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Every job takes what its trace says, wherever it runs."""
+
+    has_neighbours: bool = False
+
+    def full_s(
+        self,
+        job: SimJob,
+        gpus: Mapping[str, tuple[int, ...]],
+        nodes: Mapping[str, NodeTopology],
+        neighbours: Sequence[Neighbour],
+    ) -> float:
+        """The stated duration."""
+        return job.duration_s
+
+    def ideal_s(self, job: SimJob) -> float:
+        """The stated duration."""
+        return job.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class ByBandwidth:
+    """A stated part of the time is communication and grows as bandwidth shrinks.
+
+    duration * ((1 - c) + c / share), share = effective bandwidth over that of the best set
+    of the size on an empty node (the worst node's). The stated duration is taken as the one
+    on the best GPUs. Not from a paper: Amdahl's law with one communication share `c` for
+    all jobs; single-GPU jobs do not communicate. Nodes of over 16 GPUs count as ideal.
+    """
+
+    communication: float
+    has_neighbours: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.communication <= 1:
+            raise SimulationError(f"communication {self.communication}; expected 0 to 1")
+
+    def full_s(
+        self,
+        job: SimJob,
+        gpus: Mapping[str, tuple[int, ...]],
+        nodes: Mapping[str, NodeTopology],
+        neighbours: Sequence[Neighbour],
+    ) -> float:
+        """The stated duration, stretched."""
+        share = min(share_of(nodes[name], mask_of(order)) for name, order in gpus.items())
+        return job.duration_s * (1 - self.communication + self.communication / max(share, 0.01))
+
+    def ideal_s(self, job: SimJob) -> float:
+        """The stated duration."""
+        return job.duration_s

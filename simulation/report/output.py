@@ -1,0 +1,163 @@
+"""What leaves a simulation: rows of a table, CSV of every job, JSON, one HTML page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from gres_topology import NodeTopology
+from simulation.core.record import Run
+from simulation.report import plots
+from simulation.report.metrics import summary
+from simulation.traces import Trace
+
+#: Metric -> heading and how it is shown, in the order of the table.
+TABLE: dict[str, tuple[str, str]] = {
+    "makespan_s": ("makespan", "time"),
+    "wait_mean_s": ("mean wait", "time"),
+    "wait_median_s": ("median wait", "time"),
+    "wait_p95_s": ("wait, 95th pct", "time"),
+    "slowdown_mean": ("mean slowdown", "2"),
+    "slo_violations": ("slowed > 1 %", "0"),
+    "utilisation": ("GPUs in use", "share"),
+    "busy_while_arriving": ("while jobs arrive", "share"),
+    "bandwidth_share": ("of ideal bandwidth", "share"),
+    "pcie_rings": ("rings over PCIe", "share"),
+    "waits": ("postponed", "0"),
+    "forced": ("placed by force", "0"),
+    "decision_median_s": ("a decision", "ms"),
+}
+
+
+def shown(value: float | None, style: str) -> str:
+    """One figure as text: `time` in the unit that fits, `share` in per cent, digits else."""
+    if value is None:
+        return "-"
+    if style == "share":
+        return f"{100 * value:.1f} %"
+    if style == "ms":
+        return f"{1000 * value:.2f} ms"
+    if style == "time":
+        for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60)):
+            if value >= 2 * seconds:
+                return f"{value / seconds:.1f} {unit}"
+        return f"{value:.1f} s"
+    return f"{value:,.{style}f}"
+
+
+def table(runs: Sequence[Run], cluster: Mapping[str, NodeTopology]) -> list[list[str]]:
+    """Heading and one row per policy, as text."""
+    rows = [["policy", *(heading for heading, _ in TABLE.values())]]
+    for run in runs:
+        found = summary(run, cluster)
+        rows.append([run.policy, *(shown(found[m], style) for m, (_, style) in TABLE.items())])
+    return rows
+
+
+def to_json(
+    runs: Sequence[Run], cluster: Mapping[str, NodeTopology], trace: Trace, facts: Mapping[str, Any]
+) -> str:
+    """{trace, jobs, rejected, left_out, nodes, gpus, ..facts, policies: {name: metrics}}."""
+    return json.dumps(
+        {
+            "trace": trace.source,
+            "format": trace.format,
+            "jobs": len(trace.jobs),
+            "rejected": [{"where": row.where, "reason": row.reason} for row in trace.rejected],
+            "left_out": trace.left_out,
+            "nodes": len(cluster),
+            "gpus": sum(topology.gpus for topology in cluster.values()),
+            **facts,
+            "policies": {run.policy: summary(run, cluster) for run in runs},
+        },
+        indent=2,
+    )
+
+
+def to_csv(runs: Iterable[Run]) -> str:
+    """One line per policy and job; `gpus` as node:GPU+GPU, nodes separated by spaces."""
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(
+        ["policy", "job_id", "user", "submit_s", "start_s", "end_s", "wait_s", "slowdown",
+         "postponed", "forced", "gpus"]
+    )  # fmt: skip
+    for run in runs:
+        for record in run.records:
+            gpus = (
+                f"{name}:{'+'.join(map(str, order))}"
+                for name, order in record.placement.gpus.items()
+            )
+            job = record.job
+            times = (job.submit_s, record.start_s, record.end_s, record.waited_s)
+            out.writerow(
+                [run.policy, job.name or job.job_id, job.user, *(f"{t:.3f}" for t in times),
+                 f"{record.slowdown:.4f}", record.postponed, int(record.is_forced), " ".join(gpus)]
+            )  # fmt: skip
+    return text.getvalue()
+
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; color: #222 }
+table { border-collapse: collapse; font-size: 13px }
+th, td { padding: .3em .7em; text-align: right }
+th:first-child, td:first-child { text-align: left }
+tr:nth-child(even) { background: #f3f3f3 }
+thead th { border-bottom: 1px solid #888; vertical-align: bottom }
+svg { max-width: 100%; height: auto }
+"""
+
+
+def to_html(
+    runs: Sequence[Run], cluster: Mapping[str, NodeTopology], trace: Trace, facts: Mapping[str, Any]
+) -> str:
+    """One page that needs nothing else: the table, what was left out, the pictures inline."""
+    head, *rows = table(runs, cluster)
+    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
+    parts = [
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(trace.source)}</title>",
+        f"<style>{_STYLE}</style><h1>What each policy would have done</h1>",
+        f"<p>{escape(trace.source)} ({trace.format}): {len(trace.jobs)} jobs on {len(cluster)}"
+        f" nodes, {sum(t.gpus for t in cluster.values())} GPUs. {escape(said)}.</p>",
+        _html_table(head, rows),
+        _html_rejected(trace),
+    ]
+    if plots.available():
+        parts += [plots.waits(runs), plots.slowdowns(runs), plots.utilisation(runs)]
+        parts += [plots.timeline(run, cluster, legend=len(trace.jobs) <= 50) for run in runs]
+    else:
+        parts.append("<p>No pictures: matplotlib is not installed.</p>")
+    return "\n".join(_inline(part) for part in parts)
+
+
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def left_out(trace: Trace) -> list[str]:
+    """What of the log was not simulated, one sentence per kind."""
+    lines = [f"{count} left out: {kind}" for kind, count in sorted(trace.left_out.items())]
+    if trace.rejected:
+        lines.append(f"{len(trace.rejected)} rows cannot be used")
+    return lines
+
+
+def _html_rejected(trace: Trace) -> str:
+    rows = [f"<li>{escape(line)}</li>" for line in left_out(trace)]
+    named = "\n".join(f"{row.where}: {row.reason}" for row in trace.rejected)
+    details = f"<details><summary>The rows</summary><pre>{escape(named)}</pre></details>"
+    return f"<ul>{''.join(rows)}</ul>" + (details if trace.rejected else "")
+
+
+def _inline(part: str) -> str:
+    """An SVG without the prologue of a file of its own."""
+    start = part.find("<svg")
+    return part[start:] if part.startswith("<?xml") and start >= 0 else part

@@ -1,0 +1,87 @@
+"""Where the policies lie between bandwidth and PCIe hops: `python -m simulation.report.pareto`.
+
+One node, a backlog of jobs of 1-5 GPUs, first in first out, stated durations; every
+policy sees the same jobs. Prints a row per policy: mean share of the ideal and share of
+rings with a PCIe hop over jobs of two GPUs or more, and the share counting single GPUs
+as 1. The last rows are bounds that know the future.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from gres_topology.catalog import load
+from policies.registry import registry
+from simulation.core.jobs import DURATION_S, mixed_jobs
+from simulation.core.link_quality import judge
+from simulation.models.placing import Simulator
+from simulation.report.clairvoyant import best_possible
+
+#: Weights of a PCIe hop against the ideal bandwidth for the rows that know the future.
+HOP_WEIGHTS = (0.0, 0.3, 1.0)
+
+
+class Point(NamedTuple):
+    """One run: shares from 0 to 1, the first two over jobs of two GPUs or more."""
+
+    share: float
+    pcie_hops: float
+    share_all_jobs: float
+
+
+def run(policy: str, machine: str, seeds: Sequence[int], jobs: int) -> list[Point]:
+    """One policy over all seeds, one point per seed."""
+    topology, points = load(machine), []
+    for seed in seeds:
+        simulator = Simulator({machine: topology}, registry.get(policy))
+        records = simulator.run(mixed_jobs(seed, jobs)).records
+        every = [judge(topology, record.placement.gpus[machine]) for record in records]
+        rings = [verdict for verdict in every if verdict.gpus > 1]
+        points.append(
+            Point(
+                fmean(verdict.share for verdict in rings),
+                fmean(verdict.pcie_hop for verdict in rings),
+                fmean(verdict.share for verdict in every),
+            )
+        )
+    return points
+
+
+def _row(name: str, shares: Sequence[float], hops: Sequence[float], every: str = "") -> str:
+    spread = stdev(shares) if len(shares) > 1 else 0.0
+    return f"{name:28} {fmean(shares):7.3f} {spread:7.3f} {fmean(hops):7.3f} {every:>9}"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--machine", default="dgx1v")
+    options.add_argument("--seeds", type=int, default=20, help="how many seeds")
+    options.add_argument("--first-seed", type=int, default=0)
+    options.add_argument("--jobs", type=int, default=150)
+    options.add_argument("--bound-seeds", type=int, default=4, help="seeds of the bounds' rows")
+    chosen = options.parse_args(argv)
+    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    print(
+        f"# {chosen.machine}, {chosen.jobs} jobs of 1-5 GPUs, FIFO, durations uniform"
+        f" {DURATION_S[0]}-{DURATION_S[1]} s, seeds {seeds[0]}-{seeds[-1]}"
+    )
+    print(f"{'policy':28} {'share':>7} {'stdev':>7} {'hops':>7} {'all jobs':>9}")
+    for name in registry.names():
+        runs = run(name, chosen.machine, seeds, chosen.jobs)
+        every = f"{fmean(point.share_all_jobs for point in runs):.3f}"
+        print(_row(name, [r.share for r in runs], [r.pcie_hops for r in runs], every))
+    for weight in HOP_WEIGHTS if chosen.bound_seeds else ():
+        bounds = [
+            best_possible(load(chosen.machine), mixed_jobs(seed, chosen.jobs), weight)
+            for seed in seeds[: chosen.bound_seeds]
+        ]
+        shares, hops = zip(*bounds, strict=True)
+        print(_row(f"knows all, hop costs {weight:g}", shares, hops))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,0 @@
-"""What is known of jobs' run times: files a site writes, and what finished jobs taught."""
-
-from slurm_plugin.profiles.files import Remote, interference, read_profiles, read_remote
-from slurm_plugin.profiles.learned import Learned
-
-__all__ = ["Learned", "Remote", "interference", "read_profiles", "read_remote"]

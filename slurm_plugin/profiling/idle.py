@@ -1,0 +1,99 @@
+"""Whether the profiler may run now: GPUs are idle, and nobody waits for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from policies.performance import Shape
+from slurm_plugin import admin_comment
+from slurm_plugin.profiling.machine import OUT, models
+from slurm_plugin.queue.demand import REQUESTS, Unplaceable, gpus_of, node_names
+from slurm_plugin.slurm import QueuedJob, SlurmNode
+from slurm_plugin.slurm.gres_text import counts
+
+#: Reasons of jobs that would run if GPUs were free; others wait for something else.
+_REASONS = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
+_POSTPONED = re.compile(r"waiting \d+/")
+#: A job may be pending so long although nothing is in its way: Slurm has not looked yet.
+GRACE_S = 5
+
+
+def room(nodes: Sequence[SlurmNode], shape: Shape) -> bool:
+    """Are so many nodes up with so many idle GPUs each, and a CPU at least?"""
+    able = [
+        node
+        for node in nodes
+        if not OUT.intersection(node.state)
+        and node.gpu_count - len(node.used) >= shape.gpus_per_node
+        and node.alloc_cpus < node.cpus
+    ]
+    return len(able) >= shape.nodes
+
+
+def waiter(
+    queue: Sequence[QueuedJob],
+    nodes: Sequence[SlurmNode],
+    ours: Collection[int],
+    now: float,
+    grace_s: float = 0.0,
+) -> QueuedJob | None:
+    """The job that waits for GPUs of these nodes longest, at least `grace_s`; None without."""
+    found = [
+        (since, job.job_id, job)
+        for job in queue
+        if job.job_id not in ours
+        and (since := _since(job, now)) is not None
+        and now - since >= grace_s
+        and any(_may_use(job, node) for node in nodes)
+    ]
+    return min(found)[2] if found else None
+
+
+def _since(job: QueuedJob, now: float) -> float | None:
+    """Since when the job could run if it had GPUs; None where it could not."""
+    if job.state != "PENDING" or job.held or job.depends:
+        return None
+    kept = admin_comment.read(job.admin_comment)
+    if kept is not None or _POSTPONED.match(admin_comment.note_in(job.admin_comment)):
+        # Our own gate moves its begin time; the user's is in the bracket.
+        begin = float(kept.get("begin") or 0) if kept else 0.0
+    elif job.reason in _REASONS:
+        begin = float(job.eligible)
+    else:
+        return None
+    return max(begin, float(job.submit)) if begin <= now else None
+
+
+def _may_use(job: QueuedJob, node: SlurmNode) -> bool:
+    """Whether the job asks for GPUs that this node has."""
+    asked = _asked(job)
+    if not (gpus_of(asked) or job.exclusive):
+        return False
+    if not set(job.partition.split(",")) & set(node.partitions):
+        return False
+    types = {kind for kind in _types(asked) if kind}
+    if types and not types & {*models(node), *node.gpus}:
+        return False
+    try:
+        wanted, barred = node_names(job.req_nodes), node_names(job.exc_nodes)
+    except Unplaceable:
+        wanted = barred = frozenset()
+    return (not wanted or node.name in wanted) and node.name not in barred
+
+
+def _asked(job: QueuedJob) -> str:
+    """What it asks for, in the words of before a gate took its GPUs away."""
+    kept = admin_comment.read(job.admin_comment)
+    texts = [getattr(job, field) for field in REQUESTS.values()]
+    if kept is not None:
+        texts += [kept.get(key) or "" for key in REQUESTS]
+    return ",".join(filter(None, texts))
+
+
+def _types(asked: str) -> Mapping[str, int]:
+    items = [item.replace("=", ":") for item in asked.split(",") if "gpu" in item]
+    try:
+        return counts(",".join(items))
+    except ValueError:
+        return {}

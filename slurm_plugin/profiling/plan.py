@@ -1,0 +1,145 @@
+"""The plan of a profile: made from the cluster once, and then kept until it is worked off."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from policies.performance import Run as Measurement
+from slurm_plugin.errors import PluginError
+from slurm_plugin.profiling import machine, measure, sweep
+from slurm_plugin.profiling.machine import Machine, Wish
+from slurm_plugin.profiling.progress import Progress, Settings
+from slurm_plugin.profiling.submission import Launch, Submission
+from slurm_plugin.profiling.sweep import DONE, FAILED, SKIPPED, WAITING
+from slurm_plugin.slurm import SlurmClient
+
+#: Iterations of one run (GENIE, section 5.1.5).
+ITERATIONS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user said; None and '' where nothing was."""
+
+    name: str
+    task: str
+    batches: tuple[int, ...] | None = None
+    nodes: tuple[int, ...] | None = None
+    gpus_per_node: tuple[int, ...] | None = None
+    iterations: int | None = None
+    per_gpu: bool | None = None
+    gpu_type: str = ""
+    on: str = ""
+
+
+def begin(
+    client: SlurmClient, submission: Submission, asked: Asked, cwd: Path, now: float
+) -> Progress:
+    """A new plan; PluginError where the cluster has not what was asked."""
+    wish = Wish(
+        submission.value("partition"),
+        submission.value("constraint"),
+        asked.gpu_type or submission.gpu_type,
+        asked.on,
+    )
+    found = machine.choose(client.nodes(), client.partitions(), wish)
+    batches = asked.batches or sweep.BATCHES
+    settings = Settings(
+        asked.name, asked.task, _words(submission), str(cwd), batches,
+        sweep.within(asked.nodes, len(found.names), sweep.NODES, "--nodes"),
+        sweep.within(asked.gpus_per_node, found.gpus_per_node, found.gpus_per_node,
+                     "--gpus-per-node"),
+        asked.iterations or ITERATIONS, asked.per_gpu is not False, wish.gpu_type, asked.on,
+        found.kind, found.names, found.others,
+    )  # fmt: skip
+    return Progress(settings, sweep.single(batches), int(now))
+
+
+def check_same(progress: Progress, submission: Submission, asked: Asked, cwd: Path) -> None:
+    """PluginError where a plan was begun otherwise than is asked now."""
+    kept = progress.settings
+    pairs = {
+        "--name": (asked.name, kept.name),
+        "--task": (asked.task, kept.task),
+        "--batches": (asked.batches, kept.batches),
+        "--nodes": (asked.nodes, kept.nodes),
+        "--gpus-per-node": (asked.gpus_per_node, kept.gpus_per_node),
+        "--iterations": (asked.iterations, kept.iterations),
+        "--tasks": (_tasks(asked.per_gpu), _tasks(kept.per_gpu)),
+        "--gpu-type": (asked.gpu_type or None, kept.gpu_type),
+        "--on": (asked.on or None, kept.on),
+        "the command": (shlex.join(_words(submission)), shlex.join(kept.words)),
+        "the working directory": (str(cwd), kept.cwd),
+    }
+    for what, (now, before) in pairs.items():
+        if now is not None and now != before:
+            raise PluginError(
+                f"{what} is {_shown(now)}, but this profile was begun with {_shown(before)}: give"
+                " the same again, or another --folder"
+            )
+
+
+def launch(settings: Settings, limit_min: int, nice: int) -> Launch:
+    """What all runs of a plan have in common."""
+    return Launch(
+        settings.iterations, limit_min, nice, settings.task, settings.per_gpu,
+        settings.gpu_type, settings.others,
+    )  # fmt: skip
+
+
+def again(progress: Progress) -> int:
+    """Have what failed or was skipped run again; how many runs that are."""
+    found = [run for run in progress.runs if run.state in (FAILED, SKIPPED)]
+    for run in found:
+        run.state, run.failures, run.job, run.note = WAITING, 0, 0, ""
+    if all(run.is_single for run in progress.runs):
+        progress.is_shaped = False
+    return len(found)
+
+
+def expected(progress: Progress) -> list[sweep.Run]:
+    """All runs of the plan; those over shapes as they will be if every batch works."""
+    if progress.is_shaped:
+        return progress.runs
+    settings = progress.settings
+    hoped = [sweep.Run(1, 1, batch, DONE) for batch in settings.batches]
+    more = sweep.shaped(hoped, settings.nodes, settings.gpus_per_node, settings.task)
+    return [*progress.runs, *more]
+
+
+def measurements(progress: Progress) -> list[Measurement]:
+    """What was measured, as the models are fitted from it."""
+    return [
+        Measurement(run.nodes, run.shape.gpus, run.local_batch, run.step_s)
+        for run in progress.runs
+        if run.state == DONE
+    ]
+
+
+def startup_s(progress: Progress) -> float:
+    """Median seconds before the first iteration on one GPU; 0 where no run can tell."""
+    known = [
+        run.startup_s for run in progress.runs
+        if run.state == DONE and run.is_single and run.by == measure.PRINTED and run.startup_s
+    ]  # fmt: skip
+    return median(known) if known else 0.0
+
+
+def machine_of(settings: Settings) -> Machine:
+    """The nodes the plan was made for."""
+    return Machine(settings.kind, settings.gpus_per_node[-1], settings.names, settings.others)
+
+
+def _words(submission: Submission) -> tuple[str, ...]:
+    return (submission.command, *submission.words)
+
+
+def _tasks(per_gpu: bool | None) -> str | None:
+    return None if per_gpu is None else "gpu" if per_gpu else "node"
+
+
+def _shown(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,126 @@
+"""What was done so far: one file in the profile's folder, replaced at every change.
+
+It is written before and after each submission, so that a job is never submitted twice: a run
+left in `submitting` is looked for in Slurm by its name, which holds the folder's token.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from slurm_plugin import whole_file
+from slurm_plugin.errors import PluginError
+from slurm_plugin.profiling.sweep import Run
+
+VERSION = 1
+FILE = "progress.json"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What must stay the same from start to end; sweeps in samples, nodes, GPUs."""
+
+    name: str
+    task: str
+    words: tuple[str, ...]
+    cwd: str
+    batches: tuple[int, ...]
+    nodes: tuple[int, ...]
+    gpus_per_node: tuple[int, ...]
+    iterations: int
+    per_gpu: bool
+    gpu_type: str
+    on: str
+    kind: str
+    names: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+class Progress(msgspec.Struct):
+    """The plan with what came of it; `created` is an epoch, `token` is in every job's name."""
+
+    settings: Settings
+    runs: list[Run]
+    created: int
+    token: str = msgspec.field(default_factory=lambda: secrets.token_hex(4))
+    version: int = VERSION
+    is_shaped: bool = False
+
+    def job_name(self, run: Run) -> str:
+        """The name of a run's latest job."""
+        place = next(at for at, one in enumerate(self.runs, start=1) if one is run)
+        return f"gputopo-{self.settings.name}-{self.token}-{place}.{run.tries}"
+
+
+class Folder:
+    """The folder of one profile: progress, the jobs' output, the runs as CSV."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    def read(self) -> Progress | None:
+        """What is there; None where nothing was begun. PluginError for a damaged file."""
+        file = self.path / FILE
+        try:
+            found = msgspec.json.decode(file.read_bytes(), type=Progress)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise PluginError(f"{file}: {error}; expected what profile run wrote there") from error
+        if found.version != VERSION:
+            raise PluginError(
+                f"{file}: version {found.version}; expected {VERSION}: finish it with the release"
+                " that began it, or give another --folder"
+            )
+        return found
+
+    def write(self, progress: Progress) -> None:
+        """Replace the file."""
+        self._replace(FILE, msgspec.json.format(msgspec.json.encode(progress), indent=1))
+
+    def write_runs(self, rows: list[str]) -> Path:
+        """`runs.csv`, as `gputopo profile fit` reads it."""
+        text = "\n".join(["nodes,gpus,local_batch,step_s", *rows, ""])
+        self._replace("runs.csv", text.encode())
+        return self.path / "runs.csv"
+
+    def output(self, progress: Progress, run: Run) -> Path:
+        """Where the run's latest job writes, with Slurm's `%j`."""
+        name = progress.job_name(run).removeprefix(f"gputopo-{progress.settings.name}-")
+        folder = str(self.path).replace("%", "%%")
+        return Path(folder) / f"{name}.%j.out"
+
+    def written(self, progress: Progress, run: Run) -> Path | None:
+        """The file that the run's latest job has written; None as long as there is none."""
+        name = self.output(progress, run).name
+        return next(iter(sorted(self.path.glob(name.replace("%j", "*")))), None)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """A block in which no other profile run works on this folder; PluginError if one does."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR, 0o644)
+        except OSError as error:
+            raise PluginError(f"{self.path}: {error.strerror}; give another --folder") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise PluginError(
+                f"{self.path}: another profile run works there; stop it, or give another --folder"
+            ) from None
+        finally:
+            os.close(handle)
+
+    def _replace(self, name: str, text: bytes) -> None:
+        try:
+            whole_file.replace(self.path / name, text, 0o644)
+        except OSError as error:
+            raise PluginError(f"{self.path / name}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,205 @@
+"""MAPA's experiments: the reconstruction gives the paper's times back, the oracle is a bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from gres_topology.catalog import load
+from simulation import SimulationError
+from simulation.core.jobs import SimJob
+from simulation.experiments import experiments
+from simulation.experiments.mapa import dgx1v, graphs, novel, overhead
+from simulation.experiments.mapa.jobs import ByEffBw, effbw_gbps, job_file, network_of, seconds
+from simulation.experiments.mapa.readings import QUANTILES, averaged, five
+from simulation.experiments.mapa.reconstruction import CURVES, NETWORKS
+
+DGX1V = load("dgx1v")
+NETWORK = {network.name: network for network in NETWORKS}
+SEEDS = (0, 1, 2)
+JOBS = 120
+
+
+@pytest.fixture(scope="module")
+def result():
+    return dgx1v.run(SEEDS, jobs=JOBS)
+
+
+@pytest.mark.parametrize(
+    ("name", "gbps", "expected"),
+    [("vgg-16", 12.33, 785), ("vgg-16", 57.85, 378), ("alexnet", 12.33, 511), ("alexnet", 50, 374)],
+)
+def test_the_times_of_section_4_1_come_back(name, gbps, expected):
+    assert seconds(NETWORK[name], gbps) == pytest.approx(expected, rel=0.01)
+
+
+def test_figure_2b_vgg_is_three_times_as_slow_on_pcie_by_the_steep_curve():
+    """Between two GPUs on a double NVLink and on PCIe; the text's own curve gives 2.2."""
+    slow, fast = (effbw_gbps(DGX1V, gpus) for gpus in ((0, 5), (0, 3)))
+    vgg, steep = NETWORK["vgg-16"], CURVES["steep"]
+    assert seconds(vgg, slow, steep) / seconds(vgg, fast, steep) == pytest.approx(3, rel=0.05)
+    assert seconds(vgg, slow) / seconds(vgg, fast) == pytest.approx(2.2, rel=0.05)
+
+
+def test_insensitive_networks_lose_at_most_four_per_cent_on_pcie():
+    slow = effbw_gbps(DGX1V, (0, 5))
+    for network in NETWORKS:
+        if not network.is_sensitive:
+            assert seconds(network, slow) / network.best_s < 1.045
+
+
+def test_one_gpu_takes_its_best_time_and_has_no_bandwidth():
+    assert effbw_gbps(DGX1V, (3,)) is None
+    assert seconds(NETWORK["vgg-16"], None) == 378.0
+
+
+def test_the_job_file_is_uniform_and_the_seeds_own():
+    jobs = job_file(7, 3000)
+    assert jobs == job_file(7, 3000) != job_file(8, 3000)
+    sizes = Counter(job.gpus_per_node[0] for job in jobs)
+    names = Counter(network_of(job).name for job in jobs)
+    assert set(sizes) == {1, 2, 3, 4, 5}
+    assert set(names) == set(NETWORK)
+    assert min(sizes.values()) > 500
+    assert min(names.values()) > 400
+
+
+def test_a_job_says_it_is_sensitive_as_its_network_is():
+    for job in job_file(1, 50):
+        assert job.hint.endswith("yes" if network_of(job).is_sensitive else "no")
+
+
+def test_a_job_of_no_known_network_is_refused_by_name():
+    with pytest.raises(SimulationError, match=r"job 4 is named 'bert/1'; expected vgg-16\|"):
+        network_of(SimJob(4, (1,), 1.0, name="bert/1"))
+
+
+def test_nobody_is_faster_than_ideal_wherever_it_is_placed():
+    speed = ByEffBw(DGX1V)
+    for job in job_file(3, 200):
+        gpus = tuple(range(8))[-job.gpus_per_node[0] :]
+        assert speed.full_s(job, {"dgx1v": gpus}, {"dgx1v": DGX1V}, ()) >= speed.ideal_s(job)
+
+
+@pytest.mark.parametrize("policy", dgx1v.policies())
+def test_the_oracle_bounds_every_policy(result, policy):
+    """Shorter jobs never start a later one later: strict order on GPUs that count alike."""
+    bound, row = result.measured["oracle"], result.measured[policy]
+    for name, value in row.items():
+        if ("speedup" in name or name == "throughput") and not name.endswith("_sd"):
+            assert value <= bound[name] + 1e-9, name
+
+
+def test_sections_4_1_order_of_the_policies_is_met(result):
+    """Preserve beats Baseline in the lower quartile of bandwidth, in the tail and throughput."""
+    baseline, preserve = (result.measured[name] for name in ("first-fit", "mapa-preserve"))
+    assert preserve["sensitive_effbw_p25_gbps"] > 1.3 * baseline["sensitive_effbw_p25_gbps"]
+    assert preserve["sensitive_effbw_p50_gbps"] > baseline["sensitive_effbw_p50_gbps"]
+    assert preserve["sensitive_speedup_max"] >= 1.352
+    assert preserve["throughput"] > 1.03
+    assert preserve["throughput"] > result.measured[dgx1v.topo_aware()]["throughput"]
+
+
+def test_the_default_is_no_worse_than_preserve_by_more_than_the_spread(result):
+    ours, preserve = result.measured["mapa"], result.measured["mapa-preserve"]
+    assert ours["throughput"] > preserve["throughput"] - preserve["throughput_sd"]
+
+
+def test_insensitive_jobs_hardly_feel_their_placement(result):
+    """Figure 16: their times are not impacted by effective bandwidth."""
+    for policy in dgx1v.policies():
+        assert result.measured[policy]["insensitive_speedup_p75"] < 1.02
+
+
+def test_the_other_curves_move_the_result_and_keep_its_sign(result):
+    flat, text, steep = (
+        result.measured[f"mapa-preserve{tail}"]["throughput"]
+        for tail in (", flat curve", "", ", steep curve")
+    )
+    assert 1 < flat < text < steep
+
+
+def test_lowest_ids_suffer_where_the_numbering_says_nothing_of_the_links(result):
+    """Which the paper's own Baseline did, by its times."""
+    row = result.measured["first-fit, renumbered"]
+    told = result.measured["first-fit"]
+    assert row["sensitive_effbw_p25_gbps"] < told["sensitive_effbw_p25_gbps"]
+    assert row["sensitive_time_p75_s"] > told["sensitive_time_p75_s"]
+    preserve = result.measured["mapa-preserve, renumbered"]
+    assert preserve["throughput"] > result.measured["mapa-preserve"]["throughput"]
+
+
+def test_the_papers_figures_stand_beside_metrics_that_are_measured(result):
+    assert set(result.paper) <= set(result.measured)
+    for policy, row in result.paper.items():
+        assert set(row) <= set(result.measured[policy]), policy
+    assert result.paper["mapa-preserve"]["sensitive_speedup_p75"] == 1.124
+
+
+def test_the_same_seeds_give_the_same_figures():
+    first, second = (dgx1v.compare({4: DGX1V}, ("mapa",), "text", 30) for _ in range(2))
+    assert first == second
+
+
+def test_spread_is_that_of_the_seeds():
+    rows = [{"a": 1.0}, {"a": 3.0, "b": 5.0}]
+    assert averaged(rows) == {"a": 2.0, "a_sd": pytest.approx(2**0.5), "b": 5.0, "b_sd": 0.0}
+
+
+def test_a_box_plot_has_five_numbers_and_nothing_has_none():
+    assert five([1.0, 2.0, 3.0, 4.0, 5.0]) == dict(zip(QUANTILES, (1, 2, 3, 4, 5), strict=True))
+    assert five([]) == {}
+
+
+@pytest.mark.parametrize("graph", ["torus-16", "cubemesh-16"])
+def test_section_5_3_preserve_lifts_the_lower_tail_of_sensitive_jobs(graph):
+    found = novel.compare(dict.fromkeys(SEEDS, load(graph)), jobs=JOBS)
+    ours, baseline = found["mapa-preserve"], found["first-fit"]
+    for word in ("p25", "p50", "p75"):
+        name = f"sensitive_effbw_{word}_gbps"
+        assert ours[name] > baseline[name], word
+    assert ours["sensitive_effbw_p25_gbps"] > 0.9 * baseline["sensitive_effbw_p50_gbps"]
+
+
+def test_the_jobs_of_section_5_take_what_they_took_under_baseline():
+    first, second = novel.timed_jobs(2, jobs=20)[:2]
+    records = dgx1v.records_of("first-fit", DGX1V, 2, jobs=20)
+    assert [first.duration_s, second.duration_s] == [r.end_s - r.start_s for r in records[:2]]
+
+
+@pytest.mark.parametrize("graph", ["torus-16", "cubemesh-16"])
+def test_the_graphs_it_is_varied_over_differ_as_said(graph):
+    machine = load(graph)
+    theirs, drawn = graphs.as_in_their_code(machine), graphs.renumbered(machine, 1)
+    changed = np.argwhere(np.triu(theirs.bandwidth_gbps != machine.bandwidth_gbps))
+    assert sorted(map(tuple, changed.tolist())) == [
+        (a, b) for a, b, _ in graphs.AS_IN_THEIR_CODE[graph]
+    ]
+    assert (theirs.bandwidth_gbps == theirs.bandwidth_gbps.T).all()
+    assert not np.array_equal(drawn.bandwidth_gbps, machine.bandwidth_gbps)
+    for both in (drawn, machine):
+        assert sorted(both.bandwidth_gbps.sum(axis=0)) == sorted(machine.bandwidth_gbps.sum(axis=0))
+
+
+def test_each_16_gpu_experiment_says_what_the_paper_says_of_its_figure():
+    for run, words in ((novel.torus16, "25th percentile is better"), (novel.cubemesh16, "near")):
+        found = run((0,), jobs=20)
+        assert words in found.notes[-1]
+        assert "mapa-preserve, renumbered" in found.measured
+
+
+def test_overhead_asks_for_every_size_up_to_the_node():
+    found = overhead.run((), machines=("summit",), repeats=1)
+    row = found.measured["mapa-preserve on summit"]
+    assert list(row) == [
+        f"gpus_{k:02}_{word}_s" for k in range(2, 7) for word in ("first", "again")
+    ]
+    assert all(value > 0 for value in row.values())
+
+
+def test_all_four_are_offered_with_twenty_seeds_where_something_is_drawn():
+    drawn = ("mapa-dgx1v", "mapa-torus16", "mapa-cubemesh16")
+    assert {*drawn, "mapa-overhead"} <= set(experiments.names())
+    assert all(len(experiments.get(name).seeds) == 20 for name in drawn)

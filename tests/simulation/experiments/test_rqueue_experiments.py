@@ -1,0 +1,119 @@
+"""The R queue's smaller experiments: fifty jobs on five nodes, and the Philly trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from policies.r_queue import Network, execution_s
+from simulation.experiments import experiments
+from simulation.experiments.rqueue import occupancy, philly, workload
+from simulation.experiments.rqueue.tsubame import (
+    OURS,
+    QUEUES,
+    R_QUEUE,
+    SHARED,
+    averaged,
+    figures,
+)
+from simulation.experiments.rqueue.workload import nodes
+from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
+
+
+@pytest.fixture(scope="module")
+def busy():
+    return occupancy.busy_period(1)
+
+
+def test_fifty_jobs_that_fit_five_nodes_come_within_ten_days(busy):
+    assert len(busy) == 50
+    assert all(0 <= job.submit_s < 10 * 86_400 for job in busy)
+    assert all(len(job.job.request.gpus_per_node) <= 4 for job in busy)
+    assert busy == sorted(busy, key=lambda job: job.submit_s)
+
+
+def test_seconds_with_more_and_fewer_jobs_are_counted_until_the_queues_last_end(busy):
+    """Two jobs of 10 s: one after the other before, together now."""
+    log = [QueuedJob(0.0, busy[0].job, busy[0].work)] * 2
+    before = [Ended(0.0, 10.0, 10.0, 0), Ended(10.0, 10.0, 10.0, 0)]
+    now = [Ended(0.0, 10.0, 10.0, 0), Ended(0.0, 10.0, 10.0, 0)]
+    assert occupancy.compared(log, now, before) == (10, 0, 10, 10)
+    assert occupancy.compared(log, before, now) == (10, 10, 0, 20)
+
+
+def test_the_picture_has_a_line_per_gpu_and_every_gpu_second_of_every_job(busy):
+    simulator = RemoteSimulator(nodes(5), QUEUES[R_QUEUE], keep_placements=True)
+    ended = simulator.run(busy)
+    lines = occupancy.drawing(busy, ended, simulator).splitlines()
+    assert len(lines) == 15
+    assert {len(line) for line in lines} == {len("t000:0 ") + occupancy.WIDTH}
+    longest = max(range(50), key=lambda number: ended[number].execution_s)
+    sign = occupancy._SIGNS[longest]
+    gpus = sum(busy[longest].job.request.gpus_per_node)
+    assert sum(sign in line.split()[1] for line in lines) == gpus
+
+
+def test_philly_is_replayed_on_nodes_of_eight_and_of_two_gpus():
+    assert sum(room.free.bit_count() for room in philly.free_nodes().values()) == 2490
+    half = philly.free_nodes(0.5)
+    assert sorted({room.free.bit_count() for room in half.values()}) == [2, 8]
+    assert len(half) == 116 + 160
+
+
+def test_remote_gpus_shorten_the_wait_on_a_slice_of_philly():
+    jobs = philly.log(1)[:600]
+    waits = {}
+    for name in (SHARED, R_QUEUE, OURS):
+        ended = RemoteSimulator(philly.free_nodes(0.1), QUEUES[name]).run(jobs)
+        waits[name] = sum(job.wait_s for job in ended)
+    assert waits[OURS] < waits[SHARED]
+    assert waits[R_QUEUE] < waits[SHARED]
+
+
+def test_figures_are_shares_of_what_the_g_queue_had():
+    base = [Ended(100.0, 100.0, 100.0, 0), Ended(300.0, 100.0, 100.0, 0)]
+    ended = [Ended(0.0, 110.0, 100.0, 2), Ended(302.0, 120.0, 100.0, 0)]
+    assert figures(ended, base) == {
+        "wait_mean_s": 151.0,
+        "execution_mean_s": 115.0,
+        "life_mean_s": 266.0,
+        "wait_decrease_percent": pytest.approx(24.5),
+        "execution_increase_percent": pytest.approx(15.0),
+        "life_decrease_percent": pytest.approx(100 * 34 / 300),
+        "waiting_longer_percent": 50.0,
+        "remote_percent": 50.0,
+        "execution_longest_added_s": 20.0,
+    }
+
+
+def test_figures_of_several_seeds_are_means_with_their_deviation():
+    assert averaged({"a": [{"x": 1.0}, {"x": 3.0}]}) == {
+        "a": {"x": 2.0, "x_sd": pytest.approx(2**0.5)}
+    }
+    assert averaged({"a": [{"x": 1.0}]}) == {"a": {"x": 1.0}}
+
+
+def alone_s(log):
+    return np.array([execution_s(job.work, Network(), False) for job in log])
+
+
+def test_no_drawn_job_takes_more_than_sixty_usual_ones_would():
+    times = alone_s(workload.jobs(1, 6000, workload.YEARS["implied"]))
+    assert times.max() == pytest.approx(60 * np.median(times), rel=0.1)
+    assert times.mean() == pytest.approx(15_148, rel=0.1)
+
+
+def test_the_drawn_year_leaves_the_papers_gpus_idle():
+    log = workload.jobs(1)
+    times = alone_s(log)
+    idle = sum(
+        took * sum(3 - gpus for gpus in job.job.request.gpus_per_node)
+        for job, took in zip(log, times, strict=True)
+    )
+    assert idle / (365 * 86_400) == pytest.approx(78.02, rel=1e-3)
+    assert times.max() == 96 * 3600
+
+
+def test_the_experiments_are_offered():
+    assert experiments.get("rqueue-philly").options["nodes"] == tuple(philly.SHARES)
+    assert "rqueue-occupancy" in experiments.names()

@@ -1,0 +1,215 @@
+"""Jobs slow down and speed up as their neighbours change, and the queue keeps its promises."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gres_topology.catalog import load
+from policies import Placement, Policy, Wait
+from policies.registry import registry
+from simulation import SimJob, SimulationError
+from simulation.models.placing import Postponing, Simulator
+from simulation.models.speed import ByBandwidth, Stated
+from simulation.report.metrics import busy_over_time, summary
+
+MINSKY = {"m1": load("minsky")}
+TWO = {"m1": load("minsky"), "m2": load("minsky")}
+FIRST = registry.get("first-fit")
+
+
+class Halved:
+    """Twice as long beside anybody on the node."""
+
+    has_neighbours = True
+
+    def full_s(self, job, gpus, nodes, neighbours):
+        return job.duration_s * (2 if neighbours else 1)
+
+    def ideal_s(self, job):
+        return job.duration_s
+
+
+def times(run):
+    return {record.job.job_id: (record.start_s, record.end_s) for record in run.records}
+
+
+def test_what_is_left_is_rescaled_when_a_neighbour_comes_and_when_it_goes():
+    """Job 1: 40 s alone, then 60 s at half speed (30 s of work), then 30 s alone."""
+    jobs = [SimJob(1, (1,), 100.0), SimJob(2, (1,), 30.0, submit_s=40.0)]
+    run = Simulator(MINSKY, FIRST, Halved()).run(jobs)
+    assert times(run) == {1: (0.0, 130.0), 2: (40.0, 100.0)}
+
+
+def test_a_neighbour_on_another_node_changes_nothing():
+    jobs = [SimJob(1, (4,), 100.0), SimJob(2, (4,), 100.0)]
+    run = Simulator(TWO, FIRST, Halved()).run(jobs)
+    assert times(run) == {1: (0.0, 100.0), 2: (0.0, 100.0)}
+
+
+def test_slowdown_counts_running_and_not_waiting():
+    jobs = [SimJob(1, (4,), 100.0), SimJob(2, (1,), 50.0), SimJob(3, (1,), 50.0)]
+    run = Simulator(MINSKY, FIRST, Halved()).run(jobs)
+    assert [(r.slowdown, r.waited_s) for r in run.records] == [(1, 0), (2, 100), (2, 100)]
+
+
+def test_slow_links_stretch_the_communicating_part_only():
+    class Across(Policy):
+        name = "across"
+
+        def place(self, request, cluster):
+            return Placement({"m1": (0, 2)}, self.name, "across the sockets")
+
+    speed = ByBandwidth(0.5)
+    (record,) = Simulator(MINSKY, Across(), speed).run([SimJob(1, (2,), 100.0)]).records
+    share = summary(Simulator(MINSKY, Across()).run([SimJob(1, (2,), 1.0)]), MINSKY)[
+        "bandwidth_share"
+    ]
+    assert share < 1
+    assert record.end_s == pytest.approx(100 * (0.5 + 0.5 / share))
+
+
+def test_strict_order_lets_nobody_pass_a_job_that_does_not_fit():
+    jobs = [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 5.0)]
+    assert times(Simulator(MINSKY, FIRST).run(jobs))[3] == (110.0, 115.0)
+
+
+def test_backfill_lets_pass_who_ends_in_time():
+    jobs = [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 5.0)]
+    run = Simulator(MINSKY, FIRST, easy=True).run(jobs)
+    assert times(run) == {1: (0.0, 100.0), 2: (100.0, 110.0), 3: (0.0, 5.0)}
+
+
+def test_backfill_holds_who_would_delay_the_first_of_the_queue():
+    jobs = [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 101.0)]
+    assert times(Simulator(MINSKY, FIRST, easy=True).run(jobs))[3] == (110.0, 211.0)
+
+
+def test_backfill_uses_other_nodes_than_the_promised_ones_for_long_jobs():
+    jobs = [
+        SimJob(1, (4,), 100.0),
+        SimJob(2, (3,), 500.0),
+        SimJob(3, (4,), 10.0),
+        SimJob(4, (1,), 400.0),
+    ]
+    run = Simulator(TWO, FIRST, easy=True).run(jobs)
+    assert times(run)[3] == (100.0, 110.0)
+    assert times(run)[4] == (0.0, 400.0)
+
+
+def test_backfill_plans_with_the_walltime_a_user_asked_for():
+    """Job 3 would end in time but says it may take longer, so it is held."""
+    jobs = [
+        SimJob(1, (3,), 100.0, walltime_s=100.0),
+        SimJob(2, (4,), 10.0),
+        SimJob(3, (1,), 5.0, walltime_s=3600.0),
+    ]
+    assert times(Simulator(MINSKY, FIRST, easy=True).run(jobs))[3] == (110.0, 115.0)
+
+
+def test_backfill_promises_nothing_in_the_past():
+    """Job 1 should have ended at 50 s; whoever takes no time delays nobody at 60 s."""
+    jobs = [
+        SimJob(1, (3,), 100.0, walltime_s=50.0),
+        SimJob(2, (4,), 10.0, submit_s=60.0),
+        SimJob(3, (1,), 0.0, submit_s=60.0),
+        SimJob(4, (1,), 1.0, submit_s=60.0),
+    ]
+    found = times(Simulator(MINSKY, FIRST, easy=True).run(jobs))
+    assert (found[3], found[4]) == ((60.0, 60.0), (110.0, 111.0))
+
+
+class Reluctant(Policy):
+    """Waits as long as it may."""
+
+    name = "reluctant"
+
+    def place(self, request, cluster):
+        instead = FIRST.place(request, cluster)
+        return Wait("not yet", 45.0, instead) if request.job_id == 1 else instead
+
+
+def test_a_job_is_postponed_within_the_sites_bounds_and_then_placed_by_force():
+    bounds = Postponing(max_postponements=3, max_wait_s=600.0, step_s=30.0)
+    run = Simulator(MINSKY, Reluctant(), bounds=bounds).run([SimJob(1, (1,), 5.0)])
+    (record,) = run.records
+    assert (record.start_s, record.postponed, record.is_forced, run.waits) == (90.0, 3, True, 3)
+
+
+def test_waits_are_bounded_in_seconds_too():
+    bounds = Postponing(max_postponements=100, max_wait_s=50.0, step_s=30.0)
+    (record,) = Simulator(MINSKY, Reluctant(), bounds=bounds).run([SimJob(1, (1,), 5.0)]).records
+    assert record.start_s == 50.0
+
+
+def test_a_wait_cut_short_by_an_ending_job_does_not_count():
+    """Jobs end every second; the wait's count still reaches 3 only after 45 s each."""
+    bounds = Postponing(max_postponements=1, max_wait_s=600.0, step_s=45.0)
+    jobs = [SimJob(1, (1,), 5.0), *(SimJob(n, (1,), 1.0, submit_s=n) for n in range(2, 20))]
+    records = {
+        r.job.job_id: r for r in Simulator(MINSKY, Reluctant(), bounds=bounds).run(jobs).records
+    }
+    # The last job ends at second 20; the wait that began then runs its course.
+    assert records[1].start_s == 65.0
+    assert records[1].postponed == 1
+
+
+@pytest.mark.parametrize("speed", [Stated(), Halved(), ByBandwidth(0.3)])
+def test_a_job_of_no_length_ends_when_it_starts(speed):
+    run = Simulator(MINSKY, FIRST, speed).run([SimJob(1, (4,), 0.0), SimJob(2, (4,), 1.0)])
+    assert times(run) == {1: (0.0, 0.0), 2: (0.0, 1.0)}
+
+
+def test_a_policy_that_places_busy_gpus_stops_the_run():
+    class Greedy(Policy):
+        name = "greedy"
+
+        def place(self, request, cluster):
+            return Placement({"m1": (0,)}, self.name, "always GPU 0")
+
+    jobs = [SimJob(1, (1,), 10.0), SimJob(2, (1,), 10.0)]
+    with pytest.raises(SimulationError, match="m1: GPUs 1 were placed but are not free"):
+        Simulator(MINSKY, Greedy()).run(jobs)
+
+
+jobs_to_run = st.lists(
+    st.builds(
+        lambda gpus, duration, submit: (gpus, float(duration), float(submit)),
+        st.sampled_from([(1,), (2,), (3,), (4,), (2, 2), (4, 1)]),
+        st.integers(0, 50),
+        st.integers(0, 60),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(jobs_to_run, st.booleans(), st.sampled_from([Stated(), Halved()]))
+@settings(max_examples=60, deadline=None)
+def test_every_job_runs_once_and_no_gpu_is_shared(raw, easy, speed):
+    jobs = [SimJob(n, gpus, took, at) for n, (gpus, took, at) in enumerate(raw, 1)]
+    run = Simulator(TWO, registry.get("best-fit"), speed, easy=easy).run(jobs)
+    assert sorted(record.job.job_id for record in run.records) == [job.job_id for job in jobs]
+    assert max(busy for _, busy in busy_over_time(run.records)) <= 8
+    for record in run.records:
+        assert record.start_s >= record.job.submit_s
+        assert record.slowdown >= 1 - 1e-9
+        for other in run.records:
+            if (
+                other is not record
+                and other.start_s < record.end_s
+                and record.start_s < other.end_s
+            ):
+                for name in set(record.placement.gpus) & set(other.placement.gpus):
+                    assert not set(record.placement.gpus[name]) & set(other.placement.gpus[name])
+
+
+@given(jobs_to_run)
+@settings(max_examples=40, deadline=None)
+def test_nothing_starts_late_with_one_job_at_a_time(raw):
+    """With strict order and stated durations, a start is a submit or somebody's end."""
+    jobs = [SimJob(n, gpus, took, at) for n, (gpus, took, at) in enumerate(raw, 1)]
+    run = Simulator(TWO, FIRST).run(jobs)
+    moments = {job.submit_s for job in jobs} | {record.end_s for record in run.records}
+    assert {record.start_s for record in run.records} <= moments

@@ -1,0 +1,155 @@
+"""`gputopo simulate` answers in one table, one page, one CSV and one JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from slurm_plugin.cli import cli
+
+ASSETS = Path(__file__).parent.parent / "traces" / "assets"
+NODES = "nodes:\n  - {nodes: 'd[1-2]', topology: dgx1v}\n  - {nodes: p1, topology: pair.yaml}\n"
+PAIR = "name: pair\nsource: a test\nmodel: T\nrates: {pcie: 3}\ngpus: 2\nother_links: PHB\n"
+
+
+@pytest.fixture
+def simulate(tmp_path):
+    """Runs the command on the recorded export, or on other files."""
+    (tmp_path / "cluster.yaml").write_text(NODES)
+    (tmp_path / "pair.yaml").write_text(PAIR)
+
+    def run(*more, trace=ASSETS / "sacct-24.11.json.gz", cluster=tmp_path / "cluster.yaml"):
+        arguments = ["simulate", "--trace", str(trace), "--cluster", str(cluster), *more]
+        return CliRunner().invoke(cli, [*map(str, arguments)])
+
+    return run
+
+
+def test_every_policy_is_a_column_and_what_was_left_out_is_said(simulate):
+    done = simulate("--policy", "mapa", "--policy", "first-fit")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[0] == "18 jobs on 3 nodes, 18 GPUs (sacct-json)"
+    assert "  1 left out: still running" in lines
+    assert next(line.split() for line in lines if "first-fit" in line) == ["mapa", "first-fit"]
+    makespan = next(line for line in lines if line.startswith("makespan"))
+    assert makespan.count(" s") == 2
+
+
+def test_the_json_names_every_rejected_row(simulate, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,5,2\n2,0,5,9\n3,0,x,1\n")
+    found = json.loads(simulate("--json", "--policy", "mapa", trace=log).output)
+    assert found["jobs"] == 1
+    assert found["rejected"] == [
+        {"where": "line 4", "reason": "duration_s is 'x'; expected seconds, 0 or more"},
+        {"where": "job 2", "reason": "9 GPUs on 1 nodes: not on this cluster"},
+    ]
+    assert found["policies"]["mapa"]["makespan_s"] == 5.0
+    assert found["policies"]["mapa"]["bandwidth_share"] == 1.0
+
+
+def test_how_many_rows_cannot_be_used_is_said(simulate, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,5,2\n2,0,5,9\n3,0,x,1\n")
+    assert "  2 rows cannot be used" in simulate("--policy", "mapa", trace=log).output.splitlines()
+
+
+def test_the_csv_has_every_job_under_every_policy(simulate, tmp_path):
+    out = tmp_path / "out.csv"
+    simulate("--csv", out, "--policy", "mapa", "--policy", "best-fit")
+    rows = list(csv.DictReader(out.open()))
+    assert len(rows) == 36
+    for row in rows:
+        assert float(row["end_s"]) >= float(row["start_s"]) >= float(row["submit_s"])
+        assert row["gpus"].split(":")[0] in {"d1", "d2", "p1"}
+
+
+def test_the_page_stands_alone_and_its_pictures_are_drawn(simulate, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "report.html"
+    assert simulate("--html", out, "--policy", "mapa", "--policy", "best-fit").exit_code == 0
+    text = out.read_text()
+    pictures = ["<svg" + part.split("</svg>")[0] + "</svg>" for part in text.split("<svg")[1:]]
+    # Waiting, slowdown, use over time, and a timeline per policy.
+    assert len(pictures) == 5
+    for picture in pictures:
+        ElementTree.fromstring(picture)
+    for word in ("http://", "https://", "<script", "<link"):
+        outside = text
+        for picture in pictures:
+            outside = outside.replace(picture, "")
+        assert word not in outside
+    assert "1 left out: still running" in text
+
+
+def test_names_from_a_log_cannot_write_html(simulate, tmp_path):
+    log = tmp_path / "<b>log.csv"
+    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,5,2\n2,0,<script>,1\n")
+    out = tmp_path / "report.html"
+    simulate("--html", out, trace=log)
+    assert "<script>" not in out.read_text()
+    assert "<b>log" not in out.read_text()
+
+
+def test_communication_makes_bad_links_cost_time(simulate, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,100,2\n")
+
+    def makespan(policy, *more):
+        output = simulate("--json", "--policy", policy, *more, trace=log).output
+        return json.loads(output)["policies"][policy]["makespan_s"]
+
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("nodes: [{nodes: d1, topology: dgx1v}]\n")
+    assert makespan("first-fit") == 100.0
+    assert makespan("mapa", "--communication", "0.4") == 100.0
+    assert makespan("first-fit", "--communication", "0.4") > 110.0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ("[]", "no list `nodes`; expected nodes:"),
+        ("nodes: [{nodes: a}]", "nodes[0]: expected {nodes: HOSTLIST, topology: NAME or FILE}"),
+        ("nodes: [{nodes: 'a[', topology: dgx1v}]", "nodes[0]:"),
+        ("nodes: [{nodes: a, topology: nothing}]", "nothing"),
+        ("nodes: [{nodes: 'a,a', topology: dgx1v}, {nodes: a, topology: dgx1v}]", "a is declared"),
+        ("nodes: [", "not YAML"),
+    ],
+)
+def test_a_bad_cluster_file_is_one_line(simulate, tmp_path, nodes, said):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(nodes)
+    done = simulate(cluster=bad)
+    assert done.exit_code == 2
+    assert said in done.output
+    assert done.output.count("\n") == 1
+
+
+def test_an_unknown_policy_lists_the_known_ones(simulate):
+    done = simulate("--policy", "best")
+    assert done.exit_code == 2
+    assert "no policy named 'best': expected one of mapa" in done.output
+
+
+def test_a_log_without_a_usable_job_says_why(simulate, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,5,99\n")
+    done = simulate(trace=log)
+    assert done.exit_code == 2
+    assert "no job can be simulated (job 1: 99 GPUs on 1 nodes: not on this cluster)" in done.output
+
+
+def test_the_same_log_gives_the_same_answer(simulate):
+    first, second = (
+        json.loads(simulate("--json", "--policy", "mapa").output)["policies"]["mapa"]
+        for _ in range(2)
+    )
+    for metric in set(first) - {"decision_median_s", "decision_max_s"}:
+        assert first[metric] == second[metric]

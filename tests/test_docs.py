@@ -1,0 +1,106 @@
+"""What the pages point at exists: links, headings, commands, options, make targets, files."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from slurm_plugin.cli import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Every page that a reader of the repository may open; the change log speaks of what once was.
+PAGES = sorted(
+    [*ROOT.glob("[B-Z]*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "slurm_cluster" / "README.md"]
+)
+PAGES.remove(ROOT / "CHANGELOG.md")
+FOLDERS = ("docs", "gres_topology", "lua_bridge", "policies", "simulation", "slurm_cluster")
+FOLDERS += ("slurm_plugin", "tests")
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def anchor(heading: str) -> str:
+    """The fragment that GitHub makes of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
+    return {anchor(heading) for heading in headings}
+
+
+@every_page
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, fragment = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not fragment or fragment in anchors(target), link
+
+
+def code(text: str) -> list[str]:
+    """The lines of code blocks and the spans in backquotes, with continued lines joined."""
+    blocks = re.findall(r"^ *```[a-z]*\n(.*?)^ *```", text, re.M | re.S)
+    indented = re.findall(r"^    .*$", text, re.M)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S))
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [*lines, *indented, *spans]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words behind each `gputopo`, to the end of that command."""
+    found = []
+    for line in code(text):
+        for call in re.findall(r"(?:^ *|[$#&|] |/)gputopo ([a-z][^#|>&;)]*)", line):
+            try:
+                found.append(shlex.split(call))
+            except ValueError:
+                found.append(call.split())
+    return found
+
+
+def unknown(words: list[str]) -> str | None:
+    """The first word that ought to be a command or an option, and is none."""
+    command: click.Command = cli
+    options: set[str] = set()
+    for word in words:
+        if word == "--" or word.isupper():
+            return None
+        if isinstance(command, click.Group) and not word.startswith("-"):
+            called = command.get_command(click.Context(command), word)
+            if called is None:
+                return word
+            command = called
+            options = {name for parameter in command.params for name in parameter.opts}
+        elif word.startswith("--") and word.split("=")[0] not in {*options, "--help"}:
+            return word
+    return None
+
+
+@every_page
+def test_every_command_and_option_exists(page: Path) -> None:
+    for words in commands(page.read_text(encoding="utf-8")):
+        assert not unknown(words), " ".join(["gputopo", *words])
+
+
+@every_page
+def test_every_make_target_exists(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.M))
+    for line in code(page.read_text(encoding="utf-8")):
+        for target in re.findall(r"^\s*make ([a-z][\w-]*)", line):
+            assert target in targets, line
+
+
+@every_page
+def test_every_file_of_ours_that_is_named_exists(page: Path) -> None:
+    for span in code(page.read_text(encoding="utf-8")):
+        for path in re.findall(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]+\w", span):
+            name = path.split("::")[0]
+            assert "NAME" in name or list(ROOT.glob(name)), path
