@@ -40,7 +40,7 @@ def place(
     from policies import Cluster, NodeState, Placement, Wait
     from policies.registry import registry
     from slurm_plugin.config.plugins import load_policies
-    from slurm_plugin.config.settings import Rule
+    from slurm_plugin.config.sections import Rule
     from slurm_plugin.decide.judge import with_scores
     from slurm_plugin.decide.machines import mask_of
     from slurm_plugin.decide.wish import read_wish

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gres_topology import Network, links
 from policies import Cluster, LooksAt, NodeState, Placement, Policy, Request, RunningJob, Wait
-from slurm_plugin.config.settings import Rule, WaitingConfig
+from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of, usable
 from slurm_plugin.decide.notes import use_note

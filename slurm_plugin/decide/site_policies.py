@@ -9,7 +9,7 @@ from policies.contract.demand import Shares
 from policies.contract.interference import Kind
 from policies.registry import registry
 from policies.topo_aware import Settings
-from slurm_plugin.config.settings import TopoAwareConfig
+from slurm_plugin.config.sections import TopoAwareConfig
 from slurm_plugin.job_profiles import Learned, interference, read_profiles
 
 #: Slowdowns that differ by less are the same: new ones cost every solution that is kept.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policies.contract.interference import Kind
-from slurm_plugin.config.settings import TopoAwareConfig
+from slurm_plugin.config.sections import TopoAwareConfig
 from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.errors import ProfileError
 from slurm_plugin.job_profiles import Learned, Remote, interference, read_profiles, read_remote
