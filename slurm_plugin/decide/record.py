@@ -59,25 +59,8 @@ class Record:
 
     def build(self) -> dict[str, Any]:
         """The line's keys and values."""
-        asked, reply = self._asked, self._reply
-        line: dict[str, Any] = {
-            "job": asked.job,
-            "array": asked.array,
-            "uid": asked.uid,
-            "account": asked.account,
-            "partition": asked.partition,
-            "hint": asked.hint,
-            "mode": self._mode,
-            "decision": _WORDS[type(reply)],
-            "applied": self._mode == "enforce",
-            "why": self._reason,
-            "note": reply.note,
-            "postponed": asked.postponed,
-            "waited_s": asked.waited_s,
-            "candidate_nodes": len(asked.candidates),
-        }
-        if isinstance(reply, WaitFor):
-            line["wait_s"] = reply.seconds
+        reply = self._reply
+        line = first_keys(self._asked, self._mode, reply, self._reason)
         if isinstance(reply, Use) and reply.alt:
             line["alt"] = {name: _bits(mask) for name, mask in reply.alt.items()}
         if self._wish is not None and self._request is not None:
@@ -123,6 +106,29 @@ class Record:
                 "preserved_gbps": choice.preserved_gbps,
             }
         return scored
+
+
+def first_keys(
+    asked: PlacementQuestion, mode: str, reply: PlaceReply, reason: str
+) -> dict[str, Any]:
+    """How a decision's line begins: the job, and what it was answered."""
+    line = {
+        "job": asked.job,
+        "array": asked.array,
+        "uid": asked.uid,
+        "account": asked.account,
+        "partition": asked.partition,
+        "hint": asked.hint,
+        "mode": mode,
+        "decision": _WORDS[type(reply)],
+        "applied": mode == "enforce",
+        "why": reason,
+        "note": reply.note,
+        "postponed": asked.postponed,
+        "waited_s": asked.waited_s,
+        "candidate_nodes": len(asked.candidates),
+    }
+    return line | {"wait_s": reply.seconds} if isinstance(reply, WaitFor) else line
 
 
 def started(notice: Notice) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from policies import LooksAt
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.decide.decide import Decider, Decision
@@ -19,12 +20,14 @@ from slurm_plugin.gates.board import Board
 from slurm_plugin.gates.look import APART, UNEVEN
 from slurm_plugin.gates.plan import Choice, Left, Waits
 from slurm_plugin.gates.question import ask
+from slurm_plugin.gates.slot_request import demand_of_submit, original, placed
 from slurm_plugin.lending.borrowing import may_borrow
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, SubmitReply
+from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
-from slurm_plugin.queue import backfill, demand
+from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
-from slurm_plugin.queue.capacity import Hold, with_hold
+from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.demand import Unplaceable, need_of
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slots_keys import SlotsKeys
 
@@ -34,8 +37,6 @@ MAX_OBSERVED = 1000
 
 class Slots:
     """Places at submit what fits now, gates the rest; `lease_s` is how long a gate holds."""
-
-    name = "slots"
 
     def __init__(
         self,
@@ -82,7 +83,8 @@ class Slots:
         if not self.board.is_fresh(now):
             return None, "Slurm's queue was not read lately"
         try:
-            need = demand.need_of(asked, self.board.empty, self.board.default_partition)
+            wanted = demand_of_submit(asked, self.board.default_partition)
+            need = need_of(wanted, self.board.empty)
             if not groups(need, self.board.empty):
                 return None, "no node can ever serve it"
             if mode == "observe":
@@ -91,12 +93,15 @@ class Slots:
             return self._slots_or_gate(asked, wish, need, now)
         except Unsupported as error:
             return None, f"the constraint {error} cannot be judged"
-        except (demand.Unplaceable, ValueError) as error:
+        except (Unplaceable, ValueError) as error:
             return None, str(error)
 
     def on_place(self, question: PlacementQuestion) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
         return self.decider.decide(question)
+
+    def on_start(self, notice: Notice) -> None:
+        """Nothing: the next look at the queue shows it."""
 
     def _observe(self, asked: Submit, wish: Wish, need: Need) -> None:
         room, _ = self.board.now()
@@ -157,15 +162,15 @@ class Slots:
         if not is_even(need, room[group.own], mask):
             return None, UNEVEN
         end = now + keys.time_s if keys.time_s else float("inf")
-        taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
+        taken = room[group.own].all_gpus if need.exclusive else mask
         hold = need.hold(group.names, taken, end)
         first = self.board.first
-        if first and backfill.delays(first, room, holds, hold, with_hold(room, hold), now):
+        if first and backfill.delays(first, room, holds, [hold], now):
             note = "waits behind jobs that came first"
             return self._gate(asked, wish, now, note, keep=True), ""
         token = self._token()
         values = self._comment(asked, wish, "placed", token, choice.note)
-        values.update(_set(demand.placed(asked, need, group, mask)))
+        values.update(_set(placed(original(asked, token), asked.tasks, need, group, mask)))
         self.board.promise(token, hold, now, record, uid=asked.uid)
         self.board.is_awaited = True
         return Ok(values), ""
@@ -178,9 +183,8 @@ class Slots:
         """
         if self.board.is_behind:
             return True
-        return self.board.has_promised and getattr(
-            self.decider.get_policy(wish.policy), "looks_at_jobs", False
-        )
+        policy = self.decider.get_policy(wish.policy)
+        return self.board.has_promised and LooksAt.RUNNING_JOBS in policy.looks_at
 
     def _gate(
         self,
@@ -223,9 +227,9 @@ class Slots:
         more: dict[str, str] | None = None,
     ) -> dict[str, str]:
         # The batch step's TaskProlog looks for donors only where this is set.
-        borrows = {"env.GPUTOPO_REMOTE": "allow"} if wish.remote and may_borrow(asked) else {}
+        borrows = {"env.GPUTOPO_REMOTE": "allow"} if wish.remote and _could_borrow(asked) else {}
         told = {**(more or {}), **({"remote": "1"} if borrows else {})}
-        kept = Bracket(state, {**demand.original(asked, token), **told})
+        kept = Bracket(state, {**original(asked, token), **told})
         said = admin_comment.topo(wish.text, note)
         return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrows}
 
@@ -233,6 +237,16 @@ class Slots:
 def _is_put_off(keys: SlotsKeys) -> bool:
     """Does it wait for something that nobody tells the engine of?"""
     return keys.depends or keys.held
+
+
+def _could_borrow(asked: Submit) -> bool:
+    keys = asked.slots
+    return (
+        keys is not None
+        and keys.batch
+        and not (keys.array or keys.het or keys.overcommit)
+        and may_borrow(demand_of_submit(asked, ""))
+    )
 
 
 def _waits_for(need: Need) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from slurm_plugin.decide.record import Build
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.queue.capacity import Hold, Room, emptied, with_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
 
 #: A submit that Slurm refused later, or only tested, never shows in the queue; another one does
 #: as soon as Slurm has its locks.
@@ -53,8 +53,8 @@ class Board:
     fresh_s: float = 15.0
     default_partition: str = ""
     looked: float = float("-inf")
-    room: Room = field(default_factory=dict)
-    empty: Room = field(default_factory=dict)
+    room: Nodes = field(default_factory=dict)
+    empty: Nodes = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
     first: Need | None = None
     preempting: frozenset[str] = frozenset()
@@ -82,7 +82,7 @@ class Board:
         return self.ended != self.known
 
     def look(
-        self, room: Room, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0
+        self, room: Nodes, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0
     ) -> None:
         """Take what a look found, what it is about to release included.
 
@@ -139,7 +139,7 @@ class Board:
         self.gated.clear()
         self.unmet.clear()
 
-    def now(self) -> tuple[Room, list[Hold]]:
+    def now(self) -> tuple[Nodes, list[Hold]]:
         """Room and holds with what is promised taken."""
         room, holds = self.room, list(self.holds)
         for promise in self.promises.values():

@@ -8,12 +8,11 @@ from dataclasses import replace
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.gates import change
-from slurm_plugin.gates.plan import Plan, Release
+from slurm_plugin.gates.plan import Plan, Release, Want
 from slurm_plugin.lending import loan as loans
-from slurm_plugin.queue import slot_names as names
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node
-from slurm_plugin.queue.want import Want
+from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 STARTS, MEETS, BROKEN = "starts", "meets", "broken"
@@ -21,11 +20,6 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 
 class SlotsMode:
     """Loans behind a gate: it keeps the job away from all GPUs until its donors are ready."""
-
-    @property
-    def forms(self) -> frozenset[str]:
-        """As Mode says."""
-        return frozenset(("node", "job"))
 
     def kept(self, job: QueuedJob) -> Bracket | None:
         """As Mode says."""
@@ -41,7 +35,7 @@ class SlotsMode:
 
     def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
         """As Mode says."""
-        slots = names.request(node.slots, mask)
+        slots = slot_types.request(node.gpu_types, mask)
         own = admin_comment.donor(parent)
         return JobUpdate(begin_time=NOW, tres_per_node=slots, admin_comment=own)
 
@@ -86,7 +80,7 @@ def look_at(
     ready = loan.with_ports(standing.ports)
     kept = Bracket("gated", {**want.kept.values, loans.KEY: ready.text()})
     node = made.room[loan.host]
-    group = Group((loan.host,), node.slots, loan.mask, node.weight)
+    group = Group((loan.host,), node.gpu_types, loan.mask, node.weight)
     note = loans.note(loan, kept.get(loans.WHY))
     part = change.Part(job.name, job, kept, need, group, loan.mask, note)
     steps = change.release([part], now)

@@ -13,15 +13,15 @@ from itertools import chain, islice
 
 from slurm_plugin import admin_comment
 from slurm_plugin.gates import change, lent
-from slurm_plugin.gates.plan import Choose, Left, Plan, Release, Terms, Waits
+from slurm_plugin.gates.plan import Choose, Left, Plan, Release, Terms, Waits, Want
+from slurm_plugin.gates.slot_request import nodes_given, slots_given, tied_to
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.askers import Askers, Lends
-from slurm_plugin.queue import backfill, demand, submitted
-from slurm_plugin.queue.candidates import Need, are_apart, groups, is_even
-from slurm_plugin.queue.capacity import Hold, Room, held_by, with_hold
+from slurm_plugin.lending.borrowing import Candidate
+from slurm_plugin.queue import backfill
+from slurm_plugin.queue.candidates import Need, are_apart, groups, is_even, mask_of_types
+from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by, with_hold
 from slurm_plugin.queue.order import in_order
-from slurm_plugin.queue.slot_names import mask_of
-from slurm_plugin.queue.want import Want
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -54,7 +54,7 @@ class _Stays(Exception):
 def plan(
     queue: Iterable[QueuedJob],
     wants: Mapping[int, Want],
-    room: Room,
+    room: Nodes,
     terms: Terms,
     choose: Choose,
     promised: Sequence[Hold] = (),
@@ -74,14 +74,14 @@ def plan(
     return Look(made, wants, terms, choose, lends, held_back).over(jobs)
 
 
-def slots_hold(job: QueuedJob, need: Need, room: Room, end: float) -> Hold:
+def slots_hold(job: QueuedJob, need: Need, room: Nodes, end: float) -> Hold:
     """What a placed job that has not started is to get, from its own request in Slurm."""
-    given = demand.slots_given(job)
+    given = slots_given(job)
     masks = {}
-    for name in demand.nodes_given(job) & room.keys():
-        slots = room[name].slots
-        mask = mask_of(slots, given)
-        masks[name] = (1 << len(slots)) - 1 if mask and need.exclusive else mask
+    for name in nodes_given(job) & room.keys():
+        node = room[name]
+        mask = mask_of_types(node.gpu_types, given)
+        masks[name] = node.all_gpus if mask and need.exclusive else mask
     return Hold(masks, need.cpus, need.memory_mb, end)
 
 
@@ -90,8 +90,8 @@ def about_to_run(job: QueuedJob) -> QueuedJob:
     kept = admin_comment.read(job.admin_comment) if job.state == "PENDING" else None
     if kept is None or kept.state != "placed":
         return job
-    gpus = tuple(sorted(demand.slots_given(job).values()))
-    names = demand.nodes_given(job)
+    gpus = tuple(sorted(slots_given(job).values()))
+    names = nodes_given(job)
     return replace(job, state="RUNNING", gpus=dict.fromkeys(names, gpus)) if gpus else job
 
 
@@ -154,7 +154,7 @@ class Look:
         [(job, want)] = unit
         made, now = self._made, self._terms.now
         ready_s = self._terms.ready_s if self._is_lent else None
-        outcome = lent.look_at(job, want, made, there, now, ready_s, self._end(job))
+        outcome = lent.look_at(job, want, made, there, now, ready_s, end_of(job, self._terms.now))
         self._made.seen[f"loan {outcome}"] += 1
         if outcome == lent.MEETS:
             self._renew(unit)
@@ -164,10 +164,11 @@ class Look:
         if not self._is_lent:
             return
         job, want = unit[0]
-        fits_nowhere = want.need is not None and want.need in self._no_room
-        if not fits_nowhere or job.tasks > 1 or job.het_id or not self._is_ready(job, want):
+        if want.asked is None or want.need is None or want.need not in self._no_room:
             return
-        if self._askers.ask(job, want):
+        if job.tasks > 1 or job.het_id or not self._is_ready(job, want):
+            return
+        if self._askers.ask(Candidate(job, want.kept, want.asked, want.need)):
             self._first_start = None
 
     def _units(self, ordered: Iterable[QueuedJob]) -> list[Unit]:
@@ -230,7 +231,7 @@ class Look:
             why = "released, and not started by Slurm"
             if job.reason not in ("", "None"):
                 why += f" ({job.reason})"
-            if tied := submitted.tied_to(job, kept):
+            if tied := tied_to(job, kept):
                 why += f"; Slurm 22.05 gives it nothing but {', '.join(sorted(tied))} again"
             begin = now + self._terms.lease_s
             update = change.regate(job, kept, begin, now + pause, why)
@@ -242,7 +243,7 @@ class Look:
         """What a placed job is about to get; None where it will not start on it."""
         now, need = self._terms.now, want.need
         assert need is not None
-        hold = slots_hold(job, need, self._made.room, self._end(job))
+        hold = slots_hold(job, need, self._made.room, end_of(job, self._terms.now))
         is_exact = len(hold.gpus) == need.nodes and all(
             mask.bit_count() >= need.gpus for mask in hold.gpus.values()
         )
@@ -324,7 +325,7 @@ class Look:
                 self._no_room.add(need)
             if are_apart(need, made.room):
                 raise _Stays(APART)
-            self._askers.no_room(job, need)
+            self._askers.no_room(job.job_id, need)
             raise _Stays
         choice = self._choose(name, job, want, found)
         if isinstance(choice, Left):
@@ -337,8 +338,8 @@ class Look:
         group, mask = choice.group, choice.mask
         if not is_even(need, made.room[group.own], mask):
             raise _Stays(UNEVEN)
-        taken = (1 << len(group.slots)) - 1 if need.exclusive else mask
-        hold = need.hold(group.names, taken, self._end(job))
+        taken = made.room[group.own].all_gpus if need.exclusive else mask
+        hold = need.hold(group.names, taken, end_of(job, self._terms.now))
         if self._delays_first(hold):
             raise _Stays
         made.take(hold)
@@ -383,9 +384,6 @@ class Look:
         if until - now < lease_s / 2 or until - now > 2 * lease_s:
             self._made.renew.append(str(job.het_id) if job.het_id else job.name)
             self._made.renewed.append(job.job_id)
-
-    def _end(self, job: QueuedJob) -> float:
-        return self._terms.now + job.time_limit_s if job.time_limit_s else float("inf")
 
 
 def _without_figures(text: str) -> str:

@@ -6,11 +6,28 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.lending.plan import LoanPlan
-from slurm_plugin.queue.candidates import Group
+from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.queue.want import Want
+from slurm_plugin.queue.demand import Demand
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a job with our record asked for and needs."""
+
+    kept: Bracket
+    asked: Demand | None = None
+    need: Need | None = None
+    #: Why slots cannot serve the job, which then has no need; '' where they can.
+    problem: str = ""
+
+    @property
+    def own_begin(self) -> int:
+        """The user's own --begin (epoch), 0 without."""
+        return self.kept.number("begin")
 
 
 @dataclass(frozen=True, slots=True)

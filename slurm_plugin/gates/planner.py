@@ -25,8 +25,9 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.board import Board
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.look import about_to_run, plan
-from slurm_plugin.gates.plan import Choice, Plan, Release, Terms
+from slurm_plugin.gates.plan import Choice, Plan, Release, Terms, Want
 from slurm_plugin.gates.question import ask
+from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.gates.watch import Watch, of_job
 from slurm_plugin.job_profiles import Remote
@@ -35,8 +36,7 @@ from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
-from slurm_plugin.queue.capacity import Hold, emptied, held_by, room_of, with_hold
-from slurm_plugin.queue.want import Want
+from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
 from slurm_plugin.slurm.interface import (
     JobUpdate,
     QueuedJob,
@@ -180,7 +180,7 @@ class Planner:
     def _plan(self, seen: Seen, promised: Sequence[Hold]) -> Plan:
         now = int(self._clock())
         running = [job for job in seen.queue if job.state != "PENDING"]
-        room = room_of(seen.nodes, running, self._machine)
+        room = nodes_of(seen.nodes, running, gpus_by_slot, self._machine)
         wants = self._wants.read(seen.queue, emptied(room))
         tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
         paused = {name: until for name, (until, _) in self._refused.items()}
@@ -260,7 +260,6 @@ class Planner:
 
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
         """What is asked about a job, but for its candidates."""
-        assert want.asked is not None
         now = int(self._clock())
         since = want.kept.number("since", now)
         waited = max(0, now - since)
@@ -273,7 +272,7 @@ class Planner:
             candidates=(),
             account=job.account,
             partition=job.partition,
-            hint=want.asked.hint,
+            hint=admin_comment.hint_in(job.admin_comment),
         )
 
     def _is_held_back(self, job: QueuedJob, want: Want) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from slurm_plugin import admin_comment
 from slurm_plugin.decide.record import Build, started
 from slurm_plugin.gates.plan import Plan
+from slurm_plugin.gates.slot_request import slots_given
 from slurm_plugin.protocol import Notice
-from slurm_plugin.queue.demand import slots_given
 from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)

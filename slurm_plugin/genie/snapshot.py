@@ -16,7 +16,7 @@ from slurm_plugin.gates.look import about_to_run
 from slurm_plugin.genie import note
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.site import Domain
-from slurm_plugin.queue.capacity import CLOSED
+from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: A job that ends gives its GPUs back node by node; so long nobody is started on a part of them.
@@ -175,11 +175,6 @@ def _free(domain: Domain, names: frozenset[str], nodes: Iterable[SlurmNode]) -> 
             left = node.gpu_count - max(len(node.used), sum(node.used_by_type.values()))
             free[node.name] = max(0, min(left, domain.platform.gpus_per_node))
     return free
-
-
-def is_open(node: SlurmNode) -> bool:
-    """Does the node take jobs?"""
-    return not CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state}
 
 
 def _started(domain: Domain, job: QueuedJob, said: Shaped, task: Task) -> Started:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from slurm_plugin.config.settings import SlurmConfig
-from slurm_plugin.enforcement import Slots
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.board import PROMISE_S, Board
 from slurm_plugin.gates.lent import SlotsMode
@@ -42,8 +41,7 @@ class Loop:
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
-        mode = self._engine.setup.enforcement
-        board = mode.board if isinstance(mode, Slots) else Board()
+        board = self._engine.setup.board or Board()
         if verb == CLOCK_SET:
             # The next look is like the first.
             self._setup = None
@@ -56,7 +54,7 @@ class Loop:
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
-        on = self._engine.setup.enforcement.name == Slots.name
+        on = self._engine.setup.board is not None
         return {"slots": self._planner.status()} if on and self._planner is not None else {}
 
     async def run(self) -> None:
@@ -70,10 +68,10 @@ class Loop:
 
     async def _next_s(self, poll_s: float) -> float:
         setup = self._engine.setup
-        if not isinstance(setup.enforcement, Slots):
+        if setup.board is None:
             return poll_s
         try:
-            planner = self._the_planner(setup, setup.enforcement)
+            planner = self._the_planner(setup, setup.board)
             if setup.config.kill_switch.exists():
                 await self._give_back(planner)
                 return poll_s
@@ -93,7 +91,7 @@ class Loop:
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
         # A promise nobody took up gives its GPUs back in time.
-        return min(poll_s, PROMISE_S) if setup.enforcement.board.has_promised else poll_s
+        return min(poll_s, PROMISE_S) if setup.board.has_promised else poll_s
 
     async def _give_back(self, planner: Planner) -> None:
         """The kill switch: waiting jobs are Slurm's own.
@@ -106,7 +104,7 @@ class Loop:
         await planner.look_after_donors()
         await planner.give_all_back()
 
-    def _the_planner(self, setup: Setup, mode: Slots) -> Planner:
+    def _the_planner(self, setup: Setup, board: Board) -> Planner:
         """The planner of this setup; a client lives on while its settings do."""
         if self._planner is not None and self._setup is setup:
             return self._planner
@@ -117,17 +115,17 @@ class Loop:
             self._planner.close()
         self._setup = setup
         folder = config.topo_aware.profiles
-        mode.board.fresh_s = MISSED_POLLS * config.slots.poll_s
+        board.fresh_s = MISSED_POLLS * config.slots.poll_s
         self._planner = Planner(
             self._client[1],
-            mode.decider,
-            mode.board,
+            setup.decider,
+            board,
             self._engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
             lending=lending_of(config.remote, config.slurm, self._client[1], SlotsMode()),
             profiles=read_remote(folder) if folder else {},
-            why_not=setup.desk.why_not if setup.desk is not None else None,
+            why_not=setup.shaping.hold_reason if setup.shaping is not None else None,
         )
         return self._planner

@@ -11,7 +11,7 @@ from slurm_plugin.gates.lent import SlotsMode
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.offer import Offer
-from slurm_plugin.queue.capacity import Room
+from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
 
 GPUS = {f"v100.s{i}": 1 for i in range(8)}
@@ -74,7 +74,7 @@ class Remembers(Lending):
         super().__init__(settings, slurm, mode=SlotsMode(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan:
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Nodes) -> Loan:
         self.asked.append((job.name, offer))
         lenders = [Lender(node, mask, 70) for node, mask in offer.donors.items()]
         return Loan(offer.host, offer.mask, tuple(lenders))

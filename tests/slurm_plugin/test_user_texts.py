@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from genie_in_tests import NOW as SHAPED_AT
-from genie_in_tests import a_desk, a_node, queued
+from genie_in_tests import a_node, a_shaping, queued
 from genie_in_tests import submit as shaped
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,6 @@ from machines_in_tests import BASIC, basic_decider
 from slurm_plugin import hostlist
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
-from slurm_plugin.enforcement import Select
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotTold, _question
 from slurm_plugin.gates import look
@@ -37,9 +36,9 @@ from slurm_plugin.lending.at_start import look as at_start
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.protocol import Submit, encode_request
 from slurm_plugin.queue import features
+from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.demand import MAX_NAMED
-from slurm_plugin.queue.slot_names import lowest
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slots_keys import SlotsKeys
@@ -195,13 +194,13 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     path = tmp_path / "gputopo.yaml"
     path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
     first = setup.load(path)
-    assert isinstance(first.enforcement, Slots)
+    assert first.board is not None
     room = {
         f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 40, 100_000, partitions=frozenset({"batch"}))
         for i in range(1, 65)
     }
-    first.enforcement.board.default_partition = "batch"
-    first.enforcement.board.look(room, (), None, time.time())
+    first.board.default_partition = "batch"
+    first.board.look(room, (), None, time.time())
     log = DecisionLog(first.config.decision_log)
     yield Engine(first, log, setup.load)
     log.close()
@@ -366,16 +365,18 @@ SHAPED = {
 
 @pytest.mark.parametrize("text", [*SHAPED.values(), *HINTS.values()])
 def test_a_shaped_submit_of_any_numbers_gets_its_answer(tmp_path: Path, text: str) -> None:
-    desk, inner = a_desk(tmp_path), Select(basic_decider(tmp_path))
-    looked = desk.site.domains["dl"]
-    desk.snapshots["dl"] = taken(looked, [], [a_node("dgx1"), a_node("dgx2")], SHAPED_AT, no_task)
+    shaping = a_shaping(tmp_path)
+    looked = shaping.site.domains["dl"]
+    shaping.snapshots["dl"] = taken(
+        looked, [], [a_node("dgx1"), a_node("dgx2")], SHAPED_AT, no_task
+    )
     base = "policy=genie," if "profile" in text else "policy=genie,profile=resnet50,"
     chance = random.Random(3)
     for _ in range(20):
         names = ("nodes", "max_nodes", "tasks", "tasks_per_node", "gpus", "per_node", "shape")
         numbers = {name: chance.choice((0, 1, 3, 10**9, 10**18 - 1)) for name in names}
         with bounded():
-            told = desk.on_submit(shaped(base + text, cpus_per_task=10**9, **numbers), inner)
+            told = shaping.on_submit(shaped(base + text, cpus_per_task=10**9, **numbers))
             assert len(told.encode(1)) < 8192
 
 

@@ -376,8 +376,9 @@ def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(
         ("remote=no", {}),
         ("remote=allow", {"batch": False}),
         ("remote=allow", {"array": True}),
+        ("remote=allow", {"het": True}),
     ],
-    ids=["not asked", "refused by the user", "srun", "array"],
+    ids=["not asked", "refused by the user", "srun", "array", "heterogeneous job"],
 )
 def test_a_job_that_may_not_carries_nothing(
     tmp_path: Path, hint: str, keys: dict[str, bool]

@@ -10,12 +10,10 @@ import pytest
 from slurm_plugin import admin_comment
 from slurm_plugin.gates import change
 from slurm_plugin.gates.look import plan
-from slurm_plugin.gates.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits
+from slurm_plugin.gates.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits, Want
 from slurm_plugin.gates.want import Wants
-from slurm_plugin.queue.candidates import Group, Need
+from slurm_plugin.queue.candidates import Group, Need, lowest
 from slurm_plugin.queue.capacity import Node, emptied
-from slurm_plugin.queue.slot_names import lowest
-from slurm_plugin.queue.want import Want
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
@@ -317,7 +315,7 @@ def test_on_slurm_22_05_a_job_that_had_slots_waits_for_a_node_that_has_such() ->
     comment = "[gpu-slots: gated tpn=gres:gpu:1 nodes=1-1 by=node tries=1]"
     job = gated(1, admin_comment=comment, tres_per_node="gres:gpu:p100.s0:1")
     p100 = Node("minsky1", ("p100.s0", "p100.s1"), 3, 40, 1000, partitions=frozenset({"batch"}))
-    v100 = replace(p100, name="dgx1", slots=V100)
+    v100 = replace(p100, name="dgx1", gpu_types=V100)
     room = {"minsky1": replace(p100, is_open=False), "dgx1": v100}
     made = plan([job], Wants().read([job], emptied(room)), room, TERMS, first_choice)
     assert not released(made)

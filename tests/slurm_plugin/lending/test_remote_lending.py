@@ -16,20 +16,19 @@ from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates import change
 from slurm_plugin.gates.lent import SlotsMode
 from slurm_plugin.gates.look import plan
-from slurm_plugin.gates.plan import Choice, Chosen, Plan, Terms
+from slurm_plugin.gates.plan import Choice, Chosen, Plan, Terms, Want
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.lending import borrowing, loan
 from slurm_plugin.lending.acting.question import Question
-from slurm_plugin.lending.borrowing import Offered, may_borrow
+from slurm_plugin.lending.borrowing import Candidate, Offered, may_borrow
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.offer import Declined, Offer, offer
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold, Node, emptied
-from slurm_plugin.queue.want import Want
+from slurm_plugin.queue.demand import Demand
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.node import join
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -44,7 +43,8 @@ AT = 1000
 
 def node(name: str, free: int, slots: tuple[str, ...] = V100, **more: object) -> Node:
     values: dict[str, object] = {"cpus": 8, "memory_mb": 8000, "partitions": frozenset({"batch"})}
-    return Node(name, slots, free, **{**values, **more})  # type: ignore[arg-type]
+    model = slots[0].partition(".")[0]
+    return Node(name, slots, free, model=model, **{**values, **more})  # type: ignore[arg-type]
 
 
 def room(*nodes: Node) -> dict[str, Node]:
@@ -134,24 +134,16 @@ def queued(stage: str = "gated", job_id: int = 7, more: str = "", **fields: obje
 
 
 def asked(**fields: object) -> bool:
-    job = queued()
-    kept = admin_comment.read(job.admin_comment)
-    assert kept is not None
-    submit = change.submit_of(job, kept)
-    assert submit.slots is not None
-    of_slots = {key: value for key, value in fields.items() if hasattr(submit.slots, key)}
-    of_submit = {key: value for key, value in fields.items() if key not in of_slots}
-    slots = replace(submit.slots, **of_slots)  # type: ignore[arg-type]
-    return may_borrow(replace(submit, slots=slots, **of_submit))  # type: ignore[arg-type]
+    return may_borrow(replace(Demand("node", 4, 4), **fields))  # type: ignore[arg-type]
 
 
-def test_only_batch_jobs_of_one_node_borrow() -> None:
+def test_only_jobs_of_one_node_borrow() -> None:
     assert asked()
     assert asked(form="job")
     assert asked(form="job", max_nodes=1)
     for refused in (
-        {"batch": False}, {"array": True}, {"het": True}, {"exclusive": True}, {"form": "task"},
-        {"req_nodes": "dgx1"}, {"cpus_per_gpu": 2}, {"mem_gpu_mb": 5}, {"tpn": "gres:gpu:5"},
+        {"exclusive": True}, {"form": "task"}, {"is_22_05": True},
+        {"req_nodes": "dgx1"}, {"cpus_per_gpu": 2}, {"mem_gpu_mb": 5},
         {"nodes": 2}, {"max_nodes": 3}, {"per_node": 1},
     ):  # fmt: skip
         assert not asked(**refused), refused
@@ -295,15 +287,12 @@ class OneByOne:
 
     at_once = False
 
-    def borrow(
-        self, jobs: Sequence[tuple[QueuedJob, Want]], made: Plan
-    ) -> list[Offered | Declined | None]:
-        [(job, want)] = jobs
-        assert want.need is not None
+    def borrow(self, jobs: Sequence[Candidate], made: Plan) -> list[Offered | Declined | None]:
+        [one] = jobs
         found = offer(
-            borrowing.borrower(want.need, made.room), borrowing.market(made.room), SETTINGS
+            borrowing.borrower(one.need, made.room), borrowing.market(made.room), SETTINGS
         )
-        return [offered_of(found, want.need, AT + job.time_limit_s)]
+        return [offered_of(found, one.need, AT + one.job.time_limit_s)]
 
 
 def planned(

@@ -17,14 +17,14 @@ from policies.errors import HintError
 from policies.genie.dynamic import Genie
 from policies.genie.submit import HINTS, Asked, candidates, too_late
 from policies.performance import Shape
-from slurm_plugin.config.settings import Rule
+from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
 from slurm_plugin.decide.record import Build
 from slurm_plugin.decide.wish import Wish, WishError, read_wish
-from slurm_plugin.enforcement.interface import Enforcement
-from slurm_plugin.genie import reply, veto
+from slurm_plugin.enforcement import Enforcement, Wrapper
+from slurm_plugin.genie import admission, reply
 from slurm_plugin.genie.note import Shaped
-from slurm_plugin.genie.record import Shaping
+from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.site import Domain, Site
 from slurm_plugin.genie.snapshot import Promise, Snapshot, planned
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
@@ -44,6 +44,7 @@ BATCH_ONLY = (
     "gpu-topo: policy: genie chooses the shape of batch jobs; give srun and salloc their GPUs"
     " (--gpus, --gres)"
 )
+NOT_HERE = "gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, --gres)"
 #: Above every id of Slurm's: a job that has none yet counts as the last to come.
 LAST = 2**62
 
@@ -63,13 +64,13 @@ class Starting:
 
 
 @dataclass(slots=True)
-class Desk:
-    """One configuration's; the loop fills `snapshots` and `plans`, by domain.
+class Shaping(Wrapper):
+    """Around the way of enforcing: the jobs of one configuration whose shape GENIE chooses.
 
-    `heard` counts what happened (submits, ends), `seen` is what it was when the last look began,
-    which took `look_s`.
+    The planning loop fills `snapshots` and `plans`, by domain.
     """
 
+    inner: Enforcement
     site: Site
     rule: Callable[[str, str, int], Rule]
     separator: str = "/"
@@ -80,12 +81,15 @@ class Desk:
     promises: dict[str, Promise] = field(default_factory=dict)
     records: dict[str, Build] = field(default_factory=dict)
     starting: dict[int, Starting] = field(default_factory=dict)
-    heard: int = 0
-    seen: int = -1
+    #: Submits and ends of jobs so far, and how many of them the last look at Slurm has seen.
+    events: int = 0
+    events_seen: int = -1
+    #: How long that look took.
     look_s: float = 0.0
 
-    def on_submit(self, asked: Submit, inner: Enforcement) -> SubmitReply:
-        """The shape, a refusal, or what `inner` answers where GENIE is not asked."""
+    def on_submit(self, asked: Submit) -> SubmitReply:
+        """The shape, a refusal, or the inner answer where GENIE is not asked."""
+        inner = self.inner
         rule = self.rule(asked.partition, asked.account, asked.uid)
         if rule.mode != "enforce" or not asked.hint:
             return Pass() if asked.shape else inner.on_submit(asked)
@@ -96,22 +100,31 @@ class Desk:
         if wish.off or wish.policy != NAME:
             # The bridge says that such a hint has no meaning without GPUs.
             return Pass() if asked.shape else inner.on_submit(asked)
-        if not asked.shape and not wish.values.keys() & set(HINTS):
+        if not asked.shape and not wish.values.keys() & {key.name for key in HINTS}:
             return inner.on_submit(asked)
         if asked.shape and not (asked.slots and asked.slots.batch):
             return Refuse(BATCH_ONLY)
         try:
-            return self._shaped(asked, wish, inner)
+            return self._shaped(asked, wish)
         except HintError as error:
             return Refuse(f"gpu-topo: {error}")
 
-    def veto(self, question: PlacementQuestion) -> Decision | None:
-        """A wait, or None where the job may start: also when nothing is known of it."""
-        note = self.why_not(question, veto.shape_of(question))
-        return veto.waits(question, note) if note else None
+    def on_place(self, question: PlacementQuestion) -> Decision:
+        """A wait while the plan wants others first; else the inner decision."""
+        note = self.hold_reason(question, admission.shape_of(question))
+        return admission.waits(question, note) if note else self.inner.on_place(question)
 
-    def why_not(self, question: PlacementQuestion, shape: Shape | None) -> str:
-        """Why the job of this question is not to start now with this shape; empty where it may."""
+    def on_start(self, notice: Notice) -> None:
+        """Until the next look at Slurm its GPUs are no longer free."""
+        for snapshot in self.snapshots.values():
+            for name, mask in notice.gpus.items():
+                if name in snapshot.free and notice.job not in self.starting:
+                    left = snapshot.free[name] - mask.bit_count()
+                    snapshot.free[name] = max(0, left)
+        self.inner.on_start(notice)
+
+    def hold_reason(self, question: PlacementQuestion, shape: Shape | None) -> str:
+        """Why the job is not to start now with this shape; empty where it may, or is not known."""
         domain = self.site.domains.get(question.partition)
         if domain is None or "iterations=" not in question.hint:
             return ""
@@ -125,11 +138,12 @@ class Desk:
         _, plan = found
         if plan.nodes and plan.shape == shape:
             return ""
-        return veto.LATER if self.seen == self.heard else veto.BEHIND
+        is_current = self.events_seen == self.events
+        return admission.LATER if is_current else admission.BEHIND
 
-    def happened(self) -> None:
-        """A job ended or was submitted: what was planned is of before."""
-        self.heard += 1
+    def add_event(self) -> None:
+        """A job ended or was submitted: the plan does not know of it yet."""
+        self.events += 1
 
     def forget_all(self) -> None:
         """The clock was set: no time that is kept here is right."""
@@ -144,7 +158,7 @@ class Desk:
         age = MISSED_POLLS * max(self.site.config.poll_s, self.look_s)
         return snapshot is not None and now - snapshot.at <= age
 
-    def told(self) -> Mapping[str, object]:
+    def status(self) -> Mapping[str, object]:
         """What `gputopo status` shows."""
         return {
             name: {
@@ -179,7 +193,7 @@ class Desk:
         stalled = frozenset(job for job, one in ours.items() if one.until <= now < one.again)
         return starting, stalled
 
-    def let_start(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> list[int]:
+    def admit(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> list[int]:
         """Keep to a new plan for as long as a job takes to begin; the jobs it is new for."""
         found = []
         for job_id, (_, plan) in plans.items():
@@ -192,7 +206,7 @@ class Desk:
             found.append(job_id)
         return found
 
-    def has_told(self, jobs: Iterable[int], now: float) -> None:
+    def told_slurm(self, jobs: Iterable[int], now: float) -> None:
         """Slurm has been told of these starts by now: their time to begin counts from here."""
         for job_id in jobs:
             one = self.starting.get(job_id)
@@ -200,31 +214,23 @@ class Desk:
                 until = now + START_S
                 self.starting[job_id] = replace(one, until=until, again=until + one.pause)
 
-    def started(self, notice: Notice) -> None:
-        """A job began: until the next look its GPUs are no longer free."""
-        for snapshot in self.snapshots.values():
-            for name, mask in notice.gpus.items():
-                if name in snapshot.free and notice.job not in self.starting:
-                    left = snapshot.free[name] - mask.bit_count()
-                    snapshot.free[name] = max(0, left)
-
     def _unknown(self, question: PlacementQuestion, shape: Shape | None, now: float) -> str:
         """A job that no look has seen: it may start where its submit was told so."""
         # In the slots mode a thread asks, while submits are answered.
         for promise in list(self.promises.values()):
             same = promise.uid == question.uid and promise.hint == question.hint
             if same and promise.until > now and promise.shape == shape:
-                return "" if promise.nodes else veto.LATER
+                return "" if promise.nodes else admission.LATER
         return ""
 
-    def _shaped(self, asked: Submit, wish: Wish, inner: Enforcement) -> SubmitReply:
+    def _shaped(self, asked: Submit, wish: Wish) -> SubmitReply:
         now = self.clock()
         domain = self.site.domain(asked.partition)
         if asked.change:
             # A new hint of a job that has its shape: the next look plans by it.
             said = Shaped(None, nodes=asked.nodes, max_nodes=asked.max_nodes)
             self._task(wish, domain, asked, replace(said, nodes=0, max_nodes=0), now)
-            return inner.on_submit(asked)
+            return self.inner.on_submit(asked)
         said = fixed_of(asked, domain) if not asked.shape else said_of(asked)
         understood, task = self._task(wish, domain, asked, said, now)
         late = too_late(task, domain.platform, now)
@@ -234,12 +240,12 @@ class Desk:
         token = secrets.token_hex(5)
         said = replace(said, shape=chosen.shape, token=token)
         notice = "; ".join(filter(None, (self.site.note(understood), late)))
-        answered = reply.shaped(asked, wish, said, chosen, notice, inner, self.separator)
+        answered = reply.shaped(asked, wish, said, chosen, notice, self.inner, self.separator)
         if isinstance(answered, Ok):
             self._promise(asked, wish, domain, task, chosen, token, now)
-            shaping = Shaping(task, chosen, domain.platform, now, said.is_fixed, notice)
+            shaped = ShapeRecord(task, chosen, domain.platform, now, said.is_fixed, notice)
             found = candidates(task, domain.platform, now)
-            self.records[token] = lambda: {**shaping.build(found), **of_submit(asked, wish)}
+            self.records[token] = lambda: {**shaped.build(found), **of_submit(asked, wish)}
         return answered
 
     def _task(
@@ -264,11 +270,14 @@ class Desk:
         )
 
 
-def without_desk(asked: Submit) -> SubmitReply:
-    """The answer to a job without GPUs where no jobs are shaped."""
-    if f"policy={NAME}" in asked.hint:
-        return Refuse("gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, --gres)")
-    return Pass()
+class NoShaping(Wrapper):
+    """Around the way of enforcing where no partition is shaped."""
+
+    def on_submit(self, asked: Submit) -> SubmitReply:
+        """A job without GPUs is refused where it relies on GENIE, else left alone."""
+        if not asked.shape:
+            return self.inner.on_submit(asked)
+        return Refuse(NOT_HERE) if f"policy={NAME}" in asked.hint else Pass()
 
 
 def said_of(asked: Submit) -> Shaped:
