@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from policies import LooksAt
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.decide.decide import Decider, Decision
@@ -184,9 +185,8 @@ class Slots:
         """
         if self.cache.is_behind:
             return True
-        return self.cache.has_promised and getattr(
-            self.decider.get_policy(preferences.policy), "looks_at_jobs", False
-        )
+        policy = self.decider.get_policy(preferences.policy)
+        return self.cache.has_promised and LooksAt.RUNNING_JOBS in policy.looks_at
 
     def _gate(
         self,

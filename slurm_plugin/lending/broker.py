@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin import admin_comment
-from slurm_plugin.config.settings import Rule, WaitingConfig
+from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
 from slurm_plugin.job_profiles import Remote
@@ -126,7 +126,7 @@ class Broker:
         # Counted for the whole job its GPUs may be more than any node has.
         if not kept.get("remote") or not may_borrow(candidate.demand) or need.nodes > 1:
             return None
-        preferences = self._wish(job)
+        preferences = self._preferences(job)
         if preferences is None or kept.is_ahead("loan_next", now, LONGEST_PAUSE_S):
             return None
         step_s = max(1, self._waiting.step_s)
@@ -140,8 +140,8 @@ class Broker:
             postponed=max(0, now - held) // step_s,
         )
 
-    def _wish(self, job: QueuedJob) -> Preferences | None:
-        """What the job wishes where it may borrow; None where it may not."""
+    def _preferences(self, job: QueuedJob) -> Preferences | None:
+        """What the job prefers where it may borrow; None where it may not."""
         rule = self._rule(job.partition, job.account, job.uid)
         try:
             preferences = read_preferences(admin_comment.hint_in(job.admin_comment), rule)
@@ -150,7 +150,7 @@ class Broker:
         return preferences if rule.mode == "enforce" and preferences.remote else None
 
     def _use_of(self, job: QueuedJob) -> NetworkUse:
-        preferences = self._wish(job)
+        preferences = self._preferences(job)
         return UNKNOWN if preferences is None else self._use(preferences)
 
     def _use(self, preferences: Preferences) -> NetworkUse:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.acting.question import Question, Submitter
