@@ -7,8 +7,8 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
+from policies.contract.hint_keys import KEYS
 from policies.contract.scheduling import CLASSES
-from policies.hint_keys import KEYS
 from slurm_plugin.config.key import Key, keys_of
 from slurm_plugin.config.sections import GRES_CONF, IDENTITY
 from slurm_plugin.config.settings import Config
