@@ -17,7 +17,7 @@ from slurm_plugin.config.genie import Classes, GenieConfig, GenieRule
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.genie.models import Shelf
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.job_notes.shape import ShapeNote
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Site:
         """The classes a job may have: its account's, else its partition's."""
         return self.config.accounts.get(account, domain.rule.classes)
 
-    def asked(self, values: Mapping[str, str], domain: Domain, account: str, said: Shaped,
+    def asked(self, values: Mapping[str, str], domain: Domain, account: str, said: ShapeNote,
               now_s: float) -> Asked:  # fmt: skip
         """The work and wish of a hint; HintError for what is wrong, one line.
 
@@ -79,7 +79,7 @@ class Site:
         return found.note if found else ""
 
 
-def shapes_of(domain: Domain, said: Shaped) -> tuple[Shape, ...]:
+def shapes_of(domain: Domain, said: ShapeNote) -> tuple[Shape, ...]:
     """The shapes that site and user leave; empty where that is all of them.
 
     HintError where they leave none.
