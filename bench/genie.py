@@ -24,7 +24,7 @@ from policies.registry import registry
 from simulation.experiments.genie.workload import Spec, make, models
 from simulation.experiments.pollux import PROFILES
 from slurm_plugin.config.genie import GenieConfig, GenieRule
-from slurm_plugin.config.settings import Rule, WaitingConfig
+from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.enforcement import Select
 from slurm_plugin.genie.models import Models, Shelf
@@ -74,11 +74,11 @@ def shaping_of(queue: Queue) -> Shaping:
     shelf = Shelf(Path("nowhere.db"))
     shelf.models = Models(profiles, Path("nowhere.db"))
     nodes = tuple(queue.free)
-    domain = Domain("dl", GenieRule(nodes, 1), PLATFORM, TaskMaker(PLATFORM, shelf.models))
+    domain = Domain("dl", GenieRule(nodes), PLATFORM, TaskMaker(PLATFORM, shelf.models))
     rule = Rule("enforce", "mapa")
     waiting = WaitingConfig(10, 600, 60)
     decider = Decider({}, lambda *_: rule, waiting, registry.get)
-    site = Site(GenieConfig(Path("nowhere.db"), 5.0), shelf, {"dl": domain})
+    site = Site(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
     found = Shaping(Select(decider), site, lambda *_: rule, clock=lambda: queue.now_s)
     members = [
         Member(QueuedJob(task.job_id), ShapeNote(task.requested), task) for task in queue.waiting

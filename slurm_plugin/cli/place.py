@@ -40,7 +40,7 @@ def place(
     from policies import Cluster, NodeState, Placement, Wait
     from policies.registry import registry
     from slurm_plugin.config.plugins import load_policies
-    from slurm_plugin.config.settings import Rule
+    from slurm_plugin.config.sections import Rule
     from slurm_plugin.decide.judge import with_scores
     from slurm_plugin.decide.machines import mask_of
     from slurm_plugin.decide.wish import read_wish
@@ -92,7 +92,7 @@ def _with_pattern(
     hint: str, pattern: str | None, topology: NodeTopology
 ) -> tuple[str, dict[str, str]]:
     """The hint that asks for the pattern, and the patterns known beside ours."""
-    from policies.hint_keys import is_pattern_name
+    from policies.contract.hint_keys import is_pattern_name
     from policies.patterns.pattern import PATTERNS
     from slurm_plugin.config.pattern_file import site_pattern
 

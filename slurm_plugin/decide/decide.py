@@ -14,8 +14,8 @@ from functools import partial
 from typing import NamedTuple
 
 from gres_topology import Network, links
-from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
-from slurm_plugin.config.settings import Rule, WaitingConfig
+from policies import Cluster, LooksAt, NodeState, Placement, Policy, Request, RunningJob, Wait
+from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of, usable
 from slurm_plugin.decide.notes import use_note
@@ -126,7 +126,7 @@ class Decider:
         request = wish.request(tuple(counts), asked.job, asked.uid)
         policy = self.get_policy(wish.policy)
         # Only who looks at neighbours has them read.
-        jobs = self.neighbours() if getattr(policy, "looks_at_jobs", False) else ()
+        jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
         cluster = Cluster(nodes, jobs, network=self.network)
         return _Prepared(asked, rule, wish, policy, request, cluster, own, excluded)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from policies import Request, hints
 from policies.errors import HintError
 from policies.registry import registry
-from slurm_plugin.config.settings import Rule
+from slurm_plugin.config.sections import Rule
 from slurm_plugin.errors import PluginError
 
 

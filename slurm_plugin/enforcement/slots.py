@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+from policies import LooksAt
 from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.record import Build
 from slurm_plugin.decide.wish import Wish, WishError, read_wish
@@ -182,9 +183,8 @@ class Slots:
         """
         if self.board.is_behind:
             return True
-        return self.board.has_promised and getattr(
-            self.decider.get_policy(wish.policy), "looks_at_jobs", False
-        )
+        policy = self.decider.get_policy(wish.policy)
+        return self.board.has_promised and LooksAt.RUNNING_JOBS in policy.looks_at
 
     def _gate(
         self,

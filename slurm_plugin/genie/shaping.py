@@ -17,7 +17,7 @@ from policies.errors import HintError
 from policies.genie.dynamic import Genie
 from policies.genie.submit import HINTS, Asked, candidates, too_late
 from policies.performance import Shape
-from slurm_plugin.config.settings import Rule
+from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
 from slurm_plugin.decide.record import Build
 from slurm_plugin.decide.wish import Wish, WishError, read_wish
@@ -100,7 +100,7 @@ class Shaping(Wrapper):
         if wish.off or wish.policy != NAME:
             # The bridge says that such a hint has no meaning without GPUs.
             return Pass() if asked.shape else inner.on_submit(asked)
-        if not asked.shape and not wish.values.keys() & set(HINTS):
+        if not asked.shape and not wish.values.keys() & {key.name for key in HINTS}:
             return inner.on_submit(asked)
         if asked.shape and not (asked.slots and asked.slots.batch):
             return Refuse(BATCH_ONLY)

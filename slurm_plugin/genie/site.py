@@ -57,7 +57,8 @@ class Site:
 
     def classes(self, domain: Domain, account: str) -> Classes:
         """The classes a job may have: its account's, else its partition's."""
-        return self.config.accounts.get(account, domain.rule.classes)
+        personal = self.config.accounts.get(account)
+        return personal.classes if personal else domain.rule.classes
 
     def asked(self, values: Mapping[str, str], domain: Domain, account: str, said: ShapeNote,
               now_s: float) -> Asked:  # fmt: skip

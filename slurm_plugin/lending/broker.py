@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slurm_plugin.config.settings import Rule, WaitingConfig
+from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.record import Build
 from slurm_plugin.decide.wish import Wish, WishError, read_wish
 from slurm_plugin.job_notes import hints

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.loan import Loan, LoanDonor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.board import PROMISE_S, Board
 from slurm_plugin.gates.lent import SlotsMode

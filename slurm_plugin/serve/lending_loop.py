@@ -7,7 +7,7 @@ import logging
 import time
 from typing import Any
 
-from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.at_start.lender import Lender

@@ -9,19 +9,18 @@ from pathlib import Path
 
 from gres_topology import Network, NodeTopology, TopologyError
 from gres_topology.slurm_files import network
-from policies import Cluster, NodeState, Policy, Request
-from policies.mapa import preserve_site
+from policies import Cluster, LooksAt, NodeState, Policy, Request
+from policies.contract.hint_keys import PATTERN
 from policies.patterns.pattern import TABULATED
-from policies.registry import registry
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
-from slurm_plugin.decide.in_use import InUse
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.rules import Rules
+from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.decide.usual_jobs import usual_jobs
 from slurm_plugin.enforcement import Enforcement, Reserving, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
@@ -73,7 +72,7 @@ class Setup:
 
     def looks_at_jobs(self) -> bool:
         """Whether a policy the rules name goes by who runs beside a job."""
-        return any(getattr(policy, "looks_at_jobs", False) for policy in self.policies())
+        return any(LooksAt.RUNNING_JOBS in policy.looks_at for policy in self.policies())
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
@@ -83,11 +82,9 @@ class Setup:
         return [self.decider.get_policy(name) for name in sorted(names)]
 
     def tables_bytes(self) -> int | None:
-        """Memory of the policies' tables; None where no policy tells."""
-        # Variants of one policy share their tables: each kind is counted once.
-        kinds = {type(policy): getattr(policy, "tables_bytes", None) for policy in self.policies()}
-        told = [int(size()) for size in kinds.values() if callable(size)]
-        return sum(told) if told else None
+        """Memory of the policies' tables, those they share once; None where they have none."""
+        tables = {policy.tables for policy in self.policies() if policy.tables is not None}
+        return sum(one.size_bytes() for one in tables) if tables else None
 
 
 def load(path: Path, board: Board | None = None, reserved: Reserved | None = None) -> Setup:
@@ -100,7 +97,7 @@ def load(path: Path, board: Board | None = None, reserved: Reserved | None = Non
     choose.check(config.slurm)
     machines = load_machines(config)
     learned = Learned(config.state_dir / LEARNED)
-    chosen = InUse(config.topo_aware, learned, [preserve_site(usual_jobs(config))])
+    chosen = SitePolicies(config.topo_aware, learned, usual_jobs(config))
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(
         choose.client(config.slurm),
@@ -162,7 +159,7 @@ def _network(config: Config) -> Network | None:
     except TopologyError as error:
         raise ConfigError(f"topology_conf: {error}") from error
     joined = {name for domain in found.domains for name in domain.nodes}
-    alone = sorted(name for item in config.nodes for name in item.names if name not in joined)
+    alone = sorted(name for item in config.nodes for name in item.nodes if name not in joined)
     if alone:
         told = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
         logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), told)
@@ -184,7 +181,7 @@ def warm_up(setup: Setup) -> None:
         for topology in kinds.values():
             full = (1 << topology.gpus) - 1
             cluster = Cluster({"warm-up": NodeState("warm-up", topology, full, weight=1)})
-            for pattern in patterns if "pattern" in registry.hints_of(policy.name) else ("ring",):
+            for pattern in patterns if PATTERN in policy.hints else ("ring",):
                 _warm(policy, pattern, topology, cluster)
         for topology in kinds.values():
             if topology.gpus <= WARM_GPUS:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
 from policies.genie.submit import candidates
-from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.watch import of_job

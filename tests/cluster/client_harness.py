@@ -19,7 +19,7 @@ PYTHON = "/opt/gputopo/bin/python"
 _CALL = """
 import dataclasses, json, sys
 from pathlib import Path
-from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import JobUpdate, choose
 kind, socket, call, arguments = json.loads(sys.argv[1])

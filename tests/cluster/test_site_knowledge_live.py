@@ -8,9 +8,9 @@ import pytest
 from live_harness import Busy, Gpus, configure_engine, topology_of
 
 from policies import Cluster as Snapshot
-from policies import NodeState, Placement, Request
+from policies import NodeState, Placement, Request, Site
 from policies.contract.demand import shares
-from policies.mapa import MAPA, preserve_site
+from policies.mapa import Mapa, MapaPreserveSite
 from policies.patterns import graph_file
 from policies.patterns.pattern import add_graph
 from slurm_cluster.cluster import Cluster
@@ -55,8 +55,8 @@ def test_a_pattern_of_the_sites_own(cluster: Cluster) -> None:
     """Jobs ask for it by name; one of another size is placed as a ring and told so."""
     graph = graph_file.read(HALO, "halo.txt")
     name = add_graph("halo", graph.ranks, graph.edges)
-    wanted = given(MAPA.place(Request((4,), pattern=name), left(BUSY)))
-    assert wanted != given(MAPA.place(Request((4,)), left(BUSY)))
+    wanted = given(Mapa().place(Request((4,), pattern=name), left(BUSY)))
+    assert wanted != given(Mapa().place(Request((4,)), left(BUSY)))
     cluster.occupy("dgx1", BUSY["dgx1"])
     configure_engine(cluster, f"patterns: {{halo: {put(cluster, 'halo.txt', HALO)}}}")
     cluster.look()
@@ -97,7 +97,7 @@ def test_what_the_site_measured(cluster: Cluster) -> None:
 def test_what_the_site_usually_asks(cluster: Cluster) -> None:
     """mapa-preserve-site keeps together what jobs of the usual sizes will want."""
     usual = {4: 1, 8: 1}
-    policy = preserve_site(shares(usual))
+    policy = MapaPreserveSite(Site(shares(usual)))
     wanted = given(policy.place(Request((1,)), left({})))
     configure_engine(cluster, "usual_jobs: {4: 1, 8: 1}")
     cluster.look()

@@ -1,8 +1,8 @@
-"""The hint reference, from the declarations in `hint_keys`: for the command and the page."""
+"""The reference of the hints, from the keys' declarations: for the command and the page."""
 
 from __future__ import annotations
 
-from policies.hint_keys import BESIDE, ENGINE, GENERAL, KEYS, LAUNCH
+from policies.contract.hint_keys import HintKey
 from policies.registry import Registry
 from policies.registry import registry as installed
 
@@ -15,21 +15,17 @@ def rows(policies: Registry = installed) -> list[dict[str, str]]:
             "values": key.allowed + (" (or alone)" if key.flag else ""),
             "default": key.default,
             "doc": key.doc,
-            "read_by": _read_by(key.name, policies),
+            "read_by": _read_by(key, policies),
         }
-        for key in KEYS.values()
+        for key in policies.keys.values()
     ]
 
 
-def _read_by(name: str, policies: Registry) -> str:
-    if name in GENERAL:
-        return "every job"
-    if name in LAUNCH:
-        return "the launch"
-    if name in ENGINE:
-        return "the engine"
-    users = [policy for policy in policies.names() if name in policies.hints_of(policy)]
-    users += [f"the engine beside `{BESIDE[name]}`"] if name in BESIDE else []
+def _read_by(key: HintKey, policies: Registry) -> str:
+    if key.reader:
+        return key.reader
+    users = [policy for policy in policies.names() if key.name in policies.hints_of(policy)]
+    users += [f"the engine beside `{key.beside}`"] if key.beside else []
     return ", ".join(users) or "no installed policy (refused)"
 
 

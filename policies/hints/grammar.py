@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from policies.contract.hint_keys import POLICY, HintKey
 from policies.contract.nouns import Request
 from policies.errors import HintError, RegistryError
-from policies.hint_keys import BESIDE, ENGINE, GENERAL, KEYS, LAUNCH, HintKey
 from policies.registry import DEFAULT, Registry
 from policies.registry import registry as installed
 
@@ -26,7 +26,7 @@ _NO_PATTERNS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """A hint that was understood: keys and canonical values, in the order of `KEYS`."""
+    """A hint that was understood: keys and canonical values, in the order of `Registry.keys`."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     off: bool = False
@@ -59,13 +59,13 @@ def parse(
     if given.get("pack") == given.get("spread") == "yes":
         raise HintError("spread: cannot go with pack; expected one of them")
     _check_effect(given, policies, default_policy)
-    return Hints({name: given[name] for name in KEYS if name in given})
+    return Hints({name: given[name] for name in policies.keys if name in given})
 
 
 def supported_keys(policies: Registry = installed) -> tuple[str, ...]:
     """The keys that have an effect: at launch, by the engine, or under a policy; in order."""
-    used = GENERAL.union(LAUNCH, ENGINE, *(policies.hints_of(name) for name in policies.names()))
-    return tuple(name for name in KEYS if name in used)
+    used = frozenset[str]().union(*(policies.hints_of(name) for name in policies.names()))
+    return tuple(name for name, key in policies.keys.items() if key.reader or name in used)
 
 
 def _bounded(text: str) -> str:
@@ -75,8 +75,8 @@ def _bounded(text: str) -> str:
     # Brackets and bars delimit the records in which the hint is to stand.
     bad = next((char for char in text if not " " <= char <= "~" or char in "[]|"), None)
     if bad is not None:
-        told = f"'{bad}'" if bad in "[]|" else f"character U+{ord(bad):04X}"
-        raise HintError(f"{told} in the hint; expected printable ASCII without [, ] and |")
+        shown = f"'{bad}'" if bad in "[]|" else f"character U+{ord(bad):04X}"
+        raise HintError(f"{shown} in the hint; expected printable ASCII without [, ] and |")
     return text
 
 
@@ -84,7 +84,7 @@ def _item(item: str, policies: Registry, patterns: Collection[str] = ()) -> tupl
     name, equals, value = (part.strip() for part in item.partition("="))
     if name == OFF:
         raise HintError("off: stands alone; expected no other key beside it")
-    key = KEYS.get(name)
+    key = policies.keys.get(name)
     if key is None:
         known = ", ".join([*supported_keys(policies), OFF])
         raise HintError(f"unknown key {_shown(name)}; expected one of {known}")
@@ -108,9 +108,8 @@ def _check_effect(given: Mapping[str, str], policies: Registry, default_policy: 
         raise HintError(f"policy: {name!r}; expected one of {', '.join(policies.names())}")
     effective = policies.hints_of(name)
     for key in given:
-        if key in GENERAL or key in LAUNCH or key in ENGINE or key in effective:
-            continue
-        if given.get(BESIDE.get(key, ""), "no") != "no":
+        declared = policies.keys[key]
+        if declared.reader or key in effective or given.get(declared.beside, "no") != "no":
             continue
         users = [other for other in policies.names() if key in policies.hints_of(other)]
         if not users:
@@ -144,7 +143,7 @@ def to_request(
     """
     name = policy_of(hints, defaults)
     try:
-        effective = policies.hints_of(name) | GENERAL
+        effective = policies.hints_of(name) | {POLICY.name}
     except RegistryError as error:
         raise HintError(f"policy: {error}") from None
     given = (defaults or {}).items()
@@ -159,7 +158,5 @@ def to_request(
         pattern=patterns.get(pattern, pattern),
         sensitive=values.pop("sensitive", "yes") == "yes",
         min_utility=float(values.pop("min-utility", "0")),
-        options={
-            k: v for k, v in values.items() if k != "policy" and k not in LAUNCH and k not in ENGINE
-        },
+        options={key: value for key, value in values.items() if not policies.keys[key].reader},
     )
