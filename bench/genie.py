@@ -24,13 +24,13 @@ from policies.registry import registry
 from simulation.experiments.genie.workload import Spec, make, models
 from simulation.experiments.pollux import PROFILES
 from slurm_plugin.config.genie import GenieConfig, GenieRule
-from slurm_plugin.config.settings import Rule, WaitingConfig
+from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.enforcement import Select
-from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.models import Models, Shelf
 from slurm_plugin.genie.note import Shaped
-from slurm_plugin.genie.site import Domain, Site
+from slurm_plugin.genie.shaping import Shaping
+from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.protocol import Ok, Submit
 from slurm_plugin.slots_keys import SlotsKeys
@@ -65,8 +65,8 @@ def queues(seed: int = SEED) -> Iterator[Queue]:
         yield Queue(last_s + draw.uniform(0, 7200), PLATFORM, free, tasks, running)
 
 
-def desk(queue: Queue) -> tuple[Desk, Select]:
-    """A desk whose last look saw this queue."""
+def shaping_of(queue: Queue) -> Shaping:
+    """Shaping whose last look saw this queue."""
     known = models()
     profiles = tuple(
         Profile(Traits(name), task, model, ()) for (name, task), model in known.items()
@@ -74,19 +74,19 @@ def desk(queue: Queue) -> tuple[Desk, Select]:
     shelf = Shelf(Path("nowhere.db"))
     shelf.models = Models(profiles, Path("nowhere.db"))
     nodes = tuple(queue.free)
-    domain = Domain("dl", GenieRule(nodes, 1), PLATFORM, TaskMaker(PLATFORM, shelf.models))
+    domain = ShapedPartition("dl", GenieRule(nodes), PLATFORM, TaskMaker(PLATFORM, shelf.models))
     rule = Rule("enforce", "mapa")
     waiting = WaitingConfig(10, 600, 60)
     decider = Decider({}, lambda *_: rule, waiting, registry.get)
-    site = Site(GenieConfig(Path("nowhere.db"), 5.0), shelf, {"dl": domain})
-    found = Desk(site, lambda *_: rule, clock=lambda: queue.now_s)
+    site = ShapingSite(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
+    found = Shaping(Select(decider), site, lambda *_: rule, clock=lambda: queue.now_s)
     members = [
         Member(QueuedJob(task.job_id), Shaped(task.requested), task) for task in queue.waiting
     ]
     found.snapshots["dl"] = Snapshot(
         domain, queue.now_s, dict(queue.free), members, list(queue.running)
     )
-    return found, Select(decider)
+    return found
 
 
 def submits() -> list[float]:
@@ -94,11 +94,9 @@ def submits() -> list[float]:
     taken = []
     hint = f"policy=genie,profile={PROFILES[0]},batch=64,iterations=10000"
     asked = Submit(1, 1000, 0, 0, 0, 0, 0, "", "", "dl", "", hint, SlotsKeys("node"), shape=1)
-    answering: tuple[Desk, Select] | None = None
+    one: Shaping | None = None
     for queue in queues():
-        fresh = desk(queue) if answering is None else answering
-        answering = fresh
-        one, inner = fresh
+        one = one or shaping_of(queue)
         before = one.snapshots["dl"]
         one.snapshots["dl"] = replace(
             before, at=queue.now_s, free=dict(queue.free), running=list(queue.running)
@@ -106,7 +104,7 @@ def submits() -> list[float]:
         one.clock = lambda now=queue.now_s: now  # type: ignore[misc]
         one.promises.clear()
         began = time.perf_counter()
-        answer = one.on_submit(asked, inner)
+        answer = one.on_submit(asked)
         taken.append(1e3 * (time.perf_counter() - began))
         assert isinstance(answer, Ok), answer
     return taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from slurm_plugin.cli.options import config_option
 
 @click.group()
 def config() -> None:
-    """Check the configuration."""
+    """Check the configuration; list its keys."""
 
 
 @config.command()
@@ -34,3 +35,19 @@ def check(file: Path | None, config_path: Path) -> None:
     for name, machine in machines.items():
         if machine.problem:
             click.echo(f"{name}: left to Slurm's own choice: {machine.problem}")
+
+
+@config.command()
+def keys() -> None:
+    """List every key, as Markdown tables: type, default, meaning."""
+    from slurm_plugin.config import reference
+
+    click.echo(reference.markdown(), nl=False)
+
+
+@config.command()
+def schema() -> None:
+    """Print a JSON Schema of gputopo.yaml, by which editors complete and check keys."""
+    from slurm_plugin.config import reference
+
+    click.echo(json.dumps(reference.json_schema(), indent=2))

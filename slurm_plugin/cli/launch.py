@@ -60,7 +60,7 @@ def launch_table(
 
 def _patterns(files: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns of `NAME=FILE`, by the names policies know them by."""
-    from policies.hint_keys import is_pattern_name
+    from policies.contract.hint_keys import is_pattern_name
     from slurm_plugin.config.pattern_file import site_pattern
 
     found: dict[str, str] = {}

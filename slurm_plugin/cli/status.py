@@ -10,7 +10,7 @@ import click
 from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
-    from slurm_plugin.config.settings import SlurmConfig
+    from slurm_plugin.config.sections import SlurmConfig
 
 
 @click.command()

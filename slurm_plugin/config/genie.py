@@ -7,118 +7,114 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Literal
 
 import yaml
 
 from policies.contract import deadlines
 from policies.contract.scheduling import CLASSES
 from policies.genie.submit import PAPER, Within
-from slurm_plugin import hostlist
-from slurm_plugin.config import schema
-from slurm_plugin.config.option import Option
-from slurm_plugin.errors import ConfigError
+from slurm_plugin.config.key import Key, key
+from slurm_plugin.config.yaml_reader import Reader
 
 Classes = Mapping[str, Within]
+Late = Literal["accept", "refuse"]
 
 _TIMES = re.compile(r"\d{1,3}(\.\d{1,3})?")
 _ALLOWED = (
     f"expected classes ({', '.join(CLASSES)}) and how long each may take, such as"
     " {prior: 1, normal: 12h}"
 )
+_EXAMPLE = "{urgent: 0, prior: 1, normal: 12h}"
 
 
 @dataclass(frozen=True, slots=True)
 class GenieRule:
-    """One partition that is shaped; `line` is where it stands. 0 is no limit."""
+    """One partition that is shaped; `line` is where it stands."""
 
-    nodes: tuple[str, ...]
-    line: int
-    max_nodes: int = 0
-    max_gpus_per_node: int = 0
-    classes: Classes = field(default_factory=lambda: PAPER)
-    late: str = "accept"
+    nodes: tuple[str, ...] = field(
+        metadata=key(
+            "Host list of the partition's nodes, all of one kind of machine.",
+            kind="host list",
+            example="n[1-4]",
+        )
+    )
+    max_nodes: int = field(default=0, metadata=key("Most nodes of a job; 0: all.", high=65536))
+    max_gpus_per_node: int = field(default=0, metadata=key("Most GPUs per node; 0: all.", high=256))
+    classes: Classes = field(
+        default_factory=lambda: PAPER,
+        metadata=key(
+            "As above, for this partition.", kind="classes", inherits=True, example=_EXAMPLE
+        ),
+    )
+    late: Late = field(
+        default="accept", metadata=key("As above, for this partition.", inherits=True)
+    )
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GenieAccount:
+    """What the jobs of one account may have."""
+
+    classes: Classes = field(
+        metadata=key("The classes of this account's jobs.", kind="classes", example=_EXAMPLE)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class GenieConfig:
     """The whole section."""
 
-    database: Path
-    poll_s: float
-    partitions: Mapping[str, GenieRule] = field(default_factory=dict)
-    accounts: Mapping[str, Classes] = field(default_factory=dict)
-
-
-class Reader(Protocol):
-    """What is needed of the configuration's reader."""
-
-    def fail(self, node: yaml.Node, key: str, text: str) -> ConfigError:
-        """The error that names file, line and key."""
-        ...
-
-    def mapping(self, node: yaml.Node | None, key: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """Keys of a mapping, each with its own node and its value's."""
-        ...
-
-    def section(
-        self, node: yaml.Node | None, key: str, options: tuple[Option, ...]
-    ) -> dict[str, Any]:
-        """The values of one table's keys, defaults filled in."""
-        ...
-
-
-def genie_section(reader: Reader, node: yaml.Node | None) -> GenieConfig | None:
-    """The section; None where there is none. Raises ConfigError."""
-    if node is None:
-        return None
-    own = reader.section(node, "genie", schema.GENIE)
-    classes = own["classes"] or PAPER
-    partitions = {}
-    for name, (_, value) in reader.mapping(own["partitions"], "genie.partitions").items():
-        key = f"genie.partitions.{name}"
-        said = reader.section(value, key, schema.GENIE_PARTITION)
-        try:
-            nodes = hostlist.expand(said["nodes"] or "")
-        except ValueError as error:
-            raise reader.fail(value, f"{key}.nodes", str(error)) from error
-        if not nodes:
-            raise reader.fail(value, f"{key}.nodes", "missing; expected the partition's nodes")
-        partitions[name] = GenieRule(
-            tuple(nodes),
-            value.start_mark.line + 1,
-            said["max_nodes"],
-            said["max_gpus_per_node"],
-            said["classes"] or classes,
-            said["late"] or own["late"],
-        )
-    accounts = {}
-    for name, (_, value) in reader.mapping(own["accounts"], "genie.accounts").items():
-        said = reader.section(value, f"genie.accounts.{name}", schema.GENIE_ACCOUNT)
-        if not said["classes"]:
-            raise reader.fail(value, f"genie.accounts.{name}.classes", f"missing; {_ALLOWED}")
-        accounts[name] = said["classes"]
-    return GenieConfig(
-        own["database"], own["poll_s"], MappingProxyType(partitions), MappingProxyType(accounts)
+    database: Path = field(
+        default=Path("/var/lib/gputopo/performance.db"),
+        metadata=key("The model database that `gputopo profile fit` writes."),
+    )
+    late: Late = field(
+        default="accept",
+        metadata=key("A job that cannot meet its deadline is let in with a notice, or refused."),
+    )
+    classes: Classes = field(
+        default_factory=lambda: PAPER,
+        metadata=key(
+            "Classes jobs may have and how long each may take: times the latency on the smallest"
+            f" shape, or a duration, such as `{_EXAMPLE}`. Unset: the paper's 0, 1, 2.",
+            kind="classes",
+            example=_EXAMPLE,
+        ),
+    )
+    poll_s: float = field(
+        default=5.0,
+        metadata=key(
+            "The queue is looked at this often when nothing is heard of, in seconds.",
+            low=0.5,
+            high=60,
+        ),
+    )
+    partitions: Mapping[str, GenieRule] = field(
+        default_factory=dict, metadata=key("The partitions whose jobs are shaped.")
+    )
+    accounts: Mapping[str, GenieAccount] = field(
+        default_factory=dict, metadata=key("What an account's jobs may have instead.")
     )
 
 
-def read_classes(reader: Reader, node: yaml.Node, key: str) -> Classes:
+def read_classes(reader: Reader, node: yaml.Node, name: str, _key: Key) -> Classes:
     """Classes and how long each may take, as written. Raises ConfigError."""
-    found = {}
+    classes = {}
     if not isinstance(node, yaml.MappingNode) or not node.value:
-        raise reader.fail(node, key, _ALLOWED)
-    for name, (name_node, value) in reader.mapping(node, key).items():
-        if name not in CLASSES:
-            told = f"no such class; allowed: {', '.join(CLASSES)}"
-            raise reader.fail(name_node, f"{key}.{name}", told)
+        raise reader.fail(node, name, _ALLOWED)
+    for given, (at, value) in reader.mapping(node, name).items():
+        if given not in CLASSES:
+            problem = f"no such class; allowed: {', '.join(CLASSES)}"
+            raise reader.fail(at, f"{name}.{given}", problem)
         text = value.value if isinstance(value, yaml.ScalarNode) else ""
         seconds = deadlines.duration_s(text)
         if _TIMES.fullmatch(text):
-            found[name] = Within(float(text))
+            classes[given] = Within(float(text))
         elif seconds is not None:
-            found[name] = Within(seconds=float(seconds))
+            classes[given] = Within(seconds=float(seconds))
         else:
-            told = f"{text!r}; expected times the latency on the smallest shape, or a duration"
-            raise reader.fail(value, f"{key}.{name}", told)
-    return MappingProxyType({name: found[name] for name in CLASSES if name in found})
+            problem = f"{text!r}; expected times the latency on the smallest shape, or a duration"
+            raise reader.fail(value, f"{name}.{given}", problem)
+    return MappingProxyType({name: classes[name] for name in CLASSES if name in classes})

@@ -2,47 +2,124 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import yaml
-
-from slurm_plugin.config.remote_keys import REMOTE
+from slurm_plugin.config.key import key
 from slurm_plugin.remote import presets
-from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node.preset import Preset
 
 if TYPE_CHECKING:
     from policies.r_queue import Network
-    from slurm_plugin.config.yaml_reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteConfig:
-    """GPUs of other nodes: whether, by which middleware, and on whose terms.
+    """GPUs of other nodes: whether, by which middleware, and on whose terms."""
 
-    `ports` is the lowest and the highest; `donor_cpus` and `donor_memory_mb` (MB) are per GPU;
-    `network_gb_s` is GB/s of a node.
-    """
-
-    preset: Preset
-    allow: bool = False
-    trust_network: bool = False
-    ports: tuple[int, int] = (50000, 50999)
-    r_queues: tuple[str, ...] = ()
-    unservable: str = "wait"
-    donors: str = "local-first"
-    decider: str = "r-queue"
-    solve_s: float = 2.0
-    max_slowdown: float = 1.5
-    network_gb_s: float = 7.0
-    donor_cpus: int = 1
-    donor_memory_mb: int = 512
-    program: Path = Path("/usr/local/bin/gputopo-node")
-    ready_s: int = 60
-    submitter: Path = Path("/run/gputopo-donors/socket")
-    first_uid: int = 1000
+    preset: Preset = field(
+        default_factory=partial(presets.load, "echo"),
+        metadata=key(
+            "The middleware: a preset of `gputopo remote presets`, or a site's own file NAME.yaml.",
+            kind="preset",
+            shown="echo",
+        ),
+    )
+    allow: bool = field(default=False, metadata=key("`yes`: jobs may borrow GPUs of other nodes."))
+    trust_network: bool = field(
+        default=False,
+        metadata=key(
+            "`yes`: whoever can reach a node's ports may use the servers there; no relay."
+        ),
+    )
+    #: The lowest and the highest.
+    ports: tuple[int, int] = field(
+        default=(50000, 50999),
+        metadata=key(
+            "Where donors listen; each needs two of them on its node.",
+            kind="ports",
+            shown="50000-50999",
+        ),
+    )
+    r_queues: tuple[str, ...] = field(
+        default=(),
+        metadata=key(
+            "Partitions whose jobs may borrow without asking for it: `[rq, long]`.",
+            example="[rq, long]",
+        ),
+    )
+    unservable: Literal["wait", "refuse"] = field(
+        default="wait",
+        metadata=key(
+            "What becomes of a job whose donors cannot serve: `wait` for local GPUs, or `refuse`:"
+            " it is cancelled, and AdminComment says why."
+        ),
+    )
+    donors: Literal["local-first", "least-occupied"] = field(
+        default="local-first",
+        metadata=key("Who lends: `local-first` (ours), or `least-occupied` (the R queue's paper)."),
+    )
+    decider: Literal["r-queue", "drmaestro"] = field(
+        default="r-queue",
+        metadata=key(
+            "Who is lent to: `r-queue` asks about one waiting job after the other, `drmaestro`"
+            " about all of them at once."
+        ),
+    )
+    solve_s: float = field(
+        default=2.0,
+        metadata=key(
+            "Longest one answer of DRMaestro may take; then the R queue decides.",
+            low=0.05,
+            high=30,
+        ),
+    )
+    max_slowdown: float = field(
+        default=1.5,
+        metadata=key(
+            "DRMaestro waits for a calmer network where remote GPUs would make a job take so many"
+            " times as long; a profile may say its own.",
+            low=1,
+            high=1000,
+        ),
+    )
+    network_gb_s: float = field(
+        default=7.0,
+        metadata=key(
+            "A node's network in GB/s, by which `remote=auto` predicts.", low=0.01, high=10_000
+        ),
+    )
+    donor_cpus: int = field(
+        default=1, metadata=key("CPUs that a donor takes for each GPU.", low=1, high=64)
+    )
+    donor_memory_mb: int = field(
+        default=512,
+        metadata=key("Memory that a donor takes for each GPU, in MB.", low=16, high=1 << 20),
+    )
+    program: Path = field(
+        default=Path("/usr/local/bin/gputopo-node"),
+        metadata=key("What `gputopo remote program` wrote, by its path on the nodes."),
+    )
+    ready_s: int = field(
+        default=60,
+        metadata=key(
+            "Donors whose servers are not ready after so many seconds are given up.",
+            low=5,
+            high=600,
+        ),
+    )
+    submitter: Path = field(
+        default=Path("/run/gputopo-donors/socket"),
+        metadata=key(
+            "The Unix socket of `gputopo serve-donors`, which submits donors as their users."
+        ),
+    )
+    first_uid: int = field(
+        default=1000,
+        metadata=key("Jobs of users with a lower uid borrow nothing.", low=1, high=1 << 31),
+    )
 
     @property
     def wires(self) -> Network:
@@ -52,24 +129,9 @@ class RemoteConfig:
 
         return Network(net_gb_s=self.network_gb_s)
 
-
-def read(reader: Reader, node: yaml.Node | None) -> RemoteConfig:
-    """The section in `node` (None: all defaults).
-
-    Raises ConfigError naming file, line and key, also for what does not go together.
-    """
-    found = reader.section(node, "remote", REMOTE)
-    found["r_queues"] = found["r_queues"] or ()
-    try:
-        found["preset"] = presets.load(found["preset"], reader.path.parent)
-    except RemoteError as error:
-        assert node is not None
-        raise reader.fail(node, "remote.preset", str(error)) from error
-    remote = RemoteConfig(**found)
-    if node is None or not remote.allow:
-        return remote
-    why = "" if remote.trust_network else remote.preset.needs_trust()
-    if why:
-        name = remote.preset.name
-        raise reader.fail(node, "remote.preset", f"{name}: {why}; expected trust_network: yes")
-    return remote
+    def conflict(self) -> tuple[str, str] | None:
+        """Some middleware can be used only where the site trusts its network."""
+        if not self.allow or self.trust_network or not self.preset.needs_trust():
+            return None
+        why = f"{self.preset.name}: {self.preset.needs_trust()}; expected trust_network: yes"
+        return "preset", why

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
 
 logger = logging.getLogger(__name__)
 

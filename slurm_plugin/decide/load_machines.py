@@ -15,8 +15,8 @@ from gres_topology.slurm_files import gres_file, mapping
 from policies.bandwidth.calibrated import Calibration
 from slurm_plugin import hostlist
 from slurm_plugin.collect.store import NodeRecord, Store
-from slurm_plugin.config import schema
-from slurm_plugin.config.settings import Config, NodeSet
+from slurm_plugin.config.sections import COLLECTED, GRES_CONF, NodeSet
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import ConfigError, PluginError
 from slurm_plugin.link_calibration import model_file
@@ -73,7 +73,7 @@ class _Loader:
             where = f"{self._config.where(node_set.line)}: nodes[{i}]"
             declared = self._declared(node_set, where)
             self._read_model(node_set, declared, where)
-            for name in node_set.names:
+            for name in node_set.nodes:
                 try:
                     machines[name] = self._machine(name, node_set, declared)
                 except (_Problem, PluginError, TopologyError) as problem:
@@ -82,7 +82,7 @@ class _Loader:
 
     def _declared(self, node_set: NodeSet, where: str) -> NodeTopology | None:
         """The set's topology; None where every node has its own, collected one."""
-        if node_set.topology == schema.COLLECTED:
+        if node_set.topology == COLLECTED:
             return None
         try:
             if node_set.topology in catalog.names():
@@ -93,7 +93,7 @@ class _Loader:
                     known = ", ".join(catalog.names())
                     raise ConfigError(
                         f"{where}.topology: {node_set.topology!r} is neither a machine of the"
-                        f" catalog ({known}), nor a file, nor {schema.COLLECTED!r}"
+                        f" catalog ({known}), nor a file, nor {COLLECTED!r}"
                     )
                 topology = read(path)
         except TopologyError as error:
@@ -157,7 +157,7 @@ class _Loader:
                 self._damage or f"not collected yet; run gputopo topology collect {name}"
             )
         accepted = self._store.topology(self._records[name].accepted)
-        if node_set.slurm_index == schema.GRES_CONF:
+        if node_set.slurm_index == GRES_CONF:
             # The mapping is derived from the minors just read, so they may change.
             accepted = replace(accepted, minors=collected.minors)
         self._same(accepted, collected, "accepted")
@@ -180,7 +180,7 @@ class _Loader:
         """Slurm's GPU -> the topology's, None for the identity; raises where unsure."""
         known = collected if collected is not None else topology
         index = node_set.slurm_index
-        if index == schema.GRES_CONF:
+        if index == GRES_CONF:
             found = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
         else:
             if isinstance(index, tuple):
@@ -204,7 +204,7 @@ class _Loader:
             raise _Problem(
                 f"slurm_index says {list(stated.to_topology)}, but the device minors and"
                 f" {node_set.gres_conf} say {list(proven.to_topology)}; set slurm_index:"
-                f" {schema.GRES_CONF}"
+                f" {GRES_CONF}"
             )
 
     def _files(self, name: str, path: Path) -> list[str]:

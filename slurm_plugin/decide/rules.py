@@ -12,7 +12,8 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import replace
 
-from slurm_plugin.config.settings import Config, Personal, Rule
+from slurm_plugin.config.sections import Personal, Rule
+from slurm_plugin.config.settings import Config
 
 logger = logging.getLogger(__name__)
 

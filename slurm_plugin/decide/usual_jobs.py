@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import msgspec
 
 from policies.contract.demand import Shares, shares
-from slurm_plugin.config.settings import Config, DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decision_log import rotated
 
 logger = logging.getLogger(__name__)

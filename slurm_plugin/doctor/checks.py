@@ -224,6 +224,7 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
 
 def check_plugin(here: Installation) -> Iterator[Finding]:
     """The select plugin is found before Slurm's own and fits its release."""
+    enforcement: str
     try:
         enforcement = here.config.enforcement
     except PluginError:

@@ -8,33 +8,18 @@ from __future__ import annotations
 
 from slurm_plugin import admin_comment
 from slurm_plugin.decide.decide import Decider, Decision
-from slurm_plugin.decide.wish import WishError, read_wish
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.lending.at_start.mode import MARK
-from slurm_plugin.lending.at_start.reserved import Reserved
-from slurm_plugin.protocol import (
-    Ok,
-    Pass,
-    Refuse,
-    Submit,
-    SubmitReply,
-    Use,
-    WaitFor,
-)
+from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
-
-WAITS = "GPUs are kept for a loan"
 
 
 class Select:
     """The recommended way: `slurm_plugin/select` asks at the moment a job starts."""
 
-    name = "select"
-
-    def __init__(self, decider: Decider, reserved: Reserved | None = None) -> None:
+    def __init__(self, decider: Decider) -> None:
         self.decider = decider
-        #: GPUs that loans in the making are to have.
-        self.reserved = reserved or Reserved()
 
     def on_submit(self, asked: Submit) -> SubmitReply:
         """Refuses a bad hint where the partition is enforced; keeps a good one."""
@@ -42,12 +27,12 @@ class Select:
         if rule.mode != "enforce" or not (asked.hint or rule.lends):
             return Pass(keep_s=KEEP_S)
         try:
-            wish = read_wish(asked.hint, rule)
-        except WishError as error:
+            preferences = read_preferences(asked.hint, rule)
+        except HintRefused as error:
             return Refuse(f"gpu-topo: {error}")
-        brackets = [admin_comment.topo(wish.text, "")] if asked.hint else []
+        brackets = [admin_comment.topo(preferences.text, "")] if asked.hint else []
         values = {"keep_s": str(KEEP_S)}
-        if wish.remote and _could_borrow(asked):
+        if preferences.remote and _could_borrow(asked):
             # The bridge takes both for batch jobs alone: the batch step meets the donors.
             brackets.append(MARK)
             values["env.GPUTOPO_REMOTE"] = "allow"
@@ -55,22 +40,12 @@ class Select:
             return Pass(keep_s=KEEP_S)
         return Ok({**values, "set.admin_comment": " ".join(brackets)})
 
-    def on_place(self, asked: PlacementQuestion) -> Decision:
-        """The decision, unchanged: the plugin takes exact GPUs.
+    def on_place(self, question: PlacementQuestion) -> Decision:
+        """The decision, unchanged: the plugin takes exact GPUs."""
+        return self.decider.decide(question)
 
-        But for GPUs that are kept for a job which meets its donors.
-        """
-        rule = self.decider.rule(asked.partition, asked.account, asked.uid)
-        if rule.mode != "enforce" or self.reserved.is_empty:
-            return self.decider.decide(asked)
-        seen = self.reserved.answer(asked)
-        if isinstance(seen, WaitFor):
-            return self.decider.settled(asked, seen, WAITS)
-        if isinstance(seen, Use):
-            return self.decider.settled(asked, seen, "its share of a loan")
-        decision = self.decider.decide(seen)
-        wait = self.reserved.wait(asked) if isinstance(decision.reply, Pass) else None
-        return self.decider.settled(asked, wait, WAITS) if wait else decision
+    def on_start(self, notice: Notice) -> None:
+        """Nothing: Slurm counts the GPUs itself."""
 
 
 def _could_borrow(asked: Submit) -> bool:

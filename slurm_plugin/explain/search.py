@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
 from slurm_plugin.explain.attribution import attributed
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.gates.slot_request import is_22_05, placed
 from slurm_plugin.lending.loan import OF_LOAN
-from slurm_plugin.queue import demand
 from slurm_plugin.queue.candidates import Group, Need
-from slurm_plugin.queue.submitted import is_old, submit_of
+from slurm_plugin.queue.demand import REQUESTS, gpus_of
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 #: What `NumNodes=` is told where the user gave no upper bound.
@@ -49,7 +49,7 @@ def release(
     leader = parts[0].job.het_id
     steps: list[tuple[str, JobUpdate]] = []
     shut = now + _SHUT_S
-    if leader and any(is_old(part.kept) for part in parts):
+    if leader and any(is_22_05(part.kept) for part in parts):
         steps.append((str(leader), JobUpdate(begin_time=shut)))
     for part in parts:
         update = _given(part, now)
@@ -57,7 +57,7 @@ def release(
             update = replace(update, begin_time=None)
         if leader == part.job.job_id:
             update = _pinned(update)
-        if is_old(part.kept):
+        if is_22_05(part.kept):
             taken = _NOTHING_ASKED if leader else replace(_NOTHING_ASKED, begin_time=shut)
             steps.append((part.name, taken))
         steps.append((part.name, update))
@@ -77,7 +77,7 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
     steps = []
     for part in parts:
         job, kept = part.job, part.kept
-        if is_old(kept):
+        if is_22_05(kept):
             opens = None if job.het_id else job.eligible or None
             asks = _what_it_has(job) or _what_it_asked(kept)
             steps.append((part.name, _asking(JobUpdate(begin_time=opens), asks)))
@@ -88,7 +88,7 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
 
 def is_bare(job: QueuedJob, kept: Bracket) -> bool:
     """Did an engine of 22.05 end between the two updates of the job's release?"""
-    return is_old(kept) and kept.state == "gated" and not _what_it_has(job)
+    return is_22_05(kept) and kept.state == "gated" and not _what_it_has(job)
 
 
 def asked_for(kept: Bracket) -> JobUpdate:
@@ -98,7 +98,7 @@ def asked_for(kept: Bracket) -> JobUpdate:
 
 def _what_it_has(job: QueuedJob) -> dict[str, str]:
     """Its requests in Slurm; empty where it has none."""
-    fields = {field: getattr(job, field) for field in demand.REQUESTS.values()}
+    fields = {field: getattr(job, field) for field in REQUESTS.values()}
     return fields if any(fields.values()) else {}
 
 
@@ -113,13 +113,13 @@ def _asking(update: JobUpdate, requests: dict[str, str]) -> JobUpdate:
 
 
 def _what_it_asked(kept: Bracket) -> dict[str, str]:
-    return {field: kept.get(key) for key, field in demand.REQUESTS.items()}
+    return {field: kept.get(key) for key, field in REQUESTS.items()}
 
 
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept, need = part.job, part.kept, part.need
-    fields = demand.placed(submit_of(job, kept), need, part.group, part.mask)
+    fields = placed(kept.values, job.ntasks or 1, need, part.group, part.mask)
     cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
     values = {key: text for key, text in kept.values.items() if key != "pin"}
     comment = admin_comment.replaced(
@@ -184,7 +184,7 @@ def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
     """The update that leaves the job to Slurm, as the user wrote it and without a bracket."""
     comment = admin_comment.replaced(job.admin_comment, None)
     begin = kept.number("begin", NOW)
-    if kept.state == "gated" and not is_old(kept):
+    if kept.state == "gated" and not is_22_05(kept):
         # It has its own request still.
         comment = admin_comment.noted(comment, note)
         return JobUpdate(begin_time=begin, admin_comment=comment)
@@ -215,11 +215,11 @@ def came_back(kept: Bracket) -> Bracket:
 def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:
     least, _, most = kept.get("nodes").partition("-")
     nodes = (int(least or 1), int(most or OPEN_MAX))
-    if is_old(kept):
+    if is_22_05(kept):
         return JobUpdate(
             begin_time=begin, req_nodes=kept.get("req"), num_nodes=nodes, admin_comment=comment
         )
-    per_task, per_gpu = demand.gpus_of(kept.get("tpt")), kept.get("cpg")
+    per_task, per_gpu = gpus_of(kept.get("tpt")), kept.get("cpg")
     return JobUpdate(
         begin_time=begin,
         tres_per_node=kept.get("tpn"),

@@ -11,8 +11,7 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.gates.plan import Choice, Chosen, Left, Waits
 from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.question import CandidateNode, PlacementQuestion
-from slurm_plugin.queue.candidates import Group, Need
-from slurm_plugin.queue.slot_names import lowest
+from slurm_plugin.queue.candidates import Group, Need, lowest
 
 
 def ask(
@@ -31,7 +30,7 @@ def candidates(need: Need, groups: Sequence[Group]) -> tuple[CandidateNode, ...]
     return tuple(
         CandidateNode(
             group.own,
-            len(group.slots),
+            len(group.gpu_types),
             group.free,
             0 if i else lowest(group.free, need.gpus),
             group.weight,
@@ -51,6 +50,6 @@ def _choice(decision: Decision, groups: Sequence[Group]) -> Choice:
     note, placement = reply.note, decision.placement
     if len(group.names) > 1 and placement is not None:
         # The policy saw one of the group's nodes; the note is to name them all.
-        gpus = tuple(i for i in range(len(group.slots)) if mask >> i & 1)
+        gpus = tuple(i for i in range(len(group.gpu_types)) if mask >> i & 1)
         note = use_note(dict.fromkeys(group.names, gpus), placement.policy, placement.reason)
     return Chosen(group, mask, note)

@@ -6,31 +6,31 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from slurm_plugin import admin_comment
+from slurm_plugin.gates.plan import Want
+from slurm_plugin.gates.slot_request import recorded_demand
 from slurm_plugin.lending import loan as loans
-from slurm_plugin.queue import demand, submitted
 from slurm_plugin.queue.candidates import groups
-from slurm_plugin.queue.capacity import Room
+from slurm_plugin.queue.capacity import Nodes
+from slurm_plugin.queue.demand import Unplaceable, need_of
 from slurm_plugin.queue.features import Unsupported
-from slurm_plugin.queue.want import Want
 from slurm_plugin.slurm.interface import QueuedJob
 
 
-def want_of(job: QueuedJob, empty: Room) -> Want | None:
+def want_of(job: QueuedJob, empty: Nodes) -> Want | None:
     """What a job wants; None for one without our bracket. `empty` is the room without jobs."""
     kept = admin_comment.read(job.admin_comment)
     if kept is None:
         return None
     try:
-        asked = submitted.submit_of(job, kept)
-        need = demand.need_of(asked, empty, job.partition)
+        asked = recorded_demand(job, kept)
+        need = need_of(asked, empty)
         if kept.state == "placed" and (loan := loans.read(kept.get(loans.KEY))):
             # The others are with its donors.
             need = replace(need, gpus=loan.mask.bit_count())
-        need = replace(need, only=submitted.tied_to(job, kept))
         fits = bool(groups(need, empty))
     except Unsupported as error:
         return Want(kept, problem=f"the constraint {error} cannot be judged")
-    except (demand.Unplaceable, ValueError) as error:
+    except (Unplaceable, ValueError) as error:
         return Want(kept, problem=str(error))
     if not fits:
         return Want(kept, problem="no node can ever serve it")
@@ -44,11 +44,11 @@ class Wants:
         self._kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}
         self._machine: frozenset[object] = frozenset()
 
-    def read(self, jobs: Iterable[QueuedJob], empty: Room) -> dict[int, Want]:
+    def read(self, jobs: Iterable[QueuedJob], empty: Nodes) -> dict[int, Want]:
         """Wants by job id, of the jobs that have our bracket."""
         machine = frozenset(
             (
-                *(node.name, node.slots, node.kind, node.partitions, node.features),
+                *(node.name, node.gpu_types, node.kind, node.partitions, node.features),
                 *(node.cpus, node.memory_mb),
             )
             for node in empty.values()

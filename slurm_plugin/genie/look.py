@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from policies.contract.scheduling import Planned, Task
 from policies.performance import Shape
 from slurm_plugin import admin_comment
+from slurm_plugin.gates.slot_request import is_22_05
 from slurm_plugin.genie import note, reply
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import site_factors
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.lending import loan as loans
-from slurm_plugin.queue.submitted import is_old
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -78,7 +78,7 @@ def asleep_until(job: QueuedJob) -> float:
     return float(found[1]) if found else 0.0
 
 
-def _is_other(member: Member, plan: Planned, domain: Domain, now: float) -> bool:
+def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float) -> bool:
     """Is the job to have another shape than it has?"""
     said, task = member.said, member.task
     if said.is_fixed or said.shape == plan.shape or not _may_change(member.job):
@@ -105,7 +105,7 @@ def _may_change(job: QueuedJob) -> bool:
     gate = admin_comment.read(job.admin_comment)
     if gate is None:
         return True
-    return gate.state == "gated" and not is_old(gate) and not gate.get(loans.KEY)
+    return gate.state == "gated" and not is_22_05(gate) and not gate.get(loans.KEY)
 
 
 def asked_shape(job: QueuedJob) -> Shape | None:

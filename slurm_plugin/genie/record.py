@@ -14,8 +14,8 @@ MAX_CANDIDATES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Shaping:
-    """One choice of a shape."""
+class ShapeRecord:
+    """The choice of one shape."""
 
     task: Task
     chosen: Planned

@@ -1,4 +1,4 @@
-"""Loans in the words of the slots mode: who may borrow, of which nodes, and what a loan holds."""
+"""Between the queue and the choice of donors: who may borrow, of which nodes, what a loan holds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from policies.r_queue import Release
+from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.lending.offer import Borrower, Market, Offer, Spare
-from slurm_plugin.protocol import Submit
 from slurm_plugin.queue.candidates import Need, may_use
-from slurm_plugin.queue.capacity import Hold, Room
+from slurm_plugin.queue.capacity import Hold, Nodes
+from slurm_plugin.queue.demand import Demand
+from slurm_plugin.slurm.interface import QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A waiting job that fits on no node now, and that could perhaps borrow."""
+
+    job: QueuedJob
+    #: Our record in its AdminComment.
+    kept: Bracket
+    demand: Demand
+    need: Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,33 +35,32 @@ class Offered:
     holds: tuple[Hold, ...]
 
 
-def may_borrow(asked: Submit) -> bool:
-    """Can a job of this kind borrow? Batch jobs of one node, with GPUs counted per node or in all.
+def may_borrow(asked: Demand) -> bool:
+    """Can a job that asks for this borrow? Only of one node, its GPUs counted per node or in all.
 
-    Others ask Slurm for GPUs in ways that their steps repeat, or get them on several nodes.
+    Others ask Slurm for GPUs in ways that their steps repeat, or get them on several nodes. That
+    it is a batch job, and part of no array or heterogeneous job, is for the caller to know.
     """
-    keys = asked.slots
     return (
-        keys is not None
-        and keys.form in ("node", "job")
-        and keys.batch
-        and not (keys.array or keys.het or keys.exclusive or keys.req_nodes)
-        and not (keys.cpus_per_gpu or keys.mem_gpu_mb)
-        and not (keys.tpn or keys.tpj).startswith("gres:")
+        asked.form in ("node", "job")
+        and not (asked.exclusive or asked.req_nodes or asked.is_22_05)
+        and not (asked.cpus_per_gpu or asked.mem_gpu_mb)
         and asked.nodes <= 1
         and asked.max_nodes <= 1
-        and (asked.per_node if keys.form == "node" else asked.gpus) >= 2
+        and (asked.per_node if asked.form == "node" else asked.gpus) >= 2
     )
 
 
-def borrower(need: Need, room: Room) -> Borrower:
+def borrower(need: Need, nodes: Nodes) -> Borrower:
     """The job behind a need, with the nodes that it may use."""
     one = replace(need, gpus=1)
-    usable = frozenset(name for name, node in room.items() if node.slots and may_use(one, node))
+    usable = frozenset(
+        name for name, node in nodes.items() if node.gpu_types and may_use(one, node)
+    )
     return Borrower(need.gpus, need.cpus, need.memory_mb, usable)
 
 
-def market(room: Room, releases: Sequence[Release] = ()) -> Market:
+def market(nodes: Nodes, releases: Sequence[Release] = ()) -> Market:
     """What the open nodes have left."""
     spares = {
         name: Spare(
@@ -56,11 +68,11 @@ def market(room: Room, releases: Sequence[Release] = ()) -> Market:
             node.free,
             node.cpus,
             node.memory_mb,
-            node.slots[0].rpartition(".")[0],
+            node.model,
             node.jobs,
         )
-        for name, node in room.items()
-        if node.is_open and node.slots
+        for name, node in nodes.items()
+        if node.is_open and node.gpu_types
     }
     return Market(spares, releases)
 

@@ -8,28 +8,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin import admin_comment
-from slurm_plugin.config.settings import Rule, WaitingConfig
+from slurm_plugin.config.sections import Rule, WaitingConfig
+from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
-from slurm_plugin.decide.wish import Wish, WishError, read_wish
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending import borrowing, record
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.batch import Round
-from slurm_plugin.lending.borrowing import Offered, may_borrow
+from slurm_plugin.lending.borrowing import Candidate, Offered, may_borrow
 from slurm_plugin.lending.donors import LONGEST_PAUSE_S, Lending
 from slurm_plugin.lending.loads import loads_of
 from slurm_plugin.lending.network_use import UNKNOWN, NetworkUse, network_use
 from slurm_plugin.lending.offer import Borrower, Declined, Market, Offer, offer
 from slurm_plugin.lending.plan import LoanPlan
 from slurm_plugin.lending.solver import Solver, Starting
-from slurm_plugin.queue.want import Want
+from slurm_plugin.queue.capacity import end_of
 from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
 
 #: The rule for a job of (partition, account, uid).
 RuleOf = Callable[[str, str, int], Rule]
-Asked = tuple[QueuedJob, Want]
 
 
 class Broker:
@@ -86,10 +85,10 @@ class Broker:
                 running.append((loan, self._use_of(job).share))
         self._loads = loads_of(running)
 
-    def borrow(self, jobs: Sequence[Asked], made: LoanPlan) -> list[Offered | Declined | None]:
+    def borrow(self, jobs: Sequence[Candidate], made: LoanPlan) -> list[Offered | Declined | None]:
         """Who would lend to each of these jobs; None to one that may not borrow now."""
         now = int(self._clock())
-        asked = [self._borrower(job, want, made, now) for job, want in jobs]
+        asked = [self._borrower(candidate, made, now) for candidate in jobs]
         borrowers = [one for one in asked if one is not None]
         if not borrowers:
             return [None] * len(jobs)
@@ -98,12 +97,11 @@ class Broker:
         market = replace(borrowing.market(made.room, gone), loads=self._loads)
         answers = iter(self._decide(borrowers, market, made))
         found: list[Offered | Declined | None] = []
-        for (job, want), one in zip(jobs, asked, strict=True):
+        for candidate, one in zip(jobs, asked, strict=True):
             answer = None if one is None else next(answers)
             if isinstance(answer, Offer):
-                assert want.need is not None
-                end = now + job.time_limit_s if job.time_limit_s else math.inf
-                holds = borrowing.holds(answer, want.need, self.lending.settings, end)
+                end = end_of(candidate.job, now)
+                holds = borrowing.holds(answer, candidate.need, self.lending.settings, end)
                 found.append(Offered(answer, holds))
             else:
                 found.append(answer)
@@ -122,44 +120,41 @@ class Broker:
             made.again = True
             return [None] * len(jobs)
 
-    def _borrower(self, job: QueuedJob, want: Want, made: LoanPlan, now: int) -> Borrower | None:
+    def _borrower(self, candidate: Candidate, made: LoanPlan, now: int) -> Borrower | None:
         """The job where it and the site want that it borrows, and where it may now."""
-        asked, kept = want.asked, want.kept
-        if asked is None or want.need is None or not kept.get("remote") or not may_borrow(asked):
+        job, kept, need = candidate.job, candidate.kept, candidate.need
+        # Counted for the whole job its GPUs may be more than any node has.
+        if not kept.get("remote") or not may_borrow(candidate.demand) or need.nodes > 1:
             return None
-        form = asked.slots.form if asked.slots else ""
-        # Counted for the whole job they may be more than any node has.
-        if form not in self.lending.mode.forms or want.need.nodes > 1:
-            return None
-        wish = self._wish(job, asked.hint)
-        if wish is None or kept.is_ahead("loan_next", now, LONGEST_PAUSE_S):
+        preferences = self._preferences(job)
+        if preferences is None or kept.is_ahead("loan_next", now, LONGEST_PAUSE_S):
             return None
         step_s = max(1, self._waiting.step_s)
         held = kept.number("loan_held", now)
         return replace(
-            borrowing.borrower(want.need, made.room),
-            is_auto=wish.is_auto,
+            borrowing.borrower(need, made.room),
+            is_auto=preferences.is_auto,
             limit_s=job.time_limit_s or math.inf,
-            use=self._use(wish),
+            use=self._use(preferences),
             rounds_waited=max(0, now - job.submit) // step_s,
             postponed=max(0, now - held) // step_s,
         )
 
-    def _wish(self, job: QueuedJob, hint: str) -> Wish | None:
-        """What the job wishes where it may borrow; None where it may not."""
+    def _preferences(self, job: QueuedJob) -> Preferences | None:
+        """What the job prefers where it may borrow; None where it may not."""
         rule = self._rule(job.partition, job.account, job.uid)
         try:
-            wish = read_wish(hint, rule)
-        except WishError:
+            preferences = read_preferences(admin_comment.hint_in(job.admin_comment), rule)
+        except HintRefused:
             return None
-        return wish if rule.mode == "enforce" and wish.remote else None
+        return preferences if rule.mode == "enforce" and preferences.remote else None
 
     def _use_of(self, job: QueuedJob) -> NetworkUse:
-        wish = self._wish(job, admin_comment.hint_in(job.admin_comment))
-        return UNKNOWN if wish is None else self._use(wish)
+        preferences = self._preferences(job)
+        return UNKNOWN if preferences is None else self._use(preferences)
 
-    def _use(self, wish: Wish) -> NetworkUse:
-        return network_use(wish.profile, self._profiles, self.lending.settings.wires)
+    def _use(self, preferences: Preferences) -> NetworkUse:
+        return network_use(preferences.profile, self._profiles, self.lending.settings.wires)
 
     def act(self, made: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
         """Loans that came to nothing first, then new ones, then whoever is left over.

@@ -18,14 +18,14 @@ from dataclasses import replace
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.mode import Mode
 from slurm_plugin.lending.offer import Declined, Offer
-from slurm_plugin.queue.capacity import Room
+from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
 from slurm_plugin.wire import clean_note
@@ -69,7 +69,7 @@ class Lending:
             return "slurm.conf has no TaskProlog, so no job could meet its donors"
         return self._submitter.obstacle()
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan | None:
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Nodes) -> Loan | None:
         """Submit the donors of a loan and write it down; None, and all undone, where one fails."""
         lenders: list[Lender] = []
         try:

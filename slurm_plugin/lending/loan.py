@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.lending.acting.donor import COMMENT
-from slurm_plugin.queue.capacity import Hold, Room
+from slurm_plugin.queue.capacity import Hold, Nodes
 from slurm_plugin.slurm.interface import QueuedJob
 
 KEY, AT = "loan", "loan_at"
@@ -172,7 +172,7 @@ def obstacle(
     job: QueuedJob,
     loan: Loan | None,
     at: int,
-    room: Room | None,
+    room: Nodes | None,
     queue: Mapping[int, QueuedJob],
     now: int,
     ready_s: int | None,

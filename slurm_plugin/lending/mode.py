@@ -13,11 +13,6 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 class Mode(Protocol):
     """One way of enforcing, as far as loans go. Pure: it says what to tell Slurm."""
 
-    @property
-    def forms(self) -> frozenset[str]:
-        """Requests that can be lent a part of: GPUs counted per `node`, for the whole `job`."""
-        ...
-
     def kept(self, job: QueuedJob) -> Bracket | None:
         """What the job's AdminComment keeps, with or without a loan; None for nothing of ours."""
         ...

@@ -8,7 +8,7 @@ from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.lending.borrowing import Offered
 from slurm_plugin.lending.offer import Declined
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.queue.capacity import Hold, Room, with_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, with_hold
 from slurm_plugin.slurm.interface import QueuedJob
 
 
@@ -16,7 +16,7 @@ from slurm_plugin.slurm.interface import QueuedJob
 class LoanPlan:
     """What is free once everything decided so far has started, and the loans among it."""
 
-    room: Room
+    room: Nodes
     #: What jobs hold, those that run included.
     holds: list[Hold] = field(default_factory=list)
     #: Of these the holds of jobs about to start.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from slurm_plugin import hostlist
 from slurm_plugin.errors import PluginError
-from slurm_plugin.queue.slot_names import index_of
 from slurm_plugin.slurm import SlurmNode, SlurmPartition
+from slurm_plugin.slurm.slot_types import index_of
 
 #: States in which no job starts on a node, now or soon.
 OUT = frozenset(

@@ -11,29 +11,32 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from slurm_plugin.queue.candidates import Need, groups
-from slurm_plugin.queue.capacity import Hold, Room, without_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_hold
 
 
-def earliest_start(need: Need, room: Room, holds: Sequence[Hold], now: float) -> float:
-    """When the job could start as the holds, all in `room`, end by their limits; inf: never.
+def earliest_start(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> float:
+    """When the job could start as the holds, all taken in `nodes`, end by their limits; inf: never.
 
     A job that overran its limit is about to end: its hold counts as ending `now`.
     """
-    if groups(need, room):
+    if groups(need, nodes):
         return now
     ending = sorted((hold for hold in holds if hold.end < math.inf), key=lambda hold: hold.end)
     ends: float
     for ends, together in groupby(ending, key=lambda hold: hold.end):
         for hold in together:
-            room = without_hold(room, hold)
-        if groups(need, room):
+            nodes = without_hold(nodes, hold)
+        if groups(need, nodes):
             return max(ends, now)
     return math.inf
 
 
 def delays(
-    first: Need, room: Room, holds: Sequence[Hold], new: Hold, room_after: Room, now: float
+    first: Need, nodes: Nodes, holds: Sequence[Hold], new: Sequence[Hold], now: float
 ) -> bool:
-    """Would `new` (already in `room_after`, not in `room`) make the first job start later?"""
-    without = earliest_start(first, room, holds, now)
-    return earliest_start(first, room_after, [*holds, new], now) > without
+    """Would the holds `new`, which are not in `nodes` yet, make the first job start later?"""
+    after = nodes
+    for hold in new:
+        after = with_hold(after, hold)
+    without = earliest_start(first, nodes, holds, now)
+    return earliest_start(first, after, [*holds, *new], now) > without

@@ -1,19 +1,20 @@
-"""What is free where: nodes with their slots, and what jobs and promises hold of them.
+"""What is free where: the nodes' capacity, and what jobs and promises hold of it.
 
-Pure snapshots; a hold is put on or taken off by making a new one.
+Nothing here is changed in place: taking or giving back a hold makes new nodes.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from slurm_plugin.queue.slot_names import index_of, slots_of
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
-#: States in which Slurm starts nothing on a node. COMPLETING is none of them: it is over in
-#: a moment, and a job released meanwhile starts right then.
+#: States in which Slurm starts nothing on a node. COMPLETING is not among them: it is over in
+#: a moment, and a job that is released meanwhile starts right then.
 CLOSED = frozenset(
     (
         *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN"),
@@ -26,35 +27,55 @@ CLOSED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node; `free` is a mask of slots; CPUs and memory are free ones, `jobs` run there.
-
-    Nodes of one `kind` have the same topology and may be one group of a job; `sockets` are
-    masks of the slots by socket, () where that is not known. `all_cpus` and `all_memory_mb` are
-    the whole node's, enough for any job where not given.
-    """
+    """What one node has, and what of it is free."""
 
     name: str
-    slots: tuple[str, ...]
+    #: The GRES type of each GPU, in Slurm's order of indices; '' for GPUs without a type.
+    gpu_types: tuple[str, ...]
+    #: Free GPUs, a mask of Slurm's indices.
     free: int
+    #: Free CPUs.
     cpus: int
+    #: Free memory in MB.
     memory_mb: int
+    #: Jobs that run there.
     jobs: int = 0
     weight: int = 1
     partitions: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
+    #: Does Slurm start jobs there?
     is_open: bool = True
+    #: GPU model; GPUs are lent among nodes of one model.
+    model: str = ""
+    #: Nodes of one kind have the same topology and may serve one job together.
     kind: str = ""
+    #: A mask of the GPUs of each socket; () where that is not known.
     sockets: tuple[int, ...] = ()
+    #: CPUs of the whole node; where not given, enough for any job.
     all_cpus: int = 1 << 30
+    #: Memory of the whole node in MB; where not given, enough for any job.
     all_memory_mb: int = 1 << 50
 
+    @property
+    def all_gpus(self) -> int:
+        """The mask of every GPU."""
+        return (1 << len(self.gpu_types)) - 1
 
-Room = Mapping[str, Node]
+
+Nodes = Mapping[str, Node]
+
+
+class Gpus(NamedTuple):
+    """A node's GPUs: the type of each, the mask of those in use, their model."""
+
+    types: tuple[str, ...]
+    used: int
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What one job holds: slots by node, CPUs and memory on each of them, until when (epoch)."""
+    """What one job holds: GPUs by node, CPUs and memory on each of them, until when (epoch)."""
 
     gpus: Mapping[str, int] = field(default_factory=dict)
     cpus: int = 0
@@ -62,98 +83,117 @@ class Hold:
     end: float = math.inf
 
 
-def room_of(
+def gpus_of_one_model(node: SlurmNode) -> Gpus | None:
+    """The GPUs of a node whose GPUs are of one GRES type; None for any other node.
+
+    Where Slurm does not say which GPUs are in use, all of them count as in use.
+    """
+    if len(node.gpus) != 1:
+        return None
+    [(model, count)] = node.gpus.items()
+    is_known = sum(node.used_by_type.values()) <= len(node.used)
+    used = sum(1 << gpu for gpu in node.used) if is_known else (1 << count) - 1
+    return Gpus((model,) * count, used, model)
+
+
+def nodes_of(
     nodes: Iterable[SlurmNode],
     running: Iterable[QueuedJob],
+    gpus_of: Callable[[SlurmNode], Gpus | None] = gpus_of_one_model,
     machine: Callable[[str], tuple[str, tuple[int, ...]]] = lambda name: ("", ()),
 ) -> dict[str, Node]:
-    """The nodes whose GPUs are slots, as Slurm's own figures say.
+    """The nodes by name, from Slurm's own figures.
 
-    `machine` tells a node's kind and the slots by socket.
+    A node of which `gpus_of` says None is left out. `machine` gives a node's kind, and its GPUs
+    by socket.
     """
-    beside: dict[str, int] = {}
-    for job in running:
-        for name in job.nodes:
-            beside[name] = beside.get(name, 0) + 1
-    found = {}
+    jobs = Counter(name for job in running for name in job.nodes)
+    capacity = {}
     for node in nodes:
-        slots = slots_of(node.gpus)
-        if not slots:
+        gpus = gpus_of(node)
+        if gpus is None:
             continue
-        used = sum(
-            1 << (index_of(t) or 0) for t, n in node.used_by_type.items() if t in slots and n
-        )
-        found[node.name] = Node(
+        capacity[node.name] = Node(
             node.name,
-            slots,
-            (1 << len(slots)) - 1 & ~used,
+            gpus.types,
+            (1 << len(gpus.types)) - 1 & ~gpus.used,
             max(0, node.cpus - node.alloc_cpus),
             max(0, node.memory_mb - node.alloc_memory_mb),
-            beside.get(node.name, 0),
+            jobs[node.name],
             node.weight,
             frozenset(node.partitions),
             frozenset(node.features),
-            not CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state},
+            is_open(node),
+            gpus.model,
             *machine(node.name),
             node.cpus,
             node.memory_mb,
         )
-    return found
+    return capacity
+
+
+def is_open(node: SlurmNode) -> bool:
+    """Does Slurm start jobs on the node?"""
+    return not CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state}
 
 
 def held_by(job: QueuedJob, now: float) -> Hold:
     """What a running job holds, and when its time limit ends; one that overruns ends now."""
-    gpus = {name: sum(1 << i for i in found) for name, found in job.gpus.items()}
-    each = max(1, len(job.nodes))
-    cpus = job.cpus // each
+    gpus = {name: sum(1 << i for i in indices) for name, indices in job.gpus.items()}
+    cpus = job.cpus // max(1, len(job.nodes))
     memory = job.memory_per_node_mb or job.memory_per_cpu_mb * cpus
     end = max(float(job.end), now) if job.end else math.inf
     return Hold({name: gpus.get(name, 0) for name in job.nodes or gpus}, cpus, memory, end)
 
 
-def with_hold(room: Room, hold: Hold) -> dict[str, Node]:
-    """The room once `hold` is taken; a node that is not there is left out."""
-    found = dict(room)
+def end_of(job: QueuedJob, now: float) -> float:
+    """When a job that starts now ends by its time limit (epoch); inf without a limit."""
+    return now + job.time_limit_s if job.time_limit_s else math.inf
+
+
+def with_hold(nodes: Nodes, hold: Hold) -> dict[str, Node]:
+    """The nodes once `hold` is taken; a node that is not there is left out."""
+    after = dict(nodes)
     for name, mask in hold.gpus.items():
-        if (node := found.get(name)) is not None:
-            found[name] = replace(
+        if (node := after.get(name)) is not None:
+            after[name] = replace(
                 node,
                 free=node.free & ~mask,
                 cpus=node.cpus - hold.cpus,
                 memory_mb=node.memory_mb - hold.memory_mb,
                 jobs=node.jobs + 1,
             )
-    return found
+    return after
 
 
-def without_hold(room: Room, hold: Hold) -> dict[str, Node]:
-    """The room once `hold` is given back."""
-    found = dict(room)
+def without_hold(nodes: Nodes, hold: Hold) -> dict[str, Node]:
+    """The nodes once `hold` is given back."""
+    after = dict(nodes)
     for name, mask in hold.gpus.items():
-        if (node := found.get(name)) is not None:
-            found[name] = replace(
+        if (node := after.get(name)) is not None:
+            after[name] = replace(
                 node,
-                free=node.free | mask & (1 << len(node.slots)) - 1,
+                free=node.free | mask & node.all_gpus,
                 cpus=node.cpus + hold.cpus,
                 memory_mb=node.memory_mb + hold.memory_mb,
                 jobs=max(0, node.jobs - 1),
             )
-    return found
+    return after
 
 
-def emptied(room: Room) -> dict[str, Node]:
-    """The room without any job: what could ever be free.
+def emptied(nodes: Nodes) -> dict[str, Node]:
+    """The nodes without any job: what could ever be free.
 
     A node that is down or drained now counts as one that is up.
     """
     return {
         name: replace(
             node,
-            free=(1 << len(node.slots)) - 1,
+            free=node.all_gpus,
             cpus=node.all_cpus,
             memory_mb=node.all_memory_mb,
             jobs=0,
             is_open=True,
         )
-        for name, node in room.items()
+        for name, node in nodes.items()
     }

@@ -1,4 +1,4 @@
-"""From a submit to what the job needs, and to the fields that give it slots or gate it."""
+"""What a job asks of Slurm, and what it therefore needs of each node."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import re
 from dataclasses import dataclass
 
 from slurm_plugin import hostlist
-from slurm_plugin.protocol import Submit
-from slurm_plugin.queue import slot_names as names
-from slurm_plugin.queue.candidates import Group, Need
-from slurm_plugin.queue.capacity import Room
-from slurm_plugin.slots_keys import SlotsKeys
+from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
 
-#: How the four requests are called in a bracket and on the wire, and in Slurm.
+#: The four ways to ask for GPUs: their short names on the wire and in records, Slurm's fields.
 REQUESTS = {
     "tpn": "tres_per_node",
     "tpj": "tres_per_job",
     "tpt": "tres_per_task",
     "tps": "tres_per_socket",
 }
-#: Spread over more nodes than this is no job for which slots are looked for.
+#: What the GPUs of each request are counted for.
+FORMS = {"tpn": "node", "tpj": "job", "tpt": "task", "tps": "socket"}
+#: GPUs are not looked for on more nodes than this.
 MAX_NODES = 64
-#: Most nodes that a job may name, or exclude: their names are made anew at every look.
+#: The most nodes that a job may name or exclude: the list is expanded at every look.
 MAX_NAMED = 4096
 
 _GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=]|\Z)")
@@ -31,107 +30,155 @@ _GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=]|\Z)")
 
 @dataclass(frozen=True, slots=True)
 class Unplaceable(Exception):
-    """Slots cannot serve this job: Slurm's own choice; the text says why."""
+    """GPUs cannot be chosen for this job; the text says why."""
 
     why: str
 
 
-def need_of(asked: Submit, room: Room, default_partition: str) -> Need:
-    """What the job needs per node, on as few nodes as it may have.
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a job asks of Slurm, as its user wrote it. 0, '' and an empty set mean unset."""
+
+    #: What its GPUs are counted for: `node`, `job`, `task` or `socket`.
+    form: str
+    #: GPUs in all; 0 where that is not known before the start.
+    gpus: int = 0
+    #: GPUs on each node; 0 where that is not known before the start.
+    per_node: int = 0
+    #: Sockets on each node among which its GPUs are to be split evenly.
+    sockets: int = 0
+    #: GRES types that it names.
+    types: frozenset[str] = frozenset()
+    nodes: int = 0
+    max_nodes: int = 0
+    tasks: int = 0
+    cpus: int = 0
+    cpus_per_task: int = 0
+    cpus_per_gpu: int = 0
+    mem_node_mb: int = 0
+    mem_cpu_mb: int = 0
+    mem_gpu_mb: int = 0
+    exclusive: bool = False
+    #: --gres-flags=enforce-binding: only cores near its GPUs.
+    enforce_binding: bool = False
+    #: --constraint.
+    features: str = ""
+    #: Host lists of the nodes it names and excludes.
+    req_nodes: str = ""
+    exc_nodes: str = ""
+    reservation: str = ""
+    #: Comma-separated.
+    partitions: str = ""
+    #: The request is in the words of Slurm 22.05 (`gres:gpu:2`).
+    is_22_05: bool = False
+
+
+def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
+    """What a waiting job asks for in Slurm's own record of it.
+
+    `sockets` is its --sockets-per-node, which no field of the record tells. Raises Unplaceable
+    for a job without GPUs.
+    """
+    texts = {key: getattr(job, field) for key, field in REQUESTS.items()}
+    key = next((key for key, text in texts.items() if gpus_of(text)), "")
+    if not key:
+        raise Unplaceable("it asks for no GPUs")
+    nodes, each, tasks = max(1, job.min_nodes), gpus_of(texts[key]), job.ntasks or 1
+    in_all = {"tpn": each * nodes, "tpj": each, "tpt": each * tasks}
+    models = {model for text in texts.values() for model in gpu_counts(text) if model}
+    return Demand(
+        form=FORMS[key],
+        gpus=in_all.get(key, 0),
+        per_node={"tpn": each, "tps": each * sockets}.get(key, 0),
+        sockets=sockets if key == "tps" else 0,
+        types=frozenset(models),
+        nodes=nodes,
+        max_nodes=job.max_nodes,
+        tasks=tasks,
+        cpus=job.cpus,
+        cpus_per_task=job.cpus_per_task,
+        cpus_per_gpu=gpus_of(job.cpus_per_tres),
+        mem_node_mb=job.memory_per_node_mb,
+        mem_cpu_mb=job.memory_per_cpu_mb,
+        mem_gpu_mb=gpus_of(job.memory_per_tres),
+        exclusive=job.exclusive,
+        features=job.features,
+        req_nodes=job.req_nodes,
+        exc_nodes=job.exc_nodes,
+        reservation=job.reservation,
+        partitions=job.partition,
+        is_22_05=any(text.startswith("gres:") for text in texts.values()),
+    )
+
+
+def need_of(asked: Demand, nodes: Nodes) -> Need:
+    """What the job needs of each node, on as few nodes as it may have.
 
     Raises Unplaceable where the GPUs per node cannot be known before the job starts.
     """
-    keys = asked.slots
-    sockets = sockets_of(asked)
-    if keys is None or not (asked.gpus or sockets):
+    if not (asked.gpus or asked.sockets):
         raise Unplaceable("GPUs per node are not known before the start")
-    if keys.reservation:
+    if asked.reservation:
         raise Unplaceable("the job runs in a reservation")
-    if keys.overcommit:
-        # Slurm counts the tasks' CPUs again beside types, and never starts it.
-        raise Unplaceable("with --overcommit Slurm starts no job on slots")
-    nodes = _nodes(asked, keys, room)
-    gpus = asked.gpus // nodes if keys.form in ("job", "task") else asked.per_node
-    if keys.enforce_binding:
-        _check_one_socket(gpus, sockets, room)
+    count = _nodes(asked, nodes)
+    gpus = asked.gpus // count if asked.form in ("job", "task") else asked.per_node
+    sockets = asked.sockets
+    if asked.enforce_binding:
+        _check_one_socket(gpus, sockets, nodes)
         sockets = 1
-    in_all = gpus * nodes
-    cpus = max(
-        keys.cpus, keys.cpus_per_task * max(1, asked.tasks), keys.cpus_per_gpu * in_all, nodes
-    )
-    each = -(-cpus // nodes)
-    memory = keys.mem_node_mb or keys.mem_cpu_mb * each or keys.mem_gpu_mb * gpus
+    per_task, per_gpu = asked.cpus_per_task, asked.cpus_per_gpu
+    cpus = max(asked.cpus, per_task * max(1, asked.tasks), per_gpu * gpus * count, count)
+    each = -(-cpus // count)
+    memory = asked.mem_node_mb or asked.mem_cpu_mb * each or asked.mem_gpu_mb * gpus
     return Need(
         gpus,
-        nodes,
+        count,
         each,
         memory,
-        frozenset(filter(None, (asked.partition or default_partition).split(","))),
-        keys.features,
-        node_names(keys.req_nodes),
-        node_names(keys.exc_nodes),
-        keys.exclusive,
+        frozenset(filter(None, asked.partitions.split(","))),
+        asked.features,
+        node_names(asked.req_nodes),
+        node_names(asked.exc_nodes),
+        asked.exclusive,
         sockets,
+        asked.types,
     )
 
 
-def _check_one_socket(gpus: int, sockets: int, room: Room) -> None:
+def _check_one_socket(gpus: int, sockets: int, nodes: Nodes) -> None:
     """Raises Unplaceable where a job that may use only cores near its GPUs needs several sockets.
 
     Slurm keeps to the cores near each GRES type in turn, and finds none near two sockets at once.
     """
-    sizes = (mask.bit_count() for node in room.values() for mask in node.sockets)
+    sizes = (mask.bit_count() for node in nodes.values() for mask in node.sockets)
     if sockets > 1 or gpus > max(sizes, default=0):
         raise Unplaceable("with --gres-flags=enforce-binding slots have to be of one socket")
 
 
-def sockets_of(asked: Submit) -> int:
-    """Sockets per node of --gpus-per-socket (which needs --sockets-per-node); 0 without."""
-    keys = asked.slots
-    if keys is None or keys.form != "socket":
-        return 0
-    each = gpus_of(keys.tps)
-    return asked.per_node // each if each else 0
+def gpu_counts(text: str) -> dict[str, int]:
+    """The GPUs that one request names, by type ('' for any)."""
+    gpus = [item.replace("=", ":") for item in text.split(",") if "gpu" in item]
+    return counts(",".join(gpus))
 
 
 def gpus_of(text: str) -> int:
-    """The GPUs that one request names, of whatever type."""
-    gpus = [item.replace("=", ":") for item in text.split(",") if "gpu" in item]
-    return sum(counts(",".join(gpus)).values())
+    """The number of GPUs that one request names, of whatever type."""
+    return sum(gpu_counts(text).values())
 
 
-def _nodes(asked: Submit, keys: SlotsKeys, room: Room) -> int:
+def _nodes(asked: Demand, nodes: Nodes) -> int:
+    """The fewest nodes that the job may have."""
     least = max(1, asked.nodes)
-    if keys.form in ("node", "socket"):
+    if asked.form in ("node", "socket"):
         if not asked.per_node:
             raise Unplaceable("GPUs per node are not known before the start")
         return least
-    largest = max((len(node.slots) for node in room.values()), default=0)
-    for nodes in range(least, min(asked.max_nodes or MAX_NODES, MAX_NODES) + 1):
-        even = asked.gpus % nodes == 0 and (keys.form != "task" or asked.tasks % nodes == 0)
-        if even and asked.gpus // nodes <= largest:
-            return nodes
+    largest = max((len(node.gpu_types) for node in nodes.values()), default=0)
+    for count in range(least, min(asked.max_nodes or MAX_NODES, MAX_NODES) + 1):
+        even = asked.gpus % count == 0 and (asked.form != "task" or asked.tasks % count == 0)
+        if even and asked.gpus // count <= largest:
+            return count
     raise Unplaceable(f"{asked.gpus} GPUs cannot be spread evenly over the nodes asked for")
-
-
-def slots_given(job: QueuedJob) -> dict[str, int]:
-    """The slots that the job's request in Slurm names, with their GPU indices.
-
-    Empty where it cannot be read: a user may have changed it, and the look goes on to others.
-    """
-    try:
-        types = counts(job.tres_per_node) or counts(job.tres_per_job)
-    except ValueError:
-        return {}
-    return {kind: i for kind in types if (i := names.index_of(kind)) is not None}
-
-
-def nodes_given(job: QueuedJob) -> frozenset[str]:
-    """The nodes that the job's request in Slurm names; empty as above."""
-    try:
-        return node_names(job.req_nodes)
-    except Unplaceable:
-        return frozenset()
 
 
 def node_names(text: str) -> frozenset[str]:
@@ -142,60 +189,6 @@ def node_names(text: str) -> frozenset[str]:
         raise Unplaceable(f"node list: {error}") from error
 
 
-def rest(text: str) -> str:
+def without_gpus(text: str) -> str:
     """A request without its GPUs: `cpu=4,gres/gpu=1` leaves `cpu=4`."""
     return ",".join(item for item in text.split(",") if item and not _GPU.match(item))
-
-
-def given_by(asked: Submit, keys: SlotsKeys) -> str:
-    """The field that takes the slots: `node` or `job`.
-
-    Steps of srun and salloc take over the job's GPUs only in the form they asked in: with a
-    model by --gres that is the node's, else the whole job's.
-    """
-    return "node" if keys.batch or (keys.form == "node" and asked.type) else "job"
-
-
-def original(asked: Submit, token: str) -> dict[str, str]:
-    """What a bracket keeps, so that the request can be given back."""
-    keys = asked.slots
-    assert keys is not None
-    counts = f"{asked.nodes or 1}-{asked.max_nodes or ''}"
-    values = {key: getattr(keys, key) for key in REQUESTS}
-    return {
-        "token": token,
-        **values,
-        "nodes": counts,
-        "begin": str(keys.begin) if keys.begin else "",
-        "req": keys.req_nodes,
-        "spn": str(sockets_of(asked) or ""),
-        "cpg": str(keys.cpus_per_gpu) if keys.cpus_per_gpu else "",
-        "cpt": str(keys.cpus_per_task) if keys.cpus_per_task else "",
-        "by": given_by(asked, keys),
-        "bind": "1" if keys.enforce_binding else "",
-    }
-
-
-def placed(asked: Submit, need: Need, group: Group, mask: int) -> dict[str, str]:
-    """The fields (without the comment) that give the job these slots on these nodes."""
-    keys = asked.slots
-    assert keys is not None
-    by = "tres_per_node" if given_by(asked, keys) == "node" else "tres_per_job"
-    old = any(getattr(keys, key).startswith("gres:") for key in REQUESTS)
-    count = 1 if by == "tres_per_node" else need.nodes
-    slots = names.request(group.slots, mask, count)
-    texts = {field: rest(getattr(keys, key)) for key, field in REQUESTS.items()}
-    wanted = ",".join(f"gres{':' if old else '/'}{item}" for item in slots.split(","))
-    texts[by] = ",".join(filter(None, (wanted, texts[by])))
-    had = {field for key, field in REQUESTS.items() if getattr(keys, key)} | {by}
-    values = {field: text for field, text in texts.items() if field in had}
-    values["tres_bind"] = ""
-    values["req_nodes"] = ",".join(group.names)
-    values["min_nodes"] = values["max_nodes"] = str(need.nodes)
-    if keys.cpus_per_gpu:
-        # Slurm refuses it beside several GPU types.
-        cpus = keys.cpus_per_gpu * need.gpus * need.nodes
-        values |= {"cpus_per_tres": "", "min_cpus": str(cpus)}
-        if asked.tasks and cpus % asked.tasks == 0:
-            values["cpus_per_task"] = str(cpus // asked.tasks)
-    return values

@@ -7,12 +7,12 @@ import logging
 import time
 from typing import Any
 
-from slurm_plugin.config.settings import SlurmConfig
-from slurm_plugin.enforcement import Select
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.at_start.lender import Lender
 from slurm_plugin.lending.at_start.mode import AtStart
+from slurm_plugin.lending.at_start.reserved import Reserved
 from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.donors import lending_of
 from slurm_plugin.serve.clock_watch import CLOCK_SET
@@ -53,7 +53,7 @@ class Loop:
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""
-        on = isinstance(self._engine.setup.enforcement, Select)
+        on = self._engine.setup.reserved is not None
         found = self._lender.counts() if on and self._lender is not None else {}
         return {"remote": {"loans": found}} if found else {}
 
@@ -67,15 +67,14 @@ class Loop:
 
     async def _next_s(self) -> float:
         setup = self._engine.setup
-        mode = setup.enforcement
-        if not isinstance(mode, Select):
+        if setup.reserved is None:
             self._is_clear = False
             return POLL_S
         lends = setup.config.remote.allow and not setup.config.kill_switch.exists()
         if self._is_clear and not lends:
             return POLL_S
         try:
-            made = await asyncio.to_thread(self._the_lender(setup, mode).look, lends)
+            made = await asyncio.to_thread(self._the_lender(setup, setup.reserved).look, lends)
         except SlurmError as error:
             logger.warning("remote: Slurm could not be read: %s", error)
             return POLL_S
@@ -86,7 +85,7 @@ class Loop:
         self._is_clear = not made.is_ours
         return STARTING_S if made.is_busy or made.again else POLL_S
 
-    def _the_lender(self, setup: Setup, mode: Select) -> Lender:
+    def _the_lender(self, setup: Setup, reserved: Reserved) -> Lender:
         """The lender of this setup; a client lives on while its settings do."""
         if self._lender is not None and self._setup is setup:
             return self._lender
@@ -101,12 +100,12 @@ class Loop:
         folder = config.topo_aware.profiles
         broker = Broker(
             lending,
-            mode.decider.rule,
-            mode.decider.waiting,
+            setup.decider.rule,
+            setup.decider.waiting,
             self._engine.write,
             time.time,
             read_remote(folder) if folder else {},
         )
         self._setup = setup
-        self._lender = Lender(client, broker, how, mode.reserved, GRACE_S)
+        self._lender = Lender(client, broker, how, reserved, GRACE_S)
         return self._lender

@@ -15,7 +15,6 @@ from typing import Any
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.record import started
 from slurm_plugin.errors import PluginError, ProtocolError
-from slurm_plugin.genie.desk import without_desk
 from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
     Admin,
@@ -28,7 +27,6 @@ from slurm_plugin.protocol import (
     Refuse,
     Reply,
     Submit,
-    SubmitReply,
     decode,
 )
 from slurm_plugin.serve.counters import Counters
@@ -88,8 +86,8 @@ class Engine:
             self.counters.answered(message.kind, "none", took_s)
             if message.kind == "ended":
                 self.say("ended")
-            if message.kind == "started" and self.setup.desk is not None:
-                self.setup.desk.started(message)
+            if message.kind == "started":
+                self.setup.enforcement.on_start(message)
             self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
                 return Answer(None)
@@ -119,16 +117,14 @@ class Engine:
                 return Pass(), None
             question = message.question()
             self.setup.neighbours.asked(question)
-            desk = self.setup.desk
-            decision = desk.veto(question) if desk is not None else None
-            decision = decision or self.setup.enforcement.on_place(question)
+            decision = self.setup.enforcement.on_place(question)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
             return decision.reply, decision.record
         if isinstance(message, Submit):
             if self.setup.config.kill_switch.exists():
                 return (Refuse(SWITCHED_OFF) if message.shape else Pass()), None
-            answered = self._submitted(message)
+            answered = self.setup.enforcement.on_submit(message)
             if not isinstance(answered, Refuse):
                 self.say("submit")
             return answered, None
@@ -136,12 +132,6 @@ class Engine:
         if message.verb == "status":
             return Ok({"json": json.dumps(self.status())}), None
         return Ok(), None
-
-    def _submitted(self, message: Submit) -> SubmitReply:
-        desk, enforcement = self.setup.desk, self.setup.enforcement
-        if desk is not None:
-            return desk.on_submit(message, enforcement)
-        return without_desk(message) if message.shape else enforcement.on_submit(message)
 
     async def _answer_reload(self, message_id: int) -> bytes:
         error = await self.reload()

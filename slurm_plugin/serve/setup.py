@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gres_topology import Network, NodeTopology, TopologyError
 from gres_topology.slurm_files import network
-from policies import Cluster, NodeState, Policy, Request
-from policies.mapa import preserve_site
+from policies import Cluster, LooksAt, NodeState, Policy, Request
+from policies.contract.hint_keys import PATTERN
 from policies.patterns.pattern import TABULATED
-from policies.registry import registry
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
-from slurm_plugin.decide.in_use import InUse
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.rules import Rules
+from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.decide.usual_jobs import usual_jobs
-from slurm_plugin.enforcement import Enforcement, Select, Slots
+from slurm_plugin.enforcement import Enforcement, Reserving, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
-from slurm_plugin.gates.board import Board
-from slurm_plugin.genie.desk import Desk
+from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.genie.shaping import NoShaping, Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reserved import Reserved
@@ -48,11 +46,21 @@ class Setup:
     """One configuration, ready to answer."""
 
     config: Config
-    machines: Machines
+    decider: Decider
+    #: The whole chain.
     enforcement: Enforcement
     neighbours: Neighbours
-    get_policy: Callable[[str], Policy] = registry.get
-    desk: Desk | None = None
+    #: What submits are answered from; None in the select mode.
+    cache: CapacityCache | None = None
+    #: GPUs that are kept for loans; None in the slots mode.
+    reserved: Reserved | None = None
+    #: None where no partition is shaped.
+    shaping: Shaping | None = None
+
+    @property
+    def machines(self) -> Machines:
+        """The declared nodes."""
+        return self.decider.machines
 
     def begin(self) -> None:
         """Read the queue from now on: at once where a rule names a policy that looks at jobs."""
@@ -64,35 +72,32 @@ class Setup:
 
     def looks_at_jobs(self) -> bool:
         """Whether a policy the rules name goes by who runs beside a job."""
-        return any(getattr(policy, "looks_at_jobs", False) for policy in self.policies())
+        return any(LooksAt.RUNNING_JOBS in policy.looks_at for policy in self.policies())
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
         names = {rule.policy for rule in self.config.partitions.values() if rule.mode != "off"}
         personal = (*self.config.accounts.values(), *self.config.users.values())
         names |= {rule.policy for rule in personal if rule.policy}
-        return [self.get_policy(name) for name in sorted(names)]
+        return [self.decider.get_policy(name) for name in sorted(names)]
 
     def tables_bytes(self) -> int | None:
-        """Memory of the policies' tables; None where no policy tells."""
-        # Variants of one policy share their tables: each kind is counted once.
-        kinds = {type(policy): getattr(policy, "tables_bytes", None) for policy in self.policies()}
-        told = [int(size()) for size in kinds.values() if callable(size)]
-        return sum(told) if told else None
+        """Memory of the policies' tables, those they share once; None where they have none."""
+        tables = {policy.tables for policy in self.policies() if policy.tables is not None}
+        return sum(one.size_bytes() for one in tables) if tables else None
 
 
-def load(path: Path, board: Board | None = None, reserved: Reserved | None = None) -> Setup:
+def load(path: Path, cache: CapacityCache | None = None, reserved: Reserved | None = None) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
-    `board` is what `enforcement: slots` knows of Slurm, `reserved` what `enforcement: select`
-    keeps for loans, both kept from one configuration to the next. Raises SlurmError where the
+    `cache` and `reserved` live on from one configuration to the next. Raises SlurmError where the
     chosen Slurm client cannot work on this host.
     """
     config = configuration.load(path)
     choose.check(config.slurm)
     machines = load_machines(config)
     learned = Learned(config.state_dir / LEARNED)
-    chosen = InUse(config.topo_aware, learned, [preserve_site(usual_jobs(config))])
+    chosen = SitePolicies(config.topo_aware, learned, usual_jobs(config))
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(
         choose.client(config.slurm),
@@ -103,17 +108,40 @@ def load(path: Path, board: Board | None = None, reserved: Reserved | None = Non
     )
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
-    enforcement: Enforcement = Select(decider, reserved)
-    if config.enforcement == "slots":
-        enforcement = Slots(decider, board or Board(), config.slots.lease_s)
-    desk = None
-    if config.genie is not None:
-        desk = Desk(site_of(config.genie, machines, str(config.path)), rules)
-    setup = Setup(config, machines, enforcement, neighbours, chosen, desk)
+    setup = _chained(config, decider, neighbours, cache or CapacityCache(), reserved or Reserved())
     warm_up(setup)
     if setup.looks_at_jobs():
         _first_look(setup)
     return setup
+
+
+def _chained(
+    config: Config,
+    decider: Decider,
+    neighbours: Neighbours,
+    cache: CapacityCache,
+    reserved: Reserved,
+) -> Setup:
+    """The setup with its chain of enforcement: shaping around reserving around the way chosen."""
+    is_slots = config.enforcement == "slots"
+    inner: Enforcement
+    if is_slots:
+        inner = Slots(decider, cache, config.slots.lease_s)
+    else:
+        inner = Reserving(Select(decider), decider, reserved)
+    shaping = None
+    if config.genie is not None:
+        site = site_of(config.genie, decider.machines, str(config.path))
+        shaping = Shaping(inner, site, decider.rule)
+    return Setup(
+        config,
+        decider,
+        shaping or NoShaping(inner),
+        neighbours,
+        cache=cache if is_slots else None,
+        reserved=None if is_slots else reserved,
+        shaping=shaping,
+    )
 
 
 def _first_look(setup: Setup) -> None:
@@ -135,7 +163,7 @@ def _network(config: Config) -> Network | None:
     except TopologyError as error:
         raise ConfigError(f"topology_conf: {error}") from error
     joined = {name for domain in found.domains for name in domain.nodes}
-    alone = sorted(name for item in config.nodes for name in item.names if name not in joined)
+    alone = sorted(name for item in config.nodes for name in item.nodes if name not in joined)
     if alone:
         told = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
         logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), told)
@@ -157,7 +185,7 @@ def warm_up(setup: Setup) -> None:
         for topology in kinds.values():
             full = (1 << topology.gpus) - 1
             cluster = Cluster({"warm-up": NodeState("warm-up", topology, full, weight=1)})
-            for pattern in patterns if "pattern" in registry.hints_of(policy.name) else ("ring",):
+            for pattern in patterns if PATTERN in policy.hints else ("ring",):
                 _warm(policy, pattern, topology, cluster)
         for topology in kinds.values():
             if topology.gpus <= WARM_GPUS:

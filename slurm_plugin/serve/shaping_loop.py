@@ -14,17 +14,17 @@ from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
 from policies.genie.submit import candidates
 from slurm_plugin import admin_comment
-from slurm_plugin.config.settings import SlurmConfig
-from slurm_plugin.decide.wish import WishError, read_wish
+from slurm_plugin.config.sections import SlurmConfig
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.watch import of_job
 from slurm_plugin.genie import look, note
-from slurm_plugin.genie.act import Acts, in_turn
-from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.note import Shaped
-from slurm_plugin.genie.record import Shaping
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.record import ShapeRecord
+from slurm_plugin.genie.shaping import Shaping
+from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
+from slurm_plugin.genie.updates import ShapeUpdates, in_turn
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.pace import Pace
 from slurm_plugin.serve.service import Engine
@@ -59,28 +59,28 @@ class Loop:
         self._pace = Pace()
         self._client: tuple[SlurmConfig, SlurmClient, str] | None = None
         self._tasks: dict[int, tuple[object, Task | None]] = {}
-        self._acts = Acts()
-        self._desk: Desk | None = None
+        self._acts = ShapeUpdates()
+        self._shaping: Shaping | None = None
         engine.listen(self.heard, self.status)
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
         if verb == PLANNED:
             return
-        desk = self._engine.setup.desk
-        if desk is not None:
-            desk.happened()
+        shaping = self._engine.setup.shaping
+        if shaping is not None:
+            shaping.add_event()
             if verb == CLOCK_SET:
-                desk.forget_all()
+                shaping.forget_all()
         self._pace.heard(verb)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing where no jobs are shaped."""
-        desk = self._engine.setup.desk
-        if desk is None:
+        shaping = self._engine.setup.shaping
+        if shaping is None:
             return {}
         acts = self._acts
-        told: dict[str, Any] = {"changed": acts.changed, "domains": desk.told()}
+        told: dict[str, Any] = {"changed": acts.changed, "domains": shaping.status()}
         return {"genie": told | ({"refused": acts.refused} if acts.refused else {})}
 
     async def run(self) -> None:
@@ -90,23 +90,23 @@ class Loop:
     async def _look(self) -> tuple[float, float]:
         """One look -> seconds to the next if nothing happens, and between polls."""
         setup = self._engine.setup
-        desk = setup.desk
-        if desk is None or not desk.site.domains:
+        shaping = setup.shaping
+        if shaping is None or not shaping.site.domains:
             return IDLE_S, IDLE_S
-        poll_s = desk.site.config.poll_s
-        return await self._next_s(setup, desk, poll_s), poll_s
+        poll_s = shaping.site.config.poll_s
+        return await self._next_s(setup, shaping, poll_s), poll_s
 
-    async def _next_s(self, setup: Setup, desk: Desk, poll_s: float) -> float:
+    async def _next_s(self, setup: Setup, shaping: Shaping, poll_s: float) -> float:
         if setup.config.kill_switch.exists():
-            desk.snapshots.clear()
+            shaping.snapshots.clear()
             return poll_s
         try:
             # Behind a gate of the slots mode another loop changes the same jobs.
             async with self._engine.turn:
-                began = desk.clock()
-                seen = await asyncio.to_thread(self._read, setup, desk)
-                settling = await self._plan(setup, desk, seen)
-                desk.look_s = desk.clock() - began
+                began = shaping.clock()
+                seen = await asyncio.to_thread(self._read, setup, shaping)
+                settling = await self._plan(setup, shaping, seen)
+                shaping.look_s = shaping.clock() - began
         except SlurmError as error:
             logger.warning("genie: Slurm could not be read: %s", error)
             return poll_s
@@ -115,11 +115,11 @@ class Loop:
             return poll_s
         return min(poll_s, SETTLING_S) if settling else poll_s
 
-    def _read(self, setup: Setup, desk: Desk) -> Seen:
-        desk.site.refresh()
-        at, heard = desk.clock(), desk.heard
+    def _read(self, setup: Setup, shaping: Shaping) -> Seen:
+        shaping.site.refresh()
+        at, heard = shaping.clock(), shaping.events
         client, separator = self._the_client(setup.config.slurm)
-        desk.separator = separator
+        shaping.separator = separator
         # The queue first: a job that starts in between is then counted twice, never missed.
         return Seen(at, heard, client.queue(), client.nodes())
 
@@ -131,30 +131,30 @@ class Loop:
             self._client = (settings, client, separator)
         return self._client[1], self._client[2]
 
-    async def _plan(self, setup: Setup, desk: Desk, seen: Seen) -> bool:
+    async def _plan(self, setup: Setup, shaping: Shaping, seen: Seen) -> bool:
         """Plan every domain and change what is to be changed; whether to look again soon."""
-        if self._desk is not desk:
-            self._desk, self._tasks = desk, {}
-        self._meet(desk, seen)
+        if self._shaping is not shaping:
+            self._shaping, self._tasks = shaping, {}
+        self._meet(shaping, seen)
         self._acts.forget(seen.queue)
-        made = await asyncio.to_thread(self._planned, setup, desk, seen)
+        made = await asyncio.to_thread(self._planned, setup, shaping, seen)
         updates: list[tuple[QueuedJob, JobUpdate]] = []
         starts: list[int] = []
         for name, (snapshot, plans, changes) in made.items():
-            desk.snapshots[name], desk.plans[name] = snapshot, plans
-            starts += desk.let_start(plans, seen.at)
-            updates += changes.updates + self._first_shapes(desk, snapshot)
+            shaping.snapshots[name], shaping.plans[name] = snapshot, plans
+            starts += shaping.admit(plans, seen.at)
+            updates += changes.updates + self._first_shapes(shaping, snapshot)
             for job, task, plan in changes.reshaped:
                 if self._may_change(job, seen):
                     self._write(snapshot.domain, job, task, plan, seen.at)
-        desk.seen = seen.heard
+        shaping.events_seen = seen.heard
         waits = {job.job_id for job in seen.queue if job.state == "PENDING"}
-        desk.starting = {job: one for job, one in desk.starting.items() if job in waits}
+        shaping.starting = {job: one for job, one in shaping.starting.items() if job in waits}
         now, later = in_turn([one for one in updates if self._may_change(one[0], seen)])
         if now:
             assert self._client is not None
             await asyncio.to_thread(self._acts.do, self._client[1], now, seen.at)
-        desk.has_told(starts, desk.clock())
+        shaping.told_slurm(starts, shaping.clock())
         if starts:
             self._engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
@@ -162,46 +162,46 @@ class Loop:
     def _may_change(self, job: QueuedJob, seen: Seen) -> bool:
         return not self._acts.is_paused(job.name, seen.at)
 
-    def _meet(self, desk: Desk, seen: Seen) -> None:
+    def _meet(self, shaping: Shaping, seen: Seen) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
-        for job in seen.queue if desk.promises or desk.records else ():
+        for job in seen.queue if shaping.promises or shaping.records else ():
             said = note.read(job.admin_comment)
             if said is None or not said.token:
                 continue
-            desk.promises.pop(said.token, None)
-            build = desk.records.pop(said.token, None)
+            shaping.promises.pop(said.token, None)
+            build = shaping.records.pop(said.token, None)
             if build is not None:
                 self._engine.write(of_job(build, job))
-        for token in [key for key, one in desk.promises.items() if one.until <= seen.at]:
-            del desk.promises[token]
-            desk.records.pop(token, None)
+        for token in [key for key, one in shaping.promises.items() if one.until <= seen.at]:
+            del shaping.promises[token]
+            shaping.records.pop(token, None)
 
     def _planned(
-        self, setup: Setup, desk: Desk, seen: Seen
+        self, setup: Setup, shaping: Shaping, seen: Seen
     ) -> dict[str, tuple[Snapshot, dict[int, tuple[int, Planned]], look.Changes]]:
         kept: dict[int, tuple[object, Task | None]] = {}
 
-        def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+        def task_of(job: QueuedJob, said: Shaped, domain: ShapedPartition) -> Task | None:
             key = (job.admin_comment, job.submit, job.account, id(domain.maker))
             found = self._tasks.get(job.job_id)
             if found is None or found[0] != key:
-                found = (key, self._task(desk, job, said, domain))
+                found = (key, self._task(shaping, job, said, domain))
             kept[job.job_id] = found
             return found[1]
 
         made = {}
-        for name, domain in desk.site.domains.items():
+        for name, domain in shaping.site.domains.items():
             snapshot = taken(domain, seen.queue, seen.nodes, seen.at, task_of, _is_ours)
-            starting, stalled = desk.under_way(snapshot, seen.at)
-            queue = snapshot.queue(seen.at, list(desk.promises.values()), starting, stalled)
+            starting, stalled = shaping.under_way(snapshot, seen.at)
+            queue = snapshot.queue(seen.at, list(shaping.promises.values()), starting, stalled)
             plans = planned(
-                desk.scheduler, queue, starting.values(), is_settling=snapshot.is_settling
+                shaping.scheduler, queue, starting.values(), is_settling=snapshot.is_settling
             )
             changes = look.changes(
                 snapshot,
                 plans,
                 self._acts.factors,
-                separator=desk.separator,
+                separator=shaping.separator,
                 now=seen.at,
             )
             made[name] = (snapshot, plans, changes)
@@ -209,31 +209,37 @@ class Loop:
         return made
 
     @staticmethod
-    def _task(desk: Desk, job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+    def _task(
+        shaping: Shaping, job: QueuedJob, said: Shaped, domain: ShapedPartition
+    ) -> Task | None:
         """A job's task by its hint, as of its submit; None where that says nothing of use."""
-        rule = desk.rule(job.partition, job.account, job.uid)
+        rule = shaping.rule(job.partition, job.account, job.uid)
         try:
-            wish = read_wish(admin_comment.hint_in(job.admin_comment), rule)
-            asked = desk.site.asked(wish.values, domain, job.account, said, job.submit)
-            return desk.site.task(job.job_id, asked, domain, job.account, job.submit)
-        except (WishError, HintError) as error:
+            preferences = read_preferences(admin_comment.hint_in(job.admin_comment), rule)
+            asked = shaping.site.asked(preferences.values, domain, job.account, said, job.submit)
+            return shaping.site.task(job.job_id, asked, domain, job.account, job.submit)
+        except (HintRefused, HintError) as error:
             logger.info("genie: job %d is left as it is: %s", job.job_id, error)
             return None
 
-    def _first_shapes(self, desk: Desk, snapshot: Snapshot) -> list[tuple[QueuedJob, JobUpdate]]:
+    def _first_shapes(
+        self, shaping: Shaping, snapshot: Snapshot
+    ) -> list[tuple[QueuedJob, JobUpdate]]:
         """Jobs submitted while no engine answered: they get their shape and are let go."""
         updates = []
         for job, said in snapshot.unshaped:
-            task = self._task(desk, job, said, snapshot.domain)
+            task = self._task(shaping, job, said, snapshot.domain)
             if task is None or self._acts.is_paused(job.name, snapshot.at):
                 continue
-            plan = desk.plan(snapshot.domain, task, snapshot.at)
-            updates.append((job, look.released(job, said, plan.shape, desk.separator)))
+            plan = shaping.plan(snapshot.domain, task, snapshot.at)
+            updates.append((job, look.released(job, said, plan.shape, shaping.separator)))
             self._write(snapshot.domain, job, task, plan, snapshot.at)
         return updates
 
-    def _write(self, domain: Domain, job: QueuedJob, task: Task, plan: Planned, now: float) -> None:
-        shaping = Shaping(task, plan, domain.platform, now, note="while it waits")
+    def _write(
+        self, domain: ShapedPartition, job: QueuedJob, task: Task, plan: Planned, now: float
+    ) -> None:
+        line = ShapeRecord(task, plan, domain.platform, now, note="while it waits")
         who = {
             "job": job.job_id,
             "array": job.array_id,
@@ -244,7 +250,7 @@ class Loop:
             "policy": "genie",
         }
         found = candidates(task, domain.platform, now)
-        self._engine.write(lambda: {**shaping.build(found), **who})
+        self._engine.write(lambda: {**line.build(found), **who})
 
 
 def _is_ours(job: QueuedJob) -> bool:

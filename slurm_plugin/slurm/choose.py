@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from slurm_plugin.config.settings import SlurmConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.slurm import pyslurm_client
 from slurm_plugin.slurm.commands import CommandLine
 from slurm_plugin.slurm.interface import SlurmClient

@@ -20,7 +20,7 @@ def test_our_own_cluster() -> None:
     own = read(DEFAULT)
     assert own.gpus == {"dgx1": 8, "dgx2": 8, "minsky1": 4, "bridged1": 8, "amd1": 8}
     settings = config.parse(own.files()["image/gputopo.yaml"], FILE)
-    assert settings.nodes[0].names == ("dgx1", "dgx2")
+    assert settings.nodes[0].nodes == ("dgx1", "dgx2")
     assert [settings.rule(name).mode for name in ("gpu", "observe", "off")] == [
         "enforce",
         "observe",
@@ -59,7 +59,7 @@ def test_every_machine_of_the_catalog_makes_a_node(machine: str) -> None:
     cores = int(words["Sockets"]) * int(words["CoresPerSocket"])
     lines = gres_file.parse(files["image/gres.conf"])
     assert max(core for line in lines for core in line.cores or ()) < cores
-    assert config.parse(files["image/gputopo.yaml"], FILE).nodes[0].names == ("n1",)
+    assert config.parse(files["image/gputopo.yaml"], FILE).nodes[0].nodes == ("n1",)
 
 
 def test_a_cluster_without_any_gpu() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from machines_in_tests import BASIC, basic_config
+from machines_in_tests import BASIC, basic_config, basic_decider
 
 from policies.performance import Run, fit
 from policies.performance.similarity import Traits
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.genie.desk import Desk
+from slurm_plugin.enforcement import Enforcement, Select
+from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.protocol import Submit
 from slurm_plugin.slots_keys import SlotsKeys
@@ -37,8 +38,8 @@ RUNS = [
 HINT = "policy=genie,profile=resnet50,batch=64,iterations=1000"
 
 
-def a_desk(folder: Path) -> Desk:
-    """The desk of that configuration at `NOW`, with one profile known."""
+def a_shaping(folder: Path, inner: Enforcement | None = None) -> Shaping:
+    """That configuration at `NOW`, with one profile known."""
     settings = basic_config(folder, BASIC + GENIE)
     model = fit("calibrated", RUNS)
     Database(folder / "performance.db").put(
@@ -46,7 +47,8 @@ def a_desk(folder: Path) -> Desk:
     )
     assert settings.genie is not None
     site = site_of(settings.genie, load_machines(settings), str(settings.path))
-    return Desk(site, Rules(settings), clock=lambda: NOW)
+    inner = inner or Select(basic_decider(folder))
+    return Shaping(inner, site, Rules(settings), clock=lambda: NOW)
 
 
 def submit(hint: str = HINT, **more: object) -> Submit:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.lent import SlotsMode
+from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.offer import Offer
-from slurm_plugin.queue.capacity import Room
+from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
 
 GPUS = {f"v100.s{i}": 1 for i in range(8)}
@@ -71,10 +71,10 @@ class Remembers(Lending):
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
         run = {"run": lambda *_, **__: "", "submitter": Nobody(), "clock": lambda: float(NOW)}
-        super().__init__(settings, slurm, mode=SlotsMode(), **run)  # type: ignore[arg-type]
+        super().__init__(settings, slurm, mode=SlotLoans(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Room) -> Loan:
+    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Nodes) -> Loan:
         self.asked.append((job.name, offer))
         lenders = [Lender(node, mask, 70) for node, mask in offer.donors.items()]
         return Loan(offer.host, offer.mask, tuple(lenders))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import yaml
 
-from slurm_plugin.config import remote as settings
-from slurm_plugin.config import schema
+from slurm_plugin.config.key import Key
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.config.remote_keys import REMOTE
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.config.yaml_reader import Reader
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.remote import presets
+from slurm_plugin.remote.node.preset import Preset
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,26 @@ def load(path: Path) -> Settings:
     """
     path = path.absolute()
     check_owner(path)
-    reader = Reader(path)
+    reader = OwnReader(path)
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     found = {name: value for name, (_, value) in reader.mapping(root, "").items()}
-    slurm = reader.section(found.get("slurm"), "slurm", schema.SLURM)
-    preset = reader.section(found.get("remote"), "remote", REMOTE)["preset"]
-    if presets.is_file(preset):
-        check_owner(path.parent / preset)
-    remote = settings.read(reader, found.get("remote"))
-    return Settings(remote, slurm["bin_dir"], slurm["timeout_s"])
+    slurm = reader.settings(SlurmConfig, found.get("slurm"), "slurm")
+    remote = reader.settings(RemoteConfig, found.get("remote"), "remote")
+    return Settings(remote, slurm.bin_dir, slurm.timeout_s)
+
+
+class OwnReader(Reader):
+    """A Reader that looks at who may write a preset's file before it reads the file."""
+
+    def preset(self, node: yaml.Node, name: str, key: Key) -> Preset:
+        """The preset; ConfigError where others than root could have written its file."""
+        stated = self.text(node, name, key)
+        if presets.is_file(stated):
+            check_owner(self.path.parent / stated)
+        return super().preset(node, name, key)
 
 
 def check_owner(path: Path) -> None:

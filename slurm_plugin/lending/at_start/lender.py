@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.lending import loan as loans
-from slurm_plugin.lending.at_start import look, room
+from slurm_plugin.lending.at_start import look
 from slurm_plugin.lending.at_start.look import REQUEUED_S, Plan, Terms
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.lending.at_start.reserved import Kept, Reserved
 from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.loan import Loan
+from slurm_plugin.queue.capacity import nodes_of
 from slurm_plugin.slurm.interface import (
     JobUpdate,
     QueuedJob,
@@ -94,7 +95,7 @@ class Lender:
         running = [job for job in queue if job.state != "PENDING"]
         if lends:
             self._broker.look(queue)
-        there = room.room_of(nodes, running)
+        there = nodes_of(nodes, running)
         return look.plan(queue, there, terms, self._how, self._broker if lends else None)
 
     def _offered(self, made: Plan) -> dict[int, Kept]:

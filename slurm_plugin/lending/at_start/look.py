@@ -13,17 +13,17 @@ from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import LOAN, Bracket
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.askers import Askers, Lends
-from slurm_plugin.lending.at_start import mode, room
+from slurm_plugin.lending.at_start import mode
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.lending.at_start.reserved import Kept, Share
+from slurm_plugin.lending.borrowing import Candidate
 from slurm_plugin.lending.loan import Loan
 from slurm_plugin.lending.plan import LoanPlan
 from slurm_plugin.queue import demand
 from slurm_plugin.queue.candidates import first_hold
-from slurm_plugin.queue.capacity import Hold, Room, held_by
+from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.queue.order import in_order
-from slurm_plugin.queue.want import Want
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Reasons with which a job lacks nothing but GPUs, CPUs or memory.
@@ -67,7 +67,7 @@ class Plan(LoanPlan):
 
 
 def plan(
-    queue: Sequence[QueuedJob], nodes: Room, terms: Terms, how: AtStart, lends: Lends | None
+    queue: Sequence[QueuedJob], nodes: Nodes, terms: Terms, how: AtStart, lends: Lends | None
 ) -> Plan:
     """Everything to be done now; `nodes` is by Slurm's own figures."""
     running = [job for job in queue if job.state != "PENDING"]
@@ -80,12 +80,19 @@ def plan(
         kept = admin_comment.read(job.admin_comment, LOAN)
         if kept is not None and kept.state != mode.MAY:
             look.at_loan(job, kept)
-        elif room.asks_for_gpus(job):
+        elif _asks_for_gpus(job):
             waiting.append((job, kept))
     for job, kept in waiting:
         look.at_waiting(job, kept)
     look.askers.settle()
     return made
+
+
+def _asks_for_gpus(job: QueuedJob) -> bool:
+    """Is this a job of somebody's own that waits for GPUs?"""
+    if loans.parent_of(job):
+        return False
+    return any("gpu" in getattr(job, field) for field in demand.REQUESTS.values())
 
 
 def _has_loan(job: QueuedJob) -> bool:
@@ -129,7 +136,7 @@ class _Look:
         if why or loan is None:
             made.broken.append((job, kept, why or "the loan cannot be read"))
             return
-        end = self._end(job)
+        end = end_of(job, self._terms.now)
         made.take(self._local(job, loan, end))
         self._keep(job, kept, loan, end)
         found = loans.standing(job, loan, self._there)
@@ -177,20 +184,20 @@ class _Look:
         if job.held or job.depends or job.reason not in READY:
             return
         try:
-            asked = room.submit_of(job)
-            need = demand.need_of(asked, made.room, job.partition)
-            hold = first_hold(need, made.room, self._end(job))
+            asked = demand.demand_of(job)
+            need = demand.need_of(asked, made.room)
+            hold = first_hold(need, made.room, end_of(job, self._terms.now))
         except (demand.Unplaceable, Unsupported, ValueError):
+            return
+        if len(asked.types) > 1:
+            # A node with several GPU models is not looked at.
             return
         if hold is not None:
             made.take(hold)
             return
-        self.askers.no_room(job, need)
+        self.askers.no_room(job.job_id, need)
         is_paused = self._terms.paused.get(job.name, 0) > self._terms.now
         # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
         is_spread = bool(job.tres_per_job) and job.max_nodes != 1
         if kept is not None and not (job.array_id or job.het_id or is_paused or is_spread):
-            self.askers.ask(job, Want(kept, asked, need))
-
-    def _end(self, job: QueuedJob) -> float:
-        return self._terms.now + job.time_limit_s if job.time_limit_s else float("inf")
+            self.askers.ask(Candidate(job, kept, asked, need))

@@ -47,11 +47,6 @@ class AtStart:
     is_basic: bool = False
     now: int = 0
 
-    @property
-    def forms(self) -> frozenset[str]:
-        """As Mode says."""
-        return frozenset(("node", "job"))
-
     def kept(self, job: QueuedJob) -> Bracket | None:
         """As Mode says."""
         return admin_comment.read(job.admin_comment, LOAN)
@@ -73,7 +68,7 @@ class AtStart:
         """As Mode says."""
         return JobUpdate(
             begin_time=NOW,
-            tres_per_node=_gpus(model_of(node), mask.bit_count()),
+            tres_per_node=_gpus(node.model, mask.bit_count()),
             priority=self._first(),
             admin_comment=admin_comment.donor(parent),
         )
@@ -146,15 +141,10 @@ def same(one: str, other: str) -> bool:
         return one == other
 
 
-def model_of(node: Node) -> str:
-    """The GPU type of a node's request, '' where its GPUs have none."""
-    return node.slots[0].rpartition(".")[0]
-
-
 def local_request(text: str, gpus: int) -> str:
     """The request `text` with so many GPUs of its type; what is no GPU stays."""
     model = next(iter(counts(text)), "")
-    return ",".join(filter(None, (_gpus(model, gpus), demand.rest(text))))
+    return ",".join(filter(None, (_gpus(model, gpus), demand.without_gpus(text))))
 
 
 def _local(kept: Bracket, loan: Loan) -> str:

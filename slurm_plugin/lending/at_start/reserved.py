@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.question import CandidateNode, PlacementQuestion
-from slurm_plugin.queue.slot_names import lowest
+from slurm_plugin.queue.candidates import lowest
 
 #: A wait of this length ends soon after its loan is settled.
 WAIT_S = 10

@@ -38,7 +38,7 @@ genie:
     assert (a.nodes, a.late, a.max_nodes) == (("n1", "n2"), "refuse", 0)
     assert a.classes == {"prior": Within(1.5), "normal": Within(seconds=43200)}
     assert (b.late, b.classes, b.max_nodes) == ("accept", {"urgent": Within(0)}, 1)
-    assert tuple(genie.accounts["gold"]) == ("urgent", "normal")
+    assert tuple(genie.accounts["gold"].classes) == ("urgent", "normal")
 
 
 def test_the_papers_classes_hold_where_the_site_names_none() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.decision_log import DecisionLog
 

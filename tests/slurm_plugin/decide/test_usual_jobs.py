@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.config import settings as config
-from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import usual_jobs
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.serve import setup
@@ -103,7 +103,7 @@ def test_the_engine_gives_the_policy_what_the_site_asks(tmp_path: Path) -> None:
     own = []
     for gpus in (2, 4):
         path.write_text(text.format(gpus))
-        own.append(setup.load(path).get_policy("mapa-preserve-site"))
+        own.append(setup.load(path).decider.get_policy("mapa-preserve-site"))
     assert own[0].name == own[1].name == "mapa-preserve-site"
-    assert [policy._insensitive.demand for policy in own] == [((2, 1.0),), ((4, 1.0),)]
-    assert setup.load(path).get_policy("mapa").name == "mapa"
+    assert [policy.insensitive.demand for policy in own] == [((2, 1.0),), ((4, 1.0),)]
+    assert setup.load(path).decider.get_policy("mapa").name == "mapa"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from genie_in_tests import GENIE, a_desk
+from genie_in_tests import GENIE, a_shaping
 from machines_in_tests import BASIC, basic_config
 
 from slurm_plugin.doctor.genie import findings
@@ -17,7 +17,7 @@ MULTIFACTOR = {"PriorityType": "priority/multifactor"}
 
 
 def told(folder: Path, partitions: list[SlurmPartition], values: dict[str, str]) -> list[str]:
-    a_desk(folder)
+    a_shaping(folder)
     genie = basic_config(folder, BASIC + GENIE).genie
     assert genie is not None
     return [f"{one.level}: {one.text}" for one in findings(genie, partitions, values)]

@@ -16,7 +16,7 @@ import pytest
 from machines_in_tests import BASIC, mask, node, question
 
 from slurm_plugin import munge
-from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import listener, machines, remote, search, slurm_says

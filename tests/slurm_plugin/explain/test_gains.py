@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from machines_in_tests import BASIC
 
 from slurm_plugin.cli import cli
-from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.explain.gains import Gains
 

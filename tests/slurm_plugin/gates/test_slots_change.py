@@ -1,4 +1,4 @@
-"""A gated job's submit, read again from its bracket and from Slurm's own figures."""
+"""A gated job's demand, read again from its record and from Slurm's own figures."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 from slots_in_tests import gated
 
 from slurm_plugin import admin_comment
-from slurm_plugin.protocol import Submit
+from slurm_plugin.gates.slot_request import recorded_demand
 from slurm_plugin.queue import demand
-from slurm_plugin.queue.submitted import submit_of
+from slurm_plugin.queue.demand import Demand
 
 
-def submit(keys: str, **more: object) -> Submit:
+def submit(keys: str, **more: object) -> Demand:
     job = replace(gated(1), admin_comment=f"[gpu-slots: gated {keys}]", **more)  # type: ignore[arg-type]
     kept = admin_comment.read(job.admin_comment)
     assert kept is not None
-    return submit_of(job, kept)
+    return recorded_demand(job, kept)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_gpus_and_nodes_are_those_of_the_form_it_was_asked_in(
     assert (found.nodes, found.max_nodes) == nodes
 
 
-def test_a_bracket_without_gpus_is_no_submit() -> None:
-    with pytest.raises(demand.Unplaceable, match="names no GPUs"):
+def test_a_record_without_gpus_is_no_demand() -> None:
+    with pytest.raises(demand.Unplaceable, match="asks for no GPUs"):
         submit("nodes=1-1")
 
 
-def test_what_the_bracket_and_slurm_say_of_cpus_and_memory_stands_in_the_submit() -> None:
-    keys = submit(
+def test_what_the_bracket_and_slurm_say_of_cpus_and_memory_stands_in_the_demand() -> None:
+    asked = submit(
         "tpn=gres/gpu:2 by=job cpt=3 cpg=5 bind=1 req=dgx1 begin=77",
         cpus=9,
         memory_per_cpu_mb=11,
@@ -54,10 +54,9 @@ def test_what_the_bracket_and_slurm_say_of_cpus_and_memory_stands_in_the_submit(
         exclusive=True,
         exc_nodes="dgx3",
         features="ib",
-    ).slots
-    assert keys is not None
-    assert (keys.form, keys.batch, keys.begin, keys.enforce_binding) == ("node", False, 77, True)
-    assert (keys.cpus, keys.cpus_per_task, keys.cpus_per_gpu) == (9, 3, 5)
-    assert (keys.mem_node_mb, keys.mem_cpu_mb, keys.mem_gpu_mb) == (0, 11, 13)
-    assert (keys.req_nodes, keys.exc_nodes, keys.features) == ("dgx1", "dgx3", "ib")
-    assert keys.exclusive
+    )
+    assert (asked.form, asked.enforce_binding) == ("node", True)
+    assert (asked.cpus, asked.cpus_per_task, asked.cpus_per_gpu) == (9, 3, 5)
+    assert (asked.mem_node_mb, asked.mem_cpu_mb, asked.mem_gpu_mb) == (0, 11, 13)
+    assert (asked.req_nodes, asked.exc_nodes, asked.features) == ("dgx1", "dgx3", "ib")
+    assert asked.exclusive

@@ -6,21 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from genie_in_tests import HINT, NOW, a_desk, a_node, queued, running
+from genie_in_tests import HINT, NOW, a_node, a_shaping, queued, running
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.contract.scheduling import Task
 from policies.performance import Shape
 from slurm_plugin import admin_comment
+from slurm_plugin.gates.slot_request import recorded_demand
 from slurm_plugin.genie import note
-from slurm_plugin.genie.desk import Desk
 from slurm_plugin.genie.look import Changes, changes, released
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import LEAST, MOST, site_factors
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.shaping import Shaping
+from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
-from slurm_plugin.queue.submitted import submit_of
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 from slurm_plugin.slurm.update_text import words
@@ -31,23 +31,25 @@ ALL = running(1, {"dgx1": tuple(range(8)), "dgx2": tuple(range(8))})
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return a_desk(tmp_path)
+def shaping(tmp_path: Path) -> Shaping:
+    return a_shaping(tmp_path)
 
 
-def seen(desk: Desk, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> Snapshot:
-    def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task:
+def seen(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> Snapshot:
+    def task_of(job: QueuedJob, said: Shaped, domain: ShapedPartition) -> Task:
         hint = job.admin_comment.partition(": ")[2].partition(" |")[0]
         values = dict(word.split("=") for word in hint.split(","))
-        asked = desk.site.asked(values, domain, "", said, NOW)
-        return desk.site.task(job.job_id, asked, domain, "", job.submit)
+        asked = shaping.site.asked(values, domain, "", said, NOW)
+        return shaping.site.task(job.job_id, asked, domain, "", job.submit)
 
-    return taken(desk.site.domains["dl"], jobs, nodes, NOW, task_of)
+    return taken(shaping.site.domains["dl"], jobs, nodes, NOW, task_of)
 
 
-def made(desk: Desk, jobs: list[QueuedJob], nodes: list[SlurmNode], **more: object) -> Changes:
-    snapshot = seen(desk, jobs, nodes)
-    plans = planned(desk.scheduler, snapshot.queue(NOW, []), is_settling=snapshot.is_settling)
+def made(
+    shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode], **more: object
+) -> Changes:
+    snapshot = seen(shaping, jobs, nodes)
+    plans = planned(shaping.scheduler, snapshot.queue(NOW, []), is_settling=snapshot.is_settling)
     return changes(snapshot, plans, {}, now=NOW, **more)  # type: ignore[arg-type]
 
 
@@ -80,9 +82,9 @@ def test_a_bracket_is_replaced_where_it_stands() -> None:
 # What a look sees.
 
 
-def test_free_gpus_are_those_of_nodes_that_take_jobs(desk: Desk) -> None:
+def test_free_gpus_are_those_of_nodes_that_take_jobs(shaping: Shaping) -> None:
     nodes = [a_node("dgx1", 3), a_node("dgx2", 0, "IDLE", "DRAIN"), a_node("minsky1")]
-    assert seen(desk, [], nodes).free == {"dgx1": 5, "dgx2": 0}
+    assert seen(shaping, [], nodes).free == {"dgx1": 5, "dgx2": 0}
 
 
 @pytest.mark.parametrize(
@@ -96,30 +98,34 @@ def test_free_gpus_are_those_of_nodes_that_take_jobs(desk: Desk) -> None:
     ],
     ids=str,
 )
-def test_jobs_that_could_not_start_are_not_planned(desk: Desk, more: dict[str, object]) -> None:
-    assert seen(desk, [queued(7, **more)], FREE).members == []
+def test_jobs_that_could_not_start_are_not_planned(
+    shaping: Shaping, more: dict[str, object]
+) -> None:
+    assert seen(shaping, [queued(7, **more)], FREE).members == []
 
 
-def test_running_jobs_end_when_predicted(desk: Desk) -> None:
-    (one,) = seen(desk, [running(1, {"dgx1": (0, 1)})], FREE).running
+def test_running_jobs_end_when_predicted(shaping: Shaping) -> None:
+    (one,) = seen(shaping, [running(1, {"dgx1": (0, 1)})], FREE).running
     assert one.shape == Shape(1, 2)
     assert one.end_s - NOW == pytest.approx(204, abs=3)
 
 
-def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(desk: Desk) -> None:
+def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(shaping: Shaping) -> None:
     ending = queued(1, "2x8", state="COMPLETING", nodes=("dgx1", "dgx2"), end=int(NOW) - 1)
-    assert made(desk, [ending, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates == []
+    assert (
+        made(shaping, [ending, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates == []
+    )
     stuck = queued(1, "2x8", state="COMPLETING", nodes=("dgx1", "dgx2"), end=int(NOW) - 60)
-    assert made(desk, [stuck, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates
+    assert made(shaping, [stuck, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates
 
 
-def test_a_job_that_was_given_its_slots_counts_as_running_on_them(desk: Desk) -> None:
+def test_a_job_that_was_given_its_slots_counts_as_running_on_them(shaping: Shaping) -> None:
     """Slurm takes a moment to start it, and does not count its GPUs until then."""
     given = queued(
         7, "1x2", tres_per_node="gres/gpu:v100.s0:1,gres/gpu:v100.s1:1", req_nodes="dgx1",
         admin_comment=f"[gpu-topo: {HINT} | x] [gpu-shape: 1x2] [gpu-slots: placed tpn=gpu:2]",
     )  # fmt: skip
-    found = seen(desk, [given], FREE)
+    found = seen(shaping, [given], FREE)
     assert (found.free, found.members) == ({"dgx1": 6, "dgx2": 8}, [])
     (one,) = found.running
     assert (one.job_id, one.shape) == (7, Shape(1, 2))
@@ -129,28 +135,28 @@ def test_a_job_that_was_given_its_slots_counts_as_running_on_them(desk: Desk) ->
 # What is changed.
 
 
-def test_a_waiting_job_that_is_to_start_gets_its_shape(desk: Desk) -> None:
-    ((job, update),) = made(desk, [queued(7, "1x1")], FREE).updates
+def test_a_waiting_job_that_is_to_start_gets_its_shape(shaping: Shaping) -> None:
+    ((job, update),) = made(shaping, [queued(7, "1x1")], FREE).updates
     assert job.name == "7"
     assert (update.num_nodes, update.tres_per_node, update.num_tasks) == ((1, 1), "gres/gpu:4", 4)
     assert update.admin_comment == f"[gpu-topo: {HINT} | shape 1x4] [gpu-shape: 1x4]"
 
 
-def test_slurm_refuses_the_update_of_a_job_that_has_started(desk: Desk) -> None:
+def test_slurm_refuses_the_update_of_a_job_that_has_started(shaping: Shaping) -> None:
     """By its CPUs, before it would take nodes away from it."""
-    ((_, update),) = made(desk, [queued(7, "1x1")], FREE).updates
+    ((_, update),) = made(shaping, [queued(7, "1x1")], FREE).updates
     told = words(["7"], update, "/")
     assert "NumCPUs=4" in told
     assert "MinCPUsNode=4" in told
 
 
-def test_a_job_that_waits_keeps_a_shape_that_is_still_good(desk: Desk) -> None:
-    assert made(desk, [ALL, queued(7, "1x2")], FULL).updates == []
+def test_a_job_that_waits_keeps_a_shape_that_is_still_good(shaping: Shaping) -> None:
+    assert made(shaping, [ALL, queued(7, "1x2")], FULL).updates == []
 
 
-def test_a_job_that_waits_gets_another_shape_once_its_own_would_be_late(desk: Desk) -> None:
+def test_a_job_that_waits_gets_another_shape_once_its_own_would_be_late(shaping: Shaping) -> None:
     hint = f"{HINT},deadline=180s"
-    ((_, update),) = made(desk, [ALL, queued(7, "1x1", hint)], FULL).updates
+    ((_, update),) = made(shaping, [ALL, queued(7, "1x1", hint)], FULL).updates
     assert update.tres_per_node == "gres/gpu:4"
 
 
@@ -165,8 +171,8 @@ def test_a_job_that_waits_gets_another_shape_once_its_own_would_be_late(desk: De
     ],
     ids=["fixed", "array", "the user changed its GPUs", "the user changed its nodes", "component"],
 )
-def test_shapes_that_are_not_ours_are_left(desk: Desk, job: QueuedJob) -> None:
-    assert made(desk, [job], FREE).updates == []
+def test_shapes_that_are_not_ours_are_left(shaping: Shaping, job: QueuedJob) -> None:
+    assert made(shaping, [job], FREE).updates == []
 
 
 GATED = "gated token=t0 tpn=gres/gpu:1 nodes=1-1 by=node"
@@ -178,16 +184,16 @@ def behind(state: str = GATED, **more: object) -> QueuedJob:
     return queued(7, "1x1", admin_comment=f"{shaped} [gpu-slots: {state}]", **more)
 
 
-def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(desk: Desk) -> None:
+def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(shaping: Shaping) -> None:
     """By it the job's slots are looked for, and the request is given back."""
-    ((_, update),) = made(desk, [behind()], FREE).updates
+    ((_, update),) = made(shaping, [behind()], FREE).updates
     assert (update.num_nodes, update.tres_per_node, update.num_tasks) == ((1, 1), "gres/gpu:4", 4)
     comment = update.admin_comment or ""
     assert "[gpu-shape: 1x4]" in comment
     assert "[gpu-slots: gated token=t0 tpn=gres/gpu:4 nodes=1-1 by=node]" in comment
     kept = admin_comment.read(comment)
     assert kept is not None
-    asked = submit_of(replace(behind(), ntasks=4, admin_comment=comment), kept)
+    asked = recorded_demand(replace(behind(), ntasks=4, admin_comment=comment), kept)
     assert (asked.gpus, asked.per_node, asked.nodes) == (4, 4, 1)
 
 
@@ -196,34 +202,34 @@ def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(desk: Desk) -> 
     [GATED.replace("gated", "placed"), GATED.replace("gres/", "gres:"), f"{GATED} loan=dgx2/3"],
     ids=["has its slots", "Slurm 22.05", "waits for donors"],
 )
-def test_behind_a_gate_a_shape_stays_once_slots_are_given(desk: Desk, state: str) -> None:
+def test_behind_a_gate_a_shape_stays_once_slots_are_given(shaping: Shaping, state: str) -> None:
     """On 22.05 also before: there what a job asked and what it is to ask merge."""
-    assert made(desk, [behind(state)], FREE).updates == []
+    assert made(shaping, [behind(state)], FREE).updates == []
 
 
-def test_never_above_what_the_user_allows(desk: Desk) -> None:
-    ((_, update),) = made(desk, [queued(7, "1x1", words=" tasks=2")], FREE).updates
+def test_never_above_what_the_user_allows(shaping: Shaping) -> None:
+    ((_, update),) = made(shaping, [queued(7, "1x1", words=" tasks=2")], FREE).updates
     assert update.tres_per_node == "gres/gpu:2"
 
 
-def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(desk: Desk) -> None:
+def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(shaping: Shaping) -> None:
     until = int(NOW) + 60
     comment = f"[gpu-topo: {HINT} | waiting 1/10 since 5: genie: x (until {until}, begin 5)]"
     job = queued(7, "1x4", reason="BeginTime", eligible=int(NOW) + 60,
                  admin_comment=f"{comment} [gpu-shape: 1x4]")  # fmt: skip
     snapshot = taken(
-        desk.site.domains["dl"], [job], FREE, NOW,
-        lambda job, said, domain: seen(desk, [queued(7, "1x4")], FREE).members[0].task,
+        shaping.site.domains["dl"], [job], FREE, NOW,
+        lambda job, said, domain: seen(shaping, [queued(7, "1x4")], FREE).members[0].task,
         is_ours=lambda _: True,
     )  # fmt: skip
-    plans = planned(desk.scheduler, snapshot.queue(NOW, []))
+    plans = planned(shaping.scheduler, snapshot.queue(NOW, []))
     assert changes(snapshot, plans, {}, now=until).updates == []
     assert changes(snapshot, plans, {}, now=NOW).updates == [(job, JobUpdate(begin_time=AT_ONCE))]
 
 
-def test_urgent_jobs_stand_before_normal_ones_that_came_first(desk: Desk) -> None:
+def test_urgent_jobs_stand_before_normal_ones_that_came_first(shaping: Shaping) -> None:
     jobs = [ALL, queued(7, "1x4"), queued(8, "1x4", f"{HINT},class=urgent", priority=1)]
-    assert made(desk, jobs, FULL).factors == {8: 1}
+    assert made(shaping, jobs, FULL).factors == {8: 1}
 
 
 def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go() -> None:

@@ -20,13 +20,11 @@ from slurm_plugin.lending.at_start.lender import Lender
 from slurm_plugin.lending.at_start.look import Plan, Terms
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.lending.at_start.reserved import Reserved
-from slurm_plugin.lending.at_start.room import room_of
-from slurm_plugin.lending.borrowing import Offered
+from slurm_plugin.lending.borrowing import Candidate, Offered
 from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.lending.offer import Offer
-from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.queue.want import Want
+from slurm_plugin.queue.capacity import Hold, nodes_of
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.node import join
 from slurm_plugin.remote.node.join import Lent
@@ -83,7 +81,7 @@ class Lends:
 
     at_once = False
 
-    def borrow(self, jobs: Sequence[tuple[QueuedJob, Want]], made: object) -> list[Offered]:
+    def borrow(self, jobs: Sequence[Candidate], made: object) -> list[Offered]:
         return [OFFERED for _ in jobs]
 
 
@@ -93,7 +91,7 @@ def planned(
     terms: Terms | None = None,
     how: AtStart | None = None,
 ) -> Plan:
-    room = room_of(nodes, [one for one in jobs if one.state != "PENDING"])
+    room = nodes_of(nodes, [one for one in jobs if one.state != "PENDING"])
     how = how or AtStart(60, highest=9, now=AT)
     return look.plan(jobs, room, terms or Terms(AT), how, Lends())  # type: ignore[arg-type]
 
@@ -101,23 +99,22 @@ def planned(
 # -- the nodes ----------------------------------------------------------------
 
 
-def test_gpus_of_one_model_are_numbered_and_the_model_is_a_feature() -> None:
-    room = room_of([*NODES, node("two", (), gpus={"a": 1, "b": 1})], [])
+def test_a_node_whose_gpus_are_of_one_model_is_looked_at() -> None:
+    room = nodes_of([*NODES, node("two", (), gpus={"a": 1, "b": 1})], [])
     assert set(room) == {"dgx1", "dgx2"}
     assert room["dgx1"].free == 0b11
-    assert room["dgx1"].slots[7] == "v100.s7"
-    assert "v100" in room["dgx1"].features
+    assert (room["dgx1"].model, room["dgx1"].gpu_types) == ("v100", ("v100",) * 8)
 
 
 def test_what_jobs_hold_of_a_node_is_not_free() -> None:
-    room = room_of([node("dgx1", (0,), alloc_cpus=10, alloc_memory_mb=500)], [donor(), job()])
+    room = nodes_of([node("dgx1", (0,), alloc_cpus=10, alloc_memory_mb=500)], [donor(), job()])
     assert (room["dgx1"].cpus, room["dgx1"].memory_mb) == (6, 3500)
-    over = room_of([node("dgx1", (0,), alloc_cpus=17, alloc_memory_mb=5000)], [])
+    over = nodes_of([node("dgx1", (0,), alloc_cpus=17, alloc_memory_mb=5000)], [])
     assert (over["dgx1"].cpus, over["dgx1"].memory_mb) == (0, 0)
 
 
 def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full() -> None:
-    room = room_of([node("dgx1", (0,), used_by_type={"v100": 3})], [])
+    room = nodes_of([node("dgx1", (0,), used_by_type={"v100": 3})], [])
     assert room["dgx1"].free == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
 
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.enforcement import Select
+from slurm_plugin.enforcement import Reserving, Select
 from slurm_plugin.lending.at_start.reserved import Kept, Reserved, Share
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
 from slurm_plugin.question import PlacementQuestion
@@ -92,10 +92,10 @@ def test_else_they_are_like_any_other(asked: PlacementQuestion) -> None:
 # -- in the engine ------------------------------------------------------------
 
 
-def select(tmp_path: Path, kept: Reserved | None = None) -> Select:
+def select(tmp_path: Path, kept: Reserved) -> Reserving:
     text = BASIC + "remote: {{allow: yes, r_queues: [rq]}}\n"
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    return Select(decider, kept)
+    return Reserving(Select(decider), decider, kept)
 
 
 def test_a_policy_places_others_on_the_rest(tmp_path: Path) -> None:
@@ -107,9 +107,10 @@ def test_a_policy_places_others_on_the_rest(tmp_path: Path) -> None:
 
 def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path: Path) -> None:
     asked = question(node("strange", 0xFF, mask(0, 1)), job=8, partition="batch")
-    ours = select(tmp_path, reserved())
+    kept = reserved()
+    ours = select(tmp_path, kept)
     assert isinstance(ours.on_place(asked).reply, Pass)
-    ours.reserved.keep({7: Kept({7: Share("strange", mask(1), "")}, AT + 60)})
+    kept.keep({7: Kept({7: Share("strange", mask(1), "")}, AT + 60)})
     decision = ours.on_place(asked)
     assert isinstance(decision.reply, WaitFor)
     assert decision.record()["decision"] == "wait"
@@ -124,7 +125,7 @@ def test_where_nothing_is_enforced_nothing_is_kept(tmp_path: Path, partition: st
 def submitted(tmp_path: Path, hint: str, partition: str = "batch", **fields: int) -> object:
     values = {"gpus": 4, "nodes": 1, "per_node": 4, "tasks": 1, **fields}
     asked = Submit(1, 1000, partition=partition, hint=hint, **values)  # type: ignore[arg-type]
-    return select(tmp_path).on_submit(asked)
+    return select(tmp_path, Reserved()).on_submit(asked)
 
 
 MAY = {"env.GPUTOPO_REMOTE": "allow", "keep_s": "1"}

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin import admin_comment
+from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.queue import backfill, features, order
-from slurm_plugin.queue import slot_names as names
 from slurm_plugin.queue.candidates import Need, first_hold, groups
-from slurm_plugin.queue.capacity import Hold, Node, room_of, with_hold, without_hold
+from slurm_plugin.queue.capacity import Hold, Node, nodes_of, with_hold, without_hold
+from slurm_plugin.slurm import slot_types as names
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
@@ -103,7 +104,7 @@ def test_free_slots_are_what_slurm_does_not_use():
     used = dict.fromkeys(V100, 0) | {"v100.s1": 1, "v100.s7": 1}
     gpus = dict.fromkeys(V100, 1)
     slurm = SlurmNode("dgx1", ("MIXED",), ("batch",), 1, 40, 1000, gpus, (), used, 10, 400)
-    [found] = room_of([slurm], [QueuedJob(1, nodes=("dgx1",))]).values()
+    [found] = nodes_of([slurm], [QueuedJob(1, nodes=("dgx1",))], gpus_by_slot).values()
     assert (found.free, found.cpus, found.memory_mb, found.jobs) == (0b01111101, 30, 600, 1)
 
 
@@ -111,7 +112,7 @@ def test_free_slots_are_what_slurm_does_not_use():
 def test_a_node_slurm_starts_nothing_on_is_closed(state):
     gpus = dict.fromkeys(V100, 1)
     slurm = SlurmNode("dgx1", ("IDLE", state), ("batch",), 1, 40, 1000, gpus)
-    assert not groups(Need(1), room_of([slurm], []))
+    assert not groups(Need(1), nodes_of([slurm], [], gpus_by_slot))
 
 
 @pytest.mark.parametrize(
@@ -211,10 +212,9 @@ def test_backfill_never_delays_the_first_job_and_refuses_nothing_that_would_not(
     assert backfill.earliest_start(first, now_room, holds, 0) == before
     if new is None:
         return
-    after_room = with_hold(now_room, new)
-    after = {name: n.free for name, n in after_room.items()}
+    after = {name: n.free for name, n in with_hold(now_room, new).items()}
     delayed = simulated_start(first, after, [*holds, new], 40) > before
-    assert backfill.delays(first, now_room, holds, new, after_room, 0) is delayed
+    assert backfill.delays(first, now_room, holds, [new], 0) is delayed
 
 
 def test_a_job_without_a_time_limit_holds_for_ever():

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from genie_in_tests import GENIE, HINT, a_desk, a_node, queued, submit
+from genie_in_tests import GENIE, HINT, a_node, a_shaping, queued, submit
 from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import DecisionLog, read
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.genie import act
+from slurm_plugin.genie import updates
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve import shaping_loop as loop
@@ -49,12 +49,12 @@ class Running:
     """An engine with its loop, and what came of one look."""
 
     def __init__(self, folder: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> None:
-        a_desk(folder)
+        a_shaping(folder)
         path = folder / "gputopo.yaml"
         path.write_text((BASIC + GENIE).format(folder=folder))
         first = setup.load(path)
-        assert first.desk is not None
-        self.desk = first.desk
+        assert first.shaping is not None
+        self.shaping = first.shaping
         self.log = DecisionLog(first.config.decision_log)
         self.engine = Engine(first, self.log, setup.load)
         monkeypatch.setattr(loop.choose, "client", lambda _: slurm)
@@ -104,10 +104,10 @@ def test_the_record_of_a_submit_is_written_once_its_job_is_seen(
     running: Running, slurm: Remembering
 ) -> None:
     running.engine.answer(encode_request(submit()))
-    (token,) = running.desk.promises
+    (token,) = running.shaping.promises
     slurm.there = [queued(7, "1x4", words=f" t={token}")]
     running.look()
-    assert not running.desk.promises
+    assert not running.shaping.promises
     (line,) = running.lines()
     assert (line["job"], line["hint"], line["why"]) == (
         7, HINT, "the highest cost-effective ratio of those in time",
@@ -140,7 +140,7 @@ def test_a_refused_change_is_not_tried_at_every_look(running: Running, slurm: Re
     slurm.refuses = False
     running.look()
     assert slurm.updates == []
-    running.desk.clock = lambda: time.time() + 3
+    running.shaping.clock = lambda: time.time() + 3
     running.look()
     assert len(slurm.updates) == 1
 
@@ -149,18 +149,18 @@ def test_what_happens_after_a_look_makes_the_plan_an_old_one(
     running: Running, slurm: Remembering
 ) -> None:
     running.look()
-    assert running.desk.seen == running.desk.heard
+    assert running.shaping.events_seen == running.shaping.events
     running.engine.answer(encode_request(Notice("ended", 1, 0, {})))
-    assert running.desk.seen != running.desk.heard
+    assert running.shaping.events_seen != running.shaping.events
 
 
 def test_of_a_long_queue_the_front_is_put_in_order_first() -> None:
     order = [(queued(job), JobUpdate(site_factor=job)) for job in range(1, 200)]
     shape = (queued(500), JobUpdate(site_factor=1, num_tasks=4))
-    now, is_more = act.in_turn([*order, shape])
+    now, is_more = updates.in_turn([*order, shape])
     assert is_more
-    assert now == [*order[: act.MOST_MOVED], shape]
-    assert act.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
+    assert now == [*order[: updates.MOST_MOVED], shape]
+    assert updates.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
 
 
 def test_with_the_kill_switch_nothing_is_planned(running: Running, slurm: Remembering) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from machines_in_tests import BASIC
 
 from slurm_plugin.cli import cli
-from slurm_plugin.config.settings import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 
 ROOT = Path(__file__).resolve().parents[3]

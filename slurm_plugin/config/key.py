@@ -1,0 +1,111 @@
+"""Settings classes: each field is one key of gputopo.yaml, declared once.
+
+A settings class is a frozen dataclass. What a field's annotation and default do not say stands in
+its `metadata`: the meaning in one line, bounds, an example. `yaml_reader.Reader.settings` reads
+an instance from YAML; the tables of docs/configuration.md and the JSON Schema come of the same
+fields (`reference`).
+
+    @dataclass(frozen=True, slots=True)
+    class Weights:
+        distance: float = field(default=1.0, metadata={"about": "Weight of distance.", "high": 10})
+        order: Literal["near", "far"] = field(default="near", metadata={"about": "Which first."})
+
+        def conflict(self) -> tuple[str, str] | None:  # optional
+            return None if self.distance else ("distance", "0 is no weight; expected more")
+
+A policy declares its own class this way, with nothing to import but `dataclasses`. It becomes a
+section of gputopo.yaml by one field of `settings.Config`, and is read with the rest of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+#: The kind of a plain annotation; any other needs `kind` in the field's metadata.
+KINDS = {
+    bool: "flag",
+    int: "integer",
+    float: "number",
+    str: "text",
+    Path: "path",
+    tuple[str, ...]: "words",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a section."""
+
+    name: str
+    #: What reads a value: a name in `Reader.kinds`, or how sections are nested ("section": one,
+    #: "list": a list of them, "named": one under each name).
+    kind: str
+    #: MISSING where the key must be given or the default is computed.
+    default: Any
+    is_required: bool
+    #: The meaning in one line.
+    about: str
+    choices: tuple[str, ...] = ()
+    #: The settings class of a section, or of each member of a list or of named sections.
+    section: type | None = None
+    #: Bounds of a number, both allowed.
+    low: float = 0
+    high: float = 2**31
+    #: A value as one would write it, where the default shows none.
+    example: str = ""
+    #: The default as one would write it, where it is computed.
+    shown: str = ""
+    #: Unset, it is what the key of this name in the section above says.
+    inherits: bool = False
+
+
+def key(
+    about: str,
+    *,
+    kind: str = "",
+    low: float = 0,
+    high: float = 2**31,
+    example: str = "",
+    shown: str = "",
+    inherits: bool = False,
+) -> Mapping[str, Any]:
+    """A field's `metadata`; the parameters mean what they mean in Key."""
+    found = {"about": about, "kind": kind, "low": low, "high": high}
+    return found | {"example": example, "shown": shown, "inherits": inherits}
+
+
+def keys_of(settings: Any) -> tuple[Key, ...]:
+    """The keys of a settings class, in order: its fields that have metadata.
+
+    Raises TypeError for metadata that Key does not know, KeyError for a type without a kind.
+    """
+    types = get_type_hints(settings)
+    found = []
+    for one in fields(settings):
+        if not one.metadata:
+            continue
+        stated = {name: value for name, value in one.metadata.items() if name != "kind"}
+        kind, choices, section = _declared(types[one.name], one.metadata.get("kind", ""))
+        stated |= {"choices": choices, "section": section}
+        is_required = one.default is MISSING and one.default_factory is MISSING
+        found.append(Key(one.name, kind, one.default, is_required, **stated))
+    return tuple(found)
+
+
+def _declared(annotation: Any, kind: str) -> tuple[str, tuple[str, ...], type | None]:
+    """The kind, choices and settings class that an annotation stands for; a stated kind wins."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType) and not kind:
+        [annotation] = [one for one in inner if one is not NoneType]
+        return _declared(annotation, kind)
+    if origin is Literal:
+        return kind or "choice", inner, None
+    nested = {tuple: "list", None: "section"}.get(origin, "named")
+    member = annotation if origin is None else inner[-1] if nested == "named" else inner[0]
+    if is_dataclass(member) and isinstance(member, type):
+        return kind or nested, (), member
+    return kind or KINDS[annotation], ("no", "yes") if annotation is bool else (), None

@@ -1,0 +1,184 @@
+"""Requests as slots: what a job asked for, what its record keeps of it, what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.protocol import Submit
+from slurm_plugin.queue.candidates import Group, Need
+from slurm_plugin.queue.capacity import Gpus
+from slurm_plugin.queue.demand import (
+    REQUESTS,
+    Demand,
+    Unplaceable,
+    demand_of,
+    gpus_of,
+    node_names,
+    without_gpus,
+)
+from slurm_plugin.slurm import slot_types
+from slurm_plugin.slurm.gres_text import counts
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
+
+
+def gpus_by_slot(node: SlurmNode) -> Gpus | None:
+    """The GPUs of a node where each has a GRES type of its own; None for any other node."""
+    slots = slots_of(node.gpus)
+    if not slots:
+        return None
+    used = sum(1 << i for i, slot in enumerate(slots) if node.used_by_type.get(slot))
+    return Gpus(slots, used, model_of(slots[0]))
+
+
+def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
+    """What a submit asks for. Raises Unplaceable where slots cannot serve such a submit."""
+    keys = asked.slots
+    if keys is None:
+        raise Unplaceable("GPUs per node are not known before the start")
+    if keys.overcommit:
+        # Slurm counts the tasks' CPUs again beside types, and never starts the job.
+        raise Unplaceable("with --overcommit Slurm starts no job on slots")
+    return Demand(
+        form=keys.form,
+        gpus=asked.gpus,
+        per_node=asked.per_node,
+        sockets=_sockets_of(asked),
+        nodes=asked.nodes,
+        max_nodes=asked.max_nodes,
+        tasks=asked.tasks,
+        cpus=keys.cpus,
+        cpus_per_task=keys.cpus_per_task,
+        cpus_per_gpu=keys.cpus_per_gpu,
+        mem_node_mb=keys.mem_node_mb,
+        mem_cpu_mb=keys.mem_cpu_mb,
+        mem_gpu_mb=keys.mem_gpu_mb,
+        exclusive=keys.exclusive,
+        enforce_binding=keys.enforce_binding,
+        features=keys.features,
+        req_nodes=keys.req_nodes,
+        exc_nodes=keys.exc_nodes,
+        reservation=keys.reservation,
+        partitions=asked.partition or default_partition,
+        is_22_05=any(getattr(keys, key).startswith("gres:") for key in REQUESTS),
+    )
+
+
+def recorded_demand(job: QueuedJob, kept: Bracket) -> Demand:
+    """What a job asked for at its submit, from its record and Slurm's own figures.
+
+    Raises Unplaceable for a record without a GPU request.
+    """
+    least, _, most = kept.get("nodes").partition("-")
+    as_submitted = replace(
+        job,
+        **{field: kept.get(key) for key, field in REQUESTS.items()},  # type: ignore[arg-type]
+        min_nodes=int(least or 1),
+        max_nodes=int(most or 0),
+        req_nodes=kept.get("req"),
+        cpus_per_task=kept.number("cpt"),
+    )
+    return replace(
+        demand_of(as_submitted, kept.number("spn")),
+        types=tied_to(job, kept),
+        cpus_per_gpu=kept.number("cpg"),
+        enforce_binding=kept.get("bind") == "1",
+    )
+
+
+def is_22_05(kept: Bracket) -> bool:
+    """Was the job submitted to Slurm 22.05, which writes `gres:gpu:2`?
+
+    There types and no types, or two sets of types, merge in one update, and a job that has
+    types keeps some.
+    """
+    return any(kept.get(key).startswith("gres:") for key in REQUESTS)
+
+
+def tied_to(job: QueuedJob, kept: Bracket) -> frozenset[str]:
+    """The only slots that a job of 22.05 can start on once it had some; empty for any other job.
+
+    An update there adds GRES types to a job and never removes one (one that the job no longer
+    asks for stays with a count of zero), and the job starts on no node without all of them.
+    """
+    return frozenset(slots_given(job)) if is_22_05(kept) else frozenset()
+
+
+def slots_given(job: QueuedJob) -> dict[str, int]:
+    """The slots that the job's request in Slurm names, with their GPU indices.
+
+    Empty where it cannot be read: a user may have changed it, and the other jobs are looked at
+    all the same.
+    """
+    try:
+        types = counts(job.tres_per_node) or counts(job.tres_per_job)
+    except ValueError:
+        return {}
+    return {kind: i for kind in types if (i := index_of(kind)) is not None}
+
+
+def nodes_given(job: QueuedJob) -> frozenset[str]:
+    """The nodes that the job's request in Slurm names; empty where they cannot be read."""
+    try:
+        return node_names(job.req_nodes)
+    except Unplaceable:
+        return frozenset()
+
+
+def _sockets_of(asked: Submit) -> int:
+    """Sockets per node of --gpus-per-socket (which needs --sockets-per-node); 0 without."""
+    keys = asked.slots
+    if keys is None or keys.form != "socket":
+        return 0
+    each = gpus_of(keys.tps)
+    return asked.per_node // each if each else 0
+
+
+def original(asked: Submit, token: str) -> dict[str, str]:
+    """What a record keeps of a submit, so that the request can be given back."""
+    keys = asked.slots
+    assert keys is not None
+    # Steps of srun and salloc take over the job's GPUs only in the form they asked in: with a
+    # model by --gres that is the node's, else the whole job's.
+    by = "node" if keys.batch or (keys.form == "node" and asked.type) else "job"
+    return {
+        "token": token,
+        **{key: getattr(keys, key) for key in REQUESTS},
+        "nodes": f"{asked.nodes or 1}-{asked.max_nodes or ''}",
+        "begin": str(keys.begin) if keys.begin else "",
+        "req": keys.req_nodes,
+        "spn": str(_sockets_of(asked) or ""),
+        "cpg": str(keys.cpus_per_gpu) if keys.cpus_per_gpu else "",
+        "cpt": str(keys.cpus_per_task) if keys.cpus_per_task else "",
+        "by": by,
+        "bind": "1" if keys.enforce_binding else "",
+    }
+
+
+def placed(
+    kept: Mapping[str, str], tasks: int, need: Need, group: Group, mask: int
+) -> dict[str, str]:
+    """The fields (without the comment) that give a job the slots `mask` on the group's nodes.
+
+    `kept` is what its record keeps, `tasks` how many it has (0: not known).
+    """
+    texts = {field: kept.get(key, "") for key, field in REQUESTS.items()}
+    by = "tres_per_job" if kept.get("by") == "job" else "tres_per_node"
+    gres = "gres:" if any(text.startswith("gres:") for text in texts.values()) else "gres/"
+    count = 1 if by == "tres_per_node" else need.nodes
+    slots = slot_types.request(group.gpu_types, mask, count)
+    values = {field: without_gpus(text) for field, text in texts.items() if text or field == by}
+    wanted = ",".join(gres + item for item in slots.split(","))
+    values[by] = ",".join(filter(None, (wanted, values[by])))
+    values["tres_bind"] = ""
+    values["req_nodes"] = ",".join(group.names)
+    values["min_nodes"] = values["max_nodes"] = str(need.nodes)
+    if per_gpu := int(kept.get("cpg") or 0):
+        # Slurm refuses it beside several GPU types.
+        cpus = per_gpu * need.gpus * need.nodes
+        values |= {"cpus_per_tres": "", "min_cpus": str(cpus)}
+        if tasks and cpus % tasks == 0:
+            values["cpus_per_task"] = str(cpus // tasks)
+    return values

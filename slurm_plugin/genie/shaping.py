@@ -1,0 +1,332 @@
+"""Answers about shaped jobs: their submit, and whether they may start now.
+
+Answers come from the last look at Slurm and what was promised since, never from a call to
+Slurm. Whatever is doubtful is left to Slurm: the job keeps the shape it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from policies.contract.scheduling import Planned, Scheduler, Task
+from policies.errors import HintError
+from policies.genie.dynamic import Genie
+from policies.genie.submit import HINTS, Asked, candidates, too_late
+from policies.performance import Shape
+from slurm_plugin.config.sections import Rule
+from slurm_plugin.decide.decide import Decision
+from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
+from slurm_plugin.decide.record import Build
+from slurm_plugin.enforcement import Enforcement, Wrapper
+from slurm_plugin.genie import admission, reply
+from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.record import ShapeRecord
+from slurm_plugin.genie.site import ShapedPartition, ShapingSite
+from slurm_plugin.genie.snapshot import ShapePromise, Snapshot, planned
+from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
+from slurm_plugin.question import PlacementQuestion
+
+logger = logging.getLogger(__name__)
+
+NAME = "genie"
+#: A submit that Slurm refused later never shows in the queue.
+PROMISE_S = 3.0
+#: A job that is let start begins within so many seconds, or lacks something that is not planned
+#: (CPUs, memory, a limit): others may then go first for a while, twice as long each time.
+START_S, STALL_S, LONGEST_STALL_S = 4.0, 10.0, 300.0
+#: Figures older than so many polls are no ground to plan on.
+MISSED_POLLS = 3
+BATCH_ONLY = (
+    "gpu-topo: policy: genie chooses the shape of batch jobs; give srun and salloc their GPUs"
+    " (--gpus, --gres)"
+)
+NOT_HERE = "gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, --gres)"
+#: Above every id of Slurm's: a job that has none yet counts as the last to come.
+LAST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """A job that was let start, until when it should have; then it is stalled until `again`.
+
+    A plan is kept until it has been carried out: GPUs come back one by one, and with each the best
+    plan would be another one. `pause` is how long the last stall took.
+    """
+
+    plan: Planned
+    until: float
+    again: float
+    pause: float
+
+
+@dataclass(slots=True)
+class Shaping(Wrapper):
+    """Around the way of enforcing: the jobs of one configuration whose shape GENIE chooses.
+
+    The planning loop fills `snapshots` and `plans`, by domain.
+    """
+
+    inner: Enforcement
+    site: ShapingSite
+    rule: Callable[[str, str, int], Rule]
+    separator: str = "/"
+    clock: Callable[[], float] = time.time
+    scheduler: Scheduler = field(default_factory=Genie)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    plans: dict[str, dict[int, tuple[int, Planned]]] = field(default_factory=dict)
+    promises: dict[str, ShapePromise] = field(default_factory=dict)
+    records: dict[str, Build] = field(default_factory=dict)
+    starting: dict[int, Starting] = field(default_factory=dict)
+    #: Submits and ends of jobs so far, and how many of them the last look at Slurm has seen.
+    events: int = 0
+    events_seen: int = -1
+    #: How long that look took.
+    look_s: float = 0.0
+
+    def on_submit(self, asked: Submit) -> SubmitReply:
+        """The shape, a refusal, or the inner answer where GENIE is not asked."""
+        inner = self.inner
+        rule = self.rule(asked.partition, asked.account, asked.uid)
+        if rule.mode != "enforce" or not asked.hint:
+            return Pass() if asked.shape else inner.on_submit(asked)
+        try:
+            preferences = read_preferences(asked.hint, rule)
+        except HintRefused as error:
+            return Refuse(f"gpu-topo: {error}")
+        if preferences.off or preferences.policy != NAME:
+            # The bridge says that such a hint has no meaning without GPUs.
+            return Pass() if asked.shape else inner.on_submit(asked)
+        if not asked.shape and not preferences.values.keys() & {key.name for key in HINTS}:
+            return inner.on_submit(asked)
+        if asked.shape and not (asked.slots and asked.slots.batch):
+            return Refuse(BATCH_ONLY)
+        try:
+            return self._shaped(asked, preferences)
+        except HintError as error:
+            return Refuse(f"gpu-topo: {error}")
+
+    def on_place(self, question: PlacementQuestion) -> Decision:
+        """A wait while the plan wants others first; else the inner decision."""
+        note = self.hold_reason(question, admission.shape_of(question))
+        return admission.waits(question, note) if note else self.inner.on_place(question)
+
+    def on_start(self, notice: Notice) -> None:
+        """Until the next look at Slurm its GPUs are no longer free."""
+        for snapshot in self.snapshots.values():
+            for name, mask in notice.gpus.items():
+                if name in snapshot.free and notice.job not in self.starting:
+                    left = snapshot.free[name] - mask.bit_count()
+                    snapshot.free[name] = max(0, left)
+        self.inner.on_start(notice)
+
+    def hold_reason(self, question: PlacementQuestion, shape: Shape | None) -> str:
+        """Why the job is not to start now with this shape; empty where it may, or is not known."""
+        domain = self.site.domains.get(question.partition)
+        if domain is None or "iterations=" not in question.hint:
+            return ""
+        now = self.clock()
+        mode = self.rule(question.partition, question.account, question.uid).mode
+        if mode != "enforce" or not self.is_fresh(domain, now):
+            return ""
+        found = self.plans.get(question.partition, {}).get(question.job)
+        if found is None:
+            return self._unknown(question, shape, now)
+        _, plan = found
+        if plan.nodes and plan.shape == shape:
+            return ""
+        is_current = self.events_seen == self.events
+        return admission.LATER if is_current else admission.BEHIND
+
+    def add_event(self) -> None:
+        """A job ended or was submitted: the plan does not know of it yet."""
+        self.events += 1
+
+    def forget_all(self) -> None:
+        """The clock was set: no time that is kept here is right."""
+        self.snapshots.clear()
+        self.promises.clear()
+        self.starting.clear()
+
+    def is_fresh(self, domain: ShapedPartition, now: float) -> bool:
+        """Was Slurm read lately?"""
+        snapshot = self.snapshots.get(domain.name)
+        # A look at a slow Slurm takes longer than a poll is apart.
+        age = MISSED_POLLS * max(self.site.config.poll_s, self.look_s)
+        return snapshot is not None and now - snapshot.at <= age
+
+    def status(self) -> Mapping[str, object]:
+        """What `gputopo status` shows."""
+        return {
+            name: {
+                "profiles": len(self.site.shelf.models),
+                "waiting": len(snapshot.members),
+                "running": len(snapshot.running),
+                "held": len(snapshot.unshaped),
+                "free_gpus": sum(snapshot.free.values()),
+            }
+            for name, snapshot in self.snapshots.items()
+        }
+
+    def plan(self, domain: ShapedPartition, task: Task, now: float) -> Planned:
+        """The plan for a job that is not in Slurm's queue yet, among those that are."""
+        snapshot = self.snapshots.get(domain.name)
+        if snapshot is None or not self.is_fresh(domain, now):
+            snapshot = Snapshot(domain)
+        ours = [one for one in self.promises.values() if one.until > now]
+        same = [one for one in ours if one.task.latency_s.shape == task.latency_s.shape]
+        starting, stalled = self.under_way(snapshot, now)
+        queue = snapshot.queue(now, same, starting, stalled, [task])
+        made = planned(self.scheduler, queue, is_settling=snapshot.is_settling)
+        return made[task.job_id][1]
+
+    def under_way(
+        self, snapshot: Snapshot, now: float
+    ) -> tuple[dict[int, Planned], frozenset[int]]:
+        """The waiting jobs that are about to start, and those that did not when they were to."""
+        ids = {member.job.job_id for member in snapshot.members}
+        ours = {job: one for job, one in self.starting.items() if job in ids}
+        starting = {job: one.plan for job, one in ours.items() if now < one.until}
+        stalled = frozenset(job for job, one in ours.items() if one.until <= now < one.again)
+        return starting, stalled
+
+    def admit(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> list[int]:
+        """Keep to a new plan for as long as a job takes to begin; the jobs it is new for."""
+        found = []
+        for job_id, (_, plan) in plans.items():
+            before = self.starting.get(job_id)
+            if not plan.nodes or (before is not None and now < before.until):
+                continue
+            pause = min(2 * before.pause, LONGEST_STALL_S) if before else STALL_S
+            until = now + START_S
+            self.starting[job_id] = Starting(plan, until, until + pause, pause)
+            found.append(job_id)
+        return found
+
+    def told_slurm(self, jobs: Iterable[int], now: float) -> None:
+        """Slurm has been told of these starts by now: their time to begin counts from here."""
+        for job_id in jobs:
+            one = self.starting.get(job_id)
+            if one is not None:
+                until = now + START_S
+                self.starting[job_id] = replace(one, until=until, again=until + one.pause)
+
+    def _unknown(self, question: PlacementQuestion, shape: Shape | None, now: float) -> str:
+        """A job that no look has seen: it may start where its submit was told so."""
+        # In the slots mode a thread asks, while submits are answered.
+        for promise in list(self.promises.values()):
+            same = promise.uid == question.uid and promise.hint == question.hint
+            if same and promise.until > now and promise.shape == shape:
+                return "" if promise.nodes else admission.LATER
+        return ""
+
+    def _shaped(self, asked: Submit, preferences: Preferences) -> SubmitReply:
+        now = self.clock()
+        domain = self.site.domain(asked.partition)
+        if asked.change:
+            # A new hint of a job that has its shape: the next look plans by it.
+            said = Shaped(None, nodes=asked.nodes, max_nodes=asked.max_nodes)
+            self._task(preferences, domain, asked, replace(said, nodes=0, max_nodes=0), now)
+            return self.inner.on_submit(asked)
+        said = fixed_of(asked, domain) if not asked.shape else said_of(asked)
+        understood, task = self._task(preferences, domain, asked, said, now)
+        late = too_late(task, domain.platform, now)
+        if late and domain.rule.late == "refuse":
+            return Refuse(f"gpu-topo: deadline: {late}")
+        chosen = self.plan(domain, task, now)
+        token = secrets.token_hex(5)
+        said = replace(said, shape=chosen.shape, token=token)
+        notice = "; ".join(filter(None, (self.site.note(understood), late)))
+        answered = reply.shaped(
+            asked, preferences, said, chosen, notice, self.inner, self.separator
+        )
+        if isinstance(answered, Ok):
+            self._promise(asked, preferences, domain, task, chosen, token, now)
+            shaped = ShapeRecord(task, chosen, domain.platform, now, said.is_fixed, notice)
+            found = candidates(task, domain.platform, now)
+            self.records[token] = lambda: {**shaped.build(found), **of_submit(asked, preferences)}
+        return answered
+
+    def _task(
+        self,
+        preferences: Preferences,
+        domain: ShapedPartition,
+        asked: Submit,
+        said: Shaped,
+        now: float,
+    ) -> tuple[Asked, Task]:
+        understood = self.site.asked(preferences.values, domain, asked.account, said, now)
+        job_id = LAST + len(self.promises)
+        return understood, self.site.task(job_id, understood, domain, asked.account, now)
+
+    def _promise(
+        self,
+        asked: Submit,
+        preferences: Preferences,
+        domain: ShapedPartition,
+        task: Task,
+        chosen: Planned,
+        token: str,
+        now: float,
+    ) -> None:
+        for old in [key for key, one in self.promises.items() if one.until <= now]:
+            del self.promises[old]
+            self.records.pop(old, None)
+        keys = asked.slots
+        later = keys is not None and (keys.depends or keys.held or keys.begin > now)
+        nodes = () if later else chosen.nodes
+        self.promises[token] = ShapePromise(
+            token, asked.uid, preferences.text, task, chosen.shape, nodes, now + PROMISE_S
+        )
+
+
+class NoShaping(Wrapper):
+    """Around the way of enforcing where no partition is shaped."""
+
+    def on_submit(self, asked: Submit) -> SubmitReply:
+        """A job without GPUs is refused where it relies on GENIE, else left alone."""
+        if not asked.shape:
+            return self.inner.on_submit(asked)
+        return Refuse(NOT_HERE) if f"policy={NAME}" in asked.hint else Pass()
+
+
+def said_of(asked: Submit) -> Shaped:
+    """What the user fixed of a job that asks for no GPUs."""
+    keys = asked.slots
+    return Shaped(
+        None,
+        nodes=asked.nodes,
+        max_nodes=asked.max_nodes,
+        tasks=asked.tasks,
+        tasks_per_node=asked.tasks_per_node,
+        cpus_per_task=keys.cpus_per_task if keys else 0,
+        is_held=keys.held if keys else False,
+    )
+
+
+def fixed_of(asked: Submit, domain: ShapedPartition) -> Shaped:
+    """The shape of a job that asks for GPUs itself; HintError where it cannot be known."""
+    most = domain.platform.gpus_per_node
+    gpus = asked.gpus or asked.per_node * max(asked.nodes, 1)
+    for nodes in range(max(asked.nodes, 1), domain.platform.nodes + 1):
+        if gpus and gpus % nodes == 0 and gpus // nodes <= most:
+            return Shaped(Shape(nodes, gpus // nodes), is_fixed=True)
+    raise HintError(
+        f"shape: {gpus or 'an unknown number of'} GPUs; expected as many on each node, at most"
+        f" {domain.platform.shapes[-1]} in partition {domain.name}, or none at all: then they are"
+        " chosen"
+    )
+
+
+def of_submit(asked: Submit, preferences: Preferences) -> dict[str, object]:
+    """What a record says of who asked."""
+    return {
+        "uid": asked.uid,
+        "account": asked.account,
+        "partition": asked.partition,
+        "hint": preferences.text,
+        "policy": NAME,
+    }
