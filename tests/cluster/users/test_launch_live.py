@@ -25,7 +25,7 @@ from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import parse_indices
 from slurm_plugin.launch import LaunchMachine, machine_of
 
-sys.path.append(str(Path(__file__).parents[1] / "spank"))
+sys.path.append(str(Path(__file__).parents[2] / "spank"))
 from launch_rule import Task, launch
 
 pytestmark = [
