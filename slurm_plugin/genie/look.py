@@ -13,7 +13,7 @@ from policies.performance import Shape
 from slurm_plugin.gates.slot_request import is_22_05
 from slurm_plugin.genie import reply
 from slurm_plugin.genie.order import site_factors
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.hints import Postponed
@@ -75,7 +75,7 @@ def asleep_until(job: QueuedJob) -> float:
     return float(postponed.until) if postponed else 0.0
 
 
-def _is_other(member: Member, plan: Planned, domain: Domain, now: float) -> bool:
+def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float) -> bool:
     """Is the job to have another shape than it has?"""
     said, task = member.said, member.task
     if said.is_fixed or said.shape == plan.shape or not _may_change(member.job):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from policies.contract.scheduling import Planned
 from policies.performance import Shape
-from slurm_plugin.decide.wish import Wish
+from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.enforcement.interface import Enforcement
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.shape import ShapeNote
@@ -35,7 +35,7 @@ def gres(shape: Shape, separator: str) -> str:
 
 def shaped(
     asked: Submit,
-    wish: Wish,
+    preferences: Preferences,
     said: ShapeNote,
     chosen: Planned,
     notice: str,
@@ -47,7 +47,7 @@ def shaped(
     answered = inner.on_submit(known if chosen.nodes else behind_others(known))
     values: dict[str, str] = {} if said.is_fixed else fields(said, separator)
     note = f"shape {chosen.shape}"
-    comment = f"{hints.entry(wish.text, note)} {said.text()}"
+    comment = f"{hints.entry(preferences.text, note)} {said.text()}"
     if isinstance(answered, Ok):
         own = dict(answered.values)
         for kept in ("keep_s", "token"):

@@ -58,7 +58,7 @@ def _text(hint: str, note: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """The select plugin's note on a job whose start it put off (select/wait_note.c).
+    """The select plugin's note on a job whose start it put off (select/shim/wait_note.c).
 
     `waiting 1/10 since 5: genie: ... (until 65, begin 5)`; `until` is the epoch at which Slurm
     tries again, 0 where the note does not say.

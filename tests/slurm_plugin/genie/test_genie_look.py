@@ -16,7 +16,7 @@ from slurm_plugin.gates.slot_request import recorded_demand
 from slurm_plugin.genie.look import Changes, changes, released
 from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
@@ -35,7 +35,7 @@ def shaping(tmp_path: Path) -> Shaping:
 
 
 def seen(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> Snapshot:
-    def task_of(job: QueuedJob, said: ShapeNote, domain: Domain) -> Task:
+    def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task:
         hint = job.admin_comment.partition(": ")[2].partition(" |")[0]
         values = dict(word.split("=") for word in hint.split(","))
         asked = shaping.site.asked(values, domain, "", said, NOW)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from slurm_plugin.gates import change
-from slurm_plugin.gates.plan import Plan, Release, Want
+from slurm_plugin.gates.plan import GatePlan, JobRelease, Want
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.lending import loan as loans
@@ -18,7 +18,7 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 
 
-class SlotsMode:
+class SlotLoans:
     """Loans behind a gate: it keeps the job away from all GPUs until its donors are ready."""
 
     def kept(self, job: QueuedJob) -> GateRecord | None:
@@ -52,7 +52,7 @@ def _told(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
 def look_at(
     job: QueuedJob,
     want: Want,
-    made: Plan,
+    made: GatePlan,
     queue: Mapping[int, QueuedJob],
     now: int,
     ready_s: int | None,
@@ -83,5 +83,5 @@ def look_at(
     note = loan.note(kept.loan_reason)
     part = change.Part(job.name, job, kept, need, group, loan.mask, note)
     steps = change.release([part], now)
-    made.releases.append(Release({job.name: job}, steps, (made.added[-1],)))
+    made.releases.append(JobRelease({job.name: job}, steps, (made.added[-1],)))
     return STARTS
