@@ -24,8 +24,9 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, JobRelease, Want
-from slurm_plugin.gates.planning import about_to_run, plan
+from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
+from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.gates.watch import Watch, of_job

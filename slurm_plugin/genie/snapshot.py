@@ -12,7 +12,7 @@ from types import MappingProxyType
 from policies.contract.scheduling import Planned, Queue, Scheduler, Started, Task
 from policies.errors import PolicyError
 from policies.performance import Shape
-from slurm_plugin.gates.planning import about_to_run
+from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.capacity import is_open
