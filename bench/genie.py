@@ -30,7 +30,7 @@ from slurm_plugin.enforcement import Select
 from slurm_plugin.genie.models import Models, Shelf
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import Domain, Site
+from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.protocol import Ok, Submit
 from slurm_plugin.slots_keys import SlotsKeys
@@ -74,11 +74,11 @@ def shaping_of(queue: Queue) -> Shaping:
     shelf = Shelf(Path("nowhere.db"))
     shelf.models = Models(profiles, Path("nowhere.db"))
     nodes = tuple(queue.free)
-    domain = Domain("dl", GenieRule(nodes), PLATFORM, TaskMaker(PLATFORM, shelf.models))
+    domain = ShapedPartition("dl", GenieRule(nodes), PLATFORM, TaskMaker(PLATFORM, shelf.models))
     rule = Rule("enforce", "mapa")
     waiting = WaitingConfig(10, 600, 60)
     decider = Decider({}, lambda *_: rule, waiting, registry.get)
-    site = Site(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
+    site = ShapingSite(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
     found = Shaping(Select(decider), site, lambda *_: rule, clock=lambda: queue.now_s)
     members = [
         Member(QueuedJob(task.job_id), Shaped(task.requested), task) for task in queue.waiting

@@ -59,7 +59,7 @@ Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class GateContext:
     """The time (epoch), how long a gate holds, how long a released job may take to start.
 
     `tiers` are the partitions' PriorityTier, `paused` says of jobs until when not to try again
@@ -77,7 +77,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class JobRelease:
     """What lets a job start: one, an array's task, or the components of a heterogeneous one.
 
     `steps` are updates by the name of the job they are for, in this order; each must be taken
@@ -92,10 +92,10 @@ class Release:
 
 
 @dataclass(slots=True)
-class Plan(LoanPlan):
+class GatePlan(LoanPlan):
     """What to do about gates: `updates` are repairs, notes, and jobs left to Slurm."""
 
-    releases: list[Release] = field(default_factory=list)
+    releases: list[JobRelease] = field(default_factory=list)
     updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
     renew: list[str] = field(default_factory=list)
     renewed: list[int] = field(default_factory=list)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from slurm_plugin import admin_comment
 from slurm_plugin.decide.record import Build, started
-from slurm_plugin.gates.plan import Plan
+from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.slot_request import slots_given
 from slurm_plugin.protocol import Notice
 from slurm_plugin.slurm.interface import QueuedJob
@@ -33,7 +33,7 @@ class Watch:
         else:
             self._write(build)
 
-    def look(self, queue: Sequence[QueuedJob], made: Plan) -> None:
+    def look(self, queue: Sequence[QueuedJob], made: GatePlan) -> None:
         """Every job that was not running at the last look and is now."""
         ours = [job for job in queue if admin_comment.read(job.admin_comment)]
         for job in ours if self._tasks else ():

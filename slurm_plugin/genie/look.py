@@ -16,7 +16,7 @@ from slurm_plugin.gates.slot_request import is_22_05
 from slurm_plugin.genie import note, reply
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import site_factors
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.slurm.gres_text import counts
@@ -78,7 +78,7 @@ def asleep_until(job: QueuedJob) -> float:
     return float(found[1]) if found else 0.0
 
 
-def _is_other(member: Member, plan: Planned, domain: Domain, now: float) -> bool:
+def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float) -> bool:
     """Is the job to have another shape than it has?"""
     said, task = member.said, member.task
     if said.is_fixed or said.shape == plan.shape or not _may_change(member.job):

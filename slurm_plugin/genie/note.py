@@ -24,7 +24,7 @@ _KEYS = ("nodes", "max_nodes", "tasks", "tasks_per_node", "cpus_per_task")
 class Shaped:
     """`shape` is None where none was chosen yet; `is_fixed`: the user's own, never changed.
 
-    The numbers are what the user gave beside it (0: nothing); `is_held`: by the user's wish;
+    The numbers are what the user gave beside it (0: nothing); `is_held`: by the user's preferences;
     `token` finds the record of the submit.
     """
 

@@ -13,7 +13,7 @@ from policies.contract.scheduling import Planned
 from policies.performance import Shape
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import SHAPE, TOPO
-from slurm_plugin.decide.wish import Wish
+from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.enforcement.interface import Enforcement
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.protocol import Ok, Submit, SubmitReply
@@ -36,7 +36,7 @@ def gres(shape: Shape, separator: str) -> str:
 
 def shaped(
     asked: Submit,
-    wish: Wish,
+    preferences: Preferences,
     said: Shaped,
     chosen: Planned,
     notice: str,
@@ -48,7 +48,7 @@ def shaped(
     answered = inner.on_submit(known if chosen.nodes else behind_others(known))
     values: dict[str, str] = {} if said.is_fixed else fields(said, separator)
     note = f"shape {chosen.shape}"
-    comment = f"{admin_comment.topo(wish.text, note)} {said.text()}"
+    comment = f"{admin_comment.topo(preferences.text, note)} {said.text()}"
     if isinstance(answered, Ok):
         own = dict(answered.values)
         for kept in ("keep_s", "token"):

@@ -7,9 +7,9 @@ from typing import Any
 
 from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.board import PROMISE_S, Board
-from slurm_plugin.gates.lent import SlotsMode
-from slurm_plugin.gates.planner import Planner
+from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
+from slurm_plugin.gates.reconciler import GateReconciler
+from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.donors import lending_of
 from slurm_plugin.serve.clock_watch import CLOCK_SET
@@ -34,27 +34,27 @@ class Loop:
         self._engine = engine
         self._pace = Pace()
         self._setup: Setup | None = None
-        self._planner: Planner | None = None
+        self._planner: GateReconciler | None = None
         self._client: tuple[SlurmConfig, SlurmClient] | None = None
         self._is_off = False
         engine.listen(self.heard, self.status)
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
-        board = self._engine.setup.board or Board()
+        cache = self._engine.setup.cache or CapacityCache()
         if verb == CLOCK_SET:
             # The next look is like the first.
             self._setup = None
-            board.forget_all()
-        if verb == "submit" and not board.has_news:
+            cache.forget_all()
+        if verb == "submit" and not cache.has_news:
             return
         if verb == "ended":
-            board.ended += 1
-        self._pace.heard(verb, board.is_awaited)
+            cache.ended += 1
+        self._pace.heard(verb, cache.is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
-        on = self._engine.setup.board is not None
+        on = self._engine.setup.cache is not None
         return {"slots": self._planner.status()} if on and self._planner is not None else {}
 
     async def run(self) -> None:
@@ -68,10 +68,10 @@ class Loop:
 
     async def _next_s(self, poll_s: float) -> float:
         setup = self._engine.setup
-        if setup.board is None:
+        if setup.cache is None:
             return poll_s
         try:
-            planner = self._the_planner(setup, setup.board)
+            planner = self._the_planner(setup, setup.cache)
             if setup.config.kill_switch.exists():
                 await self._give_back(planner)
                 return poll_s
@@ -91,9 +91,9 @@ class Loop:
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
         # A promise nobody took up gives its GPUs back in time.
-        return min(poll_s, PROMISE_S) if setup.board.has_promised else poll_s
+        return min(poll_s, PROMISE_S) if setup.cache.has_promised else poll_s
 
-    async def _give_back(self, planner: Planner) -> None:
+    async def _give_back(self, planner: GateReconciler) -> None:
         """The kill switch: waiting jobs are Slurm's own.
 
         Again at every poll: the bridge may have gated one more by an answer of before.
@@ -104,7 +104,7 @@ class Loop:
         await planner.look_after_donors()
         await planner.give_all_back()
 
-    def _the_planner(self, setup: Setup, board: Board) -> Planner:
+    def _the_planner(self, setup: Setup, cache: CapacityCache) -> GateReconciler:
         """The planner of this setup; a client lives on while its settings do."""
         if self._planner is not None and self._setup is setup:
             return self._planner
@@ -115,16 +115,16 @@ class Loop:
             self._planner.close()
         self._setup = setup
         folder = config.topo_aware.profiles
-        board.fresh_s = MISSED_POLLS * config.slots.poll_s
-        self._planner = Planner(
+        cache.fresh_s = MISSED_POLLS * config.slots.poll_s
+        self._planner = GateReconciler(
             self._client[1],
             setup.decider,
-            board,
+            cache,
             self._engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=lending_of(config.remote, config.slurm, self._client[1], SlotsMode()),
+            lending=lending_of(config.remote, config.slurm, self._client[1], SlotLoans()),
             profiles=read_remote(folder) if folder else {},
             why_not=setup.shaping.hold_reason if setup.shaping is not None else None,
         )

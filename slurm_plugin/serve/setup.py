@@ -24,7 +24,7 @@ from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.decide.usual_jobs import usual_jobs
 from slurm_plugin.enforcement import Enforcement, Reserving, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
-from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.shaping import NoShaping, Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.job_profiles import Learned
@@ -51,7 +51,7 @@ class Setup:
     enforcement: Enforcement
     neighbours: Neighbours
     #: What submits are answered from; None in the select mode.
-    board: Board | None = None
+    cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
     reserved: Reserved | None = None
     #: None where no partition is shaped.
@@ -87,10 +87,10 @@ class Setup:
         return sum(one.size_bytes() for one in tables) if tables else None
 
 
-def load(path: Path, board: Board | None = None, reserved: Reserved | None = None) -> Setup:
+def load(path: Path, cache: CapacityCache | None = None, reserved: Reserved | None = None) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
-    `board` and `reserved` live on from one configuration to the next. Raises SlurmError where the
+    `cache` and `reserved` live on from one configuration to the next. Raises SlurmError where the
     chosen Slurm client cannot work on this host.
     """
     config = configuration.load(path)
@@ -108,7 +108,7 @@ def load(path: Path, board: Board | None = None, reserved: Reserved | None = Non
     )
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
-    setup = _chained(config, decider, neighbours, board or Board(), reserved or Reserved())
+    setup = _chained(config, decider, neighbours, cache or CapacityCache(), reserved or Reserved())
     warm_up(setup)
     if setup.looks_at_jobs():
         _first_look(setup)
@@ -116,13 +116,17 @@ def load(path: Path, board: Board | None = None, reserved: Reserved | None = Non
 
 
 def _chained(
-    config: Config, decider: Decider, neighbours: Neighbours, board: Board, reserved: Reserved
+    config: Config,
+    decider: Decider,
+    neighbours: Neighbours,
+    cache: CapacityCache,
+    reserved: Reserved,
 ) -> Setup:
     """The setup with its chain of enforcement: shaping around reserving around the way chosen."""
     is_slots = config.enforcement == "slots"
     inner: Enforcement
     if is_slots:
-        inner = Slots(decider, board, config.slots.lease_s)
+        inner = Slots(decider, cache, config.slots.lease_s)
     else:
         inner = Reserving(Select(decider), decider, reserved)
     shaping = None
@@ -134,7 +138,7 @@ def _chained(
         decider,
         shaping or NoShaping(inner),
         neighbours,
-        board=board if is_slots else None,
+        cache=cache if is_slots else None,
         reserved=None if is_slots else reserved,
         shaping=shaping,
     )

@@ -15,16 +15,16 @@ from policies.errors import HintError
 from policies.genie.submit import candidates
 from slurm_plugin import admin_comment
 from slurm_plugin.config.sections import SlurmConfig
-from slurm_plugin.decide.wish import WishError, read_wish
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.watch import of_job
 from slurm_plugin.genie import look, note
-from slurm_plugin.genie.act import Acts, in_turn
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
+from slurm_plugin.genie.updates import ShapeUpdates, in_turn
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.pace import Pace
 from slurm_plugin.serve.service import Engine
@@ -59,7 +59,7 @@ class Loop:
         self._pace = Pace()
         self._client: tuple[SlurmConfig, SlurmClient, str] | None = None
         self._tasks: dict[int, tuple[object, Task | None]] = {}
-        self._acts = Acts()
+        self._acts = ShapeUpdates()
         self._shaping: Shaping | None = None
         engine.listen(self.heard, self.status)
 
@@ -181,7 +181,7 @@ class Loop:
     ) -> dict[str, tuple[Snapshot, dict[int, tuple[int, Planned]], look.Changes]]:
         kept: dict[int, tuple[object, Task | None]] = {}
 
-        def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+        def task_of(job: QueuedJob, said: Shaped, domain: ShapedPartition) -> Task | None:
             key = (job.admin_comment, job.submit, job.account, id(domain.maker))
             found = self._tasks.get(job.job_id)
             if found is None or found[0] != key:
@@ -209,14 +209,16 @@ class Loop:
         return made
 
     @staticmethod
-    def _task(shaping: Shaping, job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+    def _task(
+        shaping: Shaping, job: QueuedJob, said: Shaped, domain: ShapedPartition
+    ) -> Task | None:
         """A job's task by its hint, as of its submit; None where that says nothing of use."""
         rule = shaping.rule(job.partition, job.account, job.uid)
         try:
-            wish = read_wish(admin_comment.hint_in(job.admin_comment), rule)
-            asked = shaping.site.asked(wish.values, domain, job.account, said, job.submit)
+            preferences = read_preferences(admin_comment.hint_in(job.admin_comment), rule)
+            asked = shaping.site.asked(preferences.values, domain, job.account, said, job.submit)
             return shaping.site.task(job.job_id, asked, domain, job.account, job.submit)
-        except (WishError, HintError) as error:
+        except (HintRefused, HintError) as error:
             logger.info("genie: job %d is left as it is: %s", job.job_id, error)
             return None
 
@@ -234,7 +236,9 @@ class Loop:
             self._write(snapshot.domain, job, task, plan, snapshot.at)
         return updates
 
-    def _write(self, domain: Domain, job: QueuedJob, task: Task, plan: Planned, now: float) -> None:
+    def _write(
+        self, domain: ShapedPartition, job: QueuedJob, task: Task, plan: Planned, now: float
+    ) -> None:
         line = ShapeRecord(task, plan, domain.platform, now, note="while it waits")
         who = {
             "job": job.job_id,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.lent import SlotsMode
+from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.offer import Offer
@@ -71,7 +71,7 @@ class Remembers(Lending):
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
         run = {"run": lambda *_, **__: "", "submitter": Nobody(), "clock": lambda: float(NOW)}
-        super().__init__(settings, slurm, mode=SlotsMode(), **run)  # type: ignore[arg-type]
+        super().__init__(settings, slurm, mode=SlotLoans(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
     def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Nodes) -> Loan:

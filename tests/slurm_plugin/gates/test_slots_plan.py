@@ -9,15 +9,15 @@ import pytest
 
 from slurm_plugin import admin_comment
 from slurm_plugin.gates import change
-from slurm_plugin.gates.look import plan
-from slurm_plugin.gates.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits, Want
+from slurm_plugin.gates.plan import Choice, Choose, Chosen, GateContext, GatePlan, Left, Waits, Want
+from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.queue.candidates import Group, Need, lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
-TERMS = Terms(now=1000, lease_s=120, grace_s=30)
+TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
 NEXT_MONTH = 1000 + 31 * 86400
 
 
@@ -46,15 +46,15 @@ def planned(
     free: int = 0xFF,
     choose: Choose = first_choice,
     is_open: bool = True,
-    terms: Terms = TERMS,
-) -> Plan:
+    context: GateContext = TERMS,
+) -> GatePlan:
     batch = frozenset({"batch"})
     node = Node("dgx1", V100, free, 40, 1000, partitions=batch, is_open=is_open)
     room = {"dgx1": node}
-    return plan(jobs, Wants().read(jobs, emptied(room)), room, terms, choose)
+    return plan(jobs, Wants().read(jobs, emptied(room)), room, context, choose)
 
 
-def released(made: Plan) -> list[str]:
+def released(made: GatePlan) -> list[str]:
     return made.released
 
 
@@ -442,6 +442,6 @@ def test_a_wait_for_something_better_begins_anew() -> None:
 def test_slurms_word_on_when_a_gate_opens_counts_and_not_what_it_was_told() -> None:
     """A slurmctld that was killed may have forgotten the last renewal."""
     told = replace(TERMS, holds_until={1: 1119})
-    assert planned(gated(1, 8, eligible=1020), free=0, terms=told).renew == ["1"]
+    assert planned(gated(1, 8, eligible=1020), free=0, context=told).renew == ["1"]
     unknown = gated(1, 8, eligible=0, reason="Dependency", depends=True)
-    assert planned(unknown, free=0, terms=told).renew == []
+    assert planned(unknown, free=0, context=told).renew == []

@@ -19,7 +19,7 @@ from slurm_plugin.genie.look import Changes, changes, released
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
@@ -36,7 +36,7 @@ def shaping(tmp_path: Path) -> Shaping:
 
 
 def seen(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> Snapshot:
-    def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task:
+    def task_of(job: QueuedJob, said: Shaped, domain: ShapedPartition) -> Task:
         hint = job.admin_comment.partition(": ")[2].partition(" |")[0]
         values = dict(word.split("=") for word in hint.split(","))
         asked = shaping.site.asked(values, domain, "", said, NOW)

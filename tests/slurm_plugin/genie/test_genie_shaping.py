@@ -11,7 +11,7 @@ from machines_in_tests import basic_decider, mask, node, question
 
 from policies.performance import Shape
 from slurm_plugin.enforcement import Slots
-from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie import note
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.shaping import Shaping
@@ -322,9 +322,9 @@ def slots(folder: Path, free: int) -> Slots:
         name: Node(name, V100, free, 40, 100_000, partitions=partitions, sockets=(0x0F, 0xF0))
         for name in ("dgx1", "dgx2")
     }
-    board = Board(default_partition="dl")
-    board.look(room, (), None, NOW)
-    return Slots(basic_decider(folder), board, 120, clock=lambda: NOW, token=lambda: "t0")
+    cache = CapacityCache(default_partition="dl")
+    cache.look(room, (), None, NOW)
+    return Slots(basic_decider(folder), cache, 120, clock=lambda: NOW, token=lambda: "t0")
 
 
 def test_in_the_slots_mode_the_shape_becomes_exact_slots(shaping: Shaping, tmp_path: Path) -> None:

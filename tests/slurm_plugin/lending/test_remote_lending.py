@@ -13,12 +13,12 @@ from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.lent import SlotsMode
-from slurm_plugin.gates.look import plan
-from slurm_plugin.gates.plan import Choice, Chosen, Plan, Terms, Want
+from slurm_plugin.gates.plan import Choice, Chosen, GateContext, GatePlan, Want
+from slurm_plugin.gates.planning import plan
+from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.lending import borrowing, loan
 from slurm_plugin.lending.acting.question import Question
@@ -153,7 +153,7 @@ def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path: Path) -> Non
     lends = "enforcement: slots\nremote: {allow: yes, r_queues: [rq]}"
     rules = Rules(config.parse(BASIC.format(folder=tmp_path) + lends, tmp_path / "c.yaml"))
     wishes = {
-        (name, hint): read_wish(hint, rules(name)).remote
+        (name, hint): read_preferences(hint, rules(name)).remote
         for name in ("batch", "rq", "rq,batch")
         for hint in ("", "remote=allow", "remote=auto", "remote=no", "off")
     }
@@ -166,9 +166,9 @@ def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path: Path) -> Non
         ("rq,batch", "remote=allow"),
         ("rq,batch", "remote=auto"),
     }
-    assert read_wish("remote=auto,profile=md", rules("batch")).is_auto
-    assert read_wish("remote=auto,profile=md", rules("batch")).profile == "md"
-    assert not read_wish("remote=allow", rules("batch")).is_auto
+    assert read_preferences("remote=auto,profile=md", rules("batch")).is_auto
+    assert read_preferences("remote=auto,profile=md", rules("batch")).profile == "md"
+    assert not read_preferences("remote=allow", rules("batch")).is_auto
 
 
 def test_a_site_may_say_auto_for_a_partition(tmp_path: Path) -> None:
@@ -178,18 +178,20 @@ def test_a_site_may_say_auto_for_a_partition(tmp_path: Path) -> None:
         "  plain: {policy: first-fit}", "  plain: {hints: {remote: auto, profile: md}}"
     )
     rules = Rules(config.parse(text + lends, tmp_path / "c.yaml"))
-    wish = read_wish("", rules("plain"))
-    assert (wish.remote, wish.is_auto, wish.profile) == (True, True, "md")
-    assert not read_wish("remote=allow", rules("plain")).is_auto
-    assert not read_wish("remote=no", rules("plain")).remote
+    preferences = read_preferences("", rules("plain"))
+    assert (preferences.remote, preferences.is_auto, preferences.profile) == (True, True, "md")
+    assert not read_preferences("remote=allow", rules("plain")).is_auto
+    assert not read_preferences("remote=no", rules("plain")).remote
 
 
 def test_where_the_site_lends_nothing_asking_for_it_is_refused_in_one_line(tmp_path: Path) -> None:
     rules = Rules(config.parse(BASIC.format(folder=tmp_path), tmp_path / "c.yaml"))
     for hint in ("remote=allow", "remote=auto"):
-        with pytest.raises(WishError, match="remote: GPUs of other nodes are not lent here; expe"):
-            read_wish(hint, rules("batch"))
-    assert not read_wish("remote=no", rules("batch")).remote
+        with pytest.raises(
+            HintRefused, match="remote: GPUs of other nodes are not lent here; expe"
+        ):
+            read_preferences(hint, rules("batch"))
+    assert not read_preferences("remote=no", rules("batch")).remote
 
 
 # -- what stands in Slurm -----------------------------------------------------
@@ -287,7 +289,7 @@ class OneByOne:
 
     at_once = False
 
-    def borrow(self, jobs: Sequence[Candidate], made: Plan) -> list[Offered | Declined | None]:
+    def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offered | Declined | None]:
         [one] = jobs
         found = offer(
             borrowing.borrower(one.need, made.room), borrowing.market(made.room), SETTINGS
@@ -297,10 +299,10 @@ class OneByOne:
 
 def planned(
     *jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True, ready_s: int = 60
-) -> Plan:
-    terms = Terms(AT, 120, 30, ready_s=ready_s)
+) -> GatePlan:
+    context = GateContext(AT, 120, 30, ready_s=ready_s)
     wants = Wants().read(jobs, emptied(nodes))
-    return plan(jobs, wants, nodes, terms, first_choice, (), OneByOne() if lends else None)
+    return plan(jobs, wants, nodes, context, first_choice, (), OneByOne() if lends else None)
 
 
 TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
@@ -466,7 +468,7 @@ class Slurm:
 
 
 def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> Lending:
-    mode = SlotsMode()
+    mode = SlotLoans()
     return Lending(settings, slurm, slurm, slurm, mode, lambda: float(AT))  # type: ignore[arg-type]
 
 

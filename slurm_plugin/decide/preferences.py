@@ -12,12 +12,12 @@ from slurm_plugin.config.sections import Rule
 from slurm_plugin.errors import PluginError
 
 
-class WishError(PluginError):
+class HintRefused(PluginError):
     """The hint is refused; the text is the one line the user reads."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Preferences:
     """A hint that was understood, and who decides; `text` is its canonical form."""
 
     policy: str
@@ -65,21 +65,21 @@ class Wish:
         )
 
 
-def read_wish(text: str, rule: Rule) -> Wish:
-    """The wish behind a hint (empty: the partition's defaults).
+def read_preferences(text: str, rule: Rule) -> Preferences:
+    """The preferences behind a hint (empty: the partition's defaults).
 
-    Raises WishError naming the key and what is allowed.
+    Raises HintRefused naming the key and what is allowed.
     """
     try:
         found = hints.parse(text, default_policy=rule.policy, patterns=rule.patterns)
     except HintError as error:
-        raise WishError(str(error)) from error
+        raise HintRefused(str(error)) from error
     if rule.users_may_set is not None:
         for key in found.values:
             if key not in rule.users_may_set:
                 allowed = ", ".join([*rule.users_may_set, hints.OFF])
-                raise WishError(f"{key}: not allowed for this job; expected one of {allowed}")
+                raise HintRefused(f"{key}: not allowed for this job; expected one of {allowed}")
     if found.values.get("remote", "no") != "no" and not rule.lends:
-        raise WishError("remote: GPUs of other nodes are not lent here; expected remote=no")
+        raise HintRefused("remote: GPUs of other nodes are not lent here; expected remote=no")
     policy = hints.policy_of(found, {"policy": rule.policy})
-    return Wish(policy, str(found), found.off, found, rule)
+    return Preferences(policy, str(found), found.off, found, rule)

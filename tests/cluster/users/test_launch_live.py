@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.long("the same in the other mode", "slots"),
 ]
 
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parents[1] / "assets"
 PLUGIN = "optional /cluster/launch/gputopo.so table=/cluster/launch/%n.table devices=/dev/fakegpu"
 RECORD = " record=/home/alice/launch"
 PRETEND = " pretend=0-159 nic=trust"

@@ -10,7 +10,7 @@ import pytest
 from slurm_cluster.cluster import Cluster, cluster_sh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
-SOURCE = Path(__file__).parents[1] / "select" / "records_test.c"
+SOURCE = Path(__file__).parents[2] / "select" / "records_test.c"
 CLAIMS = re.findall(r"^\tCLAIM\((\w+)\)", SOURCE.read_text(), re.M)
 
 

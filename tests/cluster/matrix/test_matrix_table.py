@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from matrix_table import Cell, MatrixError, cell, live_files, table
 
-TESTS = Path(__file__).parent
+from tests.cluster.matrix.matrix_table import Cell, MatrixError, cell, live_files, table
+
+TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parents[1]
 NO_PLUGIN = "about the select plugin"
 

@@ -18,7 +18,7 @@ from slurm_cluster.cluster import Cluster
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 FOLDER = "/etc/slurm/knowledge"
-NCCL_LOGS = Path(__file__).resolve().parents[1] / "slurm_plugin" / "nccl_logs.py"
+NCCL_LOGS = Path(__file__).resolve().parents[2] / "slurm_plugin" / "nccl_logs.py"
 #: Ranks 0 and 1 talk to all others, which do not talk to each other.
 HALO = "0 1\n0 2\n0 3\n1 2\n1 3\n"
 #: On these GPUs' leavings the graph and a ring want different sets (the test says so).

@@ -22,10 +22,10 @@ from slurm_plugin.decide.machines import mask_of
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
-from slurm_plugin.gates.look import about_to_run, plan
-from slurm_plugin.gates.plan import Choice, Plan, Release, Terms, Want
+from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, JobRelease, Want
+from slurm_plugin.gates.planning import about_to_run, plan
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
@@ -67,19 +67,19 @@ class Seen(NamedTuple):
     partitions: list[SlurmPartition]
 
 
-class Planner:
+class GateReconciler:
     """One look after the other at one Slurm; times in seconds.
 
     `write` takes what becomes a line of the decision log; `why_not` may hold jobs back that would
     fit, for as long as it says. Not for two threads at once, but for
-    what submits do to the board meanwhile.
+    what submits do to the cache meanwhile.
     """
 
     def __init__(
         self,
         client: SlurmClient,
         decider: Decider,
-        board: Board,
+        cache: CapacityCache,
         write: Callable[[Build], None],
         *,
         lease_s: int,
@@ -92,7 +92,7 @@ class Planner:
     ) -> None:
         self._client = client
         self._decider = decider
-        self._board = board
+        self._cache = cache
         self._write = write
         self._lease_s = lease_s
         self._grace_s = grace_s
@@ -117,16 +117,16 @@ class Planner:
         self.counts: Counter[str] = Counter()
         self.waiting: dict[str, int] = {}
 
-    async def look(self) -> Plan:
+    async def look(self) -> GatePlan:
         """Read, decide, act. Raises SlurmError when Slurm does not answer."""
-        known = self._board.ended
+        known = self._cache.ended
         seen = await asyncio.to_thread(self._read)
         self._meet(seen.queue)
-        self._board.forget(seen.began)
-        promised = dict(self._board.promises)
+        self._cache.forget(seen.began)
+        promised = dict(self._cache.promises)
         made = await asyncio.to_thread(self._plan, seen, [p.hold for p in promised.values()])
         # Submits were answered meanwhile: what they were promised is not to be released.
-        newer = [p.hold for token, p in self._board.promises.items() if token not in promised]
+        newer = [p.hold for token, p in self._cache.promises.items() if token not in promised]
         self._drop(made, newer)
         self._post(made, seen, known)
         await asyncio.to_thread(self._act, made, seen)
@@ -167,33 +167,33 @@ class Planner:
 
     def _meet(self, queue: Sequence[QueuedJob]) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now."""
-        for build in self._board.observed:
+        for build in self._cache.observed:
             self._write(build)
-        self._board.observed.clear()
-        board = self._board
-        for job in queue if board.promises or board.gated else ():
+        self._cache.observed.clear()
+        cache = self._cache
+        for job in queue if cache.promises or cache.gated else ():
             kept = admin_comment.read(job.admin_comment)
-            promise = board.met(kept.get("token")) if kept else None
+            promise = cache.met(kept.get("token")) if kept else None
             if promise is not None and promise.build is not None:
                 self._write(of_job(promise.build, job))
 
-    def _plan(self, seen: Seen, promised: Sequence[Hold]) -> Plan:
+    def _plan(self, seen: Seen, promised: Sequence[Hold]) -> GatePlan:
         now = int(self._clock())
         running = [job for job in seen.queue if job.state != "PENDING"]
         room = nodes_of(seen.nodes, running, gpus_by_slot, self._machine)
         wants = self._wants.read(seen.queue, emptied(room))
         tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
         paused = {name: until for name, (until, _) in self._refused.items()}
-        terms = Terms(now, self._lease_s, self._grace_s, tiers, paused, self._holds_until)
+        context = GateContext(now, self._lease_s, self._grace_s, tiers, paused, self._holds_until)
         lends = self._broker if self._broker is not None and self._broker.is_open else None
         if lends is not None:
-            terms = replace(terms, ready_s=lends.lending.settings.ready_s)
+            context = replace(context, ready_s=lends.lending.settings.ready_s)
             lends.look(seen.queue)
         self._decided = {}
         made = plan(
-            seen.queue, wants, room, terms, self._choose, promised, lends, self._is_held_back
+            seen.queue, wants, room, context, self._choose, promised, lends, self._is_held_back
         )
-        # Promises stay beside the room: the board adds them for as long as they last.
+        # Promises stay beside the room: the cache adds them for as long as they last.
         made.room = room
         self._watch.look(seen.queue, made)
         return made
@@ -212,7 +212,7 @@ class Planner:
         return kind, self._sockets[kind]
 
     @staticmethod
-    def _drop(made: Plan, promised: Sequence[Hold]) -> None:
+    def _drop(made: GatePlan, promised: Sequence[Hold]) -> None:
         """Releases that would take what a submit was promised during the look wait for the next."""
         taken: Counter[str] = Counter()
         for hold in promised:
@@ -220,7 +220,7 @@ class Planner:
                 taken[name] |= mask
         if not taken:
             return
-        kept: list[Release] = []
+        kept: list[JobRelease] = []
         for release in made.releases:
             if any(taken[name] & mask for name, mask in gpus_of(release.holds)):
                 for hold in release.holds:
@@ -236,19 +236,19 @@ class Planner:
                 made.offers.remove(item)
                 made.again = True
 
-    def _post(self, made: Plan, seen: Seen, known: int) -> None:
+    def _post(self, made: GatePlan, seen: Seen, known: int) -> None:
         """What submits see from now on."""
-        room, board = made.room, self._board
+        room, cache = made.room, self._cache
         for hold in made.added:
             room = with_hold(room, hold)
         now = self._clock()
         holds = [held_by(job, now) for job in seen.queue if job.state != "PENDING"] + made.added
-        board.default_partition = next((p.name for p in seen.partitions if p.is_default), "")
+        cache.default_partition = next((p.name for p in seen.partitions if p.is_default), "")
         lowest = min((p.priority_tier for p in seen.partitions), default=1)
-        board.preempting = frozenset(
+        cache.preempting = frozenset(
             p.name for p in seen.partitions if self._preempts and p.priority_tier > lowest
         )
-        board.look(room, tuple(holds), made.first, seen.began, known)
+        cache.look(room, tuple(holds), made.first, seen.began, known)
         self.waiting = {state: made.seen[state] for state in admin_comment.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
@@ -281,7 +281,7 @@ class Planner:
         shape = Shape(want.need.nodes, want.need.gpus)
         return bool(self._why_not(self._question(job, want), shape))
 
-    def _act(self, made: Plan, seen: Seen) -> None:
+    def _act(self, made: GatePlan, seen: Seen) -> None:
         """Releases first: they are what people wait for."""
         self.counts["regated"] += made.seen["regated"]
         for release in made.releases:
@@ -334,10 +334,10 @@ class Planner:
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode."""
-        looked = self._board.looked
+        looked = self._cache.looked
         return {
             "looked_s_ago": round(self._clock() - looked, 3) if looked > 0 else None,
-            "promised": len(self._board.promises),
+            "promised": len(self._cache.promises),
             **self.waiting,
             **{key: self.counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,

@@ -17,14 +17,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from matrix_table import RELEASES, MatrixError, cell, live_files, table
 from modes import MODES
 
 from slurm_cluster.cluster import Cluster, default_project
 from slurm_cluster.hosts import ClusterError, NoEngineError
+from tests.cluster.matrix.matrix_table import RELEASES, MatrixError, cell, live_files, table
 
-TESTS = Path(__file__).parent
-ROOT = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 RAW = ROOT / ".cluster" / "matrix"
 COUNTS = TESTS / "assets" / "matrix.json"
 DOCS = ROOT / "docs" / "matrix.md"

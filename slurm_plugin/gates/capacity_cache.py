@@ -21,7 +21,7 @@ MOST_UNMET, UNMET_S = 20, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class SlotPromise:
     """What a submit was told: its slots (none behind a gate), and the decision's log line.
 
     `need` is what it waits for where there was no room. Until the job is seen in Slurm, and then it
@@ -36,7 +36,7 @@ class Promise:
 
 
 @dataclass(slots=True)
-class Board:
+class CapacityCache:
     """`looked` is when the last look at Slurm began (-inf: never); `first` is the first gated job.
 
     Jobs of the partitions `preempting` may push others aside once they are eligible, which a
@@ -58,8 +58,8 @@ class Board:
     holds: tuple[Hold, ...] = ()
     first: Need | None = None
     preempting: frozenset[str] = frozenset()
-    promises: dict[str, Promise] = field(default_factory=dict)
-    gated: dict[str, Promise] = field(default_factory=dict)
+    promises: dict[str, SlotPromise] = field(default_factory=dict)
+    gated: dict[str, SlotPromise] = field(default_factory=dict)
     observed: list[Build] = field(default_factory=list)
     ended: int = 0
     known: int = 0
@@ -107,14 +107,14 @@ class Board:
     ) -> None:
         """Keep these slots for a job that is on its way, or its place in front of others."""
         kept = self.promises if hold.gpus else self.gated
-        kept[token] = Promise(hold, now + PROMISE_S, build, need, uid)
+        kept[token] = SlotPromise(hold, now + PROMISE_S, build, need, uid)
 
     def is_doubted(self, uid: int, now: float) -> bool:
         """Did very many promises to this user come to nothing lately?"""
         times = self.unmet.get(uid)
         return times is not None and len(times) == MOST_UNMET and now - times[0] < UNMET_S
 
-    def met(self, token: str) -> Promise | None:
+    def met(self, token: str) -> SlotPromise | None:
         """The promise to a job that Slurm shows now: it is the job's own."""
         return self.promises.pop(token, None) or self.gated.pop(token, None)
 

@@ -12,9 +12,9 @@ import pytest
 
 from slurm_cluster.pytest_plugin import Clean
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 #: A project with the tests that docs/testing-with-slurm.md shows.
-PROJECT = Path(__file__).with_name("assets") / "foreign_project"
+PROJECT = Path(__file__).parents[1] / "assets" / "foreign_project"
 NO_SOURCE = (".git", ".venv", ".cluster", ".*_cache", ".hypothesis", "build", "*.egg-info")
 
 pytestmark = pytest.mark.cluster

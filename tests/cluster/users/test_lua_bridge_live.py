@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.long("the same in the other mode", "slots"),
 ]
 
-SOURCE = (Path(__file__).parent / "assets" / "fake_engine.py").read_text()
+SOURCE = (Path(__file__).parents[1] / "assets" / "fake_engine.py").read_text()
 SETTINGS = "/etc/slurm/gputopo-bridge.conf"
 SOCKET = "/run/gputopo/engine.sock"
 BRACKET = "[gpu-topo: pattern=ring]"

@@ -21,7 +21,7 @@ MOST_MOVED = 100
 Updates = Sequence[tuple[QueuedJob, JobUpdate]]
 
 
-class Acts:
+class ShapeUpdates:
     """What was done so far: `factors` by job as far as they are known, `changed` jobs in all.
 
     `refused` is Slurm's last word against a change, empty where the last look met none.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from slurm_plugin import admin_comment
 from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.gates import change
-from slurm_plugin.gates.plan import Plan, Release, Want
+from slurm_plugin.gates.plan import GatePlan, JobRelease, Want
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node
@@ -18,7 +18,7 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 
 
-class SlotsMode:
+class SlotLoans:
     """Loans behind a gate: it keeps the job away from all GPUs until its donors are ready."""
 
     def kept(self, job: QueuedJob) -> Bracket | None:
@@ -52,7 +52,7 @@ def _told(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
 def look_at(
     job: QueuedJob,
     want: Want,
-    made: Plan,
+    made: GatePlan,
     queue: Mapping[int, QueuedJob],
     now: int,
     ready_s: int | None,
@@ -84,5 +84,5 @@ def look_at(
     note = loans.note(loan, kept.get(loans.WHY))
     part = change.Part(job.name, job, kept, need, group, loan.mask, note)
     steps = change.release([part], now)
-    made.releases.append(Release({job.name: job}, steps, (made.added[-1],)))
+    made.releases.append(JobRelease({job.name: job}, steps, (made.added[-1],)))
     return STARTS

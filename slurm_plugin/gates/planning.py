@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from slurm_plugin import admin_comment
-from slurm_plugin.gates import change, lent
-from slurm_plugin.gates.plan import Choose, Left, Plan, Release, Terms, Waits, Want
+from slurm_plugin.gates import change, slot_loans
+from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Left, Waits, Want
 from slurm_plugin.gates.slot_request import nodes_given, slots_given, tied_to
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.askers import Askers, Lends
@@ -55,23 +55,23 @@ def plan(
     queue: Iterable[QueuedJob],
     wants: Mapping[int, Want],
     room: Nodes,
-    terms: Terms,
+    context: GateContext,
     choose: Choose,
     promised: Sequence[Hold] = (),
     lends: Lends | None = None,
     held_back: HeldBack = lambda *_: False,
-) -> Plan:
+) -> GatePlan:
     """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
 
     `lends` says who would lend to jobs that fit nowhere; a job that is `held_back` is not looked
     at, and delays nobody.
     """
     jobs = list(queue)
-    made = Plan(room, [held_by(job, terms.now) for job in jobs if job.state != "PENDING"])
+    made = GatePlan(room, [held_by(job, context.now) for job in jobs if job.state != "PENDING"])
     for hold in promised:
         made.room = with_hold(made.room, hold)
         made.holds.append(hold)
-    return Look(made, wants, terms, choose, lends, held_back).over(jobs)
+    return Look(made, wants, context, choose, lends, held_back).over(jobs)
 
 
 def slots_hold(job: QueuedJob, need: Need, room: Nodes, end: float) -> Hold:
@@ -100,19 +100,19 @@ class Look:
 
     def __init__(
         self,
-        made: Plan,
+        made: GatePlan,
         wants: Mapping[int, Want],
-        terms: Terms,
+        context: GateContext,
         choose: Choose,
         lends: Lends | None,
         held_back: HeldBack,
     ) -> None:
         self._made = made
         self._is_lent = lends is not None
-        self._askers = Askers(made, lends, terms.now)
+        self._askers = Askers(made, lends, context.now)
         self._held_back = held_back
         self._wants = wants
-        self._terms = terms
+        self._context = context
         self._choose = choose
         # Room only gets less during a look: what did not fit will not.
         self._no_room: set[Need] = set()
@@ -122,7 +122,7 @@ class Look:
         # By heterogeneous job: components that are Slurm's own, such as those without GPUs.
         self._others: defaultdict[int, list[QueuedJob]] = defaultdict(list)
 
-    def over(self, jobs: Sequence[QueuedJob]) -> Plan:
+    def over(self, jobs: Sequence[QueuedJob]) -> GatePlan:
         """All jobs: first what is placed already, then gates in Slurm's order."""
         pending = [job for job in jobs if job.state == "PENDING"]
         self._active.update(j.array_id for j in jobs if j.array_id and j.state != "PENDING")
@@ -131,7 +131,7 @@ class Look:
                 self._throttle[job.array_id] = job.throttle
         gated: list[Unit] = []
         there = {job.job_id: job for job in jobs}
-        for unit in self._units(in_order(pending, self._terms.tiers)):
+        for unit in self._units(in_order(pending, self._context.tiers)):
             self._made.seen.update(want.kept.state for _, want in unit)
             problem = next((want.problem for _, want in unit if want.problem), "")
             if problem:
@@ -152,11 +152,13 @@ class Look:
     def _lent(self, unit: Unit, there: Mapping[int, QueuedJob]) -> None:
         """A job that waits for its donors."""
         [(job, want)] = unit
-        made, now = self._made, self._terms.now
-        ready_s = self._terms.ready_s if self._is_lent else None
-        outcome = lent.look_at(job, want, made, there, now, ready_s, end_of(job, self._terms.now))
+        made, now = self._made, self._context.now
+        ready_s = self._context.ready_s if self._is_lent else None
+        outcome = slot_loans.look_at(
+            job, want, made, there, now, ready_s, end_of(job, self._context.now)
+        )
         self._made.seen[f"loan {outcome}"] += 1
-        if outcome == lent.MEETS:
+        if outcome == slot_loans.MEETS:
             self._renew(unit)
 
     def _ask_to_lend(self, unit: Unit) -> None:
@@ -208,7 +210,7 @@ class Look:
                 self._made.updates.append((other.name, change.spared(other)))
 
     def _is_paused(self, name: str) -> bool:
-        return self._terms.paused.get(name, 0) > self._terms.now
+        return self._context.paused.get(name, 0) > self._context.now
 
     def _placed(self, unit: Unit) -> None:
         """A released job that did not start: keep its slots, after the grace gate it again."""
@@ -219,7 +221,7 @@ class Look:
                 self._active[job.array_id] += 1
                 self._made.take(hold)
             return
-        now = self._terms.now
+        now = self._context.now
         job, want = unit[0]
         if job.reason in IN_VAIN and change.tries(want.kept) + 1 >= MOST_TRIES:
             self._leave(unit, f"{MOST_TRIES} releases did not start it ({job.reason or 'None'})")
@@ -233,7 +235,7 @@ class Look:
                 why += f" ({job.reason})"
             if tied := tied_to(job, kept):
                 why += f"; Slurm 22.05 gives it nothing but {', '.join(sorted(tied))} again"
-            begin = now + self._terms.lease_s
+            begin = now + self._context.lease_s
             update = change.regate(job, kept, begin, now + pause, why)
             self._made.updates.append((job.name, update))
             self._made.seen["regated"] += 1
@@ -241,9 +243,9 @@ class Look:
 
     def _held(self, job: QueuedJob, want: Want) -> Hold | None:
         """What a placed job is about to get; None where it will not start on it."""
-        now, need = self._terms.now, want.need
+        now, need = self._context.now, want.need
         assert need is not None
-        hold = slots_hold(job, need, self._made.room, end_of(job, self._terms.now))
+        hold = slots_hold(job, need, self._made.room, end_of(job, self._context.now))
         is_exact = len(hold.gpus) == need.nodes and all(
             mask.bit_count() >= need.gpus for mask in hold.gpus.values()
         )
@@ -252,12 +254,12 @@ class Look:
         comes = job.reason in ABOUT_TO_START or age < STALE_REASON_S
         is_placed = want.kept.state == "placed"
         # Slurm lets a requeued job wait for two minutes: its slots are others' meanwhile.
-        in_time = age <= self._terms.grace_s and job.eligible <= now + STALE_REASON_S
+        in_time = age <= self._context.grace_s and job.eligible <= now + STALE_REASON_S
         return hold if is_placed and is_exact and comes and in_time and not job.held else None
 
     def _is_ready(self, job: QueuedJob, want: Want) -> bool:
         """Does only our gate keep the job?"""
-        now = self._terms.now
+        now = self._context.now
         return (
             not job.held
             and not job.depends
@@ -310,9 +312,9 @@ class Look:
                 self._leave(unit, stays.leave)
             return LEFT if stays.leave else STAYS
         jobs = {part.name: part.job for part in parts}
-        steps = change.release(parts, self._terms.now, self._others[unit[0][0].het_id])
+        steps = change.release(parts, self._context.now, self._others[unit[0][0].het_id])
         holds, undo = tuple(made.added[added:]), change.asked_again(parts)
-        made.releases.append(Release(jobs, steps, holds, undo))
+        made.releases.append(JobRelease(jobs, steps, holds, undo))
         return RELEASED
 
     def _part(self, name: str, job: QueuedJob, want: Want, is_first: bool) -> change.Part:
@@ -339,7 +341,7 @@ class Look:
         if not is_even(need, made.room[group.own], mask):
             raise _Stays(UNEVEN)
         taken = made.room[group.own].all_gpus if need.exclusive else mask
-        hold = need.hold(group.names, taken, end_of(job, self._terms.now))
+        hold = need.hold(group.names, taken, end_of(job, self._context.now))
         if self._delays_first(hold):
             raise _Stays
         made.take(hold)
@@ -347,7 +349,7 @@ class Look:
         return change.Part(name, job, want.kept, need, group, mask, choice.note)
 
     def _delays_first(self, hold: Hold) -> bool:
-        made, now = self._made, self._terms.now
+        made, now = self._made, self._context.now
         if made.first is None:
             return False
         if self._first_start is None:
@@ -361,9 +363,9 @@ class Look:
         before = admin_comment.note_in(job.admin_comment)
         since = want.kept.number("since")
         # A wait that begins in the future began before the clock was set back.
-        is_told = 0 < since <= self._terms.now
+        is_told = 0 < since <= self._context.now
         if not is_told or _without_figures(before) != _without_figures(note):
-            update = change.waiting(job, want.kept, self._terms.now, note)
+            update = change.waiting(job, want.kept, self._context.now, note)
             self._made.updates.append((job.name, update))
 
     def _renew(self, unit: Unit) -> None:
@@ -375,11 +377,11 @@ class Look:
             if change.is_bare(job, want.kept):
                 self._made.updates.append((job.name, change.asked_for(want.kept)))
         job, want = unit[0]
-        now, lease_s = self._terms.now, self._terms.lease_s
+        now, lease_s = self._context.now, self._context.lease_s
         if want.own_begin - now >= lease_s:
             return
         known = job.eligible if job.reason == "BeginTime" else 0
-        until = known or self._terms.holds_until.get(job.job_id, 0)
+        until = known or self._context.holds_until.get(job.job_id, 0)
         # Longer than a lease it holds where the clock was set back.
         if until - now < lease_s / 2 or until - now > 2 * lease_s:
             self._made.renew.append(str(job.het_id) if job.het_id else job.name)

@@ -12,13 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from client_harness import RemoteClient, install_pyslurm, start_rest, stop_rest
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.pytest_plugin import in_ci
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import NOW, JobUpdate
+from tests.cluster.operating.client_harness import (
+    RemoteClient,
+    install_pyslurm,
+    start_rest,
+    stop_rest,
+)
 
 pytestmark = pytest.mark.cluster
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from genie_queue import MAKER, PLATFORM, QUEUE, RUNS, simulated
 from live_harness import CONFIG, all_jobs, by_policy, configure_engine, submit_many
 from modes import enforcement
 
@@ -21,6 +20,7 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
 from slurm_cluster.slurm import RECORD
 from slurm_cluster.slurm_text import Job
+from tests.cluster.shaping.genie_queue import MAKER, PLATFORM, QUEUE, RUNS, simulated
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
