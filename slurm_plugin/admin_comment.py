@@ -6,9 +6,10 @@ key=value ...]` the state of a job in the slots mode, `[gpu-donor: of=4711]` say
 lends to. Slurm alone keeps them, so that an engine that starts knows what it was doing.
 
 What is acted on stands here, so no user may write it: one grammar for Python, Lua
-(lua_bridge/gputopo/comment.lua) and C (select/admin_comment.c). A bracket is ours only outside of
-every other bracket, with none inside, without control characters, and of at most MAX_BYTES. Of
-several of a kind the last one counts. Behind a bracket that is never closed nothing is ours.
+(lua_bridge/gputopo/comment.lua) and C (select/pure/admin_comment.c). A bracket is ours only
+outside of every other bracket, with none inside, without control characters, and of at most
+MAX_BYTES. Of several of a kind the last one counts. Behind a bracket that is never closed nothing
+is ours.
 """
 
 from __future__ import annotations
