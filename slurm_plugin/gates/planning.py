@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from slurm_plugin import admin_comment
 from slurm_plugin.gates import change, slot_loans
 from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Left, Waits, Want
 from slurm_plugin.gates.slot_request import nodes_given, slots_given, tied_to
-from slurm_plugin.lending import loan as loans
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import PLACED, GateRecord, is_ahead
 from slurm_plugin.lending.askers import Askers, Lends
 from slurm_plugin.lending.borrowing import Candidate
 from slurm_plugin.queue import backfill
@@ -87,8 +87,8 @@ def slots_hold(job: QueuedJob, need: Need, room: Nodes, end: float) -> Hold:
 
 def about_to_run(job: QueuedJob) -> QueuedJob:
     """A released job as if it ran on its slots already; any other as it is."""
-    kept = admin_comment.read(job.admin_comment) if job.state == "PENDING" else None
-    if kept is None or kept.state != "placed":
+    kept = GateRecord.read_from(job.admin_comment) if job.state == "PENDING" else None
+    if kept is None or kept.state != PLACED:
         return job
     gpus = tuple(sorted(slots_given(job).values()))
     names = nodes_given(job)
@@ -136,9 +136,9 @@ class Look:
             problem = next((want.problem for _, want in unit if want.problem), "")
             if problem:
                 self._leave(unit, problem)
-            elif any(want.kept.state == "placed" for _, want in unit):
+            elif any(want.kept.state == PLACED for _, want in unit):
                 self._placed(unit)
-            elif any(want.kept.get(loans.KEY) for _, want in unit):
+            elif any(want.kept.names_loan for _, want in unit):
                 self._lent(unit, there)
             else:
                 gated.append(unit)
@@ -188,7 +188,7 @@ class Look:
     def _own(self, unit: Unit) -> Unit:
         """Without components that have the first one's bracket, whose own update never came."""
         job, first = unit[0]
-        own = [m for m in unit[1:] if m[1].kept.get("token") != first.kept.get("token")]
+        own = [m for m in unit[1:] if m[1].kept.token != first.kept.token]
         for other, _ in unit[1:]:
             if all(other is not job for job, _ in own):
                 self._others[job.het_id].append(replace(other, admin_comment="", req_nodes=""))
@@ -223,13 +223,13 @@ class Look:
             return
         now = self._context.now
         job, want = unit[0]
-        if job.reason in IN_VAIN and change.tries(want.kept) + 1 >= MOST_TRIES:
+        if job.reason in IN_VAIN and want.kept.tries + 1 >= MOST_TRIES:
             self._leave(unit, f"{MOST_TRIES} releases did not start it ({job.reason or 'None'})")
             return
         for job, want in unit:
             is_requeued = job.eligible > now + STALE_REASON_S
-            kept = change.came_back(want.kept) if is_requeued else want.kept
-            pause = min(LONGEST_PAUSE_S, 2 ** change.tries(kept))
+            kept = want.kept.without("tries") if is_requeued else want.kept
+            pause = min(LONGEST_PAUSE_S, 2**kept.tries)
             why = "released, and not started by Slurm"
             if job.reason not in ("", "None"):
                 why += f" ({job.reason})"
@@ -250,9 +250,9 @@ class Look:
             mask.bit_count() >= need.gpus for mask in hold.gpus.values()
         )
         # A release of the future was before the clock was set back.
-        age = abs(now - want.kept.number("at", job.submit))
+        age = abs(now - (want.kept.at or job.submit))
         comes = job.reason in ABOUT_TO_START or age < STALE_REASON_S
-        is_placed = want.kept.state == "placed"
+        is_placed = want.kept.state == PLACED
         # Slurm lets a requeued job wait for two minutes: its slots are others' meanwhile.
         in_time = age <= self._context.grace_s and job.eligible <= now + STALE_REASON_S
         return hold if is_placed and is_exact and comes and in_time and not job.held else None
@@ -265,8 +265,8 @@ class Look:
             and not job.depends
             # An array's limit is kept by our own count: Slurm's word may be an old one.
             and (job.reason in ABOUT_TO_START or job.reason == "JobArrayTaskLimit")
-            and want.own_begin <= now
-            and not want.kept.is_ahead("retry", now, LONGEST_PAUSE_S)
+            and want.kept.begin <= now
+            and not is_ahead(want.kept.retry_at, now, LONGEST_PAUSE_S)
             and not self._is_paused(job.name)
             and not self._held_back(job, want)
         )
@@ -360,8 +360,8 @@ class Look:
 
     def _tell(self, job: QueuedJob, want: Want, note: str) -> None:
         """Write down why the job waits, once for every new reason (figures do not count)."""
-        before = admin_comment.note_in(job.admin_comment)
-        since = want.kept.number("since")
+        before = hints.note_in(job.admin_comment)
+        since = want.kept.since
         # A wait that begins in the future began before the clock was set back.
         is_told = 0 < since <= self._context.now
         if not is_told or _without_figures(before) != _without_figures(note):
@@ -378,7 +378,7 @@ class Look:
                 self._made.updates.append((job.name, change.asked_for(want.kept)))
         job, want = unit[0]
         now, lease_s = self._context.now, self._context.lease_s
-        if want.own_begin - now >= lease_s:
+        if want.kept.begin - now >= lease_s:
             return
         known = job.eligible if job.reason == "BeginTime" else 0
         until = known or self._context.holds_until.get(job.job_id, 0)
