@@ -28,10 +28,10 @@ from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.enforcement import Select
 from slurm_plugin.genie.models import Models, Shelf
-from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.genie.snapshot import Member, Snapshot
+from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.protocol import Ok, Submit
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm.interface import QueuedJob
@@ -81,7 +81,7 @@ def shaping_of(queue: Queue) -> Shaping:
     site = ShapingSite(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
     found = Shaping(Select(decider), site, lambda *_: rule, clock=lambda: queue.now_s)
     members = [
-        Member(QueuedJob(task.job_id), Shaped(task.requested), task) for task in queue.waiting
+        Member(QueuedJob(task.job_id), ShapeNote(task.requested), task) for task in queue.waiting
     ]
     found.snapshots["dl"] = Snapshot(
         domain, queue.now_s, dict(queue.free), members, list(queue.running)

@@ -119,6 +119,7 @@ def test_every_folder_of_the_layout_is_looked_at():
 
 #: The rooms of slurm_plugin, of which each may import those before it, and why it stands there.
 ORDER = {
+    "job_notes": "what AdminComment keeps, the nodes' programs included",
     "remote": "runs on the nodes, where nothing else of ours is",
     "config": "names middleware presets, and nothing that goes by its settings",
     "slurm": "its clients are chosen by the settings",

@@ -15,7 +15,7 @@ def hints(as_json: bool, markdown: bool) -> None:
     import json
 
     from policies.hints.page import rows, tables
-    from slurm_plugin.config.plugins import load_policies
+    from slurm_plugin.config.settings import load_policies
 
     load_policies()
     if markdown:

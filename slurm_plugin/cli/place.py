@@ -39,8 +39,8 @@ def place(
     from gres_topology import find
     from policies import Cluster, NodeState, Placement, Wait
     from policies.registry import registry
-    from slurm_plugin.config.plugins import load_policies
     from slurm_plugin.config.sections import Rule
+    from slurm_plugin.config.settings import load_policies
     from slurm_plugin.decide.judge import with_scores
     from slurm_plugin.decide.machines import mask_of
     from slurm_plugin.decide.preferences import read_preferences

@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 
 from policies import LooksAt
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
+from slurm_plugin.gates.admission import APART, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Choice, Left, Waits
-from slurm_plugin.gates.planning import APART, UNEVEN
 from slurm_plugin.gates.question import ask
-from slurm_plugin.gates.slot_request import demand_of_submit, original, placed
+from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending.borrowing import may_borrow
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
@@ -65,7 +65,7 @@ class Slots:
             return Refuse(f"gpu-topo: {error}") if rule.mode == "enforce" else Pass()
         if asked.slots is None:
             # A changed hint: the job has its place, or its gate, already.
-            said = admin_comment.topo(preferences.text, "") if rule.mode == "enforce" else ""
+            said = hints.entry(preferences.text, "") if rule.mode == "enforce" else ""
             return Ok({"set.admin_comment": said}) if said else Pass()
         answer, why = self._answer(asked, preferences, rule.mode)
         if answer is not None:
@@ -73,7 +73,7 @@ class Slots:
         if rule.mode != "enforce":
             return Pass()
         note = f"Slurm's own choice: {why}"
-        return Ok({"set.admin_comment": admin_comment.topo(preferences.text, note)})
+        return Ok({"set.admin_comment": hints.entry(preferences.text, note)})
 
     def _answer(
         self, asked: Submit, preferences: Preferences, mode: str
@@ -171,8 +171,8 @@ class Slots:
             note = "waits behind jobs that came first"
             return self._gate(asked, preferences, now, note, keep=True), ""
         token = self._token()
-        values = self._comment(asked, preferences, "placed", token, choice.note)
-        values.update(_set(placed(original(asked, token), asked.tasks, need, group, mask)))
+        values = self._comment(asked, preferences, PLACED, token, choice.note)
+        values.update(_set(placed(record_of(asked, token), asked.tasks, need, group, mask)))
         self.cache.promise(token, hold, now, record, uid=asked.uid)
         self.cache.is_awaited = True
         return Ok(values), ""
@@ -208,8 +208,8 @@ class Slots:
         """
         keys, token = asked.slots, self._token()
         assert keys is not None
-        more = {"since": str(int(now))} if since else {}
-        values = self._comment(asked, preferences, "gated", token, note, more)
+        began = int(now) if since else 0
+        values = self._comment(asked, preferences, GATED, token, note, began)
         values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
         # Nothing is promised; the next look writes the decision down once the job has its id.
         self.cache.promise(token, Hold(), now, build, need)
@@ -226,15 +226,14 @@ class Slots:
         state: str,
         token: str,
         note: str,
-        more: dict[str, str] | None = None,
+        since: int = 0,
     ) -> dict[str, str]:
         # The batch step's TaskProlog looks for donors only where this is set.
         borrows = (
             {"env.GPUTOPO_REMOTE": "allow"} if preferences.remote and _could_borrow(asked) else {}
         )
-        told = {**(more or {}), **({"remote": "1"} if borrows else {})}
-        kept = Bracket(state, {**original(asked, token), **told})
-        said = admin_comment.topo(preferences.text, note)
+        kept = record_of(asked, token, state, since=since, may_borrow=bool(borrows))
+        said = hints.entry(preferences.text, note)
         return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrows}
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanPlan
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
@@ -18,16 +18,11 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 class Want:
     """What a job with our record asked for and needs."""
 
-    kept: Bracket
+    kept: GateRecord
     asked: Demand | None = None
     need: Need | None = None
     #: Why slots cannot serve the job, which then has no need; '' where they can.
     problem: str = ""
-
-    @property
-    def own_begin(self) -> int:
-        """The user's own --begin (epoch), 0 without."""
-        return self.kept.number("begin")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from policies.best_fit import domains
 from policies.performance import Shape
-from slurm_plugin import admin_comment
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.machines import mask_of
 from slurm_plugin.decide.neighbours import Neighbours
@@ -25,11 +24,14 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, JobRelease, Want
-from slurm_plugin.gates.planning import about_to_run, plan
+from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
+from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.gates.watch import Watch, of_job
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.borrowing import gpus_of
 from slurm_plugin.lending.broker import Broker
@@ -172,8 +174,8 @@ class GateReconciler:
         self._cache.observed.clear()
         cache = self._cache
         for job in queue if cache.promises or cache.gated else ():
-            kept = admin_comment.read(job.admin_comment)
-            promise = cache.met(kept.get("token")) if kept else None
+            kept = GateRecord.read_from(job.admin_comment)
+            promise = cache.met(kept.token) if kept else None
             if promise is not None and promise.build is not None:
                 self._write(of_job(promise.build, job))
 
@@ -249,7 +251,7 @@ class GateReconciler:
             p.name for p in seen.partitions if self._preempts and p.priority_tier > lowest
         )
         cache.look(room, tuple(holds), made.first, seen.began, known)
-        self.waiting = {state: made.seen[state] for state in admin_comment.STATES}
+        self.waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         assert want.need is not None
@@ -261,7 +263,7 @@ class GateReconciler:
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
         """What is asked about a job, but for its candidates."""
         now = int(self._clock())
-        since = want.kept.number("since", now)
+        since = want.kept.since or now
         waited = max(0, now - since)
         return PlacementQuestion(
             job=job.job_id,
@@ -272,7 +274,7 @@ class GateReconciler:
             candidates=(),
             account=job.account,
             partition=job.partition,
-            hint=admin_comment.hint_in(job.admin_comment),
+            hint=hints.hint_in(job.admin_comment),
         )
 
     def _is_held_back(self, job: QueuedJob, want: Want) -> bool:

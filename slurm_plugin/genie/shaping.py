@@ -23,10 +23,10 @@ from slurm_plugin.decide.preferences import HintRefused, Preferences, read_prefe
 from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement import Enforcement, Wrapper
 from slurm_plugin.genie import admission, reply
-from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.genie.snapshot import ShapePromise, Snapshot, planned
+from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
 
@@ -228,7 +228,7 @@ class Shaping(Wrapper):
         domain = self.site.domain(asked.partition)
         if asked.change:
             # A new hint of a job that has its shape: the next look plans by it.
-            said = Shaped(None, nodes=asked.nodes, max_nodes=asked.max_nodes)
+            said = ShapeNote(None, nodes=asked.nodes, max_nodes=asked.max_nodes)
             self._task(preferences, domain, asked, replace(said, nodes=0, max_nodes=0), now)
             return self.inner.on_submit(asked)
         said = fixed_of(asked, domain) if not asked.shape else said_of(asked)
@@ -255,7 +255,7 @@ class Shaping(Wrapper):
         preferences: Preferences,
         domain: ShapedPartition,
         asked: Submit,
-        said: Shaped,
+        said: ShapeNote,
         now: float,
     ) -> tuple[Asked, Task]:
         understood = self.site.asked(preferences.values, domain, asked.account, said, now)
@@ -293,10 +293,10 @@ class NoShaping(Wrapper):
         return Refuse(NOT_HERE) if f"policy={NAME}" in asked.hint else Pass()
 
 
-def said_of(asked: Submit) -> Shaped:
+def said_of(asked: Submit) -> ShapeNote:
     """What the user fixed of a job that asks for no GPUs."""
     keys = asked.slots
-    return Shaped(
+    return ShapeNote(
         None,
         nodes=asked.nodes,
         max_nodes=asked.max_nodes,
@@ -307,13 +307,13 @@ def said_of(asked: Submit) -> Shaped:
     )
 
 
-def fixed_of(asked: Submit, domain: ShapedPartition) -> Shaped:
+def fixed_of(asked: Submit, domain: ShapedPartition) -> ShapeNote:
     """The shape of a job that asks for GPUs itself; HintError where it cannot be known."""
     most = domain.platform.gpus_per_node
     gpus = asked.gpus or asked.per_node * max(asked.nodes, 1)
     for nodes in range(max(asked.nodes, 1), domain.platform.nodes + 1):
         if gpus and gpus % nodes == 0 and gpus // nodes <= most:
-            return Shaped(Shape(nodes, gpus // nodes), is_fixed=True)
+            return ShapeNote(Shape(nodes, gpus // nodes), is_fixed=True)
     raise HintError(
         f"shape: {gpus or 'an unknown number of'} GPUs; expected as many on each node, at most"
         f" {domain.platform.shapes[-1]} in partition {domain.name}, or none at all: then they are"

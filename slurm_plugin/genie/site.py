@@ -17,7 +17,7 @@ from slurm_plugin.config.genie import Classes, GenieConfig, GenieRule
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.genie.models import Shelf
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.job_notes.shape import ShapeNote
 
 
 @dataclass(slots=True)
@@ -60,8 +60,14 @@ class ShapingSite:
         personal = self.config.accounts.get(account)
         return personal.classes if personal else domain.rule.classes
 
-    def asked(self, values: Mapping[str, str], domain: ShapedPartition, account: str, said: Shaped,
-              now_s: float) -> Asked:  # fmt: skip
+    def asked(
+        self,
+        values: Mapping[str, str],
+        domain: ShapedPartition,
+        account: str,
+        said: ShapeNote,
+        now_s: float,
+    ) -> Asked:
         """The work and preferences of a hint; HintError for what is wrong, one line.
 
         `said` is what the user fixed beside it, `now_s` when the job was submitted.
@@ -82,7 +88,7 @@ class ShapingSite:
         return found.note if found else ""
 
 
-def shapes_of(domain: ShapedPartition, said: Shaped) -> tuple[Shape, ...]:
+def shapes_of(domain: ShapedPartition, said: ShapeNote) -> tuple[Shape, ...]:
     """The shapes that site and user leave; empty where that is all of them.
 
     HintError where they leave none.

@@ -12,10 +12,9 @@ from types import MappingProxyType
 from policies.contract.scheduling import Planned, Queue, Scheduler, Started, Task
 from policies.errors import PolicyError
 from policies.performance import Shape
-from slurm_plugin.gates.planning import about_to_run
-from slurm_plugin.genie import note
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.genie.site import ShapedPartition
+from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
@@ -31,7 +30,7 @@ class Member:
     """One shaped job that waits, with its task."""
 
     job: QueuedJob
-    said: Shaped
+    said: ShapeNote
     task: Task
 
 
@@ -57,7 +56,7 @@ class Snapshot:
     free: dict[str, int] = field(default_factory=dict)
     members: list[Member] = field(default_factory=list)
     running: list[Started] = field(default_factory=list)
-    unshaped: list[tuple[QueuedJob, Shaped]] = field(default_factory=list)
+    unshaped: list[tuple[QueuedJob, ShapeNote]] = field(default_factory=list)
     is_settling: bool = False
 
     def queue(
@@ -115,7 +114,7 @@ def planned(
 
 
 #: A task for a waiting or running job; None where its hint says nothing of use any more.
-TaskOf = Callable[[QueuedJob, Shaped, ShapedPartition], Task | None]
+TaskOf = Callable[[QueuedJob, ShapeNote, ShapedPartition], Task | None]
 
 
 def taken(
@@ -134,7 +133,7 @@ def taken(
         if job is not asked:
             job = replace(job, start=int(now))
             _take(found.free, job)
-        said = note.read(job.admin_comment)
+        said = shape_note_in(job.admin_comment)
         if job.state == "COMPLETING" and names.intersection(job.nodes):
             found.is_settling |= now - job.end < COMPLETING_S
         if said is None or job.partition != domain.name:
@@ -179,7 +178,7 @@ def _free(
     return free
 
 
-def _started(domain: ShapedPartition, job: QueuedJob, said: Shaped, task: Task) -> Started:
+def _started(domain: ShapedPartition, job: QueuedJob, said: ShapeNote, task: Task) -> Started:
     shape = shape_of(job) or said.shape or task.requested
     try:
         latency = float(task.latency_s[domain.platform.index(shape)])

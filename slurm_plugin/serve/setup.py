@@ -21,7 +21,6 @@ from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.decide.site_policies import SitePolicies
-from slurm_plugin.decide.usual_jobs import usual_jobs
 from slurm_plugin.enforcement import Enforcement, Reserving, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
@@ -97,7 +96,7 @@ def load(path: Path, cache: CapacityCache | None = None, reserved: Reserved | No
     choose.check(config.slurm)
     machines = load_machines(config)
     learned = Learned(config.state_dir / LEARNED)
-    chosen = SitePolicies(config.topo_aware, learned, usual_jobs(config))
+    chosen = SitePolicies(config, learned)
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(
         choose.client(config.slurm),

@@ -13,18 +13,20 @@ from typing import Any, NamedTuple
 from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
 from policies.genie.submit import candidates
-from slurm_plugin import admin_comment
 from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.watch import of_job
-from slurm_plugin.genie import look, note
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie import look
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.genie.snapshot import Snapshot, planned, taken
 from slurm_plugin.genie.updates import ShapeUpdates, in_turn
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.hints import Postponed
+from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.pace import Pace
 from slurm_plugin.serve.service import Engine
@@ -165,7 +167,7 @@ class Loop:
     def _meet(self, shaping: Shaping, seen: Seen) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
         for job in seen.queue if shaping.promises or shaping.records else ():
-            said = note.read(job.admin_comment)
+            said = shape_note_in(job.admin_comment)
             if said is None or not said.token:
                 continue
             shaping.promises.pop(said.token, None)
@@ -181,7 +183,7 @@ class Loop:
     ) -> dict[str, tuple[Snapshot, dict[int, tuple[int, Planned]], look.Changes]]:
         kept: dict[int, tuple[object, Task | None]] = {}
 
-        def task_of(job: QueuedJob, said: Shaped, domain: ShapedPartition) -> Task | None:
+        def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task | None:
             key = (job.admin_comment, job.submit, job.account, id(domain.maker))
             found = self._tasks.get(job.job_id)
             if found is None or found[0] != key:
@@ -210,12 +212,12 @@ class Loop:
 
     @staticmethod
     def _task(
-        shaping: Shaping, job: QueuedJob, said: Shaped, domain: ShapedPartition
+        shaping: Shaping, job: QueuedJob, said: ShapeNote, domain: ShapedPartition
     ) -> Task | None:
         """A job's task by its hint, as of its submit; None where that says nothing of use."""
         rule = shaping.rule(job.partition, job.account, job.uid)
         try:
-            preferences = read_preferences(admin_comment.hint_in(job.admin_comment), rule)
+            preferences = read_preferences(hints.hint_in(job.admin_comment), rule)
             asked = shaping.site.asked(preferences.values, domain, job.account, said, job.submit)
             return shaping.site.task(job.job_id, asked, domain, job.account, job.submit)
         except (HintRefused, HintError) as error:
@@ -246,7 +248,7 @@ class Loop:
             "uid": job.uid,
             "account": job.account,
             "partition": job.partition,
-            "hint": admin_comment.hint_in(job.admin_comment),
+            "hint": hints.hint_in(job.admin_comment),
             "policy": "genie",
         }
         found = candidates(task, domain.platform, now)
@@ -255,6 +257,6 @@ class Loop:
 
 def _is_ours(job: QueuedJob) -> bool:
     """Does the job wait by our own word alone?"""
-    gate = admin_comment.read(job.admin_comment)
-    is_gated = gate is not None and gate.state == "gated"
-    return is_gated or admin_comment.note_in(job.admin_comment).startswith("waiting ")
+    gate = GateRecord.read_from(job.admin_comment)
+    is_gated = gate is not None and gate.state == GATED
+    return is_gated or Postponed.read_from(job.admin_comment) is not None

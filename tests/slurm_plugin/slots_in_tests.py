@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.slot_loans import SlotLoans
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.donors import Lending
-from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.offer import Offer
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
@@ -74,9 +74,9 @@ class Remembers(Lending):
         super().__init__(settings, slurm, mode=SlotLoans(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Nodes) -> Loan:
+    def lend(self, job: QueuedJob, kept: GateRecord, offer: Offer, room: Nodes) -> Loan:
         self.asked.append((job.name, offer))
-        lenders = [Lender(node, mask, 70) for node, mask in offer.donors.items()]
+        lenders = [LoanDonor(node, mask, 70) for node, mask in offer.donors.items()]
         return Loan(offer.host, offer.mask, tuple(lenders))
 
 

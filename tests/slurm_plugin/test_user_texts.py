@@ -26,7 +26,7 @@ from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotTold, _question
-from slurm_plugin.gates import planning
+from slurm_plugin.gates import planning, released
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.want import Wants
@@ -332,7 +332,7 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
     with bounded():
         for job in queue:
-            planning.about_to_run(job)
+            released.about_to_run(job)
             running_job(job.job_id, {}, hint_of(job))
         made = planning.plan(
             queue,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +23,10 @@ from gres_topology.cpulist import format_list
 from slurm_cluster.cluster import Cluster, image
 from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import parse_indices
-from slurm_plugin.launch import LaunchMachine, Task, launch, machine_of
+from slurm_plugin.launch import LaunchMachine, machine_of
+
+sys.path.append(str(Path(__file__).parents[2] / "spank"))
+from launch_rule import Task, launch
 
 pytestmark = [
     pytest.mark.cluster,

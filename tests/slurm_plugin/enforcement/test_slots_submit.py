@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
 
-from slurm_plugin import admin_comment
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, decode, encode_request
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
@@ -61,11 +62,11 @@ def left(reply: object) -> str:
     values = told(reply)
     assert set(values) == {"admin_comment"}
     assert "gpu-slots" not in values["admin_comment"]
-    return admin_comment.note_in(values["admin_comment"]).removeprefix("Slurm's own choice: ")
+    return hints.note_in(values["admin_comment"]).removeprefix("Slurm's own choice: ")
 
 
 def state_of(values: dict[str, str]) -> str:
-    found = admin_comment.read(values["admin_comment"])
+    found = GateRecord.read_from(values["admin_comment"])
     assert found is not None
     return found.state
 
@@ -76,7 +77,7 @@ def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path: Path) -> Non
     assert state.is_awaited, "when it starts is to be seen soon"
     assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
     assert (values["req_nodes"], values["min_nodes"], values["max_nodes"]) == ("dgx1", "1", "1")
-    found = admin_comment.read(values["admin_comment"])
+    found = GateRecord.read_from(values["admin_comment"])
     assert found is not None
     assert (found.state, found.get("tpn"), found.get("by")) == ("placed", "gres/gpu:2", "node")
     assert values["admin_comment"].startswith("[gpu-topo: ")
@@ -363,7 +364,7 @@ def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(
     ours = lending_mode(tmp_path, cache(free=0b11))
     answer = ours.on_submit(submit(4, hint="remote=allow"))
     values = told(answer)
-    kept = admin_comment.read(values["admin_comment"])
+    kept = GateRecord.read_from(values["admin_comment"])
     assert kept is not None
     assert (kept.state, kept.get("remote"), kept.get("tpn")) == ("gated", "1", "gres/gpu:4")
     assert values["env.GPUTOPO_REMOTE"] == "allow"

@@ -1,6 +1,5 @@
-"""The rule of a launch: what one task sees and where it runs, as a pure function.
-
-The C plugin does the same from the node's table; the tests hold the two together.
+"""What a launch should give one task, in Python: the C plugin and the TaskProlog are compared
+with it.
 """
 
 from __future__ import annotations
@@ -9,10 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_plugin.launch.machine import LaunchMachine
-
-#: Values of bind= and mem=, in hints and in plugstack.conf.
-BINDS = ("numa", "none")
-MEMORY_MODES = ("preferred", "bind", "interleave", "none")
 
 
 @dataclass(frozen=True, slots=True)
