@@ -126,6 +126,6 @@ class Loop:
             neighbours=setup.neighbours,
             lending=lending_of(config.remote, config.slurm, self._client[1], SlotLoans()),
             profiles=read_remote(folder) if folder else {},
-            why_not=setup.shaping.hold_reason if setup.shaping is not None else None,
+            hold_reason=setup.shaping.hold_reason if setup.shaping is not None else None,
         )
         return self._planner
