@@ -14,10 +14,10 @@ from policies.performance import Shape
 from slurm_plugin import admin_comment
 from slurm_plugin.gates.slot_request import is_22_05
 from slurm_plugin.genie import note, reply
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import site_factors
 from slurm_plugin.genie.site import Domain
-from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -38,7 +38,7 @@ class Changes:
 
 
 def changes(
-    snapshot: Snapshot,
+    snapshot: DomainSnapshot,
     plans: Plans,
     site: Mapping[int, int],
     *,

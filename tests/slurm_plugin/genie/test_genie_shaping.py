@@ -13,9 +13,9 @@ from policies.performance import Shape
 from slurm_plugin.enforcement import Slots
 from slurm_plugin.gates.board import Board
 from slurm_plugin.genie import note
+from slurm_plugin.genie.domain_snapshot import domain_snapshot, planned
 from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.snapshot import planned, taken
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
@@ -50,7 +50,7 @@ def looked(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> N
         asked = shaping.site.asked(hint, domain, "", said, NOW)
         return shaping.site.task(job.job_id, asked, domain, "", NOW)
 
-    snapshot = taken(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
+    snapshot = domain_snapshot(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
     shaping.snapshots["dl"] = snapshot
     shaping.plans["dl"] = planned(shaping.scheduler, snapshot.queue(NOW, []))
     shaping.events_seen = shaping.events

@@ -49,7 +49,7 @@ class Promise:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class DomainSnapshot:
     """One domain at one moment; `is_settling`: a job's GPUs are only partly back."""
 
     domain: Domain
@@ -118,17 +118,17 @@ def planned(
 TaskOf = Callable[[QueuedJob, Shaped, Domain], Task | None]
 
 
-def taken(
+def domain_snapshot(
     domain: Domain,
     jobs: Iterable[QueuedJob],
     nodes: Iterable[SlurmNode],
     now: float,
     task_of: TaskOf,
     is_ours: Callable[[QueuedJob], bool] = lambda _: False,
-) -> Snapshot:
+) -> DomainSnapshot:
     """The domain's part of what Slurm says. `is_ours`: does a job wait by our own word alone?"""
     names = frozenset(domain.rule.nodes)
-    found = Snapshot(domain, now, _free(domain, names, nodes))
+    found = DomainSnapshot(domain, now, _free(domain, names, nodes))
     for asked in jobs:
         job = about_to_run(asked)
         if job is not asked:
