@@ -56,10 +56,10 @@ test-long: setup test-tools
 
 # ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
 test-matrix: setup test-tools
-	PYTHONPATH=tests/cluster $(PYTHON) tests/cluster/release_matrix.py $(ARGS)
+	PYTHONPATH=tests/cluster $(PYTHON) -m tests.cluster.matrix.release_matrix $(ARGS)
 
 # A report aborts slurmctld, and is in the file that the last line looks for.
-test-sanitized: ARGS := $(addprefix tests/cluster/,test_select_live.py test_select_pass_through.py test_select_waiting.py attacks)
+test-sanitized: ARGS := $(addprefix tests/cluster/,$(addprefix select/test_select_,live.py pass_through.py waiting.py) attacks)
 test-sanitized: setup test-tools
 	@slurm_cluster/cluster.sh up && slurm_cluster/cluster.sh sanitize
 	GPUTOPO_KEEP=1 $(PYTHON) -m pytest -m cluster $(ARGS)

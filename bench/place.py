@@ -29,11 +29,10 @@ from policies import Cluster, NodeState, Placement, Request
 from policies.bandwidth.cables import cables_mbps, narrowest_cut
 from policies.bandwidth.model import eq2, model_for
 from policies.contract import bits
-from policies.mapa import Mapa
+from policies.mapa import Mapa, MapaPreserve
 from policies.matching import symmetry
 from policies.matching.links import RING_EFFICIENCY, link_mbps
 from policies.matching.solved import solved
-from policies.scoring.objectives import BALANCED, EFFBW
 from policies.scoring.tables import Tables
 
 MACHINES = ("dgx1v", "dgx2", "torus-16", "cubemesh-16")
@@ -68,7 +67,7 @@ def cold_s(topology: NodeTopology, k: int, preserve: bool = False, pattern: str 
     symmetry.clear_cache()
     solved.clear()
     fresh = replace(topology)
-    policy = Mapa("bench", EFFBW if preserve else BALANCED, known=Tables())
+    policy = (MapaPreserve if preserve else Mapa)(Tables())
     cluster = cluster_of(fresh, (1 << fresh.gpus) - 1)
     return seconds(lambda: policy.place(Request((k,), pattern=pattern), cluster))
 
@@ -145,7 +144,7 @@ def search(
 
 def ours(topology: NodeTopology, k: int) -> float:
     """The bandwidth our exact search finds on the empty node."""
-    policy = Mapa("bench", EFFBW, known=Tables())
+    policy = MapaPreserve(Tables())
     found = policy.place(Request((k,)), cluster_of(topology, (1 << topology.gpus) - 1))
     assert isinstance(found, Placement)
     return found.effbw_gbps
@@ -153,7 +152,7 @@ def ours(topology: NodeTopology, k: int) -> float:
 
 def warm_figures(name: str, topology: NodeTopology) -> Iterator[Figure]:
     """A question with a new mask, and the same question again, over random masks."""
-    rng, policy = Random(SEED), Mapa("bench", BALANCED, known=Tables())
+    rng, policy = Random(SEED), Mapa(Tables())
     for k in range(1, topology.gpus // 2 + 1):
         policy.place(Request((k,)), cluster_of(topology, (1 << topology.gpus) - 1))
     new_us, again_us = [], []

@@ -17,7 +17,8 @@ from bench.measure import Figure, at_most, conditions, quantile
 from gres_topology import catalog
 from policies import Cluster, NodeState, Placement, Request, RunningJob
 from policies.contract.bits import mask_of
-from policies.topo_aware import TopoAware, policies
+from policies.registry import registry
+from policies.topo_aware import TopoAware
 
 SEED = 1
 DECISIONS = 1000
@@ -102,7 +103,7 @@ class Crowd:
 
 def measured(machines: int, decisions: int = DECISIONS) -> dict[str, float]:
     """Milliseconds of a decision: the first of all, then after the warm-up."""
-    crowd = Crowd(machines, policies()[1])
+    crowd = Crowd(machines, registry.build("topo-aware-p"))
     first_s, _ = crowd.decide()
     for _ in range(WARM_UP):
         crowd.decide()

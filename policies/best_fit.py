@@ -11,6 +11,7 @@ from gres_topology import NodeTopology
 from policies.contract.bits import gpus_of, mask_of
 from policies.contract.nodes import Key, assign, groups_of
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
+from policies.contract.policy import Policy
 from policies.scoring.measure import measured
 
 
@@ -48,11 +49,10 @@ def _pick(state: NodeState, count: int) -> tuple[int, ...]:
     return tuple(sorted(gpus[:count]))
 
 
-class BestFit:
+class BestFit(Policy):
     """Packs: the most used node that fits, and in it the most used domain."""
 
     name = "best-fit"
-    hints: frozenset[str] = frozenset()
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits."""

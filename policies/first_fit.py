@@ -5,16 +5,14 @@ from __future__ import annotations
 from policies.contract.bits import gpus_of
 from policies.contract.nodes import assign, groups_of
 from policies.contract.nouns import Cluster, Placement, Request, Wait
+from policies.contract.policy import Policy
 from policies.scoring.measure import measured
 
 
-class FirstFit:
+class FirstFit(Policy):
     """Takes what comes first: by node weight, node name, GPU index."""
 
-    hints: frozenset[str] = frozenset()
-
-    def __init__(self, name: str = "first-fit") -> None:
-        self.name = name
+    name = "first-fit"
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits."""
@@ -23,3 +21,9 @@ class FirstFit:
         gpus = {state.name: gpus_of(state.free)[:count] for state, count in pairs}
         reason = "the lowest free GPU ids of the first nodes with room"
         return measured(gpus, request, cluster, self.name, reason)
+
+
+class Fcfs(FirstFit):
+    """The same under the name that the TOPO-AWARE paper (SC'17) gives its baseline."""
+
+    name = "fcfs"

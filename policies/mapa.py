@@ -8,9 +8,10 @@ that weighs what is left by what the site usually asks.
 
 from __future__ import annotations
 
-from policies.contract.demand import Shares
+from policies.contract.hint_keys import MIN_UTILITY, PACK, PATTERN, SENSITIVE, SPREAD, HintKey
 from policies.contract.nodes import Key, assign_near, groups_of
 from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
+from policies.contract.policy import UNKNOWN_SITE, LooksAt, Policy, Site
 from policies.patterns.pattern import told
 from policies.scoring.objectives import (
     AGGREGATE,
@@ -29,24 +30,21 @@ from policies.scoring.tables import TOP, Choice, Tables, tables
 WAIT_S = 60.0
 
 
-class Mapa:
+class Mapa(Policy):
     """Pattern matching on every candidate node, then the node that is best for all."""
 
-    hints: frozenset[str] = frozenset({"pattern", "sensitive", "min-utility", "pack", "spread"})
+    name = "mapa"
+    hints: tuple[HintKey, ...] = (PATTERN, SENSITIVE, MIN_UTILITY, PACK, SPREAD)
+    #: By what sets are ranked for jobs that feel slow links, and for those that do not.
+    sensitive: Objective = BALANCED
+    insensitive: Objective = PRESERVED
 
-    def __init__(
-        self,
-        name: str,
-        sensitive: Objective,
-        insensitive: Objective = PRESERVED,
-        known: Tables = tables,
-    ) -> None:
-        self.name = name
-        self._sensitive, self._insensitive, self._tables = sensitive, insensitive, known
+    def __init__(self, tables: Tables = tables) -> None:
+        self.tables: Tables = tables
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits, or wait for its minimal utility."""
-        asked = _Question(request, cluster, self._objective(request), self._tables)
+        asked = _Question(request, cluster, self._objective(request), self.tables)
         placement = asked.answer(self.name)
         if placement.utility < request.min_utility:
             return Wait(
@@ -57,18 +55,9 @@ class Mapa:
             )
         return placement
 
-    @property
-    def spares_links(self) -> bool:
-        """Whether a single GPU never breaks an NVLink pair while another GPU is free."""
-        return self._sensitive.spares_links
-
-    def tables_bytes(self) -> int:
-        """Memory of the tables behind all policies of this file, for `gputopo status`."""
-        return self._tables.size_bytes()
-
     def _objective(self, request: Request) -> Objective:
         alone = max(request.gpus_per_node) == 1
-        return self._sensitive if request.sensitive or alone else self._insensitive
+        return self.sensitive if request.sensitive or alone else self.insensitive
 
 
 class _Question:
@@ -230,15 +219,39 @@ def _candidate(choices: list[tuple[str, Choice]]) -> Candidate:
     )
 
 
-MAPA = Mapa("mapa", BALANCED)
-MAPA_WIDEST = Mapa("mapa-widest", WIDEST)
-MAPA_PRESERVE = Mapa("mapa-preserve", EFFBW)
-MAPA_GREEDY = Mapa("mapa-greedy", AGGREGATE, insensitive=AGGREGATE)
+class MapaWidest(Mapa):
+    """Gives up bandwidth sooner than it takes a PCIe hop."""
+
+    name = "mapa-widest"
+    sensitive = WIDEST
 
 
-def preserve_site(demand: Shares = ()) -> Mapa:
-    """`mapa-preserve-site` for a site that usually asks `demand` (empty: nothing is known)."""
-    return Mapa("mapa-preserve-site", site_sensitive(demand), site_insensitive(demand))
+class MapaPreserve(Mapa):
+    """The paper's Algorithm 1."""
+
+    name = "mapa-preserve"
+    sensitive = EFFBW
 
 
-MAPA_PRESERVE_SITE = preserve_site()
+class MapaGreedy(Mapa):
+    """The paper's Greedy."""
+
+    name = "mapa-greedy"
+    sensitive = insensitive = AGGREGATE
+
+
+class MapaPreserveSite(Mapa):
+    """Algorithm 1 that weighs what is left by what the site usually asks."""
+
+    name = "mapa-preserve-site"
+    looks_at = frozenset({LooksAt.USUAL_JOBS})
+
+    def __init__(self, site: Site = UNKNOWN_SITE) -> None:
+        super().__init__()
+        self.sensitive = site_sensitive(site.usual_jobs)
+        self.insensitive = site_insensitive(site.usual_jobs)
+
+    @classmethod
+    def build(cls, settings: None, site: Site) -> MapaPreserveSite:
+        """For the sizes of jobs that the site usually has."""
+        return cls(site)

@@ -1,4 +1,4 @@
-"""The nouns every policy speaks: Cluster, Request, Placement, Wait, Policy.
+"""The nouns every policy speaks: Cluster, Request, Placement, Wait.
 
 All are immutable. GPU sets are bit masks (bit i = GPU i of the node) where they are
 sets, and tuples where order matters (rank order).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from gres_topology import Network, NodeTopology
 
@@ -121,18 +121,3 @@ class Wait:
     reason: str
     at_most_s: float
     instead: Placement | None = None
-
-
-@runtime_checkable
-class Policy(Protocol):
-    """One method. Input is valid (the caller checked it); exceptions are for bugs.
-
-    The same question always gets the same answer: ties break by node name, then by the
-    lowest GPU index.
-    """
-
-    name: str
-
-    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
-        """Choose GPUs for one job that fits, or say why it should wait."""
-        ...

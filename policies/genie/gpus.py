@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from policies.genie.submit import HINTS
 from policies.mapa import Mapa
-from policies.scoring.objectives import BALANCED
 
 
 class GenieGpus(Mapa):
     """As `mapa`, and reads what a job must say to be shaped."""
 
-    hints: frozenset[str] = Mapa.hints | frozenset(HINTS)
-
-
-GENIE = GenieGpus("genie", BALANCED)
+    name = "genie"
+    hints = (*Mapa.hints, *HINTS)

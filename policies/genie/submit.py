@@ -13,15 +13,15 @@ from types import MappingProxyType
 import numpy as np
 
 from policies.contract.deadlines import deadline_s
+from policies.contract.hint_keys import BATCH, CLASS, DEADLINE, ITERATIONS, PROFILE, TASK, HintKey
 from policies.contract.scheduling import CLASSES, NORMAL, PRIOR, Platform, Task
 from policies.errors import HintError, PolicyError, ProfileError
 from policies.genie.tasks import ECT, TaskMaker, Wish
-from policies.hint_keys import KEYS
 from policies.performance import TRAINING, Shape, Work
 
 #: The hint keys this scheduler reads; the first three a job must give.
-HINTS = ("profile", "batch", "iterations", "task", "class", "deadline")
-NEEDED = HINTS[:3]
+HINTS = (PROFILE, BATCH, ITERATIONS, TASK, CLASS, DEADLINE)
+NEEDED = tuple(key.name for key in HINTS[:3])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def read(
     `allowed` are the classes the site lets this job have, `shapes` what the user fixed by
     Slurm's own options (-N, --gpus).
     """
-    texts = {key: _text(key, values[key]) for key in HINTS if key in values}
+    texts = {key.name: _text(key, values[key.name]) for key in HINTS if key.name in values}
     for key in NEEDED:
         if key not in texts:
             raise HintError(f"{key}: missing; policy=genie needs {', '.join(NEEDED)}")
@@ -87,11 +87,11 @@ def read(
     return Asked(work, Wish(service, end_s, tuple(shapes)))
 
 
-def _text(key: str, value: str) -> str:
-    found = KEYS[key].read(value)
-    if found is None:
-        raise HintError(f"{key}: {value!r}; expected {KEYS[key].allowed}")
-    return found
+def _text(key: HintKey, value: str) -> str:
+    text = key.read(value)
+    if text is None:
+        raise HintError(f"{key.name}: {value!r}; expected {key.allowed}")
+    return text
 
 
 def task_of(

@@ -12,8 +12,8 @@ from itertools import compress, count
 from operator import is_not
 from typing import NamedTuple
 
+from policies.contract.interference import Interference, kind_of_running
 from policies.contract.nouns import Cluster, NodeState, RunningJob
-from policies.scoring.interference import Interference, kind_of_running
 from policies.topo_aware.utility import Beside, Terms
 
 #: Jobs that came or went between two snapshots before all are compared at once.

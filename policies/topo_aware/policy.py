@@ -8,12 +8,16 @@ each of how many nodes is Slurm's word (algorithm 1 packs a job onto one node it
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, Self
 
+from policies.contract import hint_keys
 from policies.contract.bits import gpus_of
+from policies.contract.hint_keys import HintKey
+from policies.contract.interference import kind_of_request, weight_of
 from policies.contract.nouns import Candidate, Cluster, Placement, Request, Wait
+from policies.contract.policy import LooksAt, Policy, Site
 from policies.errors import PolicyError
-from policies.scoring.interference import Interference, kind_of_request, weight_of
 from policies.scoring.measure import measured
 from policies.topo_aware import constraints
 from policies.topo_aware.index import Group, Index
@@ -38,17 +42,28 @@ class _Chosen(NamedTuple):
     terms: Terms
 
 
-class TopoAware:
-    """The paper's policy; `postpones`: with its minimum utility."""
+class TopoAware(Policy):
+    """The paper's policy without its minimum utility: it places whenever the job fits."""
 
-    #: `Cluster.jobs` matters to it.
-    looks_at_jobs = True
+    name = "topo-aware"
+    hints: tuple[HintKey, ...] = (
+        *(hint_keys.SENSITIVE, hint_keys.PROFILE, hint_keys.BATCH),
+        *(hint_keys.MEMORY_BANDWIDTH, hint_keys.SINGLE_NODE, hint_keys.ANTI_COLLOCATION),
+        *(hint_keys.PACK, hint_keys.SPREAD),
+    )
+    looks_at = frozenset({LooksAt.RUNNING_JOBS, LooksAt.INTERFERENCE})
+    settings = Settings
+    section = "topo_aware"
+    #: Whether a job waits while the utility is below its minimum.
+    postpones = False
 
-    def __init__(self, name: str, solver: Solver, *, postpones: bool) -> None:
-        self.name, self._solver, self._postpones = name, solver, postpones
-        hints = {"profile", "batch", "sensitive", "memory-bandwidth", "single-node"}
-        hints |= {"anti-collocation", "pack", "spread"} | ({"min-utility"} if postpones else set())
-        self.hints = frozenset(hints)
+    def __init__(self, solver: Solver) -> None:
+        self._solver = solver
+
+    @classmethod
+    def build(cls, settings: Settings, site: Site) -> Self:
+        """With what the site set and measured."""
+        return cls(_shared_solver(settings, site))
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits; wait for its constraints or minimum utility."""
@@ -61,7 +76,7 @@ class TopoAware:
             chosen, others = self._choose(request, index, limited=False)
         self._solver.give_back(index)
         placement = self._placement(request, cluster, chosen, others)
-        if not problem and self._postpones and placement.utility < request.min_utility:
+        if not problem and self.postpones and placement.utility < request.min_utility:
             problem = (
                 f"the best free GPUs have a utility of {placement.utility:.2f}"
                 f" ({_named(placement)}), the job asks for {request.min_utility:.2f}"
@@ -156,12 +171,15 @@ def _named(placement: Placement) -> str:
     return ", ".join(f"{name} {value:.2f}" for name, value in placement.terms.items())
 
 
-def policies(
-    settings: Settings | None = None, interference: Interference | None = None
-) -> tuple[TopoAware, TopoAware]:
-    """`topo-aware` and `topo-aware-p` that share what they compute."""
-    solver = Solver(settings or Settings(), interference or Interference())
-    return (
-        TopoAware("topo-aware", solver, postpones=False),
-        TopoAware("topo-aware-p", solver, postpones=True),
-    )
+class TopoAwareP(TopoAware):
+    """TOPO-AWARE-P: a job waits while the utility is below the job's minimum."""
+
+    name = "topo-aware-p"
+    hints = (*TopoAware.hints, hint_keys.MIN_UTILITY)
+    postpones = True
+
+
+@lru_cache(maxsize=1)
+def _shared_solver(settings: Settings, site: Site) -> Solver:
+    """One for both policies of a configuration, so that they share what they compute."""
+    return Solver(settings, site.interference)

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
+from policies.contract.interference import Interference
 from policies.contract.nouns import Cluster
-from policies.scoring.interference import Interference
+from policies.contract.settings import setting
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.graph import Levels
 from policies.topo_aware.index import Group, Index, State
@@ -27,15 +28,29 @@ MUCH_SMALLER = 8
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a site may set: the terms' weights, the graph's, and memory bandwidth.
+    """What a site may set: weights of the utility's terms, and memory bandwidth."""
 
-    `socket_memory_gbps` is the host memory bandwidth of one socket, GB/s (0: not known, then
-    no job is kept from a node for want of it).
-    """
-
-    weights: Weights = field(default_factory=Weights)
+    communication: float = setting(1.0, "Weight of the term of distance.", high=1000)
+    interference: float = setting(1.0, "Weight of the term of neighbours.", high=1000)
+    fragmentation: float = setting(1.0, "Weight of the term of whole sockets.", high=1000)
+    socket_memory_gbps: float = setting(
+        0.0,
+        "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
+        high=100_000,
+    )
+    #: Weights of the graph's edges; not in gputopo.yaml.
     levels: Levels = field(default_factory=Levels)
-    socket_memory_gbps: float = 0.0
+
+    def conflict(self) -> tuple[str, str] | None:
+        """Without any weight there is nothing to choose by."""
+        if self.communication + self.interference + self.fragmentation:
+            return None
+        return "", "all three weights are 0; expected one above"
+
+    @property
+    def weights(self) -> Weights:
+        """The weights of the three terms."""
+        return Weights(self.communication, self.interference, self.fragmentation)
 
 
 class Solver:
@@ -43,6 +58,7 @@ class Solver:
 
     def __init__(self, settings: Settings, interference: Interference) -> None:
         self.settings, self.interference = settings, interference
+        self._weights = settings.weights
         self._machines: dict[str, Machine] = {}
         self._solved: dict[State, dict[int, Solution]] = {}
         self._count = 0
@@ -109,7 +125,5 @@ class Solver:
         """Bipartition on one node of the group, from the start."""
         machine = self.machine(group.node.topology)
         state = group.state
-        scale = Scale(
-            machine, state.free, state.beside, asked, self.settings.weights, self.interference
-        )
+        scale = Scale(machine, state.free, state.beside, asked, self._weights, self.interference)
         return Bipartition(scale).solve()

@@ -23,8 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from policies.contract.interference import WORST, Interference, Kind
 from policies.errors import PolicyError
-from policies.scoring.interference import WORST, Interference, Kind
 from policies.topo_aware.machine import Machine
 
 #: The largest weight of a job graph's edge.

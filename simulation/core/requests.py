@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from policies import Policy, Request, RunningJob
 from policies.errors import HintError
-from policies.hint_keys import KEYS
 from policies.hints import Hints, to_request
-from policies.registry import Registry
+from policies.registry import Registry, registry
 from simulation.core.jobs import SimJob
 from simulation.errors import SimulationError
 
@@ -29,9 +28,9 @@ def hint_values(hint: str) -> dict[str, str]:
 def wrong_hint(hint: str) -> str:
     """What is wrong with a trace's hint, in a sentence; empty if nothing is."""
     for name, value in hint_values(hint).items():
-        key = KEYS.get(name)
+        key = registry.keys.get(name)
         if key is None or key.read(value) is None:
-            allowed = f"one of {', '.join(KEYS)}" if key is None else key.allowed
+            allowed = f"one of {', '.join(registry.keys)}" if key is None else key.allowed
             return f"hint {name}={value!r}; expected {allowed}"
     return ""
 
@@ -40,7 +39,8 @@ class Asking:
     """Builds one policy's requests, remembering those of equal jobs."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policies = Registry((policy,))
+        ours = policy.name in registry.names()
+        self._policies = registry if ours else Registry((type(policy),))
         self._name = policy.name
         self._known: dict[tuple[str, tuple[int, ...]], Request] = {}
 

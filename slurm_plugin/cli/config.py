@@ -41,13 +41,15 @@ def check(file: Path | None, config_path: Path) -> None:
 def keys() -> None:
     """List every key, as Markdown tables: type, default, meaning."""
     from slurm_plugin.config import reference
+    from slurm_plugin.config.settings import load_policies
 
-    click.echo(reference.markdown(), nl=False)
+    click.echo(reference.markdown(load_policies()), nl=False)
 
 
 @config.command()
 def schema() -> None:
     """Print a JSON Schema of gputopo.yaml, by which editors complete and check keys."""
     from slurm_plugin.config import reference
+    from slurm_plugin.config.settings import load_policies
 
-    click.echo(json.dumps(reference.json_schema(), indent=2))
+    click.echo(json.dumps(reference.json_schema(load_policies()), indent=2))

@@ -14,8 +14,8 @@ def hints(as_json: bool, markdown: bool) -> None:
     """List the hint keys: values, default, who reads them."""
     import json
 
-    from policies.hint_page import rows, tables
-    from slurm_plugin.config.plugins import load_policies
+    from policies.hints.page import rows, tables
+    from slurm_plugin.config.settings import load_policies
 
     load_policies()
     if markdown:
@@ -30,7 +30,7 @@ def _print() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from policies.hint_page import rows
+    from policies.hints.page import rows
 
     # Never so narrow that a table of words cannot be read.
     console = Console(highlight=False)

@@ -60,7 +60,7 @@ def launch_table(
 
 def _patterns(files: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns of `NAME=FILE`, by the names policies know them by."""
-    from policies.hint_keys import is_pattern_name
+    from policies.contract.hint_keys import is_pattern_name
     from slurm_plugin.config.pattern_file import site_pattern
 
     found: dict[str, str] = {}
@@ -89,7 +89,7 @@ def _with_minors(topology: NodeTopology, minors: str | None) -> NodeTopology:
 
 def _with_numa(topology: NodeTopology, path: Path) -> NodeTopology:
     from gres_topology import merge_numa
-    from slurm_plugin.launch.errors import LaunchError
+    from slurm_plugin.launch import LaunchError
 
     try:
         text = path.read_text(errors="replace")
@@ -103,7 +103,7 @@ def _mapping(
 ) -> tuple[int, ...]:
     from gres_topology.slurm_files import gres_file, mapping
     from slurm_plugin import hostlist
-    from slurm_plugin.launch.errors import LaunchError
+    from slurm_plugin.launch import LaunchError
 
     if slurm_index == "identity":
         return mapping.identity(topology).to_topology

@@ -39,11 +39,11 @@ def place(
     from gres_topology import find
     from policies import Cluster, NodeState, Placement, Wait
     from policies.registry import registry
-    from slurm_plugin.config.plugins import load_policies
     from slurm_plugin.config.sections import Rule
+    from slurm_plugin.config.settings import load_policies
     from slurm_plugin.decide.judge import with_scores
     from slurm_plugin.decide.machines import mask_of
-    from slurm_plugin.decide.wish import read_wish
+    from slurm_plugin.decide.preferences import read_preferences
     from slurm_plugin.link_calibration.attach import with_model
 
     load_policies()
@@ -54,7 +54,7 @@ def place(
             f"--gpus {gpus}: only {len(available)} of {topology.gpus} GPUs are free on {machine}"
         )
     hint, patterns = _with_pattern(hint, pattern, topology)
-    wish = read_wish(hint, Rule("enforce", "mapa", patterns=patterns))
+    wish = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))
     if wish.off:
         raise click.UsageError("--hint off: the job opts out, Slurm chooses")
     state = NodeState(topology.name, topology, mask_of(available))
@@ -92,7 +92,7 @@ def _with_pattern(
     hint: str, pattern: str | None, topology: NodeTopology
 ) -> tuple[str, dict[str, str]]:
     """The hint that asks for the pattern, and the patterns known beside ours."""
-    from policies.hint_keys import is_pattern_name
+    from policies.contract.hint_keys import is_pattern_name
     from policies.patterns.pattern import PATTERNS
     from slurm_plugin.config.pattern_file import site_pattern
 

@@ -136,7 +136,7 @@ def _submit(place: Path | None, argv: list[str], variables: Mapping[str, str]) -
 
 
 def _asked(submission: Submission, given: dict[str, Any]) -> Asked:
-    from policies.hint_keys import KEYS
+    from policies.contract.hint_keys import PROFILE
     from slurm_plugin.profiling.plan import Asked
     from slurm_plugin.profiling.sweep import values
 
@@ -146,8 +146,8 @@ def _asked(submission: Submission, given: dict[str, Any]) -> Asked:
     if name is None:
         assert submission.script is not None
         name = submission.script.name.split(".")[0]
-    if KEYS["profile"].read(name) is None:
-        raise click.UsageError(f"--name {name!r}: expected {KEYS['profile'].allowed}")
+    if PROFILE.read(name) is None:
+        raise click.UsageError(f"--name {name!r}: expected {PROFILE.allowed}")
     lists = {
         key: values(given[key], f"--{key.replace('_', '-')}") if given[key] is not None else None
         for key in ("batches", "nodes", "gpus_per_node")

@@ -109,7 +109,7 @@ def _runs(
     from simulation.models.placing import Simulator
     from simulation.models.speed import ByBandwidth, Speed, Stated
     from simulation.report.progress import bars
-    from slurm_plugin.config.plugins import load_policies
+    from slurm_plugin.config.settings import load_policies
 
     load_policies()
     if not trace.jobs:

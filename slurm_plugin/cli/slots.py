@@ -63,9 +63,10 @@ def release_all(config_path: Path) -> None:
 
 
 def _row(job: Any, kept: Any) -> dict[str, Any]:
-    from slurm_plugin import admin_comment
+    from slurm_plugin.job_notes import hints
+    from slurm_plugin.job_notes.records import PLACED
 
-    asked = next((kept.get(key) for key in ("tpn", "tpj", "tpt", "tps") if kept.get(key)), "")
+    asked = next(filter(None, kept.requests.values()), "")
     left_s = int(job.eligible - time.time()) if job.eligible else 0
     return {
         "job": job.name,
@@ -73,11 +74,11 @@ def _row(job: Any, kept: Any) -> dict[str, Any]:
         "partition": job.partition,
         "state": kept.state,
         "asked": asked,
-        "slots": (job.tres_per_node or job.tres_per_job) if kept.state == "placed" else "",
+        "slots": (job.tres_per_node or job.tres_per_job) if kept.state == PLACED else "",
         "nodes": job.req_nodes,
         "gate_s": max(0, left_s),
         "reason": job.reason,
-        "note": admin_comment.note_in(job.admin_comment),
+        "note": hints.note_in(job.admin_comment),
     }
 
 

@@ -13,8 +13,8 @@ fields (`reference`).
         def conflict(self) -> tuple[str, str] | None:  # optional
             return None if self.distance else ("distance", "0 is no weight; expected more")
 
-A policy declares its own class this way, with nothing to import but `dataclasses`. It becomes a
-section of gputopo.yaml by one field of `settings.Config`, and is read with the rest of the file.
+A policy declares its own class this way (`policies.contract.settings.setting` writes the metadata).
+It becomes a section of gputopo.yaml by itself (`settings.load_policies`).
 """
 
 from __future__ import annotations

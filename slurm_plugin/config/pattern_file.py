@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from policies.contract.hint_keys import is_pattern_name
 from policies.errors import PatternError
-from policies.hint_keys import is_pattern_name
 from policies.patterns import graph_file
 from policies.patterns.graph_file import Graph
 from policies.patterns.pattern import PATTERNS, add_graph

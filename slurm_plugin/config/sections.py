@@ -107,56 +107,6 @@ class SlotsConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class TopoAwareConfig:
-    """Weights of the utility, what a socket's memory can take, and how neighbours are read."""
-
-    communication: float = field(
-        default=1.0, metadata=key("Weight of the term of distance.", high=1000)
-    )
-    interference: float = field(
-        default=1.0, metadata=key("Weight of the term of neighbours.", high=1000)
-    )
-    fragmentation: float = field(
-        default=1.0, metadata=key("Weight of the term of whole sockets.", high=1000)
-    )
-    socket_memory_gbps: float = field(
-        default=0.0,
-        metadata=key(
-            "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
-            high=100_000,
-        ),
-    )
-    profiles: Path | None = field(
-        default=None,
-        metadata=key(
-            "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"
-        ),
-    )
-    refresh_s: float = field(
-        default=5.0,
-        metadata=key(
-            "Seconds between two readings of Slurm's queue, by which neighbours are known.",
-            low=0.1,
-            high=3600,
-        ),
-    )
-    max_age_s: float = field(
-        default=30.0,
-        metadata=key(
-            "Age of the last reading from which on no neighbour is taken into account.",
-            low=1,
-            high=86400,
-        ),
-    )
-
-    def conflict(self) -> tuple[str, str] | None:
-        """Without any weight there is nothing to choose by."""
-        if self.communication + self.interference + self.fragmentation:
-            return None
-        return "", "all three weights are 0; expected one above"
-
-
-@dataclass(frozen=True, slots=True)
 class NodeSet:
     """Nodes of one kind of machine; `line` is where they are declared."""
 

@@ -6,17 +6,20 @@ Every error names file, line and key and says what is allowed; unknown keys are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, make_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import yaml
 
+from policies import topo_aware
 from policies.contract.demand import Shares
+from policies.errors import RegistryError
+from policies.registry import registry
 from slurm_plugin.config.genie import GenieConfig
-from slurm_plugin.config.key import key
+from slurm_plugin.config.key import key, keys_of
 from slurm_plugin.config.pattern_file import SitePattern
-from slurm_plugin.config.plugins import load_policies
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import (
     MODES,
@@ -26,13 +29,40 @@ from slurm_plugin.config.sections import (
     Rule,
     SlotsConfig,
     SlurmConfig,
-    TopoAwareConfig,
     WaitingConfig,
 )
 from slurm_plugin.config.site_reader import SiteReader
 from slurm_plugin.errors import ConfigError
 
 DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class TopoAwareConfig(topo_aware.Settings):
+    """What the policy goes by, and how the engine reads jobs' neighbours for any policy."""
+
+    profiles: Path | None = field(
+        default=None,
+        metadata=key(
+            "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"
+        ),
+    )
+    refresh_s: float = field(
+        default=5.0,
+        metadata=key(
+            "Seconds between two readings of Slurm's queue, by which neighbours are known.",
+            low=0.1,
+            high=3600,
+        ),
+    )
+    max_age_s: float = field(
+        default=30.0,
+        metadata=key(
+            "Age of the last reading from which on no neighbour is taken into account.",
+            low=1,
+            high=86400,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +190,37 @@ class Config:
         """`file:line`, as error messages start."""
         return f"{self.path}:{line}"
 
+    def of_policies(self) -> dict[str, object]:
+        """The settings of policies, by section."""
+        return {section: getattr(self, section) for section in registry.sections}
+
+
+@cache
+def load_policies() -> type[Config]:
+    """Register third parties' policies; `Config` with a section for each policy's settings.
+
+    A policy that cannot be registered, or whose settings gputopo.yaml cannot hold, is logged.
+    """
+    registry.load_plugins(check=_check_section)
+    ours = {one.name for one in keys_of(Config)}
+    sections = [
+        (name, settings, field(default_factory=settings, metadata=key(f"What `{name}` goes by.")))
+        for name, settings in registry.sections.items()
+        if name not in ours
+    ]
+    return make_dataclass("Config", sections, bases=(Config,), frozen=True, slots=True)
+
+
+def _check_section(name: str, settings: type) -> None:
+    """RegistryError where gputopo.yaml cannot hold these settings as a section of that name."""
+    if any(one.name == name for one in keys_of(Config)):
+        raise RegistryError(f"{name!r} is a key of gputopo.yaml; name its `section` otherwise")
+    try:
+        keys_of(settings)
+        settings()
+    except (KeyError, TypeError) as error:
+        raise RegistryError(f"{settings.__name__} cannot be a section: {error!r}") from None
+
 
 def load(path: Path) -> Config:
     """The configuration in `path`.
@@ -176,7 +237,7 @@ def load(path: Path) -> Config:
 def parse(text: str, path: Path) -> Config:
     """The configuration written in `text`; `path` is for messages and relative files."""
     path = path.absolute()
-    load_policies()
+    with_sections = load_policies()
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -185,4 +246,4 @@ def parse(text: str, path: Path) -> Config:
         raise ConfigError(f"{path}:{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}:1: not YAML: {error}") from error
-    return SiteReader(path).settings(Config, root, unset={"path": path})
+    return SiteReader(path).settings(with_sections, root, unset={"path": path})

@@ -11,8 +11,8 @@ import yaml
 
 from policies import hints
 from policies.contract.demand import Shares, shares
+from policies.contract.hint_keys import LAUNCH
 from policies.errors import HintError
-from policies.hint_keys import KEYS, LAUNCH
 from policies.registry import registry
 from slurm_plugin import hostlist
 from slurm_plugin.config.genie import read_classes
@@ -57,7 +57,7 @@ class SiteReader(Reader):
             full = f"{name}.{hint}"
             if hint == "policy":
                 raise self.fail(at, full, "write it as the rule's own key `policy`")
-            if hint in LAUNCH:
+            if hint in registry.keys and registry.keys[hint].reader == LAUNCH:
                 elsewhere = "read on the nodes; its default stands in their plugstack.conf"
                 raise self.fail(at, full, elsewhere)
             if not isinstance(value, yaml.ScalarNode):
@@ -73,8 +73,9 @@ class SiteReader(Reader):
     def _hint_keys(self, node: yaml.Node, name: str, key: Key) -> tuple[str, ...]:
         words = self.words(node, name, key)
         for word in words:
-            if word not in KEYS:
-                raise self.fail(node, name, f"{word!r} is no hint key; allowed: {', '.join(KEYS)}")
+            if word not in registry.keys:
+                allowed = ", ".join(registry.keys)
+                raise self.fail(node, name, f"{word!r} is no hint key; allowed: {allowed}")
         return words
 
     def _demand(self, node: yaml.Node, name: str, key: Key) -> Shares | str:

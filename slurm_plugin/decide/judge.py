@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from policies import Cluster, NodeState, Placement, Request, Wait
-from policies.mapa import MAPA
+from policies.mapa import Mapa
 from slurm_plugin.decide.machines import mask_of
+
+JUDGE = Mapa()
 
 
 def judge(
@@ -24,7 +26,7 @@ def judge(
     states = {name: replace(nodes[name], free=mask) for name, mask in gpus.items()}
     counts = tuple(sorted((mask.bit_count() for mask in gpus.values()), reverse=True))
     asked = replace(request, gpus_per_node=counts, min_utility=0.0)
-    outcome = MAPA.place(asked, Cluster(states))
+    outcome = JUDGE.place(asked, Cluster(states))
     placement = outcome.instead if isinstance(outcome, Wait) else outcome
     if placement is None:
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from policies import RunningJob
 from policies.best_fit import domains
-from policies.scoring.interference import NOBODY, Kind, kind_of_running
+from policies.contract.interference import NOBODY, Kind, kind_of_running
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.job_profiles.learned import Learned, Sort
 from slurm_plugin.slurm.interface import SlurmClient

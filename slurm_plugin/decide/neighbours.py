@@ -8,7 +8,6 @@ used.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -17,15 +16,13 @@ from dataclasses import dataclass, field
 from policies import RunningJob
 from policies.errors import HintError
 from policies.hints import parse
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import TOPO
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of
+from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Notice
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 
-_COMMENT = re.compile(r"gpu-topo: *(.*)")
 #: Hints of jobs that were asked about and have not started yet.
 MOST_HINTS = 20_000
 #: States in which a job holds its GPUs.
@@ -33,11 +30,10 @@ HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 
 
 def hint_of(job: QueuedJob) -> str:
-    """The job's hint: from our bracket in the admin comment, else from its comment."""
-    if admin_comment.inside(job.admin_comment, TOPO) is not None:
-        return admin_comment.hint_in(job.admin_comment)
-    comment = _COMMENT.match(job.comment)
-    return comment[1] if comment else ""
+    """The job's hint: from our bracket in AdminComment, else from the user's Comment."""
+    if hints.has_hint(job.admin_comment):
+        return hints.hint_in(job.admin_comment)
+    return hints.hint_in_user_comment(job.comment)
 
 
 def running_job(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanPlan
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
@@ -18,16 +18,11 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 class Want:
     """What a job with our record asked for and needs."""
 
-    kept: Bracket
+    kept: GateRecord
     asked: Demand | None = None
     need: Need | None = None
     #: Why slots cannot serve the job, which then has no need; '' where they can.
     problem: str = ""
-
-    @property
-    def own_begin(self) -> int:
-        """The user's own --begin (epoch), 0 without."""
-        return self.kept.number("begin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class GateContext:
     """The time (epoch), how long a gate holds, how long a released job may take to start.
 
     `tiers` are the partitions' PriorityTier, `paused` says of jobs until when not to try again
@@ -77,7 +72,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class JobRelease:
     """What lets a job start: one, an array's task, or the components of a heterogeneous one.
 
     `steps` are updates by the name of the job they are for, in this order; each must be taken
@@ -92,10 +87,10 @@ class Release:
 
 
 @dataclass(slots=True)
-class Plan(LoanPlan):
+class GatePlan(LoanPlan):
     """What to do about gates: `updates` are repairs, notes, and jobs left to Slurm."""
 
-    releases: list[Release] = field(default_factory=list)
+    releases: list[JobRelease] = field(default_factory=list)
     updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
     renew: list[str] = field(default_factory=list)
     renewed: list[int] = field(default_factory=list)

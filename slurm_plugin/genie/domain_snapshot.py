@@ -12,10 +12,9 @@ from types import MappingProxyType
 from policies.contract.scheduling import Planned, Queue, Scheduler, Started, Task
 from policies.errors import PolicyError
 from policies.performance import Shape
-from slurm_plugin.gates.look import about_to_run
-from slurm_plugin.genie import note
-from slurm_plugin.genie.note import Shaped
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.gates.released import about_to_run
+from slurm_plugin.genie.site import ShapedPartition
+from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
@@ -31,12 +30,12 @@ class Member:
     """One shaped job that waits, with its task."""
 
     job: QueuedJob
-    said: Shaped
+    said: ShapeNote
     task: Task
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class ShapePromise:
     """A submit that no look has seen as a job yet; `nodes`: where it is about to start."""
 
     token: str
@@ -52,18 +51,18 @@ class Promise:
 class DomainSnapshot:
     """One domain at one moment; `is_settling`: a job's GPUs are only partly back."""
 
-    domain: Domain
+    domain: ShapedPartition
     at: float = float("-inf")
     free: dict[str, int] = field(default_factory=dict)
     members: list[Member] = field(default_factory=list)
     running: list[Started] = field(default_factory=list)
-    unshaped: list[tuple[QueuedJob, Shaped]] = field(default_factory=list)
+    unshaped: list[tuple[QueuedJob, ShapeNote]] = field(default_factory=list)
     is_settling: bool = False
 
     def queue(
         self,
         now: float,
-        promises: Sequence[Promise] = (),
+        promises: Sequence[ShapePromise] = (),
         starting: Mapping[int, Planned] = MappingProxyType({}),
         stalled: Container[int] = (),
         more: Sequence[Task] = (),
@@ -115,11 +114,11 @@ def planned(
 
 
 #: A task for a waiting or running job; None where its hint says nothing of use any more.
-TaskOf = Callable[[QueuedJob, Shaped, Domain], Task | None]
+TaskOf = Callable[[QueuedJob, ShapeNote, ShapedPartition], Task | None]
 
 
 def domain_snapshot(
-    domain: Domain,
+    domain: ShapedPartition,
     jobs: Iterable[QueuedJob],
     nodes: Iterable[SlurmNode],
     now: float,
@@ -134,7 +133,7 @@ def domain_snapshot(
         if job is not asked:
             job = replace(job, start=int(now))
             _take(found.free, job)
-        said = note.read(job.admin_comment)
+        said = shape_note_in(job.admin_comment)
         if job.state == "COMPLETING" and names.intersection(job.nodes):
             found.is_settling |= now - job.end < COMPLETING_S
         if said is None or job.partition != domain.name:
@@ -167,7 +166,9 @@ def _is_ready(job: QueuedJob, is_ours: bool) -> bool:
     return is_ours or job.reason.partition(",")[0] in _READY
 
 
-def _free(domain: Domain, names: frozenset[str], nodes: Iterable[SlurmNode]) -> dict[str, int]:
+def _free(
+    domain: ShapedPartition, names: frozenset[str], nodes: Iterable[SlurmNode]
+) -> dict[str, int]:
     """GPUs free on each node of the domain; none on one that takes no jobs."""
     free = dict.fromkeys(sorted(names), 0)
     for node in nodes:
@@ -177,7 +178,7 @@ def _free(domain: Domain, names: frozenset[str], nodes: Iterable[SlurmNode]) -> 
     return free
 
 
-def _started(domain: Domain, job: QueuedJob, said: Shaped, task: Task) -> Started:
+def _started(domain: ShapedPartition, job: QueuedJob, said: ShapeNote, task: Task) -> Started:
     shape = shape_of(job) or said.shape or task.requested
     try:
         latency = float(task.latency_s[domain.platform.index(shape)])

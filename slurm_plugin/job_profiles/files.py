@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
-from policies.scoring.interference import Interference, Kind
+from policies.contract.interference import Interference, Kind
 from slurm_plugin.errors import ProfileError
 
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from policies.scoring.interference import NOBODY, Kind
+from policies.contract.interference import NOBODY, Kind
 from slurm_plugin import whole_file
 
 logger = logging.getLogger(__name__)

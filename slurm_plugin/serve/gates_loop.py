@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from slurm_plugin.gates.board import PROMISE_S, Board
-from slurm_plugin.gates.lent import SlotsMode
-from slurm_plugin.gates.planner import Planner
+from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
+from slurm_plugin.gates.reconciler import GateReconciler
+from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.donors import lending_of
 from slurm_plugin.queue.snapshot import Detail
@@ -33,26 +33,26 @@ class GatesLoop(QueueLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._setup: Setup | None = None
-        self._planner: Planner | None = None
+        self._reconciler: GateReconciler | None = None
         self._is_off = False
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
-        board = self.engine.setup.board or Board()
+        cache = self.engine.setup.cache or CapacityCache()
         if verb == CLOCK_SET:
             # The next look is like the first.
             self._setup = None
-            board.forget_all()
-        if verb == "submit" and not board.has_news:
+            cache.forget_all()
+        if verb == "submit" and not cache.has_news:
             return
         if verb == "ended":
-            board.ended += 1
-        self.schedule.heard(verb, board.is_awaited)
+            cache.ended += 1
+        self.schedule.heard(verb, cache.is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
-        on = self.engine.setup.board is not None
-        return {"slots": self._planner.status()} if on and self._planner is not None else {}
+        on = self.engine.setup.cache is not None
+        return {"slots": self._reconciler.status()} if on and self._reconciler is not None else {}
 
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two looks if nothing is heard."""
@@ -60,18 +60,18 @@ class GatesLoop(QueueLoop):
 
     async def next_s(self, setup: Setup, since: float) -> float:
         """One look, unless another mode is on or the kill switch is set."""
-        board, poll_s = setup.board, self.poll_s(setup)
-        if board is None:
+        cache, poll_s = setup.cache, self.poll_s(setup)
+        if cache is None:
             return poll_s
-        planner = self._the_planner(setup, board)
+        reconciler = self._the_reconciler(setup, cache)
         if setup.config.kill_switch.exists():
-            await self._give_back(setup, planner, since)
+            await self._give_back(setup, reconciler, since)
             return poll_s
         self._is_off = False
         async with self.engine.turn:
-            known = board.ended
+            known = cache.ended
             snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
-            made = await planner.look(snapshot, known)
+            made = await reconciler.look(snapshot, known)
             if made.changes_slurm:
                 setup.watcher.outdate()
         if made.again:
@@ -80,9 +80,9 @@ class GatesLoop(QueueLoop):
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
         # A promise nobody took up gives its GPUs back in time.
-        return min(poll_s, PROMISE_S) if board.has_promised else poll_s
+        return min(poll_s, PROMISE_S) if cache.has_promised else poll_s
 
-    async def _give_back(self, setup: Setup, planner: Planner, since: float) -> None:
+    async def _give_back(self, setup: Setup, reconciler: GateReconciler, since: float) -> None:
         """The kill switch: waiting jobs are Slurm's own.
 
         Again at every poll: the bridge may have gated one more by an earlier answer.
@@ -90,29 +90,29 @@ class GatesLoop(QueueLoop):
         if not self._is_off:
             logger.warning("slots: switched off; waiting jobs are given back to Slurm")
             self._is_off = True
-        await planner.look_after_donors(await setup.watcher.snapshot(since))
-        await planner.give_all_back()
+        await reconciler.look_after_donors(await setup.watcher.snapshot(since))
+        await reconciler.give_all_back()
 
-    def _the_planner(self, setup: Setup, board: Board) -> Planner:
-        """The planner of this setup."""
-        if self._planner is not None and self._setup is setup:
-            return self._planner
+    def _the_reconciler(self, setup: Setup, cache: CapacityCache) -> GateReconciler:
+        """The reconciler of this setup."""
+        if self._reconciler is not None and self._setup is setup:
+            return self._reconciler
         config, client = setup.config, setup.client
-        if self._planner is not None:
-            self._planner.close()
+        if self._reconciler is not None:
+            self._reconciler.close()
         self._setup = setup
         folder = config.topo_aware.profiles
-        board.fresh_s = MISSED_POLLS * config.slots.poll_s
-        self._planner = Planner(
+        cache.fresh_s = MISSED_POLLS * config.slots.poll_s
+        self._reconciler = GateReconciler(
             client,
             setup.decider,
-            board,
+            cache,
             self.engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=lending_of(config.remote, config.slurm, client, SlotsMode()),
+            lending=lending_of(config.remote, config.slurm, client, SlotLoans()),
             profiles=read_remote(folder) if folder else {},
             why_not=setup.shaping.hold_reason if setup.shaping is not None else None,
         )
-        return self._planner
+        return self._reconciler

@@ -9,23 +9,21 @@ from pathlib import Path
 
 from gres_topology import Network, NodeTopology, TopologyError
 from gres_topology.slurm_files import network
-from policies import Cluster, NodeState, Policy, Request
-from policies.mapa import preserve_site
+from policies import Cluster, LooksAt, NodeState, Policy, Request
+from policies.contract.hint_keys import PATTERN
 from policies.patterns.pattern import TABULATED
-from policies.registry import registry
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
-from slurm_plugin.decide.in_use import InUse
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.decide.usual_jobs import usual_jobs
+from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.enforcement import Enforcement, Reserving, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
-from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.shaping import NoShaping, Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.job_profiles import Learned
@@ -58,7 +56,7 @@ class Setup:
     client: SlurmClient
     watcher: Watcher
     #: What submits are answered from; None in the select mode.
-    board: Board | None = None
+    cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
     reserved: Reserved | None = None
     #: None where no partition is shaped.
@@ -71,7 +69,7 @@ class Setup:
 
     def looks_at_jobs(self) -> bool:
         """Whether a policy the rules name goes by who runs beside a job."""
-        return any(getattr(policy, "looks_at_jobs", False) for policy in self.policies())
+        return any(LooksAt.RUNNING_JOBS in policy.looks_at for policy in self.policies())
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
@@ -81,29 +79,27 @@ class Setup:
         return [self.decider.get_policy(name) for name in sorted(names)]
 
     def tables_bytes(self) -> int | None:
-        """Memory of the policies' tables; None where no policy tells."""
-        # Variants of one policy share their tables: each kind is counted once.
-        kinds = {type(policy): getattr(policy, "tables_bytes", None) for policy in self.policies()}
-        told = [int(size()) for size in kinds.values() if callable(size)]
-        return sum(told) if told else None
+        """Memory of the policies' tables, those they share once; None where they have none."""
+        tables = {policy.tables for policy in self.policies() if policy.tables is not None}
+        return sum(one.size_bytes() for one in tables) if tables else None
 
 
-def load(path: Path, board: Board | None = None, reserved: Reserved | None = None) -> Setup:
+def load(path: Path, cache: CapacityCache | None = None, reserved: Reserved | None = None) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
-    `board` and `reserved` live on from one configuration to the next. Raises SlurmError where the
+    `cache` and `reserved` live on from one configuration to the next. Raises SlurmError where the
     chosen Slurm client cannot work on this host.
     """
     config = configuration.load(path)
     choose.check(config.slurm)
     machines = load_machines(config)
     learned = Learned(config.state_dir / LEARNED)
-    chosen = InUse(config.topo_aware, learned, [preserve_site(usual_jobs(config))])
+    chosen = SitePolicies(config, learned)
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
-    setup = _chained(config, decider, neighbours, board or Board(), reserved or Reserved())
+    setup = _chained(config, decider, neighbours, cache or CapacityCache(), reserved or Reserved())
     warm_up(setup)
     if setup.looks_at_jobs():
         neighbours.is_wanted = True
@@ -112,13 +108,17 @@ def load(path: Path, board: Board | None = None, reserved: Reserved | None = Non
 
 
 def _chained(
-    config: Config, decider: Decider, neighbours: Neighbours, board: Board, reserved: Reserved
+    config: Config,
+    decider: Decider,
+    neighbours: Neighbours,
+    cache: CapacityCache,
+    reserved: Reserved,
 ) -> Setup:
     """The setup with its chain of enforcement: shaping around reserving around the way chosen."""
     is_slots = config.enforcement == "slots"
     inner: Enforcement
     if is_slots:
-        inner = Slots(decider, board, config.slots.lease_s)
+        inner = Slots(decider, cache, config.slots.lease_s)
     else:
         inner = Reserving(Select(decider), decider, reserved)
     shaping = None
@@ -132,7 +132,7 @@ def _chained(
         neighbours,
         choose.client(config.slurm),
         Watcher(choose.client(config.slurm)),
-        board=board if is_slots else None,
+        cache=cache if is_slots else None,
         reserved=None if is_slots else reserved,
         shaping=shaping,
     )
@@ -180,7 +180,7 @@ def warm_up(setup: Setup) -> None:
         for topology in kinds.values():
             full = (1 << topology.gpus) - 1
             cluster = Cluster({"warm-up": NodeState("warm-up", topology, full, weight=1)})
-            for pattern in patterns if "pattern" in registry.hints_of(policy.name) else ("ring",):
+            for pattern in patterns if PATTERN in policy.hints else ("ring",):
                 _warm(policy, pattern, topology, cluster)
         for topology in kinds.values():
             if topology.gpus <= WARM_GPUS:

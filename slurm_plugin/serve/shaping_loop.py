@@ -13,16 +13,18 @@ from typing import Any
 from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
 from policies.genie.submit import candidates
-from slurm_plugin import admin_comment
-from slurm_plugin.decide.wish import WishError, read_wish
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.gates.watch import of_job
-from slurm_plugin.genie import look, note
-from slurm_plugin.genie.act import Acts, in_turn
+from slurm_plugin.genie import look
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
-from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import Domain
+from slurm_plugin.genie.site import ShapedPartition
+from slurm_plugin.genie.updates import ShapeUpdates, in_turn
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.hints import Postponed
+from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.queue_loop import QueueLoop
@@ -49,7 +51,7 @@ class ShapingLoop(QueueLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._tasks: dict[int, tuple[object, Task | None]] = {}
-        self._acts = Acts()
+        self._acts = ShapeUpdates()
         self._shaping: Shaping | None = None
 
     def heard(self, verb: str) -> None:
@@ -137,7 +139,7 @@ class ShapingLoop(QueueLoop):
     def _meet(self, shaping: Shaping, seen: Snapshot) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
         for job in seen.jobs if shaping.promises or shaping.records else ():
-            said = note.read(job.admin_comment)
+            said = shape_note_in(job.admin_comment)
             if said is None or not said.token:
                 continue
             shaping.promises.pop(said.token, None)
@@ -153,7 +155,7 @@ class ShapingLoop(QueueLoop):
     ) -> dict[str, tuple[DomainSnapshot, dict[int, tuple[int, Planned]], look.Changes]]:
         kept: dict[int, tuple[object, Task | None]] = {}
 
-        def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+        def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task | None:
             key = (job.admin_comment, job.submit, job.account, id(domain.maker))
             found = self._tasks.get(job.job_id)
             if found is None or found[0] != key:
@@ -181,14 +183,16 @@ class ShapingLoop(QueueLoop):
         return made
 
     @staticmethod
-    def _task(shaping: Shaping, job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+    def _task(
+        shaping: Shaping, job: QueuedJob, said: ShapeNote, domain: ShapedPartition
+    ) -> Task | None:
         """A job's task by its hint, as of its submit; None where that says nothing of use."""
         rule = shaping.rule(job.partition, job.account, job.uid)
         try:
-            wish = read_wish(admin_comment.hint_in(job.admin_comment), rule)
-            asked = shaping.site.asked(wish.values, domain, job.account, said, job.submit)
+            preferences = read_preferences(hints.hint_in(job.admin_comment), rule)
+            asked = shaping.site.asked(preferences.values, domain, job.account, said, job.submit)
             return shaping.site.task(job.job_id, asked, domain, job.account, job.submit)
-        except (WishError, HintError) as error:
+        except (HintRefused, HintError) as error:
             logger.info("genie: job %d is left as it is: %s", job.job_id, error)
             return None
 
@@ -206,7 +210,9 @@ class ShapingLoop(QueueLoop):
             self._write(snapshot.domain, job, task, plan, snapshot.at)
         return updates
 
-    def _write(self, domain: Domain, job: QueuedJob, task: Task, plan: Planned, now: float) -> None:
+    def _write(
+        self, domain: ShapedPartition, job: QueuedJob, task: Task, plan: Planned, now: float
+    ) -> None:
         line = ShapeRecord(task, plan, domain.platform, now, note="while it waits")
         who = {
             "job": job.job_id,
@@ -214,7 +220,7 @@ class ShapingLoop(QueueLoop):
             "uid": job.uid,
             "account": job.account,
             "partition": job.partition,
-            "hint": admin_comment.hint_in(job.admin_comment),
+            "hint": hints.hint_in(job.admin_comment),
             "policy": "genie",
         }
         found = candidates(task, domain.platform, now)
@@ -223,6 +229,6 @@ class ShapingLoop(QueueLoop):
 
 def _is_ours(job: QueuedJob) -> bool:
     """Does the job wait by our own word alone?"""
-    gate = admin_comment.read(job.admin_comment)
-    is_gated = gate is not None and gate.state == "gated"
-    return is_gated or admin_comment.note_in(job.admin_comment).startswith("waiting ")
+    gate = GateRecord.read_from(job.admin_comment)
+    is_gated = gate is not None and gate.state == GATED
+    return is_gated or Postponed.read_from(job.admin_comment) is not None

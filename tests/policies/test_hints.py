@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import Cluster, Placement, Request
+from policies import Cluster, Placement, Policy, Request
+from policies.contract.hint_keys import ITERATIONS, KEYS
 from policies.errors import HintError
-from policies.hint_keys import KEYS
 from policies.hints import MAX_BYTES, Hints, parse, policy_of, supported_keys, to_request
-from policies.registry import Registry, built_in
+from policies.registry import OURS, Registry
 
 READ = [
     ("nothing asks for nothing", "", ""),
@@ -97,18 +97,18 @@ def test_the_order_of_items_does_not_matter(items):
 def test_a_key_works_as_soon_as_a_policy_declares_it():
     """Which keys have an effect is the policies' to say, not the grammar's."""
 
-    class Other:
+    class Other(Policy):
         name = "other"
-        hints = frozenset({"iterations"})
+        hints = (ITERATIONS,)
 
         def place(self, request: Request, cluster: Cluster) -> Placement:
             raise NotImplementedError
 
-    without = [built_in().get(name) for name in built_in().names() if name != "genie"]
+    without = [policy for policy in OURS if policy.name != "genie"]
     with pytest.raises(HintError, match="iterations: not supported by the installed policies"):
         parse("iterations=5", Registry(without))
     assert "iterations" not in supported_keys(Registry(without))
-    policies = Registry([*without, Other()])
+    policies = Registry([*without, Other])
     assert parse("policy=other,iterations=5", policies).values["iterations"] == "5"
     with pytest.raises(HintError, match="iterations: has no effect with policy mapa; expected pol"):
         parse("iterations=5", policies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies import Request, RunningJob
-from policies.scoring.interference import (
+from policies.contract.interference import (
     UNKNOWN_SLOWED,
     WORST,
     Interference,

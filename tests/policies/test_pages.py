@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from policies.hint_keys import KEYS
+from policies.contract.hint_keys import KEYS
 from policies.hints import supported_keys
-from policies.registry import built_in
+from policies.registry import registry
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "policies"
 INDEX = (PAGES / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", built_in().names())
+@pytest.mark.parametrize("name", registry.names())
 def test_every_policy_has_a_row_and_a_page_that_names_it(name):
     row = next(line for line in INDEX.splitlines() if line.startswith(f"| `{name}`"))
     page = re.search(r"\(([a-z-]+\.md)\)", row)

@@ -11,9 +11,9 @@ from policies import Cluster, NodeState, Placement, Policy, Request, Wait
 from policies.contract.bits import mask_of
 from policies.errors import PolicyError
 from policies.patterns.pattern import PATTERNS
-from policies.registry import built_in
+from policies.registry import registry
 
-ALL = built_in().names()
+ALL = registry.names()
 
 
 def snapshot(*nodes: tuple[str, str, list[int]] | tuple[str, str, list[int], int]) -> Cluster:
@@ -26,7 +26,7 @@ def snapshot(*nodes: tuple[str, str, list[int]] | tuple[str, str, list[int], int
 
 
 def placed(policy: str, request: Request, cluster: Cluster) -> Placement:
-    answer = built_in().get(policy).place(request, cluster)
+    answer = registry.get(policy).place(request, cluster)
     assert isinstance(answer, Placement)
     return answer
 
@@ -162,7 +162,7 @@ def test_spread_takes_the_emptiest_of_equally_good_nodes():
 
 def test_a_job_waits_when_its_minimal_utility_is_out_of_reach():
     cluster = snapshot(("n1", "dgx1v", [0, 5]))
-    answer = built_in().get("mapa").place(Request((2,), min_utility=0.5), cluster)
+    answer = registry.get("mapa").place(Request((2,), min_utility=0.5), cluster)
     assert isinstance(answer, Wait)
     assert answer.at_most_s == 60
     assert "0.26 of the ideal" in answer.reason
@@ -200,7 +200,7 @@ def test_a_decision_carries_its_alternatives_and_a_reason_of_one_line():
 @pytest.mark.parametrize("policy", ALL)
 def test_a_job_that_does_not_fit_is_the_callers_mistake_and_named(policy):
     with pytest.raises(PolicyError, match="4 free GPUs"):
-        built_in().get(policy).place(Request((4,)), snapshot(("n1", "dgx1v", [0, 1])))
+        registry.get(policy).place(Request((4,)), snapshot(("n1", "dgx1v", [0, 1])))
 
 
 @pytest.mark.parametrize("policy", ALL)
@@ -229,7 +229,7 @@ def test_enough_or_none_and_no_gpu_twice(policy, pattern, sensitive, frees, seed
     fits = len(counts) <= len(room) and all(
         c <= r for c, r in zip(request.gpus_per_node, room, strict=False)
     )
-    chosen: Policy = built_in().get(policy)
+    chosen: Policy = registry.get(policy)
     if not fits:
         with pytest.raises(PolicyError):
             chosen.place(request, cluster)

@@ -11,18 +11,22 @@ import pytest
 from machines import drawn, machine
 
 from gres_topology import NodeTopology, catalog
-from policies import Cluster, NodeState, Placement, Policy, Request
+from policies import Cluster, NodeState, Placement, Policy, Request, Site
 from policies.contract.bits import EXACT_GPUS, gpus_of, mask_of
-from policies.contract.demand import shares
+from policies.contract.demand import Shares, shares
 from policies.errors import PolicyError
-from policies.mapa import preserve_site
+from policies.mapa import Mapa, MapaPreserveSite
 from policies.matching.links import link_mbps
-from policies.registry import built_in
+from policies.registry import registry
 from policies.scoring.tables import FUTURES, Tables
 
 #: The policies that say so on their pages.
 SPARING = ("mapa", "mapa-widest", "mapa-preserve-site")
 MACHINES = [name for name in catalog.names() if machine(name).gpus <= EXACT_GPUS]
+
+
+def of_site(demand: Shares) -> MapaPreserveSite:
+    return MapaPreserveSite(Site(demand))
 
 
 def chosen(policy: Policy, topology: NodeTopology, free: int, request: Request) -> tuple[int, ...]:
@@ -46,8 +50,11 @@ def masks(gpus: int) -> list[int]:
 
 
 def test_those_that_claim_it_are_those_that_say_so():
-    claim = [name for name in built_in().names()
-             if getattr(built_in().get(name), "spares_links", False)]  # fmt: skip
+    claim = [
+        name
+        for name in registry.names()
+        if isinstance(found := registry.get(name), Mapa) and found.sensitive.spares_links
+    ]
     # genie's GPUs are mapa's.
     assert tuple(claim) == (*SPARING, "genie")
 
@@ -55,7 +62,7 @@ def test_those_that_claim_it_are_those_that_say_so():
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("policy", SPARING)
 def test_one_gpu_breaks_no_wider_link_than_it_must_on_any_machine(policy, name):
-    topology, found = machine(name), built_in().get(policy)
+    topology, found = machine(name), registry.get(policy)
     for free in masks(topology.gpus):
         (gpu,) = chosen(found, topology, free, Request((1,)))
         least = min(cut(topology, other, free) for other in gpus_of(free))
@@ -64,7 +71,7 @@ def test_one_gpu_breaks_no_wider_link_than_it_must_on_any_machine(policy, name):
 
 @pytest.mark.parametrize("policy", SPARING)
 def test_one_insensitive_gpu_spares_them_too(policy):
-    topology, found = machine("a100-pcie-bridged"), built_in().get(policy)
+    topology, found = machine("a100-pcie-bridged"), registry.get(policy)
     (gpu,) = chosen(found, topology, 0b100101, Request((1,), sensitive=False))
     assert gpu == 5
 
@@ -72,7 +79,7 @@ def test_one_insensitive_gpu_spares_them_too(policy):
 def test_an_insensitive_pair_leaves_what_the_site_asks_next():
     """Two of a minsky's three: a site of pairs keeps the linked pair whole."""
     minsky = machine("minsky")
-    pairs = preserve_site(shares({2: 1}))
+    pairs = of_site(shares({2: 1}))
     assert chosen(pairs, minsky, 0b1111, Request((1,))) == (0,)
     left = 0b1111 & ~mask_of(chosen(pairs, minsky, 0b1111, Request((2,), sensitive=False)))
     assert cut(minsky, gpus_of(left)[0], left) == link_mbps(minsky).max()
@@ -84,7 +91,7 @@ def test_different_demand_may_choose_different_gpus():
     for free in masks(16)[:60]:
         if free.bit_count() > 6:
             both = [
-                set(chosen(preserve_site(shares({k: 1})), topology, free,
+                set(chosen(of_site(shares({k: 1})), topology, free,
                            Request((3,), sensitive=False)))
                 for k in (2, 4)
             ]  # fmt: skip
@@ -113,7 +120,7 @@ def test_what_is_left_is_worth_what_brute_force_finds(seed):
 
 def test_the_loss_of_a_set_is_before_less_after():
     topology, demand = machine("dgx1v"), shares({2: 1, 4: 1})
-    policy = preserve_site(demand)
+    policy = of_site(demand)
     future = Tables().of(topology, "ring").future_of(demand)
     for free in (0xFF, 0b11011010, 0b1110111):
         taken = mask_of(chosen(policy, topology, free, Request((3,), sensitive=False)))
@@ -125,11 +132,11 @@ def test_the_loss_of_a_set_is_before_less_after():
 
 def test_a_sensitive_job_still_gets_the_largest_effective_bandwidth():
     """Algorithm 1; demand decides among equals only."""
-    topology, paper = machine("dgx1v"), built_in().get("mapa-preserve")
+    topology, paper = machine("dgx1v"), registry.get("mapa-preserve")
     for free in range(3, 256, 7):
         for k in range(2, free.bit_count() + 1):
             cluster = Cluster({"n": NodeState("n", topology, free)})
-            found = preserve_site(shares({8: 1})).place(Request((k,)), cluster)
+            found = of_site(shares({8: 1})).place(Request((k,)), cluster)
             known = paper.place(Request((k,)), cluster)
             assert isinstance(found, Placement)
             assert isinstance(known, Placement)
@@ -142,13 +149,11 @@ def test_another_demand_is_another_question():
     free = next(
         free for free in masks(16)
         if free.bit_count() > 6
-        and chosen(preserve_site(shares({2: 1})), topology, free, Request((3,), sensitive=False))
-        != chosen(preserve_site(shares({4: 1})), topology, free, Request((3,), sensitive=False))
+        and chosen(of_site(shares({2: 1})), topology, free, Request((3,), sensitive=False))
+        != chosen(of_site(shares({4: 1})), topology, free, Request((3,), sensitive=False))
     )  # fmt: skip
-    again = chosen(preserve_site(shares({2: 1})), topology, free, Request((3,), sensitive=False))
-    assert again != chosen(
-        preserve_site(shares({4: 1})), topology, free, Request((3,), sensitive=False)
-    )
+    again = chosen(of_site(shares({2: 1})), topology, free, Request((3,), sensitive=False))
+    assert again != chosen(of_site(shares({4: 1})), topology, free, Request((3,), sensitive=False))
 
 
 def test_demands_of_the_past_do_not_pile_up():

@@ -14,7 +14,7 @@ from gres_topology.slurm_files.network import parse
 from policies import Cluster, NodeState, Placement, Request
 from policies.contract.bits import mask_of
 from policies.contract.nodes import assign_near, groups_of
-from policies.registry import built_in
+from policies.registry import registry
 
 DGX = machine("dgx1v")
 FULL = list(range(8))
@@ -45,7 +45,7 @@ def cluster(
 
 
 def placed(policy: str, counts: tuple[int, ...], asked: Cluster) -> Placement:
-    answer = built_in().get(policy).place(Request(counts), asked)
+    answer = registry.get(policy).place(Request(counts), asked)
     assert isinstance(answer, Placement)
     return answer
 

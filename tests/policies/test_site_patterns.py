@@ -11,7 +11,7 @@ from machines import drawn, machine
 from gres_topology import NodeTopology
 from policies import Cluster, NodeState, Placement, Request
 from policies.contract.bits import gpus_of, mask_of
-from policies.mapa import MAPA, MAPA_GREEDY, Mapa
+from policies.mapa import Mapa, MapaGreedy
 from policies.matching.links import link_mbps
 from policies.matching.search import best_match
 from policies.patterns.pattern import Edge, add_graph, fitting, pattern_of
@@ -100,14 +100,14 @@ STAR = [(0, 1), (0, 2), (0, 3)]
 def test_a_name_with_other_contents_is_another_pattern():
     square, star = add_graph("halo", 4, SQUARE), add_graph("halo", 4, STAR)
     assert square != star
-    assert asked(MAPA, square, 4).gpus != asked(MAPA, star, 4).gpus
-    assert asked(MAPA_GREEDY, star, 4).gpus == asked(MAPA_GREEDY, "star", 4).gpus
-    assert asked(MAPA_GREEDY, square, 4).agg_gbps == asked(MAPA_GREEDY, "ring", 4).agg_gbps
+    assert asked(Mapa(), square, 4).gpus != asked(Mapa(), star, 4).gpus
+    assert asked(MapaGreedy(), star, 4).gpus == asked(MapaGreedy(), "star", 4).gpus
+    assert asked(MapaGreedy(), square, 4).agg_gbps == asked(MapaGreedy(), "ring", 4).agg_gbps
 
 
 def test_a_ring_under_another_name_and_numbering_is_judged_as_a_ring():
     zigzag = add_graph("zigzag", 4, [(0, 2), (0, 3), (1, 2), (1, 3)])
-    own, ring = asked(MAPA, zigzag, 4), asked(MAPA, "ring", 4)
+    own, ring = asked(Mapa(), zigzag, 4), asked(Mapa(), "ring", 4)
     assert (set(own.gpus["a"]), own.effbw_gbps) == (set(ring.gpus["a"]), ring.effbw_gbps)
     assert pattern_of(add_graph("halo", 4, STAR)).judged_as.startswith("halo@")
     weights = link_mbps(machine("dgx1v"))
@@ -123,15 +123,15 @@ def test_the_order_and_the_way_of_writing_edges_do_not_make_another_pattern():
 def test_another_number_of_gpus_is_placed_as_a_ring_and_the_reason_says_so():
     halo = add_graph("halo", 4, STAR)
     assert (fitting(halo, 4), fitting(halo, 5), fitting("tree", 5)) == (halo, "ring", "tree")
-    alone, ring = asked(MAPA, halo, 5), asked(MAPA, "ring", 5)
+    alone, ring = asked(Mapa(), halo, 5), asked(Mapa(), "ring", 5)
     assert alone.gpus == ring.gpus
     assert alone.effbw_gbps == ring.effbw_gbps
     assert alone.reason == ring.reason.replace("ring:", "ring (halo is for 4 GPUs):")
-    assert asked(MAPA, halo, 4).reason.startswith("halo: ")
-    assert asked(MAPA, halo, 4, 4).reason.startswith("halo: ")
-    mixed = asked(MAPA, halo, 4, 2)
+    assert asked(Mapa(), halo, 4).reason.startswith("halo: ")
+    assert asked(Mapa(), halo, 4, 4).reason.startswith("halo: ")
+    mixed = asked(Mapa(), halo, 4, 2)
     assert mixed.reason.startswith("halo (ring where a node has not 4 GPUs): ")
-    assert asked(MAPA, halo, 1).gpus == asked(MAPA, "ring", 1).gpus
+    assert asked(Mapa(), halo, 1).gpus == asked(Mapa(), "ring", 1).gpus
 
 
 def test_people_read_the_name_they_wrote():

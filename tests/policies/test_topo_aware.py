@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from machines import machine
 
-from policies import Cluster, NodeState, Placement, Request, RunningJob, Wait
+from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, Wait
 from policies.contract.bits import gpus_of, mask_of
+from policies.contract.interference import Interference, Kind, weight_of
 from policies.errors import PolicyError
-from policies.scoring.interference import Interference, Kind, weight_of
-from policies.topo_aware import Settings, Weights, policies
+from policies.registry import registry
+from policies.topo_aware import Settings, Weights
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.fiduccia import bipartition
 from policies.topo_aware.graph import SCALE, Levels, distances
@@ -40,14 +41,18 @@ def request(*counts, min_utility=0.0, **options):
     return Request(counts, min_utility=min_utility, options=options)
 
 
+def built(name="topo-aware", **settings):
+    return registry.build(name, {"topo_aware": Settings(**settings)}, Site())
+
+
 @pytest.fixture
 def always():
-    return policies()[0]
+    return built("topo-aware")
 
 
 @pytest.fixture
 def patient():
-    return policies()[1]
+    return built("topo-aware-p")
 
 
 CHOICES = [
@@ -116,15 +121,16 @@ def test_a_job_that_is_not_sensitive_does_not_care_at_all(always):
 @pytest.mark.parametrize(
     ("weights", "expected"),
     [
-        ("a site that fears interference", Weights(0, 1, 0)),
-        ("one that fears fragments", Weights(0, 0, 1)),
+        ("a site that fears interference", (0, 1, 0)),
+        ("one that fears fragments", (0, 0, 1)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_weights_count_by_their_share(weights, expected):
-    one, _ = policies(Settings(weights=expected))
+    terms = ("communication", "interference", "fragmentation")
+    one = built(**dict(zip(terms, expected, strict=True)))
     answer = one.place(request(1), cluster(node("minsky", [1, 2, 3]), jobs=[job([0])]))
-    assert set(answer.gpus["n1"]) == ({2} if expected.interference else {1})
+    assert set(answer.gpus["n1"]) == ({2} if expected[1] else {1})
     assert answer.utility == 1.0
 
 
@@ -175,7 +181,7 @@ def test_a_neighbour_on_gpus_that_are_free_has_gone(always):
 
 
 def test_memory_bandwidth_keeps_a_job_from_a_node():
-    one, _ = policies(Settings(socket_memory_gbps=50.0))
+    one = built(socket_memory_gbps=50.0)
     nodes = [node("minsky", [1, 2, 3], "a"), node("minsky", range(4), "b")]
     heavy = [job([0], name="a", memory_gbps=80.0, batch=128)]
     state = cluster(*nodes, jobs=heavy)
@@ -184,7 +190,7 @@ def test_memory_bandwidth_keeps_a_job_from_a_node():
 
 
 def test_a_running_job_that_states_no_memory_bandwidth_takes_none():
-    one, _ = policies(Settings(socket_memory_gbps=50.0))
+    one = built(socket_memory_gbps=50.0)
     silent = RunningJob(1, {"a": 0b1})
     answer = one.place(
         request(1, memory_bandwidth=100),
@@ -194,7 +200,7 @@ def test_a_running_job_that_states_no_memory_bandwidth_takes_none():
 
 
 def test_without_memory_bandwidth_anywhere_a_job_waits():
-    one, _ = policies(Settings(socket_memory_gbps=10.0))
+    one = built(socket_memory_gbps=10.0)
     answer = one.place(request(1, memory_bandwidth=30), cluster(node("minsky", range(4))))
     assert isinstance(answer, Wait)
     assert answer.reason == "no free node has 30 GB/s of memory bandwidth left"

@@ -9,9 +9,10 @@ import pytest
 from machines import drawn, machine
 from topo_aware_plain import place
 
-from policies import Cluster, NodeState, Placement, Request, RunningJob, Wait
-from policies.scoring.interference import Interference, Kind
-from policies.topo_aware import Settings, policies
+from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, Wait
+from policies.contract.interference import Interference, Kind
+from policies.registry import registry
+from policies.topo_aware import Settings
 
 MEASURED = Interference(
     {
@@ -21,6 +22,11 @@ MEASURED = Interference(
     }
 )
 KINDS = [(None, None), ("bert", 4), ("vgg", 64), ("other", 1), ("other", 128), (None, 8)]
+
+
+def built(known=MEASURED, **settings):
+    """A policy that has seen nothing yet."""
+    return registry.build("topo-aware", {"topo_aware": Settings(**settings)}, Site((), known))
 
 
 class Walk:
@@ -103,7 +109,7 @@ def states(seed: int, count: int) -> Iterator[tuple[Request, Cluster]]:
 @pytest.mark.parametrize("seed", range(10))
 def test_the_fast_path_equals_the_straightforward_one(seed, known):
     """Twenty walks of 150 states; one policy object sees a walk, so its updates are held too."""
-    fast, _ = policies(Settings(socket_memory_gbps=40.0), known)
+    fast = built(known, socket_memory_gbps=40.0)
     for request, cluster in states(seed, 150):
         answer = fast.place(request, cluster)
         expected = place(request, cluster, known, 40.0)
@@ -119,11 +125,9 @@ def test_the_fast_path_equals_the_straightforward_one(seed, known):
 
 def test_a_question_is_answered_alike_whatever_was_asked_before():
     """The same question to a policy that saw everything and to one that saw nothing."""
-    old, _ = policies(interference=MEASURED)
+    old = built()
     for request, cluster in states(77, 200):
-        assert old.place(request, cluster) == policies(interference=MEASURED)[0].place(
-            request, cluster
-        )
+        assert old.place(request, cluster) == built().place(request, cluster)
 
 
 def test_hundreds_of_jobs_may_come_and_go_at_once():
@@ -136,21 +140,19 @@ def test_hundreds_of_jobs_may_come_and_go_at_once():
         RunningJob(number, {f"n{number:03}": 0x10 << number % 4}, *KINDS[number % len(KINDS)])
         for number in range(200)
     ]
-    old, _ = policies(interference=MEASURED)
+    old = built()
     for _ in range(30):
         now = tuple(draw.sample(jobs, draw.choice((0, 3, 100, 200))))
         cluster, asked = Cluster(nodes, now), Request((draw.randint(1, 4),))
-        assert old.place(asked, cluster) == policies(interference=MEASURED)[0].place(asked, cluster)
+        assert old.place(asked, cluster) == built().place(asked, cluster)
 
 
 def test_forgetting_solutions_changes_no_answer(monkeypatch):
     monkeypatch.setattr("policies.topo_aware.solver.MOST_SOLUTIONS", 3)
     monkeypatch.setattr("policies.topo_aware.machine.MOST_SETS", 5)
-    forgetful, _ = policies(interference=MEASURED)
+    forgetful = built()
     for request, cluster in states(78, 100):
-        assert forgetful.place(request, cluster) == policies(interference=MEASURED)[0].place(
-            request, cluster
-        )
+        assert forgetful.place(request, cluster) == built().place(request, cluster)
 
 
 def test_a_question_about_one_node_of_many_disturbs_nothing():
@@ -159,9 +161,9 @@ def test_a_question_about_one_node_of_many_disturbs_nothing():
     jobs = tuple(RunningJob(n, {f"n{n:02}": 1}, None, 4 if n % 2 else 128) for n in range(30))
     whole, one = Cluster(nodes, jobs), Cluster({"n07": nodes["n07"]}, jobs)
     asked = Request((1,), options={"batch": "1"})
-    old, _ = policies()
+    old = built(Interference())
     before = old.place(asked, whole)
     alone = old.place(asked, one)
-    assert alone == policies()[0].place(asked, one)
+    assert alone == built(Interference()).place(asked, one)
     assert alone.gpus == {"n07": (2,)}
     assert old.place(asked, whole) == before

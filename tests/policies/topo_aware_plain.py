@@ -16,7 +16,7 @@ from gres_topology.links import is_direct
 from policies import Cluster, NodeState, Request
 from policies.best_fit import domains
 from policies.contract.bits import gpus_of
-from policies.scoring.interference import (
+from policies.contract.interference import (
     WORST,
     Interference,
     Kind,

@@ -26,9 +26,9 @@ from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotTold, _question
-from slurm_plugin.gates import look
-from slurm_plugin.gates.board import Board
-from slurm_plugin.gates.plan import Chosen, Terms
+from slurm_plugin.gates import planning, released
+from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.genie.domain_snapshot import domain_snapshot
 from slurm_plugin.genie.look import asked_shape
@@ -190,17 +190,17 @@ def test_any_question_to_explain_is_read_or_refused(payload: bytes) -> None:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine of the slots mode whose board has just seen an empty cluster."""
+    """An engine of the slots mode whose cache has just seen an empty cluster."""
     path = tmp_path / "gputopo.yaml"
     path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
     first = setup.load(path)
-    assert first.board is not None
+    assert first.cache is not None
     room = {
         f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 40, 100_000, partitions=frozenset({"batch"}))
         for i in range(1, 65)
     }
-    first.board.default_partition = "batch"
-    first.board.look(room, (), None, time.time())
+    first.cache.default_partition = "batch"
+    first.cache.look(room, (), None, time.time())
     log = DecisionLog(first.config.decision_log)
     yield Engine(first, log, setup.load)
     log.close()
@@ -332,13 +332,13 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
     with bounded():
         for job in queue:
-            look.about_to_run(job)
+            released.about_to_run(job)
             running_job(job.job_id, {}, hint_of(job))
-        made = look.plan(
+        made = planning.plan(
             queue,
             Wants().read(queue, emptied(ROOM)),
             ROOM,
-            Terms(NOW, 120, 30),
+            GateContext(NOW, 120, 30),
             lambda _name, _job, want, found: Chosen(
                 found[0], lowest(found[0].free, want.need.gpus)
             ),
@@ -349,9 +349,9 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_look_for_loans_outlives_hostile_jobs(seed: int) -> None:
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
-    terms = at_start.Terms(NOW)
+    context = at_start.Terms(NOW)
     with bounded():
-        at_start.plan(queue, ROOM, terms, AtStart(60, highest=9, now=NOW), None)
+        at_start.plan(queue, ROOM, context, AtStart(60, highest=9, now=NOW), None)
 
 
 SHAPED = {
@@ -393,9 +393,9 @@ def no_task(*_: object) -> None:
 
 
 def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path: Path) -> None:
-    board = Board(default_partition="batch")
-    board.look(ROOM, (), None, NOW)
-    slots = Slots(basic_decider(tmp_path), board, 120, clock=lambda: NOW)
+    cache = CapacityCache(default_partition="batch")
+    cache.look(ROOM, (), None, NOW)
+    slots = Slots(basic_decider(tmp_path), cache, 120, clock=lambda: NOW)
     few, many = f"x[1-{MAX_NAMED}]", f"x[0-{MAX_NAMED}]"
     assert "gpu-slots: placed" in str(slots.on_submit(submit(exc_nodes=few)))
     assert f"more than {MAX_NAMED} hosts" in str(slots.on_submit(submit(exc_nodes=many)))

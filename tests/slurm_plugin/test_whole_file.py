@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.scoring.interference import Kind
+from policies.contract.interference import Kind
 from slurm_plugin import whole_file
 from slurm_plugin.job_profiles.learned import Learned, Sort
 

@@ -11,10 +11,9 @@ from gres_topology import NodeTopology
 from gres_topology.catalog import load as machine
 from policies import Cluster, NodeState, Request
 from policies.contract import bits
-from policies.mapa import Mapa
+from policies.mapa import MapaPreserve
 from policies.matching import symmetry
 from policies.matching.solved import solved
-from policies.scoring.objectives import EFFBW
 from policies.scoring.tables import Tables
 from simulation.experiments import Result
 
@@ -28,7 +27,7 @@ def decision_s(topology: NodeTopology, gpus: int) -> tuple[float, float]:
     bits.clear_caches()
     symmetry.clear_cache()
     solved.clear()
-    policy = Mapa("mapa-preserve", EFFBW, known=Tables())
+    policy = MapaPreserve(Tables())
     full = (1 << topology.gpus) - 1
     cluster = Cluster({"n": NodeState("n", replace(topology), full)})
     spent = []

@@ -8,7 +8,8 @@ from statistics import fmean, stdev
 from policies.r_queue import LEAST_OCCUPIED, LOCAL_FIRST, AutoRQueue, GQueue, Network, RQueue
 from simulation.experiments import Result
 from simulation.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
-from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
+from simulation.models.loans import Ended
+from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 
 G_QUEUE, SHARED = "g-queue", "nodes shared, nothing remote"
 R_QUEUE, OURS = "r-queue, the paper's donors", "r-queue, local first"
@@ -59,9 +60,9 @@ def simulated(
 ) -> tuple[list[Ended], dict[str, float]]:
     """What became of the jobs, and the idle GPUs in the mean until the last one's end."""
     if name == BOUND:
-        simulator = RemoteSimulator(pool(node_count), RQueue(), FREE)
+        simulator = QueuedLoanSimulator(pool(node_count), RQueue(), FREE)
     else:
-        simulator = RemoteSimulator(nodes(node_count), QUEUES[name])
+        simulator = QueuedLoanSimulator(nodes(node_count), QUEUES[name])
     ended, idle = simulator.run(year), simulator.idle
     return ended, {
         "idle_gpus": idle.in_use / simulator.end_s,

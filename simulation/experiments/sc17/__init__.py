@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from policies import Policy, topo_aware
+from policies import Policy, Site
 from policies.registry import registry
 from simulation.core.jobs import SimJob
 from simulation.traces.tables import from_sc17
@@ -37,6 +37,5 @@ def policies() -> Sequence[Policy]:
     """The four policies, in the paper's order; the last two know the authors' profile."""
     from simulation.experiments.sc17.profile import interference_of
 
-    known = interference_of(loaded("prof_from_experiments_full"))
-    ours = {policy.name: policy for policy in topo_aware.policies(interference=known)}
-    return [ours.get(name) or registry.get(name) for name in POLICIES]
+    site = Site(interference=interference_of(loaded("prof_from_experiments_full")))
+    return [registry.build(name, site=site) for name in POLICIES]

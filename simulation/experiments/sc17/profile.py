@@ -14,7 +14,7 @@ from typing import Any
 from gres_topology import NodeTopology
 from policies.best_fit import domains
 from policies.contract.bits import mask_of
-from policies.scoring.interference import Interference, Kind
+from policies.contract.interference import Interference, Kind
 from simulation.core.jobs import SimJob
 from simulation.core.requests import hint_values
 from simulation.errors import SimulationError

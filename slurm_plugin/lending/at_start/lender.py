@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.at_start import look
 from slurm_plugin.lending.at_start.look import REQUEUED_S, Plan, Terms
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.lending.at_start.reserved import Kept, Reserved
 from slurm_plugin.lending.broker import Broker
-from slurm_plugin.lending.loan import Loan
 from slurm_plugin.queue.capacity import nodes_of
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
@@ -87,7 +87,7 @@ class Lender:
         for job, _, offered in made.offers:
             # No job has a negative id: these stand for the donors.
             lenders = enumerate(offered.offer.donors.items(), 1)
-            nobody = tuple(loans.Lender(node, mask, -i) for i, (node, mask) in lenders)
+            nobody = tuple(LoanDonor(node, mask, -i) for i, (node, mask) in lenders)
             loan = Loan(offered.offer.host, offered.offer.mask, nobody)
             found[job.job_id] = self._kept(job.job_id, loan)
         return found

@@ -7,8 +7,8 @@ from itertools import permutations
 import pytest
 
 from gres_topology.catalog import load
+from policies.contract.interference import WORST
 from policies.registry import registry
-from policies.scoring.interference import WORST
 from simulation import SimJob, SimulationError
 from simulation.experiments.sc17 import loaded, workload
 from simulation.experiments.sc17.exhaustive import best_makespan_s

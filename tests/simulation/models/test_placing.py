@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gres_topology.catalog import load
-from policies import Placement, Wait
+from policies import Placement, Policy, Wait
 from policies.registry import registry
 from simulation import SimJob, SimulationError
 from simulation.models.placing import Postponing, Simulator
@@ -55,7 +55,7 @@ def test_slowdown_counts_running_and_not_waiting():
 
 
 def test_slow_links_stretch_the_communicating_part_only():
-    class Across:
+    class Across(Policy):
         name = "across"
 
         def place(self, request, cluster):
@@ -120,7 +120,7 @@ def test_backfill_promises_nothing_in_the_past():
     assert (found[3], found[4]) == ((60.0, 60.0), (110.0, 111.0))
 
 
-class Reluctant:
+class Reluctant(Policy):
     """Waits as long as it may."""
 
     name = "reluctant"
@@ -162,7 +162,7 @@ def test_a_job_of_no_length_ends_when_it_starts(speed):
 
 
 def test_a_policy_that_places_busy_gpus_stops_the_run():
-    class Greedy:
+    class Greedy(Policy):
         name = "greedy"
 
         def place(self, request, cluster):

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gres_topology.catalog import load
-from policies import Cluster, Placement, Request, Wait
+from policies import Cluster, Placement, Policy, Request, Wait
+from policies.contract.hint_keys import MIN_UTILITY
 from policies.registry import registry
 from simulation import SimJob, SimulationError, Simulator
 from simulation.core.jobs import mixed_jobs
@@ -57,11 +58,11 @@ def test_a_waiting_job_is_passed_and_gets_its_links_when_they_are_free():
     assert records[2].postponed == 2
 
 
-class _Leaves01:
+class _Leaves01(Policy):
     """Six GPUs: all but 0 and 1 (one NVLink); anything else as mapa."""
 
     name = "leaves-0-1"
-    hints = frozenset({"min-utility"})
+    hints = (MIN_UTILITY,)
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         if request.gpus_per_node == (6,):
@@ -70,7 +71,7 @@ class _Leaves01:
 
 
 def test_nobody_waits_for_ever():
-    class Never:
+    class Never(Policy):
         name = "never"
 
         def place(self, request: Request, cluster: Cluster) -> Wait:

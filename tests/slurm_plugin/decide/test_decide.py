@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines_in_tests import basic_decider, mask, node, question
 
-from policies import Cluster, Placement, Request, Wait
+from policies import Cluster, Placement, Policy, Request, Wait
+from policies.contract.hint_keys import MIN_UTILITY
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.protocol import CandidateNode, Pass, Use, WaitFor
 
@@ -22,11 +23,11 @@ def decider(tmp_path_factory: pytest.TempPathFactory) -> Decider:
     return basic_decider(tmp_path_factory.mktemp("decide"))
 
 
-class Fixed:
+class Fixed(Policy):
     """A policy that answers what it is told to."""
 
     name = "fixed"
-    hints = frozenset({"min-utility"})
+    hints = (MIN_UTILITY,)
 
     def __init__(self, *answers: Placement | Wait | Exception) -> None:
         self.answers = list(answers)

@@ -9,7 +9,7 @@ import pytest
 from machines_in_tests import BASIC, basic_config, mask, node, question
 
 from policies import Request
-from policies.scoring.interference import WORST, Kind, kind_of_request
+from policies.contract.interference import WORST, Kind, kind_of_request
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines

@@ -105,5 +105,5 @@ def test_the_engine_gives_the_policy_what_the_site_asks(tmp_path: Path) -> None:
         path.write_text(text.format(gpus))
         own.append(setup.load(path).decider.get_policy("mapa-preserve-site"))
     assert own[0].name == own[1].name == "mapa-preserve-site"
-    assert [policy._insensitive.demand for policy in own] == [((2, 1.0),), ((4, 1.0),)]
+    assert [policy.insensitive.demand for policy in own] == [((2, 1.0),), ((4, 1.0),)]
     assert setup.load(path).decider.get_policy("mapa").name == "mapa"

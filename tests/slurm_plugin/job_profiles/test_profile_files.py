@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from policies.scoring.interference import Kind
-from slurm_plugin.config.sections import TopoAwareConfig
-from slurm_plugin.decide.in_use import InUse
+from policies.contract.interference import Kind
+from slurm_plugin.config import settings as config
+from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.errors import ProfileError
 from slurm_plugin.job_profiles import Learned, Remote, interference, read_profiles, read_remote
 from slurm_plugin.job_profiles.learned import MAX_BYTES, MOST_OF_ONE, MOST_SORTS, Sort
@@ -96,17 +96,17 @@ def test_a_sites_word_goes_before_what_jobs_taught() -> None:
 
 def test_what_jobs_taught_is_taken_over_where_it_changes_anything() -> None:
     learned = Learned(None)
-    in_use = InUse(TopoAwareConfig(), learned)
-    first = in_use("topo-aware")
-    in_use.update()
-    assert in_use("topo-aware") is first
+    chosen = SitePolicies(config.parse("", Path("gputopo.yaml")), learned)
+    first = chosen("topo-aware")
+    chosen.update()
+    assert chosen("topo-aware") is first
     kind, other = Kind("a", 1, 1), Kind("b", 1, 1)
     for _ in range(5):
         learned.add(Sort(kind, True), 100)
         learned.add(Sort(kind, True, other), 117)
-    in_use.update()
-    assert in_use("topo-aware") is not first
-    assert in_use("mapa").name == "mapa"
+    chosen.update()
+    assert chosen("topo-aware") is not first
+    assert chosen("mapa").name == "mapa"
 
 
 ALICE, MALLORY = 1000, 1002

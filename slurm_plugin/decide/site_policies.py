@@ -1,0 +1,62 @@
+"""The policies of one configuration: built with its settings and with what the site knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policies import LooksAt, Policy, Site
+from policies.contract.interference import Kind
+from policies.registry import registry
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.usual_jobs import usual_jobs
+from slurm_plugin.errors import ConfigError
+from slurm_plugin.job_profiles import Learned, interference, read_profiles
+
+#: Slowdowns that differ by less are the same: new ones cost every solution that is kept.
+STEP = 0.02
+
+
+class SitePolicies:
+    """Policies by name.
+
+    What the site's profile files say about jobs that slow each other goes before what finished
+    jobs taught.
+    """
+
+    def __init__(self, config: Config, learned: Learned) -> None:
+        folder = config.topo_aware.profiles
+        self._settings = config.of_policies()
+        declared = [registry.declared(name) for name in registry.names()]
+        asked_for = any(LooksAt.USUAL_JOBS in policy.looks_at for policy in declared)
+        self._usual = usual_jobs(config) if asked_for else ()
+        self._written = read_profiles(folder) if folder else {}
+        self._learned = learned
+        self._taught = _coarse(learned.slowdowns())
+        self._policies = self._built(*registry.names())
+
+    def __call__(self, name: str) -> Policy:
+        """The policy of that name; RegistryError lists the names there are."""
+        return self._policies.get(name) or registry.get(name)
+
+    def update(self) -> None:
+        """Take over what jobs taught since, where it changes anything."""
+        taught = _coarse(self._learned.slowdowns())
+        if taught != self._taught:
+            self._taught = taught
+            changed = (n for n, p in self._policies.items() if LooksAt.INTERFERENCE in p.looks_at)
+            self._policies = self._policies | self._built(*changed)
+
+    def _built(self, *names: str) -> dict[str, Policy]:
+        """Raises ConfigError where a policy cannot be built of what the site set."""
+        site = Site(self._usual, interference(self._written, self._taught))
+        policies = {}
+        for name in names:
+            try:
+                policies[name] = registry.build(name, self._settings, site)
+            except Exception as error:  # a third party's code
+                raise ConfigError(f"policy {name} cannot be built: {error!r}") from error
+        return policies
+
+
+def _coarse(slowdowns: Mapping[tuple[Kind, Kind], float]) -> dict[tuple[Kind, Kind], float]:
+    return {pair: round(round(factor / STEP) * STEP, 4) for pair, factor in slowdowns.items()}

@@ -1,0 +1,28 @@
+"""Jobs' records in Slurm's own structures: what is left of a selection that cons_tres broke off."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from slurm_cluster.cluster import Cluster, cluster_sh
+
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
+SOURCE = Path(__file__).parents[2] / "select" / "records_test.c"
+CLAIMS = re.findall(r"^\tCLAIM\((\w+)\)", SOURCE.read_text(), re.M)
+
+
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    """What records_test prints, built against the source of the trixie image's Slurm."""
+    make = "make -C slurm_plugin/select OUT=/tmp/records check-records"
+    done = cluster_sh("builder", *make.split())
+    return (done.stdout + done.stderr).splitlines()
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_claim(live: Cluster, said: list[str], claim: str) -> None:
+    """Each claim of records_test.c holds."""
+    assert f"ok {claim}" in said, "\n".join(said[-20:])

@@ -1,0 +1,392 @@
+"""policy=genie on a live Slurm: shapes at submit and while waiting, order, deadlines, bad input.
+
+In both ways of enforcing. Time is scaled: to the models jobs take hours, and the tests end them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from live_harness import CONFIG, all_jobs, by_policy, configure_engine, submit_many
+from modes import enforcement
+
+from policies.genie.submit import candidates
+from policies.genie.tasks import Wish
+from policies.performance import INFERENCE, Work
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError, until
+from slurm_cluster.slurm import RECORD
+from slurm_cluster.slurm_text import Job
+from tests.cluster.shaping.genie_queue import MAKER, PLATFORM, QUEUE, RUNS, simulated
+
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
+
+reshaping = pytest.mark.usefixtures("reshapes")
+
+FOLDER = "/etc/slurm/genie"
+DATABASE = f"{FOLDER}/performance.db"
+GENIE = f"""
+genie:
+  database: {DATABASE}
+  poll_s: 2
+  partitions:
+    dgx: {{nodes: "dgx[1-2]"}}
+  accounts:
+    guests: {{classes: {{normal: 2}}}}
+"""
+
+
+@pytest.fixture
+def shaping(cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster whose engine shapes the jobs of partition dgx."""
+    for name, some in RUNS.items():
+        rows = [f"{run.nodes},{run.gpus},{run.local_batch},{run.step_s}" for run in some]
+        text = "\n".join(["nodes,gpus,local_batch,step_s", *rows])
+        file = f"{FOLDER}/{name}.csv"
+        cluster.run("ctl", ["sh", "-c", f'mkdir -p {FOLDER}; printf "%s" "$1" >{file}', "sh", text])
+        cluster.run("ctl", ["gputopo", "profile", "fit", file, "--database", DATABASE])
+    configure_engine(cluster, GENIE)
+    looked(cluster)
+    yield cluster
+    cluster.run("ctl", f"rm -rf {FOLDER}")
+
+
+@pytest.fixture
+def reshapes(live: Cluster) -> None:
+    """Only where a waiting job can be given another shape."""
+    if enforcement() == "slots" and live.release < (23, 2):
+        pytest.skip("on 22.05 with slots a waiting job keeps its shape")
+
+
+def looked(cluster: Cluster) -> None:
+    """The engine knows what Slurm's books say."""
+    until(lambda: cluster.status()["genie"]["domains"], "the engine has looked at the queue", 20)
+    cluster.look()
+
+
+def hint(work: Work, service: str = "normal", **more: object) -> str:
+    """The option of a job of this work."""
+    keys = {"policy": "genie", "profile": work.profile, "batch": work.batch,
+            "iterations": work.iterations, "task": work.task, "class": service, **more}  # fmt: skip
+    return "--comment=gpu-topo: " + ",".join(f"{key}={value}" for key, value in keys.items())
+
+
+def shape_of(job: Job) -> str:
+    """The shape a running job has, from Slurm's books."""
+    counts = {len(gpus) for gpus in job.gpus.values()}
+    assert len(counts) == 1, job.gpus
+    return f"{len(job.gpus)}x{counts.pop()}"
+
+
+def refused(cluster: Cluster, *args: str) -> str:
+    """The one line with which a submit is refused."""
+    argv = ["sbatch", "-p", "dgx", *args, "--wrap", "true"]
+    done = cluster.run("ctl", argv, user="alice", check=False)
+    assert done.code, done.out
+    lines = [line for line in done.err.splitlines() if "gpu-topo" in line]
+    assert len(lines) == 1, done.err
+    return lines[0]
+
+
+def told(cluster: Cluster, jobid: int) -> dict[str, Any]:
+    """`gputopo explain`."""
+    found = json.loads(cluster.run("ctl", ["gputopo", "explain", str(jobid), "--json"]).out)
+    assert isinstance(found, dict)
+    return found
+
+
+# -- a queue ------------------------------------------------------------------
+
+
+def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes() -> None:
+    """Needs no cluster."""
+    wanted = simulated()
+    assert all(simulated(seed) == wanted for seed in range(1, 21))
+    starts = {job: at for at, step in enumerate(wanted) for job in step.starts}
+    assert starts.keys() == set(range(1, len(QUEUE) + 1))
+    urgent = [at for at, job in enumerate(QUEUE, 1) if job.service == "urgent"]
+    assert all(starts[job] == 0 for job in urgent)
+    assert len(set(starts.values())) >= 8
+
+
+def submitted_queue(cluster: Cluster) -> list[int]:
+    """A job that holds all GPUs, and those of QUEUE behind it."""
+    first = cluster.sbatch("-p", "dgx", "-N2", "--gres=gpu:8", script="sleep 3600")
+    cluster.wait_running(first)
+    lines = []
+    for job in QUEUE:
+        more = {"deadline": f"{job.deadline_s}s"} if job.deadline_s else {}
+        lines.append(["-p", "dgx", hint(job.work, job.service, **more)])
+    return [first, *submit_many(cluster, lines, script="sleep 3600")]
+
+
+def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: int) -> None:
+    """These jobs run, with these shapes, and the engine knows; fails where others do."""
+
+    def now() -> tuple[dict[int, str], int]:
+        found = {job.id: shape_of(job) for job in all_jobs(cluster) if job.state == "RUNNING"}
+        known = cluster.status()["genie"]["domains"]["dgx"]["waiting"]
+        return {ids.index(job): shape for job, shape in found.items()}, known
+
+    try:
+        until(lambda: now() == (running, waiting), "the simulator's jobs run", 90)
+    except ClusterError:
+        assert now() == (running, waiting)
+
+
+@reshaping
+@pytest.mark.long("40 s; in the select mode in every run", "slots")
+def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
+    shaping: Cluster,
+) -> None:
+    """Three classes, a dozen jobs; each end waits until what the one before led to has happened.
+
+    So a slow machine is no other queue, and whoever starts too early or too late is seen.
+    """
+    ids = submitted_queue(shaping)
+    running, waiting = {0: "2x8"}, len(QUEUE)
+    reached(shaping, ids, running, waiting)
+    for step in simulated():
+        del running[step.ends]
+        running |= step.starts
+        waiting -= len(step.starts)
+        shaping.cancel(ids[step.ends])
+        reached(shaping, ids, running, waiting)
+        if not waiting:
+            break
+
+
+@pytest.mark.long("half a minute")
+def test_urgent_overtakes_normal_and_nobody_else_loses(shaping: Cluster) -> None:
+    """Only the shaped jobs exchange their priorities; a priority is not frozen by it."""
+    full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
+    other = shaping.sbatch("-p", "dgx", "--gpus=16", "-N2", script="true")
+    work = Work("wide", 64, 2000)
+    normal = [shaping.sbatch("-p", "dgx", "--gpus=4", hint(work), sleep_s=300) for _ in range(2)]
+    urgent = shaping.sbatch("-p", "dgx", "--gpus=4", hint(work, "urgent"), sleep_s=300)
+
+    def priority(jobid: int) -> int:
+        return int(shaping.job(jobid).fields["Priority"])
+
+    before = priority(other)
+    until(
+        lambda: (
+            priority(urgent) > max(map(priority, normal))
+            and priority(normal[0]) > priority(normal[1])
+        ),
+        "the urgent job stands in front, the others in the order they came",
+    )
+    assert priority(other) == before
+    shaping.cancel(*full["dgx1"][:4])
+    assert shape_of(shaping.wait_running(urgent, timeout_s=60)) == "1x4"
+    assert {shaping.job(jobid).state for jobid in normal} == {"PENDING"}
+    shaping.cancel(*full["dgx1"][4:])
+    shaping.wait_running(normal[0], timeout_s=60)
+    assert shaping.job(normal[1]).state == "PENDING"
+
+
+# -- shapes -------------------------------------------------------------------
+
+WIDE = Work("wide", 64, 2000)
+#: What it gets on empty nodes, and with -N 2 (a test holds that against the models).
+BEST, BEST_OF_TWO = "1x5", "2x3"
+STEP = "srun sh -c 'echo $SLURM_PROCID' | wc -l"
+VARIABLES = (
+    *("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_GPUS_ON_NODE"),
+    "SLURM_TASKS_PER_NODE",
+)
+
+
+def test_the_expected_shapes_are_those_of_the_models() -> None:
+    """Needs no cluster."""
+    two = tuple(shape for shape in PLATFORM.shapes if shape.nodes == 2)
+    for shapes, wanted in (((), BEST), (two, BEST_OF_TWO)):
+        task = MAKER.task(1, WIDE, 0.0, Wish(shapes=shapes))
+        assert str(candidates(task, PLATFORM, 0.0)[0].shape) == wanted
+
+
+def submitted(cluster: Cluster, *args: str) -> int:
+    """A job that notes its environment and how many tasks a plain srun has, and waits."""
+    script = f"{RECORD}; {STEP} >$HOME/tasks.$SLURM_JOB_ID; sleep 300"
+    return cluster.sbatch("-p", "dgx", *args, script=script)
+
+
+def variables(cluster: Cluster, jobid: int) -> tuple[str, ...]:
+    """What its script reads: VARIABLES."""
+    env = cluster.env_of(jobid)
+    return tuple(env.get(name, "") for name in VARIABLES)
+
+
+def tasks_of(cluster: Cluster, jobid: int) -> int:
+    """The tasks of a plain srun inside the job."""
+    path = f"/home/alice/tasks.{jobid}"
+    until(lambda: cluster.run("ctl", f"cat {path}", check=False).out.strip(), f"{path} is written")
+    return int(cluster.run("ctl", f"cat {path}").out)
+
+
+@pytest.mark.long("the same in the other mode", "slots")
+def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(
+    shaping: Cluster,
+) -> None:
+    """And `explain` shows what it could have had."""
+    jobid = submitted(shaping, hint(WIDE))
+    job = shaping.wait_running(jobid)
+    (node,) = job.gpus
+    each = len(job.gpus[node])
+    assert shape_of(job) == BEST
+    assert job.gpus == by_policy({}, [each], [node])
+    assert variables(shaping, jobid) == ("1", "1", "5", "5", "5")
+    assert tasks_of(shaping, jobid) == 5
+    shaped = shape_told(shaping, jobid)
+    assert shaped["shape"] == BEST
+    assert len(shaped["shapes"]) == 16
+    words = shaping.run("ctl", ["gputopo", "explain", str(jobid)]).out
+    assert "cost 0.512, ratio" in words
+    assert "highest cost-effective ratio of those in time" in words
+
+
+#: No GPU holds 256 samples. Inference does not synchronise; only training was profiled.
+OTHER_WORK = [Work("wide", 256, 2000), Work("wide", 64, 2000, INFERENCE)]
+
+
+@pytest.mark.long("a detail of what a shorter test shows")
+def test_a_class_counts_from_the_smallest_shape_that_holds_the_batch(
+    shaping: Cluster,
+) -> None:
+    """`explain` shows the deadline, and every shape with its latency."""
+    for work in OTHER_WORK:
+        jobid = shaping.sbatch("-p", "dgx", hint(work, "prior"), sleep_s=300)
+        shaping.wait_running(jobid)
+        until(lambda: "deadline" in shape_told(shaping, jobid), "the shape is written down")  # noqa: B023
+        said = shape_told(shaping, jobid)
+        submit = shaping.job(jobid).fields["SubmitTime"]
+        at = int(shaping.run("ctl", ["date", "-d", submit, "+%s"]).out)
+        assert said["deadline"] - at == pytest.approx(MAKER.expected_s(work, "prior"), abs=3)
+        latencies = {
+            str(shape): pytest.approx(float(seconds), rel=1e-3)
+            for shape, seconds in zip(PLATFORM.shapes, MAKER.latencies_s(work), strict=True)
+            if seconds < float("inf")
+        }
+        assert {one["shape"]: one["latency_s"] for one in said["shapes"]} == latencies
+        assert said["shape"] == said["shapes"][0]["shape"]
+        shaping.cancel(jobid)
+        shaping.wait_idle()
+        shaping.look()
+
+
+def shape_told(cluster: Cluster, jobid: int) -> dict[str, Any]:
+    """What `gputopo explain` says of the shape; empty before it was written down."""
+    found = told(cluster, jobid)
+    shaped: dict[str, Any] = found.get("shaping") or found
+    return shaped
+
+
+#: Given beside the hint, the shape while nothing is free, and what the job's script reads.
+RESHAPED = [
+    ((), BEST, ("1", "1", "2", "2", "2")),
+    (("-N", "2"), BEST_OF_TWO, ("2", "2", "4", "2", "2(x2)")),
+    (("-N", "2", "--ntasks-per-node=1"), BEST_OF_TWO, ("2", "2", "2", "2", "1(x2)")),
+]
+
+
+@reshaping
+@pytest.mark.long("a detail of what a shorter test shows", "select")
+def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping: Cluster) -> None:
+    """What comes free is less than its shape; its environment was written at submit."""
+    full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
+    for given, before, wanted in RESHAPED:
+        nodes = ("dgx1", "dgx2")[: int(wanted[0])]
+        jobid = submitted(shaping, *given, hint(WIDE))
+        until(lambda: f"[gpu-shape: {before}" in comment(shaping, jobid), f"shaped {before}")  # noqa: B023
+        shaping.cancel(*(full[node].pop() for node in nodes for _ in range(2)))
+        job = shaping.wait_running(jobid, timeout_s=60)
+        assert shape_of(job) == f"{wanted[0]}x2"
+        assert variables(shaping, jobid) == wanted
+        assert tasks_of(shaping, jobid) == int(wanted[2])
+        per_node = shaping.env_of(jobid).get("SLURM_NTASKS_PER_NODE", "")
+        assert per_node == ("1" if "--ntasks-per-node=1" in given else "")
+
+
+def comment(cluster: Cluster, jobid: int) -> str:
+    """The AdminComment."""
+    return cluster.job(jobid).fields.get("AdminComment", "")
+
+
+FIXED = [
+    (("--gpus=2",), "1x2"),
+    (("--gres=gpu:3",), "1x3"),
+    (("-N2", "--gpus-per-node=1"), "2x1"),
+    (("-N2",), BEST_OF_TWO),
+    (("-n", "2"), "1x2"),
+]
+
+
+@pytest.mark.long("a detail of what a shorter test shows")
+def test_what_the_user_fixed_is_kept(shaping: Cluster) -> None:
+    """GPUs as asked for; nodes or tasks as asked for and the rest chosen."""
+    for given, shape in FIXED:
+        jobid = submitted(shaping, *given, hint(WIDE))
+        assert shape_of(shaping.wait_running(jobid)) == shape, given
+        assert f"[gpu-shape: {shape}" in comment(shaping, jobid)
+        shaping.cancel(jobid)
+        shaping.wait_idle()
+        shaping.look()
+
+
+def let_in(cluster: Cluster, work: Work, **more: object) -> str:
+    """The line told to a job that runs all the same."""
+    argv = ["sbatch", "--parsable", "-p", "dgx", hint(work, **more), "--wrap", "sleep 60"]
+    done = cluster.run("ctl", argv, user="alice")
+    (line,) = [line for line in done.err.splitlines() if "gpu-topo" in line]
+    cluster.wait_running(int(done.out))
+    return line
+
+
+BAD = [
+    ("batch", 0, "batch: '0'; expected a whole number from 1"),
+    ("iterations", -5, "iterations: '-5'; expected a whole number from 1"),
+    ("profile", "zzz", "profile: no profile 'zzz' for training; expected one of narrow, wide"),
+    ("class", "vip", "class: 'vip'; expected urgent, prior, normal"),
+    ("deadline", "2020-01-01T00:00Z", "deadline: 2020-01-01T00:00Z has passed"),
+]
+
+
+@pytest.mark.long("the same in the other mode", "slots")
+def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
+    """So are classes and partitions that the site does not allow, and srun without GPUs; a job that
+    cannot be in time, or whose profile another stands in for, is let in and told; where the site
+    says so, the late one is refused."""
+    for key, value, says in BAD:
+        assert says in refused(shaping, hint(WIDE, **{key: value}))
+    assert "class: 'prior' is not for this job" in refused(
+        shaping, "-A", "guests", hint(WIDE, "prior")
+    )
+    assert "does not shape the jobs of partition gpu" in refused(shaping, "-p", "gpu", hint(WIDE))
+    assert "shape: none has 3 nodes" in refused(shaping, "-N3", hint(WIDE))
+    done = shaping.run("ctl", ["srun", "-p", "dgx", hint(WIDE), "true"], user="alice", check=False)
+    assert done.code
+    assert "chooses the shape of batch jobs" in done.err
+    assert "cannot be done in time" in let_in(shaping, WIDE, deadline="5s")
+    assert "wide2 was never profiled; wide stands in" in let_in(shaping, Work("wide2", 64, 2000))
+    shaping.run("ctl", f"sed -i 's/^genie:/genie:\\n  late: refuse/' {CONFIG}")
+    shaping.engine("restart")
+    assert "cannot be done in time" in refused(shaping, hint(WIDE, deadline="5s"))
+
+
+@pytest.mark.long("a detail of what a shorter test shows")
+def test_without_an_engine_the_job_is_held_and_shaped_when_it_is_back(shaping: Cluster) -> None:
+    """It never runs without the GPUs that were to be chosen for it."""
+    shaping.engine("kill")
+    argv = ["sbatch", "--parsable", "-p", "dgx", hint(WIDE), "--wrap", f"{RECORD}; sleep 300"]
+    done = shaping.run("ctl", argv, user="alice")
+    assert "the job is held until it does" in done.err
+    jobid = int(done.out)
+    held = shaping.job(jobid)
+    assert (held.state, held.fields["Priority"]) == ("PENDING", "0")
+    shaping.engine("start")
+    job = shaping.wait_running(jobid)
+    assert shape_of(job) == BEST
+    assert variables(shaping, jobid) == ("1", "1", "5", "5", "5")

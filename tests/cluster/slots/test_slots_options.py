@@ -1,0 +1,144 @@
+"""Whatever else a user asks of sbatch: slots at once or from behind a gate, and as many GPUs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+import pytest
+from live_harness import all_jobs, submit_many, watched
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_plugin.gates.admission import APART
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+
+OLD = os.environ.get("SUITE") == "bookworm"
+SOME_S = "sleep 1"
+GATED = "[gpu-slots: gated "
+#: Options, the GPUs of the whole job (nodes that are the job's alone: 4 or more), and its nodes.
+SLOTS = {
+    "--gres=gpu": (1, 1),
+    "--gres=gpu:v100": (1, 1),
+    "--gres=gpu:a100:2": (2, 1),
+    "--gpus=v100:2 --constraint=v100": (2, 1),
+    "--gres=gpu:2 --constraint=v100|a100": (2, 1),
+    "--gpus=3": (3, 1),
+    "--gpus=2 -n4": (2, 1),
+    "--gpus=3 -n2 -N1": (3, 1),
+    "--gpus=1 --gres=gpu:1": (1, 1),
+    "--gpus=4 --gpus-per-node=2": (4, 2),
+    "--gpus=4 --gpus-per-task=1": (4, 1),
+    "--gpus=4 -N2 -n2 --gpus-per-task=2": (4, 2),
+    "--gpus=4 --ntasks-per-gpu=2": (4, 1),
+    "--gpus=16 -N2 -p dgx": (16, 2),
+    "--gpus=4 -N2 --ntasks-per-node=2 -p dgx": (4, 2),
+    "--gpus-per-node=2 --cpus-per-gpu=3 -N2 -p dgx": (4, 2),
+    "--gpus-per-node=2 --sockets-per-node=2": (2, 1),
+    "--gpus-per-task=1 -n4 -N2 -p dgx": (4, 2),
+    "--gpus-per-task=1 -n3 --cpus-per-gpu=2": (3, 1),
+    "--gpus-per-socket=2 --sockets-per-node=1": (2, 1),
+    "--gpus=3 --cpus-per-gpu=2 --mem-per-gpu=20": (3, 1),
+    "--gres=gpu:2 -n3 -c2": (2, 1),
+    "--gres=gpu:2 -n2 --ntasks-per-socket=1": (2, 1),
+    "--gres=gpu:2 --ntasks-per-core=1": (2, 1),
+    "--gres=gpu:2 --cores-per-socket=4": (2, 1),
+    "--gres=gpu:2 --hint=nomultithread": (2, 1),
+    "--gres=gpu:2 -B 2:4:1": (2, 1),
+    # 26.05 itself holds a job with more of them than a socket of its GPUs has cores
+    "--gres=gpu:2 --mincpus=4": (2, 1),
+    "--gres=gpu:2 -m cyclic:cyclic -n4": (2, 1),
+    "--gres=gpu:2 --gres-flags=disable-binding": (2, 1),
+    "--gres=gpu:2 --gres-flags=enforce-binding": (2, 1),
+    "--gres=gpu:2 --gpu-bind=closest -n2": (2, 1),
+    "--gpus=2 --gpu-bind=per_task:1 -n2": (2, 1),
+    "--gres=gpu:2 --mem=0": (2, 1),
+    "--gres=gpu:2 --mem-per-cpu=20 -c4": (2, 1),
+    "--gres=gpu:2 --oversubscribe": (2, 1),
+    "--gres=gpu:2 --exclusive=user": (2, 1),
+    "--gres=gpu:2 --exclusive -w dgx1": (8, 1),
+    "--gres=gpu:2 --spread-job -N2 -p dgx": (4, 2),
+    "--gres=gpu:2 --contiguous -N2 -p dgx": (4, 2),
+    "--gres=gpu:2 --use-min-nodes -p dgx": (2, 1),
+    "--gres=gpu:2 --switches=1@1": (2, 1),
+    "--gres=gpu:2 -w dgx[1-2]": (4, 2),
+    "--gres=gpu:2 -x dgx1": (2, 1),
+    "--gres=gpu:2 --time-min=1 --time=5": (2, 1),
+    "--gres=gpu:2 --deadline=now+1hour --time=5": (2, 1),
+    "--gres=gpu:2 --nice=100": (2, 1),
+}
+#: The same of what slots cannot serve, or not on any set of GPUs.
+OWN_CHOICE = {
+    "--gpus=9 -p dgx": (9, 2),
+    "--gpus=6 -N3 -n3": (6, 3),
+    "--gres=gpu:2 --overcommit -n4": (2, 1),
+    "--gres=gpu:2 --overcommit -n40": (2, 1),
+    "--gres=gpu:4 --gres-flags=enforce-binding -w amd1": (4, 1),
+}
+if not OLD:  # an option since 23.11
+    SLOTS["--tres-per-task=cpu:2,gres/gpu:1 -n2"] = (2, 1)
+ALL = {**SLOTS, **OWN_CHOICE}
+
+
+def records(cluster: Cluster, ids: Sequence[int]) -> dict[str, dict[str, str]]:
+    """Slurm's own record of each job, by its options."""
+    jobs = {job.id: job.fields for job in all_jobs(cluster)}
+    return {text: jobs[jobid] for text, jobid in zip(ALL, ids, strict=True)}
+
+
+def ran(cluster: Cluster, ids: Sequence[int]) -> None:
+    """Each job ran with as many GPUs and nodes as it asked for, on slots where it could."""
+    cluster.wait_idle(timeout_s=150)
+    jobs = records(cluster, ids)
+    ends = {text: job["JobState"] for text, job in jobs.items()}
+    assert set(ends.values()) == {"COMPLETED"}, ends
+    until(lambda: all(map(any, accounted(cluster, ids).values())), "all jobs are accounted", 20)
+    had = accounted(cluster, ids)
+    pairs = {text: (had[int(job["JobId"])], ALL[text]) for text, job in jobs.items()}
+    other = {text: pair for text, pair in pairs.items() if pair[0] != pair[1]}
+    assert not other, "what they had, and what they asked for"
+    for text, job in jobs.items():
+        words = job["AdminComment"]
+        if text in OWN_CHOICE:
+            assert "Slurm's own choice: " in words, text
+        elif "[gpu-slots: placed " not in words:
+            # what was free on one of its nodes was not on the other
+            assert ALL[text][1] > 1, (text, words)
+            assert APART in words, (text, words)
+
+
+def accounted(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """The GPUs and nodes of each job that the accounting knows them of."""
+    words = ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,AllocTRES", "-j", ",".join(map(str, ids))]
+    found = {}
+    for line in cluster.run("ctl", words).out.split():
+        jobid, _, tres = line.partition("|")
+        items = dict(item.split("=", 1) for item in tres.split(",") if item)
+        found[int(jobid)] = int(items.get("gres/gpu", 0)), int(items.get("node", 0))
+    return found
+
+
+@pytest.mark.long("half a minute of jobs")
+def test_every_option_starts_from_behind_a_gate(cluster: Cluster) -> None:
+    """All wait while no node is open; then each gets slots, or Slurm's own choice."""
+    with watched(cluster):
+        cluster.run("ctl", "scontrol update nodename=ALL state=drain reason=test")
+        try:
+            cluster.look()
+            ids = submit_many(cluster, list(map(shlex.split, ALL)), script=SOME_S)
+            jobs = records(cluster, ids)
+            assert SLOTS.keys() == {text for text, job in jobs.items() if GATED in str(job)}
+        finally:
+            cluster.run("ctl", "scontrol update nodename=ALL state=resume")
+        ran(cluster, ids)
+
+
+def test_every_option_starts_at_once(cluster: Cluster) -> None:
+    """One after the other, few at a time; Slurm refuses none with its slots."""
+    with watched(cluster):
+        ids = []
+        for text in ALL:
+            ids += submit_many(cluster, [shlex.split(text)], script=SOME_S)
+        ran(cluster, ids)
