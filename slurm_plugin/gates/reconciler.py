@@ -1,6 +1,6 @@
-"""Brings the gates in line with the queue: reads Slurm, plans, publishes, acts.
+"""Brings the gates in line with the queue: plans, publishes, acts.
 
-Reading, planning and acting run in a thread, one after the other; what submits see changes in the
+Planning and acting run in a thread, one after the other; what submits see changes in the
 event loop alone. All state is Slurm's: the first round after a start is like any other.
 """
 
@@ -20,11 +20,12 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.gates.actions import Actions
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
+from slurm_plugin.gates.node_kinds import NodeKinds
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
+from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.gates.slot_request import gpus_by_slot
-from slurm_plugin.gates.snapshot import NodeKinds, QueueSnapshot, SnapshotReader
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.gates.watch import Watch, of_job
 from slurm_plugin.job_notes import hints
@@ -36,6 +37,7 @@ from slurm_plugin.lending.donors import Lending
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
+from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 
 #: Why a job of this shape is not to go now; empty where it may.
@@ -78,8 +80,8 @@ class GateReconciler:
             self._broker = Broker(
                 lending, decider.rule, decider.waiting, write, clock, profiles or {}
             )
-        self._reader = SnapshotReader(client, neighbours, clock)
-        self._settings: Mapping[str, str] | None = None
+        self._neighbours = neighbours
+        self._settings: Settings | None = None
         self._kinds = NodeKinds(decider.machines)
         self._wants = Wants()
         self._watch = Watch(write)
@@ -88,12 +90,15 @@ class GateReconciler:
         self._decided: dict[str, Build] = {}
         self._waiting: dict[str, int] = {}
 
-    async def look(self) -> GatePlan:
-        """One round. Raises SlurmError when Slurm does not answer."""
-        known = self._cache.ended
-        snapshot = await asyncio.to_thread(self._reader.read)
-        self._meet(snapshot.queue)
-        self._cache.forget(snapshot.began)
+    async def look(self, snapshot: Snapshot, known: int) -> GatePlan:
+        """One round. `known` jobs had been seen to end when the snapshot was asked for."""
+        if self._neighbours is not None:
+            # Policies look at who runs where: what is decided now is about this very queue.
+            jobs = map(about_to_run, snapshot.jobs)
+            running = await asyncio.to_thread(self._neighbours.running_in, jobs)
+            self._neighbours.take(running, snapshot.began, starts=True)
+        self._meet(snapshot.jobs)
+        self._cache.forget(snapshot.at)
         promised = dict(self._cache.promises)
         made = await asyncio.to_thread(self._plan, snapshot, [p.hold for p in promised.values()])
         # Submits were answered meanwhile: what they were promised is not to be released.
@@ -112,11 +117,10 @@ class GateReconciler:
         """Leave every waiting job to Slurm; how many were told."""
         return await asyncio.to_thread(give_back, self._client)
 
-    async def look_after_donors(self) -> None:
+    async def look_after_donors(self, snapshot: Snapshot) -> None:
         """While nothing else is done: no donor outlives its borrower."""
         if self._broker is not None:
-            queue = await asyncio.to_thread(self._client.queue)
-            await asyncio.to_thread(self._broker.lending.tidy, queue)
+            await asyncio.to_thread(self._broker.lending.tidy, snapshot.jobs)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode."""
@@ -142,50 +146,51 @@ class GateReconciler:
             if promise is not None and promise.build is not None:
                 self._write(of_job(promise.build, job))
 
-    def _plan(self, snapshot: QueueSnapshot, promised: Sequence[Hold]) -> GatePlan:
-        room = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds)
-        wants = self._wants.read(snapshot.queue, emptied(room))
+    def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
+        room = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
+        wants = self._wants.read(snapshot.jobs, emptied(room))
         lender = self._open_broker(snapshot)
         context = GateContext(
             int(self._clock()),
             self._lease_s,
             self._grace_s,
-            tiers={each.name: each.priority_tier for each in snapshot.partitions},
+            tiers=snapshot.settings.tiers,
             is_paused=self._actions.backoff.is_paused,
             holds_until=self._actions.holds_until,
             ready_s=lender.lending.settings.ready_s if lender else 0,
         )
         self._decided = {}
         made = plan(
-            snapshot.queue, wants, room, context, self._choose, promised, lender, self._is_held_back
+            snapshot.jobs, wants, room, context, self._choose, promised, lender, self._is_held_back
         )
         # The cache adds what is promised itself, for as long as each promise lasts.
         made.room = room
-        self._watch.look(snapshot.queue, made)
+        self._watch.look(snapshot.jobs, made)
         return made
 
-    def _open_broker(self, snapshot: QueueSnapshot) -> Broker | None:
+    def _open_broker(self, snapshot: Snapshot) -> Broker | None:
         """Who lends to this queue; None where nothing is lent."""
         if self._broker is None:
             return None
         if snapshot.settings is not self._settings:
             self._settings = snapshot.settings
-            self._broker.read(snapshot.settings)
+            self._broker.read(snapshot.settings.config)
         if not self._broker.is_open:
             return None
-        self._broker.look(snapshot.queue)
+        self._broker.look(snapshot.jobs)
         return self._broker
 
-    def _publish(self, made: GatePlan, snapshot: QueueSnapshot, known: int) -> None:
+    def _publish(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
         """What submits see from now on."""
         room = made.room
         for hold in made.added:
             room = with_hold(room, hold)
         now = self._clock()
-        holds = (*(held_by(job, now) for job in snapshot.active), *made.added)
-        self._cache.default_partition = snapshot.default_partition
-        self._cache.preempting = snapshot.preempting
-        self._cache.look(room, holds, made.first, snapshot.began, known)
+        holds = (*(held_by(job, now) for job in _active(snapshot)), *made.added)
+        partitions = snapshot.settings.partitions
+        self._cache.default_partition = next((p.name for p in partitions if p.is_default), "")
+        self._cache.preempting = _preempting(snapshot.settings)
+        self._cache.look(room, holds, made.first, snapshot.at, known)
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
@@ -216,12 +221,25 @@ class GateReconciler:
         shape = Shape(want.need.nodes, want.need.gpus)
         return bool(self._hold_reason(self._question(job, want), shape))
 
-    def _act(self, made: GatePlan, snapshot: QueueSnapshot) -> None:
+    def _act(self, made: GatePlan, snapshot: Snapshot) -> None:
         self._actions.do(made, self._decided)
         if self._broker is not None:
             now = self._clock()
-            self._actions.backoff.pause(self._broker.act(made, snapshot.queue), now)
+            self._actions.backoff.pause(self._broker.act(made, snapshot.jobs), now)
         self._actions.renew(made)
+
+
+def _active(snapshot: Snapshot) -> list[QueuedJob]:
+    """The jobs that hold something."""
+    return [job for job in snapshot.jobs if job.state != "PENDING"]
+
+
+def _preempting(settings: Settings) -> frozenset[str]:
+    """Partitions whose jobs may push jobs of others aside."""
+    if "partition_prio" not in settings.config.get("PreemptType", ""):
+        return frozenset()
+    lowest = min(settings.tiers.values(), default=1)
+    return frozenset(name for name, tier in settings.tiers.items() if tier > lowest)
 
 
 def _withdraw(made: GatePlan, promised: Sequence[Hold]) -> None:
