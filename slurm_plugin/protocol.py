@@ -164,11 +164,14 @@ class WaitFor:
 
     seconds: int
     note: str = ""
+    #: The site's bound on all waits of the job together, in seconds; 0: not said.
+    max_wait_s: int = 0
 
     def encode(self, message_id: int) -> bytes:
         """The reply's line."""
-        pairs = [("id", str(message_id)), ("s", str(self.seconds)), *_note(self.note)]
-        return encode("wait", pairs)
+        pairs = [("id", str(message_id)), ("s", str(self.seconds))]
+        pairs += [("max_wait_s", str(self.max_wait_s))] if self.max_wait_s else []
+        return encode("wait", pairs + _note(self.note))
 
 
 @dataclass(frozen=True, slots=True)

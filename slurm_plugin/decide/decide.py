@@ -175,7 +175,7 @@ class Decider:
         if asked.postponed >= limit.max_postponements or left_s <= 0:
             return None
         seconds = max(1, math.ceil(min(wait.at_most_s, limit.step_s, left_s)))
-        return WaitFor(seconds, f"{prepared.policy.name}: {wait.reason}")
+        return WaitFor(seconds, f"{prepared.policy.name}: {wait.reason}", limit.max_wait_s)
 
     @staticmethod
     def _instead(prepared: _Prepared, wait: Wait) -> Placement:

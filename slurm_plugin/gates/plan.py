@@ -97,6 +97,12 @@ class GatePlan(LoanPlan):
     seen: Counter[str] = field(default_factory=Counter)
 
     @property
+    def changes_slurm(self) -> bool:
+        """Is anything to be done?"""
+        gates = self.releases or self.updates or self.renew
+        return bool(gates or self.offers or self.broken or self.declined)
+
+    @property
     def released(self) -> list[str]:
         """The names of the jobs that are let go."""
         return [name for release in self.releases for name in release.jobs]

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from policies.best_fit import domains
 from policies.performance import Shape
@@ -24,8 +24,9 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, JobRelease, Want
-from slurm_plugin.gates.planning import about_to_run, plan
+from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
+from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.gates.watch import Watch, of_job
@@ -38,12 +39,11 @@ from slurm_plugin.lending.donors import Lending
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
+from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import (
     JobUpdate,
     QueuedJob,
     SlurmClient,
-    SlurmNode,
-    SlurmPartition,
 )
 
 logger = logging.getLogger(__name__)
@@ -51,21 +51,8 @@ logger = logging.getLogger(__name__)
 #: How long a refused update is not tried again; doubled each time, up to LONGEST_REFUSED_S.
 REFUSED_S = 2.0
 LONGEST_REFUSED_S = 300.0
-#: Partitions and Slurm's settings change seldom; they are read this often.
-SETTINGS_S = 60.0
-
-
 #: Why a job of this shape is not to go now; empty where it may.
 WhyNot = Callable[[PlacementQuestion, Shape], str]
-
-
-class Seen(NamedTuple):
-    """What one look read; `began` is the time before it (epoch)."""
-
-    began: float
-    queue: list[QueuedJob]
-    nodes: list[SlurmNode]
-    partitions: list[SlurmPartition]
 
 
 class GateReconciler:
@@ -108,9 +95,8 @@ class GateReconciler:
         self._wants = Wants()
         self._sockets: dict[str, tuple[int, ...]] = {}
         self._watch = Watch(write)
-        self._partitions: list[SlurmPartition] = []
+        self._settings: Settings | None = None
         self._preempts = False
-        self._settings_at = float("-inf")
         self._holds_until: dict[int, float] = {}
         self._refused: dict[str, tuple[float, float]] = {}
         # Decisions by the name of the job or task, of the look under way.
@@ -118,12 +104,16 @@ class GateReconciler:
         self.counts: Counter[str] = Counter()
         self.waiting: dict[str, int] = {}
 
-    async def look(self) -> GatePlan:
-        """Read, decide, act. Raises SlurmError when Slurm does not answer."""
-        known = self._cache.ended
-        seen = await asyncio.to_thread(self._read)
-        self._meet(seen.queue)
-        self._cache.forget(seen.began)
+    async def look(self, seen: Snapshot, known: int) -> GatePlan:
+        """Decide and act. `known` jobs had been seen to end when the snapshot was asked for."""
+        await asyncio.to_thread(self._read_settings, seen.settings)
+        if self._neighbours is not None:
+            # Policies look at who runs where: what is decided now is about this very queue.
+            about = map(about_to_run, seen.jobs)
+            running = await asyncio.to_thread(self._neighbours.running_in, about)
+            self._neighbours.take(running, seen.began, starts=True)
+        self._meet(seen.jobs)
+        self._cache.forget(seen.at)
         promised = dict(self._cache.promises)
         made = await asyncio.to_thread(self._plan, seen, [p.hold for p in promised.values()])
         # Submits were answered meanwhile: what they were promised is not to be released.
@@ -142,29 +132,17 @@ class GateReconciler:
         """Leave every waiting job to Slurm; how many were told."""
         return await asyncio.to_thread(give_back, self._client)
 
-    async def look_after_donors(self) -> None:
+    async def look_after_donors(self, seen: Snapshot) -> None:
         """While nothing else is done: no donor outlives its borrower."""
         if self._broker is not None:
-            queue = await asyncio.to_thread(self._client.queue)
-            await asyncio.to_thread(self._broker.lending.tidy, queue)
+            await asyncio.to_thread(self._broker.lending.tidy, seen.jobs)
 
-    def _read(self) -> Seen:
-        began = self._clock()
-        mark = self._neighbours.clock() if self._neighbours else 0.0
-        # The queue first: a job that starts in between is then counted twice, never missed.
-        queue = self._client.queue()
-        if self._neighbours is not None:
-            # Policies look at who runs where: what is decided now is about this very queue.
-            self._neighbours.saw(map(about_to_run, queue), mark, starts=True)
-        nodes = self._client.nodes()
-        if began - self._settings_at > SETTINGS_S:
-            self._partitions = self._client.partitions()
-            settings = self._client.config()
-            self._preempts = "partition_prio" in settings.get("PreemptType", "")
+    def _read_settings(self, settings: Settings) -> None:
+        if settings is not self._settings:
+            self._settings = settings
+            self._preempts = "partition_prio" in settings.config.get("PreemptType", "")
             if self._broker is not None:
-                self._broker.read(settings)
-            self._settings_at = began
-        return Seen(began, queue, nodes, self._partitions)
+                self._broker.read(settings.config)
 
     def _meet(self, queue: Sequence[QueuedJob]) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now."""
@@ -178,25 +156,26 @@ class GateReconciler:
             if promise is not None and promise.build is not None:
                 self._write(of_job(promise.build, job))
 
-    def _plan(self, seen: Seen, promised: Sequence[Hold]) -> GatePlan:
+    def _plan(self, seen: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         now = int(self._clock())
-        running = [job for job in seen.queue if job.state != "PENDING"]
+        running = [job for job in seen.jobs if job.state != "PENDING"]
         room = nodes_of(seen.nodes, running, gpus_by_slot, self._machine)
-        wants = self._wants.read(seen.queue, emptied(room))
-        tiers = {partition.name: partition.priority_tier for partition in seen.partitions}
+        wants = self._wants.read(seen.jobs, emptied(room))
         paused = {name: until for name, (until, _) in self._refused.items()}
-        context = GateContext(now, self._lease_s, self._grace_s, tiers, paused, self._holds_until)
+        context = GateContext(
+            now, self._lease_s, self._grace_s, seen.settings.tiers, paused, self._holds_until
+        )
         lends = self._broker if self._broker is not None and self._broker.is_open else None
         if lends is not None:
             context = replace(context, ready_s=lends.lending.settings.ready_s)
-            lends.look(seen.queue)
+            lends.look(seen.jobs)
         self._decided = {}
         made = plan(
-            seen.queue, wants, room, context, self._choose, promised, lends, self._is_held_back
+            seen.jobs, wants, room, context, self._choose, promised, lends, self._is_held_back
         )
         # Promises stay beside the room: the cache adds them for as long as they last.
         made.room = room
-        self._watch.look(seen.queue, made)
+        self._watch.look(seen.jobs, made)
         return made
 
     def _machine(self, name: str) -> tuple[str, tuple[int, ...]]:
@@ -237,19 +216,21 @@ class GateReconciler:
                 made.offers.remove(item)
                 made.again = True
 
-    def _post(self, made: GatePlan, seen: Seen, known: int) -> None:
+    def _post(self, made: GatePlan, seen: Snapshot, known: int) -> None:
         """What submits see from now on."""
         room, cache = made.room, self._cache
         for hold in made.added:
             room = with_hold(room, hold)
         now = self._clock()
-        holds = [held_by(job, now) for job in seen.queue if job.state != "PENDING"] + made.added
-        cache.default_partition = next((p.name for p in seen.partitions if p.is_default), "")
-        lowest = min((p.priority_tier for p in seen.partitions), default=1)
-        cache.preempting = frozenset(
-            p.name for p in seen.partitions if self._preempts and p.priority_tier > lowest
+        holds = [held_by(job, now) for job in seen.jobs if job.state != "PENDING"] + made.added
+        cache.default_partition = next(
+            (p.name for p in seen.settings.partitions if p.is_default), ""
         )
-        cache.look(room, tuple(holds), made.first, seen.began, known)
+        lowest = min((p.priority_tier for p in seen.settings.partitions), default=1)
+        cache.preempting = frozenset(
+            p.name for p in seen.settings.partitions if self._preempts and p.priority_tier > lowest
+        )
+        cache.look(room, tuple(holds), made.first, seen.at, known)
         self.waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
@@ -282,7 +263,7 @@ class GateReconciler:
         shape = Shape(want.need.nodes, want.need.gpus)
         return bool(self._why_not(self._question(job, want), shape))
 
-    def _act(self, made: GatePlan, seen: Seen) -> None:
+    def _act(self, made: GatePlan, seen: Snapshot) -> None:
         """Releases first: they are what people wait for."""
         self.counts["regated"] += made.seen["regated"]
         for release in made.releases:
@@ -298,7 +279,7 @@ class GateReconciler:
                 self._write(build)
         if self._broker is not None:
             until = self._clock() + REFUSED_S
-            refused = self._broker.act(made, seen.queue)
+            refused = self._broker.act(made, seen.jobs)
             self._refused |= dict.fromkeys(refused, (until, REFUSED_S))
         if made.renew:
             until = int(self._clock()) + self._lease_s

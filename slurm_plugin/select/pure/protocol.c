@@ -1,10 +1,10 @@
 #include "protocol.h"
 
+#include "settings.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define GT_WAIT_MAX_S (7 * 24 * 3600)
 
 /* ------------------------------------------------------------------ lines */
 
@@ -226,11 +226,20 @@ static const char *take_pick(char *value, gt_pick_t *picks, size_t *count)
 	return NULL;
 }
 
+static bool read_wait(const char *text, uint32_t *seconds)
+{
+	uint64_t value;
+
+	if (!read_number(text, &value) || !value || value > GT_WAIT_MAX_S)
+		return false;
+	*seconds = (uint32_t) value;
+	return true;
+}
+
 /* `seen` has one bit per key that may stand only once. */
 static const char *take_field(const char *key, char *value, gt_reply_t *reply,
 			      unsigned *seen)
 {
-	uint64_t seconds;
 	unsigned bit = 0;
 
 	if (!strcmp(key, "node"))
@@ -243,10 +252,12 @@ static const char *take_field(const char *key, char *value, gt_reply_t *reply,
 			return "an id that is not a number";
 	} else if (!strcmp(key, "s")) {
 		bit = 2;
-		if (!read_number(value, &seconds) || !seconds ||
-		    seconds > GT_WAIT_MAX_S)
+		if (!read_wait(value, &reply->wait_s))
 			return "a wait that is not 1 second to 7 days";
-		reply->wait_s = (uint32_t) seconds;
+	} else if (!strcmp(key, "max_wait_s")) {
+		bit = 8;
+		if (!read_wait(value, &reply->max_wait_s))
+			return "a max_wait_s that is not 1 second to 7 days";
 	} else if (!strcmp(key, "note") || !strcmp(key, "message")) {
 		bit = 4;
 		gt_note_copy(reply->note, sizeof(reply->note), value);
@@ -293,7 +304,7 @@ extern const char *gt_reply_parse(char *line, gt_reply_t *reply)
 	char *save = NULL, *token = strtok_r(line, " ", &save);
 
 	reply->id = 0;
-	reply->wait_s = 0;
+	reply->wait_s = reply->max_wait_s = 0;
 	reply->note[0] = '\0';
 	reply->pick_count = reply->alt_count = 0;
 	if (!token || !read_verb(token, &reply->kind))

@@ -47,6 +47,7 @@ typedef struct {
 	gt_reply_kind_t kind;
 	uint64_t id;
 	uint32_t wait_s;
+	uint32_t max_wait_s;	/* the site's bound on all waits; 0: not said */
 	char note[GT_NOTE_MAX + 1];
 	size_t pick_count;	/* node= */
 	size_t alt_count;	/* alt= */

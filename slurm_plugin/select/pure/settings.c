@@ -23,7 +23,7 @@ static const setting_t settings[] = {
 	{ "pass_budget_ms", NUMBER, AT(pass_budget_ms), 1, 10000 },
 	{ "pass_window_s", NUMBER, AT(pass_window_s), 1, 600 },
 	{ "max_postponements", NUMBER, AT(max_postponements), 0, 10000 },
-	{ "max_wait_s", NUMBER, AT(max_wait_s), 0, 7 * 24 * 3600 },
+	{ "max_wait_s", NUMBER, AT(max_wait_s), 0, GT_WAIT_MAX_S },
 	{ "max_candidates", NUMBER, AT(max_candidates), 1, 4096 },
 	{ "stats_every_starts", NUMBER, AT(stats_every_starts), 0, 1000000 },
 	{ "stats_interval_s", NUMBER, AT(stats_interval_s), 0, 86400 },

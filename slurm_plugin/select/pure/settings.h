@@ -11,6 +11,7 @@
 
 #define GT_CONFIG_PATH "/etc/slurm/gputopo-select.conf"
 #define GT_PATH_MAX 108			/* as sun_path */
+#define GT_WAIT_MAX_S (7 * 24 * 3600)	/* whatever a file or a reply says */
 
 typedef struct {
 	char socket[GT_PATH_MAX];	/* where the engine listens */
@@ -20,7 +21,8 @@ typedef struct {
 	uint32_t pass_budget_ms;	/* lock time added per scheduling pass */
 	uint32_t pass_window_s;		/* a pass is taken to end after this long */
 	uint32_t max_postponements;	/* waits per job */
-	uint32_t max_wait_s;		/* from a job's first wait */
+	/* safety bound from a job's first wait; the engine names the site's own */
+	uint32_t max_wait_s;
 	uint32_t max_candidates;	/* more nodes than this: Slurm's own only */
 	uint32_t stats_every_starts;	/* counters to the log, 0: never */
 	uint32_t stats_interval_s;	/* counters to the log, 0: never */

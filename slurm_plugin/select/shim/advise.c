@@ -254,10 +254,8 @@ static void leave_pending(decision_t *decision)
 
 static gt_result_t postpone(decision_t *decision)
 {
-	const gt_reply_t *reply = &gt_plugin.reply;
-
 	if (!gt_wait_postpone(decision->question.test->job, &decision->earlier,
-			      reply->wait_s, reply->note))
+			      &gt_plugin.reply))
 		return GT_CAPPED;
 	leave_pending(decision);
 	return GT_WAIT;

@@ -6,9 +6,9 @@
 #include "advise.h"
 #include "notice.h"
 #include "plugin.h"
+#include "sleepers.h"
 #include "stock.h"
 #include "unasked.h"
-#include "wait.h"
 
 const char plugin_name[] = GT_PLUGIN_NAME;
 const char plugin_type[] = "select/cons_tres";
@@ -25,7 +25,7 @@ extern int init(void)
 
 extern int fini(void)
 {
-	gt_wait_stop();
+	gt_sleepers_stop();
 	gt_plugin_stop();
 	gt_stock_close();
 	return SLURM_SUCCESS;
@@ -53,7 +53,7 @@ GT_FORWARDS(GT_FORWARD)
 
 extern int select_p_node_init(void)
 {
-	gt_wait_forget();
+	gt_sleepers_forget();
 	gt_plugin_read();
 	return gt_stock.node_init(0, 0, 0, 0, 0, 0);
 }
@@ -116,7 +116,7 @@ extern int select_p_job_fini(job_record_t *job)
 
 	if (gt_plugin_may_read(job)) {
 		gt_notice_ended(job);
-		gt_wait_wake(job);
+		gt_sleepers_wake(job);
 	}
 	gt_plugin_sum_up();
 	return rc;

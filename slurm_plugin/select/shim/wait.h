@@ -1,5 +1,5 @@
 /*
- * Postponing a job, and waking it when GPUs come free.
+ * Postponing a job.
  *
  * A postponed job gets a begin time of ours; what is needed to take it back
  * stands in its AdminComment, so nothing is lost when slurmctld restarts and the
@@ -10,6 +10,7 @@
 
 #include "admin_comment.h"
 #include "compat.h"
+#include "protocol.h"
 
 typedef struct {
 	gt_waiting_t waiting;	/* all 0: never postponed */
@@ -33,12 +34,12 @@ extern void gt_wait_sleep_on(job_record_t *job,
 			     const gt_postponement_t *earlier);
 
 /*
- * Postpones the job by at most seconds.
+ * Postpones the job by at most what the reply says.
  * RET false if it has waited enough and must start now.
  */
 extern bool gt_wait_postpone(job_record_t *job,
 			     const gt_postponement_t *earlier,
-			     uint32_t seconds, const char *note);
+			     const gt_reply_t *reply);
 
 /*
  * There was no time to ask about the job.
@@ -48,11 +49,5 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier);
 
 /* A task of an array begins: what the others have waited is known from now on. */
 extern void gt_wait_begun(const job_record_t *task);
-
-/* GPUs of an ended job come free: jobs that wait in its nodes try again. */
-extern void gt_wait_wake(const job_record_t *ended);
-
-extern void gt_wait_forget(void);	/* look for waiting jobs anew */
-extern void gt_wait_stop(void);
 
 #endif

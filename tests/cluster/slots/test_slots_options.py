@@ -11,7 +11,7 @@ from live_harness import all_jobs, submit_many, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_plugin.gates.planning import APART
+from slurm_plugin.gates.admission import APART
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
-from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
+from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look
 
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
@@ -45,7 +44,7 @@ def looked(
         why_not=why_not,
         clock=lambda: float(NOW),
     )
-    asyncio.run(planner.look())
+    look(planner, slurm)
     return lines
 
 
@@ -183,7 +182,7 @@ def test_a_job_that_fits_on_no_node_borrows(
         lending=lender,
         clock=lambda: float(NOW),
     )
-    asyncio.run(planner.look())
+    look(planner, slurm)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
     assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
@@ -221,11 +220,11 @@ def borrowing(
         clock=lambda: float(NOW),
     )
     try:
-        asyncio.run(planner.look())
+        look(planner, slurm)
         deadline = time.monotonic() + patience_s
         while not decided(lines) and time.monotonic() < deadline:
             time.sleep(0.05)
-            asyncio.run(planner.look())
+            look(planner, slurm)
     finally:
         planner.close()
     return lender, lines
