@@ -101,8 +101,8 @@ def _with_numa(topology: NodeTopology, path: Path) -> NodeTopology:
 def _mapping(
     topology: NodeTopology, slurm_index: str, gres_path: Path, node: str
 ) -> tuple[int, ...]:
+    from gres_topology import hostlist
     from gres_topology.slurm_files import gres_file, mapping
-    from slurm_plugin import hostlist
     from slurm_plugin.launch import LaunchError
 
     if slurm_index == "identity":

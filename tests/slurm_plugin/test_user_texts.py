@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, basic_decider
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
