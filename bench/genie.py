@@ -27,10 +27,10 @@ from slurm_plugin.config.genie import GenieConfig, GenieRule
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.enforcement import Select
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
 from slurm_plugin.genie.models import Models, Shelf
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
-from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.protocol import Ok, Submit
 from slurm_plugin.slots_keys import SlotsKeys
@@ -83,7 +83,7 @@ def shaping_of(queue: Queue) -> Shaping:
     members = [
         Member(QueuedJob(task.job_id), ShapeNote(task.requested), task) for task in queue.waiting
     ]
-    found.snapshots["dl"] = Snapshot(
+    found.snapshots["dl"] = DomainSnapshot(
         domain, queue.now_s, dict(queue.free), members, list(queue.running)
     )
     return found

@@ -12,9 +12,9 @@ from policies.contract.scheduling import Planned, Task
 from policies.performance import Shape
 from slurm_plugin.gates.slot_request import is_22_05
 from slurm_plugin.genie import reply
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
 from slurm_plugin.genie.order import site_factors
 from slurm_plugin.genie.site import ShapedPartition
-from slurm_plugin.genie.snapshot import Member, Snapshot
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.hints import Postponed
 from slurm_plugin.job_notes.records import GATED, GateRecord
@@ -35,7 +35,7 @@ class Changes:
 
 
 def changes(
-    snapshot: Snapshot,
+    snapshot: DomainSnapshot,
     plans: Plans,
     site: Mapping[int, int],
     *,

@@ -23,9 +23,9 @@ from slurm_plugin.decide.preferences import HintRefused, Preferences, read_prefe
 from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement import Enforcement, Wrapper
 from slurm_plugin.genie import admission, reply
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, ShapePromise, planned
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
-from slurm_plugin.genie.snapshot import ShapePromise, Snapshot, planned
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
@@ -76,7 +76,7 @@ class Shaping(Wrapper):
     separator: str = "/"
     clock: Callable[[], float] = time.time
     scheduler: Scheduler = field(default_factory=Genie)
-    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    snapshots: dict[str, DomainSnapshot] = field(default_factory=dict)
     plans: dict[str, dict[int, tuple[int, Planned]]] = field(default_factory=dict)
     promises: dict[str, ShapePromise] = field(default_factory=dict)
     records: dict[str, Build] = field(default_factory=dict)
@@ -175,7 +175,7 @@ class Shaping(Wrapper):
         """The plan for a job that is not in Slurm's queue yet, among those that are."""
         snapshot = self.snapshots.get(domain.name)
         if snapshot is None or not self.is_fresh(domain, now):
-            snapshot = Snapshot(domain)
+            snapshot = DomainSnapshot(domain)
         ours = [one for one in self.promises.values() if one.until > now]
         same = [one for one in ours if one.task.latency_s.shape == task.latency_s.shape]
         starting, stalled = self.under_way(snapshot, now)
@@ -184,7 +184,7 @@ class Shaping(Wrapper):
         return made[task.job_id][1]
 
     def under_way(
-        self, snapshot: Snapshot, now: float
+        self, snapshot: DomainSnapshot, now: float
     ) -> tuple[dict[int, Planned], frozenset[int]]:
         """The waiting jobs that are about to start, and those that did not when they were to."""
         ids = {member.job.job_id for member in snapshot.members}

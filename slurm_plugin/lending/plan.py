@@ -32,6 +32,11 @@ class LoanPlan:
     #: Jobs that nothing is lent to.
     declined: list[tuple[QueuedJob, JobRecord, Declined]] = field(default_factory=list)
 
+    @property
+    def changes_slurm(self) -> bool:
+        """Is anything to be done?"""
+        return bool(self.offers or self.broken or self.declined)
+
     def take(self, hold: Hold) -> None:
         """A job is about to hold this."""
         self.room = with_hold(self.room, hold)

@@ -28,7 +28,10 @@ from slurm_plugin.genie.shaping import NoShaping, Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reserved import Reserved
+from slurm_plugin.queue.snapshot import Detail, read_snapshot
+from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
+from slurm_plugin.slurm.interface import SlurmClient
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,9 @@ class Setup:
     #: The whole chain.
     enforcement: Enforcement
     neighbours: Neighbours
+    #: Changes Slurm; the queue is read by the watcher alone.
+    client: SlurmClient
+    watcher: Watcher
     #: What submits are answered from; None in the select mode.
     cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
@@ -60,14 +66,6 @@ class Setup:
     def machines(self) -> Machines:
         """The declared nodes."""
         return self.decider.machines
-
-    def begin(self) -> None:
-        """Read the queue from now on: at once where a rule names a policy that looks at jobs."""
-        self.neighbours.start(at_once=self.looks_at_jobs())
-
-    def end(self) -> None:
-        """Another configuration took over."""
-        self.neighbours.stop()
 
     def looks_at_jobs(self) -> bool:
         """Whether a policy the rules name goes by who runs beside a job."""
@@ -98,18 +96,13 @@ def load(path: Path, cache: CapacityCache | None = None, reserved: Reserved | No
     learned = Learned(config.state_dir / LEARNED)
     chosen = SitePolicies(config, learned)
     teacher = Teacher(learned, machines, chosen.update)
-    neighbours = Neighbours(
-        choose.client(config.slurm),
-        machines,
-        config.topo_aware.refresh_s,
-        config.topo_aware.max_age_s,
-        teacher,
-    )
+    neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
     setup = _chained(config, decider, neighbours, cache or CapacityCache(), reserved or Reserved())
     warm_up(setup)
     if setup.looks_at_jobs():
+        neighbours.is_wanted = True
         _first_look(setup)
     return setup
 
@@ -137,6 +130,8 @@ def _chained(
         decider,
         shaping or NoShaping(inner),
         neighbours,
+        choose.client(config.slurm),
+        Watcher(choose.client(config.slurm)),
         cache=cache if is_slots else None,
         reserved=None if is_slots else reserved,
         shaping=shaping,
@@ -148,7 +143,8 @@ def _first_look(setup: Setup) -> None:
     patience_s = min(FIRST_LOOK_S, setup.config.slurm.timeout_s)
     client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
     try:
-        setup.neighbours.refresh(client)
+        snapshot = read_snapshot(client, Detail.JOBS)
+        setup.neighbours.take(setup.neighbours.running_in(snapshot.jobs), snapshot.began)
     except SlurmError as error:
         logger.warning("who runs beside whom is not known yet: %s", error)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases, rows, squeue_table, update_text
 from slurm_plugin.slurm.interface import (

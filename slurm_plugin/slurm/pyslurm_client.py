@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import array_tasks, gres_text, rows, squeue_table
 from slurm_plugin.slurm.commands import CommandLine

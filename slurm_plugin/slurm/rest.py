@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases, rows, squeue_table, update_text
 from slurm_plugin.slurm.commands import CommandLine

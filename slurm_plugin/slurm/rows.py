@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import array_tasks, gres_text
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode

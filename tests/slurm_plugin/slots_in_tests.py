@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.plan import GatePlan
+from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.lending.offer import Offer
 from slurm_plugin.queue.capacity import Nodes
+from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
+
+
+def look(planner: GateReconciler, slurm: object, at: float | None = None) -> GatePlan:
+    """One look at Slurm as it is now."""
+    seen = read_snapshot(slurm, at=NOW if at is None else at)  # type: ignore[arg-type]
+    return asyncio.run(planner.look(seen, known=0))
+
 
 GPUS = {f"v100.s{i}": 1 for i in range(8)}
 NOW = 1000

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, basic_decider
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
@@ -30,8 +30,8 @@ from slurm_plugin.gates import planning, released
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.want import Wants
+from slurm_plugin.genie.domain_snapshot import domain_snapshot
 from slurm_plugin.genie.look import asked_shape
-from slurm_plugin.genie.snapshot import taken
 from slurm_plugin.lending.at_start import look as at_start
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.protocol import Submit, encode_request
@@ -367,7 +367,7 @@ SHAPED = {
 def test_a_shaped_submit_of_any_numbers_gets_its_answer(tmp_path: Path, text: str) -> None:
     shaping = a_shaping(tmp_path)
     looked = shaping.site.domains["dl"]
-    shaping.snapshots["dl"] = taken(
+    shaping.snapshots["dl"] = domain_snapshot(
         looked, [], [a_node("dgx1"), a_node("dgx2")], SHAPED_AT, no_task
     )
     base = "policy=genie," if "profile" in text else "policy=genie,profile=resnet50,"

@@ -89,8 +89,8 @@ def _with_minors(topology: NodeTopology, minors: str | None) -> NodeTopology:
 def _mapping(
     topology: NodeTopology, slurm_index: str, gres_path: Path, node: str
 ) -> tuple[int, ...]:
+    from gres_topology import hostlist
     from gres_topology.slurm_files import gres_file, mapping
-    from slurm_plugin import hostlist
     from slurm_plugin.launch import LaunchError
 
     if slurm_index == "identity":

@@ -60,6 +60,11 @@ class Plan(LoanPlan):
     is_ours: bool = False
 
     @property
+    def changes_slurm(self) -> bool:
+        """Is anything to be done?"""
+        return bool(self.starts or self.back or self.offers or self.broken or self.declined)
+
+    @property
     def is_busy(self) -> bool:
         """Is there a loan that is not settled yet?"""
         return bool(self.reserved or self.offers or self.starts or self.back or self.broken)

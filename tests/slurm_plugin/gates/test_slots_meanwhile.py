@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
-from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
+from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look
 
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
@@ -19,6 +19,7 @@ from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote import presets
 from slurm_plugin.slurm.interface import SlurmPartition
 
@@ -41,10 +42,10 @@ def test_slots_promised_during_a_look_are_not_released_to_another_job(
         lambda build: None,
         lease_s=120,
         grace_s=30,
-        why_not=a_submit_comes,
+        hold_reason=a_submit_comes,
         clock=lambda: float(NOW),
     )
-    made = asyncio.run(planner.look())
+    made = look(planner, slurm)
     is_taken = promised == {"dgx1": 0b1000}
     assert [update.tres_per_node is None for _, update in slurm.updates] == [False] * (not is_taken)
     assert made.again is is_taken
@@ -74,10 +75,10 @@ def test_slots_promised_during_a_look_are_not_lent_either(
         lease_s=120,
         grace_s=30,
         lending=lender,
-        why_not=a_submit_comes,
+        hold_reason=a_submit_comes,
         clock=lambda: float(NOW),
     )
-    made = asyncio.run(planner.look())
+    made = look(planner, slurm)
     is_taken = promised != {"dgx1": 0b100}
     assert len(lender.asked) == (not is_taken)
     assert made.again is is_taken
@@ -103,7 +104,7 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
         tried = []
         for second in range(NOW, NOW + 1400):
             now[0], before = float(second), len(slurm.updates)
-            await planner.look()
+            await planner.look(read_snapshot(slurm, at=now[0]), 0)  # type: ignore[arg-type]
             if len(slurm.updates) > before:
                 tried.append(second - NOW)
         return tried
@@ -155,5 +156,5 @@ def test_only_partitions_above_the_lowest_tier_preempt_and_only_where_tiers_do(
         grace_s=30,
         clock=lambda: float(NOW),
     )
-    asyncio.run(planner.look())
+    look(planner, Tiers(preempt_type))
     assert cache.preempting == preempting

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from policies.contract.scheduling import Task
 from policies.performance import Shape
 from slurm_plugin.gates.slot_request import recorded_demand
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
 from slurm_plugin.genie.look import Changes, changes, released
 from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition
-from slurm_plugin.genie.snapshot import Snapshot, planned, taken
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
@@ -34,14 +34,14 @@ def shaping(tmp_path: Path) -> Shaping:
     return a_shaping(tmp_path)
 
 
-def seen(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> Snapshot:
+def seen(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> DomainSnapshot:
     def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task:
         hint = job.admin_comment.partition(": ")[2].partition(" |")[0]
         values = dict(word.split("=") for word in hint.split(","))
         asked = shaping.site.asked(values, domain, "", said, NOW)
         return shaping.site.task(job.job_id, asked, domain, "", job.submit)
 
-    return taken(shaping.site.domains["dl"], jobs, nodes, NOW, task_of)
+    return domain_snapshot(shaping.site.domains["dl"], jobs, nodes, NOW, task_of)
 
 
 def made(
@@ -216,7 +216,7 @@ def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(shaping: Shaping) -
     comment = f"[gpu-topo: {HINT} | waiting 1/10 since 5: genie: x (until {until}, begin 5)]"
     job = queued(7, "1x4", reason="BeginTime", eligible=int(NOW) + 60,
                  admin_comment=f"{comment} [gpu-shape: 1x4]")  # fmt: skip
-    snapshot = taken(
+    snapshot = domain_snapshot(
         shaping.site.domains["dl"], [job], FREE, NOW,
         lambda job, said, domain: seen(shaping, [queued(7, "1x4")], FREE).members[0].task,
         is_ours=lambda _: True,

@@ -12,8 +12,8 @@ from machines_in_tests import basic_decider, mask, node, question
 from policies.performance import Shape
 from slurm_plugin.enforcement import Slots
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.genie.domain_snapshot import domain_snapshot, planned
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.snapshot import planned, taken
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
 from slurm_plugin.queue.capacity import Node
@@ -49,7 +49,7 @@ def looked(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> N
         asked = shaping.site.asked(hint, domain, "", said, NOW)
         return shaping.site.task(job.job_id, asked, domain, "", NOW)
 
-    snapshot = taken(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
+    snapshot = domain_snapshot(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
     shaping.snapshots["dl"] = snapshot
     shaping.plans["dl"] = planned(shaping.scheduler, snapshot.queue(NOW, []))
     shaping.events_seen = shaping.events

@@ -25,6 +25,7 @@ from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.lending.offer import Offer
 from slurm_plugin.queue.capacity import Hold, nodes_of
+from slurm_plugin.queue.snapshot import Snapshot, read_snapshot
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.node import join
 from slurm_plugin.slurm.interface import (
@@ -357,8 +358,12 @@ def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> Lende
     return Lender(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
 
 
+def snapshot(slurm: Slurm) -> Snapshot:
+    return read_snapshot(slurm)  # type: ignore[arg-type]
+
+
 def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> Plan:
-    return lender_of(tmp_path, slurm, lambda: float(AT)).look(may_lend)
+    return lender_of(tmp_path, slurm, lambda: float(AT)).look(snapshot(slurm), may_lend)
 
 
 def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
@@ -411,7 +416,7 @@ def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path: Path) -> 
     lender, tried = lender_of(tmp_path, slurm, lambda: now[0]), list[int]()
     for second in range(65):
         now[0], before = float(AT + second), len(slurm.told)
-        lender.look(True)
+        lender.look(snapshot(slurm), True)
         slurm.jobs = slurm.jobs[:1]  # the donor that was cancelled is gone
         if len(slurm.told) > before:
             tried.append(second)

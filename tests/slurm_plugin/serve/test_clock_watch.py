@@ -13,7 +13,7 @@ from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.clock_watch import CLOCK_SET, ClockWatch
-from slurm_plugin.serve.gates_loop import Loop
+from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.service import Engine
 
 HOUR_S = 3600.0
@@ -49,7 +49,7 @@ def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_pat
     cache = CapacityCache()
     first = setup.load(path, cache)
     engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
-    Loop(engine)
+    GatesLoop(engine)
     now = 1e6
     cache.look({}, (), None, now)
     cache.promise("t", Hold({"dgx1": 3}), now)

@@ -52,16 +52,16 @@ class Running:
         a_shaping(folder)
         path = folder / "gputopo.yaml"
         path.write_text((BASIC + GENIE).format(folder=folder))
+        monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
         first = setup.load(path)
         assert first.shaping is not None
         self.shaping = first.shaping
         self.log = DecisionLog(first.config.decision_log)
         self.engine = Engine(first, self.log, setup.load)
-        monkeypatch.setattr(loop.choose, "client", lambda _: slurm)
-        self.loop = loop.Loop(self.engine)
+        self.loop = loop.ShapingLoop(self.engine)
 
     def look(self) -> None:
-        asyncio.run(self.loop._look())
+        asyncio.run(self.loop.look(time.monotonic()))
 
     def lines(self) -> list[dict[str, Any]]:
         self.log.close()
@@ -140,7 +140,7 @@ def test_a_refused_change_is_not_tried_at_every_look(running: Running, slurm: Re
     slurm.refuses = False
     running.look()
     assert slurm.updates == []
-    running.shaping.clock = lambda: time.time() + 3
+    running.engine.setup.watcher.wall_clock = lambda: time.time() + 3
     running.look()
     assert len(slurm.updates) == 1
 

@@ -48,7 +48,7 @@ class ShapePromise:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class DomainSnapshot:
     """One domain at one moment; `is_settling`: a job's GPUs are only partly back."""
 
     domain: ShapedPartition
@@ -117,17 +117,17 @@ def planned(
 TaskOf = Callable[[QueuedJob, ShapeNote, ShapedPartition], Task | None]
 
 
-def taken(
+def domain_snapshot(
     domain: ShapedPartition,
     jobs: Iterable[QueuedJob],
     nodes: Iterable[SlurmNode],
     now: float,
     task_of: TaskOf,
     is_ours: Callable[[QueuedJob], bool] = lambda _: False,
-) -> Snapshot:
+) -> DomainSnapshot:
     """The domain's part of what Slurm says. `is_ours`: does a job wait by our own word alone?"""
     names = frozenset(domain.rule.nodes)
-    found = Snapshot(domain, now, _free(domain, names, nodes))
+    found = DomainSnapshot(domain, now, _free(domain, names, nodes))
     for asked in jobs:
         job = about_to_run(asked)
         if job is not asked:
