@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from slurm_plugin.errors import ProtocolError
 
 MAX_TEXT_BYTES = 4096
 FORMS = ("node", "job", "task", "socket")
-FLAGS = (
-    *("batch", "array", "het", "exclusive", "depends", "held"),
-    *("enforce_binding", "overcommit"),
-)
-NUMBERS = (
-    *("begin", "time_s", "cpus", "cpus_per_task", "cpus_per_gpu"),
-    *("mem_node_mb", "mem_cpu_mb", "mem_gpu_mb"),
-)
-TEXTS = ("features", "req_nodes", "exc_nodes", "reservation", "tpn", "tpj", "tpt", "tps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +46,14 @@ class SlotsKeys:
         found = [("form", self.form)]
         found += [(key, str(int(getattr(self, key)))) for key in (*FLAGS, *NUMBERS)]
         return found + [(key, text) for key in TEXTS if (text := getattr(self, key))]
+
+
+def _of_type(kind: str) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(SlotsKeys) if each.type == kind)
+
+
+FLAGS, NUMBERS = _of_type("bool"), _of_type("int")
+TEXTS = tuple(key for key in _of_type("str") if key != "form")
 
 
 def read_keys(text: Callable[[str, int], str], number: Callable[[str, int], int]) -> SlotsKeys:
