@@ -13,7 +13,7 @@ from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve import setup
 from slurm_plugin.slurm import CommandLine, SlurmClient, choose
-from slurm_plugin.slurm.rest import Rest
+from slurm_plugin.slurm.clients.rest import Rest
 
 
 def written(folder: Path, slurm: str) -> Path:
