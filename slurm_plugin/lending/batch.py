@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from policies import Wait
-from policies.drmaestro import HELD_BACK, Costs, DRMaestro
-from policies.remote import RemoteJob, RemotePlacement, Room
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.drmaestro import HELD_BACK, Costs, DRMaestro
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.lending.offer import (
     NOT_PREDICTED,
@@ -39,7 +39,7 @@ class Ask(Protocol):
     """What is needed of a solver."""
 
     def ask(
-        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, Room]
+        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, NodeCapacity]
     ) -> Answers:
         """An answer for every job. Raises Unsolved."""
         ...

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from policies.r_queue import Release
+from policies.remote.r_queue import Release
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.offer import Borrower, Market, Offer, Spare

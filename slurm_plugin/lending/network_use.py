@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policies.drmaestro import RODINIA
-from policies.drmaestro.profiles import UNKNOWN_SENSITIVITY
-from policies.r_queue import Network, Work, execution_s
+from policies.remote.drmaestro import RODINIA
+from policies.remote.drmaestro.profiles import UNKNOWN_SENSITIVITY
+from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
 from slurm_plugin.job_profiles import Remote
 
 #: The network share taken for a job of which nothing is known: the thesis's largest (NW).
@@ -25,7 +25,7 @@ class NetworkUse:
     `share` of its time is network on an idle one; a full one lengthens it by `sensitivity`.
     """
 
-    work: Work | None = None
+    work: JobWork | None = None
     share: float = UNKNOWN_SHARE
     sensitivity: float = UNKNOWN_SENSITIVITY
     max_slowdown: float | None = None
@@ -35,7 +35,7 @@ class NetworkUse:
 UNKNOWN = NetworkUse()
 
 
-def network_use(name: str, written: Mapping[str, Remote], wires: Network) -> NetworkUse:
+def network_use(name: str, written: Mapping[str, Remote], wires: NetworkSpeeds) -> NetworkUse:
     """What the profile `name` says; UNKNOWN for a name that nothing is known of."""
     said, measured = written.get(name), RODINIA.get(name)
     if said is None:
@@ -49,18 +49,18 @@ def network_use(name: str, written: Mapping[str, Remote], wires: Network) -> Net
     return NetworkUse(work, share, sensitivity, said.max_slowdown)
 
 
-def _work(said: Remote, wires: Network) -> Work | None:
+def _work(said: Remote, wires: NetworkSpeeds) -> JobWork | None:
     """`run_s` is the time with local GPUs: what the model gives to GPUs and bytes is part of it."""
     if said.run_s is None:
         return None
-    work = Work(
+    work = JobWork(
         0.0,
         gpu_calls=said.gpu_calls,
         gpu_cpu_gb=said.gpu_cpu_gb,
         gpu_gpu_gb=said.gpu_gpu_gb,
     )
     rest_s = max(0.0, said.run_s - execution_s(work, wires, False))
-    return Work(
+    return JobWork(
         rest_s,
         gpu_calls=said.gpu_calls,
         gpu_cpu_gb=said.gpu_cpu_gb,
@@ -68,7 +68,7 @@ def _work(said: Remote, wires: Network) -> Work | None:
     )
 
 
-def _share(work: Work, wires: Network) -> float:
+def _share(work: JobWork, wires: NetworkSpeeds) -> float:
     """What remote GPUs alone add, as a share of the time with them."""
     near_s, far_s = execution_s(work, wires, False), execution_s(work, wires, True)
     return max(0.0, 1 - near_s / far_s) if far_s else 0.0

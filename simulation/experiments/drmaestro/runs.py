@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from policies.drmaestro import Costs, DRMaestro
+from policies.remote.drmaestro import Costs, DRMaestro
 from simulation.experiments import Result
 from simulation.experiments.drmaestro.workload import (
     GOAL,
@@ -16,7 +16,7 @@ from simulation.experiments.drmaestro.workload import (
     jobs,
     machines,
 )
-from simulation.experiments.rqueue.tsubame import averaged
+from simulation.experiments.registry import averaged
 from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"
