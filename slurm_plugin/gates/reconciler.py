@@ -34,8 +34,8 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.borrowing import gpus_of
-from slurm_plugin.lending.broker import Broker
-from slurm_plugin.lending.donors import Lending
+from slurm_plugin.lending.donors import SlurmLoans
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
@@ -73,7 +73,7 @@ class GateReconciler:
         lease_s: int,
         grace_s: int,
         neighbours: Neighbours | None = None,
-        lending: Lending | None = None,
+        lending: SlurmLoans | None = None,
         profiles: Mapping[str, Remote] | None = None,
         why_not: WhyNot | None = None,
         clock: Callable[[], float] = time.time,
@@ -86,9 +86,9 @@ class GateReconciler:
         self._grace_s = grace_s
         self._clock = clock
         self._neighbours = neighbours
-        self._broker: Broker | None = None
+        self._matcher: LoanMatcher | None = None
         if lending is not None:
-            self._broker = Broker(
+            self._matcher = LoanMatcher(
                 lending, decider.rule, decider.waiting, write, clock, profiles or {}
             )
         self._why_not = why_not
@@ -125,8 +125,8 @@ class GateReconciler:
 
     def close(self) -> None:
         """End what runs beside the engine."""
-        if self._broker is not None:
-            self._broker.close()
+        if self._matcher is not None:
+            self._matcher.close()
 
     async def give_all_back(self) -> int:
         """Leave every waiting job to Slurm; how many were told."""
@@ -134,15 +134,15 @@ class GateReconciler:
 
     async def look_after_donors(self, seen: Snapshot) -> None:
         """While nothing else is done: no donor outlives its borrower."""
-        if self._broker is not None:
-            await asyncio.to_thread(self._broker.lending.tidy, seen.jobs)
+        if self._matcher is not None:
+            await asyncio.to_thread(self._matcher.lending.tidy, seen.jobs)
 
     def _read_settings(self, settings: Settings) -> None:
         if settings is not self._settings:
             self._settings = settings
             self._preempts = "partition_prio" in settings.config.get("PreemptType", "")
-            if self._broker is not None:
-                self._broker.read(settings.config)
+            if self._matcher is not None:
+                self._matcher.read(settings.config)
 
     def _meet(self, queue: Sequence[QueuedJob]) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now."""
@@ -165,13 +165,13 @@ class GateReconciler:
         context = GateContext(
             now, self._lease_s, self._grace_s, seen.settings.tiers, paused, self._holds_until
         )
-        lends = self._broker if self._broker is not None and self._broker.is_open else None
-        if lends is not None:
-            context = replace(context, ready_s=lends.lending.settings.ready_s)
-            lends.look(seen.jobs)
+        matcher = self._matcher if self._matcher is not None and self._matcher.is_open else None
+        if matcher is not None:
+            context = replace(context, ready_s=matcher.lending.settings.ready_s)
+            matcher.watch_network(seen.jobs)
         self._decided = {}
         made = plan(
-            seen.jobs, wants, room, context, self._choose, promised, lends, self._is_held_back
+            seen.jobs, wants, room, context, self._choose, promised, matcher, self._is_held_back
         )
         # Promises stay beside the room: the cache adds them for as long as they last.
         made.room = room
@@ -277,9 +277,9 @@ class GateReconciler:
         for name, change in made.updates:
             if self._update([name], change) and (build := self._decided.get(name)):
                 self._write(build)
-        if self._broker is not None:
+        if self._matcher is not None:
             until = self._clock() + REFUSED_S
-            refused = self._broker.act(made, seen.jobs)
+            refused = self._matcher.act(made, seen.jobs)
             self._refused |= dict.fromkeys(refused, (until, REFUSED_S))
         if made.renew:
             until = int(self._clock()) + self._lease_s
@@ -323,5 +323,5 @@ class GateReconciler:
             **self.waiting,
             **{key: self.counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,
-            **({"loans": dict(self._broker.lending.counts)} if self._broker else {}),
+            **({"loans": dict(self._matcher.lending.counts)} if self._matcher else {}),
         }

@@ -9,7 +9,7 @@ from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import GatePlan, JobRelease, Want
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.records import GATED, GateRecord
-from slurm_plugin.lending import loan as loans
+from slurm_plugin.lending import standing as loans
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm import slot_types
@@ -21,26 +21,26 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 class SlotLoans:
     """Loans behind a gate: it keeps the job away from all GPUs until its donors are ready."""
 
-    def kept(self, job: QueuedJob) -> GateRecord | None:
-        """As Mode says."""
+    def record_of(self, job: QueuedJob) -> GateRecord | None:
+        """The job's record; None without one."""
         return GateRecord.read_from(job.admin_comment)
 
     def is_on_loan(self, job: QueuedJob, kept: GateRecord) -> bool:
-        """As Mode says: gated or placed, a job with a loan starts on nothing else."""
+        """Does the job need its donors? Gated or placed, it starts on nothing else."""
         return job.state != "COMPLETING"
 
     def meets(self, job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
-        """As Mode says."""
+        """The record names the donors; the gate keeps the job waiting."""
         return _told(job, kept, note)
 
     def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
-        """As Mode says."""
+        """The donor gets exactly these slots, and starts now."""
         slots = slot_types.request(node.gpu_types, mask)
         own = donor.entry(parent)
         return JobUpdate(begin_time=NOW, tres_per_node=slots, admin_comment=own)
 
     def given_up(self, job: QueuedJob, kept: GateRecord, note: str) -> tuple[JobUpdate, ...]:
-        """As Mode says: behind its gate the job has its own request still."""
+        """Behind its gate the job still has its own request."""
         return (_told(job, kept.without_loan(), note),)
 
 
