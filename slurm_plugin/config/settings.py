@@ -6,7 +6,7 @@ Every error names file, line and key and says what is allowed; unknown keys are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,7 @@ from policies.contract.demand import Shares
 from policies.errors import RegistryError
 from policies.registry import registry
 from slurm_plugin.config.genie import GenieConfig
-from slurm_plugin.config.key import key, keys_of
+from slurm_plugin.config.key import computed, keys_of, setting
 from slurm_plugin.config.pattern_file import SitePattern
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import (
@@ -41,27 +41,20 @@ DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 class TopoAwareConfig(topo_aware.Settings):
     """What the policy goes by, and how the engine reads jobs' neighbours for any policy."""
 
-    profiles: Path | None = field(
-        default=None,
-        metadata=key(
-            "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"
-        ),
+    profiles: Path | None = setting(
+        None, "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"
     )
-    refresh_s: float = field(
-        default=5.0,
-        metadata=key(
-            "Seconds between two readings of Slurm's queue, by which neighbours are known.",
-            low=0.1,
-            high=3600,
-        ),
+    refresh_s: float = setting(
+        5.0,
+        "Seconds between two readings of Slurm's queue, by which neighbours are known.",
+        low=0.1,
+        high=3600,
     )
-    max_age_s: float = field(
-        default=30.0,
-        metadata=key(
-            "Age of the last reading from which on no neighbour is taken into account.",
-            low=1,
-            high=86400,
-        ),
+    max_age_s: float = setting(
+        30.0,
+        "Age of the last reading from which on no neighbour is taken into account.",
+        low=1,
+        high=86400,
     )
 
 
@@ -71,106 +64,73 @@ class Config:
 
     #: Where it was read from.
     path: Path
-    socket: Path = field(
-        default=Path("/run/gputopo/engine.sock"),
-        metadata=key("Unix socket the engine listens on."),
+    socket: Path = setting(Path("/run/gputopo/engine.sock"), "Unix socket the engine listens on.")
+    enforcement: Literal["select", "slots"] = setting("select", "How decisions reach Slurm.")
+    deadline_ms: int = setting(
+        50,
+        "Answers slower than this are counted as late in `gputopo status`; the callers keep"
+        " their own clock.",
+        low=1,
+        high=10_000,
     )
-    enforcement: Literal["select", "slots"] = field(
-        default="select", metadata=key("How decisions reach Slurm.")
+    state_dir: Path = setting(
+        Path("/var/lib/gputopo"),
+        "What `gputopo topology collect` found, and what finished jobs taught.",
     )
-    deadline_ms: int = field(
-        default=50,
-        metadata=key(
-            "Answers slower than this are counted as late in `gputopo status`; the callers keep"
-            " their own clock.",
-            low=1,
-            high=10_000,
-        ),
+    kill_switch: Path = setting(
+        Path("/etc/slurm/gputopo.disable"),
+        "While this file exists the engine passes everything to Slurm's own choice.",
     )
-    state_dir: Path = field(
-        default=Path("/var/lib/gputopo"),
-        metadata=key("What `gputopo topology collect` found, and what finished jobs taught."),
+    decision_log: DecisionLogConfig = computed(DecisionLogConfig, "Where decisions are written.")
+    waiting: WaitingConfig = computed(WaitingConfig, "How long a policy may postpone a job.")
+    slurm: SlurmConfig = computed(SlurmConfig, "How the engine reaches Slurm's commands.")
+    slots: SlotsConfig = computed(SlotsConfig, "How `enforcement: slots` keeps its gates.")
+    remote: RemoteConfig = computed(RemoteConfig, "GPUs of other nodes, lent over the network.")
+    topo_aware: TopoAwareConfig = computed(
+        TopoAwareConfig, "What `topo-aware` and `topo-aware-p` go by."
     )
-    kill_switch: Path = field(
-        default=Path("/etc/slurm/gputopo.disable"),
-        metadata=key("While this file exists the engine passes everything to Slurm's own choice."),
+    genie: GenieConfig | None = setting(
+        None, "Where and how `genie` shapes jobs; nowhere when unset."
     )
-    decision_log: DecisionLogConfig = field(
-        default_factory=DecisionLogConfig, metadata=key("Where decisions are written.")
+    nodes: tuple[NodeSet, ...] = setting((), "Which nodes are which machine.", kind="node sets")
+    patterns: Mapping[str, SitePattern] = computed(
+        dict,
+        "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
+        kind="patterns",
     )
-    waiting: WaitingConfig = field(
-        default_factory=WaitingConfig, metadata=key("How long a policy may postpone a job.")
+    topology_conf: Path | None = setting(
+        None,
+        "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can"
+        " be. Unset: all nodes are alike.",
+        example="topology.conf",
     )
-    slurm: SlurmConfig = field(
-        default_factory=SlurmConfig, metadata=key("How the engine reaches Slurm's commands.")
+    usual_jobs: Shares | str = setting(
+        "learned",
+        "What `mapa-preserve-site` expects to be asked: weights by GPUs per node, `{1: 60,"
+        " 2: 30, 8: 10}`, or `learned`: counted in the decision log.",
+        kind="demand",
+        example="{1: 60, 2: 30, 8: 10}",
     )
-    slots: SlotsConfig = field(
-        default_factory=SlotsConfig, metadata=key("How `enforcement: slots` keeps its gates.")
+    partitions: Mapping[str, Rule] = computed(
+        lambda: {"default": Rule()}, "Mode and policy per partition, and `default`.", kind="rules"
     )
-    remote: RemoteConfig = field(
-        default_factory=RemoteConfig, metadata=key("GPUs of other nodes, lent over the network.")
+    accounts: Mapping[str, Personal] = computed(
+        dict, "Policy, default hints and limits per Slurm account."
     )
-    topo_aware: TopoAwareConfig = field(
-        default_factory=TopoAwareConfig,
-        metadata=key("What `topo-aware` and `topo-aware-p` go by."),
+    users: Mapping[str, Personal] = computed(
+        dict, "The same per user: a login name or a numeric uid."
     )
-    genie: GenieConfig | None = field(
-        default=None, metadata=key("Where and how `genie` shapes jobs; nowhere when unset.")
+    explain_listen: tuple[str, int] | None = setting(
+        None,
+        "`host:port` where users of other hosts ask why (munge proves who asks); off when unset.",
+        kind="address",
+        example="ctl:9402",
     )
-    nodes: tuple[NodeSet, ...] = field(
-        default=(), metadata=key("Which nodes are which machine.", kind="node sets")
-    )
-    patterns: Mapping[str, SitePattern] = field(
-        default_factory=dict,
-        metadata=key(
-            "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
-            kind="patterns",
-        ),
-    )
-    topology_conf: Path | None = field(
-        default=None,
-        metadata=key(
-            "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can"
-            " be. Unset: all nodes are alike.",
-            example="topology.conf",
-        ),
-    )
-    usual_jobs: Shares | str = field(
-        default="learned",
-        metadata=key(
-            "What `mapa-preserve-site` expects to be asked: weights by GPUs per node, `{1: 60,"
-            " 2: 30, 8: 10}`, or `learned`: counted in the decision log.",
-            kind="demand",
-            example="{1: 60, 2: 30, 8: 10}",
-        ),
-    )
-    partitions: Mapping[str, Rule] = field(
-        default_factory=lambda: {"default": Rule()},
-        metadata=key("Mode and policy per partition, and `default`.", kind="rules"),
-    )
-    accounts: Mapping[str, Personal] = field(
-        default_factory=dict, metadata=key("Policy, default hints and limits per Slurm account.")
-    )
-    users: Mapping[str, Personal] = field(
-        default_factory=dict,
-        metadata=key("The same per user: a login name or a numeric uid."),
-    )
-    explain_listen: tuple[str, int] | None = field(
-        default=None,
-        metadata=key(
-            "`host:port` where users of other hosts ask why (munge proves who asks); off when"
-            " unset.",
-            kind="address",
-            example="ctl:9402",
-        ),
-    )
-    metrics_listen: tuple[str, int] | None = field(
-        default=None,
-        metadata=key(
-            "`host:port` for Prometheus, such as `127.0.0.1:9401`; off when unset.",
-            kind="address",
-            example="127.0.0.1:9401",
-        ),
+    metrics_listen: tuple[str, int] | None = setting(
+        None,
+        "`host:port` for Prometheus, such as `127.0.0.1:9401`; off when unset.",
+        kind="address",
+        example="127.0.0.1:9401",
     )
 
     def rule(self, partition: str) -> Rule:
@@ -204,7 +164,7 @@ def load_policies() -> type[Config]:
     registry.load_plugins(check=_check_section)
     ours = {one.name for one in keys_of(Config)}
     sections = [
-        (name, settings, field(default_factory=settings, metadata=key(f"What `{name}` goes by.")))
+        (name, settings, computed(settings, f"What `{name}` goes by."))
         for name, settings in registry.sections.items()
         if name not in ours
     ]

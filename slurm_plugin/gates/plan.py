@@ -55,19 +55,21 @@ Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
 
 @dataclass(frozen=True, slots=True)
 class GateContext:
-    """The time (epoch), how long a gate holds, how long a released job may take to start.
+    """What a plan goes by, besides the queue and the nodes."""
 
-    `tiers` are the partitions' PriorityTier, `paused` says of jobs until when not to try again
-    (Slurm refused an update), `holds_until` when the gates open that no field of Slurm tells,
-    `ready_s` how long donors may take.
-    """
-
+    #: The time (epoch).
     now: int
+    #: How long a gate holds.
     lease_s: int
+    #: How long a released job may take to start.
     grace_s: int
+    #: PriorityTier by partition.
     tiers: Mapping[str, int] = field(default_factory=dict)
-    paused: Mapping[str, float] = field(default_factory=dict)
+    #: Was an update of the job of this name refused so lately that it is not tried again yet?
+    is_paused: Callable[[str, float], bool] = lambda *_: False
+    #: Until when (epoch) gates hold of which no field of Slurm's tells, by job id.
     holds_until: Mapping[int, float] = field(default_factory=dict)
+    #: How long donors may take.
     ready_s: int = 60
 
 

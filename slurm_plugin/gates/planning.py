@@ -162,7 +162,7 @@ class _Planning:
                 self._made.updates.append((other.name, change.spared(other)))
 
     def _is_paused(self, name: str) -> bool:
-        return self._context.paused.get(name, 0) > self._context.now
+        return self._context.is_paused(name, self._context.now)
 
     def _is_ready(self, job: QueuedJob, want: Want) -> bool:
         """Does only our gate keep the job?"""

@@ -9,12 +9,11 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.backoff import Backoff
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
 
 logger = logging.getLogger(__name__)
 
-#: A refused change is not tried again so soon; the pause doubles up to the longest.
-PAUSE_S, LONGEST_PAUSE_S = 2.0, 300.0
 #: Jobs that get another place, and nothing else, in one look: some milliseconds each.
 MOST_MOVED = 100
 
@@ -31,19 +30,12 @@ class ShapeUpdates:
         self.factors: dict[int, int] = {}
         self.changed = 0
         self.refused = ""
-        # Jobs whose change Slurm refused, by name: until when, and the pause.
-        self._paused: dict[str, tuple[float, float]] = {}
-
-    def is_paused(self, name: str, now: float) -> bool:
-        """Was a change of the job refused a moment ago?"""
-        return self._paused.get(name, (0.0, 0.0))[0] > now
+        self.backoff = Backoff()
 
     def forget(self, queue: Iterable[QueuedJob]) -> None:
         """Keep what is about jobs of this queue."""
-        there = list(queue)
-        ids, names = {job.job_id for job in there}, {job.name for job in there}
+        ids = {job.job_id for job in queue}
         self.factors = {job: one for job, one in self.factors.items() if job in ids}
-        self._paused = {name: one for name, one in self._paused.items() if name in names}
 
     def do(self, client: SlurmClient, updates: Updates, now: float) -> None:
         """Make these changes; one that Slurm refuses stops none of the others."""
@@ -52,19 +44,15 @@ class ShapeUpdates:
             try:
                 client.update([job.name], update)
             except SlurmError as error:
-                self._pause(job.name, error, now)
+                self.refused = f"job {job.name}: {error}"
+                self.backoff.refused(job.name, now)
+                logger.warning("genie: job %s could not be changed: %s", job.name, error)
                 continue
             self.changed += 1
             if update.site_factor is not None:
                 self.factors[job.job_id] = update.site_factor
-            self._paused.pop(job.name, None)
-
-    def _pause(self, name: str, error: SlurmError, now: float) -> None:
-        self.refused = f"job {name}: {error}"
-        _, pause = self._paused.get(name, (0.0, PAUSE_S / 2))
-        pause = min(2 * pause, LONGEST_PAUSE_S)
-        self._paused[name] = (now + pause, pause)
-        logger.warning("genie: job %s could not be changed: %s", name, error)
+            self.backoff.accepted(job.name)
+        self.backoff.forget(now)
 
 
 def in_turn(updates: Updates) -> tuple[Updates, bool]:

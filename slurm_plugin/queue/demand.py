@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.job_notes.records import REQUESTS
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes

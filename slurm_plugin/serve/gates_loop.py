@@ -113,6 +113,6 @@ class GatesLoop(QueueLoop):
             neighbours=setup.neighbours,
             lending=slurm_loans(config.remote, config.slurm, client, SlotLoans()),
             profiles=read_remote(folder) if folder else {},
-            why_not=setup.shaping.hold_reason if setup.shaping is not None else None,
+            hold_reason=setup.shaping.hold_reason if setup.shaping is not None else None,
         )
         return self._reconciler

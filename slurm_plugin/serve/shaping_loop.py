@@ -134,7 +134,7 @@ class ShapingLoop(QueueLoop):
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
     def _may_change(self, job: QueuedJob, seen: Snapshot) -> bool:
-        return not self._acts.is_paused(job.name, seen.at)
+        return not self._acts.backoff.is_paused(job.name, seen.at)
 
     def _meet(self, shaping: Shaping, seen: Snapshot) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
@@ -203,7 +203,7 @@ class ShapingLoop(QueueLoop):
         updates = []
         for job, said in snapshot.unshaped:
             task = self._task(shaping, job, said, snapshot.domain)
-            if task is None or self._acts.is_paused(job.name, snapshot.at):
+            if task is None or self._acts.backoff.is_paused(job.name, snapshot.at):
                 continue
             plan = shaping.plan(snapshot.domain, task, snapshot.at)
             updates.append((job, look.released(job, said, plan.shape, shaping.separator)))

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, basic_decider
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
@@ -42,7 +42,8 @@ from slurm_plugin.queue.demand import MAX_NAMED
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slots_keys import SlotsKeys
-from slurm_plugin.slurm import array_tasks, rows
+from slurm_plugin.slurm import array_tasks
+from slurm_plugin.slurm.clients import rows
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Seconds and bytes that one hostile text may take.
@@ -159,7 +160,7 @@ def test_any_host_list_is_read_or_refused(text: str) -> None:
 )
 def test_no_task_of_an_array_is_made_by_reading_which_there_are(text: str) -> None:
     with bounded():
-        attempted(lambda: array_tasks.update_name(7, 7, None, array_tasks.task_runs(text)))
+        attempted(lambda: array_tasks.fields(7, 7, 0, text))
 
 
 def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(

@@ -10,13 +10,13 @@ import numpy as np
 from policies import Request
 from policies.remote import RemoteJob, Room
 from simulation.experiments import Result
+from simulation.experiments.registry import averaged
 from simulation.experiments.rqueue.tsubame import (
     G_QUEUE,
     OURS,
     QUEUES,
     R_QUEUE,
     SHARED,
-    averaged,
     figures,
     means,
 )

@@ -42,7 +42,7 @@ def test_slots_promised_during_a_look_are_not_released_to_another_job(
         lambda build: None,
         lease_s=120,
         grace_s=30,
-        why_not=a_submit_comes,
+        hold_reason=a_submit_comes,
         clock=lambda: float(NOW),
     )
     made = look(planner, slurm)
@@ -75,7 +75,7 @@ def test_slots_promised_during_a_look_are_not_lent_either(
         lease_s=120,
         grace_s=30,
         lending=lender,
-        why_not=a_submit_comes,
+        hold_reason=a_submit_comes,
         clock=lambda: float(NOW),
     )
     made = look(planner, slurm)

@@ -17,7 +17,7 @@ from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import GatePlan
-from slurm_plugin.gates.reconciler import GateReconciler, WhyNot
+from slurm_plugin.gates.reconciler import GateReconciler, HoldReason
 from slurm_plugin.gates.watch import Watch
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
@@ -30,7 +30,7 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 
 def looked(
-    folder: Path, slurm: Remembering, cache: CapacityCache, why_not: WhyNot | None = None
+    folder: Path, slurm: Remembering, cache: CapacityCache, hold_reason: HoldReason | None = None
 ) -> list[dict[str, Any]]:
     """One look; the lines of the decision log."""
     lines: list[dict[str, Any]] = []
@@ -41,7 +41,7 @@ def looked(
         lambda build: lines.append(build()),
         lease_s=120,
         grace_s=30,
-        why_not=why_not,
+        hold_reason=hold_reason,
         clock=lambda: float(NOW),
     )
     look(planner, slurm)
@@ -74,11 +74,11 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
     large, long = gated(1, 8), replace(gated(2), time_limit_s=3600)
     slurm, asked = Remembering(RUNS, large, long, used=(0,)), list[tuple[int, str]]()
 
-    def why_not(place: PlacementQuestion, shape: Shape) -> str:
+    def hold_reason(place: PlacementQuestion, shape: Shape) -> str:
         asked.append((place.job, str(shape)))
         return "others go first" if is_held_back and place.job == 1 else ""
 
-    looked(tmp_path, slurm, CapacityCache(), why_not)
+    looked(tmp_path, slurm, CapacityCache(), hold_reason)
     assert asked == [(1, "1x8"), (2, "1x2")]
     let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
     assert let_go == ([("2",)] if is_held_back else [])

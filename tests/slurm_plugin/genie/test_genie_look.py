@@ -20,9 +20,9 @@ from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
+from slurm_plugin.slurm.clients.update_text import words
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
-from slurm_plugin.slurm.update_text import words
 
 FREE = [a_node("dgx1"), a_node("dgx2")]
 FULL = [a_node("dgx1", 8), a_node("dgx2", 8)]

@@ -69,7 +69,7 @@ def collect(
 
 
 def _wanted(names: tuple[str, ...], known: list[SlurmNode]) -> list[SlurmNode]:
-    from slurm_plugin import hostlist
+    from gres_topology import hostlist
 
     if not names:
         return [node for node in known if node.gpu_count]

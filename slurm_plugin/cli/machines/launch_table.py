@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurm_plugin.cli.machines.numa import numa_option, with_numa
+
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
 
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
 @click.option("--node", default="", help="The node whose lines of gres.conf count.")
 @click.option("--minors", help="Device minors of the topology's GPUs (0,1,3,2), where the"
               " topology does not know them.")  # fmt: skip
-@click.option("--numa", "numa_file", type=click.Path(path_type=Path),
-              help="Output of numactl --hardware of the same node, to add.")  # fmt: skip
+@numa_option
 @click.option("--pattern", "files", metavar="NAME=FILE", multiple=True,
               help="A pattern of the site, as in gputopo.yaml; may be given again.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False),
@@ -46,9 +47,7 @@ def launch_table(
     from gres_topology import find
     from slurm_plugin.launch import machine_of, write
 
-    topology = _with_minors(find(machine), minors)
-    if numa_file is not None:
-        topology = _with_numa(topology, numa_file)
+    topology = with_numa(_with_minors(find(machine), minors), numa_file)
     known = machine_of(topology, _mapping(topology, slurm_index, gres_path, node))
     if plot is not None:
         from slurm_plugin.launch.drawing import draw
@@ -87,22 +86,11 @@ def _with_minors(topology: NodeTopology, minors: str | None) -> NodeTopology:
     return replace(topology, minors=_numbers(minors, "--minors"))
 
 
-def _with_numa(topology: NodeTopology, path: Path) -> NodeTopology:
-    from gres_topology import merge_numa
-    from slurm_plugin.launch import LaunchError
-
-    try:
-        text = path.read_text(errors="replace")
-    except OSError as error:
-        raise LaunchError(f"{path}: {error.strerror}") from None
-    return merge_numa(topology, text, source=str(path))
-
-
 def _mapping(
     topology: NodeTopology, slurm_index: str, gres_path: Path, node: str
 ) -> tuple[int, ...]:
+    from gres_topology import hostlist
     from gres_topology.slurm_files import gres_file, mapping
-    from slurm_plugin import hostlist
     from slurm_plugin.launch import LaunchError
 
     if slurm_index == "identity":

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import releases, rows, squeue_table, update_text
+from slurm_plugin.slurm import releases
+from slurm_plugin.slurm.clients import rows, squeue_table, update_text
+from slurm_plugin.slurm.clients.queue_reader import QueueReader
 from slurm_plugin.slurm.interface import (
     JobUpdate,
     QueuedJob,
@@ -17,7 +19,6 @@ from slurm_plugin.slurm.interface import (
     SlurmNode,
     SlurmPartition,
 )
-from slurm_plugin.slurm.queue_reader import QueueReader
 from slurm_plugin.slurm.runner import Runner
 
 _CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()/.\-]*)\s*=\s?(.*?)\s*\Z")
@@ -90,10 +91,7 @@ class CommandLine:
 
     def job(self, job_id: int) -> SlurmJob | None:
         """One job by its id (of an array: the first task listed), None if unknown."""
-        jobs = self.jobs()
-        exact = [job for job in jobs if job.job_id == job_id]
-        found = exact or [job for job in jobs if job.array_id == job_id]
-        return found[0] if found else None
+        return rows.found(self.jobs(), job_id)
 
     def config(self) -> Mapping[str, str]:
         """`scontrol show config`: text on every release."""

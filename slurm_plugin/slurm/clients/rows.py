@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import array_tasks, gres_text
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
@@ -83,163 +83,142 @@ class NodeRow(msgspec.Struct):
         )
 
 
-class JobRow(msgspec.Struct):
-    """A job, finished or not."""
+#: The fields that have another name here than in Slurm's JSON.
+_OWN_NAMES = {
+    "states": "job_state",
+    "job_name": "name",
+    "user": "user_name",
+    "uid": "user_id",
+    "array_id": "array_job_id",
+    "task_id": "array_task_id",
+    "waiting_tasks": "array_task_string",
+    "throttle": "array_max_tasks",
+    "het_id": "het_job_id",
+    "het_offset": "het_job_offset",
+    "reason": "state_reason",
+    "submit": "submit_time",
+    "eligible": "eligible_time",
+    "start": "start_time",
+    "end_time": "end_time",
+    "time_limit_min": "time_limit",
+    "node_list": "nodes",
+    "min_nodes": "node_count",
+    "ntasks": "tasks",
+    "memory_per_node_mb": "memory_per_node",
+    "memory_per_cpu_mb": "memory_per_cpu",
+    "min_cpus_per_node": "minimum_cpus_per_node",
+    "req_nodes": "required_nodes",
+    "exc_nodes": "excluded_nodes",
+    "reservation": "resv_name",
+}
+
+
+class JobRow(msgspec.Struct, rename=_OWN_NAMES):
+    """A job. A field that has a name of QueuedJob is the same there, once its form is read."""
 
     job_id: int
-    job_state: _Words = None
-    array_job_id: _Number = 0
-    name: _Text = ""
-    user_name: _Text = ""
-    partition: _Text = ""
-    nodes: _Text = ""
-    gres_detail: list[str] | None = None
-    comment: _Text = ""
-    admin_comment: _Text = ""
-    start_time: _Number = 0
-    end_time: _Number = 0
-
-    def noun(self) -> SlurmJob:
-        """The job."""
-        state = words(self.job_state)
-        # Until then Slurm writes estimates there.
-        is_over = not queue_state(state)
-        names, gpus = _held(self.nodes, self.gres_detail)
-        return SlurmJob(
-            job_id=self.job_id,
-            array_id=number(self.array_job_id),
-            name=self.name or "",
-            user=self.user_name or "",
-            partition=self.partition or "",
-            state=state[0] if state else "",
-            nodes=names,
-            gpus=gpus,
-            comment=self.comment or "",
-            admin_comment=self.admin_comment or "",
-            start=number(self.start_time) if is_over else 0,
-            end=number(self.end_time) if is_over else 0,
-        )
-
-
-class QueueRow(msgspec.Struct):
-    """A job of which the queue's fields are wanted."""
-
-    job_id: int
-    job_state: _Words = None
-    array_job_id: _Number = 0
-    array_task_id: _Number = None
-    array_task_string: _Text = ""
-    array_max_tasks: _Number = 0
-    het_job_id: _Number = 0
-    het_job_offset: _Number = 0
-    user_name: _Text = ""
-    user_id: int = 0
+    states: _Words = None
+    job_name: _Text = ""
+    user: _Text = ""
+    uid: _Number = 0
     account: _Text = ""
     partition: _Text = ""
-    state_reason: _Text = ""
+    array_id: _Number = 0
+    task_id: _Number = None
+    waiting_tasks: _Text = ""
+    throttle: _Number = 0
+    het_id: _Number = 0
+    het_offset: _Number = 0
+    reason: _Text = ""
     priority: _Number = 0
-    submit_time: _Number = 0
-    eligible_time: _Number = 0
-    start_time: _Number = 0
+    submit: _Number = 0
+    eligible: _Number = 0
+    start: _Number = 0
     end_time: _Number = 0
-    time_limit: _Number = 0
+    time_limit_min: _Number = 0
     dependency: _Text = ""
-    nodes: _Text = ""
-    node_count: _Number = 0
+    node_list: _Text = ""
+    min_nodes: _Number = 0
     max_nodes: _Number = 0
-    tasks: _Number = 0
+    ntasks: _Number = 0
     cpus: _Number = 0
     cpus_per_task: _Number = 0
     cpus_per_tres: _Text = ""
-    memory_per_node: _Number = 0
-    memory_per_cpu: _Number = 0
+    memory_per_node_mb: _Number = 0
+    memory_per_cpu_mb: _Number = 0
     memory_per_tres: _Text = ""
-    minimum_cpus_per_node: _Number = 0
+    min_cpus_per_node: _Number = 0
     tres_per_node: _Text = ""
     tres_per_job: _Text = ""
     tres_per_task: _Text = ""
     tres_per_socket: _Text = ""
     features: _Text = ""
-    required_nodes: _Text = ""
-    excluded_nodes: _Text = ""
-    resv_name: _Text = ""
+    req_nodes: _Text = ""
+    exc_nodes: _Text = ""
+    reservation: _Text = ""
     shared: _Words = None
     comment: _Text = ""
     admin_comment: _Text = ""
     gres_detail: list[str] | None = None
 
-    def noun(self) -> QueuedJob | None:
-        """The job; None for one that is finished."""
-        state = queue_state(words(self.job_state))
+    def job(self) -> SlurmJob:
+        """The job, finished or not."""
+        states = words(self.states)
+        # Until a job is over Slurm writes estimates there.
+        is_over = not queue_state(states)
+        names, gpus = self._held()
+        return SlurmJob(
+            job_id=self.job_id,
+            array_id=number(self.array_id),
+            name=self.job_name or "",
+            user=self.user or "",
+            partition=self.partition or "",
+            state=states[0] if states else "",
+            nodes=names,
+            gpus=gpus,
+            comment=self.comment or "",
+            admin_comment=self.admin_comment or "",
+            start=number(self.start) if is_over else 0,
+            end=number(self.end_time) if is_over else 0,
+        )
+
+    def queued(self) -> QueuedJob | None:
+        """The job in the queue; None for one that is finished."""
+        state = queue_state(words(self.states))
         if not state:
             return None
-        array_id, task_id = number(self.array_job_id), number(self.array_task_id)
-        together = array_tasks.task_runs(self.array_task_string or "")
-        # A task by itself has a number, and 0 is one.
-        single = bool(array_id) and not together
-        names, gpus = _held(self.nodes, self.gres_detail)
+        plain: dict[str, Any] = {name: number(getattr(self, name)) for name in _NUMBERS}
+        plain |= {name: getattr(self, name) or "" for name in _TEXTS}
+        names, gpus = self._held()
         return QueuedJob(
             job_id=self.job_id,
-            name=array_tasks.update_name(
-                self.job_id, array_id, task_id if single else None, together
-            ),
-            array_id=array_id,
-            task=str(task_id) if single else array_tasks.ranges(together),
-            tasks=sum(map(len, together)) or 1,
             state=state,
-            time_limit_s=60 * number(self.time_limit),
+            time_limit_s=60 * number(self.time_limit_min),
             depends=bool(self.dependency),
             exclusive="none" in words(self.shared),
             nodes=names,
             gpus=gpus,
             # What Slurm writes there for a job that waits is an estimate, and not always.
             end=0 if state == "PENDING" else number(self.end_time),
-            **self._same(),
+            **array_tasks.fields(
+                self.job_id, plain["array_id"], number(self.task_id), self.waiting_tasks or ""
+            ),
+            **plain,
         )
 
-    def _same(self) -> dict[str, Any]:
-        """The fields that are the same here and in QueuedJob, under its names."""
-        found: dict[str, Any] = {noun: number(getattr(self, own)) for noun, own in _NUMBERS}
-        return found | {noun: getattr(self, own) or "" for noun, own in _TEXTS}
+    def _held(self) -> tuple[tuple[str, ...], Mapping[str, tuple[int, ...]]]:
+        """The job's nodes and, of those with GPUs, their indices."""
+        names = hostlist.expand(self.node_list) if self.node_list else ()
+        # One gres_detail entry per allocated node, in the order of the nodes.
+        details = zip(names, self.gres_detail or (), strict=False)
+        gpus = {name: gres_text.indices(detail) for name, detail in details}
+        return names, {name: indices for name, indices in gpus.items() if indices}
 
 
-# QueuedJob's field and the row's, where one is the other.
-_NUMBERS = (
-    ("throttle", "array_max_tasks"),
-    ("het_id", "het_job_id"),
-    ("het_offset", "het_job_offset"),
-    ("uid", "user_id"),
-    ("priority", "priority"),
-    ("submit", "submit_time"),
-    ("eligible", "eligible_time"),
-    ("start", "start_time"),
-    ("min_nodes", "node_count"),
-    ("max_nodes", "max_nodes"),
-    ("ntasks", "tasks"),
-    ("cpus", "cpus"),
-    ("cpus_per_task", "cpus_per_task"),
-    ("memory_per_node_mb", "memory_per_node"),
-    ("memory_per_cpu_mb", "memory_per_cpu"),
-    ("min_cpus_per_node", "minimum_cpus_per_node"),
-)
-_TEXTS = (
-    ("user", "user_name"),
-    ("account", "account"),
-    ("partition", "partition"),
-    ("reason", "state_reason"),
-    ("cpus_per_tres", "cpus_per_tres"),
-    ("memory_per_tres", "memory_per_tres"),
-    ("tres_per_node", "tres_per_node"),
-    ("tres_per_job", "tres_per_job"),
-    ("tres_per_task", "tres_per_task"),
-    ("tres_per_socket", "tres_per_socket"),
-    ("features", "features"),
-    ("req_nodes", "required_nodes"),
-    ("exc_nodes", "excluded_nodes"),
-    ("reservation", "resv_name"),
-    ("comment", "comment"),
-    ("admin_comment", "admin_comment"),
-)
+# JobRow's fields that are the same in QueuedJob.
+_SAME = set(QueuedJob.__dataclass_fields__) & set(JobRow.__struct_fields__) - {"job_id"}
+_TEXTS = {name for name in _SAME if getattr(JobRow(0), name) == ""}
+_NUMBERS = _SAME - _TEXTS
 
 
 class Nodes(msgspec.Struct):
@@ -258,15 +237,7 @@ class Jobs(msgspec.Struct):
     errors: list[Fault] = []
 
 
-class Queue(msgspec.Struct):
-    """A reply about jobs, read for the queue."""
-
-    jobs: list[QueueRow]
-    last_update: _Number = None
-    errors: list[Fault] = []
-
-
-_Reply = TypeVar("_Reply", Nodes, Jobs, Queue)
+_Reply = TypeVar("_Reply", Nodes, Jobs)
 
 
 def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
@@ -306,7 +277,7 @@ def jobs(text: str | bytes, shown: str) -> list[SlurmJob]:
     """Every job of a reply, by id."""
     reply = decode(text, Jobs, shown)
     try:
-        return sorted((row.noun() for row in reply.jobs), key=lambda job: job.job_id)
+        return sorted((row.job() for row in reply.jobs), key=lambda job: job.job_id)
     except ValueError as error:
         raise SlurmError(f"{shown}: an entry of 'jobs' cannot be read: {error}") from error
 
@@ -317,9 +288,9 @@ def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
     A job that cannot be read (a list of array tasks cut short, say) is left out, and said once.
     """
     found = []
-    for row in decode(text, Queue, shown).jobs:
+    for row in decode(text, Jobs, shown).jobs:
         try:
-            job = row.noun()
+            job = row.queued()
         except ValueError as error:
             _left_out(row.job_id, f"{shown}: job {row.job_id} is left out: {error}")
             continue
@@ -331,6 +302,12 @@ def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
 @lru_cache(1024)
 def _left_out(job_id: int, told: str) -> None:
     logger.warning(told)
+
+
+def found(jobs: Sequence[SlurmJob], job_id: int) -> SlurmJob | None:
+    """The job of this id (of an array: the first task listed); None without one."""
+    exact = [job for job in jobs if job.job_id == job_id]
+    return next(iter(exact or [job for job in jobs if job.array_id == job_id]), None)
 
 
 def number(value: _Number) -> int:
@@ -359,17 +336,3 @@ def queue_state(state: tuple[str, ...]) -> str:
     if base in ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"):
         return "PENDING"
     return base if base in QUEUE_STATES else ""
-
-
-def _held(
-    text: str | None, details: list[str] | None
-) -> tuple[tuple[str, ...], Mapping[str, tuple[int, ...]]]:
-    """The job's nodes and, of those with GPUs, their indices."""
-    names = hostlist.expand(text) if text else ()
-    gpus: dict[str, tuple[int, ...]] = {}
-    # One gres_detail entry per allocated node, in the order of `nodes`.
-    for name, detail in zip(names, details or (), strict=False):
-        indices = gres_text.indices(detail)
-        if indices:
-            gpus[name] = indices
-    return names, gpus

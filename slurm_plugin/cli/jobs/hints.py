@@ -27,18 +27,10 @@ def hints(as_json: bool, markdown: bool) -> None:
 
 
 def _print() -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from policies.hints.page import rows
+    from slurm_plugin.cli import tables
 
-    # Never so narrow that a table of words cannot be read.
-    console = Console(highlight=False)
-    console.width = max(console.width, 120)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("key", "values", "default", "what it says", "read by"):
-        table.add_column(title, no_wrap=title == "key", overflow="fold")
-    for row in rows():
-        table.add_row(*(row[key] for key in ("key", "values", "default", "doc", "read_by")))
-    console.print(table)
-    console.print("off stands alone: Slurm's own choice, nothing of ours.", markup=False)
+    keys = ("key", "values", "default", "doc", "read_by")
+    titles = ("key", "values", "default", "what it says", "read by")
+    tables.show(tables.plain(titles, [[row[key] for key in keys] for row in rows()]))
+    click.echo("off stands alone: Slurm's own choice, nothing of ours.")

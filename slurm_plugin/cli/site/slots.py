@@ -23,6 +23,7 @@ def list_(config_path: Path, as_json: bool) -> None:
     """List waiting jobs: what they asked, whether they are gated or have slots, and why."""
     import json
 
+    from slurm_plugin.cli import tables
     from slurm_plugin.config import settings as config
     from slurm_plugin.gates.give_back import waiting
     from slurm_plugin.slurm import choose
@@ -34,7 +35,8 @@ def list_(config_path: Path, as_json: bool) -> None:
     elif not rows:
         click.echo("no job waits")
     else:
-        _print(rows)
+        titles = [title.replace("_s", " s") for title in rows[0]]
+        tables.show(tables.plain(titles, [list(map(str, row.values())) for row in rows]))
 
 
 @slots.command("release-all")
@@ -80,17 +82,3 @@ def _row(job: Any, kept: Any) -> dict[str, Any]:
         "reason": job.reason,
         "note": hints.note_in(job.admin_comment),
     }
-
-
-def _print(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    console.width = max(console.width, 120)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in rows[0]:
-        table.add_column(title.replace("_s", " s"), overflow="fold")
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    console.print(table, markup=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gres_topology.hostlist import MAX_NAME
-from slurm_plugin.hostlist import expand
+from gres_topology.hostlist import MAX_NAME, expand
 
 
 @pytest.mark.parametrize(

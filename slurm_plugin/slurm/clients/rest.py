@@ -6,25 +6,25 @@ import http.client
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import releases, rows, squeue_table, update_text
-from slurm_plugin.slurm.commands import CommandLine
-from slurm_plugin.slurm.http_socket import UnixConnection
+from slurm_plugin.slurm import releases
+from slurm_plugin.slurm.clients import rows, squeue_table, update_text
+from slurm_plugin.slurm.clients.command_line import CommandLine
+from slurm_plugin.slurm.clients.http_socket import UnixConnection
 from slurm_plugin.slurm.interface import (
     NOW,
     JobUpdate,
     QueuedJob,
     SlurmJob,
     SlurmNode,
-    SlurmPartition,
 )
 from slurm_plugin.slurm.runner import MAX_BYTES, Runner
 
@@ -68,17 +68,17 @@ class _Envelope(msgspec.Struct):
     meta: _Meta = msgspec.field(default_factory=_Meta)
 
 
-class Rest:
+class Rest(CommandLine):
     """A SlurmClient over the socket of a slurmrestd that our user may use.
 
-    The API has no call for slurm.conf's values: `config` asks scontrol through `run`.
+    What the API has no call for is asked by command: slurm.conf's values, and which partition is
+    the default.
     """
 
     def __init__(self, path: Path, run: Runner, timeout_s: float = 10.0) -> None:
+        super().__init__(run)
         self._path = path
         self._timeout_s = timeout_s
-        self._run = run
-        self._commands = CommandLine(run)
 
     @cached_property
     def _api(self) -> str:
@@ -135,9 +135,8 @@ class Rest:
         if status == _NOT_FOUND or any(fault.error_number == _NO_SUCH_JOB for fault in faults):
             return None
         self._check("job", status, body)
-        found = rows.jobs(body, f"slurmrestd: job {job_id}")
-        exact = [job for job in found if job.job_id == job_id]
-        return next(iter(exact or found), None)
+        jobs = rows.jobs(body, f"slurmrestd: job {job_id}")
+        return rows.found(jobs, job_id) or next(iter(jobs), None)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """One POST per job over one connection.
@@ -153,7 +152,7 @@ class Rest:
         posted = [] if by_scontrol else [job for job in jobs if job.isdecimal()]
         refused = self._post(posted, change)
         try:
-            self._commands.update([job for job in jobs if job not in posted], change)
+            super().update([job for job in jobs if job not in posted], change)
         except SlurmError as error:
             refused.append(str(error))
         if refused:
@@ -175,14 +174,6 @@ class Rest:
         finally:
             connection.close()
         return refused
-
-    def config(self) -> Mapping[str, str]:
-        """slurm.conf's values, from scontrol."""
-        return self._commands.config()
-
-    def partitions(self) -> list[SlurmPartition]:
-        """Every partition, from scontrol (the API does not say which is the default)."""
-        return self._commands.partitions()
 
     def _description(self, change: JobUpdate) -> dict[str, Any]:
         """The change as the API's job description."""

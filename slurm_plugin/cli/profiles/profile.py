@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from slurm_plugin.cli.options import json_option
-from slurm_plugin.cli.profile_options import database_option, fitting_options, task_option
-from slurm_plugin.cli.profile_run import run
+from slurm_plugin.cli.profiles.options import database_option, fitting_options, task_option
+from slurm_plugin.cli.profiles.run import run
 
 if TYPE_CHECKING:
     from policies.performance import Run

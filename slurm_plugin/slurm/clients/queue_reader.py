@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import rows, squeue_table
+from slurm_plugin.slurm.clients import rows, squeue_table
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import Runner
 

@@ -38,8 +38,8 @@ def read(path: Path) -> dict[str, NodeTopology]:
 
 def _add(cluster: dict[str, NodeTopology], path: Path, where: str, entry: object) -> None:
     from gres_topology import find
+    from gres_topology.hostlist import expand
     from simulation.errors import SimulationError
-    from slurm_plugin.hostlist import expand
 
     if not isinstance(entry, dict) or not all(
         isinstance(entry.get(key), str) for key in ("nodes", "topology")

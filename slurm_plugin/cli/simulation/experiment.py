@@ -96,28 +96,20 @@ def _print(result: Result) -> None:
 
 def _tables(result: Result, width: int) -> Iterator[Table]:
     """A row per policy; or, where there are more metrics than a line holds, a row per metric."""
+    from slurm_plugin.cli import tables
+
     policies = list(dict.fromkeys([*result.measured, *result.paper]))
     metrics = _metrics(result.measured, result.paper)
     if _FIRST_COLUMN + sum(2 + len(metric) for metric in metrics) <= width:
         rows = [[name, *(_cell(result, name, metric) for metric in metrics)] for name in policies]
-        yield _table(["policy", *metrics], rows)
+        yield tables.plain(["policy", *metrics], rows, numbers=True)
         return
     per_table = max(1, (width - _FIRST_COLUMN) // _COLUMN)
     for at in range(0, len(policies), per_table):
         some = policies[at : at + per_table]
         cells = [[metric, *(_cell(result, name, metric) for name in some)] for metric in metrics]
-        yield _table(["metric", *some], [row for row in cells if set(row[1:]) != {"-"}])
-
-
-def _table(header: list[str], rows: list[list[str]]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for at, name in enumerate(header):
-        table.add_column(name, justify="right" if at else "left")
-    for row in rows:
-        table.add_row(*row)
-    return table
+        known = [row for row in cells if set(row[1:]) != {"-"}]
+        yield tables.plain(["metric", *some], known, numbers=True)
 
 
 def _metrics(*tables: Figures) -> list[str]:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from slurm_plugin.cli.machines.numa import numa_option, with_numa
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -54,8 +56,7 @@ def list_() -> None:
 @click.argument("machine", metavar="NAME|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw to this file.")
-@click.option("--numa", "numa_file", type=click.Path(path_type=Path),
-              help="Output of numactl --hardware of the same node, to add.")  # fmt: skip
+@numa_option
 @one_line_errors
 def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None) -> None:
     """Show a machine of the catalog or the topology in a file.
@@ -63,16 +64,10 @@ def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None)
     FILE may hold the output of nvidia-smi topo -m, rocm-smi --showtopo, lstopo --of xml or
     numactl --hardware, an NCCL or RCCL topology XML, or a machine declared in YAML.
     """
-    from gres_topology import TopologyError, find, merge_numa
+    from gres_topology import find
     from gres_topology.readers import saved
 
-    found = find(machine)
-    if numa_file is not None:
-        try:
-            text = numa_file.read_text(errors="replace")
-        except OSError as error:
-            raise TopologyError(f"{numa_file}: {error.strerror}") from None
-        found = merge_numa(found, text, source=str(numa_file))
+    found = with_numa(find(machine), numa_file)
     if plot is not None:
         from gres_topology.drawing import draw
 
@@ -148,29 +143,20 @@ def _print(found: NodeTopology) -> None:
 
 def _print_matrix(console: Console, found: NodeTopology) -> None:
     """GPUs and NICs against GPUs, then where each GPU sits."""
-    from rich.table import Table
-
     from gres_topology.cpulist import format_list
+    from slurm_plugin.cli import tables
 
     has_pci = any(found.pci)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("", no_wrap=True)
-    for column in [f"GPU{gpu}" for gpu in range(found.gpus)] + ["NUMA", "CPUs"]:
-        table.add_column(column, no_wrap=True)
-    if has_pci:
-        table.add_column("PCI", no_wrap=True)
+    rows: list[list[str]] = []
     for gpu in range(found.gpus):
         numa, cpus = found.numa[gpu], found.cpus[gpu]
-        table.add_row(
-            f"GPU{gpu}",
-            *found.kinds[gpu],
-            "-" if numa is None else str(numa),
-            "-" if cpus is None else format_list(cpus),
-            *([found.pci[gpu] or "-"] if has_pci else []),
-        )
-    for nic in found.nics:
-        table.add_row(nic.name, *nic.kinds)
-    console.print(table)
+        seat = ["-" if numa is None else str(numa), "-" if cpus is None else format_list(cpus)]
+        seat += [found.pci[gpu] or "-"] if has_pci else []
+        rows.append([f"GPU{gpu}", *found.kinds[gpu], *seat])
+    rows += [[nic.name, *nic.kinds] for nic in found.nics]
+    gpus = [f"GPU{gpu}" for gpu in range(found.gpus)]
+    headings = ["", *gpus, "NUMA", "CPUs", *(["PCI"] if has_pci else [])]
+    console.print(tables.plain(headings, rows))
 
 
 def _print_links(console: Console, found: NodeTopology) -> None:

@@ -82,7 +82,7 @@ def simulate(
     from simulation.core.jobs import at_load
     from simulation.report import output as report
     from simulation.traces import prepare, read
-    from slurm_plugin.cli import cluster_file
+    from slurm_plugin.cli.simulation import cluster_file
 
     cluster = cluster_file.read(nodes)
     trace = prepare(read(log), cluster, skip_days, most)
@@ -139,10 +139,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print(runs: list[Run], cluster: dict[str, NodeTopology], trace: Trace) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from simulation.report import output as report
+    from slurm_plugin.cli import tables
 
     gpus = sum(topology.gpus for topology in cluster.values())
     click.echo(f"{len(trace.jobs)} jobs on {len(cluster)} nodes, {gpus} GPUs ({trace.format})")
@@ -154,11 +152,6 @@ def _print(runs: list[Run], cluster: dict[str, NodeTopology], trace: Trace) -> N
         click.echo(f"    ... {len(trace.rejected) - NAMED} more; --json and --html name all")
     head, *rows = report.table(runs, cluster)
     # One column per policy: figures of one kind are compared along a line.
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for at, name in enumerate(["", *(row[0] for row in rows)]):
-        table.add_column(name, justify="right" if at else "left", no_wrap=True)
-    for at, heading in enumerate(head[1:], 1):
-        table.add_row(heading, *(row[at] for row in rows))
-    console = Console(highlight=False, soft_wrap=True)
-    console.width = max(console.width, 30 + 20 * len(rows))
-    console.print(table)
+    columns = [[heading, *(row[at] for row in rows)] for at, heading in enumerate(head) if at]
+    table = tables.plain(["", *(row[0] for row in rows)], columns, numbers=True)
+    tables.show(table, 30 + 20 * len(rows))

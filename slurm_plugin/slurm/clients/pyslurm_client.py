@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import array_tasks, gres_text, rows, squeue_table
-from slurm_plugin.slurm.commands import CommandLine
+from slurm_plugin.slurm import array_tasks, gres_text
+from slurm_plugin.slurm.clients import rows, squeue_table
+from slurm_plugin.slurm.clients.command_line import CommandLine
 from slurm_plugin.slurm.interface import (
     JobUpdate,
     QueuedJob,
@@ -78,21 +79,12 @@ def load() -> Any:
         ) from error
 
 
-class PySlurm:
+class PySlurm(CommandLine):
     """A SlurmClient over the module pyslurm; `run` is for what it cannot do."""
 
     def __init__(self, run: Runner) -> None:
+        super().__init__(run)
         self._pyslurm = load()
-        self._run = run
-        self._commands = CommandLine(run)
-
-    def version(self) -> str:
-        """The controller's release."""
-        return self._commands.version()
-
-    def config(self) -> Mapping[str, str]:
-        """slurm.conf's values, under scontrol's names: from scontrol."""
-        return self._commands.config()
 
     def nodes(self) -> list[SlurmNode]:
         """Every node, by name; what is in use comes from the jobs that hold it."""
@@ -104,13 +96,6 @@ class PySlurm:
         """Every job the controller holds, by id."""
         found = [_job(job) for job in self._load("Jobs").values()]
         return sorted(found, key=lambda job: job.job_id)
-
-    def job(self, job_id: int) -> SlurmJob | None:
-        """One job by its id (of an array: the first task listed), None if unknown."""
-        jobs = self.jobs()
-        exact = [job for job in jobs if job.job_id == job_id]
-        found = exact or [job for job in jobs if job.array_id == job_id]
-        return found[0] if found else None
 
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
@@ -135,7 +120,7 @@ class PySlurm:
         }
         is_plain = all(name in _MODIFIES and value for name, value in wanted.items())
         if not is_plain or not all(job.isdecimal() for job in jobs):
-            self._commands.update(jobs, change)
+            super().update(jobs, change)
             return
         description = self._pyslurm.JobSubmitDescription(
             **{_MODIFIES[name]: value for name, value in wanted.items()}
@@ -254,69 +239,57 @@ def _job(job: Any) -> SlurmJob:
     )
 
 
+# QueuedJob's field and PySlurm's, where they say the same.
+_NUMBERS = {
+    "array_id": "array_id",
+    "throttle": "array_tasks_parallel",
+    "het_id": "heterogeneous_id",
+    "het_offset": "heterogeneous_offset",
+    "uid": "user_id",
+    "priority": "priority",
+    "submit": "submit_time",
+    "eligible": "eligible_time",
+    "start": "start_time",
+    "min_nodes": "num_nodes",
+    "max_nodes": "max_nodes",
+    "ntasks": "ntasks",
+    "cpus": "cpus",
+    "memory_per_node_mb": "memory_per_node",
+    "memory_per_cpu_mb": "memory_per_cpu",
+    "min_cpus_per_node": "min_cpus_per_node",
+}
+_TEXTS = {
+    "user": "user_name",
+    "account": "account",
+    "partition": "partition",
+    "req_nodes": "required_nodes",
+    "exc_nodes": "excluded_nodes",
+    "reservation": "reservation",
+    "comment": "comment",
+    "admin_comment": "admin_comment",
+}
+
+
 def _queued(job: Any, state: str, asked: Mapping[str, Any]) -> QueuedJob:
-    array_id = job.array_id or 0
-    together = array_tasks.task_runs(job.array_tasks_waiting or "")
-    single = bool(array_id) and not together
-    task = (job.array_task_id or 0) if single else None
+    plain: dict[str, Any] = {name: _count(getattr(job, own)) for name, own in _NUMBERS.items()}
+    plain |= {name: getattr(job, own) or "" for name, own in _TEXTS.items()}
     return QueuedJob(
         job_id=job.id,
-        name=array_tasks.update_name(job.id, array_id, task, together),
-        array_id=array_id,
-        task=str(task) if single else array_tasks.ranges(together),
-        tasks=sum(map(len, together)) or 1,
-        throttle=job.array_tasks_parallel or 0,
-        het_id=job.heterogeneous_id or 0,
-        het_offset=job.heterogeneous_offset or 0,
         state=state,
+        # PySlurm gives the description, `Reason, what of it`, where there is one.
+        reason=(job.state_reason or "").partition(",")[0],
+        end=0 if job.state == "PENDING" else _count(job.end_time),
+        time_limit_s=60 * _count(job.time_limit),
         depends=bool(job.dependencies),
         nodes=hostlist.expand(job.allocated_nodes) if job.allocated_nodes else (),
         exclusive=job.resource_sharing in ("no", "NO"),
         gpus=_gpus(_layout(job)),
-        **_who(job),
-        **_times(job),
-        **_size(job),
+        **array_tasks.fields(
+            job.id, plain["array_id"], _count(job.array_task_id), job.array_tasks_waiting or ""
+        ),
+        **plain,
         **asked,
     )
-
-
-def _who(job: Any) -> dict[str, Any]:
-    return {
-        "user": job.user_name or "",
-        "uid": job.user_id or 0,
-        "account": job.account or "",
-        "partition": job.partition or "",
-        # PySlurm gives the description, `Reason, what of it`, where there is one.
-        "reason": (job.state_reason or "").partition(",")[0],
-        "priority": job.priority or 0,
-        "req_nodes": job.required_nodes or "",
-        "exc_nodes": job.excluded_nodes or "",
-        "reservation": job.reservation or "",
-        "comment": job.comment or "",
-        "admin_comment": job.admin_comment or "",
-    }
-
-
-def _times(job: Any) -> dict[str, Any]:
-    return {
-        "submit": _count(job.submit_time),
-        "eligible": _count(job.eligible_time),
-        "start": _count(job.start_time),
-        "end": 0 if job.state == "PENDING" else _count(job.end_time),
-        "time_limit_s": 60 * _count(job.time_limit),
-    }
-
-
-def _size(job: Any) -> dict[str, Any]:
-    return {
-        "min_nodes": _count(job.num_nodes),
-        "max_nodes": _count(job.max_nodes),
-        "ntasks": _count(job.ntasks),
-        "cpus": _count(job.cpus),
-        "memory_per_node_mb": _count(job.memory_per_node),
-        "memory_per_cpu_mb": _count(job.memory_per_cpu),
-        "min_cpus_per_node": _count(job.min_cpus_per_node),
-    }
 
 
 def _count(value: Any) -> int:
