@@ -128,7 +128,9 @@ class _Planning:
         [(job, want)] = unit.members
         now = self._context.now
         ready_s = self._context.ready_s if self._matcher is not None else None
-        outcome = slot_loans.look_at(job, want, self._made, by_id, now, ready_s, end_of(job, now))
+        outcome = slot_loans.continue_loan(
+            job, want, self._made, by_id, now, ready_s, end_of(job, now)
+        )
         self._made.seen[f"loan {outcome}"] += 1
         if outcome == slot_loans.MEETS:
             self._renew(unit)

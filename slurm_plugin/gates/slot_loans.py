@@ -1,4 +1,4 @@
-"""Loans in a plan: who may start now that its donors are ready, and whose loan came to nothing."""
+"""Loans behind a gate: the job is released when its donors are ready, or loses its loan."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 
 
 class SlotLoans:
-    """Loans behind a gate: it keeps the job away from all GPUs until its donors are ready."""
+    """How lending works in this mode: the gate keeps the job away from all GPUs meanwhile."""
 
     def record_of(self, job: QueuedJob) -> GateRecord | None:
-        """The job's record; None without one."""
+        """What the job's AdminComment keeps; None for a job without a gate."""
         return GateRecord.read_from(job.admin_comment)
 
     def is_on_loan(self, job: QueuedJob, kept: GateRecord) -> bool:
-        """Does the job need its donors? Gated or placed, it starts on nothing else."""
+        """Gated or placed, a job with a loan starts on nothing else."""
         return job.state != "COMPLETING"
 
     def meets(self, job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
-        """The record names the donors; the gate keeps the job waiting."""
-        return _told(job, kept, note)
+        """The update that names the donors in `kept` before they start."""
+        return _noted(job, kept, note)
 
     def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
-        """The donor gets exactly these slots, and starts now."""
+        """The update that gives a donor its GPUs, and lets it start."""
         slots = slot_types.request(node.gpu_types, mask)
         own = donor.entry(parent)
         return JobUpdate(begin_time=NOW, tres_per_node=slots, admin_comment=own)
 
     def given_up(self, job: QueuedJob, kept: GateRecord, note: str) -> tuple[JobUpdate, ...]:
-        """Behind its gate the job still has its own request."""
-        return (_told(job, kept.without_loan(), note),)
+        """The update that takes the loan away; the gated job has its own request still."""
+        return (_noted(job, kept.without_loan(), note),)
 
 
-def _told(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
+def _noted(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
     comment = kept.written_into(job.admin_comment)
     return JobUpdate(admin_comment=hints.with_note(comment, note))
 
 
-def look_at(
+def continue_loan(
     job: QueuedJob,
     want: Want,
     made: GatePlan,

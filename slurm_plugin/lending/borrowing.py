@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from policies.r_queue import Release
+from policies.remote.r_queue import Release
 from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.choice.offer import Borrower, SpareCapacity
 from slurm_plugin.queue.candidates import Need, may_use

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from policies import Wait
-from policies.drmaestro import HELD_BACK, Costs, DRMaestro
 from policies.remote import RemoteJob, RemotePlacement
+from policies.remote.drmaestro import HELD_BACK, Costs, DRMaestro
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.lending.choice.offer import (
     NOT_PREDICTED,

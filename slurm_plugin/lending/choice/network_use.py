@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from policies.drmaestro import RODINIA
-from policies.drmaestro.profiles import UNKNOWN_SENSITIVITY
-from policies.r_queue import Network, Work, execution_s
+from policies.remote.drmaestro import RODINIA
+from policies.remote.drmaestro.profiles import UNKNOWN_SENSITIVITY
+from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_profiles import Remote
 
@@ -24,7 +24,7 @@ class NetworkUse:
     """One job's use of the network."""
 
     #: What the R queue's model computes with; None where the job's run time is not known.
-    work: Work | None = None
+    work: JobWork | None = None
     #: The share of its time that is network, on an idle network.
     share: float = UNKNOWN_SHARE
     #: A full network lengthens the job by this share.
@@ -37,7 +37,7 @@ class NetworkUse:
 UNKNOWN = NetworkUse()
 
 
-def network_use(name: str, written: Mapping[str, Remote], wires: Network) -> NetworkUse:
+def network_use(name: str, written: Mapping[str, Remote], wires: NetworkSpeeds) -> NetworkUse:
     """What the profile `name` says; UNKNOWN for a name that nothing is known of."""
     said, measured = written.get(name), RODINIA.get(name)
     if said is None:
@@ -51,18 +51,18 @@ def network_use(name: str, written: Mapping[str, Remote], wires: Network) -> Net
     return NetworkUse(work, share, sensitivity, said.max_slowdown)
 
 
-def _work(said: Remote, wires: Network) -> Work | None:
+def _work(said: Remote, wires: NetworkSpeeds) -> JobWork | None:
     """`run_s` is the time with local GPUs: what the model gives to GPUs and bytes is part of it."""
     if said.run_s is None:
         return None
-    work = Work(
+    work = JobWork(
         0.0,
         gpu_calls=said.gpu_calls,
         gpu_cpu_gb=said.gpu_cpu_gb,
         gpu_gpu_gb=said.gpu_gpu_gb,
     )
     rest_s = max(0.0, said.run_s - execution_s(work, wires, False))
-    return Work(
+    return JobWork(
         rest_s,
         gpu_calls=said.gpu_calls,
         gpu_cpu_gb=said.gpu_cpu_gb,
@@ -70,7 +70,7 @@ def _work(said: Remote, wires: Network) -> Work | None:
     )
 
 
-def _share(work: Work, wires: Network) -> float:
+def _share(work: JobWork, wires: NetworkSpeeds) -> float:
     """What remote GPUs alone add, as a share of the time with them."""
     near_s, far_s = execution_s(work, wires, False), execution_s(work, wires, True)
     return max(0.0, 1 - near_s / far_s) if far_s else 0.0

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies import Request, Wait
-from policies.r_queue import (
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.r_queue import (
     LEAST_OCCUPIED,
     LOCAL_FIRST,
     NETWORK_AWARE,
@@ -19,7 +20,6 @@ from policies.r_queue import (
     RQueue,
     local_start_s,
 )
-from policies.remote import RemoteJob, RemotePlacement, Room
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
@@ -230,11 +230,11 @@ def by_model(job: Borrower, capacity: SpareCapacity) -> list[list[Node]]:
     return [nodes for _, nodes in sorted(models.items())]
 
 
-def rooms_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, Room]:
+def rooms_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCapacity]:
     """The nodes in the words of the rules; a GPU lent takes a donor's CPUs and memory, too."""
     cpus, memory_mb = settings.donor_cpus, settings.donor_memory_mb
     return {
-        node.name: Room(node.name, node.free, node.cpus, node.memory_mb, cpus, memory_mb)
+        node.name: NodeCapacity(node.name, node.free, node.cpus, node.memory_mb, cpus, memory_mb)
         for node in nodes
     }
 

@@ -10,8 +10,8 @@ import os
 import sys
 from multiprocessing.connection import Connection
 
-from policies.drmaestro import best_solver
 from policies.errors import PolicyError
+from policies.remote.drmaestro import best_solver
 
 READY = "ready"
 #: Below the engine itself where both want the same core.

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 
 from policies import Wait
-from policies.drmaestro import DRMaestro, best_solver, by_ortools
-from policies.remote import RemoteJob, RemotePlacement, Room
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.drmaestro import DRMaestro, best_solver, by_ortools
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Solver:
         self._has_ortools = best_solver() is by_ortools
 
     def ask(
-        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, Room]
+        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, NodeCapacity]
     ) -> Answers:
         """DRMaestro's answer for every job. Raises Unsolved where there is none in time."""
         if not self._has_ortools and len(jobs) * len(rooms) > MOST_WITHOUT_ORTOOLS:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from policies.drmaestro import RODINIA, DRMaestro
-from policies.r_queue import Network, Release
-from policies.remote import RemoteJob, Room
+from policies.remote import NodeCapacity, RemoteJob
+from policies.remote.drmaestro import RODINIA, DRMaestro
+from policies.remote.r_queue import NetworkSpeeds, Release
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_profiles import Remote
@@ -142,11 +142,11 @@ def test_it_is_told_where_gpus_are_free_without_cpus_beside_them() -> None:
 
 def test_a_profiles_own_words_go_before_what_the_thesis_measured() -> None:
     written = {"nw": Remote(sensitivity=0.3, max_slowdown=1.2)}
-    found = network_use("nw", written, Network())
+    found = network_use("nw", written, NetworkSpeeds())
     assert (found.sensitivity, found.max_slowdown) == (0.3, 1.2)
     assert found.share == RODINIA["nw"].idle
-    assert network_use("nw", {}, Network()).sensitivity == RODINIA["nw"].sensitivity
-    assert network_use("", {}, Network()) == UNKNOWN
+    assert network_use("nw", {}, NetworkSpeeds()).sensitivity == RODINIA["nw"].sensitivity
+    assert network_use("", {}, NetworkSpeeds()) == UNKNOWN
 
 
 def test_the_share_of_the_network_follows_from_calls_and_bytes() -> None:
@@ -172,7 +172,7 @@ class InPlace:
         self.error = error
 
     def ask(
-        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, Room]
+        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, NodeCapacity]
     ) -> Answers:
         self.asked.append(len(jobs))
         if self.error is not None:

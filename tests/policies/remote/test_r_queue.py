@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from gres_topology.catalog import load
 from policies import Cluster, NodeState, Request, RunningJob, Wait
-from policies.r_queue import (
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.r_queue import (
     LEAST_OCCUPIED,
     LOCAL_FIRST,
     NETWORK_AWARE,
     GQueue,
-    Network,
+    JobWork,
+    NetworkSpeeds,
     RQueue,
-    Work,
     execution_s,
 )
-from policies.remote import RemoteJob, RemotePlacement, Room
 
 TSUBAME = load("tsubame25")
 
@@ -164,7 +164,7 @@ def every_place(gpus, left):
 )
 def test_network_aware_donors_make_one_task_end_as_early_as_any_other_choice(nodes, gpus):
     """By the model, whatever the work: local if some node has all, else the least crowded place."""
-    left = {f"n{n}": Room(f"n{n}", free, 8, 0) for n, (free, _) in enumerate(nodes)}
+    left = {f"n{n}": NodeCapacity(f"n{n}", free, 8, 0) for n, (free, _) in enumerate(nodes)}
     running = {f"n{n}": 1 + jobs for n, (_, jobs) in enumerate(nodes)}
     found = RQueue(NETWORK_AWARE).decide(job(gpus), left, running)
     places = list(every_place(gpus, left))
@@ -172,23 +172,27 @@ def test_network_aware_donors_make_one_task_end_as_early_as_any_other_choice(nod
         assert not places
         return
     (task,) = found.tasks
-    work = Work(10.0, 1.0, 1.0, 1.0, 1000, 1000)
+    work = JobWork(10.0, 1.0, 1.0, 1.0, 1000, 1000)
     best = min(
         execution_s(
             work,
-            Network(),
+            NetworkSpeeds(),
             any(name != host for name in sources),
             1 + max(running[name] for name in (host, *sources)),
         )
         for host, sources in places
     )
-    got = execution_s(work, Network(), bool(task.remote), 1 + crowd(task, running))
+    got = execution_s(work, NetworkSpeeds(), bool(task.remote), 1 + crowd(task, running))
     assert got == pytest.approx(best)
 
 
 def test_local_first_takes_one_donor_with_all_the_rest_network_aware_the_least_crowded():
-    left = {"n0": Room("n0", 0, 8, 0), "n1": Room("n1", 3, 0, 0), "n2": Room("n2", 1, 0, 0)}
-    left["n3"] = Room("n3", 1, 0, 0)
+    left = {
+        "n0": NodeCapacity("n0", 0, 8, 0),
+        "n1": NodeCapacity("n1", 3, 0, 0),
+        "n2": NodeCapacity("n2", 1, 0, 0),
+    }
+    left["n3"] = NodeCapacity("n3", 1, 0, 0)
     running = {"n0": 1, "n1": 4, "n2": 1, "n3": 1}
     near = RQueue(LOCAL_FIRST).decide(job(2), left, running)
     far = RQueue(NETWORK_AWARE).decide(job(2), left, running)
@@ -199,7 +203,11 @@ def test_local_first_takes_one_donor_with_all_the_rest_network_aware_the_least_c
 @pytest.mark.parametrize(("lending_counts", "second"), [(True, "n2"), (False, "n1")])
 def test_a_lender_is_the_next_donor_again_only_where_lending_does_not_count(lending_counts, second):
     """Both donors run one job and have no CPU left; the first lends a GPU to the first task."""
-    left = {"n0": Room("n0", 0, 8, 0), "n1": Room("n1", 3, 0, 0), "n2": Room("n2", 3, 0, 0)}
+    left = {
+        "n0": NodeCapacity("n0", 0, 8, 0),
+        "n1": NodeCapacity("n1", 3, 0, 0),
+        "n2": NodeCapacity("n2", 3, 0, 0),
+    }
     queue = RQueue(LEAST_OCCUPIED, lending_counts=lending_counts)
     found = queue.decide(job(1, 1), left, dict.fromkeys(left, 1))
     assert [task.remote[0][0] for task in found.tasks] == ["n1", second]
@@ -215,5 +223,5 @@ def test_a_lender_is_the_next_donor_again_only_where_lending_does_not_count(lend
 )
 def test_execution_times_follow_the_papers_equations(sentence, is_remote, jobs, expected):
     """7 GB each way, 100,000 connections and calls, 10 s of all else, on Table II's node."""
-    work = Work(10.0, 7.0, 7.0, 7.0, 100_000, 100_000)
-    assert execution_s(work, Network(), is_remote, jobs) == pytest.approx(expected)
+    work = JobWork(10.0, 7.0, 7.0, 7.0, 100_000, 100_000)
+    assert execution_s(work, NetworkSpeeds(), is_remote, jobs) == pytest.approx(expected)

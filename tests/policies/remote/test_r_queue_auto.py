@@ -7,20 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import Request, Wait
-from policies.r_queue import (
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.capacity import copies
+from policies.remote.r_queue import (
     LOCAL_FIRST,
     AutoRQueue,
-    Network,
+    JobWork,
+    NetworkSpeeds,
     Release,
     RQueue,
-    Work,
     execution_s,
     local_start_s,
 )
-from policies.remote import RemoteJob, RemotePlacement, Room, copies
 
 #: 100,000 calls: 347 s of latency on remote GPUs instead of 99 s.
-TALKATIVE = Work(1000.0, gpu_calls=100_000.0)
+TALKATIVE = JobWork(1000.0, gpu_calls=100_000.0)
 
 
 def job(*gpus, cpus=1):
@@ -28,7 +29,7 @@ def job(*gpus, cpus=1):
 
 
 def two_nodes_with_one_idle_gpu_each():
-    left = {"a": Room("a", 0b001, 4, 0), "b": Room("b", 0b001, 4, 0)}
+    left = {"a": NodeCapacity("a", 0b001, 4, 0), "b": NodeCapacity("b", 0b001, 4, 0)}
     return left, {"a": 1, "b": 1}
 
 
@@ -61,7 +62,7 @@ def test_the_reason_of_a_wait_names_both_predictions():
 
 def test_a_crowded_donor_makes_the_same_job_wait():
     """20 GB take 3.1 s over an idle network and six times that beside five others."""
-    work = Work(100.0, gpu_cpu_gb=20.0)
+    work = JobWork(100.0, gpu_cpu_gb=20.0)
     releases = [Release(10.0, {"b": 0b110}, {"b": 4.0})]
     left, running = two_nodes_with_one_idle_gpu_each()
     assert isinstance(AutoRQueue().decide(job(2), work, left, running, releases), RemotePlacement)
@@ -71,14 +72,14 @@ def test_a_crowded_donor_makes_the_same_job_wait():
 def test_the_model_chooses_between_the_orders_of_donors():
     """One crowded donor has both GPUs, two others one each; few bytes leave both orders equal."""
     left = {
-        "a": Room("a", 0, 4, 0),
-        "b": Room("b", 0b11, 0, 0),
-        "c": Room("c", 0b01, 0, 0),
-        "d": Room("d", 0b01, 0, 0),
+        "a": NodeCapacity("a", 0, 4, 0),
+        "b": NodeCapacity("b", 0b11, 0, 0),
+        "c": NodeCapacity("c", 0b01, 0, 0),
+        "d": NodeCapacity("d", 0b01, 0, 0),
     }
     running = {"a": 1, "b": 5, "c": 1, "d": 1}
-    heavy = AutoRQueue().decide(job(2), Work(100.0, gpu_cpu_gb=20.0), left, running, [])
-    light = AutoRQueue().decide(job(2), Work(100.0), left, running, [])
+    heavy = AutoRQueue().decide(job(2), JobWork(100.0, gpu_cpu_gb=20.0), left, running, [])
+    light = AutoRQueue().decide(job(2), JobWork(100.0), left, running, [])
     assert list(heavy.donors) == ["c", "d"]
     assert list(light.donors) == ["b"]
 
@@ -102,7 +103,7 @@ def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
     nodes, times, gpus, cpus
 ):
     """By releasing one running job after the other, each of which holds its node's other GPUs."""
-    left = {f"n{n}": Room(f"n{n}", free, has, 0) for n, (free, has, _) in enumerate(nodes)}
+    left = {f"n{n}": NodeCapacity(f"n{n}", free, has, 0) for n, (free, has, _) in enumerate(nodes)}
     running = dict.fromkeys(left, 1)
     releases = [
         Release(times[n], {f"n{n}": 7 & ~free}, {f"n{n}": more})
@@ -113,13 +114,13 @@ def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
     found = local_start_s(asked, RQueue(LOCAL_FIRST), left, running, releases)
     assert left == before
     local = RQueue(LOCAL_FIRST, remote=False)
-    rooms, counts, expected = copies(left.values()), dict(running), float("inf")
+    nodes, counts, expected = copies(left.values()), dict(running), float("inf")
     for at_s, release in [(0.0, None), *sorted((one.in_s, one) for one in releases)]:
         for name, mask in release.gpus.items() if release else ():
-            rooms[name].free |= mask
-            rooms[name].cpus += release.cpus[name]
+            nodes[name].free |= mask
+            nodes[name].cpus += release.cpus[name]
             counts[name] -= 1
-        if isinstance(local.decide(asked, rooms, counts), RemotePlacement):
+        if isinstance(local.decide(asked, nodes, counts), RemotePlacement):
             expected = at_s
             break
     assert found == expected
@@ -134,16 +135,16 @@ def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
     st.floats(0, 11),
 )
 def test_no_job_takes_remote_gpus_that_is_predicted_to_lose(nodes, times, gpus, calls, gb):
-    left = {f"n{n}": Room(f"n{n}", free, has, 0) for n, (free, has, _) in enumerate(nodes)}
+    left = {f"n{n}": NodeCapacity(f"n{n}", free, has, 0) for n, (free, has, _) in enumerate(nodes)}
     running = {f"n{n}": crowd for n, (_, _, crowd) in enumerate(nodes)}
     releases = [Release(times[n], {name: 7}) for n, name in enumerate(left)]
     asked = job(*sorted(gpus, reverse=True))
-    work = Work(60.0, gb, gb, gb, calls, calls)
+    work = JobWork(60.0, gb, gb, gb, calls, calls)
     answer = AutoRQueue().decide(asked, work, left, running, releases)
     if isinstance(answer, RemotePlacement) and answer.remote_gpus:
         used = {task.node for task in answer.tasks} | set(answer.donors)
         crowd = 1 + max(running[name] for name in used)
         wait_s = local_start_s(asked, RQueue(), left, running, releases)
-        assert execution_s(work, Network(), True, crowd) < wait_s + execution_s(
-            work, Network(), False
+        assert execution_s(work, NetworkSpeeds(), True, crowd) < wait_s + execution_s(
+            work, NetworkSpeeds(), False
         )

@@ -1,7 +1,7 @@
 """DRMaestro: all waiting jobs placed at once (thesis section 5.3, Algorithms 4 and 5).
 
-Jobs start whole or not at all. The thesis leaves out every job of which a part found no place;
-that wastes what those jobs held of each other's room, so the younger half of them is left out
+Jobs start whole or not at all. The thesis leaves out every job of which a part placement no place;
+that wastes what those jobs held, so the younger half of them is left out
 and the rest solved again, and whoever still fits into what remains is added at the end.
 Running jobs stay where they are.
 """
@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from policies.contract.nouns import Cluster, Wait
-from policies.drmaestro.admission import admitted
-from policies.drmaestro.flow import FlowSolver, best_solver
-from policies.drmaestro.phases import Costs, Task, host_tasks, lend_gpus
-from policies.remote import RemoteJob, RemotePlacement, RemoteTask, Room, copies, rooms
+from policies.remote.capacity import NodeCapacity, capacities, copies
+from policies.remote.drmaestro.admission import admitted
+from policies.remote.drmaestro.flow import FlowSolver, best_solver
+from policies.remote.drmaestro.phases import Costs, Task, host_tasks, lend_gpus
+from policies.remote.jobs import Answer, RemoteJob, RemotePlacement, RemoteTask
 
-Rooms = dict[str, Room]
-Answer = RemotePlacement | Wait
+Nodes = dict[str, NodeCapacity]
 _Need = tuple[tuple[int, ...], int, int, float, bool]
 
 
@@ -26,7 +26,7 @@ _Need = tuple[tuple[int, ...], int, int, float, bool]
 class DRMaestro:
     """Plans a queue. `max_postponed`: how often the network may hold a job back (thesis: 10).
 
-    `donor_cpus` and `donor_memory_mb` are taken on a donor for each GPU lent (thesis: none).
+    `donor_cpus` and `donor_memory_mb` are what each GPU on loan takes of its donor (thesis: none).
     """
 
     costs: Costs = field(default_factory=Costs)
@@ -38,9 +38,9 @@ class DRMaestro:
 
     def plan(self, jobs: Sequence[RemoteJob], cluster: Cluster) -> list[Answer]:
         """An answer for every job, in the order given (that of arrival)."""
-        return self.decide(jobs, rooms(cluster, self.donor_cpus, self.donor_memory_mb))
+        return self.decide(jobs, capacities(cluster, self.donor_cpus, self.donor_memory_mb))
 
-    def decide(self, jobs: Sequence[RemoteJob], left: Rooms) -> list[Answer]:
+    def decide(self, jobs: Sequence[RemoteJob], left: Nodes) -> list[Answer]:
         """The same on what is left; nothing is changed."""
         seniors = sorted(range(len(jobs)), key=lambda index: (-jobs[index].rounds_waited, index))
         postponed: set[int] = set()
@@ -49,7 +49,7 @@ class DRMaestro:
         while active:
             trial = copies(left.values())
             answers, leave = self._solved(active, trial)
-            slow = {i for i, found in answers.items() if self._too_slow(jobs[i], found)}
+            slow = {i for i, answer in answers.items() if self._too_slow(jobs[i], answer)}
             postponed |= slow
             if not slow | leave:
                 left = trial
@@ -69,20 +69,20 @@ class DRMaestro:
         ]
 
     def _solved(
-        self, jobs: Mapping[int, RemoteJob], left: Rooms
+        self, jobs: Mapping[int, RemoteJob], left: Nodes
     ) -> tuple[dict[int, RemotePlacement], set[int]]:
-        """Both phases. RET: placements, or which jobs to leave out before solving again."""
+        """Both phases. Returns placements, or which jobs to leave out before solving again."""
         hosted = host_tasks(jobs, left, self.costs, self.solve)
         if leave := _leave({i: _hosted_tasks(i, job, hosted) for i, job in jobs.items()}):
             return {}, leave
-        lent = lend_gpus(jobs, hosted, left, self.costs, self.solve)
-        if leave := _leave({i: _whole_tasks(i, job, lent) for i, job in jobs.items()}):
+        given = lend_gpus(jobs, hosted, left, self.costs, self.solve)
+        if leave := _leave({i: _whole_tasks(i, job, given) for i, job in jobs.items()}):
             return {}, leave
         # Seniors first, so that the same GPUs go to the same job whatever the solver's order.
         return {
             index: self._placement(
                 [
-                    (hosted[index, task], lent[index, task])
+                    (hosted[index, task], given[index, task])
                     for task in range(len(job.request.gpus_per_node))
                 ],
                 left,
@@ -91,7 +91,7 @@ class DRMaestro:
         }, set()
 
     def _placement(
-        self, tasks: Sequence[tuple[str, Mapping[str, int]]], left: Rooms
+        self, tasks: Sequence[tuple[str, Mapping[str, int]]], left: Nodes
     ) -> RemotePlacement:
         """Turn counts into GPUs, and take those."""
         placed = []
@@ -104,45 +104,45 @@ class DRMaestro:
         reason = f"{borrowed} remote GPUs" if borrowed else "every GPU beside its task"
         return RemotePlacement(tuple(placed), self.name, reason)
 
-    def _too_slow(self, job: RemoteJob, found: RemotePlacement) -> bool:
+    def _too_slow(self, job: RemoteJob, placement: RemotePlacement) -> bool:
         if not self.costs.network_aware or job.postponed >= self.max_postponed:
             return False
-        return slowdown(job, found, self.costs.loads) > job.max_slowdown
+        return slowdown(job, placement, self.costs.loads) > job.max_slowdown
 
     def _add(
         self,
         index: int,
         job: RemoteJob,
-        left: Rooms,
+        left: Nodes,
         answers: dict[int, RemotePlacement],
         postponed: set[int],
     ) -> bool:
         """Place one more job in what is left, if it fits: no flow, the cheapest for each task.
 
-        RET: whether it fits, placed or left for its costs or the network.
+        Returns whether it fits, placed or left for its costs or the network.
         """
-        lends = sum(room.free.bit_count() for room in left.values())
-        if sum(job.request.gpus_per_node) > lends:
+        free = sum(node.free.bit_count() for node in left.values())
+        if sum(job.request.gpus_per_node) > free:
             return False
         trial = copies(left.values())
-        found = self._alone(job, trial)
-        if found is None:
+        placement = self._alone(job, trial)
+        if placement is None:
             return False
-        if self._left_by_choice(job, found):
+        if self._left_by_choice(job, placement):
             return True
-        if self._too_slow(job, found):
+        if self._too_slow(job, placement):
             postponed.add(index)
             return True
         left.update(trial)
-        answers[index] = found
+        answers[index] = placement
         return True
 
-    def _alone(self, job: RemoteJob, left: Rooms) -> RemotePlacement | None:
+    def _alone(self, job: RemoteJob, left: Nodes) -> RemotePlacement | None:
         tasks: list[RemoteTask] = []
         for gpus in job.request.gpus_per_node:
-            hosts = [room for room in left.values() if room.hosts(job)]
+            hosts = [node for node in left.values() if node.can_host(job)]
             host = min(
-                hosts, key=lambda room: (-min(gpus, room.free.bit_count()), room.name), default=None
+                hosts, key=lambda node: (-min(gpus, node.free.bit_count()), node.name), default=None
             )
             if host is None:
                 return None
@@ -150,39 +150,41 @@ class DRMaestro:
             local = min(gpus, host.free.bit_count())
             counts = {host.name: local}
             missing = gpus - local if job.remote_allowed else 0
-            others = [room for room in left.values() if room is not host]
-            for room in sorted(others, key=lambda room: self._price(job, room)) if missing else ():
-                counts[room.name] = min(missing, room.lends())
-                missing -= counts[room.name]
+            others = [node for node in left.values() if node is not host]
+            for node in sorted(others, key=lambda node: self._price(job, node)) if missing else ():
+                counts[node.name] = min(missing, node.lendable())
+                missing -= counts[node.name]
             if sum(counts.values()) < gpus:
                 return None
-            given = {name: count for name, count in counts.items() if count}
-            tasks.extend(self._placement([(host.name, given)], left).tasks)
+            used = {name: count for name, count in counts.items() if count}
+            tasks.extend(self._placement([(host.name, used)], left).tasks)
         borrowed = sum(len(task.remote) for task in tasks)
         reason = f"fits beside the others, {borrowed} remote GPUs"
         return RemotePlacement(tuple(tasks), self.name, reason)
 
-    def _price(self, job: RemoteJob, room: Room) -> tuple[int, str]:
-        return (self.costs.lend(job.sensitivity, room.name), room.name)
+    def _price(self, job: RemoteJob, node: NodeCapacity) -> tuple[int, str]:
+        return (self.costs.remote_gpu(job.sensitivity, node.name), node.name)
 
-    def _left_by_choice(self, job: RemoteJob, found: RemotePlacement) -> bool:
+    def _left_by_choice(self, job: RemoteJob, placement: RemotePlacement) -> bool:
         """The flow would rather leave it: some remote GPU costs more than waiting."""
-        dearest = max((self.costs.lend(job.sensitivity, name) for name in found.donors), default=0)
+        dearest = max(
+            (self.costs.remote_gpu(job.sensitivity, name) for name in placement.donors), default=0
+        )
         return dearest > self.costs.leave(job)
 
 
-def slowdown(job: RemoteJob, found: RemotePlacement, loads: Mapping[str, float]) -> float:
+def slowdown(job: RemoteJob, placement: RemotePlacement, loads: Mapping[str, float]) -> float:
     """The job's execution time over that alone: 1 + sensitivity x the highest load it meets."""
-    if not found.remote_gpus:
+    if not placement.remote_gpus:
         return 1.0
-    nodes = set(found.donors) | {task.node for task in found.tasks if task.remote}
+    nodes = set(placement.donors) | {task.node for task in placement.tasks if task.remote}
     return 1.0 + job.sensitivity * max(loads.get(name, 0.0) for name in nodes)
 
 
-def placed_cost(job: RemoteJob, found: RemotePlacement, costs: Costs) -> int:
+def placed_cost(job: RemoteJob, placement: RemotePlacement, costs: Costs) -> int:
     """What the second phase pays for a placement, in thousandths."""
-    lent = found.donors.items()
-    return sum(mask.bit_count() * costs.lend(job.sensitivity, name) for name, mask in lent)
+    donors = placement.donors.items()
+    return sum(mask.bit_count() * costs.remote_gpu(job.sensitivity, name) for name, mask in donors)
 
 
 def _need(job: RemoteJob) -> _Need:
@@ -197,10 +199,10 @@ def _hosted_tasks(index: int, job: RemoteJob, hosted: Mapping[Task, str]) -> tup
 
 
 def _whole_tasks(
-    index: int, job: RemoteJob, lent: Mapping[Task, Mapping[str, int]]
+    index: int, job: RemoteJob, given: Mapping[Task, Mapping[str, int]]
 ) -> tuple[int, int]:
     wanted = job.request.gpus_per_node
-    return sum(sum(lent[index, task].values()) for task in range(len(wanted))), sum(wanted)
+    return sum(sum(given[index, task].values()) for task in range(len(wanted))), sum(wanted)
 
 
 def _leave(got: Mapping[int, tuple[int, int]]) -> set[int]:

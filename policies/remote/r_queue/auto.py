@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from policies.contract.nouns import Wait
-from policies.r_queue.model import Network, Work, execution_s
-from policies.r_queue.queues import NETWORK_AWARE, Answer, RQueue
-from policies.remote import RemoteJob, RemotePlacement, Room, copies
+from policies.remote.capacity import Capacities, copies
+from policies.remote.jobs import Answer, RemoteJob, RemotePlacement
+from policies.remote.r_queue.model import JobWork, NetworkSpeeds, execution_s
+from policies.remote.r_queue.queues import NETWORK_AWARE, RQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,14 @@ class AutoRQueue:
     """
 
     queue: RQueue = field(default_factory=RQueue)
-    wires: Network = field(default_factory=Network)
+    wires: NetworkSpeeds = field(default_factory=NetworkSpeeds)
     name: str = "r-queue-auto"
 
     def decide(
         self,
         job: RemoteJob,
-        work: Work,
-        left: Mapping[str, Room],
+        work: JobWork,
+        left: Capacities,
         running: Mapping[str, int],
         releases: Iterable[Release],
     ) -> Answer:
@@ -61,7 +62,7 @@ class AutoRQueue:
     def judged(
         self,
         answer: RemotePlacement,
-        work: Work,
+        work: JobWork,
         running: Mapping[str, int],
         wait_s: float,
         limit_s: float = float("inf"),
@@ -83,7 +84,9 @@ class AutoRQueue:
             why = f"{both} {later_s:.0f} s"
         return Wait(why, wait_s)
 
-    def predicted_s(self, answer: RemotePlacement, work: Work, running: Mapping[str, int]) -> float:
+    def predicted_s(
+        self, answer: RemotePlacement, work: JobWork, running: Mapping[str, int]
+    ) -> float:
         """Seconds that the job takes there, beside the jobs on those nodes."""
         jobs = 1 + _crowd(answer, running)
         return execution_s(work, self.wires, answer.remote_gpus > 0, jobs)
@@ -98,31 +101,29 @@ def _crowd(answer: RemotePlacement, running: Mapping[str, int]) -> int:
 def local_start_s(
     job: RemoteJob,
     queue: RQueue,
-    left: Mapping[str, Room],
+    left: Capacities,
     running: Mapping[str, int],
     releases: Iterable[Release],
 ) -> float:
     """Seconds until the job would fit on local GPUs if nothing else started; inf if never."""
     local = replace(queue, remote=False)
-    rooms, counts = copies(left.values()), dict(running)
+    nodes, counts = copies(left.values()), dict(running)
     wanted = sum(job.request.gpus_per_node)
-    free = sum(room.free.bit_count() for room in rooms.values())
+    free = sum(node.free.bit_count() for node in nodes.values())
     in_s = 0.0
     for release in sorted(releases, key=lambda one: one.in_s):
-        if release.in_s > in_s and free >= wanted and _fits(local, job, rooms, counts):
+        if release.in_s > in_s and free >= wanted and _fits(local, job, nodes, counts):
             return in_s
         in_s = max(in_s, release.in_s)
         for name, mask in release.gpus.items():
             free += mask.bit_count()
-            rooms[name].free |= mask
+            nodes[name].free |= mask
         for name in release.gpus.keys() | release.cpus.keys():
             counts[name] -= 1
-            rooms[name].cpus += release.cpus.get(name, 0)
-            rooms[name].memory_mb += release.memory_mb.get(name, 0)
-    return in_s if _fits(local, job, rooms, counts) else float("inf")
+            nodes[name].cpus += release.cpus.get(name, 0)
+            nodes[name].memory_mb += release.memory_mb.get(name, 0)
+    return in_s if _fits(local, job, nodes, counts) else float("inf")
 
 
-def _fits(
-    queue: RQueue, job: RemoteJob, rooms: Mapping[str, Room], counts: Mapping[str, int]
-) -> bool:
-    return isinstance(queue.decide(job, rooms, counts), RemotePlacement)
+def _fits(queue: RQueue, job: RemoteJob, nodes: Capacities, counts: Mapping[str, int]) -> bool:
+    return isinstance(queue.decide(job, nodes, counts), RemotePlacement)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from policies.contract.bits import gpus_of
 from policies.contract.nouns import Cluster, Wait
-from policies.remote import RemoteJob, RemotePlacement, RemoteTask, Room, processes, rooms
+from policies.remote.capacity import Capacities, NodeCapacity, capacities, jobs_by_node
+from policies.remote.jobs import Answer, RemoteJob, RemotePlacement, RemoteTask
 
 #: Donor order of the paper: the node with the fewest processes first, wherever its GPUs are.
 LEAST_OCCUPIED = "least-occupied"
@@ -19,8 +21,6 @@ LEAST_OCCUPIED = "least-occupied"
 LOCAL_FIRST = "local-first"
 #: By the model (eqs. 1 and 4): all GPUs local, else the nodes whose network the fewest jobs share.
 NETWORK_AWARE = "network-aware"
-
-Answer = RemotePlacement | Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,16 @@ class GQueue:
 
     def place(self, job: RemoteJob, cluster: Cluster) -> Answer:
         """Nodes without any job for every task, or wait."""
-        return self.decide(job, rooms(cluster), processes(cluster))
+        return self.decide(job, capacities(cluster), jobs_by_node(cluster))
 
-    def decide(
-        self, job: RemoteJob, left: Mapping[str, Room], running: Mapping[str, int]
-    ) -> Answer:
+    def decide(self, job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> Answer:
         """The same on what is left; nothing is changed. `running`: node -> jobs on it."""
         wanted = job.request.gpus_per_node
-        found = empty_nodes(job, left, running)
-        if len(found) < len(wanted):
-            return Wait(f"{len(found)} of {len(wanted)} whole nodes are free", float("inf"))
-        pairs = zip(found, wanted, strict=True)
-        tasks = tuple(RemoteTask(room.name, lowest(room.free, gpus)) for room, gpus in pairs)
+        empty = empty_nodes(job, left, running)
+        if len(empty) < len(wanted):
+            return Wait(f"{len(empty)} of {len(wanted)} whole nodes are free", float("inf"))
+        pairs = zip(empty, wanted, strict=True)
+        tasks = tuple(RemoteTask(node.name, gpus_of(node.free)[:gpus]) for node, gpus in pairs)
         return RemotePlacement(tasks, self.name, "a whole node for every task")
 
 
@@ -50,9 +48,8 @@ class GQueue:
 class RQueue:
     """Whole nodes as far as there are, then nodes in use, with remote GPUs if allowed.
 
-    `remote=False` shares nodes but lends nothing: what sharing alone would bring. Whether a
-    node that only lends runs the job, too, the paper does not say: here it does, unless
-    `lending_counts` is False.
+    `remote=False` shares nodes without remote GPUs. Whether a donor counts as running the job,
+    the paper does not say: here it does, unless `lending_counts` is False.
     """
 
     donors: str = LOCAL_FIRST
@@ -64,39 +61,37 @@ class RQueue:
 
     def place(self, job: RemoteJob, cluster: Cluster) -> Answer:
         """A place for every task, or wait."""
-        left = rooms(cluster, self.donor_cpus, self.donor_memory_mb)
-        return self.decide(job, left, processes(cluster))
+        left = capacities(cluster, self.donor_cpus, self.donor_memory_mb)
+        return self.decide(job, left, jobs_by_node(cluster))
 
-    def decide(
-        self, job: RemoteJob, left: Mapping[str, Room], running: Mapping[str, int]
-    ) -> Answer:
+    def decide(self, job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> Answer:
         """The same on what is left; nothing is changed. `running`: node -> jobs on it."""
         wanted = job.request.gpus_per_node
-        if sum(room.free.bit_count() for room in left.values()) < sum(wanted):
+        if sum(node.free.bit_count() for node in left.values()) < sum(wanted):
             return Wait("too few GPUs are free in all", float("inf"))
-        found = empty_nodes(job, left, running)
-        pairs = zip(found, wanted, strict=False)
-        tasks = [RemoteTask(room.name, lowest(room.free, gpus)) for room, gpus in pairs]
+        empty = empty_nodes(job, left, running)
+        pairs = zip(empty, wanted, strict=False)
+        tasks = [RemoteTask(node.name, gpus_of(node.free)[:gpus]) for node, gpus in pairs]
         if len(tasks) < len(wanted):
             trial = _Trial(self, job, left, running)
-            for task in tasks:
-                trial.commit(task)
+            for whole in tasks:
+                trial.commit(whole)
             for gpus in wanted[len(tasks) :]:
-                task_found = trial.task(gpus)
-                if task_found is None:
+                task = trial.task(gpus)
+                if task is None:
                     return Wait("not every task finds a node and its GPUs", float("inf"))
-                tasks.append(task_found)
+                tasks.append(task)
         borrowed = sum(len(task.remote) for task in tasks)
         return RemotePlacement(
-            tuple(tasks), self.name, f"{len(found)} whole nodes, {borrowed} remote GPUs"
+            tuple(tasks), self.name, f"{len(empty)} whole nodes, {borrowed} remote GPUs"
         )
 
 
 class _Trial:
-    """One job's search among nodes in use: changed rooms are copies."""
+    """One job's search among nodes in use: nodes that change are copies."""
 
     def __init__(
-        self, queue: RQueue, job: RemoteJob, left: Mapping[str, Room], running: Mapping[str, int]
+        self, queue: RQueue, job: RemoteJob, left: Capacities, running: Mapping[str, int]
     ) -> None:
         self.queue, self.job = queue, job
         self.left, self.running = dict(left), dict(running)
@@ -107,43 +102,43 @@ class _Trial:
         local_first = self.queue.donors != LEAST_OCCUPIED
         is_remote = self.queue.remote and self.job.remote_allowed
         hosts = [
-            room
-            for room in self.left.values()
-            if room.hosts(self.job) and (is_remote or room.free.bit_count() >= gpus)
+            node
+            for node in self.left.values()
+            if node.can_host(self.job) and (is_remote or node.free.bit_count() >= gpus)
         ]
         if not hosts:
             return None
-        host = min(hosts, key=lambda room: self._host_order(room, gpus))
+        host = min(hosts, key=lambda node: self._host_order(node, gpus))
         near = local_first or not is_remote
-        local = lowest(host.free, min(gpus, host.free.bit_count())) if near else ()
+        local = gpus_of(host.free)[:gpus] if near else ()
         if len(local) == gpus:
             task = RemoteTask(host.name, local)
-        elif (lent := self._lent(gpus - len(local), host, near)) is not None:
-            own = tuple(gpu for name, gpu in lent if name == host.name)
+        elif (others := self._remote(gpus - len(local), host, near)) is not None:
+            own = tuple(gpu for name, gpu in others if name == host.name)
             task = RemoteTask(
-                host.name, local + own, tuple(pair for pair in lent if pair[0] != host.name)
+                host.name, local + own, tuple(pair for pair in others if pair[0] != host.name)
             )
         else:
             return None
         self.commit(task)
         return task
 
-    def _host_order(self, room: Room, gpus: int) -> tuple[int, int, int, str]:
-        local, crowd = min(gpus, room.free.bit_count()), self.running[room.name]
+    def _host_order(self, node: NodeCapacity, gpus: int) -> tuple[int, int, int, str]:
+        local, crowd = min(gpus, node.free.bit_count()), self.running[node.name]
         if self.queue.donors == LEAST_OCCUPIED:
-            return (0, crowd, 0, room.name)
+            return (0, crowd, 0, node.name)
         if self.queue.donors == NETWORK_AWARE:
-            return (local < gpus, crowd, -local, room.name)
-        return (-local, crowd, 0, room.name)
+            return (local < gpus, crowd, -local, node.name)
+        return (-local, crowd, 0, node.name)
 
-    def _lent(self, missing: int, host: Room, near: bool) -> list[tuple[str, int]] | None:
+    def _remote(self, missing: int, host: NodeCapacity, near: bool) -> list[tuple[str, int]] | None:
         """GPUs of other nodes in the queue's order of donors; None if there are too few."""
-        lent: list[tuple[str, int]] = []
+        remote: list[tuple[str, int]] = []
         own = None if near else host.name
         offers = {
-            room.name: room.free.bit_count() if room.name == own else room.lends()
-            for room in self.left.values()
-            if room.free and not (near and room is host)
+            node.name: node.free.bit_count() if node.name == own else node.lendable()
+            for node in self.left.values()
+            if node.free and not (near and node is host)
         }
 
         def order(name: str) -> tuple[int, int, str]:
@@ -153,10 +148,10 @@ class _Trial:
             return (is_part, crowd, name)
 
         for name in sorted(offers, key=order):
-            taken = lowest(self.left[name].free, min(offers[name], missing - len(lent)))
-            lent += [(name, gpu) for gpu in taken]
-            if len(lent) == missing:
-                return lent
+            taken = gpus_of(self.left[name].free)[: min(offers[name], missing - len(remote))]
+            remote += [(name, gpu) for gpu in taken]
+            if len(remote) == missing:
+                return remote
         return None
 
     def commit(self, task: RemoteTask) -> None:
@@ -170,38 +165,25 @@ class _Trial:
             donor.free &= ~(1 << gpu)
             donor.cpus -= donor.donor_cpus
             donor.memory_mb -= donor.donor_memory_mb
-        lenders = {name for name, _ in task.remote} if self.queue.lending_counts else set()
-        for name in {task.node, *lenders}:
+        donors = {name for name, _ in task.remote} if self.queue.lending_counts else set()
+        for name in {task.node, *donors}:
             self.running[name] += 1
 
-    def _own(self, name: str) -> Room:
+    def _own(self, name: str) -> NodeCapacity:
         if name not in self.touched:
             self.touched.add(name)
-            room = self.left[name]
-            self.left[name] = Room(
-                name, room.free, room.cpus, room.memory_mb, room.donor_cpus, room.donor_memory_mb
-            )
+            self.left[name] = self.left[name].copy()
         return self.left[name]
 
 
-def empty_nodes(job: RemoteJob, left: Mapping[str, Room], running: Mapping[str, int]) -> list[Room]:
+def empty_nodes(job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> list[NodeCapacity]:
     """Nodes without a job, one per task as far as they go (find_GQ_suitable_servers)."""
-    found: list[Room] = []
+    empty: list[NodeCapacity] = []
     wanted = job.request.gpus_per_node
-    for name, room in left.items():
-        if len(found) == len(wanted):
+    for name, node in left.items():
+        if len(empty) == len(wanted):
             break
-        is_whole = not running[name] and room.hosts(job)
-        if is_whole and room.free.bit_count() >= wanted[len(found)]:
-            found.append(room)
-    return found
-
-
-def lowest(mask: int, count: int) -> tuple[int, ...]:
-    """The first GPUs of a mask."""
-    taken: list[int] = []
-    while len(taken) < count:
-        low = mask & -mask
-        taken.append(low.bit_length() - 1)
-        mask ^= low
-    return tuple(taken)
+        is_whole = not running[name] and node.can_host(job)
+        if is_whole and node.free.bit_count() >= wanted[len(empty)]:
+            empty.append(node)
+    return empty

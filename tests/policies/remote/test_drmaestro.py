@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from gres_topology.catalog import load
 from policies import Cluster, NodeState, Request, Wait
-from policies.drmaestro import (
+from policies.errors import PolicyError
+from policies.remote import RemoteJob, RemotePlacement
+from policies.remote.capacity import capacities
+from policies.remote.drmaestro import (
     RODINIA,
     Costs,
     DRMaestro,
@@ -21,11 +24,9 @@ from policies.drmaestro import (
     sensitivity_of,
     slowdown,
 )
-from policies.drmaestro.admission import admitted
-from policies.drmaestro.flow import FlowNetwork
-from policies.drmaestro.phases import host_tasks, lend_gpus, lending_network
-from policies.errors import PolicyError
-from policies.remote import RemoteJob, RemotePlacement, rooms
+from policies.remote.drmaestro.admission import admitted
+from policies.remote.drmaestro.flow import FlowNetwork
+from policies.remote.drmaestro.phases import host_tasks, lend_gpus, lending_network
 
 MINSKY = load("minsky")
 ORTOOLS = importlib.util.find_spec("ortools") is not None
@@ -157,7 +158,7 @@ def cheapest_lending(asked, hosted, found, costs):
             elif source != hosted[task]:
                 if not request.remote_allowed:
                     break
-                total += costs.lend(request.sensitivity, source)
+                total += costs.remote_gpu(request.sensitivity, source)
         else:
             best = total if best is None else min(best, total)
     return best
@@ -185,15 +186,15 @@ def test_gpus_are_lent_at_the_cost_that_trying_everything_finds(free, drawn, loa
         for number, (gpus, _, sensitivity, remote) in enumerate(drawn)
     }
     hosted = {(number, 0): f"n{host}" for number, (_, host, _, _) in enumerate(drawn)}
-    network = lending_network(asked, hosted, rooms(found), costs)
+    network = lending_network(asked, hosted, capacities(found), costs)
     flows = by_networkx(network)
     assert network.cost(flows) == cheapest_lending(asked, hosted, found, costs)
     if ORTOOLS:
         assert network.cost(by_ortools(network)) == network.cost(flows)
-    lent = lend_gpus(asked, hosted, rooms(found), costs, by_networkx)
+    lent = lend_gpus(asked, hosted, capacities(found), costs, by_networkx)
     told = sum(
         sum(
-            count * costs.lend(asked[task[0]].sensitivity, name)
+            count * costs.remote_gpu(asked[task[0]].sensitivity, name)
             for name, count in given.items()
             if name != hosted[task]
         )
@@ -234,7 +235,7 @@ def test_jobs_of_one_gpu_cost_no_more_than_trying_everything(solve, free, drawn)
             total = sum(
                 costs.leave(request)
                 if place is None
-                else costs.lend(0.0, place[1]) * (place[0] != place[1])
+                else costs.remote_gpu(0.0, place[1]) * (place[0] != place[1])
                 for request, place in zip(asked, chosen, strict=True)
             )
             best = total if best is None else min(best, total)
@@ -269,7 +270,7 @@ def test_a_job_runs_where_the_fewest_of_its_gpus_are_lent_by_others(free):
 
 
 def test_tasks_that_fit_no_machines_gpus_are_hosted_where_the_fewest_are_missing():
-    left = rooms(cluster((0b1, 9, 9), (0b111, 9, 9), (0b11, 9, 9)))
+    left = capacities(cluster((0b1, 9, 9), (0b111, 9, 9), (0b11, 9, 9)))
     asked = {number: job(4, cpus=4) for number in range(3)}
     hosted = host_tasks(asked, left, Costs(), by_networkx)
     assert hosted == {(0, 0): "n1", (1, 0): "n1", (2, 0): "n2"}
@@ -334,7 +335,7 @@ def test_profiles_follow_from_the_shares_of_time_that_the_thesis_prints():
 
 def test_no_more_tasks_of_a_kind_are_considered_than_all_machines_could_hold():
     """Four GPUs are free, but only one beside a CPU: local jobs beyond the first need not apply."""
-    left = rooms(cluster((0b1, 4, 9), (0b111, 0, 9)))
+    left = capacities(cluster((0b1, 4, 9), (0b111, 0, 9)))
     local = {number: job(1, remote_allowed=False) for number in range(3)}
     assert list(admitted(local, left)) == [0]
     assert list(admitted({number: job(1) for number in range(5)}, left)) == [0, 1, 2, 3]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NetworkSpeeds:
     """A node's wires, Table II of the paper, and what rCUDA adds (its regression, section II)."""
 
     net_gb_s: float = 7.0
@@ -19,7 +19,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class JobWork:
     """What a job does per node (Table I): seconds of all else, GB moved, calls made."""
 
     other_s: float
@@ -30,7 +30,7 @@ class Work:
     gpu_calls: float = 0.0
 
 
-def execution_s(work: Work, wires: Network, is_remote: bool, jobs: int = 1) -> float:
+def execution_s(work: JobWork, wires: NetworkSpeeds, is_remote: bool, jobs: int = 1) -> float:
     """Seconds of a job whose most crowded node runs `jobs` jobs (this one included); eq. 3.
 
     Networks are shared fairly (eqs. 1 and 4). With remote GPUs every GPU transfer crosses the

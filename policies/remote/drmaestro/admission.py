@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from policies.drmaestro.phases import Kind, holds, kind
-from policies.remote import RemoteJob, Room
+from policies.remote.capacity import Capacities, NodeCapacity
+from policies.remote.drmaestro.phases import Kind, holds, kind
+from policies.remote.jobs import RemoteJob
 
 #: More tasks than any machine is asked to hold.
 MANY = 1_000_000
 
 
-def admitted(jobs: Mapping[int, RemoteJob], left: Mapping[str, Room]) -> dict[int, RemoteJob]:
+def admitted(jobs: Mapping[int, RemoteJob], left: Capacities) -> dict[int, RemoteJob]:
     """Seniors first, as many as the whole cluster could hold were it one node (Algorithm 4).
 
     And of each kind of task no more than all machines could hold were there no other.
     """
-    cpus = sum(room.cpus for room in left.values())
-    memory_mb = sum(room.memory_mb for room in left.values())
-    gpus = sum(room.free.bit_count() for room in left.values())
+    cpus = sum(node.cpus for node in left.values())
+    memory_mb = sum(node.memory_mb for node in left.values())
+    gpus = sum(node.free.bit_count() for node in left.values())
     places: dict[Kind, int] = {}
-    found = {}
+    chosen = {}
     for index, job in jobs.items():
         wanted = job.request.gpus_per_node
         needs = (len(wanted) * job.cpus, len(wanted) * job.memory_mb, sum(wanted))
@@ -29,14 +30,14 @@ def admitted(jobs: Mapping[int, RemoteJob], left: Mapping[str, Room]) -> dict[in
         kinds = _counted_kinds(job)
         for need in kinds:
             if need not in places:
-                places[need] = sum(_holds_at_all(room, need) for room in left.values())
+                places[need] = sum(_holds_at_all(node, need) for node in left.values())
         if any(places[need] < count for need, count in kinds.items()):
             continue
         for need, count in kinds.items():
             places[need] -= count
         cpus, memory_mb, gpus = cpus - needs[0], memory_mb - needs[1], gpus - needs[2]
-        found[index] = job
-    return found
+        chosen[index] = job
+    return chosen
 
 
 def _counted_kinds(job: RemoteJob) -> dict[Kind, int]:
@@ -47,7 +48,7 @@ def _counted_kinds(job: RemoteJob) -> dict[Kind, int]:
     return counts
 
 
-def _holds_at_all(room: Room, need: Kind) -> int:
+def _holds_at_all(node: NodeCapacity, need: Kind) -> int:
     gpus, remote = need[2], need[4]
-    most = MANY if remote or not gpus else room.free.bit_count() // gpus
-    return holds(room, need, most)
+    most = MANY if remote or not gpus else node.free.bit_count() // gpus
+    return holds(node, need, most)

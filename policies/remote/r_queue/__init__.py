@@ -4,9 +4,15 @@ P. Markthub, A. Nomura, S. Matsuoka, PDCAT 2014, section III. They are not among
 policies a job can ask for: the engine asks the R queue about jobs that fit on no node.
 """
 
-from policies.r_queue.auto import AutoRQueue, Release, local_start_s
-from policies.r_queue.model import Network, Work, execution_s
-from policies.r_queue.queues import LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE, GQueue, RQueue
+from policies.remote.r_queue.auto import AutoRQueue, Release, local_start_s
+from policies.remote.r_queue.model import JobWork, NetworkSpeeds, execution_s
+from policies.remote.r_queue.queues import (
+    LEAST_OCCUPIED,
+    LOCAL_FIRST,
+    NETWORK_AWARE,
+    GQueue,
+    RQueue,
+)
 
 __all__ = [
     "LEAST_OCCUPIED",
@@ -14,10 +20,10 @@ __all__ = [
     "NETWORK_AWARE",
     "AutoRQueue",
     "GQueue",
-    "Network",
+    "JobWork",
+    "NetworkSpeeds",
     "RQueue",
     "Release",
-    "Work",
     "execution_s",
     "local_start_s",
 ]

@@ -11,11 +11,13 @@ tasks times machines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from policies.drmaestro.flow import FlowNetwork, Flows, FlowSolver
-from policies.remote import RemoteJob, Room
+from policies.remote.capacity import Capacities, NodeCapacity
+from policies.remote.drmaestro.flow import FlowNetwork, Flows, FlowSolver
+from policies.remote.jobs import RemoteJob
 
 #: Costs are integers: thousandths of the cost of one remote GPU on an idle network.
 SCALE = 1000
@@ -42,8 +44,8 @@ class Costs:
     network_aware: bool = False
     loads: Mapping[str, float] = field(default_factory=dict)
 
-    def lend(self, sensitivity: float, donor: str) -> int:
-        """The cost of one GPU lent by that donor."""
+    def remote_gpu(self, sensitivity: float, donor: str) -> int:
+        """The cost of one GPU of that donor."""
         load = self.loads.get(donor, 0.0) if self.network_aware else 0.0
         return round(SCALE * (self.remote + self.network * sensitivity * load))
 
@@ -60,34 +62,34 @@ def kind(job: RemoteJob, task: int) -> Kind:
 
 def tasks_of(jobs: Mapping[int, RemoteJob]) -> dict[Kind, list[Task]]:
     """All tasks by what they need, jobs in the order given."""
-    found: dict[Kind, list[Task]] = {}
+    tasks: dict[Kind, list[Task]] = {}
     for index, job in jobs.items():
         for task in range(len(job.request.gpus_per_node)):
-            found.setdefault(kind(job, task), []).append((index, task))
-    return found
+            tasks.setdefault(kind(job, task), []).append((index, task))
+    return tasks
 
 
 def host_tasks(
-    jobs: Mapping[int, RemoteJob], rooms: Mapping[str, Room], costs: Costs, solve: FlowSolver
+    jobs: Mapping[int, RemoteJob], nodes: Capacities, costs: Costs, solve: FlowSolver
 ) -> dict[Task, str]:
-    """Phase 1: the machine of each task, by CPUs and memory. Takes them from `rooms`.
+    """Phase 1: the machine of each task, by CPUs and memory. Takes them from `nodes`.
 
     Jobs are in order of seniority. Tasks of jobs that may not use remote GPUs find them on
     their machine, or none. Tasks that are left unscheduled are not in the answer.
     """
     hosted: dict[Task, str] = {}
-    near = {name: room.free.bit_count() for name, room in rooms.items()}
+    near = {name: node.free.bit_count() for name, node in nodes.items()}
     waiting = tasks_of(jobs)
     while waiting:
-        network = hosting_network(waiting, jobs, rooms, near, costs)
+        network = hosting_network(waiting, jobs, nodes, near, costs)
         flows = solve(network)
         again: dict[Kind, list[Task]] = {}
         for need, task, name, beside in _read(waiting, flows):
-            room, job = rooms[name], jobs[task[0]]
-            if not room.hosts(job) or (beside and near[name] < need[2]):
+            node, job = nodes[name], jobs[task[0]]
+            if not node.can_host(job) or (beside and near[name] < need[2]):
                 again.setdefault(need, []).append(task)
                 continue
-            room.host(job)
+            node.host(job)
             near[name] -= min(near[name], need[2])
             hosted[task] = name
         waiting = again
@@ -97,7 +99,7 @@ def host_tasks(
 def hosting_network(
     waiting: Mapping[Kind, Sequence[Task]],
     jobs: Mapping[int, RemoteJob],
-    rooms: Mapping[str, Room],
+    nodes: Capacities,
     near: Mapping[str, int],
     costs: Costs,
 ) -> FlowNetwork:
@@ -105,20 +107,20 @@ def hosting_network(
     network = FlowNetwork()
     total = sum(len(tasks) for tasks in waiting.values())
     for need, tasks in waiting.items():
-        for index, units in _counted(task[0] for task in tasks).items():
+        for index, units in Counter(task[0] for task in tasks).items():
             network.supply(("job", index, need), units)
             network.arc(("job", index, need), ("kind", need), units)
             network.arc(("job", index, need), "sink", units, costs.leave(jobs[index]))
     network.supply("sink", -total)
     fewest = min((need[2] for need in waiting if need[2]), default=0)
-    for name, room in rooms.items():
+    for name, node in nodes.items():
         is_host = False
         for need, tasks in waiting.items():
-            if held := holds(room, need, len(tasks)):
+            if held := holds(node, need, len(tasks)):
                 is_host = True
                 _arcs_to_host(network, need, held, name, near[name], costs)
         if is_host:
-            most = max(holds(room, need, total) for need in waiting)
+            most = max(holds(node, need, total) for need in waiting)
             network.arc(("machine", name), "sink", most)
             beside = near[name] // fewest if fewest else total
             network.arc(("near", name), ("machine", name), min(beside, total))
@@ -135,29 +137,22 @@ def _arcs_to_host(
     if not gpus:
         network.arc(("kind", need), ("machine", name), held)
     elif remote:
-        # What is left beside the whole tasks is near, the rest of the GPUs is lent by others.
+        # What is left beside the whole tasks is near, donors give the rest of the GPUs.
         missing = gpus - min(gpus - 1, near % gpus)
-        far = round(missing * costs.lend(sensitivity, name))
+        far = round(missing * costs.remote_gpu(sensitivity, name))
         network.arc(("kind", need), ("machine", name), held, far)
 
 
-def holds(room: Room, need: Kind, most: int) -> int:
+def holds(node: NodeCapacity, need: Kind, most: int) -> int:
     """How many tasks of that kind have their CPUs and memory there, at most `most`."""
     cpus, memory_mb = need[:2]
-    if room.cpus < cpus or room.memory_mb < memory_mb:
+    if node.cpus < cpus or node.memory_mb < memory_mb:
         return 0
-    if cpus and room.cpus // cpus < most:
-        most = int(room.cpus // cpus)
-    if memory_mb and room.memory_mb // memory_mb < most:
-        most = int(room.memory_mb // memory_mb)
+    if cpus and node.cpus // cpus < most:
+        most = int(node.cpus // cpus)
+    if memory_mb and node.memory_mb // memory_mb < most:
+        most = int(node.memory_mb // memory_mb)
     return max(0, most)
-
-
-def _counted(indexes: Iterable[int]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for index in indexes:
-        found[index] = found.get(index, 0) + 1
-    return found
 
 
 def _read(
@@ -187,39 +182,39 @@ def _read(
 def lend_gpus(
     jobs: Mapping[int, RemoteJob],
     hosted: Mapping[Task, str],
-    rooms: Mapping[str, Room],
+    nodes: Capacities,
     costs: Costs,
     solve: FlowSolver,
 ) -> dict[Task, dict[str, int]]:
     """Phase 2: how many GPUs each hosted task gets from which machine (its own included).
 
-    Takes nothing from `rooms`. A task may come out with fewer than it asked for.
+    Takes nothing from `nodes`. A task may come out with fewer than it asked for.
     """
-    network = lending_network(jobs, hosted, rooms, costs)
+    network = lending_network(jobs, hosted, nodes, costs)
     flows = solve(network)
-    lent: dict[float, list[str]] = {}
+    donors_of: dict[float, list[str]] = {}
     for (tail, head), units in flows.items():
         if isinstance(tail, tuple) and isinstance(head, tuple) and tail[0] == "any":
-            lent.setdefault(tail[1], []).extend([head[1]] * units)
-    for donors in lent.values():
+            donors_of.setdefault(tail[1], []).extend([head[1]] * units)
+    for donors in donors_of.values():
         donors.sort(reverse=True)
-    found: dict[Task, dict[str, int]] = {}
+    given: dict[Task, dict[str, int]] = {}
     for task, host in hosted.items():
-        got = found.setdefault(task, {})
+        got = given.setdefault(task, {})
         local = flows.get((("task", task), ("gpus", host)), 0)
         if local:
             got[host] = local
-        kept = lent.get(jobs[task[0]].sensitivity, [])
+        kept = donors_of.get(jobs[task[0]].sensitivity, [])
         for _ in range(flows.get((("task", task), ("any", jobs[task[0]].sensitivity)), 0)):
             donor = kept.pop()
             got[donor] = got.get(donor, 0) + 1
-    return found
+    return given
 
 
 def lending_network(
     jobs: Mapping[int, RemoteJob],
     hosted: Mapping[Task, str],
-    rooms: Mapping[str, Room],
+    nodes: Capacities,
     costs: Costs,
 ) -> FlowNetwork:
     """Phase 2's network: task -> its machine's GPUs, or any donor's by sensitivity -> sink."""
@@ -236,12 +231,12 @@ def lending_network(
             classes.add(job.sensitivity)
             network.arc(("task", task), ("any", job.sensitivity), gpus)
     network.supply("sink", -total)
-    for name, room in rooms.items():
-        network.arc(("gpus", name), "sink", room.free.bit_count())
-        lends = room.lends()
-        network.arc(("lent", name), ("gpus", name), lends)
-        if lends:
+    for name, node in nodes.items():
+        network.arc(("gpus", name), "sink", node.free.bit_count())
+        lendable = node.lendable()
+        network.arc(("donor", name), ("gpus", name), lendable)
+        if lendable:
             for sensitivity in sorted(classes):
-                price = costs.lend(sensitivity, name)
-                network.arc(("any", sensitivity), ("lent", name), lends, price)
+                price = costs.remote_gpu(sensitivity, name)
+                network.arc(("any", sensitivity), ("donor", name), lendable, price)
     return network
