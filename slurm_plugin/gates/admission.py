@@ -10,7 +10,7 @@ from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Left, Waits, Want
 from slurm_plugin.gates.units import Unit
 from slurm_plugin.job_notes import hints
-from slurm_plugin.lending.askers import Askers
+from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, are_apart, groups, is_even
 from slurm_plugin.queue.capacity import Hold, end_of, with_hold
@@ -34,7 +34,7 @@ class Admission:
     made: GatePlan
     context: GateContext
     choose: Choose
-    borrowers: Askers
+    borrowers: LoanAdmission
     # What is free only gets less while a plan is made: what did not fit once never will.
     _no_room: set[Need] = field(default_factory=set)
     # When the first waiting job could start; None after anything has changed.

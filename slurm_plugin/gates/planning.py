@@ -23,8 +23,9 @@ from slurm_plugin.gates.released import (
 )
 from slurm_plugin.gates.units import Unit, units_of
 from slurm_plugin.job_notes.records import PLACED, is_ahead
-from slurm_plugin.lending.askers import Askers, Lends
+from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.borrowing import Candidate
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by, with_hold
 from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.array_tasks import task_runs
@@ -40,12 +41,12 @@ def plan(
     context: GateContext,
     choose: Choose,
     promised: Sequence[Hold] = (),
-    lends: Lends | None = None,
+    matcher: LoanMatcher | None = None,
     held_back: HeldBack = lambda *_: False,
 ) -> GatePlan:
     """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
 
-    `lends` says who would lend to jobs that fit nowhere. A job that is `held_back` stays behind
+    `matcher` says who would lend to jobs that fit nowhere. A job that is `held_back` stays behind
     its gate and delays nobody.
     """
     jobs = list(queue)
@@ -53,7 +54,7 @@ def plan(
     for hold in promised:
         made.room = with_hold(made.room, hold)
         made.holds.append(hold)
-    _Planning(jobs, wants, made, context, choose, lends, held_back).run()
+    _Planning(jobs, wants, made, context, choose, matcher, held_back).run()
     return made
 
 
@@ -66,11 +67,11 @@ class _Planning:
     made: GatePlan
     context: GateContext
     choose: Choose
-    lends: Lends | None
+    matcher: LoanMatcher | None
     held_back: HeldBack
 
     def __post_init__(self) -> None:
-        self._borrowers = Askers(self.made, self.lends, self.context.now)
+        self._borrowers = LoanAdmission(self.made, self.matcher, self.context.now)
         self._admission = Admission(self.made, self.context, self.choose, self._borrowers)
         # Of arrays, by their id: tasks that run or are released, and how many may at most.
         arrays = [job for job in self.jobs if job.array_id]
@@ -122,7 +123,7 @@ class _Planning:
         """A job with a loan: it is released once its donors are ready."""
         [(job, want)] = unit.members
         now = self.context.now
-        ready_s = self.context.ready_s if self.lends is not None else None
+        ready_s = self.context.ready_s if self.matcher is not None else None
         outcome = slot_loans.continue_loan(
             job, want, self.made, by_id, now, ready_s, end_of(job, now)
         )
@@ -133,7 +134,7 @@ class _Planning:
     def _ask_to_lend(self, unit: Unit) -> None:
         """Others may lend to a job that fits nowhere."""
         job, want = unit.first
-        if self.lends is None or want.asked is None or want.need is None:
+        if self.matcher is None or want.asked is None or want.need is None:
             return
         if not self._admission.fits_nowhere(want) or job.tasks > 1 or job.het_id:
             return
