@@ -104,7 +104,7 @@ class GatePlan(LoanPlan):
     def changes_slurm(self) -> bool:
         """Is anything to be done?"""
         gates = self.releases or self.updates or self.renew
-        return bool(gates or self.offers or self.broken or self.declined)
+        return bool(gates or self.offers or self.broken or self.refusals)
 
     @property
     def released(self) -> list[str]:

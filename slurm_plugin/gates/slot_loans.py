@@ -9,7 +9,7 @@ from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import GatePlan, JobRelease, Want
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.records import GATED, GateRecord
-from slurm_plugin.lending import loan as loans
+from slurm_plugin.lending import standing as loans
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm import slot_types
@@ -21,7 +21,7 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 class SlotLoans:
     """How lending works in this mode: the gate keeps the job away from all GPUs meanwhile."""
 
-    def kept(self, job: QueuedJob) -> GateRecord | None:
+    def record_of(self, job: QueuedJob) -> GateRecord | None:
         """What the job's AdminComment keeps; None for a job without a gate."""
         return GateRecord.read_from(job.admin_comment)
 

@@ -183,8 +183,10 @@ def _print_plan(
             submission, how, first.shape, first.local_batch, progress.job_name(first),
             folder.output(progress, first),
         )  # fmt: skip
-        told = variables(how, first.shape, first.local_batch)
-        click.echo(" ".join([*(f"{key}={text}" for key, text in told.items()), shlex.join(argv)]))
+        exported = variables(how, first.shape, first.local_batch)
+        click.echo(
+            " ".join([*(f"{key}={text}" for key, text in exported.items()), shlex.join(argv)])
+        )
 
 
 def _work(

@@ -16,7 +16,7 @@ from policies.remote.drmaestro import DRMaestro, best_solver, by_ortools
 
 logger = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-m", "slurm_plugin.lending.solve_process")
+COMMAND = (sys.executable, "-m", "slurm_plugin.lending.choice.solve_process")
 #: A process that is not there after so many seconds is started anew.
 START_S = 30.0
 #: After a failure the R queue decides for so long.
