@@ -104,10 +104,10 @@ class GatesLoop(QueueLoop):
         folder = config.topo_aware.profiles
         cache.fresh_s = MISSED_POLLS * config.slots.poll_s
         self._reconciler = GateReconciler(
-            client,
-            setup.decider,
-            cache,
-            self.engine.write,
+            client=client,
+            decider=setup.decider,
+            cache=cache,
+            write=self.engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
