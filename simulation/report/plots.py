@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gres_topology import NodeTopology
-from simulation.core.record import Record, Run
+from simulation.core.record import Record, SimulatedRun
 from simulation.errors import SimulationError
 from simulation.report.metrics import busy_over_time
 
@@ -30,7 +30,7 @@ def available() -> bool:
 
 
 def _figure(width: float, height: float, draw: Callable[[Any], None]) -> str:
-    """One SVG with one pair of axes."""
+    """One SVG with one pair of axes, without the prologue of a file of its own."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -43,10 +43,13 @@ def _figure(width: float, height: float, draw: Callable[[Any], None]) -> str:
         draw(figure.add_subplot())
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]
 
 
-def timeline(run: Run, cluster: Mapping[str, NodeTopology], *, legend: bool = False) -> str:
+def timeline(
+    run: SimulatedRun, cluster: Mapping[str, NodeTopology], *, legend: bool = False
+) -> str:
     """Which job held which GPU when: one row per GPU, a colour per job."""
     rows = [(name, gpu) for name in sorted(cluster) for gpu in range(cluster[name].gpus)]
     place = {row: at for at, row in enumerate(rows[:TIMELINE_GPUS])}
@@ -71,9 +74,9 @@ def _bar(axes: Any, row: int, record: Record, number: int, legend: bool) -> None
     axes.barh(row, record.end_s - record.start_s, left=record.start_s, height=0.85,
               color=colour, edgecolor="white", linewidth=0.4)  # fmt: skip
     if legend:
-        axes.text(
-            record.start_s, row, f" {record.job.name or record.job.job_id}", va="center", fontsize=7
-        )
+        # A log's name for a job: a dollar sign in it begins no formula.
+        name = f" {record.job.name or record.job.job_id}"
+        axes.text(record.start_s, row, name, va="center", fontsize=7, parse_math=False)
 
 
 def _curves(title: str, label: str, curves: Mapping[str, Sequence[float]], log: bool) -> str:
@@ -94,19 +97,19 @@ def _curves(title: str, label: str, curves: Mapping[str, Sequence[float]], log: 
     return _figure(7, 3.2, draw)
 
 
-def slowdowns(runs: Sequence[Run]) -> str:
+def slowdowns(runs: Sequence[SimulatedRun]) -> str:
     """Run time over the best configuration's, jobs from worst to best."""
     curves = {run.policy: [record.slowdown for record in run.records] for run in runs}
     return _curves("Slowdown against the best configuration", "times", curves, log=False)
 
 
-def waits(runs: Sequence[Run]) -> str:
+def waits(runs: Sequence[SimulatedRun]) -> str:
     """Waiting time, jobs from worst to best, on a logarithmic scale from one second on."""
     curves = {run.policy: [record.waited_s for record in run.records] for run in runs}
     return _curves("Waiting time", "seconds", curves, log=True)
 
 
-def utilisation(runs: Sequence[Run]) -> str:
+def utilisation(runs: Sequence[SimulatedRun]) -> str:
     """GPUs in use over time; thinned to what can be seen, each point exact."""
 
     def draw(axes: Any) -> None:

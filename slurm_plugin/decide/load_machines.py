@@ -19,8 +19,8 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import ConfigError, PluginError
 from slurm_plugin.link_calibration import model_file
-from slurm_plugin.link_calibration.attach import calibrated
 from slurm_plugin.link_calibration.errors import CalibrationError
+from slurm_plugin.link_calibration.model_file import calibrated
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class _Loader:
         if path is None:
             return
         try:
-            self._models[path] = model_file.read(path)
+            self._models[path] = model_file.read_model(path)
             if declared is not None:
                 calibrated(declared, self._models[path], path)
         except CalibrationError as error:

@@ -1,4 +1,4 @@
-"""Looks at the queue, and at the jobs of it that wait for slots."""
+"""The loop that opens the gates of jobs that wait for slots."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_profiles import read_remote
-from slurm_plugin.lending.donors import lending_of
+from slurm_plugin.lending.donors import slurm_loans
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.poll_schedule import SUBMIT_S
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 #: A job with its slots starts within some tenths of a second.
 STARTING_S = 0.3
-#: Figures that so many polls have not renewed are no ground to place on.
+#: Jobs are not placed by figures that this many polls have not renewed.
 MISSED_POLLS = 3
 
 
@@ -79,7 +79,7 @@ class GatesLoop(QueueLoop):
         if made.seen["placed"] or made.releases or made.offers or made.seen["loan meets"]:
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
-        # A promise nobody took up gives its GPUs back in time.
+        # A promise that no job took up must give its GPUs back in time.
         return min(poll_s, PROMISE_S) if cache.has_promised else poll_s
 
     async def _give_back(self, setup: Setup, reconciler: GateReconciler, since: float) -> None:
@@ -104,14 +104,14 @@ class GatesLoop(QueueLoop):
         folder = config.topo_aware.profiles
         cache.fresh_s = MISSED_POLLS * config.slots.poll_s
         self._reconciler = GateReconciler(
-            client,
-            setup.decider,
-            cache,
-            self.engine.write,
+            client=client,
+            decider=setup.decider,
+            cache=cache,
+            write=self.engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=lending_of(config.remote, config.slurm, client, SlotLoans()),
+            lending=slurm_loans(config.remote, config.slurm, client, SlotLoans()),
             profiles=read_remote(folder) if folder else {},
             hold_reason=setup.shaping.hold_reason if setup.shaping is not None else None,
         )

@@ -15,7 +15,7 @@ import socket
 import stat
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from slurm_plugin.errors import PluginError
 from slurm_plugin.protocol import MAX_REQUEST_BYTES, Error
@@ -43,12 +43,8 @@ class Answer(NamedTuple):
     later: Coroutine[None, None, bytes] | None = None
 
 
-class Answerer(Protocol):
-    """Answers one request line (without its LF). Never raises."""
-
-    def __call__(self, line: bytes) -> Answer:
-        """The answer to `line`."""
-        ...
+#: Answers one request line (without its LF). Never raises.
+Answerer = Callable[[bytes], Answer]
 
 
 class Connection(asyncio.Protocol):

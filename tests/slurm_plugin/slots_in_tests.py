@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from machines_in_tests import basic_decider
 
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.lending.donors import Lending
-from slurm_plugin.lending.offer import Offer
+from slurm_plugin.lending.choice.offer import Offer
+from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
@@ -70,6 +75,26 @@ def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
     )  # fmt: skip
 
 
+def reconciler(
+    folder: Path, slurm: Remembering, cache: CapacityCache | None = None,
+    lines: list[dict[str, Any]] | None = None, **more: Any,
+) -> GateReconciler:  # fmt: skip
+    """The reconciler of the basic configuration at `NOW`; `lines` take the decision log."""
+    written = [] if lines is None else lines
+    values = {
+        "decider": basic_decider(folder), "cache": cache or CapacityCache(), "lease_s": 120,
+        "grace_s": 30, "write": lambda build: written.append(build()), "clock": lambda: float(NOW),
+    }  # fmt: skip
+    return GateReconciler(client=slurm, **{**values, **more})  # type: ignore[arg-type]
+
+
+def record_in(text: str | None) -> GateRecord:
+    """What a comment keeps of a gate or slots."""
+    found = GateRecord.read_from(text or "")
+    assert found is not None
+    return found
+
+
 class Nobody:
     """Would submit donors."""
 
@@ -77,12 +102,12 @@ class Nobody:
         return ""
 
 
-class Remembers(Lending):
+class Remembers(SlurmLoans):
     """Remembers the loans it is asked for."""
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
         run = {"run": lambda *_, **__: "", "submitter": Nobody(), "clock": lambda: float(NOW)}
-        super().__init__(settings, slurm, mode=SlotLoans(), **run)  # type: ignore[arg-type]
+        super().__init__(settings, slurm, updates=SlotLoans(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
     def lend(self, job: QueuedJob, kept: GateRecord, offer: Offer, room: Nodes) -> Loan:

@@ -11,7 +11,7 @@ from slurm_plugin.cli.options import json_option
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
-    from simulation.core.record import Run
+    from simulation.core.record import SimulatedRun
     from simulation.traces import Trace
 
 _OUT = click.Path(path_type=Path, dir_okay=False)
@@ -81,6 +81,7 @@ def simulate(
     """
     from simulation.core.jobs import at_load
     from simulation.report import output as report
+    from simulation.report.page import to_html
     from simulation.traces import prepare, read
     from slurm_plugin.cli.simulation import cluster_file
 
@@ -91,7 +92,7 @@ def simulate(
     runs = _runs(trace, cluster, names or ("first-fit", "mapa"), queue == "easy", communication)
     facts = {"queue": queue, "communication": communication, "load": load or "as recorded"}
     if html is not None:
-        _write(html, report.to_html(runs, cluster, trace, facts))
+        _write(html, to_html(runs, cluster, trace, facts))
     if csv_file is not None:
         _write(csv_file, report.to_csv(runs))
     if as_json:
@@ -102,7 +103,7 @@ def simulate(
 
 def _runs(
     trace: Trace, cluster: dict[str, NodeTopology], names: tuple[str, ...], easy: bool, part: float
-) -> list[Run]:
+) -> list[SimulatedRun]:
     from policies.errors import RegistryError
     from policies.registry import registry
     from simulation.errors import SimulationError
@@ -138,7 +139,7 @@ def _write(path: Path, text: str) -> None:
     click.echo(f"wrote {path}", err=True)
 
 
-def _print(runs: list[Run], cluster: dict[str, NodeTopology], trace: Trace) -> None:
+def _print(runs: list[SimulatedRun], cluster: dict[str, NodeTopology], trace: Trace) -> None:
     from simulation.report import output as report
     from slurm_plugin.cli import tables
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
+from slots_in_tests import record_in
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
@@ -66,9 +67,7 @@ def left(reply: object) -> str:
 
 
 def state_of(values: dict[str, str]) -> str:
-    found = GateRecord.read_from(values["admin_comment"])
-    assert found is not None
-    return found.state
+    return record_in(values["admin_comment"]).state
 
 
 def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path: Path) -> None:
@@ -77,8 +76,7 @@ def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path: Path) -> Non
     assert state.is_awaited, "when it starts is to be seen soon"
     assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
     assert (values["req_nodes"], values["min_nodes"], values["max_nodes"]) == ("dgx1", "1", "1")
-    found = GateRecord.read_from(values["admin_comment"])
-    assert found is not None
+    found = record_in(values["admin_comment"])
     assert (found.state, found.get("tpn"), found.get("by")) == ("placed", "gres/gpu:2", "node")
     assert values["admin_comment"].startswith("[gpu-topo: ")
 

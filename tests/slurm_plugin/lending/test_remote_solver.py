@@ -12,7 +12,13 @@ import pytest
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.drmaestro import DRMaestro
-from slurm_plugin.lending.solver import MOST_WITHOUT_ORTOOLS, Answers, Solver, Starting, Unsolved
+from slurm_plugin.lending.choice.solver import (
+    MOST_WITHOUT_ORTOOLS,
+    Answers,
+    Solver,
+    Starting,
+    Unsolved,
+)
 
 JOBS = [RemoteJob(Request((2,)))]
 ROOMS = {name: NodeCapacity(name, 1, 4, 1000) for name in "ab"}

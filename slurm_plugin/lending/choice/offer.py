@@ -1,4 +1,4 @@
-"""Who lends to a job that fits on no node: the choice among what nodes have left.
+"""Which nodes lend to a job that fits on no node, by the R queue's rules.
 
 The same for every way of enforcing: nothing here knows slots, gates or Slurm's calls.
 """
@@ -21,95 +21,94 @@ from policies.remote.r_queue import (
     local_start_s,
 )
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.lending.network_use import UNKNOWN, NetworkUse
+from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse
+from slurm_plugin.queue.capacity import Hold, Node, Nodes
 
 ORDERS = {"local-first": LOCAL_FIRST, "least-occupied": LEAST_OCCUPIED}
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
-    """What an open node has left: free GPUs (a mask of Slurm's indices), CPUs, MB of memory.
-
-    `jobs` run there now. GPUs are lent among nodes of one `model`.
-    """
-
-    name: str
-    free: int
-    cpus: int
-    memory_mb: int
-    model: str = ""
-    jobs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Borrower:
-    """A job of one node that fits on none; `usable` are the names of the nodes it may use.
-
-    With `is_auto` it is lent to only where it is predicted to end sooner, by its `use` of the
-    network; Slurm ends it after `limit_s`. `rounds_waited` and `postponed` (by the network
-    alone) are DRMaestro's.
-    """
+    """A job of one node that fits on none."""
 
     gpus: int
     cpus: int
     memory_mb: int
+    #: The names of the nodes that it may use.
     usable: frozenset[str]
+    #: It borrows only where it is predicted to end sooner than by waiting.
     is_auto: bool = False
+    #: Slurm ends it after so many seconds.
     limit_s: float = math.inf
     use: NetworkUse = UNKNOWN
+    #: Rounds of DRMaestro since it was submitted.
     rounds_waited: int = 0
+    #: Of these, the rounds in which the network alone was in the way.
     postponed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
-    """All there is to lend at one moment, by node.
+class SpareCapacity:
+    """All there is to lend at one moment."""
 
-    `releases` are what running jobs are expected to give back, `loads` what their loans take
-    of each node's network (0 to 1).
-    """
-
-    spares: Mapping[str, Spare]
+    nodes: Nodes
+    #: What running jobs are expected to give back.
     releases: Sequence[Release] = ()
+    #: How much of each node's network the running loans take, from 0 to 1.
     loads: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """GPUs of the job's own node (`mask` of `host`), those of its donors, and why these."""
+    """A loan that could be made."""
 
+    #: The job's own node, and the mask of the GPUs that it has there.
     host: str
     mask: int
+    #: The mask of GPUs that each other node lends.
     donors: Mapping[str, int]
     why: str = ""
+    #: What the loan takes of each of its nodes, the job's own first.
+    holds: tuple[Hold, ...] = ()
+
+
+def holds_of(
+    loan: Offer, cpus: int, memory_mb: int, settings: RemoteConfig, end: float = math.inf
+) -> tuple[Hold, ...]:
+    """What a loan takes until `end` (epoch), for a job that needs these CPUs and this memory."""
+    holds = [Hold({loan.host: loan.mask}, cpus, memory_mb, end)]
+    for node, mask in loan.donors.items():
+        gpus = mask.bit_count()
+        donor = settings.donor_cpus * gpus, settings.donor_memory_mb * gpus
+        holds.append(Hold({node: mask}, *donor, end))
+    return tuple(holds)
 
 
 @dataclass(frozen=True, slots=True)
-class Declined:
-    """Nothing is lent. `by_choice`: though enough GPUs are free in all; that is worth telling.
-
-    `is_network`: for a calmer network alone.
-    """
+class Refusal:
+    """Nothing is lent."""
 
     why: str
+    #: Enough GPUs would be free in all: the user is told.
     by_choice: bool = False
+    #: Only the load of the network is in the way.
     is_network: bool = False
 
 
-TOO_FEW = Declined("too few GPUs are free in all")
-NO_CPUS = Declined(
+TOO_FEW = Refusal("too few GPUs are free in all")
+NO_CPUS = Refusal(
     "enough GPUs are free, but not the CPUs or the memory beside them that the job or its donors"
     " need",
     by_choice=True,
 )
-NOT_PREDICTED = Declined(
+NOT_PREDICTED = Refusal(
     "no profile of the job says how long it runs, so nothing is predicted (profile=NAME)",
     by_choice=True,
 )
 
 
-def offer(job: Borrower, market: Market, settings: RemoteConfig) -> Offer | Declined:
-    """The best loan for this job now, by the R queue's rule; for `remote=auto` if it gains.
+def offer(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Offer | Refusal:
+    """The best loan for this job now by the R queue's rule; with `remote=auto` only one that gains.
 
     At least one GPU is local. Of several GPU models, the one that needs the fewest donors' GPUs.
     """
@@ -117,8 +116,8 @@ def offer(job: Borrower, market: Market, settings: RemoteConfig) -> Offer | Decl
         return NOT_PREDICTED
     found: list[Offer] = []
     declined = [TOO_FEW]
-    wait_s = local_wait_s(job, market, settings) if job.is_auto else 0.0
-    for nodes in by_model(job, market):
+    wait_s = local_wait_s(job, capacity, settings) if job.is_auto else 0.0
+    for nodes in by_model(job, capacity):
         for answer in _answers(job, nodes, settings):
             made = judged(job, answer, nodes, settings, wait_s)
             if isinstance(made, Offer):
@@ -127,26 +126,26 @@ def offer(job: Borrower, market: Market, settings: RemoteConfig) -> Offer | Decl
             if made.by_choice:
                 declined.insert(0, made)
     if not found and declined[0] is TOO_FEW:
-        return too_little(job, market, settings)
+        return too_little(job, capacity, settings)
     return max(found, key=lambda one: one.mask.bit_count(), default=declined[0])
 
 
-def too_little(job: Borrower, market: Market, settings: RemoteConfig) -> Declined:
-    """What is missing for a job that nothing can be lent to: GPUs, or what they need beside."""
+def too_little(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Refusal:
+    """What is missing where nothing can be lent: GPUs, or CPUs and memory beside them."""
     if settings.preset.max_donors:
         return TOO_FEW
-    sums = [sum(node.free.bit_count() for node in nodes) for nodes in by_model(job, market)]
+    sums = [sum(node.free.bit_count() for node in nodes) for nodes in by_model(job, capacity)]
     return NO_CPUS if max(sums, default=0) >= job.gpus else TOO_FEW
 
 
 def judged(
     job: Borrower,
     answer: RemotePlacement,
-    nodes: Sequence[Spare],
+    nodes: Sequence[Node],
     settings: RemoteConfig,
     wait_s: float,
-) -> Offer | Declined:
-    """A placement as an offer: what can be enacted, and with `remote=auto` what gains.
+) -> Offer | Refusal:
+    """A placement as an offer, where it can be carried out and, with `remote=auto`, gains.
 
     `wait_s` is when local GPUs will be free. What can be enacted has a GPU beside the job, and
     no more donors than the middleware knows.
@@ -160,26 +159,26 @@ def judged(
         running = {node.name: node.jobs for node in nodes}
         said = auto.judged(answer, job.use.work, running, wait_s, job.limit_s)
         if isinstance(said, Wait):
-            return Declined(said.reason, by_choice=True)
+            return Refusal(said.reason, by_choice=True)
         answer = said
     [task] = answer.tasks
     mask = sum(1 << gpu for gpu in task.local)
     return Offer(task.node, mask, dict(answer.donors), f"{answer.policy}: {answer.reason}")
 
 
-def local_wait_s(job: Borrower, market: Market, settings: RemoteConfig) -> float:
-    """Seconds until one of the job's nodes has all of its GPUs free, as jobs end by their limits.
+def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> float:
+    """Seconds until one of the job's nodes has enough free GPUs, if jobs end by their time limits.
 
     Jobs that wait in front of it are not looked at: it may be later.
     """
-    nodes = [market.spares[name] for name in sorted(job.usable & market.spares.keys())]
-    releases = [_on(nodes, one) for one in market.releases]
+    nodes = [capacity.nodes[name] for name in sorted(job.usable & capacity.nodes.keys())]
+    releases = [_on(nodes, one) for one in capacity.releases]
     running = {node.name: node.jobs for node in nodes}
     rooms = rooms_of(nodes, settings)
     return local_start_s(asked_by(job), queue_of(settings), rooms, running, releases)
 
 
-def _on(nodes: Sequence[Spare], release: Release) -> Release:
+def _on(nodes: Sequence[Node], release: Release) -> Release:
     """The part of a release that is on these nodes."""
     names = {node.name for node in nodes}
     return Release(
@@ -191,9 +190,9 @@ def _on(nodes: Sequence[Spare], release: Release) -> Release:
 
 
 def _answers(
-    job: Borrower, nodes: Sequence[Spare], settings: RemoteConfig
+    job: Borrower, nodes: Sequence[Node], settings: RemoteConfig
 ) -> Iterator[RemotePlacement]:
-    """The R queue's answer on nodes of one model; for `remote=auto` also by its network's order.
+    """The R queue's answers on nodes of one model; with `remote=auto` also one by network order.
 
     The one that the model calls quicker stands first.
     """
@@ -210,7 +209,7 @@ def _answers(
 
 
 def asked_by(job: Borrower) -> RemoteJob:
-    """The job in the words of the rules."""
+    """The job in the R queue's terms."""
     return RemoteJob(
         Request((job.gpus,)),
         job.cpus,
@@ -222,17 +221,17 @@ def asked_by(job: Borrower) -> RemoteJob:
     )
 
 
-def by_model(job: Borrower, market: Market) -> list[list[Spare]]:
-    """The nodes this job may use, those of one GPU model together, in the order of names."""
-    models: dict[str, list[Spare]] = {}
-    for name in sorted(job.usable & market.spares.keys()):
-        spare = market.spares[name]
-        models.setdefault(spare.model, []).append(spare)
+def by_model(job: Borrower, capacity: SpareCapacity) -> list[list[Node]]:
+    """The nodes that this job may use, grouped by GPU model, in the order of names."""
+    models: dict[str, list[Node]] = {}
+    for name in sorted(job.usable & capacity.nodes.keys()):
+        node = capacity.nodes[name]
+        models.setdefault(node.model, []).append(node)
     return [nodes for _, nodes in sorted(models.items())]
 
 
-def rooms_of(nodes: Iterable[Spare], settings: RemoteConfig) -> dict[str, NodeCapacity]:
-    """The nodes in the words of the rules; a GPU lent takes a donor's CPUs and memory, too."""
+def rooms_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCapacity]:
+    """The nodes in the R queue's terms. A GPU that is lent takes a donor's CPUs and memory, too."""
     cpus, memory_mb = settings.donor_cpus, settings.donor_memory_mb
     return {
         node.name: NodeCapacity(node.name, node.free, node.cpus, node.memory_mb, cpus, memory_mb)

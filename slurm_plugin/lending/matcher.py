@@ -1,4 +1,4 @@
-"""Loans of the slots mode: which waiting jobs are asked about, and what is then done in Slurm."""
+"""Finds donors for the jobs that may borrow, and carries out what was planned."""
 
 from __future__ import annotations
 
@@ -14,14 +14,20 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import is_ahead
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending import borrowing, record
-from slurm_plugin.lending.batch import Round
-from slurm_plugin.lending.borrowing import Candidate, Offered, may_borrow
-from slurm_plugin.lending.donors import LONGEST_PAUSE_S, Lending
-from slurm_plugin.lending.loads import loads_of
-from slurm_plugin.lending.network_use import UNKNOWN, NetworkUse, network_use
-from slurm_plugin.lending.offer import Borrower, Declined, Market, Offer, offer
+from slurm_plugin.lending.borrowing import Candidate, may_borrow
+from slurm_plugin.lending.choice.batch import Round
+from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse, network_loads, network_use
+from slurm_plugin.lending.choice.offer import (
+    Borrower,
+    Offer,
+    Refusal,
+    SpareCapacity,
+    holds_of,
+    offer,
+)
+from slurm_plugin.lending.choice.solver import Solver, Starting
+from slurm_plugin.lending.donors import LONGEST_PAUSE_S, SlurmLoans
 from slurm_plugin.lending.plan import LoanPlan
-from slurm_plugin.lending.solver import Solver, Starting
 from slurm_plugin.queue.capacity import end_of
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -31,8 +37,8 @@ logger = logging.getLogger(__name__)
 RuleOf = Callable[[str, str, int], Rule]
 
 
-class Broker:
-    """Between the plan and `lending`; one thread at a time.
+class LoanMatcher:
+    """Between the plan and what is done in Slurm (`lending`); one thread at a time.
 
     `profiles` are what the site wrote of its jobs, by name; `write` takes lines of the decision
     log.
@@ -40,7 +46,7 @@ class Broker:
 
     def __init__(
         self,
-        lending: Lending,
+        lending: SlurmLoans,
         rule: RuleOf,
         waiting: WaitingConfig,
         write: Callable[[Build], None],
@@ -55,15 +61,16 @@ class Broker:
         self._profiles = profiles
         self._solver = Solver(lending.settings.solve_s) if self.at_once else None
         self._loads: Mapping[str, float] = {}
+        #: Can anything be lent?
         self.is_open = False
 
     @property
     def at_once(self) -> bool:
-        """Is one question asked about all jobs together?"""
+        """Are donors chosen for all jobs together (DRMaestro), or job by job?"""
         return self.lending.settings.decider == "drmaestro"
 
     def read(self, slurm_config: Mapping[str, str]) -> None:
-        """Can anything be lent, by Slurm's settings and ours?"""
+        """Find out whether anything can be lent, by Slurm's settings and ours."""
         self.is_open = False
         if self.lending.settings.allow:
             why = self.lending.obstacle(slurm_config)
@@ -71,7 +78,7 @@ class Broker:
             if why:
                 logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", why)
 
-    def look(self, queue: Sequence[QueuedJob]) -> None:
+    def watch_network(self, queue: Sequence[QueuedJob]) -> None:
         """What the loans that run take of the nodes' networks."""
         if not self.at_once:
             return
@@ -79,60 +86,63 @@ class Broker:
         for job in queue:
             if job.state == "PENDING" or "loan=" not in job.admin_comment:
                 continue
-            kept = self.lending.mode.kept(job)
-            loan = kept.loan if kept else None
+            noted = self.lending.updates.record_of(job)
+            loan = noted.loan if noted else None
             if loan is not None:
                 running.append((loan, self._use_of(job).share))
-        self._loads = loads_of(running)
+        self._loads = network_loads(running)
 
-    def borrow(self, jobs: Sequence[Candidate], made: LoanPlan) -> list[Offered | Declined | None]:
-        """Who would lend to each of these jobs; None to one that may not borrow now."""
+    def borrow(self, jobs: Sequence[Candidate], plan: LoanPlan) -> list[Offer | Refusal | None]:
+        """A loan for each of these jobs, or why there is none; None for one that may not borrow."""
         now = int(self._clock())
-        asked = [self._borrower(candidate, made, now) for candidate in jobs]
-        borrowers = [one for one in asked if one is not None]
-        if not borrowers:
+        borrowers = [self._borrower(candidate, plan, now) for candidate in jobs]
+        asking = [one for one in borrowers if one is not None]
+        if not asking:
             return [None] * len(jobs)
-        is_auto = any(one.is_auto for one in borrowers)
-        gone = borrowing.releases(made.holds, now) if is_auto else []
-        market = replace(borrowing.market(made.room, gone), loads=self._loads)
-        answers = iter(self._decide(borrowers, market, made))
-        found: list[Offered | Declined | None] = []
-        for candidate, one in zip(jobs, asked, strict=True):
-            answer = None if one is None else next(answers)
-            if isinstance(answer, Offer):
-                end = end_of(candidate.job, now)
-                holds = borrowing.holds(answer, candidate.need, self.lending.settings, end)
-                found.append(Offered(answer, holds))
-            else:
-                found.append(answer)
-        return found
+        is_auto = any(one.is_auto for one in asking)
+        ending = borrowing.releases(plan.holds, now) if is_auto else []
+        capacity = borrowing.spare_capacity(plan.room, ending, self._loads)
+        answers = iter(self._decide(asking, capacity, plan))
+        return [
+            None if borrower is None else self._with_holds(next(answers), candidate, now)
+            for candidate, borrower in zip(jobs, borrowers, strict=True)
+        ]
+
+    def _with_holds(
+        self, answer: Offer | Refusal | None, candidate: Candidate, now: int
+    ) -> Offer | Refusal | None:
+        if not isinstance(answer, Offer):
+            return answer
+        need, end = candidate.need, end_of(candidate.job, now)
+        holds = holds_of(answer, need.cpus, need.memory_mb, self.lending.settings, end)
+        return replace(answer, holds=holds)
 
     def _decide(
-        self, jobs: Sequence[Borrower], market: Market, made: LoanPlan
-    ) -> Sequence[Offer | Declined | None]:
+        self, jobs: Sequence[Borrower], capacity: SpareCapacity, plan: LoanPlan
+    ) -> Sequence[Offer | Refusal | None]:
         settings = self.lending.settings
         if self._solver is None:
-            return [offer(job, market, settings) for job in jobs]
+            return [offer(job, capacity, settings) for job in jobs]
         most = self._waiting.max_postponements
         try:
-            return Round(jobs, market, settings, self._solver, most).decide()
+            return Round(jobs, capacity, settings, self._solver, most).decide()
         except Starting:
-            made.again = True
+            plan.again = True
             return [None] * len(jobs)
 
-    def _borrower(self, candidate: Candidate, made: LoanPlan, now: int) -> Borrower | None:
+    def _borrower(self, candidate: Candidate, plan: LoanPlan, now: int) -> Borrower | None:
         """The job where it and the site want that it borrows, and where it may now."""
-        job, kept, need = candidate.job, candidate.kept, candidate.need
+        job, noted, need = candidate.job, candidate.record, candidate.need
         # Counted for the whole job its GPUs may be more than any node has.
-        if not kept.may_borrow or not may_borrow(candidate.demand) or need.nodes > 1:
+        if not noted.may_borrow or not may_borrow(candidate.demand) or need.nodes > 1:
             return None
         preferences = self._preferences(job)
-        if preferences is None or is_ahead(kept.next_loan_at, now, LONGEST_PAUSE_S):
+        if preferences is None or is_ahead(noted.next_loan_at, now, LONGEST_PAUSE_S):
             return None
         step_s = max(1, self._waiting.step_s)
-        held = kept.held_by_network_since or now
+        held = noted.held_by_network_since or now
         return replace(
-            borrowing.borrower(need, made.room),
+            borrowing.borrower(need, plan.room),
             is_auto=preferences.is_auto,
             limit_s=job.time_limit_s or math.inf,
             use=self._use(preferences),
@@ -156,25 +166,25 @@ class Broker:
     def _use(self, preferences: Preferences) -> NetworkUse:
         return network_use(preferences.profile, self._profiles, self.lending.settings.wires)
 
-    def act(self, made: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
+    def act(self, plan: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
         """Loans that came to nothing first, then new ones, then whoever is left over.
 
         The names of the jobs whose loans Slurm refused.
         """
-        there = {job.job_id: job for job in queue}
-        for job, kept, why in made.broken:
-            pause_s = self.lending.give_up(job, kept, why, there)
-            self._write(record.over(job, kept, why, pause_s))
-        for job, kept, declined in made.declined:
-            if self.lending.decline(job, kept, declined):
-                self._write(record.declined(job, kept, declined))
+        by_id = {job.job_id: job for job in queue}
+        for job, noted, why in plan.broken:
+            pause_s = self.lending.give_up(job, noted, why, by_id)
+            self._write(record.over(job, noted, why, pause_s))
+        for job, noted, refusal in plan.refusals:
+            if self.lending.refuse(job, noted, refusal):
+                self._write(record.refused(job, noted, refusal))
         refused = []
-        for job, kept, found in made.offers:
-            loan = self.lending.lend(job, kept, found.offer, made.room)
+        for job, noted, planned in plan.offers:
+            loan = self.lending.lend(job, noted, planned, plan.room)
             if loan is None:
                 refused.append(job.name)
             else:
-                self._write(record.lent(job, kept, loan, found.offer.why))
+                self._write(record.lent(job, noted, loan, planned.why))
         self.lending.tidy(queue)
         return refused
 

@@ -1,4 +1,7 @@
-"""What Slurm is told of a loan where GPUs are chosen when a job starts; see LoanRecord."""
+"""What Slurm is told about a loan where GPUs are chosen when a job starts.
+
+The job's LoanRecord says how far its loan is: it `may` borrow, `meets` its donors, or `starts`.
+"""
 
 from __future__ import annotations
 
@@ -14,45 +17,49 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 #: What a submit's reply sets beside the hint.
 MARK = LoanRecord(MAY, {"remote": "1"}).text()
-#: Longer than donors may take: the job's own request then starts by itself, engine or not.
+#: So much longer than donors may take is the begin time away: then the job starts with its own
+#: request, even without an engine.
 GATE_S = 30
 #: Slurm's highest priorities have a meaning of their own.
 HIGHEST = 2**32 - 256
 
 
 @dataclass(slots=True)
-class AtStart:
-    """As Mode says. `ready_s` is how long donors may take.
+class StartLoans:
+    """The updates of the select mode.
 
-    Donors, and a job whose donors are ready, go before all other jobs of their partition: that
-    these are not delayed was seen to. `highest` is the highest priority of a waiting job, and
-    `is_basic` says that Slurm gives priorities by PriorityType=priority/basic: there a job's
-    place, once lost, is only had again by its number.
+    Donors, and a job whose donors are ready, go before all other jobs of their partition. The
+    plan has already made sure that nobody is delayed by that.
     """
 
+    #: How long donors may take.
     ready_s: int
+    #: The highest priority of a waiting job.
     highest: int = 0
+    #: Slurm numbers jobs by PriorityType=priority/basic. There a job that lost its place gets it
+    #: back only by its old number.
     is_basic: bool = False
+    #: The time of the look (epoch).
     now: int = 0
 
-    def kept(self, job: QueuedJob) -> LoanRecord | None:
-        """As Mode says."""
+    def record_of(self, job: QueuedJob) -> LoanRecord | None:
+        """The job's record; None without one."""
         return LoanRecord.read_from(job.admin_comment)
 
     def is_on_loan(self, job: QueuedJob, kept: LoanRecord) -> bool:
-        """As Mode says: one whose begin time came first runs on local GPUs alone."""
+        """Does the job need its donors? Not where its begin time came first: it runs locally."""
         if job.state == "PENDING":
             return True
         return kept.state == STARTS and job.state != "COMPLETING"
 
     def meets(self, job: QueuedJob, kept: LoanRecord, note: str) -> JobUpdate:
-        """As Mode says."""
+        """A begin time far enough away keeps the job waiting while its donors start."""
         meets = kept.meets(job.tres_per_node, job.tres_per_job, job.priority)
         comment = _with(job, meets, note)
         return JobUpdate(begin_time=self.now + self.ready_s + GATE_S, admin_comment=comment)
 
     def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
-        """As Mode says."""
+        """The donor starts now, on any GPUs of the model."""
         return JobUpdate(
             begin_time=NOW,
             tres_per_node=_gpus(node.model, mask.bit_count()),
@@ -77,14 +84,14 @@ class AtStart:
         )
 
     def given_up(self, job: QueuedJob, kept: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
-        """As Mode says: first its own request, as long as it waits; then nothing of a loan.
+        """First the job's own request, as long as it waits; then its record without the loan.
 
-        The loan stands until the request is the user's again: a job that started meanwhile has
-        to meet its donors.
+        The record names the loan until the request is the user's again: a job that started
+        meanwhile has to meet its donors.
         """
-        told = JobUpdate(begin_time=NOW, admin_comment=_with(job, kept.over(), note))
+        without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, kept.over(), note))
         if kept.state != STARTS:
-            return (told,)
+            return (without_loan,)
         back = JobUpdate(min_cpus=job.cpus or None)
         if is_local(job, kept):
             # Another request than ours is the user's, or an administrator's: it stays.
@@ -94,7 +101,7 @@ class AtStart:
             back = replace(back, priority=min(kept.priority, HIGHEST) or None)
         else:
             back = replace(back, is_released=not job.held or None)
-        return back, told
+        return back, without_loan
 
     def _first(self) -> int:
         return min(self.highest + 1, HIGHEST)

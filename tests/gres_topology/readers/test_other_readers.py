@@ -9,7 +9,7 @@ import gres_topology
 from gres_topology import TopologyError, catalog, merge_numa
 from gres_topology.readers import nvidia_smi
 
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parents[1] / "assets"
 
 
 def asset(name):

@@ -1,4 +1,4 @@
-"""GPUs kept for loans in the making: the start-time veto as their reservation.
+"""GPUs that are reserved for loans which are being made.
 
 While donors start, the GPUs meant for them and for their borrower are hidden from other jobs'
 questions; a job that Slurm would start on them anyway waits. Each reservation has an end, and
@@ -22,7 +22,7 @@ NOTE = "GPUs are kept for job {}, which meets its donors"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What is kept for one job of a loan, and what its AdminComment tells of it."""
+    """What is reserved for one job of a loan, and the note for its AdminComment."""
 
     node: str
     mask: int
@@ -30,8 +30,8 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What is kept for one loan: the shares of its jobs, by their ids, until an epoch."""
+class Reservation:
+    """What is reserved for one loan: the shares of its jobs, by their ids, until an epoch."""
 
     shares: Mapping[int, Share]
     until: float
@@ -44,18 +44,21 @@ class Kept:
         return mask
 
 
-class Reserved:
-    """All of them, by the borrower's id. Written by one thread, read by another."""
+class Reservations:
+    """All reservations, by the borrower's id. A table is never changed, but replaced as a whole:
+
+    one thread writes, another reads.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._kept: Mapping[int, Kept] = {}
+        self._kept: Mapping[int, Reservation] = {}
 
-    def keep(self, kept: Mapping[int, Kept]) -> None:
+    def keep(self, kept: Mapping[int, Reservation]) -> None:
         """These, and nothing else, are kept from now on."""
         self._kept = dict(kept)
 
-    def add(self, job_id: int, kept: Kept) -> None:
+    def add(self, job_id: int, kept: Reservation) -> None:
         """This is kept besides."""
         self._kept = {**self._kept, job_id: kept}
 
@@ -102,7 +105,7 @@ class Reserved:
                 return WaitFor(max(1, seconds), NOTE.format(job))
         return None
 
-    def _valid(self) -> dict[int, Kept]:
+    def _valid(self) -> dict[int, Reservation]:
         now = self._clock()
         return {job: one for job, one in self._kept.items() if one.until > now}
 

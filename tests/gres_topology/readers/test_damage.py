@@ -8,7 +8,7 @@ import pytest
 import gres_topology
 from gres_topology import TopologyError
 
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parents[1] / "assets"
 FILES = sorted(f for f in ASSETS.glob("*.txt") if "p2p" not in f.name)
 MATRICES = [f for f in FILES if re.match(r"(own-(?!nccl|rccl|hwloc|rocm)|nvidia-smi)", f.name)]
 ROCM = [f for f in FILES if "rocm" in f.name]

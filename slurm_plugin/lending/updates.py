@@ -1,4 +1,4 @@
-"""What differs between the ways of enforcing: where a job keeps its loan, what a donor asks for."""
+"""What Slurm is told about a loan, which differs between the ways of enforcing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 
-class Mode(Protocol):
-    """One way of enforcing, as far as loans go. Pure: it says what to tell Slurm.
+class LoanUpdates(Protocol):
+    """One way of enforcing, as far as loans go. Pure: it only says what to tell Slurm.
 
-    `kept` is always a record of the mode's own kind: what its `kept` read.
+    Every `kept` is a record of this way's own kind, as `record_of` read it.
     """
 
-    def kept(self, job: QueuedJob) -> JobRecord | None:
-        """What the job's AdminComment keeps, with or without a loan; None for nothing of ours."""
+    def record_of(self, job: QueuedJob) -> JobRecord | None:
+        """Our record in the job's AdminComment, with or without a loan; None without one."""
         ...
 
     def is_on_loan(self, job: QueuedJob, kept: Any) -> bool:

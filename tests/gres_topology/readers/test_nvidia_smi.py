@@ -9,7 +9,7 @@ import pytest
 from gres_topology import TopologyError, catalog
 from gres_topology.readers import nvidia_smi
 
-ASSETS = Path(__file__).parent / "assets"
+ASSETS = Path(__file__).parents[1] / "assets"
 DGX1V = (ASSETS / "own-dgx1v-nics-out-of-order.txt").read_text()
 BRIDGED = (ASSETS / "own-a100-bridged.txt").read_text()
 STEP = (ASSETS / "own-a100-masked-step.txt").read_text()
