@@ -1,6 +1,6 @@
-"""What one look at Slurm comes to for one domain: who waits, who runs, what is free.
+"""A snapshot of Slurm's queue as the scheduler of one shaped partition sees it.
 
-Pure: the queue and the nodes in, a Queue for the scheduler out.
+Who waits, who runs, what is free. Pure: jobs and nodes in, a Queue for the scheduler out.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
-#: A job that ends gives its GPUs back node by node; so long nobody is started on a part of them.
+#: A job that ends gives its GPUs back node by node. For so many seconds no job starts on a part.
 COMPLETING_S = 5
-#: Reasons with which a job lacks nothing but GPUs; with others (limits, dependencies, a begin time
-#: of the user's) GPUs given to it would be idle.
+#: With these reasons a job lacks nothing but GPUs. With others (limits, dependencies, the user's
+#: own begin time) GPUs that it gets would be idle.
 _READY = ("", "None", "Resources", "Priority", "Cleaning", "ReqNodeNotAvail", "NodeDown")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One shaped job that waits, with its task."""
+    """One shaped job that waits, and its task."""
 
     job: QueuedJob
     said: ShapeNote

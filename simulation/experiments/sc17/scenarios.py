@@ -11,7 +11,7 @@ from statistics import fmean
 
 from gres_topology.catalog import load as machine
 from simulation.core.jobs import SimJob, at_load, offered_load
-from simulation.core.record import Run
+from simulation.core.record import SimulatedRun
 from simulation.experiments import Figures, Result
 from simulation.experiments.sc17 import MACHINE, loaded, policies, workload
 from simulation.experiments.sc17.profile import Profiled
@@ -47,7 +47,9 @@ def jobs_of(name: str, machines: int, load: str) -> list[SimJob]:
     return at_load(jobs, machines * machine(MACHINE).gpus, int(load) / 100, ideal_s)
 
 
-def runs_of(jobs: Sequence[SimJob], machines: int, progress: Progress | None = None) -> list[Run]:
+def runs_of(
+    jobs: Sequence[SimJob], machines: int, progress: Progress | None = None
+) -> list[SimulatedRun]:
     """One run per policy, first in, first out."""
     speed = Profiled(loaded("prof_from_experiments_full"))
     cluster = {f"minsky{number:04}": machine(MACHINE) for number in range(1, machines + 1)}

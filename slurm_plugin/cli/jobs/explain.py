@@ -52,9 +52,9 @@ def explain(
         for record in found.records:
             click.echo(json.dumps(record) if as_json else in_words(record))
     else:
-        click.echo(json.dumps(found.told) if as_json else in_words(found.told))
+        click.echo(json.dumps(found.story) if as_json else in_words(found.story))
     if plot is not None:
-        _draw(found.machines, gpus_of(found.told), int(found.told["job"]), plot)
+        _draw(found.machines, gpus_of(found.story), int(found.story["job"]), plot)
 
 
 def _checked(job: str) -> str:

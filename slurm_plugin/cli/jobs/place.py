@@ -44,7 +44,7 @@ def place(
     from slurm_plugin.decide.judge import with_scores
     from slurm_plugin.decide.machines import mask_of
     from slurm_plugin.decide.preferences import read_preferences
-    from slurm_plugin.link_calibration.attach import with_model
+    from slurm_plugin.link_calibration.model_file import with_model
 
     load_policies()
     topology = find(machine) if model is None else with_model(find(machine), model)
@@ -63,13 +63,13 @@ def place(
     outcome = policy.place(request, cluster)
     if isinstance(outcome, Placement):
         outcome = with_scores(outcome, request, cluster.nodes)
-    told = _told(outcome)
+    facts = _facts(outcome)
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(facts))
     elif isinstance(outcome, Wait):
         click.echo(f"wait at most {outcome.at_most_s:g} s: {outcome.reason}")
     else:
-        click.echo(_text(told))
+        click.echo(_text(facts))
 
 
 def _available(topology: NodeTopology, free: str | None) -> list[int]:
@@ -110,17 +110,17 @@ def _with_pattern(
     return ",".join(part for part in (hint.strip(), f"pattern={name}") if part), patterns
 
 
-def _told(outcome: Placement | Wait) -> dict[str, Any]:
+def _facts(outcome: Placement | Wait) -> dict[str, Any]:
     from policies import Wait
 
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     placement = outcome
     if isinstance(outcome, Wait):
-        told = {"wait_s": outcome.at_most_s, "wait_reason": outcome.reason}
+        facts = {"wait_s": outcome.at_most_s, "wait_reason": outcome.reason}
         placement = outcome.instead  # type: ignore[assignment]
     if placement is None or isinstance(placement, Wait):
-        return told
-    return told | {
+        return facts
+    return facts | {
         "nodes": {name: list(gpus) for name, gpus in placement.gpus.items()},
         "gpus": [gpu for gpus in placement.gpus.values() for gpu in gpus],
         "score": placement.score,
@@ -134,12 +134,12 @@ def _told(outcome: Placement | Wait) -> dict[str, Any]:
     }
 
 
-def _text(told: dict[str, Any]) -> str:
+def _text(facts: dict[str, Any]) -> str:
     where = ", ".join(
-        f"{name}: GPUs {','.join(map(str, gpus))}" for name, gpus in told["nodes"].items()
+        f"{name}: GPUs {','.join(map(str, gpus))}" for name, gpus in facts["nodes"].items()
     )
     return (
-        f"{where}\n{told['policy']}: {told['reason']}\n"
-        f"score {told['score']:.2f}, effective {told['effbw_gbps']:.2f} GB/s,"
-        f" sum {told['agg_gbps']:.2f} GB/s, left {told['preserved_gbps']:.2f} GB/s"
+        f"{where}\n{facts['policy']}: {facts['reason']}\n"
+        f"score {facts['score']:.2f}, effective {facts['effbw_gbps']:.2f} GB/s,"
+        f" sum {facts['agg_gbps']:.2f} GB/s, left {facts['preserved_gbps']:.2f} GB/s"
     )

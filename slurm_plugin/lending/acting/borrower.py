@@ -1,4 +1,4 @@
-"""What Slurm's own record says of the job that borrows."""
+"""What Slurm's own record says about the job that borrows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NONE = ("", "(null)", "N/A")
 
 @dataclass(frozen=True, slots=True)
 class Borrower:
-    """A job that waits; `time_limit` as sbatch takes it, it and `account` '' where it has none."""
+    """A waiting job; `time_limit` (in sbatch's words) and `account` may be ''."""
 
     job_id: int
     uid: int
@@ -28,15 +28,15 @@ class Borrower:
 
 
 def question(job_id: int) -> list[str]:
-    """The command that tells of a job; its user is to run it, who always sees it."""
+    """The command that shows a job. It is run as the job's user, who always sees it."""
     return ["squeue", "--noheader", f"--jobs={job_id}", f"--format={_FIELDS}"]
 
 
-def borrower(job_id: int, uid: int, told: str) -> Borrower:
-    """The job in what squeue told; SlurmError where it does not wait, or is not this user's."""
-    found = _RECORD.fullmatch(told)
+def borrower(job_id: int, uid: int, output: str) -> Borrower:
+    """The job in squeue's output; SlurmError where it does not wait, or is not this user's."""
+    found = _RECORD.fullmatch(output)
     if found is None or int(found[1]) != job_id:
-        raise SlurmError(f"job {job_id}: squeue said {told[:80]!r}; expected one job that waits")
+        raise SlurmError(f"job {job_id}: squeue said {output[:80]!r}; expected one job that waits")
     state, account = found[3], found[6]
     if int(found[2]) != uid:
         raise SlurmError(f"job {job_id}: it is of uid {found[2]}; expected {uid}, as asked for")

@@ -1,4 +1,4 @@
-"""What a donor is: the words of its sbatch, composed of root's own configuration."""
+"""How a donor is submitted: the words of its sbatch, made from root's own configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slurm_plugin.job_notes import donor
 from slurm_plugin.lending.acting.borrower import Borrower
 from slurm_plugin.lending.acting.question import Question
 
-#: Until then a donor has got its GPUs, or its engine is gone and another one looks after it.
+#: By then a donor has its GPUs, or its engine is gone and the next one looks after it.
 BEGIN = "now+3600"
 
 
@@ -24,7 +24,7 @@ def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
         f"--nodelist={asked.node}",
         f"--partition={job.partition}",
         *(f"--begin={BEGIN}", "--no-requeue", "--chdir=/"),
-        # The limits of the process that submits are no user's.
+        # The limits of this process are not the user's.
         *("--propagate=NONE", "--output=/dev/null", "--error=/dev/null"),
     ]
     if job.time_limit:
@@ -35,7 +35,7 @@ def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
 
 
 def script(asked: Question, settings: RemoteConfig) -> str:
-    """The line of a donor's script: the program of the nodes, and what it is to do."""
+    """The line of a donor's script: the nodes' program, and its task."""
     low, high = settings.ports
     task = {
         "parent": asked.borrower,

@@ -1,4 +1,4 @@
-"""What the process that acts for users reads of gputopo.yaml, and whose file that may be."""
+"""What the process that acts for users reads of gputopo.yaml, and who may own that file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Settings:
 
 
 def load(path: Path) -> Settings:
-    """These parts of gputopo.yaml; nothing else of it is looked at.
+    """These parts of gputopo.yaml; the rest is not read.
 
     ConfigError where they are wrong, or where others than root could have written them.
     """

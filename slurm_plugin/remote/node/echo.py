@@ -36,7 +36,7 @@ def devices() -> list[str]:
 
 async def serve(bind: str, port: int, subject: str, vouching: Vouching) -> asyncio.Server:
     """Tell everybody who connects what this host lends; with a subject, only the job's user."""
-    told = {"host": socket.gethostname(), "devices": devices()}
+    info = {"host": socket.gethostname(), "devices": devices()}
     strangers = Strangers()
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,7 +44,7 @@ async def serve(bind: str, port: int, subject: str, vouching: Vouching) -> async
             if subject:
                 await handshake.let_in(reader, writer, subject, vouching, strangers)
             await asyncio.wait_for(reader.readline(), ANSWER_S)
-            writer.write(json.dumps(told).encode() + b"\n")
+            writer.write(json.dumps(info).encode() + b"\n")
             await writer.drain()
         streams.close(writer)
 

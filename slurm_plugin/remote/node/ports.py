@@ -18,13 +18,13 @@ def in_order(low: int, high: int, start: int) -> Iterator[int]:
 
 
 def take(bind: str, low: int, high: int, start: int) -> socket.socket:
-    """A socket bound to a free port of the range: from then on nobody else can have it.
+    """A socket bound to a free port of the range, which nobody else can take from then on.
 
     Raises RemoteError where every port is taken.
     """
     for port in in_order(low, high, start):
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        # Not SO_REUSEADDR on purpose would leave a port unusable for a minute after each job.
+        # Without SO_REUSEADDR a port could not be used for a minute after each job.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((bind, port))

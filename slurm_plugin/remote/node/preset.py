@@ -47,7 +47,7 @@ class Preset:
     each_gpu: Mapping[str, str] = field(default_factory=dict)
 
     def needs_trust(self) -> str:
-        """Why it can be used only where the site trusts its network; '' where it need not."""
+        """Why it needs a network that the site trusts; '' where it does not."""
         if self.authenticates:
             return ""
         if not self.takes_port:

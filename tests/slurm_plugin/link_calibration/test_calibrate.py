@@ -27,10 +27,10 @@ from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.link_calibration import log as log_file
 from slurm_plugin.link_calibration import model_file
+from slurm_plugin.link_calibration import nccl_log as log_file
 from slurm_plugin.link_calibration.errors import CalibrationError
-from slurm_plugin.link_calibration.gpus import gpus_of
+from slurm_plugin.link_calibration.gather import gpus_of
 from slurm_plugin.protocol import Use
 
 DGX1V = catalog.load("dgx1v")
@@ -361,7 +361,7 @@ def test_what_the_command_cannot_use_is_one_line(tmp_path: Path, files, message:
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     model = calibrated(tmp_path)
-    found = model_file.read(model)
+    found = model_file.read_model(model)
     told = json.loads(run("calibrate", *write(tmp_path, SITE), "--topology", "dgx1v", "--json"))
     assert found == Calibration("dgx1v", DGX1V.shape, (2, 8), **told["weights"])
     assert "logs: [0-3.log]" in model.read_text()
@@ -390,7 +390,7 @@ def test_a_file_that_is_no_model(tmp_path: Path, text: str, message: str) -> Non
     path = tmp_path / "model.yaml"
     path.write_text(text)
     with pytest.raises(CalibrationError) as caught:
-        model_file.read(path)
+        model_file.read_model(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)
 

@@ -18,8 +18,8 @@ from slurm_plugin.cli import cli
 from slurm_plugin.cli.profiles.run import _submit
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import plan, submission, sweep
-from slurm_plugin.profiling.loop import Loop, Slurm, Terms
-from slurm_plugin.profiling.plan import Asked
+from slurm_plugin.profiling.loop import ProfilingLoop, RunLimits, SlurmAccess
+from slurm_plugin.profiling.plan import ProfileRequest
 from slurm_plugin.profiling.progress import Folder, Progress
 from slurm_plugin.profiling.sweep import DONE, FAILED, SKIPPED
 from slurm_plugin.slurm import SlurmNode
@@ -49,12 +49,14 @@ class Bench:
         (folder / "train.sh").write_text(SCRIPT)
         self.slurm = FakeCluster(script)
         self.said: list[str] = []
-        self.terms = Terms()
+        self.terms = RunLimits()
 
     def profile(self, again: bool = False, **asked: object) -> Progress:
         """One `profile run`, from beginning or where it was, to its end."""
-        words = submission.read(["sbatch", "-A", "research", str(self.path / "train.sh")], {})
-        wanted = Asked("train", "training", **{"batches": (8, 16, 32), **asked})  # type: ignore[arg-type]
+        words = submission.read_submission(
+            ["sbatch", "-A", "research", str(self.path / "train.sh")], {}
+        )
+        wanted = ProfileRequest("train", "training", **{"batches": (8, 16, 32), **asked})  # type: ignore[arg-type]
         folder = Folder(self.path / "work")
         with folder.locked():
             progress = folder.read()
@@ -64,9 +66,9 @@ class Bench:
             if again:
                 plan.again(progress)
             folder.write(progress)
-            how = plan.launch(progress.settings, 10, 10000)
-            slurm = Slurm(self.slurm, self.slurm, self.slurm.submit)
-            Loop(
+            how = plan.run_options(progress.settings, 10, 10000)
+            slurm = SlurmAccess(self.slurm, self.slurm, self.slurm.submit)
+            ProfilingLoop(
                 slurm, folder, progress, (words, how), self.terms,
                 self.said.append, self.slurm.sleep, self.slurm.clock,
             ).work()  # fmt: skip
@@ -126,12 +128,12 @@ def test_one_run_at_a_time_unless_more_are_allowed(bench):
     bench.slurm.after_sbatch = lambda: most.append(
         sum(job.state == "RUNNING" for job in bench.slurm.held.values())
     )
-    bench.terms = Terms(at_once=2)
+    bench.terms = RunLimits(at_once=2)
     bench.profile()
     assert max(most) == 2
     bench.path.joinpath("work", "progress.json").unlink()
     most.clear()
-    bench.terms = Terms()
+    bench.terms = RunLimits()
     bench.profile()
     assert max(most) == 1
 
@@ -156,7 +158,7 @@ def test_without_a_line_the_run_time_counts_start_up_and_all(bench):
     assert [(run.step_s, run.by) for run in progress.runs] == [(0.5, "run time")]
     assert "run 1 (1x1, 8 per GPU): 500.0 ms per iteration, by its run time" in bench.said[-1]
     bench.path.joinpath("work", "progress.json").unlink()
-    bench.terms = Terms(startup_s=20)
+    bench.terms = RunLimits(startup_s=20)
     progress = bench.profile(batches=(8,), nodes=(1,), gpus_per_node=(1,))
     assert [run.step_s for run in progress.runs] == [0.3]
 
@@ -169,8 +171,8 @@ def test_a_run_stopped_by_its_limit_counts_if_it_had_printed_its_line(bench):
 
 def test_inference_needs_no_shapes(tmp_path):
     bench = Bench(tmp_path, trains)
-    words = submission.read(["sbatch", str(tmp_path / "train.sh")], {})
-    begun = plan.begin(bench.slurm, words, Asked("train", "inference"), tmp_path, 0)
+    words = submission.read_submission(["sbatch", str(tmp_path / "train.sh")], {})
+    begun = plan.begin(bench.slurm, words, ProfileRequest("train", "inference"), tmp_path, 0)
     assert {str(run.shape) for run in plan.expected(begun)} == {"1x1"}
 
 
@@ -460,8 +462,10 @@ def test_a_damaged_progress_file_is_named(bench):
 
 def chosen(nodes: list[SlurmNode], on: str = "", gpu_type: str = "", *words: str) -> Progress:
     slurm = FakeCluster(trains, *nodes)
-    read = submission.read(["sbatch", *words, "--wrap=x"], {})
-    return plan.begin(slurm, read, Asked("x", "training", on=on, gpu_type=gpu_type), Path(), 0)
+    read = submission.read_submission(["sbatch", *words, "--wrap=x"], {})
+    return plan.begin(
+        slurm, read, ProfileRequest("x", "training", on=on, gpu_type=gpu_type), Path(), 0
+    )
 
 
 MIXED = [node("a1", 8, "a100"), node("v1"), node("v2"), node("v3", state=("IDLE", "DRAIN")),
@@ -521,8 +525,8 @@ def argv(text: str, words: tuple[str, ...] = (), **how: object) -> list[str]:
     assert isinstance(path, Path)
     (path / "job.sh").write_text(text)
     own = ["{batch}/{gpus_per_node}", "${batch}", "{other}"]
-    read = submission.read(["/opt/bin/sbatch", *words, str(path / "job.sh"), *own], {})
-    launch = submission.Launch(100, 10, 5, gpu_type=read.gpu_type, **how)  # type: ignore[arg-type]
+    read = submission.read_submission(["/opt/bin/sbatch", *words, str(path / "job.sh"), *own], {})
+    launch = submission.RunOptions(100, 10, 5, gpu_type=read.gpu_type, **how)  # type: ignore[arg-type]
     return submission.command(read, launch, Shape(2, 4), 16, "name", Path("out.%j"))
 
 
@@ -594,7 +598,7 @@ def test_who_exports_all_exports_ours(tmp_path, words, script):
 )
 def test_what_cannot_be_profiled_is_refused(words, said):
     with pytest.raises(PluginError, match=said):
-        submission.read(words, {})
+        submission.read_submission(words, {})
 
 
 @pytest.mark.parametrize(
@@ -613,7 +617,7 @@ def test_a_script_that_cannot_be_profiled_is_refused(tmp_path, line, said):
 
 def test_a_variable_that_adds_gpus_is_refused(tmp_path):
     with pytest.raises(PluginError, match="SBATCH_GPUS is set"):
-        submission.read(["sbatch", "--wrap=x"], {"SBATCH_GPUS": "2"})
+        submission.read_submission(["sbatch", "--wrap=x"], {"SBATCH_GPUS": "2"})
 
 
 # -- the command ---------------------------------------------------------------------------
@@ -630,7 +634,7 @@ def ask(tmp_path, monkeypatch):
         "slurm_plugin.cli.profiles.run._submit",
         lambda place, argv, given: slurm.submit(argv, given),
     )
-    monkeypatch.setattr(Loop.__init__, "__defaults__", (slurm.sleep, slurm.clock))
+    monkeypatch.setattr(ProfilingLoop.__init__, "__defaults__", (slurm.sleep, slurm.clock))
 
     def run(*words: str) -> Result:
         where = ["--database", str(tmp_path / "performance.db")]
@@ -678,7 +682,7 @@ def test_stopped_by_the_user_it_says_what_stays(ask, monkeypatch):
         raise KeyboardInterrupt
 
     ask.slurm.script = trains
-    monkeypatch.setattr(Loop.__init__, "__defaults__", (stop, ask.slurm.clock))
+    monkeypatch.setattr(ProfilingLoop.__init__, "__defaults__", (stop, ask.slurm.clock))
     done = ask("--", "sbatch", "resnet.sh")
     assert done.exit_code == 130
     assert done.stderr == "stopped; job 1 stays in Slurm; the same command goes on from here\n"
