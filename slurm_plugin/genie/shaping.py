@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from policies.contract.scheduling import Planned, Scheduler, Task
 from policies.errors import HintError
 from policies.genie.dynamic import Genie
-from policies.genie.submit import HINTS, Asked, candidates, too_late
+from policies.genie.submit import HINTS, ShapingRequest, candidates, too_late
 from policies.performance import Shape
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
@@ -266,7 +266,7 @@ class Shaping(Wrapper):
         asked: Submit,
         said: ShapeNote,
         now: float,
-    ) -> tuple[Asked, Task]:
+    ) -> tuple[ShapingRequest, Task]:
         understood = self.site.asked(preferences.values, domain, asked.account, said, now)
         job_id = LAST + len(self.promises)
         return understood, self.site.task(job_id, understood, domain, asked.account, now)
