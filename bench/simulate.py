@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from bench.measure import Figure, at_most, conditions
 from policies.registry import registry
 from simulation.core.jobs import at_load
-from simulation.core.record import Run
+from simulation.core.record import SimulatedRun
 from simulation.experiments.sc17 import MACHINE, loaded, scenarios
 from simulation.experiments.sc17.profile import Profiled
 from simulation.models.placing import Simulator
@@ -32,7 +32,7 @@ TOLD = ("jobs", "wait_mean_s", "slowdown_mean", "busy_while_arriving", "waits", 
         "decision_median_s", "decision_max_s")  # fmt: skip
 
 
-def simulated(case: str, name: str) -> tuple[Run, dict[str, float | None]]:
+def simulated(case: str, name: str) -> tuple[SimulatedRun, dict[str, float | None]]:
     """One run and its figures."""
     from gres_topology import catalog
 

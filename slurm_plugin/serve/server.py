@@ -2,7 +2,7 @@
 
 One asyncio protocol object per connection. A line over the limit, a half line that never
 ends, a reader that never reads: each costs that client its connection and nobody else
-anything. What a line means is `Answerer`'s business.
+anything. What a line means is for the `Answerer` to say.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def place(
     from slurm_plugin.decide.judge import with_scores
     from slurm_plugin.decide.machines import mask_of
     from slurm_plugin.decide.preferences import read_preferences
-    from slurm_plugin.link_calibration.attach import with_model
+    from slurm_plugin.link_calibration.model_file import with_model
 
     load_policies()
     topology = find(machine) if model is None else with_model(find(machine), model)

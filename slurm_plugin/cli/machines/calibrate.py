@@ -47,7 +47,7 @@ def calibrate(
     except PolicyError as error:
         raise CalibrationError(str(error)) from error
     if output is not None:
-        model_file.write(output, model_file.text(found, measured.sources))
+        model_file.write_model(output, model_file.model_text(found, measured.sources))
     if plot is not None:
         draw(found, plot)
     click.echo(json.dumps(_facts(found)) if as_json else _text(found))

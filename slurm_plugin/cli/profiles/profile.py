@@ -1,4 +1,4 @@
-"""`gputopo profile`: fit performance models from runs, and look at them."""
+"""`gputopo profile`: fit performance models from runs, and show them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulation import SimulationError
-from simulation.experiments import Experiment, Registry, Result, experiments
+from simulation.experiments import Experiment, ExperimentRegistry, Result, experiments
 
 
 def two_jobs(seeds, variant="long"):
@@ -43,14 +43,14 @@ def command(*arguments):
 
 
 def test_a_name_is_taken_once():
-    registry = Registry()
+    registry = ExperimentRegistry()
     registry.register(Experiment("x", "", "a:b"))
     with pytest.raises(SimulationError, match=r"'x' is registered already \(a:b\)"):
         registry.register(Experiment("x", "", "c:d"))
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    registry = Registry()
+    registry = ExperimentRegistry()
     registry.register(Experiment("known", "", "a:b"))
     with pytest.raises(SimulationError, match="no experiment named 'other': expected one of known"):
         registry.get("other")
@@ -103,7 +103,7 @@ def test_seeds_that_are_none_are_refused_in_one_line(registered):
 
 
 def test_an_experiment_is_offered_only_where_its_policies_are_installed():
-    registry = Registry()
+    registry = ExperimentRegistry()
     registry.register(Experiment("here", "", "a:b", needs=("mapa", "first-fit")))
     registry.register(Experiment("not-here", "", "a:b", needs=("mapa", "somebody-elses")))
     assert registry.names() == ("here",)

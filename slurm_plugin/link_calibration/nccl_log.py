@@ -63,7 +63,7 @@ class Log:
         return CalibrationError(f"{self.path}:{line}: {text}")
 
 
-def read(path: Path) -> Log:
+def read_log(path: Path) -> Log:
     """The log in `path`; raises CalibrationError."""
     try:
         if path.stat().st_size > MAX_BYTES:
