@@ -12,7 +12,8 @@ from policies.contract.hint_keys import MIN_UTILITY, PACK, PATTERN, SENSITIVE, S
 from policies.contract.nodes import Key, assign_near, groups_of
 from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Policy, Site
-from policies.patterns.pattern import told
+from policies.matching.choice import Choice
+from policies.patterns.pattern import described
 from policies.scoring.objectives import (
     AGGREGATE,
     BALANCED,
@@ -24,7 +25,7 @@ from policies.scoring.objectives import (
     site_insensitive,
     site_sensitive,
 )
-from policies.scoring.tables import TOP, Choice, Tables, tables
+from policies.scoring.tables import TOP, Tables, tables
 
 #: How long a job that waits for a better set waits before it is asked about again.
 WAIT_S = 60.0
@@ -173,7 +174,7 @@ class _Question:
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
             return f"the GPU whose loss hurts the rest least{self._apart(own)}{exact}"
-        pattern = told(self._request.pattern, self._request.gpus_per_node)
+        pattern = described(self._request.pattern, self._request.gpus_per_node)
         return (
             f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)},"
             f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}"

@@ -1,7 +1,7 @@
 """TOPO-AWARE and TOPO-AWARE-P: utility-driven placement (Amaral et al., SC17)."""
 
 from policies.topo_aware.policy import TopoAware, TopoAwareP
-from policies.topo_aware.solver import Settings
+from policies.topo_aware.solutions import Settings
 from policies.topo_aware.utility import Weights
 
 __all__ = ["Settings", "TopoAware", "TopoAwareP", "Weights"]

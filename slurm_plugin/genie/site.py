@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from policies.contract.scheduling import Platform, Task
 from policies.errors import HintError
-from policies.genie.submit import Asked, read, task_of
+from policies.genie.submit import ShapingRequest, read, task_of
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
 from slurm_plugin.config.genie import Classes, GenieConfig, GenieRule
@@ -67,7 +67,7 @@ class ShapingSite:
         account: str,
         said: ShapeNote,
         now_s: float,
-    ) -> Asked:
+    ) -> ShapingRequest:
         """The work and preferences of a hint; HintError for what is wrong, one line.
 
         `said` is what the user fixed beside it, `now_s` when the job was submitted.
@@ -76,13 +76,18 @@ class ShapingSite:
         return read(values, now_s, tuple(self.classes(domain, account)), shapes)
 
     def task(
-        self, job_id: int, asked: Asked, domain: ShapedPartition, account: str, now_s: float
+        self,
+        job_id: int,
+        asked: ShapingRequest,
+        domain: ShapedPartition,
+        account: str,
+        now_s: float,
     ) -> Task:
         """The job as the scheduler sees it; HintError where no model or shape can serve."""
         classes = self.classes(domain, account)
         return task_of(job_id, asked, domain.maker, now_s, classes)
 
-    def note(self, asked: Asked) -> str:
+    def note(self, asked: ShapingRequest) -> str:
         """Which profile stands in for the job's, in a sentence; empty where it has its own."""
         found = self.shelf.models.found((asked.work.profile, asked.work.task))
         return found.note if found else ""
