@@ -127,29 +127,29 @@ def domain_snapshot(
 ) -> DomainSnapshot:
     """The domain's part of what Slurm says. `is_ours`: does a job wait by our own word alone?"""
     names = frozenset(domain.rule.nodes)
-    found = DomainSnapshot(domain, now, _free(domain, names, nodes))
+    snapshot = DomainSnapshot(domain, now, _free(domain, names, nodes))
     for asked in jobs:
         job = about_to_run(asked)
         if job is not asked:
             job = replace(job, start=int(now))
-            _take(found.free, job)
+            _take(snapshot.free, job)
         said = shape_note_in(job.admin_comment)
         if job.state == "COMPLETING" and names.intersection(job.nodes):
-            found.is_settling |= now - job.end < COMPLETING_S
+            snapshot.is_settling |= now - job.end < COMPLETING_S
         if said is None or job.partition != domain.name:
             continue
         if job.state == "PENDING":
             if said.shape is None:
-                found.unshaped.append((job, said))
+                snapshot.unshaped.append((job, said))
                 continue
             task = task_of(job, said, domain) if _is_ready(job, is_ours(job)) else None
             if task is not None:
-                found.members.append(Member(job, said, task))
+                snapshot.members.append(Member(job, said, task))
         elif job.state == "RUNNING":
             task = task_of(job, said, domain)
             if task is not None:
-                found.running.append(_started(domain, job, said, task))
-    return found
+                snapshot.running.append(_started(domain, job, said, task))
+    return snapshot
 
 
 def _take(free: dict[str, int], job: QueuedJob) -> None:

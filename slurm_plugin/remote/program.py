@@ -48,8 +48,8 @@ def write(target: Path, python: str = PYTHON) -> None:
 
 
 def _files() -> list[Path]:
-    found = []
+    files = []
     for part in PARTS:
         path = ROOT / part
-        found += sorted(path.glob("*.py")) if part.endswith("/") else [path]
-    return found
+        files += sorted(path.glob("*.py")) if part.endswith("/") else [path]
+    return files

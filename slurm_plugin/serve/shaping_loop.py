@@ -157,11 +157,11 @@ class ShapingLoop(QueueLoop):
 
         def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task | None:
             key = (job.admin_comment, job.submit, job.account, id(domain.maker))
-            found = self._tasks.get(job.job_id)
-            if found is None or found[0] != key:
-                found = (key, self._task(shaping, job, said, domain))
-            kept[job.job_id] = found
-            return found[1]
+            entry = self._tasks.get(job.job_id)
+            if entry is None or entry[0] != key:
+                entry = (key, self._task(shaping, job, said, domain))
+            kept[job.job_id] = entry
+            return entry[1]
 
         made = {}
         for name, domain in shaping.site.domains.items():
@@ -223,8 +223,8 @@ class ShapingLoop(QueueLoop):
             "hint": hints.hint_in(job.admin_comment),
             "policy": "genie",
         }
-        found = candidates(task, domain.platform, now)
-        self.engine.write(lambda: {**line.build(found), **who})
+        shapes = candidates(task, domain.platform, now)
+        self.engine.write(lambda: {**line.build(shapes), **who})
 
 
 def _is_ours(job: QueuedJob) -> bool:

@@ -34,16 +34,16 @@ def question(job_id: int) -> list[str]:
 
 def borrower(job_id: int, uid: int, output: str) -> Borrower:
     """The job in squeue's output; SlurmError where it does not wait, or is not this user's."""
-    found = _RECORD.fullmatch(output)
-    if found is None or int(found[1]) != job_id:
+    match = _RECORD.fullmatch(output)
+    if match is None or int(match[1]) != job_id:
         raise SlurmError(f"job {job_id}: squeue said {output[:80]!r}; expected one job that waits")
-    state, account = found[3], found[6]
-    if int(found[2]) != uid:
-        raise SlurmError(f"job {job_id}: it is of uid {found[2]}; expected {uid}, as asked for")
+    state, account = match[3], match[6]
+    if int(match[2]) != uid:
+        raise SlurmError(f"job {job_id}: it is of uid {match[2]}; expected {uid}, as asked for")
     if state != "PENDING":
         raise SlurmError(f"job {job_id}: it is {state}; expected one that waits")
     if account in _NONE:
         account = ""
     elif not _ACCOUNT.fullmatch(account):
         raise SlurmError(f"job {job_id}: account {account[:60]!r} cannot be asked for again")
-    return Borrower(job_id, uid, found[4], "" if found[5] == "NOT_SET" else found[5], account)
+    return Borrower(job_id, uid, match[4], "" if match[5] == "NOT_SET" else match[5], account)

@@ -56,8 +56,8 @@ class Commands:
 
 def _environment(user: pwd.struct_passwd) -> dict[str, str]:
     """The user's environment; of ours only where slurm.conf is. sbatch carries it into the job."""
-    found = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": PATH}
-    return found | {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
+    environment = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": PATH}
+    return environment | {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
 
 
 def _ran(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[int, str, str]:

@@ -16,7 +16,7 @@ BEGIN = "now+3600"
 
 def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
     """The command line that submits a donor."""
-    found = [
+    words = [
         *("sbatch", "--parsable", f"--job-name={donor.NAME}", "--nodes=1", "--ntasks=1"),
         f"--comment={donor.submitted(asked.borrower)}",
         f"--cpus-per-task={settings.donor_cpus * asked.gpus}",
@@ -28,10 +28,10 @@ def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
         *("--propagate=NONE", "--output=/dev/null", "--error=/dev/null"),
     ]
     if job.time_limit:
-        found.append(f"--time={job.time_limit}")
+        words.append(f"--time={job.time_limit}")
     if job.account:
-        found.append(f"--account={job.account}")
-    return [*found, f"--wrap={script(asked, settings)}"]
+        words.append(f"--account={job.account}")
+    return [*words, f"--wrap={script(asked, settings)}"]
 
 
 def script(asked: Question, settings: RemoteConfig) -> str:

@@ -41,10 +41,10 @@ def read(line: bytes) -> Question | None:
     """What a line asks for; None for READY. SlurmError for anything else."""
     if line == READY:
         return None
-    found = _DONOR.fullmatch(line)
-    if found is None:
+    match = _DONOR.fullmatch(line)
+    if match is None:
         raise SlurmError(f"{line[:60]!r}: expected ready, or donor JOBID UID NODE GPUS")
-    return Question(int(found[1]), int(found[2]), found[3].decode(), int(found[4]))
+    return Question(int(match[1]), int(match[2]), match[3].decode(), int(match[4]))
 
 
 def line_of(peer: socket.socket) -> bytes:

@@ -65,11 +65,11 @@ class Round:
         return [self._answer(index) for index in range(len(self.jobs))]
 
     def _answer(self, index: int) -> Offer | Refusal:
-        found = self._answers.get(index, TOO_FEW)
+        answer = self._answers.get(index, TOO_FEW)
         left = replace(self.capacity, nodes=self._left)
-        if found is TOO_FEW:
+        if answer is TOO_FEW:
             return too_little(self.jobs[index], left, self.settings)
-        return found
+        return answer
 
     def _groups(self) -> dict[frozenset[str], list[int]]:
         """Jobs by the nodes that they may use; groups in the order of their first job."""

@@ -114,20 +114,20 @@ def offer(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Off
     """
     if job.is_auto and job.use.work is None:
         return NOT_PREDICTED
-    found: list[Offer] = []
-    declined = [TOO_FEW]
+    offers: list[Offer] = []
+    refusals = [TOO_FEW]
     wait_s = local_wait_s(job, capacity, settings) if job.is_auto else 0.0
     for nodes in by_model(job, capacity):
         for answer in _answers(job, nodes, settings):
             made = judged(job, answer, nodes, settings, wait_s)
             if isinstance(made, Offer):
-                found.append(made)
+                offers.append(made)
                 break
             if made.by_choice:
-                declined.insert(0, made)
-    if not found and declined[0] is TOO_FEW:
+                refusals.insert(0, made)
+    if not offers and refusals[0] is TOO_FEW:
         return too_little(job, capacity, settings)
-    return max(found, key=lambda one: one.mask.bit_count(), default=declined[0])
+    return max(offers, key=lambda one: one.mask.bit_count(), default=refusals[0])
 
 
 def too_little(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Refusal:
@@ -200,8 +200,8 @@ def _answers(
     orders = [queue, replace(queue, donors=NETWORK_AWARE)] if job.is_auto else [queue]
     running = {node.name: node.jobs for node in nodes}
     rooms = rooms_of(nodes, settings)
-    found = [one.decide(asked_by(job), rooms, running) for one in orders]
-    placed = [answer for answer in found if isinstance(answer, RemotePlacement)]
+    answers = [one.decide(asked_by(job), rooms, running) for one in orders]
+    placed = [answer for answer in answers if isinstance(answer, RemotePlacement)]
     if job.is_auto and job.use.work is not None:
         auto, work = AutoRQueue(queue, settings.wires), job.use.work
         placed.sort(key=lambda answer: auto.predicted_s(answer, work, running))

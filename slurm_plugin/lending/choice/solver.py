@@ -70,16 +70,16 @@ class Solver:
             connection.send((planner, list(jobs), dict(rooms)))
             if not connection.poll(self._limit_s):
                 raise Unsolved(f"no answer within {self._limit_s:g} s")
-            found = connection.recv()
+            answers = connection.recv()
         except (EOFError, OSError) as error:
             self._fail()
             raise Unsolved("the solver's process is gone") from error
         except Unsolved:
             self._fail()
             raise
-        if isinstance(found, str):
-            raise Unsolved(found)
-        return list(found)
+        if isinstance(answers, str):
+            raise Unsolved(answers)
+        return list(answers)
 
     def _ready(self) -> Connection:
         """The connection to a process that listens. Raises Starting until it does."""

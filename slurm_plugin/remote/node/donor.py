@@ -101,9 +101,9 @@ class Donor:
     async def open(self) -> int:
         """Start the server and the door; the door's port. Raises RemoteError in one line."""
         task, host = self._task, socket.gethostname()
-        found = echo.devices()
-        if len(found) != task.gpus:
-            raise RemoteError(f"{host}: {len(found)} GPUs; expected {task.gpus}")
+        devices = echo.devices()
+        if len(devices) != task.gpus:
+            raise RemoteError(f"{host}: {len(devices)} GPUs; expected {task.gpus}")
         command = task.preset.server[0].format_map(self._values(0))
         if shutil.which(command) is None:
             raise RemoteError(f"{host}: {command}: no such program")
@@ -116,7 +116,7 @@ class Donor:
             raise RemoteError(f"{host}: {error}") from error
         info = {
             "host": host,
-            "gpus": len(found),
+            "gpus": len(devices),
             "port": 0 if task.relays else self._server_port,
             "preset": json.loads(task.preset.text()),
         }
@@ -258,9 +258,9 @@ async def until_over(
     waits_since = loop.time()
     has_run = False
     while True:
-        found = await asyncio.to_thread(ask, parent)
-        if found is not None:
-            state, comment = found
+        answer = await asyncio.to_thread(ask, parent)
+        if answer is not None:
+            state, comment = answer
             # In node/GPUs/job/port neither the GPUs nor the port are a job.
             is_named = re.search(rf"[=,][^/,\s]+/[0-9a-f]+/{job_id}(?!\d)", comment)
             is_over = not state or state in slurm.OVER or not is_named

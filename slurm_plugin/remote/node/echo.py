@@ -60,9 +60,9 @@ async def ask(address: str, subject: str, vouching: Vouching) -> tuple[str, list
             if subject:
                 await handshake.prove(reader, writer, subject, vouching)
             writer.write(b"list\n")
-            found = json.loads(await reader.readline())
+            answer = json.loads(await reader.readline())
             streams.close(writer)
-            return str(found["host"]), [str(device) for device in found["devices"]]
+            return str(answer["host"]), [str(device) for device in answer["devices"]]
     except Refused as error:
         raise RemoteError(f"{address}: {error}") from error
     except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
@@ -72,8 +72,8 @@ async def ask(address: str, subject: str, vouching: Vouching) -> tuple[str, list
 async def _list(addresses: Sequence[str], subjects: Sequence[str]) -> None:
     for i, address in enumerate(addresses):
         subject = subjects[i] if i < len(subjects) else ""
-        host, found = await ask(address, subject, Munge())
-        print(f"{host} {','.join(found)}")
+        host, names = await ask(address, subject, Munge())
+        print(f"{host} {','.join(names)}")
 
 
 def client(argv: Sequence[str] | None = None) -> int:

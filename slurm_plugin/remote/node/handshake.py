@@ -58,10 +58,10 @@ class Munge:
     def opened(self, sealed: str) -> tuple[int, str]:
         """What munged says about a credential."""
         try:
-            found = munge.open_sealed(sealed.encode())
+            credential = munge.open_sealed(sealed.encode())
         except munge.MungeError as error:
             raise Refused(f"munge: {error}") from error
-        return found.uid, found.payload.decode(errors="replace")
+        return credential.uid, credential.payload.decode(errors="replace")
 
 
 async def let_in(

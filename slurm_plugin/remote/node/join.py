@@ -80,10 +80,10 @@ async def meet(
     return variables, ends
 
 
-def _text(found: Any) -> str:
+def _text(value: Any) -> str:
     import json
 
-    return json.dumps(found)
+    return json.dumps(value)
 
 
 async def keep(ends: Sequence[tuple[Door, socket.socket]], vouching: Vouching, pid: int) -> None:

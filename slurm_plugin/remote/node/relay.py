@@ -130,14 +130,14 @@ async def ask(door: Door, vouching: Vouching) -> dict[str, Any]:
     reader, writer = await enter(door, "info", vouching)
     try:
         async with asyncio.timeout(CONNECT_S):
-            found = json.loads(await reader.readline())
+            info = json.loads(await reader.readline())
     except (OSError, TimeoutError, ValueError) as error:
         raise RemoteError(f"{door.host}:{door.port}: no word of its devices: {error}") from error
     finally:
         streams.close(writer)
-    if not isinstance(found, dict):
+    if not isinstance(info, dict):
         raise RemoteError(f"{door.host}:{door.port}: no word of its devices")
-    return found
+    return info
 
 
 class JobEnd:

@@ -52,10 +52,10 @@ def owner_of(near: Address, far: Address) -> int | None:
     Raises RemoteError where the kernel cannot be asked.
     """
     asked = _plain(near), _plain(far)
-    found = _ask(*asked)
-    if found is None or (found.near, found.far) != asked:
+    end = _ask(*asked)
+    if end is None or (end.near, end.far) != asked:
         return None
-    return found.uid if found.state == _ESTABLISHED and found.inode else None
+    return end.uid if end.state == _ESTABLISHED and end.inode else None
 
 
 def listener(port: int) -> int | None:
@@ -63,10 +63,10 @@ def listener(port: int) -> int | None:
 
     Raises RemoteError where the kernel cannot be asked.
     """
-    found = _ask(_plain((LOOPBACK, port)), _plain(("0.0.0.0", 0)))
-    if found is None or found.near[1] != port or found.state != _LISTENS:
+    end = _ask(_plain((LOOPBACK, port)), _plain(("0.0.0.0", 0)))
+    if end is None or end.near[1] != port or end.state != _LISTENS:
         return None
-    return found.uid
+    return end.uid
 
 
 def stands(sock: socket.socket) -> bool:
