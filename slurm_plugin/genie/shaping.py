@@ -247,7 +247,13 @@ class Shaping(Wrapper):
             asked, preferences, said, chosen, notice, self.inner, self.separator
         )
         if isinstance(answered, Ok):
-            self._promise(asked, preferences, domain, task, chosen, token, now)
+            self._forget_old(now)
+            keys = asked.slots
+            later = keys is not None and (keys.depends or keys.held or keys.begin > now)
+            nodes, until = () if later else chosen.nodes, now + PROMISE_S
+            self.promises[token] = ShapePromise(
+                token, asked.uid, preferences.text, task, chosen.shape, nodes, until
+            )
             shaped = ShapeRecord(task, chosen, domain.platform, now, said.is_fixed, notice)
             found = candidates(task, domain.platform, now)
             self.records[token] = lambda: {**shaped.build(found), **of_submit(asked, preferences)}
@@ -265,25 +271,11 @@ class Shaping(Wrapper):
         job_id = LAST + len(self.promises)
         return understood, self.site.task(job_id, understood, domain, asked.account, now)
 
-    def _promise(
-        self,
-        asked: Submit,
-        preferences: Preferences,
-        domain: ShapedPartition,
-        task: Task,
-        chosen: Planned,
-        token: str,
-        now: float,
-    ) -> None:
+    def _forget_old(self, now: float) -> None:
+        """Drop what no job has come for."""
         for old in [key for key, one in self.promises.items() if one.until <= now]:
             del self.promises[old]
             self.records.pop(old, None)
-        keys = asked.slots
-        later = keys is not None and (keys.depends or keys.held or keys.begin > now)
-        nodes = () if later else chosen.nodes
-        self.promises[token] = ShapePromise(
-            token, asked.uid, preferences.text, task, chosen.shape, nodes, now + PROMISE_S
-        )
 
 
 class NoShaping(Wrapper):
