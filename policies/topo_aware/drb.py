@@ -44,17 +44,17 @@ class Bipartition:
 
     def _divide(self, first: int, second: int, tasks: int) -> int:
         """How many of the tasks go to the first half."""
-        room = (first.bit_count(), second.bit_count())
+        sizes = (first.bit_count(), second.bit_count())
         here = there = 0
         while here + there < tasks:
             left = tasks - here - there
-            if here == room[0]:
+            if here == sizes[0]:
                 there += 1
-            elif there == room[1]:
+            elif there == sizes[1]:
                 here += 1
             else:
-                most_here = min(room[0], here + left)
-                least_here = tasks - min(room[1], there + left)
+                most_here = min(sizes[0], here + left)
+                least_here = tasks - min(sizes[1], there + left)
                 if self._worth(first, second, tasks, most_here) >= self._worth(
                     first, second, tasks, least_here
                 ):

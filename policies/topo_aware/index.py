@@ -32,11 +32,11 @@ class State(NamedTuple):
 class StateGroup:
     """Nodes in one state and of one Slurm weight; `node` is one of them."""
 
-    __slots__ = ("_heap", "members", "node", "room", "solved", "state", "weight")
+    __slots__ = ("_heap", "free_gpus", "members", "node", "solved", "state", "weight")
 
     def __init__(self, state: State, node: NodeState) -> None:
         self.state, self.node, self.weight = state, node, node.weight
-        self.room = node.free.bit_count()
+        self.free_gpus = node.free.bit_count()
         #: Solutions by number of question, the solver's to fill.
         self.solved: dict[int, tuple[int, UtilityTerms]] | None = None
         self.members: set[str] = set()

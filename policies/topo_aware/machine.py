@@ -95,10 +95,10 @@ class MachineGraph:
 
     def fewest_sockets(self, k: int) -> int:
         """How many sockets k GPUs need on the empty node."""
-        room = 0
+        gpus = 0
         for used, size in enumerate(sorted(self.sizes, reverse=True), 1):
-            room += size
-            if room >= k:
+            gpus += size
+            if gpus >= k:
                 return used
         return len(self.sizes)
 

@@ -7,6 +7,7 @@ each of how many nodes is Slurm's word (algorithm 1 packs a job onto one node it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -21,7 +22,8 @@ from policies.errors import PolicyError
 from policies.scoring.measure import measured
 from policies.topo_aware import constraints
 from policies.topo_aware.index import Index, StateGroup
-from policies.topo_aware.solutions import Settings, Solution, Solutions
+from policies.topo_aware.settings import Settings
+from policies.topo_aware.solutions import Solution, Solutions
 from policies.topo_aware.utility import JobNeeds, UtilityTerms
 
 #: How long a job that waits for a better set waits before it is asked about again.
@@ -79,7 +81,7 @@ class TopoAware(Policy):
         if not problem and self.postpones and placement.utility < request.min_utility:
             problem = (
                 f"the best free GPUs have a utility of {placement.utility:.2f}"
-                f" ({_named(placement)}), the job asks for {request.min_utility:.2f}"
+                f" ({_in_words(placement.terms)}), the job asks for {request.min_utility:.2f}"
             )
         return Wait(problem, at_most_s=WAIT_S, instead=placement) if problem else placement
 
@@ -110,7 +112,7 @@ class TopoAware(Policy):
                 if used >= len(group.members):
                     continue
                 name = group.first(used + 1)[-1]
-                remaining = packing * (group.room - count)
+                remaining = packing * (group.free_gpus - count)
                 key = (group.weight, -terms.utility, remaining, name)
                 ranked.append((key, mask, terms, group))
             if not ranked:
@@ -147,15 +149,14 @@ class TopoAware(Policy):
         taken = {name for name, _ in rest}
         candidates = [_candidate([(c.name, c.mask)], rest, c.terms) for c in (chosen[0], *others)
                       if c.name not in taken]  # fmt: skip
-        placement = measured(gpus, request, cluster, self.name, "")
-        placement = replace(
-            placement,
+        reason = f"utility {worst.utility:.2f}: {_in_words(worst.named())}"
+        return replace(
+            measured(gpus, request, cluster, self.name, reason),
             score=worst.utility,
             utility=worst.utility,
             terms=worst.named(),
             candidates=tuple(candidates),
         )
-        return replace(placement, reason=f"utility {placement.utility:.2f}: {_named(placement)}")
 
 
 def _key(ranked: tuple[_Rank, int, UtilityTerms, StateGroup]) -> _Rank:
@@ -169,8 +170,8 @@ def _candidate(
     return Candidate(gpus, terms.utility, 0.0, 0.0, 0.0, terms.named())
 
 
-def _named(placement: Placement) -> str:
-    return ", ".join(f"{name} {value:.2f}" for name, value in placement.terms.items())
+def _in_words(terms: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in terms.items())
 
 
 class TopoAwareP(TopoAware):

@@ -6,17 +6,15 @@ The fast path of the policy: what `Bipartition` would find on every node, looked
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from gres_topology import NodeTopology
 from policies.contract.interference import Interference
 from policies.contract.nouns import Cluster
-from policies.contract.settings import setting
 from policies.topo_aware.drb import Bipartition
-from policies.topo_aware.graph import Levels
 from policies.topo_aware.index import Index, State, StateGroup
 from policies.topo_aware.machine import MachineGraph
-from policies.topo_aware.utility import JobNeeds, Scale, UtilityTerms, Weights
+from policies.topo_aware.settings import Settings
+from policies.topo_aware.utility import JobNeeds, Scale, UtilityTerms
 
 #: (mask of GPUs, terms).
 Solution = tuple[int, UtilityTerms]
@@ -26,39 +24,11 @@ MOST_SOLUTIONS = 200_000
 MUCH_SMALLER = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a site may set: weights of the utility's terms, and memory bandwidth."""
-
-    communication: float = setting(1.0, "Weight of the term of distance.", high=1000)
-    interference: float = setting(1.0, "Weight of the term of neighbours.", high=1000)
-    fragmentation: float = setting(1.0, "Weight of the term of whole sockets.", high=1000)
-    socket_memory_gbps: float = setting(
-        0.0,
-        "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
-        high=100_000,
-    )
-    #: Weights of the graph's edges; not in gputopo.yaml.
-    levels: Levels = field(default_factory=Levels)
-
-    def conflict(self) -> tuple[str, str] | None:
-        """Without any weight there is nothing to choose by."""
-        if self.communication + self.interference + self.fragmentation:
-            return None
-        return "", "all three weights are 0; expected one above"
-
-    @property
-    def weights(self) -> Weights:
-        """The weights of the three terms."""
-        return Weights(self.communication, self.interference, self.fragmentation)
-
-
 class Solutions:
     """Shared by `topo-aware` and `topo-aware-p`; safe to ask from several threads."""
 
     def __init__(self, settings: Settings, interference: Interference) -> None:
         self.settings, self.interference = settings, interference
-        self._weights = settings.weights
         self._machines: dict[str, MachineGraph] = {}
         self._solved: dict[State, dict[int, Solution]] = {}
         self._count = 0
@@ -106,7 +76,7 @@ class Solutions:
         number = self.number(asked)
         solved = []
         for group in groups:
-            if group.room < asked.gpus:
+            if group.free_gpus < asked.gpus:
                 continue
             if group.solved is None:
                 group.solved = self._of_state(group.state)
@@ -127,5 +97,5 @@ class Solutions:
         """Bipartition on one node of the group, from the start."""
         machine = self.machine(group.node.topology)
         state = group.state
-        scale = Scale(machine, state.free, state.beside, asked, self._weights, self.interference)
+        scale = Scale(machine, state.free, state.beside, asked, self.settings, self.interference)
         return Bipartition(scale).solve()

@@ -20,29 +20,14 @@ the best there is, 0 the worst case, and the utility, their weighted mean, lies 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from policies.contract.interference import WORST, Interference, Kind
-from policies.errors import PolicyError
 from policies.topo_aware.machine import MachineGraph
+from policies.topo_aware.settings import Settings
 
 #: The largest weight of a job graph's edge.
 HEAVIEST = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Of the three terms; they count by their shares of the sum."""
-
-    communication: float = 1.0
-    interference: float = 1.0
-    fragmentation: float = 1.0
-
-    def __post_init__(self) -> None:
-        parts = (self.communication, self.interference, self.fragmentation)
-        if min(parts) < 0 or sum(parts) <= 0:
-            raise PolicyError(f"utility weights {parts}: expected none below 0 and a sum above 0")
 
 
 class Beside(NamedTuple):
@@ -88,7 +73,7 @@ class Scale:
         free: int,
         beside: tuple[Beside, ...],
         asked: JobNeeds,
-        weights: Weights,
+        weights: Settings,
         interference: Interference,
     ) -> None:
         self.machine, self.free, self.beside, self.asked = machine, free, beside, asked

@@ -12,9 +12,8 @@ from machines import machine
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, Wait
 from policies.contract.bits import gpus_of, mask_of
 from policies.contract.interference import Interference, Kind, weight_of
-from policies.errors import PolicyError
 from policies.registry import registry
-from policies.topo_aware import Settings, Weights
+from policies.topo_aware import Settings
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.fiduccia import bipartition
 from policies.topo_aware.graph import SCALE, Levels, distances
@@ -132,12 +131,6 @@ def test_weights_count_by_their_share(weights, expected):
     answer = one.place(request(1), cluster(node("minsky", [1, 2, 3]), jobs=[job([0])]))
     assert set(answer.gpus["n1"]) == ({2} if expected[1] else {1})
     assert answer.utility == 1.0
-
-
-@pytest.mark.parametrize("parts", [(0, 0, 0), (-1, 1, 1)])
-def test_weights_without_sense_are_refused(parts):
-    with pytest.raises(PolicyError, match="utility weights"):
-        Weights(*parts)
 
 
 # Nodes.
@@ -346,7 +339,7 @@ def gaps(name, count=250):
             busy = busy[cut:]
         batch = draw.choice((1, 4, 64, 128))
         asked = JobNeeds(draw.randint(1, free.bit_count()), Kind("", batch), weight_of(batch))
-        scale = Scale(whole, free, tuple(beside), asked, Weights(), Interference())
+        scale = Scale(whole, free, tuple(beside), asked, Settings(), Interference())
         sets = combinations(gpus_of(free), asked.gpus)
         best = max(scale.terms(mask_of(chosen)).utility for chosen in sets)
         yield best - Bipartition(scale).solve()[1].utility
