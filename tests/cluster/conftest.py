@@ -11,6 +11,7 @@ import pytest
 # The harness lies beside the tests that use it; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from live_harness import Watch, watched
 from modes import MODES, enforcement, use, wanted
 from remote_harness import as_found, lent
 from select_harness import FakeEngine, scripted_engine
@@ -81,6 +82,13 @@ def cluster(live: Cluster) -> Iterator[Cluster]:
     """A clean cluster; at the end every job is gone and no node may report a GPU in use."""
     with live.clean():
         yield live
+
+
+@pytest.fixture
+def watch(cluster: Cluster) -> Iterator[Watch]:
+    """No GPU is held by two jobs at any moment of the test."""
+    with watched(cluster) as samples:
+        yield samples
 
 
 @pytest.fixture(scope="module")

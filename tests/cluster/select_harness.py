@@ -11,8 +11,7 @@ from typing import Any
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import until
-from slurm_cluster.slurm_text import Job, parse_jobs
+from slurm_cluster.slurm_text import parse_jobs
 
 SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
 PID = "/tmp/fake_engine.pid"
@@ -90,6 +89,10 @@ class FakeEngine:
         """
         if closed or self.settings != {**SETTLED, **settings}:
             self.settle(**settings)
+        self.ready()
+
+    def ready(self) -> None:
+        """It runs, answers `pass` and knows of no question; no kill switch."""
         self.rule(do="pass")
         alive = f"rm -f {SWITCH}; [ -S {SOCKET} ] && kill -CONT $(cat {PID}) && : >{LOG}"
         if self.cluster.run("ctl", alive, check=False).code:
@@ -112,14 +115,14 @@ class FakeEngine:
 
     def questions(self, jobid: int) -> list[dict[str, list[str]]]:
         """The questions about a job, each as key -> values."""
-        found = []
+        result = []
         for line in self.lines():
             fields: dict[str, list[str]] = {}
             for key, _, value in (token.partition("=") for token in line.split()[1:]):
                 fields.setdefault(key, []).append(value)
             if fields["job"] == [str(jobid)]:
-                found.append(fields)
-        return found
+                result.append(fields)
+        return result
 
     def own_choice(self, jobid: int) -> dict[str, tuple[int, ...]]:
         """The GPUs that Slurm itself was about to take, from the last question about a job."""
@@ -153,23 +156,6 @@ def scripted_engine(cluster: Cluster) -> Iterator[FakeEngine]:
 def all_running(cluster: Cluster, jobid: int, count: int) -> bool:
     """Whether the array or heterogeneous job has so many records, all running."""
     return [job.state for job in cluster.jobs(jobid)] == ["RUNNING"] * count
-
-
-def eligible_time(cluster: Cluster, jobid: int) -> int:
-    """The job's begin time, as Unix time."""
-    return time_of(cluster, jobid, "EligibleTime")
-
-
-def time_of(cluster: Cluster, jobid: int, field: str) -> int:
-    """A time that Slurm tells of a job, as Unix time."""
-    text = cluster.job(jobid).fields[field]
-    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
-
-
-def postponed(cluster: Cluster, jobid: int) -> Job:
-    """The job's record once it shows that it was postponed."""
-    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
-    return cluster.job(jobid)
 
 
 def clear(cluster: Cluster) -> None:

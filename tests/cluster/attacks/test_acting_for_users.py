@@ -42,8 +42,8 @@ suid() { test "$(FOLDER/id -u)" = 0; }
 def rights() -> list[str]:
     """What gives a process of root's the capabilities that the unit leaves it."""
     unit = resources.files("slurm_plugin").joinpath("systemd/gputopo-donors.service").read_text()
-    [found] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
-    sets = ",".join(f"+{one.removeprefix('CAP_').lower()}" for one in found.split())
+    [result] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
+    sets = ",".join(f"+{one.removeprefix('CAP_').lower()}" for one in result.split())
     return ["setpriv", f"--bounding-set=-all,{sets}", "--inh-caps=-all", "--no-new-privs", "--"]
 
 
@@ -123,8 +123,8 @@ def part() -> Iterator[Part]:
 
 def has_nothing(told: list[str]) -> bool:
     """No capability in any set, and none to be had."""
-    found = dict(line.split(":", 1) for line in told if ":\t" in line)
-    return all(int(found[one], 16) == 0 for one in SETS) and found["NoNewPrivs"].strip() == "1"
+    result = dict(line.split(":", 1) for line in told if ":\t" in line)
+    return all(int(result[one], 16) == 0 for one in SETS) and result["NoNewPrivs"].strip() == "1"
 
 
 def test_no_child_inherits_the_right_or_can_regain_it(part: Part) -> None:
@@ -257,8 +257,7 @@ def commands_of_ours(cluster: Cluster, sbatch: str) -> Iterator[None]:
         "ctl", f"mkdir {BIN}; touch {BIN}/told.squeue {BIN}/told.sbatch; chmod 666 {BIN}/t*"
     )
     for name, line in lines.items():
-        script = f"#!/bin/sh\n{STATUS}\n{line}\n"
-        cluster.run("ctl", ["sh", "-c", f'printf "%s" "$1" >{BIN}/{name}', "sh", script])
+        cluster.put("ctl", f"{BIN}/{name}", f"#!/bin/sh\n{STATUS}\n{line}\n")
     cluster.run("ctl", f"chmod 755 {BIN}/squeue {BIN}/sbatch")
     # The engine has read its own settings already; the other part reads them at each question.
     cluster.run("ctl", f"echo 'slurm: {{bin_dir: {BIN}}}' >>/etc/slurm/gputopo.yaml")

@@ -67,14 +67,17 @@ def victims(lends: Cluster) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.cluster
 @pytest.mark.enforced
-@pytest.mark.parametrize("state", ["meets", "starts"])
+@pytest.mark.parametrize(
+    "state",
+    ["starts", pytest.param("meets", marks=pytest.mark.long("another state of the same loan"))],
+)
 def test_a_record_in_a_hint_moves_nobodys_jobs(lends: Cluster, victims, state: str) -> None:
     """The engine is away during the submit; a client of one's own sends what sbatch would not."""
     running, waiting = victims
     before = priorities(lends, victims)
     hint = "pattern=ring " + FORGED.format(state=state, running=running, waiting=waiting) + PRIORITY
     lends.engine("stop")
-    told = submitted_by_rest(lends, [OPTION + hint])
+    output = submitted_by_rest(lends, [OPTION + hint])
     lends.engine("start")
     for _ in range(4):
         lends.look()
@@ -83,7 +86,7 @@ def test_a_record_in_a_hint_moves_nobodys_jobs(lends: Cluster, victims, state: s
     assert lends.job(waiting).state == "PENDING"
     assert priorities(lends, victims) == before
     # slurmrestd keeps the bridge's line to itself
-    assert told["errors"], told
+    assert output["errors"], output
 
 
 @pytest.mark.cluster

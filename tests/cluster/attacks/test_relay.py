@@ -217,8 +217,7 @@ PROGRAMS = {"steals": STEALS, "crowd": CROWD, "holds": HOLDS}
 def attacked(lends: Cluster) -> Iterator[Cluster]:
     """The programs where every node can read them; what mallory left running is ended."""
     for name, text in PROGRAMS.items():
-        script = f'printf "%s" "$1" >/cluster/remote/{name}.py'
-        lends.run("ctl", ["sh", "-c", script, "sh", text])
+        lends.put("ctl", f"/cluster/remote/{name}.py", text)
     yield lends
     for host in ("ctl", "dgx1", "dgx2"):
         lends.run(host, "pkill -u mallory", check=False)

@@ -11,9 +11,17 @@ from __future__ import annotations
 import time
 
 import pytest
-from live_harness import Watch, advised_again, by_policy, configure_engine, end, running
+from live_harness import (
+    Watch,
+    advised_again,
+    by_policy,
+    configure_engine,
+    eligible_time,
+    end,
+    running,
+)
 from modes import enforcement
-from select_harness import SWITCH, eligible_time, stock_pair
+from select_harness import SWITCH, stock_pair
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.faults import FAKED_CLOCK

@@ -45,8 +45,8 @@ def is_down(cluster: Cluster, node: str) -> bool:
 
 
 def is_up(cluster: Cluster, *nodes: str) -> bool:
-    told = cluster.run("ctl", f"sinfo -h -n {','.join(nodes)} -o %T").out
-    return not set(told.split()) - {"idle", "mixed"}
+    output = cluster.run("ctl", f"sinfo -h -n {','.join(nodes)} -o %T").out
+    return not set(output.split()) - {"idle", "mixed"}
 
 
 def as_before(cluster: Cluster) -> None:
@@ -57,8 +57,7 @@ def as_before(cluster: Cluster) -> None:
     until(lambda: is_up(cluster, *BUSY), "the nodes are up again", DOWN_S)
     cluster.run("ctl", "squeue -h -u bob -o %A | sort -u | xargs -r scancel")
     until(lambda: not cluster.run("ctl", "squeue -h -u bob").out, "bob has no job", 60)
-    for node in BUSY:
-        occupy(cluster, node)
+    occupy(cluster, *BUSY)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

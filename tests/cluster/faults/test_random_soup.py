@@ -151,6 +151,7 @@ class Soup:
 MOST_MEMORY_MB = 400
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 @pytest.mark.parametrize(
     "jobs",
     [32, pytest.param(160, marks=[pytest.mark.long("three minutes"), pytest.mark.timeout(900)])],

@@ -9,7 +9,7 @@ has again.
 from __future__ import annotations
 
 import pytest
-from live_harness import Watch, by_policy, end, running
+from live_harness import PICKY, TAKEN, Watch, by_policy, end, postponed, running
 from remote_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
 
 from slurm_cluster.cluster import Cluster
@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-PICKY = "--comment=gpu-topo: min-utility=0.9"
 FULL = ("-w", "dgx1", "--gres=gpu:8")
 
 
@@ -71,17 +70,17 @@ def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
 
 def test_a_wait_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     """A job that began to wait is forgotten, one that waited and was cancelled is there again."""
-    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    cluster.occupy("dgx1", TAKEN)
     before = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
-    until(lambda: cluster.job(before).reason == "BeginTime", "it waits")
+    postponed(cluster, before)
     with cluster.forgotten():
         cluster.cancel(before)
         lost = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
-        until(lambda: cluster.job(lost).reason == "BeginTime", "it waits, too")
+        postponed(cluster, lost)
     assert cluster.job(before).state == "PENDING"
     new = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
     assert new == lost
-    until(lambda: cluster.job(new).reason == "BeginTime", "the new one of that id waits")
+    postponed(cluster, new)
     cluster.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
     settled(cluster, [before, new])
 

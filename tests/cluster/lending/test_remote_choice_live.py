@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from live_harness import CONFIG, configure_engine
+from live_harness import admin_comment
 from remote_harness import (
     ASKS,
     BUSY,
@@ -40,33 +40,21 @@ TALKS = "--comment=gpu-topo: remote=allow,profile=talks"
 def site_of(cluster: Cluster, settings: str, lines: str = "") -> Iterator[None]:
     """The engine with profiles, these settings of `remote` and these lines besides."""
     folder = f"{FOLDER}/profiles"
-    cluster.run("ctl", f"mkdir -p {folder}; cp {CONFIG} /tmp/found.yaml")
+    cluster.run("ctl", ["mkdir", "-p", folder])
     for name, text in PROFILES.items():
-        path = f"{folder}/{name}.yaml"
-        cluster.run("ctl", ["sh", "-c", 'printf "%s\\n" "$1" >"$2"', "sh", text, path])
-    configure_engine(cluster, f"topo_aware: {{profiles: {folder}}}\n{lines}")
-    try:
-        with settings_of(cluster, settings):
-            yield
-    finally:
-        cluster.run("ctl", f"cp /tmp/found.yaml {CONFIG}")
-        cluster.engine("restart")
-    cluster.look()
+        cluster.put("ctl", f"{folder}/{name}.yaml", text)
+    with settings_of(cluster, settings, f"topo_aware: {{profiles: {folder}}}\n{lines}\n"):
+        yield
 
 
-def note_of(cluster: Cluster, jobid: int) -> str:
-    """What the job's AdminComment tells."""
-    return cluster.job(jobid).fields.get("AdminComment", "")
-
-
-def explained(cluster: Cluster, jobid: int, user: str = "root") -> str:
+def told_of(cluster: Cluster, jobid: int, user: str = "root") -> str:
     """What `gputopo explain` tells."""
     return cluster.run("ctl", ["gputopo", "explain", str(jobid)], user=user).out
 
 
 def says(cluster: Cluster, jobid: int, text: str, timeout_s: float = 60) -> None:
     """Waits until the job's AdminComment has this text."""
-    until(lambda: text in note_of(cluster, jobid), text, timeout_s)
+    until(lambda: text in admin_comment(cluster, jobid), text, timeout_s)
 
 
 # -- remote=auto --------------------------------------------------------------
@@ -90,9 +78,9 @@ def test_remote_auto_lends_when_waiting_would_take_longer(lends: Cluster) -> Non
         assert lends.job(waits).state == "PENDING"
         assert not donors(lends)
         for user in ("root", "alice"):
-            told = explained(lends, waits, user)
-            assert "not lent" in told, told
-            assert "remote GPUs would end it in 3481 s" in told
+            output = told_of(lends, waits, user)
+            assert "not lent" in output, output
+            assert "remote GPUs would end it in 3481 s" in output
         unknown = lends.sbatch(*FOUR, "--comment=gpu-topo: remote=auto", script=HOLD)
         says(lends, unknown, "no profile of the job says how long it runs")
         short = lends.sbatch(*FOUR, AUTO, "-t", "30", script=HOLD)
@@ -101,12 +89,12 @@ def test_remote_auto_lends_when_waiting_would_take_longer(lends: Cluster) -> Non
         lends.wait_running(waits, timeout_s=60)
         assert echoed(lends, waits)[-1] == "exit 0"
         [donor] = donors(lends)
-        assert "ends in 3481 s instead of 1" in note_of(lends, waits)
+        assert "ends in 3481 s instead of 1" in admin_comment(lends, waits)
         for user in ("root", "alice"):
-            told = explained(lends, waits, user)
-            assert f"by job {donor.id}" in told
-            assert "lent because  r-queue-auto: " in told
-        assert f"lends to      job {waits}" in explained(lends, donor.id, "alice")
+            output = told_of(lends, waits, user)
+            assert f"by job {donor.id}" in output
+            assert "lent because  r-queue-auto: " in output
+        assert f"lends to      job {waits}" in told_of(lends, donor.id, "alice")
         states = {lends.job(other).state for other in (unknown, short)}
         assert states == {"PENDING"}
         lends.cancel(waits, unknown, short)
@@ -118,38 +106,50 @@ def test_remote_auto_lends_when_waiting_would_take_longer(lends: Cluster) -> Non
 
 def solvers(cluster: Cluster) -> list[str]:
     """DRMaestro's processes beside the engine."""
-    told = cluster.run("ctl", "pgrep -f lending[.]solve_process", check=False)
-    return told.out.split()
+    output = cluster.run("ctl", "pgrep -f lending[.]solve_process", check=False)
+    return output.out.split()
+
+
+def borrows_by(cluster: Cluster, decider: str) -> int:
+    """A job that borrows, by the word of this decider; its id."""
+    job = borrower(cluster)
+    assert f"by {decider}: " in admin_comment(cluster, job.id)
+    return job.id
+
+
+def gives_back(cluster: Cluster, jobid: int) -> None:
+    """The job ends, and nothing is left of its loan."""
+    cluster.cancel(jobid)
+    nothing_is_left(cluster)
 
 
 def test_drmaestro_decides_in_a_process_of_its_own(lends: Cluster) -> None:
-    """And without its answer the R queue does; neither the engine's end nor its own is missed."""
+    """Which is there as long as this decider is."""
     with settings_of(lends, "decider: drmaestro, solve_s: 20"):
-        job = borrower(lends)
-        assert "by drmaestro: " in note_of(lends, job.id)
-        assert "lent because  drmaestro: " in explained(lends, job.id)
+        jobid = borrows_by(lends, "drmaestro")
+        assert "lent because  drmaestro: " in told_of(lends, jobid)
+        assert len(solvers(lends)) == 1
+        gives_back(lends, jobid)
+    until(lambda: not solvers(lends), "another decider has no solver", 30)
+
+
+@pytest.mark.long("half a minute; who decides, and where, is in every run")
+def test_without_drmaestros_answer_the_r_queue_decides(lends: Cluster) -> None:
+    """Neither the engine's end nor the solver's own is missed."""
+    with settings_of(lends, "decider: drmaestro, solve_s: 20"):
+        gives_back(lends, borrows_by(lends, "drmaestro"))
         [before] = solvers(lends)
-        lends.cancel(job.id)
-        until(lambda: not donors(lends), "no donor is left", 60)
         lends.engine("kill")
         until(lambda: not solvers(lends), "the solver ends with the engine", 30)
         lends.engine("start")
         lends.look()
-        job = borrower(lends)
-        assert "by drmaestro: " in note_of(lends, job.id)
+        gives_back(lends, borrows_by(lends, "drmaestro"))
         [after] = solvers(lends)
         assert after != before
-        lends.cancel(job.id)
-        nothing_is_left(lends)
     with settings_of(lends, "decider: drmaestro, solve_s: 1"):
-        lends.cancel(borrower(lends).id)
-        until(lambda: not donors(lends), "no donor is left", 60)
+        gives_back(lends, borrower(lends).id)
         lends.run("ctl", f"kill -STOP {' '.join(solvers(lends))}", check=False)
-        job = borrower(lends)
-        assert "by r-queue: " in note_of(lends, job.id)
-        lends.cancel(job.id)
-        nothing_is_left(lends)
-    until(lambda: not solvers(lends), "another decider has no solver", 30)
+        gives_back(lends, borrows_by(lends, "r-queue"))
 
 
 @pytest.mark.long("half a minute of transfers")
@@ -162,14 +162,14 @@ def test_a_busy_network_holds_a_job_back_for_a_bounded_time(lends: Cluster) -> N
         echoed(lends, first)
         [host] = lends.job(first).gpus
         # One GPU of its node comes free, and one of the other is still: two for the next job.
-        told = lends.run("ctl", f"squeue -h -u bob -w {host} -o %A").out.split()
-        lends.cancel(int(told[0]))
+        output = lends.run("ctl", f"squeue -h -u bob -w {host} -o %A").out.split()
+        lends.cancel(int(output[0]))
         second = lends.sbatch("-p", "dgx", "--gres=gpu:2", "--mem=200", TALKS, script=HOLD)
         says(lends, second, "the network is too loaded for its remote GPUs")
         assert lends.job(second).state == "PENDING"
         lends.wait_running(second, timeout_s=60)
         assert echoed(lends, second)[-1] == "exit 0"
-        lends.cancel(first, second, *map(int, told))
+        lends.cancel(first, second, *map(int, output))
         until(lambda: not donors(lends), "no donor is left", 60)
         until(lambda: not lends.gres_used()[host], f"{host} is idle", 60)
         lends.occupy(host, BUSY[host])
@@ -206,7 +206,7 @@ def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(
         says(lends, waits, "GPUs are free, but not the CPUs or the memory")
         assert lends.job(waits).state == "PENDING"
         assert not donors(lends)
-        assert "not lent" in explained(lends, waits)
+        assert "not lent" in told_of(lends, waits)
         lends.cancel(waits, array)
         lends.run("ctl", f"scontrol update partitionname={CPU_JOBS} maxcpuspernode=8")
         array = fills(8)
@@ -246,7 +246,7 @@ def has_donor(cluster: Cluster, jobid: int) -> bool:
 
 def has_loan(cluster: Cluster, jobid: int) -> bool:
     """The loan is written down."""
-    return "loan=" in note_of(cluster, jobid)
+    return "loan=" in admin_comment(cluster, jobid)
 
 
 def has_running_donor(cluster: Cluster, jobid: int) -> bool:

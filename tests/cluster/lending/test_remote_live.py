@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
-from live_harness import all_jobs
+from live_harness import admin_comment, all_jobs
 from remote_harness import (
     ASKS,
     BUSY,
@@ -99,8 +100,8 @@ def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Clus
         assert address.startswith(f"{node}:")
         subject = {"GPUTOPO_ECHO_SERVERS": address, "GPUTOPO_ECHO_SUBJECTS": f"{job.id}/{donor.id}"}
         for user, code in (("alice", 0), ("bob", 1), ("root", 1)):
-            told = lends.run("ctl", [PROGRAM, "echo"], user=user, env=subject, check=False)
-            assert told.code == code, told
+            output = lends.run("ctl", [PROGRAM, "echo"], user=user, env=subject, check=False)
+            assert output.code == code, output
         lends.cancel(job.id)
         nothing_is_left(lends)
 
@@ -111,7 +112,7 @@ SLOW = "name: slow\nserver: [sh, -c, sleep 4, '{bind}', '{port}']\nenvironment: 
 @pytest.mark.long("20 s of waiting")
 def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluster) -> None:
     """A server that never listens: the job that came later starts when the loan is given up."""
-    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/slow.yaml', "sh", SLOW])
+    lends.put("ctl", "/etc/slurm/slow.yaml", SLOW)
     with settings_of(lends, "preset: slow.yaml"):
         jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
         until(lambda: [job.state for job in donors(lends)] == ["RUNNING"], "a donor runs", 30)
@@ -120,7 +121,9 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluste
             is_small_first = lends.job(small).state == "RUNNING"
             assert not is_small_first or not donors(lends)
             time.sleep(0.3)
-        until(lambda: "before it listened" in note_of(lends, jobid), "the loan is given up", 120)
+        until(
+            lambda: "before it listened" in admin_comment(lends, jobid), "the loan is given up", 120
+        )
         lends.wait_running(small, timeout_s=60)
         lends.cancel(jobid, small)
 
@@ -128,6 +131,7 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluste
 # -- ends ---------------------------------------------------------------------
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_donors_end_when_the_job_is_cancelled(lends: Cluster) -> None:
     job = borrower(lends)
     lends.cancel(job.id)
@@ -180,7 +184,7 @@ def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
     [donor] = donors(lends)
     lends.restart_slurmctld()
     lends.look()
-    assert [found.id for found in donors(lends)] == [donor.id]
+    assert [result.id for result in donors(lends)] == [donor.id]
     assert lends.job(job.id).state == "RUNNING"
 
 
@@ -194,36 +198,88 @@ def test_without_an_engine_donors_end_by_themselves(lends: Cluster) -> None:
     lends.engine("start")
 
 
+# -- the engine is killed again and again ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("jobs", "kills"),
+    [
+        pytest.param(2, 1, marks=pytest.mark.long("the same in the other mode", "slots")),
+        pytest.param(
+            *(50, 10),
+            marks=[pytest.mark.long("50 borrowers, five minutes"), pytest.mark.timeout(900)],
+        ),
+    ],
+)
+def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(
+    lends: Cluster, jobs: int, kills: int
+) -> None:
+    """Every job ends well, and nothing is left."""
+    dice = random.Random(8)
+    script = f"{ECHO}; sleep 0.5"
+    ids = [lends.sbatch(*FOUR, ASKS, "-t", "5", script=script) for _ in range(jobs)]
+    for _ in range(kills):
+        time.sleep(dice.uniform(0.2, 6))
+        lends.engine("kill")
+        time.sleep(dice.uniform(0, 2))
+        lends.engine("start")
+    listed = f"squeue -h -j {','.join(map(str, ids))} -o %A 2>/dev/null"
+    until(lambda: not lends.run("ctl", listed, check=False).out.strip(), "all are over", 600)
+    states = {job.id: job.state for job in all_jobs(lends) if job.id in ids}
+    assert set(states.values()) <= {"COMPLETED"}, states
+    output = [echoed(lends, jobid)[-1] for jobid in ids]
+    assert set(output) == {"exit 0"}
+    nothing_is_left(lends)
+
+
+@pytest.mark.select_plugin
+@pytest.mark.long("15 s; waits until Slurm starts a requeued job")
+def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lends: Cluster) -> None:
+    """No engine, and a donor that is no more: TaskProlog alone puts the job back."""
+    script = f"echo ran >>$HOME/ran.$SLURM_JOB_ID; {ECHO}; sleep 600"
+    jobid = lends.sbatch(*FOUR, ASKS, "-H", "--requeue", script=script)
+    lends.engine("stop")
+    loan = f"dgx1/c0,dgx2/3/{jobid + 100000}/50000"
+    said = f"[gpu-topo: remote=allow] [gpu-loan: starts remote=1 tpn=gres/gpu:4 loan={loan} at=1]"
+    words = ["gres=gpu:2", "ReqNodeList=dgx1", f"AdminComment={said}"]
+    lends.run("ctl", ["scontrol", "update", f"jobid={jobid}", *words])
+    lends.run("ctl", ["scontrol", "release", str(jobid)])
+    until(lambda: int(lends.job(jobid).fields["Restarts"]) > 0, "the job is put back", 60)
+    assert lends.run("ctl", f"cat /home/alice/ran.{jobid}", check=False).code
+    lends.engine("start")
+    lends.wait_running(jobid, timeout_s=120)
+    assert echoed(lends, jobid)[-1] == "exit 0"
+    assert lends.run("ctl", f"cat /home/alice/ran.{jobid}").out.split() == ["ran"]
+
+
 # -- what cannot be -----------------------------------------------------------
-
-
-def note_of(cluster: Cluster, jobid: int) -> str:
-    """What the job's AdminComment tells people."""
-    return cluster.job(jobid).fields.get("AdminComment", "")
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ("preset: missing.yaml", "rkudad: no such program"),
-        ("ports: 50000-50001", "no free port in 50000-50001"),
+        pytest.param("preset: missing.yaml", "rkudad: no such program", id="missing program"),
+        pytest.param(
+            *("ports: 50000-50001", "no free port in 50000-50001"),
+            marks=pytest.mark.long("another reason for the same"),
+            id="ports used up",
+        ),
     ],
-    ids=["missing program", "ports used up"],
 )
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
     lends: Cluster, settings: str, says: str
 ) -> None:
     """It starts on local GPUs as soon as there are enough."""
-    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
+    lends.put("ctl", "/etc/slurm/missing.yaml", MISSING)
     wide = [("-p", "off", "-w", node) for node in BUSY]
     holders = [lends.sbatch(*args, script=TAKES_PORTS, user="bob") for args in wide]
     for holder in holders:
         lends.wait_running(holder)
     with settings_of(lends, settings):
         jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
-        until(lambda: says in note_of(lends, jobid), says, 60)
-        assert "waits for GPUs of one node" in note_of(lends, jobid)
+        until(lambda: says in admin_comment(lends, jobid), says, 60)
+        assert "waits for GPUs of one node" in admin_comment(lends, jobid)
         assert lends.job(jobid).state == "PENDING"
         until(lambda: not donors(lends), "no donor is left", 30)
         lends.cancel(jobid, *holders)
@@ -231,11 +287,11 @@ def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
 
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_site_may_refuse_such_a_job(lends: Cluster) -> None:
-    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
+    lends.put("ctl", "/etc/slurm/missing.yaml", MISSING)
     with settings_of(lends, "preset: missing.yaml, unservable: refuse"):
         jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
         lends.wait_state(jobid, "CANCELLED", timeout_s=60)
-        assert "rkudad: no such program; refused" in note_of(lends, jobid)
+        assert "rkudad: no such program; refused" in admin_comment(lends, jobid)
 
 
 @pytest.mark.long("the same in the other mode", "slots")
@@ -247,6 +303,7 @@ def test_where_nothing_is_lent_asking_is_refused_in_one_line(lends: Cluster) -> 
         lends.sbatch(*FOUR, ASKS, script=HOLD)
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_an_r_queue_lends_without_being_asked(lends: Cluster) -> None:
     with settings_of(lends, "r_queues: [dgx]"):
         jobid = lends.sbatch(*FOUR, script=HOLD)

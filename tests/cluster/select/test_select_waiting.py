@@ -6,16 +6,8 @@ import re
 import time
 
 import pytest
-from select_harness import (
-    LAZY,
-    PREFER,
-    FakeEngine,
-    all_running,
-    assert_no_overlap,
-    eligible_time,
-    postponed,
-    time_of,
-)
+from live_harness import eligible_time, postponed, time_of
+from select_harness import LAZY, PREFER, FakeEngine, all_running, assert_no_overlap
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -34,9 +26,9 @@ def test_a_postponed_job_says_why_and_starts_in_time(cluster: Cluster, engine: F
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     job = postponed(cluster, jobid)
     sentence = r"waiting 1/10 since (\d+): a pair comes free \(until (\d+), begin (\d+)\)"
-    told = re.fullmatch(rf"\[gpu-topo: \| {sentence}\]", job.fields["AdminComment"])
-    assert told, job.fields["AdminComment"]
-    since, until_s, begin = map(int, told.groups())
+    output = re.fullmatch(rf"\[gpu-topo: \| {sentence}\]", job.fields["AdminComment"])
+    assert output, job.fields["AdminComment"]
+    since, until_s, begin = map(int, output.groups())
     assert until_s == since + 6
     job = cluster.wait_running(jobid, timeout_s=20)
     started = time_of(cluster, jobid, "StartTime")
@@ -213,22 +205,3 @@ def test_a_restart_keeps_running_and_waiting_jobs(cluster: Cluster, engine: Fake
     engine.rule(**PREFER)
     cluster.cancel(running)
     assert cluster.wait_running(waiting, timeout_s=15).gpus == {"dgx1": (3, 6)}
-
-
-@pytest.mark.long("a minute: Slurm's own pass over the queue")
-def test_removing_the_plugin_disturbs_nothing(cluster: Cluster, engine: FakeEngine) -> None:
-    """Stock Slurm takes over: GPUs stay, and the waiting job starts when its time has come."""
-    lazy = {**LAZY, "s": 15}
-    engine.rule(hints={"lazy": lazy}, **{"else": PREFER})
-    running = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)
-    gpus = cluster.wait_running(running).gpus
-    hint = "--comment=gpu-topo: lazy"
-    waiting = cluster.sbatch(hint, "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    postponed(cluster, waiting)
-    cluster.switch("stock")
-    assert cluster.job(running).gpus == gpus
-    taken = cluster.wait_running(waiting, timeout_s=90).gpus["dgx1"]
-    assert set(taken).isdisjoint(gpus["dgx1"])
-    cluster.switch("gputopo")
-    assert cluster.job(running).gpus == gpus
-    assert_no_overlap(cluster)

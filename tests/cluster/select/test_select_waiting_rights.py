@@ -5,24 +5,21 @@ from __future__ import annotations
 import time
 
 import pytest
-from select_harness import LAZY, PREFER, SWITCH, FakeEngine, eligible_time, postponed, time_of
+from live_harness import eligible_time, postponed, preemption, time_of
+from select_harness import LAZY, PREFER, SWITCH, FakeEngine
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 HINT = "--comment=gpu-topo: lazy"
-PREEMPTION = """PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-PartitionName=low Nodes=dgx1 PriorityTier=1 DefaultTime=10
-PartitionName=high Nodes=dgx1 PriorityTier=9 DefaultTime=10"""
 
 
 def test_a_job_that_preempted_others_is_never_postponed(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
     """Its victims are gone: would it sleep now, others took the GPUs and it ended those, too."""
-    cluster.configure_extra(PREEMPTION)
+    cluster.configure_extra(preemption("dgx1"))
     victim = cluster.sbatch("-p", "low", "--gres=gpu:8", sleep_s=300)
     cluster.wait_running(victim)
     engine.rule(**LAZY)
@@ -130,7 +127,9 @@ def test_the_kill_switch_gives_the_begin_time_back(cluster: Cluster, engine: Fak
 PARTITIONS = "PartitionName=a Nodes=dgx1 DefaultTime=10\nPartitionName=b Nodes=dgx2 DefaultTime=10"
 
 
-@pytest.mark.parametrize("node", ["dgx1", "dgx2"])
+@pytest.mark.parametrize(
+    "node", ["dgx1", pytest.param("dgx2", marks=pytest.mark.long("the other of two partitions"))]
+)
 def test_an_end_in_any_of_its_partitions_wakes_a_job(
     cluster: Cluster, engine: FakeEngine, node: str
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from select_harness import time_of
+from live_harness import time_of
 
 from simulation.experiments.pollux import runs_of
 from slurm_cluster.cluster import Cluster
@@ -69,7 +69,7 @@ def clear(cluster: Cluster) -> None:
 
 def write(cluster: Cluster, name: str, text: str) -> None:
     """A file in alice's home."""
-    cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >{HOME}/{name}', "sh", text], user="alice")
+    cluster.put("ctl", f"{HOME}/{name}", text, user="alice")
 
 
 def command(*options: str, script: str = "bert.sh") -> list[str]:
@@ -100,8 +100,8 @@ def ended(cluster: Cluster, pid: int) -> bool:
 def progress(cluster: Cluster) -> dict[str, Any]:
     """What the command wrote down."""
     text = cluster.run("ctl", ["cat", f"{FOLDER}/progress.json"]).out
-    found: dict[str, Any] = json.loads(text)
-    return found
+    result: dict[str, Any] = json.loads(text)
+    return result
 
 
 def states(cluster: Cluster) -> list[str]:
@@ -131,8 +131,8 @@ def test_a_model_from_few_runs_knows_shapes_that_never_ran(home: Cluster) -> Non
     for nodes, gpus, batch in HELD_OUT:
         show = ["gputopo", "profile", "show", "ber", "--database", DATABASE, "--json",
                 "--batch", str(batch * nodes * gpus)]  # fmt: skip
-        told = json.loads(home.run("ctl", show, user="alice").out)
-        row = next(row for row in told["rows"] if row["shape"] == f"{nodes}x{gpus}")
+        output = json.loads(home.run("ctl", show, user="alice").out)
+        row = next(row for row in output["rows"] if row["shape"] == f"{nodes}x{gpus}")
         off[nodes, gpus, batch] = row["step_s"] * FASTER / BERT[nodes, gpus, batch] - 1
     assert max(map(abs, off.values())) < ERROR, off
 
