@@ -27,11 +27,11 @@ from slurm_plugin.config.genie import GenieConfig, GenieRule
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.enforcement import Select
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
 from slurm_plugin.genie.models import Models, Shelf
-from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import Domain, Site
-from slurm_plugin.genie.snapshot import Member, Snapshot
+from slurm_plugin.genie.site import ShapedPartition, ShapingSite
+from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.protocol import Ok, Submit
 from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm.interface import QueuedJob
@@ -74,16 +74,16 @@ def shaping_of(queue: Queue) -> Shaping:
     shelf = Shelf(Path("nowhere.db"))
     shelf.models = Models(profiles, Path("nowhere.db"))
     nodes = tuple(queue.free)
-    domain = Domain("dl", GenieRule(nodes), PLATFORM, TaskMaker(PLATFORM, shelf.models))
+    domain = ShapedPartition("dl", GenieRule(nodes), PLATFORM, TaskMaker(PLATFORM, shelf.models))
     rule = Rule("enforce", "mapa")
     waiting = WaitingConfig(10, 600, 60)
     decider = Decider({}, lambda *_: rule, waiting, registry.get)
-    site = Site(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
+    site = ShapingSite(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
     found = Shaping(Select(decider), site, lambda *_: rule, clock=lambda: queue.now_s)
     members = [
-        Member(QueuedJob(task.job_id), Shaped(task.requested), task) for task in queue.waiting
+        Member(QueuedJob(task.job_id), ShapeNote(task.requested), task) for task in queue.waiting
     ]
-    found.snapshots["dl"] = Snapshot(
+    found.snapshots["dl"] = DomainSnapshot(
         domain, queue.now_s, dict(queue.free), members, list(queue.running)
     )
     return found

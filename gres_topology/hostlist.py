@@ -1,6 +1,7 @@
 """Slurm's host list notation: `dgx[1-2,05],login` -> the names, in the order written.
 
-Users write host lists, too: names are counted before the first of them is made.
+Users write host lists, too, so the names are counted before the first of them is made.
+python-hostlist and ClusterShell make all of them first, and are longer than these two pages.
 """
 
 from __future__ import annotations

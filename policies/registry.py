@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
@@ -34,6 +34,9 @@ OURS: tuple[type[Policy], ...] = (
 GROUP = "gputopo.policies"
 #: The policy of a job that asks for none, where the site names none either.
 DEFAULT = "mapa"
+
+#: Takes the name of a section of gputopo.yaml and a settings class; raises where they cannot be.
+Check = Callable[[str, type], None]
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _NO_SETTINGS: Mapping[str, object] = MappingProxyType({})
@@ -63,10 +66,10 @@ class Registry:
         """The sections of gputopo.yaml that policies declare, with their settings classes."""
         return self._sections
 
-    def register(self, policy: type[Policy], taken: Collection[str] = ()) -> None:
+    def register(self, policy: type[Policy], check: Check | None = None) -> None:
         """Add a policy under its own name; RegistryError where its declarations cannot be.
 
-        `taken` are keys of gputopo.yaml that its settings cannot have as their section.
+        `check` raises where a section of that name cannot hold settings of that class.
         """
         if not (inspect.isclass(policy) and issubclass(policy, Policy)):
             raise RegistryError(f"{policy!r} is no policy: expected a subclass of policies.Policy")
@@ -83,8 +86,10 @@ class Registry:
                 raise RegistryError(f"policy {name}: the hint key {key.name!r} has another meaning")
         section, settings = section_of(policy), policy.settings
         if settings is not None:
-            if section in taken or self._sections.get(section, settings) != settings:
+            if self._sections.get(section, settings) != settings:
                 raise RegistryError(f"policy {name}: the section {section!r} is another's already")
+            if check is not None:
+                check(section, settings)
             self._sections[section] = settings
         self._keys |= {key.name: key for key in policy.hints}
         self._hints[name] = frozenset(key.name for key in policy.hints)
@@ -132,17 +137,14 @@ class Registry:
         return self._hints[self.declared(name).name] if hints is None else hints
 
     def load_plugins(
-        self, entries: Iterable[EntryPoint] | None = None, taken: Collection[str] = ()
+        self, entries: Iterable[EntryPoint] | None = None, check: Check | None = None
     ) -> tuple[str, ...]:
-        """Register third parties' policies; the names of those that were added.
-
-        `taken` are keys of gputopo.yaml that no policy's settings can have as their section.
-        """
+        """Register third parties' policies; the names of those that were added."""
         added = []
         for entry in entry_points(group=GROUP) if entries is None else entries:
             try:
                 policy = entry.load()
-                self.register(policy, taken)
+                self.register(policy, check)
             except Exception as error:  # whatever a plugin does wrong is its own affair
                 _log.warning("policy plugin %s (%s) skipped: %s", entry.name, entry.value, error)
             else:

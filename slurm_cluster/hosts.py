@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -23,7 +24,11 @@ from slurm_cluster.shells import Shells
 
 LINK = Path(__file__).parent / "docker" / "link.py"
 POLL_S = 0.1
+#: Beyond a command's own time limit, until a host counts as one that hangs.
+GRACE_S = 20.0
 _VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
+#: Of a project's folder, what its wheel is not made of.
+_NOT_COPIED = (".git", ".venv", "venv", "build", "__pycache__", ".*_cache")
 _MANYLINUX = ("2014", "_2_27", "_2_28")
 
 
@@ -90,20 +95,23 @@ class Hosts:
     ) -> Result:
         """Runs a shell line (str) or an argument list in a host.
 
-        ClusterError on a non-zero exit when `check`.
+        ClusterError on a non-zero exit when `check`, and where the host hangs: no answer within
+        GRACE_S after `timeout_s`, by which the command itself is ended.
         """
         argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
         self.is_fresh = False
         home = "/root" if user == "root" else f"/home/{user}"
-        result = Result(
-            *self._shells.run(
-                host,
-                ["timeout", str(timeout_s), *argv],
-                user,
-                home,
-                {"HOME": home, "USER": user, **(env or {})},
+        limited, environ = ["timeout", str(timeout_s), *argv], {"HOME": home, "USER": user}
+        try:
+            told = self._shells.run(
+                host, limited, user, home, environ | (env or {}), timeout_s + GRACE_S
             )
-        )
+        except TimeoutError as error:
+            raise ClusterError(
+                f"{user}@{host}: {shlex.join(argv)}: no answer within {timeout_s + GRACE_S:g} s;"
+                " the container hangs (is it paused?), or the command ignores its end"
+            ) from error
+        result = Result(*told)
         if check and result.code:
             raise ClusterError(
                 f"{user}@{host}: {shlex.join(argv)} exited {result.code}:\n{result.out}{result.err}"
@@ -146,8 +154,13 @@ class Hosts:
         version = self.run("ctl", ["python3", "-c", _VERSION]).out.strip()
         home = f"/home/{user}"
         with TemporaryDirectory() as folder:
-            for project in filter(os.path.isdir, requirements):
-                _pip("wheel", "--no-deps", "-w", folder, project)
+            for at, project in enumerate(filter(os.path.isdir, requirements)):
+                # pip leaves a folder build/ in what it is given.
+                copy = shutil.copytree(
+                    project, f"{folder}/{at}", ignore=shutil.ignore_patterns(*_NOT_COPIED)
+                )
+                _pip("wheel", "--no-deps", "-w", folder, copy)
+                shutil.rmtree(copy)
             own = [str(path) for path in Path(folder).iterdir()]
             named = [one for one in requirements if not os.path.isdir(one)]
             platforms = [f"--platform=manylinux{abi}_{machine()}" for abi in _MANYLINUX]

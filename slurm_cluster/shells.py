@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 #: Runs inside: a line of JSON is a command, its answer a line with exit code and both streams.
@@ -38,20 +41,32 @@ class Shells:
         self._of_thread = threading.local()
 
     def run(
-        self, host: str, argv: Sequence[str], user: str, folder: str, env: Mapping[str, str]
+        self,
+        host: str,
+        argv: Sequence[str],
+        user: str,
+        folder: str,
+        env: Mapping[str, str],
+        limit_s: float,
     ) -> tuple[int, str, str]:
-        """Exit code and both streams to their ends; 137 where the host goes away meanwhile."""
+        """Exit code and both streams to their ends; 137 where the host goes away meanwhile.
+
+        TimeoutError where the host does not answer within the limit, because it is paused, say.
+        """
         asked = json.dumps([list(argv), user, folder, dict(env)]).encode() + b"\n"
         shell = self._shell(host)
         assert shell.stdin is not None
-        assert shell.stdout is not None
         try:
             shell.stdin.write(asked)
             shell.stdin.flush()
-            told = shell.stdout.readline()
+            told = _line(shell, time.monotonic() + limit_s)
         except BrokenPipeError:
             told = b""
-        if not told:
+        except TimeoutError:
+            shell.kill()
+            shell.wait()
+            raise
+        if not told.endswith(b"\n"):
             code = shell.wait()
             return code or 137, "", f"{host} runs no commands (docker exec ended with {code})"
         code, out, err = json.loads(told)
@@ -72,3 +87,17 @@ class Shells:
             )
             shells[host] = found
         return found
+
+
+def _line(shell: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """One line of its output, or what came before the end of it; TimeoutError after `deadline`."""
+    assert shell.stdout is not None
+    line = b""
+    while not line.endswith(b"\n"):
+        if not select.select([shell.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimeoutError
+        part = os.read(shell.stdout.fileno(), 1 << 16)
+        if not part:
+            break
+        line += part
+    return line

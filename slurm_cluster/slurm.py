@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from slurm_cluster.hosts import POLL_S, ClusterError, Hosts, until
-from slurm_cluster.slurm_text import Job, parse_gres, parse_indices, parse_jobs
+from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
+from slurm_plugin.slurm import gres_text
 
 FINISHED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
 STATE = "/var/spool/slurmctld"
@@ -64,7 +65,7 @@ class Slurm(Hosts):
         """GPU indices in use per node."""
         told = self.run("ctl", "sinfo -h -N -O NodeHost:64,GresUsed:1000").out
         return {
-            node: parse_gres(gres)
+            node: gres_text.indices(gres)
             for node, gres in (line.split(None, 1) for line in told.splitlines())
         }
 

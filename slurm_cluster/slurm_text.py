@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from gres_topology import hostlist
+from slurm_plugin.slurm import gres_text
+
 # Values of these may hold spaces and `=`; Slurm prints each on a line of its own.
 _WHOLE_LINES = frozenset(
     {
@@ -38,35 +41,13 @@ class Job:
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """`0-2,5` to (0, 1, 2, 5); `N/A` and the empty string to ()."""
-    found: list[int] = []
-    for part in text.split(","):
-        if part not in ("", "N/A"):
-            first, _, last = part.partition("-")
-            found.extend(range(int(first), int(last or first) + 1))
-    return tuple(found)
-
-
-def parse_gres(text: str) -> tuple[int, ...]:
-    """GPU indices of `gpu:v100:2(IDX:0,3)`, of several types joined, of `gpu:(null):4(IDX:0-3)`."""
-    groups = re.findall(r"gpu(?::[^,(:]+|:\(null\))?:\d+\(IDX:([^)]*)\)", text)
-    return tuple(sorted(index for group in groups for index in parse_indices(group)))
+    """`0-2,5` to (0, 1, 2, 5), in the order written; `N/A` and the empty string to ()."""
+    return () if text in ("", "N/A") else tuple(gres_text.index_list(text))
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:
     """`dgx[1-2],minsky1` to its names; `(null)` and the empty string to ()."""
-    if text in ("", "(null)"):
-        return ()
-    names: list[str] = []
-    for prefix, ranges in re.findall(r"([^,\[]+)(?:\[([^\]]*)\])?,?", text):
-        if not ranges:
-            names.append(prefix)
-            continue
-        for part in ranges.split(","):
-            first, _, last = part.partition("-")
-            numbers = range(int(first), int(last or first) + 1)
-            names.extend(f"{prefix}{n:0{len(first)}d}" for n in numbers)
-    return tuple(names)
+    return () if text in ("", "(null)") else hostlist.expand(text)
 
 
 def parse_jobs(text: str) -> list[Job]:
@@ -83,7 +64,7 @@ def _parse_job(record: str) -> Job:
             fields[key] = value
         elif key == "Nodes":
             nodes, _, rest = value.partition(" ")
-            indices = parse_gres(rest.partition("GRES=")[2])
+            indices = gres_text.indices(rest.partition("GRES=")[2])
             gpus.update({node: indices for node in expand_hosts(nodes) if indices})
         else:
             pairs = (word.partition("=") for word in line.split() if "=" in word)

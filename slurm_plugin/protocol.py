@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
 
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.question import CandidateNode, PlacementQuestion
@@ -30,16 +31,14 @@ _DECIMAL = re.compile(r"\d{1,18}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A job at submit time; counts are 0 where they cannot be known yet.
-
-    `shape`: it asks for no GPUs and wants its shape chosen; then 0 is what the user left open.
-    `change`: it is no new job but a new hint of one whose shape was chosen.
-    """
+    """A job at submit time; counts are 0 where they cannot be known yet."""
 
     id: int
     uid: int
+    #: GPUs of the whole job.
     gpus: int
     nodes: int
+    #: GPUs on each node.
     per_node: int
     tasks: int
     max_nodes: int = 0
@@ -49,7 +48,9 @@ class Submit:
     type: str = ""
     hint: str = ""
     slots: SlotsKeys | None = None
+    #: 1: the job asks for no GPUs and wants its shape chosen; a count of 0 was left open.
     shape: int = 0
+    #: 1: no new job but a new hint for one whose shape was chosen.
     change: int = 0
     tasks_per_node: int = 0
 
@@ -73,15 +74,8 @@ class Place:
     def question(self) -> PlacementQuestion:
         """What it asks."""
         return PlacementQuestion(
-            self.job,
-            self.array,
-            self.uid,
-            self.postponed,
-            self.waited_s,
-            self.nodes,
-            self.account,
-            self.partition,
-            self.hint,
+            *(self.job, self.array, self.uid, self.postponed, self.waited_s, self.nodes),
+            *(self.account, self.partition, self.hint),
         )
 
 
@@ -164,11 +158,14 @@ class WaitFor:
 
     seconds: int
     note: str = ""
+    #: The site's bound on all waits of the job together, in seconds; 0: not said.
+    max_wait_s: int = 0
 
     def encode(self, message_id: int) -> bytes:
         """The reply's line."""
-        pairs = [("id", str(message_id)), ("s", str(self.seconds)), *_note(self.note)]
-        return encode("wait", pairs)
+        pairs = [("id", str(message_id)), ("s", str(self.seconds))]
+        pairs += [("max_wait_s", str(self.max_wait_s))] if self.max_wait_s else []
+        return encode("wait", pairs + _note(self.note))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +218,27 @@ class _Fields:
             raise ProtocolError(f"{self.verb}: {key}= is longer than {most} bytes")
         return value
 
+    def read(self, kind: type[Submit | Place]) -> dict[str, Any]:
+        """All numbers and texts of a message of this kind but its id."""
+        return {
+            key: self.number(key, default)
+            if is_number
+            else self.text(key, MAX_HINT_BYTES if key == "hint" else MAX_NAME_BYTES)
+            for key, is_number, default in _PLAIN_FIELDS[kind]
+        }
+
+
+def _plain_fields(kind: type[Submit | Place]) -> list[tuple[str, bool, int | None]]:
+    """Name, whether it is a number, and the number's default (None: it must be given)."""
+    return [
+        (one.name, one.type == "int", None if one.default is MISSING else one.default)
+        for one in fields(kind)
+        if one.type in ("int", "str") and one.name != "id"
+    ]
+
+
+_PLAIN_FIELDS = {kind: _plain_fields(kind) for kind in (Submit, Place)}
+
 
 def _candidates(texts: list[str]) -> tuple[CandidateNode, ...]:
     nodes = []
@@ -251,43 +269,6 @@ def node_masks(texts: Iterable[str]) -> dict[str, int]:
     return masks
 
 
-def _submit(fields: _Fields, message_id: int) -> Submit:
-    return Submit(
-        id=message_id,
-        uid=fields.number("uid"),
-        gpus=fields.number("gpus"),
-        nodes=fields.number("nodes"),
-        per_node=fields.number("per_node"),
-        tasks=fields.number("tasks"),
-        max_nodes=fields.number("max_nodes", 0),
-        user=fields.text("user"),
-        account=fields.text("account"),
-        partition=fields.text("partition"),
-        type=fields.text("type"),
-        hint=fields.text("hint", MAX_HINT_BYTES),
-        shape=fields.number("shape", 0),
-        change=fields.number("change", 0),
-        tasks_per_node=fields.number("tasks_per_node", 0),
-        slots=read_keys(fields.text, fields.number) if fields.number("slots", 0) else None,
-    )
-
-
-def _place(fields: _Fields, message_id: int) -> Place:
-    return Place(
-        id=message_id,
-        job=fields.number("job"),
-        array=fields.number("array"),
-        uid=fields.number("uid"),
-        postponed=fields.number("postponed"),
-        waited_s=fields.number("waited_s"),
-        nodes=_candidates(fields.nodes),
-        account=fields.text("account"),
-        partition=fields.text("partition"),
-        type=fields.text("type"),
-        hint=fields.text("hint", MAX_HINT_BYTES),
-    )
-
-
 def decode(line: bytes) -> Message:
     """A request line as a typed message.
 
@@ -296,16 +277,18 @@ def decode(line: bytes) -> Message:
     if len(line) > MAX_REQUEST_BYTES:
         raise ProtocolError(f"the line is longer than {MAX_REQUEST_BYTES} bytes")
     verb, pairs = split(line)
-    fields = _Fields(verb, pairs)
+    given = _Fields(verb, pairs)
     if verb in ("started", "ended"):
-        gpus = node_masks(fields.nodes)
-        return Notice(verb, fields.number("job"), fields.number("array", 0), gpus)
-    message_id = fields.number("id")
+        gpus = node_masks(given.nodes)
+        return Notice(verb, given.number("job"), given.number("array", 0), gpus)
+    message_id = given.number("id")
     try:
         if verb == "place":
-            return _place(fields, message_id)
+            nodes = _candidates(given.nodes)
+            return Place(id=message_id, nodes=nodes, **given.read(Place))
         if verb == "submit":
-            return _submit(fields, message_id)
+            slots = read_keys(given.text, given.number) if given.number("slots", 0) else None
+            return Submit(id=message_id, slots=slots, **given.read(Submit))
         if verb in ("ping", "status", "reload"):
             return Admin(verb, message_id)
     except ProtocolError as error:

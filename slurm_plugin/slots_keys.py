@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from slurm_plugin.errors import ProtocolError
 
 MAX_TEXT_BYTES = 4096
 FORMS = ("node", "job", "task", "socket")
-FLAGS = (
-    *("batch", "array", "het", "exclusive", "depends", "held"),
-    *("enforce_binding", "overcommit"),
-)
-NUMBERS = (
-    *("begin", "time_s", "cpus", "cpus_per_task", "cpus_per_gpu"),
-    *("mem_node_mb", "mem_cpu_mb", "mem_gpu_mb"),
-)
-TEXTS = ("features", "req_nodes", "exc_nodes", "reservation", "tpn", "tpj", "tpt", "tps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +20,11 @@ class SlotsKeys:
     batch: bool = True
     array: bool = False
     het: bool = False
+    exclusive: bool = False
+    depends: bool = False
+    held: bool = False
+    enforce_binding: bool = False
+    overcommit: bool = False
     begin: int = 0
     time_s: int = 0
     cpus: int = 0
@@ -36,11 +33,6 @@ class SlotsKeys:
     mem_node_mb: int = 0
     mem_cpu_mb: int = 0
     mem_gpu_mb: int = 0
-    exclusive: bool = False
-    depends: bool = False
-    held: bool = False
-    enforce_binding: bool = False
-    overcommit: bool = False
     features: str = ""
     req_nodes: str = ""
     exc_nodes: str = ""
@@ -52,9 +44,12 @@ class SlotsKeys:
 
     def pairs(self) -> list[tuple[str, str]]:
         """The keys and values as they travel; a text that is unset does not."""
-        found = [("form", self.form)]
-        found += [(key, str(int(getattr(self, key)))) for key in (*FLAGS, *NUMBERS)]
-        return found + [(key, text) for key in TEXTS if (text := getattr(self, key))]
+        values = ((key, getattr(self, key)) for key in _TYPES)
+        return [(k, v if isinstance(v, str) else str(int(v))) for k, v in values if v != ""]
+
+
+#: Each key's type; all but `form` may be left out.
+_TYPES = {field.name: str(field.type) for field in fields(SlotsKeys)}
 
 
 def read_keys(text: Callable[[str, int], str], number: Callable[[str, int], int]) -> SlotsKeys:
@@ -65,7 +60,8 @@ def read_keys(text: Callable[[str, int], str], number: Callable[[str, int], int]
     form = text("form", 16)
     if form not in FORMS:
         raise ProtocolError(f"submit: form={form!r}; expected one of {', '.join(FORMS)}")
-    texts = {key: text(key, MAX_TEXT_BYTES) for key in TEXTS}
-    numbers = {key: number(key, 0) for key in NUMBERS}
-    flags = {key: number(key, 0) != 0 for key in FLAGS}
-    return SlotsKeys(form, **texts, **numbers, **flags)  # type: ignore[arg-type]
+    values: dict[str, Any] = {"form": form}
+    for key, kind in list(_TYPES.items())[1:]:
+        value: str | int = text(key, MAX_TEXT_BYTES) if kind == "str" else number(key, 0)
+        values[key] = value != 0 if kind == "bool" else value
+    return SlotsKeys(**values)

@@ -17,6 +17,8 @@ PAGES = sorted(
     [*ROOT.glob("[B-Z]*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "slurm_cluster" / "README.md"]
 )
 PAGES.remove(ROOT / "CHANGELOG.md")
+#: Made by a tool when it ran: the files it names are those of that day.
+PAGES.remove(ROOT / "docs" / "mutants.md")
 FOLDERS = ("docs", "gres_topology", "lua_bridge", "policies", "simulation", "slurm_cluster")
 FOLDERS += ("slurm_plugin", "tests")
 

@@ -119,6 +119,7 @@ def test_every_folder_of_the_layout_is_looked_at():
 
 #: The rooms of slurm_plugin, of which each may import those before it, and why it stands there.
 ORDER = {
+    "job_notes": "what AdminComment keeps, the nodes' programs included",
     "remote": "runs on the nodes, where nothing else of ours is",
     "config": "names middleware presets, and nothing that goes by its settings",
     "slurm": "its clients are chosen by the settings",
@@ -148,6 +149,35 @@ SIMULATION_ORDER = {
     "report": "figures of what the simulators did",
     "experiments": "the papers' evaluations, which use all of it",
 }
+
+
+#: The select plugin in C: `shim` includes Slurm's headers, `pure` nothing but its own.
+SELECT = PLUGIN / "select"
+
+
+def included(path: Path) -> list[str]:
+    """What a C file includes."""
+    return re.findall(r'^#include ["<](.+)[">]', path.read_text(encoding="utf-8"), re.M)
+
+
+def test_the_pure_part_of_the_select_plugin_includes_only_itself_and_the_c_library():
+    ours = {path.name for path in SELECT.glob("pure/*.h")}
+    used = {name for path in SELECT.glob("pure/*.[ch]") for name in included(path)}
+    assert ours <= used
+    assert not [name for name in used - ours if "slurm" in name or name.startswith("src/")]
+    assert not used & {path.name for path in SELECT.glob("shim/*.h")}
+
+
+def test_files_of_the_select_plugin_form_no_circle():
+    """A file and its header are one."""
+    files = {path.stem: path for path in SELECT.glob("*/*.h")}
+    arrows = nx.DiGraph(
+        (path.stem, Path(name).stem)
+        for path in SELECT.glob("*/*.[ch]")
+        for name in included(path)
+        if Path(name).stem in files and Path(name).stem != path.stem
+    )
+    assert sorted(nx.simple_cycles(arrows)) == []
 
 
 def test_the_table_names_every_room():

@@ -1,1 +1,1 @@
-"""What a collective is predicted to reach on a set of GPUs, in GB/s."""
+"""How many GB/s a pattern gets on a set of GPUs: by MAPA's model, a general one, or as measured."""

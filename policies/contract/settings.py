@@ -1,4 +1,7 @@
-"""Settings of a policy: a frozen dataclass whose fields are keys of gputopo.yaml."""
+"""Settings of a policy: a frozen dataclass whose fields are keys of gputopo.yaml.
+
+The class may have `conflict()`: key and sentence where values cannot go together, else None.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which ranks of an application talk to which: by name, from a file, from measured traffic."""
+"""Which ranks of an application talk to which: named patterns, and those read from files."""

@@ -12,7 +12,6 @@ from gres_topology import NodeTopology
 from policies.contract.interference import Interference
 from policies.contract.nouns import Cluster
 from policies.contract.settings import setting
-from policies.errors import PolicyError
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.graph import Levels
 from policies.topo_aware.index import Group, Index, State
@@ -42,9 +41,11 @@ class Settings:
     #: Weights of the graph's edges; not in gputopo.yaml.
     levels: Levels = field(default_factory=Levels)
 
-    def __post_init__(self) -> None:
-        if not self.communication + self.interference + self.fragmentation:
-            raise PolicyError("all three weights are 0; expected one above")
+    def conflict(self) -> tuple[str, str] | None:
+        """Without any weight there is nothing to choose by."""
+        if self.communication + self.interference + self.fragmentation:
+            return None
+        return "", "all three weights are 0; expected one above"
 
     @property
     def weights(self) -> Weights:

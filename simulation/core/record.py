@@ -6,31 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies import Placement, RunningJob
+from simulation.core.clock import Progress
 from simulation.core.jobs import SimJob
 
 
-@dataclass(slots=True)
-class Running:
-    """A job that runs: `left` of its work (1 = all) at `since_s`, at `full_s` for all of it.
-
-    `seen` is the job as the policy sees it beside later ones.
-    """
+@dataclass(slots=True, kw_only=True)
+class Running(Progress):
+    """A job that runs. `seen` is the job as the policy sees it beside later ones."""
 
     job: SimJob
     placement: Placement
     masks: Mapping[str, int]
     seen: RunningJob
-    start_s: float
-    since_s: float
-    full_s: float
     ideal_s: float
-    left: float = 1.0
     postponed: int = 0
     is_forced: bool = False
-
-    def end_s(self) -> float:
-        """When it ends if nothing changes."""
-        return self.since_s + self.left * self.full_s
 
     def planned_end_s(self) -> float:
         """When the queue believes it ends: the walltime asked for, else the truth."""

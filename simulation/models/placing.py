@@ -6,15 +6,16 @@ runs is rescaled whenever the jobs beside it change. `core.queue_order` has the 
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from gres_topology import NodeTopology
 from policies import Cluster, Placement, Policy, Request, RunningJob, Wait
 from policies.contract.bits import mask_of
+from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import Occupancy
 from simulation.core.queue_order import in_turn
@@ -65,7 +66,7 @@ class Simulator:
     bounds: Postponing = field(default_factory=Postponing)
     progress: Callable[[int], None] | None = None
 
-    now_s: float = 0.0
+    clock: Clock = field(default_factory=Clock)
     queue: dict[int, SimJob] = field(default_factory=dict)
     running: dict[int, Running] = field(default_factory=dict)
     room: Occupancy = field(init=False)
@@ -74,8 +75,6 @@ class Simulator:
     _waiting: dict[int, _Waiting] = field(default_factory=dict)
     _order: dict[int, int] = field(default_factory=dict)
     _on_node: dict[str, set[int]] = field(default_factory=dict)
-    _events: list[tuple[float, int, SimJob | None, int | None]] = field(default_factory=list)
-    _serial: itertools.count[int] = field(default_factory=itertools.count)
     _snapshot: tuple[RunningJob, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -95,9 +94,9 @@ class Simulator:
                     f"job {job.job_id} asks for {'+'.join(map(str, job.gpus_per_node))} GPUs;"
                     " the empty cluster has no such nodes"
                 )
-            self._push(job.submit_s, job, None)
-        while self._events:
-            self._next_moment()
+            self.clock.at(job.submit_s, partial(self._submit, job))
+        while self.clock:
+            self.clock.moment()
             self._schedule()
         if self.queue or self.running:
             raise SimulationError(f"job {next(iter(self.queue or self.running))}: never ended")
@@ -108,6 +107,9 @@ class Simulator:
         """What the policy is asked for this job."""
         return self._asking.request(job)
 
+    def _submit(self, job: SimJob) -> None:
+        self.queue[job.job_id] = job
+
     def _schedule(self) -> None:
         """One pass over the queue."""
         if not self.queue or not any(state.free for state in self.room.nodes.values()):
@@ -115,14 +117,14 @@ class Simulator:
         jobs = filter(self._may_ask, list(itertools.islice(self.queue.values(), DEPTH)))
         running = self.running.values()
         for job, reserved in in_turn(
-            jobs, self.room, running, self.now_s, self.speed.ideal_s, easy=self.easy
+            jobs, self.room, running, self.clock.now_s, self.speed.ideal_s, easy=self.easy
         ):
             self._try_start(job, reserved)
 
     def _may_ask(self, job: SimJob) -> bool:
         """Whether the job is not in the middle of a wait."""
         waiting = self._waiting.get(job.job_id)
-        return waiting is None or waiting.until_s <= self.now_s
+        return waiting is None or waiting.until_s <= self.clock.now_s
 
     def _try_start(self, job: SimJob, reserved: Collection[str]) -> None:
         """Ask the policy for a job that fits; start it, or let it wait.
@@ -144,40 +146,24 @@ class Simulator:
         else:
             self._start(job, answer)
 
-    def _push(self, at_s: float, job: SimJob | None, ended: int | None) -> int:
-        serial = next(self._serial)
-        heapq.heappush(self._events, (at_s, serial, job, ended))
-        return serial
-
     def _jobs(self) -> tuple[RunningJob, ...]:
         if self._snapshot is None:
             self._snapshot = tuple(run.seen for run in self.running.values())
         return self._snapshot
 
-    def _next_moment(self) -> None:
-        """Everything that happens at the next moment."""
-        self.now_s = self._events[0][0]
-        while self._events and self._events[0][0] == self.now_s:
-            _, _, job, ended = heapq.heappop(self._events)
-            if job is not None:
-                self.queue[job.job_id] = job
-            elif ended in self.running and self.running[ended].end_s() <= self.now_s:
-                # Otherwise the end was put off meanwhile, and a later event stands for it.
-                self._end(ended)
-
     def _may_wait(self, job: SimJob, answer: Wait) -> bool:
         """Postpone the job as the select plugin does, unless the bounds are used up."""
         waiting = self._waiting.get(job.job_id)
         if waiting is None:
-            waiting = self._waiting[job.job_id] = _Waiting(self.now_s, self.now_s)
-        left_s = self.bounds.max_wait_s - (self.now_s - waiting.first_s)
+            waiting = self._waiting[job.job_id] = _Waiting(self.clock.now_s, self.clock.now_s)
+        left_s = self.bounds.max_wait_s - (self.clock.now_s - waiting.first_s)
         count = waiting.count + (not waiting.is_cut_short)
         if count > self.bounds.max_postponements or left_s <= 0:
             return False
         waiting.count, waiting.is_cut_short = count, False
-        waiting.until_s = self.now_s + min(answer.at_most_s, self.bounds.step_s, left_s)
+        waiting.until_s = self.clock.now_s + min(answer.at_most_s, self.bounds.step_s, left_s)
         self.result.waits += 1
-        self._push(waiting.until_s, None, None)
+        self.clock.at(waiting.until_s, lambda: None)  # the queue is looked at again then
         return True
 
     def _start(self, job: SimJob, placement: Placement, *, is_forced: bool = False) -> None:
@@ -190,9 +176,7 @@ class Simulator:
             placement=placement,
             masks=masks,
             seen=self._asking.running(job, masks),
-            start_s=self.now_s,
-            since_s=self.now_s,
-            full_s=-1.0,  # not known yet: differs from every speed, a job of 0 s too
+            start_s=self.clock.now_s,
             ideal_s=self.speed.ideal_s(job),
             postponed=waiting.count if waiting else 0,
             is_forced=is_forced,
@@ -204,20 +188,20 @@ class Simulator:
             self._on_node[name].add(job.job_id)
         self._rescale(masks, started=run)
 
-    def _end(self, job_id: int) -> None:
-        run = self.running.pop(job_id)
+    def _end(self, run: Running) -> None:
+        del self.running[run.job.job_id]
         self._snapshot = None
         self.room.release(run.masks)
         for name in run.masks:
-            self._on_node[name].discard(job_id)
+            self._on_node[name].discard(run.job.job_id)
         self._rescale(run.masks)
         self.result.records.append(
-            Record(run.job, run.start_s, self.now_s, run.placement, run.postponed,
+            Record(run.job, run.start_s, self.clock.now_s, run.placement, run.postponed,
                    run.is_forced, run.ideal_s)
         )  # fmt: skip
         for other in self._waiting.values():
-            if other.until_s > self.now_s:
-                other.until_s, other.is_cut_short = self.now_s, True
+            if other.until_s > self.clock.now_s:
+                other.until_s, other.is_cut_short = self.clock.now_s, True
         if self.progress is not None:
             self.progress(len(self.result.records))
 
@@ -231,12 +215,8 @@ class Simulator:
         for run in affected:
             beside = self._beside(run) if self.speed.has_neighbours else ()
             full_s = self.speed.full_s(run.job, run.placement.gpus, self.cluster, beside)
-            if full_s == run.full_s:
-                continue
-            if run.full_s > 0:
-                run.left = max(0.0, run.left - (self.now_s - run.since_s) / run.full_s)
-            run.since_s, run.full_s = self.now_s, full_s
-            self._push(max(self.now_s, run.end_s()), None, run.job.job_id)
+            if full_s != run.full_s:
+                self.clock.run(run, full_s, partial(self._end, run))
 
     def _beside(self, run: Running) -> list[Neighbour]:
         ids = set().union(*(self._on_node[name] for name in run.masks)) - {run.job.job_id}

@@ -7,15 +7,18 @@ only.
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from policies.contract.scheduling import Planned, Platform, Queue, Scheduler, Started, Task
 from policies.performance import Shape
+from simulation.core.clock import Clock, Progress
 from simulation.errors import SimulationError
 
+#: Of events at one second, ends come before arrivals.
+_END, _ARRIVAL = 0, 1
 #: How long a task runs in truth with a shape, seconds.
 Truth = Callable[[Task, Shape], float]
 
@@ -36,7 +39,7 @@ class Done:
 
 
 @dataclass(slots=True)
-class Replay:
+class ShapingSimulator:
     """One scheduler on one platform, all GPUs free at first.
 
     `plan_s` holds the seconds each plan took; `done` the tasks in the order of their ends.
@@ -49,8 +52,8 @@ class Replay:
     plan_s: list[float] = field(default_factory=list)
     _free: dict[str, int] = field(default_factory=dict)
     _waiting: dict[int, Task] = field(default_factory=dict)
-    _running: dict[int, tuple[Planned, Started, float]] = field(default_factory=dict)
-    _ends: list[tuple[float, int]] = field(default_factory=list)
+    _running: dict[int, Started] = field(default_factory=dict)
+    _clock: Clock = field(default_factory=Clock)
 
     def run(self, tasks: Sequence[Task]) -> list[Done]:
         """Run every task once; SimulationError where the scheduler leaves one waiting."""
@@ -59,29 +62,25 @@ class Replay:
             f"node{at:0{width}}": self.platform.gpus_per_node
             for at in range(1, self.platform.nodes + 1)
         }
-        coming = sorted(tasks, key=lambda task: (task.arrival_s, task.job_id), reverse=True)
-        while coming or self._ends:
-            now_s = min(
-                coming[-1].arrival_s if coming else float("inf"),
-                self._ends[0][0] if self._ends else float("inf"),
-            )
-            while self._ends and self._ends[0][0] <= now_s:
-                self._end(heapq.heappop(self._ends)[1])
-            while coming and coming[-1].arrival_s <= now_s:
-                task = coming.pop()
-                self._waiting[task.job_id] = task
+        for task in tasks:
+            self._clock.at(task.arrival_s, partial(self._arrive, task), _ARRIVAL, task.job_id)
+        while self._clock:
+            self._clock.moment()
             if self._waiting:
-                self._plan(now_s)
+                self._plan(self._clock.now_s)
         if self._waiting:
             raise SimulationError(
                 f"job {next(iter(self._waiting))}: {self.scheduler.name} never started it"
             )
         return self.done
 
+    def _arrive(self, task: Task) -> None:
+        self._waiting[task.job_id] = task
+
     def _plan(self, now_s: float) -> None:
         queue = Queue(
             now_s, self.platform, self._free, tuple(self._waiting.values()),
-            tuple(started for _, started, _ in self._running.values()),
+            tuple(self._running.values()),
         )  # fmt: skip
         began = time.perf_counter()
         planned = self.scheduler.plan(queue)
@@ -102,13 +101,12 @@ class Replay:
                 )
         del self._waiting[task.job_id]
         predicted_s = float(task.latency_s[self.platform.index(shape)])
-        started = Started(task.job_id, task.profile, shape, now_s + predicted_s)
-        self._running[task.job_id] = (planned, started, now_s)
-        heapq.heappush(self._ends, (now_s + self.truth(task, shape), task.job_id))
+        self._running[task.job_id] = Started(task.job_id, task.profile, shape, now_s + predicted_s)
+        end = partial(self._end, planned, now_s)
+        self._clock.run(Progress(now_s), self.truth(task, shape), end, _END, task.job_id)
 
-    def _end(self, job_id: int) -> None:
-        planned, started, start_s = self._running.pop(job_id)
+    def _end(self, planned: Planned, start_s: float) -> None:
+        del self._running[planned.task.job_id]
         for name in planned.nodes:
-            self._free[name] += started.shape.gpus_per_node
-        end_s = start_s + self.truth(planned.task, started.shape)
-        self.done.append(Done(planned.task, started.shape, start_s, end_s))
+            self._free[name] += planned.shape.gpus_per_node
+        self.done.append(Done(planned.task, planned.shape, start_s, self._clock.now_s))

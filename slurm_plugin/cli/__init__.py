@@ -11,24 +11,24 @@ import click
 #: Command -> module; the attribute has the command's name. Imported only when called, so
 #: that `gputopo --help` and shell completion stay fast.
 COMMANDS = {
-    "calibrate": "slurm_plugin.cli.calibrate",
-    "config": "slurm_plugin.cli.config",
-    "doctor": "slurm_plugin.cli.doctor",
-    "experiment": "slurm_plugin.cli.experiment",
-    "explain": "slurm_plugin.cli.explain",
-    "launch-table": "slurm_plugin.cli.launch",
-    "hints": "slurm_plugin.cli.hints",
-    "pattern": "slurm_plugin.cli.pattern",
-    "place": "slurm_plugin.cli.place",
-    "profile": "slurm_plugin.cli.profile",
-    "remote": "slurm_plugin.cli.remote",
-    "report": "slurm_plugin.cli.report",
-    "serve": "slurm_plugin.cli.serve",
-    "serve-donors": "slurm_plugin.cli.serve",
-    "simulate": "slurm_plugin.cli.simulate",
-    "slots": "slurm_plugin.cli.slots",
-    "status": "slurm_plugin.cli.status",
-    "topology": "slurm_plugin.cli.topology",
+    "calibrate": "slurm_plugin.cli.machines.calibrate",
+    "config": "slurm_plugin.cli.site.config",
+    "doctor": "slurm_plugin.cli.site.doctor",
+    "experiment": "slurm_plugin.cli.simulation.experiment",
+    "explain": "slurm_plugin.cli.jobs.explain",
+    "launch-table": "slurm_plugin.cli.machines.launch_table",
+    "hints": "slurm_plugin.cli.jobs.hints",
+    "pattern": "slurm_plugin.cli.jobs.pattern",
+    "place": "slurm_plugin.cli.jobs.place",
+    "profile": "slurm_plugin.cli.profiles.profile",
+    "remote": "slurm_plugin.cli.site.remote",
+    "report": "slurm_plugin.cli.site.report",
+    "serve": "slurm_plugin.cli.site.serve",
+    "serve-donors": "slurm_plugin.cli.site.serve",
+    "simulate": "slurm_plugin.cli.simulation.simulate",
+    "slots": "slurm_plugin.cli.site.slots",
+    "status": "slurm_plugin.cli.site.status",
+    "topology": "slurm_plugin.cli.machines.topology",
 }
 
 
@@ -67,7 +67,7 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[cmd_name]}.{cmd_name} is no click command")
         if cmd_name == "topology":
-            from slurm_plugin.cli.collect import collect
+            from slurm_plugin.cli.machines.collect import collect
 
             assert isinstance(command, click.Group)
             command.add_command(collect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -14,7 +14,7 @@ import yaml
 from policies.contract import deadlines
 from policies.contract.scheduling import CLASSES
 from policies.genie.submit import PAPER, Within
-from slurm_plugin.config.key import Key, key
+from slurm_plugin.config.key import Key, computed, required, setting
 from slurm_plugin.config.yaml_reader import Reader
 
 Classes = Mapping[str, Within]
@@ -32,24 +32,21 @@ _EXAMPLE = "{urgent: 0, prior: 1, normal: 12h}"
 class GenieRule:
     """One partition that is shaped; `line` is where it stands."""
 
-    nodes: tuple[str, ...] = field(
-        metadata=key(
-            "Host list of the partition's nodes, all of one kind of machine.",
-            kind="host list",
-            example="n[1-4]",
-        )
+    nodes: tuple[str, ...] = required(
+        "Host list of the partition's nodes, all of one kind of machine.",
+        kind="host list",
+        example="n[1-4]",
     )
-    max_nodes: int = field(default=0, metadata=key("Most nodes of a job; 0: all.", high=65536))
-    max_gpus_per_node: int = field(default=0, metadata=key("Most GPUs per node; 0: all.", high=256))
-    classes: Classes = field(
-        default_factory=lambda: PAPER,
-        metadata=key(
-            "As above, for this partition.", kind="classes", inherits=True, example=_EXAMPLE
-        ),
+    max_nodes: int = setting(0, "Most nodes of a job; 0: all.", high=65536)
+    max_gpus_per_node: int = setting(0, "Most GPUs per node; 0: all.", high=256)
+    classes: Classes = computed(
+        lambda: PAPER,
+        "As above, for this partition.",
+        kind="classes",
+        inherits=True,
+        example=_EXAMPLE,
     )
-    late: Late = field(
-        default="accept", metadata=key("As above, for this partition.", inherits=True)
-    )
+    late: Late = setting("accept", "As above, for this partition.", inherits=True)
     line: int = 0
 
 
@@ -57,8 +54,8 @@ class GenieRule:
 class GenieAccount:
     """What the jobs of one account may have."""
 
-    classes: Classes = field(
-        metadata=key("The classes of this account's jobs.", kind="classes", example=_EXAMPLE)
+    classes: Classes = required(
+        "The classes of this account's jobs.", kind="classes", example=_EXAMPLE
     )
 
 
@@ -66,36 +63,29 @@ class GenieAccount:
 class GenieConfig:
     """The whole section."""
 
-    database: Path = field(
-        default=Path("/var/lib/gputopo/performance.db"),
-        metadata=key("The model database that `gputopo profile fit` writes."),
+    database: Path = setting(
+        Path("/var/lib/gputopo/performance.db"),
+        "The model database that `gputopo profile fit` writes.",
     )
-    late: Late = field(
-        default="accept",
-        metadata=key("A job that cannot meet its deadline is let in with a notice, or refused."),
+    late: Late = setting(
+        "accept", "A job that cannot meet its deadline is let in with a notice, or refused."
     )
-    classes: Classes = field(
-        default_factory=lambda: PAPER,
-        metadata=key(
-            "Classes jobs may have and how long each may take: times the latency on the smallest"
-            f" shape, or a duration, such as `{_EXAMPLE}`. Unset: the paper's 0, 1, 2.",
-            kind="classes",
-            example=_EXAMPLE,
-        ),
+    classes: Classes = computed(
+        lambda: PAPER,
+        "Classes jobs may have and how long each may take: times the latency on the smallest"
+        f" shape, or a duration, such as `{_EXAMPLE}`. Unset: the paper's 0, 1, 2.",
+        kind="classes",
+        example=_EXAMPLE,
     )
-    poll_s: float = field(
-        default=5.0,
-        metadata=key(
-            "The queue is looked at this often when nothing is heard of, in seconds.",
-            low=0.5,
-            high=60,
-        ),
+    poll_s: float = setting(
+        5.0,
+        "The queue is looked at this often when nothing is heard of, in seconds.",
+        low=0.5,
+        high=60,
     )
-    partitions: Mapping[str, GenieRule] = field(
-        default_factory=dict, metadata=key("The partitions whose jobs are shaped.")
-    )
-    accounts: Mapping[str, GenieAccount] = field(
-        default_factory=dict, metadata=key("What an account's jobs may have instead.")
+    partitions: Mapping[str, GenieRule] = computed(dict, "The partitions whose jobs are shaped.")
+    accounts: Mapping[str, GenieAccount] = computed(
+        dict, "What an account's jobs may have instead."
     )
 
 

@@ -1,29 +1,41 @@
 """Settings classes: each field is one key of gputopo.yaml, declared once.
 
 A settings class is a frozen dataclass. What a field's annotation and default do not say stands in
-its `metadata`: the meaning in one line, bounds, an example. `yaml_reader.Reader.settings` reads
-an instance from YAML; the tables of docs/configuration.md and the JSON Schema come of the same
-fields (`reference`).
+its `metadata`: the meaning in one line, bounds, an example; `setting` writes it.
+`yaml_reader.Reader.settings` reads an instance from YAML; `reference` prints the tables of
+docs/configuration.md and the JSON Schema from the same fields.
 
     @dataclass(frozen=True, slots=True)
     class Weights:
-        distance: float = field(default=1.0, metadata={"about": "Weight of distance.", "high": 10})
-        order: Literal["near", "far"] = field(default="near", metadata={"about": "Which first."})
+        distance: float = setting(1.0, "Weight of distance.", high=10)
+        order: Literal["near", "far"] = setting("near", "Which GPUs come first.")
 
-        def conflict(self) -> tuple[str, str] | None:  # optional
+        def conflict(self) -> tuple[str, str] | None:  # optional: the key, and what is wrong
             return None if self.distance else ("distance", "0 is no weight; expected more")
 
-A policy declares its own class this way, with nothing to import but `dataclasses`. It becomes a
-section of gputopo.yaml by one field of `settings.Config`, and is read with the rest of the file.
+A policy declares its own class this way (with `policies.contract.settings.setting`).
+It becomes a section of gputopo.yaml by itself (`settings.load_policies`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+Value = TypeVar("Value")
 
 #: The kind of a plain annotation; any other needs `kind` in the field's metadata.
 KINDS = {
@@ -63,19 +75,32 @@ class Key:
     inherits: bool = False
 
 
-def key(
-    about: str,
-    *,
-    kind: str = "",
-    low: float = 0,
-    high: float = 2**31,
-    example: str = "",
-    shown: str = "",
-    inherits: bool = False,
-) -> Mapping[str, Any]:
-    """A field's `metadata`; the parameters mean what they mean in Key."""
-    found = {"about": about, "kind": kind, "low": low, "high": high}
-    return found | {"example": example, "shown": shown, "inherits": inherits}
+class Stated(TypedDict, total=False):
+    """What a field may state besides its default and meaning, as in Key."""
+
+    kind: str
+    low: float
+    high: float
+    example: str
+    shown: str
+    inherits: bool
+
+
+def setting(default: Value, about: str, **stated: Unpack[Stated]) -> Value:
+    """A field of a settings class: one key and its default."""
+    made: Value = field(default=default, metadata={"about": about, **stated})
+    return made
+
+
+def computed(factory: Callable[[], Value], about: str, **stated: Unpack[Stated]) -> Value:
+    """A key whose default is made anew for each instance."""
+    made: Value = field(default_factory=factory, metadata={"about": about, **stated})
+    return made
+
+
+def required(about: str, **stated: Unpack[Stated]) -> Any:
+    """A key that must be given."""
+    return field(metadata={"about": about, **stated})
 
 
 def keys_of(settings: Any) -> tuple[Key, ...]:

@@ -7,8 +7,8 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any
 
-from policies.contract.hint_keys import KEYS
 from policies.contract.scheduling import CLASSES
+from policies.registry import registry
 from slurm_plugin.config.key import Key, keys_of
 from slurm_plugin.config.sections import GRES_CONF, IDENTITY
 from slurm_plugin.config.settings import Config
@@ -36,8 +36,6 @@ _SHAPES: dict[str, dict[str, Any]] = {
     "preset": _WORD,
     "host list": _WORD,
     "words": _WORDS,
-    "hint keys": {"type": "array", "items": {"enum": list(KEYS)}},
-    "hints": {"type": "object", "propertyNames": {"enum": list(KEYS)}},
     "patterns": {"type": "object", "additionalProperties": _WORD},
     "address": {"type": "string", "pattern": r"^.+:\d+$"},
     "ports": {"type": "string", "pattern": r"^\d+-\d+$"},
@@ -57,10 +55,10 @@ _SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def markdown() -> str:
+def markdown(config: type = Config) -> str:
     """The tables of docs/configuration.md: one per section, one line per key."""
     lines = []
-    for title, cls in sections():
+    for title, cls in sections(cls=config):
         lines += [f"### {title}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
         for key in keys_of(cls):
             kind = " \\| ".join(f"`{choice}`" for choice in key.choices) or _kind(key)
@@ -92,10 +90,10 @@ def default(key: Key) -> str:
     return f"`{value}`" if value else ""
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(config: type = Config) -> dict[str, Any]:
     """A JSON Schema (draft 2020-12) of the whole file."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gputopo.yaml"}
-    return head | _object(Config)
+    return head | _object(config)
 
 
 def _object(cls: type) -> dict[str, Any]:
@@ -124,6 +122,10 @@ def _shape(key: Key) -> dict[str, Any]:
         return {"enum": list(key.choices)}
     if key.kind in ("integer", "number"):
         return {"type": key.kind, "minimum": key.low, "maximum": key.high}
+    if key.kind == "hint keys":
+        return {"type": "array", "items": {"enum": list(registry.keys)}}
+    if key.kind == "hints":
+        return {"type": "object", "propertyNames": {"enum": list(registry.keys)}}
     if key.kind in _SHAPES:
         return _SHAPES[key.kind]
     assert key.section is not None, f"{key.name}: no shape for {key.kind}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from slurm_plugin.config.key import key
+from slurm_plugin.config.key import computed, setting
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.node.preset import Preset
 
@@ -19,106 +19,77 @@ if TYPE_CHECKING:
 class RemoteConfig:
     """GPUs of other nodes: whether, by which middleware, and on whose terms."""
 
-    preset: Preset = field(
-        default_factory=partial(presets.load, "echo"),
-        metadata=key(
-            "The middleware: a preset of `gputopo remote presets`, or a site's own file NAME.yaml.",
-            kind="preset",
-            shown="echo",
-        ),
+    preset: Preset = computed(
+        partial(presets.load, "echo"),
+        "The middleware: a preset of `gputopo remote presets`, or a site's own file NAME.yaml.",
+        kind="preset",
+        shown="echo",
     )
-    allow: bool = field(default=False, metadata=key("`yes`: jobs may borrow GPUs of other nodes."))
-    trust_network: bool = field(
-        default=False,
-        metadata=key(
-            "`yes`: whoever can reach a node's ports may use the servers there; no relay."
-        ),
+    allow: bool = setting(False, "`yes`: jobs may borrow GPUs of other nodes.")
+    trust_network: bool = setting(
+        False, "`yes`: whoever can reach a node's ports may use the servers there; no relay."
     )
     #: The lowest and the highest.
-    ports: tuple[int, int] = field(
-        default=(50000, 50999),
-        metadata=key(
-            "Where donors listen; each needs two of them on its node.",
-            kind="ports",
-            shown="50000-50999",
-        ),
+    ports: tuple[int, int] = setting(
+        (50000, 50999),
+        "Where donors listen; each needs two of them on its node.",
+        kind="ports",
+        shown="50000-50999",
     )
-    r_queues: tuple[str, ...] = field(
-        default=(),
-        metadata=key(
-            "Partitions whose jobs may borrow without asking for it: `[rq, long]`.",
-            example="[rq, long]",
-        ),
+    r_queues: tuple[str, ...] = setting(
+        (),
+        "Partitions whose jobs may borrow without asking for it: `[rq, long]`.",
+        example="[rq, long]",
     )
-    unservable: Literal["wait", "refuse"] = field(
-        default="wait",
-        metadata=key(
-            "What becomes of a job whose donors cannot serve: `wait` for local GPUs, or `refuse`:"
-            " it is cancelled, and AdminComment says why."
-        ),
+    unservable: Literal["wait", "refuse"] = setting(
+        "wait",
+        "What becomes of a job whose donors cannot serve: `wait` for local GPUs, or `refuse`:"
+        " it is cancelled, and AdminComment says why.",
     )
-    donors: Literal["local-first", "least-occupied"] = field(
-        default="local-first",
-        metadata=key("Who lends: `local-first` (ours), or `least-occupied` (the R queue's paper)."),
+    donors: Literal["local-first", "least-occupied"] = setting(
+        "local-first", "Who lends: `local-first` (ours), or `least-occupied` (the R queue's paper)."
     )
-    decider: Literal["r-queue", "drmaestro"] = field(
-        default="r-queue",
-        metadata=key(
-            "Who is lent to: `r-queue` asks about one waiting job after the other, `drmaestro`"
-            " about all of them at once."
-        ),
+    decider: Literal["r-queue", "drmaestro"] = setting(
+        "r-queue",
+        "Who is lent to: `r-queue` asks about one waiting job after the other, `drmaestro`"
+        " about all of them at once.",
     )
-    solve_s: float = field(
-        default=2.0,
-        metadata=key(
-            "Longest one answer of DRMaestro may take; then the R queue decides.",
-            low=0.05,
-            high=30,
-        ),
+    solve_s: float = setting(
+        2.0,
+        "Longest one answer of DRMaestro may take; then the R queue decides.",
+        low=0.05,
+        high=30,
     )
-    max_slowdown: float = field(
-        default=1.5,
-        metadata=key(
-            "DRMaestro waits for a calmer network where remote GPUs would make a job take so many"
-            " times as long; a profile may say its own.",
-            low=1,
-            high=1000,
-        ),
+    max_slowdown: float = setting(
+        1.5,
+        "DRMaestro waits for a calmer network where remote GPUs would make a job take so many"
+        " times as long; a profile may say its own.",
+        low=1,
+        high=1000,
     )
-    network_gb_s: float = field(
-        default=7.0,
-        metadata=key(
-            "A node's network in GB/s, by which `remote=auto` predicts.", low=0.01, high=10_000
-        ),
+    network_gb_s: float = setting(
+        7.0, "A node's network in GB/s, by which `remote=auto` predicts.", low=0.01, high=10_000
     )
-    donor_cpus: int = field(
-        default=1, metadata=key("CPUs that a donor takes for each GPU.", low=1, high=64)
+    donor_cpus: int = setting(1, "CPUs that a donor takes for each GPU.", low=1, high=64)
+    donor_memory_mb: int = setting(
+        512, "Memory that a donor takes for each GPU, in MB.", low=16, high=1 << 20
     )
-    donor_memory_mb: int = field(
-        default=512,
-        metadata=key("Memory that a donor takes for each GPU, in MB.", low=16, high=1 << 20),
+    program: Path = setting(
+        Path("/usr/local/bin/gputopo-node"),
+        "What `gputopo remote program` wrote, by its path on the nodes.",
     )
-    program: Path = field(
-        default=Path("/usr/local/bin/gputopo-node"),
-        metadata=key("What `gputopo remote program` wrote, by its path on the nodes."),
+    ready_s: int = setting(
+        60,
+        "Donors whose servers are not ready after so many seconds are given up.",
+        low=5,
+        high=600,
     )
-    ready_s: int = field(
-        default=60,
-        metadata=key(
-            "Donors whose servers are not ready after so many seconds are given up.",
-            low=5,
-            high=600,
-        ),
+    submitter: Path = setting(
+        Path("/run/gputopo-donors/socket"),
+        "The Unix socket of `gputopo serve-donors`, which submits donors as their users.",
     )
-    submitter: Path = field(
-        default=Path("/run/gputopo-donors/socket"),
-        metadata=key(
-            "The Unix socket of `gputopo serve-donors`, which submits donors as their users."
-        ),
-    )
-    first_uid: int = field(
-        default=1000,
-        metadata=key("Jobs of users with a lower uid borrow nothing.", low=1, high=1 << 31),
+    first_uid: int = setting(
+        1000, "Jobs of users with a lower uid borrow nothing.", low=1, high=1 << 31
     )
 
     @property

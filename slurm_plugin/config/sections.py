@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from slurm_plugin.config.key import key
+from slurm_plugin.config.key import computed, required, setting
 
 Mode = Literal["off", "observe", "enforce"]
 #: From the one that changes least to the one that changes most.
@@ -23,171 +23,88 @@ COLLECTED = "collected"
 class DecisionLogConfig:
     """Where decisions go and how the file rotates."""
 
-    path: Path = field(
-        default=Path("/var/log/gputopo/decisions.jsonl"),
-        metadata=key("One JSON line per decision."),
-    )
-    max_mb: int = field(
-        default=64, metadata=key("Size at which the file is rotated, in MB.", low=1, high=65536)
-    )
-    keep: int = field(default=4, metadata=key("Rotated files kept.", high=1000))
+    path: Path = setting(Path("/var/log/gputopo/decisions.jsonl"), "One JSON line per decision.")
+    max_mb: int = setting(64, "Size at which the file is rotated, in MB.", low=1, high=65536)
+    keep: int = setting(4, "Rotated files kept.", high=1000)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingConfig:
     """Bounds on postponement; beyond any of them a job is placed instead."""
 
-    max_postponements: int = field(
-        default=10,
-        metadata=key("Waits per job; after that the job is placed on what is free.", high=10_000),
+    max_postponements: int = setting(
+        10, "Waits per job; after that the job is placed on what is free.", high=10_000
     )
-    max_wait_s: int = field(
-        default=600,
-        metadata=key(
-            "Seconds in all a job may be postponed; after that it is placed.", high=7 * 86400
-        ),
+    max_wait_s: int = setting(
+        600, "Seconds in all a job may be postponed; after that it is placed.", high=7 * 86400
     )
-    step_s: int = field(
-        default=60, metadata=key("Longest single wait, in seconds.", low=1, high=86400)
-    )
+    step_s: int = setting(60, "Longest single wait, in seconds.", low=1, high=86400)
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmConfig:
     """How to reach Slurm."""
 
-    client: Literal["command", "rest", "pyslurm"] = field(
-        default="command",
-        metadata=key(
-            "How Slurm is asked: its commands, slurmrestd, or the Python package PySlurm."
-        ),
+    client: Literal["command", "rest", "pyslurm"] = setting(
+        "command", "How Slurm is asked: its commands, slurmrestd, or the Python package PySlurm."
     )
-    rest_socket: Path = field(
-        default=Path("/run/slurmrestd/slurmrestd.sock"),
-        metadata=key("The Unix socket slurmrestd listens on, for `client: rest`."),
+    rest_socket: Path = setting(
+        Path("/run/slurmrestd/slurmrestd.sock"),
+        "The Unix socket slurmrestd listens on, for `client: rest`.",
     )
-    bin_dir: Path | None = field(
-        default=None,
-        metadata=key("Directory of scontrol, squeue, sinfo, srun; else PATH.", example="/usr/bin"),
+    bin_dir: Path | None = setting(
+        None, "Directory of scontrol, squeue, sinfo, srun; else PATH.", example="/usr/bin"
     )
-    timeout_s: float = field(
-        default=10.0, metadata=key("Longest a Slurm command may take.", low=0.1, high=600)
-    )
+    timeout_s: float = setting(10.0, "Longest a Slurm command may take.", low=0.1, high=600)
 
 
 @dataclass(frozen=True, slots=True)
 class SlotsConfig:
     """The gates of `enforcement: slots`."""
 
-    lease_s: int = field(
-        default=120,
-        metadata=key(
-            "Seconds a gate holds without being renewed; then Slurm starts the job by itself.",
-            low=10,
-            high=3600,
-        ),
+    lease_s: int = setting(
+        120,
+        "Seconds a gate holds without being renewed; then Slurm starts the job by itself.",
+        low=10,
+        high=3600,
     )
-    poll_s: float = field(
-        default=5.0,
-        metadata=key(
-            "The queue is looked at this often when nothing is heard of, in seconds.",
-            low=0.5,
-            high=60,
-        ),
+    poll_s: float = setting(
+        5.0,
+        "The queue is looked at this often when nothing is heard of, in seconds.",
+        low=0.5,
+        high=60,
     )
-    grace_s: int = field(
-        default=30,
-        metadata=key(
-            "A released job that has not started after so many seconds waits behind its gate"
-            " again.",
-            low=2,
-            high=600,
-        ),
+    grace_s: int = setting(
+        30,
+        "A released job that has not started after so many seconds waits behind its gate again.",
+        low=2,
+        high=600,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class TopoAwareConfig:
-    """Weights of the utility, what a socket's memory can take, and how neighbours are read."""
-
-    communication: float = field(
-        default=1.0, metadata=key("Weight of the term of distance.", high=1000)
-    )
-    interference: float = field(
-        default=1.0, metadata=key("Weight of the term of neighbours.", high=1000)
-    )
-    fragmentation: float = field(
-        default=1.0, metadata=key("Weight of the term of whole sockets.", high=1000)
-    )
-    socket_memory_gbps: float = field(
-        default=0.0,
-        metadata=key(
-            "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
-            high=100_000,
-        ),
-    )
-    profiles: Path | None = field(
-        default=None,
-        metadata=key(
-            "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"
-        ),
-    )
-    refresh_s: float = field(
-        default=5.0,
-        metadata=key(
-            "Seconds between two readings of Slurm's queue, by which neighbours are known.",
-            low=0.1,
-            high=3600,
-        ),
-    )
-    max_age_s: float = field(
-        default=30.0,
-        metadata=key(
-            "Age of the last reading from which on no neighbour is taken into account.",
-            low=1,
-            high=86400,
-        ),
-    )
-
-    def conflict(self) -> tuple[str, str] | None:
-        """Without any weight there is nothing to choose by."""
-        if self.communication + self.interference + self.fragmentation:
-            return None
-        return "", "all three weights are 0; expected one above"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
     """Nodes of one kind of machine; `line` is where they are declared."""
 
-    nodes: tuple[str, ...] = field(
-        metadata=key("Host list, as in slurm.conf: `dgx[1-2,5]`.", kind="host list", example="n1")
+    nodes: tuple[str, ...] = required(
+        "Host list, as in slurm.conf: `dgx[1-2,5]`.", kind="host list", example="n1"
     )
-    topology: str = field(
-        metadata=key(
-            f"A machine of the catalog, a file (relative to this one), or `{COLLECTED}`.",
-            example="dgx1v",
-        )
+    topology: str = required(
+        f"A machine of the catalog, a file (relative to this one), or `{COLLECTED}`.",
+        example="dgx1v",
     )
-    slurm_index: str | tuple[int, ...] = field(
-        default=IDENTITY,
-        metadata=key(
-            f"`{IDENTITY}`, a list (`[2, 0, 1, 3]`: Slurm's GPU 0 is the topology's GPU 2, ...),"
-            f" or `{GRES_CONF}`.",
-            kind="index",
-        ),
+    slurm_index: str | tuple[int, ...] = setting(
+        IDENTITY,
+        f"`{IDENTITY}`, a list (`[2, 0, 1, 3]`: Slurm's GPU 0 is the topology's GPU 2, ...),"
+        f" or `{GRES_CONF}`.",
+        kind="index",
     )
-    bandwidth_model: Path | None = field(
-        default=None,
-        metadata=key(
-            "What `gputopo calibrate` wrote for these nodes; else the general models.",
-            example="models/a100.json",
-        ),
+    bandwidth_model: Path | None = setting(
+        None,
+        "What `gputopo calibrate` wrote for these nodes; else the general models.",
+        example="models/a100.json",
     )
-    gres_conf: Path = field(
-        default=Path("/etc/slurm/gres.conf"),
-        metadata=key(f"Read for `slurm_index: {GRES_CONF}`."),
-    )
+    gres_conf: Path = setting(Path("/etc/slurm/gres.conf"), f"Read for `slurm_index: {GRES_CONF}`.")
     line: int = 0
 
 
@@ -195,26 +112,16 @@ class NodeSet:
 class Rule:
     """What applies to the jobs of a partition."""
 
-    mode: Mode = field(
-        default="observe",
-        metadata=key("`off`; `observe`: decide and log, change nothing; `enforce`."),
+    mode: Mode = setting("observe", "`off`; `observe`: decide and log, change nothing; `enforce`.")
+    policy: str = setting("mapa", "Policy for jobs whose hint names none.", kind="policy")
+    hints: Mapping[str, str] = computed(
+        lambda: MappingProxyType({}),
+        "Hints for jobs that give none: `{pattern: ring}`.",
+        kind="hints",
+        example="{pattern: ring}",
     )
-    policy: str = field(
-        default="mapa", metadata=key("Policy for jobs whose hint names none.", kind="policy")
-    )
-    hints: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({}),
-        metadata=key(
-            "Hints for jobs that give none: `{pattern: ring}`.",
-            kind="hints",
-            example="{pattern: ring}",
-        ),
-    )
-    users_may_set: tuple[str, ...] | None = field(
-        default=None,
-        metadata=key(
-            "Hint keys users may write; all when unset.", kind="hint keys", example="[pattern]"
-        ),
+    users_may_set: tuple[str, ...] | None = setting(
+        None, "Hint keys users may write; all when unset.", kind="hint keys", example="[pattern]"
     )
     #: The site's own patterns, the same in every rule: the names users write, and those
     #: that `policies.patterns` knows them by.
@@ -229,17 +136,15 @@ class Rule:
 class Personal:
     """What the rule of an account or a user says; what it does not say, the partition says."""
 
-    policy: str | None = field(
-        default=None,
-        metadata=key("Policy for jobs whose hint names none.", kind="policy", example="mapa"),
+    policy: str | None = setting(
+        None, "Policy for jobs whose hint names none.", kind="policy", example="mapa"
     )
-    hints: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({}),
-        metadata=key(
-            "Hints for jobs that give none; key by key.", kind="hints", example="{pattern: ring}"
-        ),
+    hints: Mapping[str, str] = computed(
+        lambda: MappingProxyType({}),
+        "Hints for jobs that give none; key by key.",
+        kind="hints",
+        example="{pattern: ring}",
     )
-    users_may_set: tuple[str, ...] | None = field(
-        default=None,
-        metadata=key("Hint keys that may be written.", kind="hint keys", example="[pattern]"),
+    users_may_set: tuple[str, ...] | None = setting(
+        None, "Hint keys that may be written.", kind="hint keys", example="[pattern]"
     )

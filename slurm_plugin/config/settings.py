@@ -6,17 +6,20 @@ Every error names file, line and key and says what is allowed; unknown keys are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, make_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import yaml
 
+from policies import topo_aware
 from policies.contract.demand import Shares
+from policies.errors import RegistryError
+from policies.registry import registry
 from slurm_plugin.config.genie import GenieConfig
-from slurm_plugin.config.key import key
+from slurm_plugin.config.key import computed, keys_of, setting
 from slurm_plugin.config.pattern_file import SitePattern
-from slurm_plugin.config.plugins import load_policies
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import (
     MODES,
@@ -26,7 +29,6 @@ from slurm_plugin.config.sections import (
     Rule,
     SlotsConfig,
     SlurmConfig,
-    TopoAwareConfig,
     WaitingConfig,
 )
 from slurm_plugin.config.site_reader import SiteReader
@@ -36,111 +38,99 @@ DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 
 
 @dataclass(frozen=True, slots=True)
+class TopoAwareConfig(topo_aware.Settings):
+    """What the policy goes by, and how the engine reads jobs' neighbours for any policy."""
+
+    profiles: Path | None = setting(
+        None, "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"
+    )
+    refresh_s: float = setting(
+        5.0,
+        "Seconds between two readings of Slurm's queue, by which neighbours are known.",
+        low=0.1,
+        high=3600,
+    )
+    max_age_s: float = setting(
+        30.0,
+        "Age of the last reading from which on no neighbour is taken into account.",
+        low=1,
+        high=86400,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration; its keys are read in the order in which they stand here."""
 
     #: Where it was read from.
     path: Path
-    socket: Path = field(
-        default=Path("/run/gputopo/engine.sock"),
-        metadata=key("Unix socket the engine listens on."),
+    socket: Path = setting(Path("/run/gputopo/engine.sock"), "Unix socket the engine listens on.")
+    enforcement: Literal["select", "slots"] = setting("select", "How decisions reach Slurm.")
+    deadline_ms: int = setting(
+        50,
+        "Answers slower than this are counted as late in `gputopo status`; the callers keep"
+        " their own clock.",
+        low=1,
+        high=10_000,
     )
-    enforcement: Literal["select", "slots"] = field(
-        default="select", metadata=key("How decisions reach Slurm.")
+    state_dir: Path = setting(
+        Path("/var/lib/gputopo"),
+        "What `gputopo topology collect` found, and what finished jobs taught.",
     )
-    deadline_ms: int = field(
-        default=50,
-        metadata=key(
-            "Answers slower than this are counted as late in `gputopo status`; the callers keep"
-            " their own clock.",
-            low=1,
-            high=10_000,
-        ),
+    kill_switch: Path = setting(
+        Path("/etc/slurm/gputopo.disable"),
+        "While this file exists the engine passes everything to Slurm's own choice.",
     )
-    state_dir: Path = field(
-        default=Path("/var/lib/gputopo"),
-        metadata=key("What `gputopo topology collect` found, and what finished jobs taught."),
+    decision_log: DecisionLogConfig = computed(DecisionLogConfig, "Where decisions are written.")
+    waiting: WaitingConfig = computed(WaitingConfig, "How long a policy may postpone a job.")
+    slurm: SlurmConfig = computed(SlurmConfig, "How the engine reaches Slurm's commands.")
+    slots: SlotsConfig = computed(SlotsConfig, "How `enforcement: slots` keeps its gates.")
+    remote: RemoteConfig = computed(RemoteConfig, "GPUs of other nodes, lent over the network.")
+    topo_aware: TopoAwareConfig = computed(
+        TopoAwareConfig, "What `topo-aware` and `topo-aware-p` go by."
     )
-    kill_switch: Path = field(
-        default=Path("/etc/slurm/gputopo.disable"),
-        metadata=key("While this file exists the engine passes everything to Slurm's own choice."),
+    genie: GenieConfig | None = setting(
+        None, "Where and how `genie` shapes jobs; nowhere when unset."
     )
-    decision_log: DecisionLogConfig = field(
-        default_factory=DecisionLogConfig, metadata=key("Where decisions are written.")
+    nodes: tuple[NodeSet, ...] = setting((), "Which nodes are which machine.", kind="node sets")
+    patterns: Mapping[str, SitePattern] = computed(
+        dict,
+        "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
+        kind="patterns",
     )
-    waiting: WaitingConfig = field(
-        default_factory=WaitingConfig, metadata=key("How long a policy may postpone a job.")
+    topology_conf: Path | None = setting(
+        None,
+        "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can"
+        " be. Unset: all nodes are alike.",
+        example="topology.conf",
     )
-    slurm: SlurmConfig = field(
-        default_factory=SlurmConfig, metadata=key("How the engine reaches Slurm's commands.")
+    usual_jobs: Shares | str = setting(
+        "learned",
+        "What `mapa-preserve-site` expects to be asked: weights by GPUs per node, `{1: 60,"
+        " 2: 30, 8: 10}`, or `learned`: counted in the decision log.",
+        kind="demand",
+        example="{1: 60, 2: 30, 8: 10}",
     )
-    slots: SlotsConfig = field(
-        default_factory=SlotsConfig, metadata=key("How `enforcement: slots` keeps its gates.")
+    partitions: Mapping[str, Rule] = computed(
+        lambda: {"default": Rule()}, "Mode and policy per partition, and `default`.", kind="rules"
     )
-    remote: RemoteConfig = field(
-        default_factory=RemoteConfig, metadata=key("GPUs of other nodes, lent over the network.")
+    accounts: Mapping[str, Personal] = computed(
+        dict, "Policy, default hints and limits per Slurm account."
     )
-    topo_aware: TopoAwareConfig = field(
-        default_factory=TopoAwareConfig,
-        metadata=key("What `topo-aware` and `topo-aware-p` go by."),
+    users: Mapping[str, Personal] = computed(
+        dict, "The same per user: a login name or a numeric uid."
     )
-    genie: GenieConfig | None = field(
-        default=None, metadata=key("Where and how `genie` shapes jobs; nowhere when unset.")
+    explain_listen: tuple[str, int] | None = setting(
+        None,
+        "`host:port` where users of other hosts ask why (munge proves who asks); off when unset.",
+        kind="address",
+        example="ctl:9402",
     )
-    nodes: tuple[NodeSet, ...] = field(
-        default=(), metadata=key("Which nodes are which machine.", kind="node sets")
-    )
-    patterns: Mapping[str, SitePattern] = field(
-        default_factory=dict,
-        metadata=key(
-            "A site's own patterns, `NAME: FILE`: jobs may ask for `pattern=NAME`.",
-            kind="patterns",
-        ),
-    )
-    topology_conf: Path | None = field(
-        default=None,
-        metadata=key(
-            "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can"
-            " be. Unset: all nodes are alike.",
-            example="topology.conf",
-        ),
-    )
-    usual_jobs: Shares | str = field(
-        default="learned",
-        metadata=key(
-            "What `mapa-preserve-site` expects to be asked: weights by GPUs per node, `{1: 60,"
-            " 2: 30, 8: 10}`, or `learned`: counted in the decision log.",
-            kind="demand",
-            example="{1: 60, 2: 30, 8: 10}",
-        ),
-    )
-    partitions: Mapping[str, Rule] = field(
-        default_factory=lambda: {"default": Rule()},
-        metadata=key("Mode and policy per partition, and `default`.", kind="rules"),
-    )
-    accounts: Mapping[str, Personal] = field(
-        default_factory=dict, metadata=key("Policy, default hints and limits per Slurm account.")
-    )
-    users: Mapping[str, Personal] = field(
-        default_factory=dict,
-        metadata=key("The same per user: a login name or a numeric uid."),
-    )
-    explain_listen: tuple[str, int] | None = field(
-        default=None,
-        metadata=key(
-            "`host:port` where users of other hosts ask why (munge proves who asks); off when"
-            " unset.",
-            kind="address",
-            example="ctl:9402",
-        ),
-    )
-    metrics_listen: tuple[str, int] | None = field(
-        default=None,
-        metadata=key(
-            "`host:port` for Prometheus, such as `127.0.0.1:9401`; off when unset.",
-            kind="address",
-            example="127.0.0.1:9401",
-        ),
+    metrics_listen: tuple[str, int] | None = setting(
+        None,
+        "`host:port` for Prometheus, such as `127.0.0.1:9401`; off when unset.",
+        kind="address",
+        example="127.0.0.1:9401",
     )
 
     def rule(self, partition: str) -> Rule:
@@ -160,6 +150,37 @@ class Config:
         """`file:line`, as error messages start."""
         return f"{self.path}:{line}"
 
+    def of_policies(self) -> dict[str, object]:
+        """The settings of policies, by section."""
+        return {section: getattr(self, section) for section in registry.sections}
+
+
+@cache
+def load_policies() -> type[Config]:
+    """Register third parties' policies; `Config` with a section for each policy's settings.
+
+    A policy that cannot be registered, or whose settings gputopo.yaml cannot hold, is logged.
+    """
+    registry.load_plugins(check=_check_section)
+    ours = {one.name for one in keys_of(Config)}
+    sections = [
+        (name, settings, computed(settings, f"What `{name}` goes by."))
+        for name, settings in registry.sections.items()
+        if name not in ours
+    ]
+    return make_dataclass("Config", sections, bases=(Config,), frozen=True, slots=True)
+
+
+def _check_section(name: str, settings: type) -> None:
+    """RegistryError where gputopo.yaml cannot hold these settings as a section of that name."""
+    if any(one.name == name for one in keys_of(Config)):
+        raise RegistryError(f"{name!r} is a key of gputopo.yaml; name its `section` otherwise")
+    try:
+        keys_of(settings)
+        settings()
+    except (KeyError, TypeError) as error:
+        raise RegistryError(f"{settings.__name__} cannot be a section: {error!r}") from None
+
 
 def load(path: Path) -> Config:
     """The configuration in `path`.
@@ -176,7 +197,7 @@ def load(path: Path) -> Config:
 def parse(text: str, path: Path) -> Config:
     """The configuration written in `text`; `path` is for messages and relative files."""
     path = path.absolute()
-    load_policies()
+    with_sections = load_policies()
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -185,4 +206,4 @@ def parse(text: str, path: Path) -> Config:
         raise ConfigError(f"{path}:{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}:1: not YAML: {error}") from error
-    return SiteReader(path).settings(Config, root, unset={"path": path})
+    return SiteReader(path).settings(with_sections, root, unset={"path": path})

@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 import yaml
 
+from gres_topology import hostlist
 from policies import hints
 from policies.contract.demand import Shares, shares
 from policies.contract.hint_keys import LAUNCH
 from policies.errors import HintError
 from policies.registry import registry
-from slurm_plugin import hostlist
 from slurm_plugin.config.genie import read_classes
 from slurm_plugin.config.key import Key, keys_of
 from slurm_plugin.config.pattern_file import PatternFileError, SitePattern, site_pattern

@@ -19,8 +19,8 @@ from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of, usable
 from slurm_plugin.decide.notes import use_note
-from slurm_plugin.decide.record import Build, Record
-from slurm_plugin.decide.wish import Wish, WishError, read_wish
+from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
+from slurm_plugin.decide.record import Build, DecisionRecord
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.question import CandidateNode, PlacementQuestion
 
@@ -45,7 +45,7 @@ class _Prepared:
 
     asked: PlacementQuestion
     rule: Rule
-    wish: Wish
+    preferences: Preferences
     policy: Policy
     request: Request
     cluster: Cluster
@@ -80,11 +80,11 @@ class Decider:
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
-        record = Record(asked, rule.mode, self._to_slurm, self._pcie_hops)
+        record = DecisionRecord(asked, rule.mode, self._to_slurm, self._pcie_hops)
         placement: Placement | None = None
         try:
             prepared = self._prepare(asked, rule)
-            record.prepared(prepared.wish, prepared.request, prepared.excluded)
+            record.prepared(prepared.preferences, prepared.request, prepared.excluded)
             reply, reason, placement = self._ask(prepared, record)
         except _Leave as leave:
             reply, reason = Pass(leave.note), leave.reason
@@ -101,7 +101,7 @@ class Decider:
     def settled(self, asked: PlacementQuestion, reply: PlaceReply, reason: str) -> Decision:
         """The decision for a question that no policy is asked."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
-        record = Record(asked, rule.mode, self._to_slurm, self._pcie_hops)
+        record = DecisionRecord(asked, rule.mode, self._to_slurm, self._pcie_hops)
         record.answered(reply, reason)
         return Decision(reply, reason, record.build)
 
@@ -112,23 +112,23 @@ class Decider:
         if not own:
             raise _Leave("Slurm chose no GPUs", quiet=True)
         try:
-            wish = read_wish(asked.hint, rule)
-        except WishError as error:
+            preferences = read_preferences(asked.hint, rule)
+        except HintRefused as error:
             # Refused at submit where the bridge runs; here the job must not suffer for it.
             raise _Leave("bad hint", f"hint ignored: {error}") from error
-        if wish.off:
+        if preferences.off:
             raise _Leave("opted out by hint")
         nodes, excluded = self._nodes(asked.candidates)
         for name in own:
             if name in excluded:
                 raise _Leave("node left to Slurm", f"{name}: {excluded[name]}")
         counts = sorted((node.own.bit_count() for node in own.values()), reverse=True)
-        request = wish.request(tuple(counts), asked.job, asked.uid)
-        policy = self.get_policy(wish.policy)
+        request = preferences.request(tuple(counts), asked.job, asked.uid)
+        policy = self.get_policy(preferences.policy)
         # Only who looks at neighbours has them read.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
         cluster = Cluster(nodes, jobs, network=self.network)
-        return _Prepared(asked, rule, wish, policy, request, cluster, own, excluded)
+        return _Prepared(asked, rule, preferences, policy, request, cluster, own, excluded)
 
     def _nodes(
         self, asked: tuple[CandidateNode, ...]
@@ -151,7 +151,9 @@ class Decider:
             nodes[node.name] = NodeState(node.name, topology, free, own, node.weight)
         return nodes, excluded
 
-    def _ask(self, prepared: _Prepared, record: Record) -> tuple[PlaceReply, str, Placement | None]:
+    def _ask(
+        self, prepared: _Prepared, record: DecisionRecord
+    ) -> tuple[PlaceReply, str, Placement | None]:
         outcome = prepared.policy.place(prepared.request, prepared.cluster)
         if isinstance(outcome, Wait):
             reply = self._wait(prepared, outcome)
@@ -173,7 +175,7 @@ class Decider:
         if asked.postponed >= limit.max_postponements or left_s <= 0:
             return None
         seconds = max(1, math.ceil(min(wait.at_most_s, limit.step_s, left_s)))
-        return WaitFor(seconds, f"{prepared.policy.name}: {wait.reason}")
+        return WaitFor(seconds, f"{prepared.policy.name}: {wait.reason}", limit.max_wait_s)
 
     @staticmethod
     def _instead(prepared: _Prepared, wait: Wait) -> Placement:

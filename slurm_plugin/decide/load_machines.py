@@ -10,10 +10,9 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from gres_topology import NodeTopology, TopologyError, catalog, difference, read
+from gres_topology import NodeTopology, TopologyError, catalog, difference, hostlist, read
 from gres_topology.slurm_files import gres_file, mapping
 from policies.bandwidth.calibrated import Calibration
-from slurm_plugin import hostlist
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import COLLECTED, GRES_CONF, NodeSet
 from slurm_plugin.config.settings import Config

@@ -1,34 +1,28 @@
-"""What runs beside a job that asks: a cache of Slurm's jobs, rebuilt from Slurm.
+"""Which jobs run beside a job that is about to start.
 
-The select plugin's notices keep it current from one moment to the next; a reading of the queue
-every few seconds mends whatever a notice missed and rebuilds it after a restart. It is never
-asked which GPUs are free: that comes with the question. A cache not read for long is not used.
+The select plugin's notices keep this current from one moment to the next. A snapshot of the queue
+every few seconds mends whatever a notice missed, and rebuilds it after a restart. Nobody asks here
+which GPUs are free: that comes with the question. What no snapshot has confirmed for long is not
+used.
 """
 
 from __future__ import annotations
 
-import logging
-import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from policies import RunningJob
 from policies.errors import HintError
 from policies.hints import parse
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import TOPO
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of
-from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Notice
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 
-logger = logging.getLogger(__name__)
-
-_COMMENT = re.compile(r"gpu-topo: *(.*)")
 #: Hints of jobs that were asked about and have not started yet.
 MOST_HINTS = 20_000
 #: States in which a job holds its GPUs.
@@ -36,11 +30,10 @@ HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 
 
 def hint_of(job: QueuedJob) -> str:
-    """The job's hint: from our bracket in the admin comment, else from its comment."""
-    if admin_comment.inside(job.admin_comment, TOPO) is not None:
-        return admin_comment.hint_in(job.admin_comment)
-    comment = _COMMENT.match(job.comment)
-    return comment[1] if comment else ""
+    """The job's hint: from our bracket in AdminComment, else from the user's Comment."""
+    if hints.has_hint(job.admin_comment):
+        return hints.hint_in(job.admin_comment)
+    return hints.hint_in_user_comment(job.comment)
 
 
 def running_job(
@@ -64,136 +57,120 @@ def running_job(
 
 @dataclass(slots=True)
 class Neighbours:
-    """The cache. `jobs` is cheap and never blocks; `refresh` asks Slurm and may take seconds.
+    """The jobs that run. It belongs to the event loop's thread, which alone changes it.
 
-    `refresh_s` is the time between readings, `max_age_s` the age of the last one from which on
-    nothing of it is used. Notices and readings may come from different threads.
+    `jobs` and `running_in` may be called from any thread.
     """
 
-    client: SlurmClient
     machines: Machines
-    refresh_s: float = 5.0
+    #: Nothing is used once the newest snapshot is older (seconds).
     max_age_s: float = 30.0
     teacher: Teacher | None = None
+    #: Seconds, by a clock that nobody sets.
     clock: Callable[[], float] = time.monotonic
+    #: Has anybody asked who runs where? Until then nothing is read or followed.
+    is_wanted: bool = False
 
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _jobs: dict[int, RunningJob] = field(default_factory=dict)
-    _shown: tuple[RunningJob, ...] | None = None
-    # Hint and owner.
-    _hints: dict[int, tuple[str, int | None]] = field(default_factory=dict)
-    _changed_at: dict[int, float] = field(default_factory=dict)
+    #: Never changed, but replaced as a whole.
+    _running: Mapping[int, RunningJob] = field(default_factory=dict)
+    #: The hint and the user of jobs that were asked about and have not started yet.
+    _asked: dict[int, tuple[str, int | None]] = field(default_factory=dict)
+    #: When a notice about a job came.
+    _noticed_at: dict[int, float] = field(default_factory=dict)
     _read_at: float | None = None
-    _is_failing: bool = False
-    _wanted: threading.Event = field(default_factory=threading.Event)
-    _stopped: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
 
     def jobs(self) -> tuple[RunningJob, ...]:
         """The jobs that run, in the topologies' GPU indices; none while that is not known."""
-        self._wanted.set()
+        self.is_wanted = True
         age = self.age_s()
         if age is None or age > self.max_age_s:
             return ()
-        with self._lock:
-            if self._shown is None:
-                self._shown = tuple(self._jobs.values())
-            return self._shown
+        return tuple(self._running.values())
 
     def age_s(self) -> float | None:
-        """Seconds since the queue was last read; None before the first time."""
+        """Seconds since the newest snapshot began; None before the first one."""
         return None if self._read_at is None else self.clock() - self._read_at
 
-    def told(self) -> dict[str, float | int | None]:
-        """Jobs known and seconds since the last reading, for `gputopo status`."""
+    def status(self) -> dict[str, float | int | None]:
+        """Jobs known and seconds since the newest snapshot, for `gputopo status`."""
         age = self.age_s()
-        return {"jobs": len(self._jobs), "age_s": None if age is None else round(age, 1)}
+        return {"jobs": len(self._running), "age_s": None if age is None else round(age, 1)}
 
     def asked(self, question: PlacementQuestion) -> None:
         """Keep the hint of a job that may start soon."""
-        if not self._wanted.is_set():
+        if not self.is_wanted:
             return
-        if len(self._hints) >= MOST_HINTS:
-            self._hints.clear()
-        self._hints[question.job] = (question.hint, question.uid)
+        if len(self._asked) >= MOST_HINTS:
+            self._asked.clear()
+        self._asked[question.job] = (question.hint, question.uid)
 
     def notice(self, notice: Notice) -> None:
-        """A job started or ended. Not followed while nobody asks: nothing mends it then."""
-        if not self._wanted.is_set():
+        """A job started or ended. Not followed while nobody asks: no snapshot mends it then."""
+        if not self.is_wanted:
             return
-        with self._lock:
-            self._changed_at[notice.job] = self.clock()
-            if notice.kind == "ended":
-                if self.teacher is not None:
-                    self.teacher.ended(notice.job)
-                self._remove(notice.job)
-            else:
-                masks = self._to_topology(notice.gpus)
-                job = running_job(notice.job, masks, *self._hints.pop(notice.job, ("", None)))
-                self._put(job)
-                if self.teacher is not None:
-                    self.teacher.started(job, self._jobs.values())
-
-    def refresh(self, client: SlurmClient | None = None) -> None:
-        """Read the queue; SlurmError when Slurm does not answer, then the cache stays as it is."""
-        began = self.clock()
-        self.saw((client or self.client).queue(), began)
+        self._noticed_at[notice.job] = self.clock()
+        if notice.kind == "ended":
+            self._remove({notice.job}, is_seen=True)
+            return
+        masks = self._to_topology(notice.gpus)
+        job = running_job(notice.job, masks, *self._asked.pop(notice.job, ("", None)))
+        self._running = {**self._running, job.job_id: job}
         if self.teacher is not None:
-            self.teacher.learn(self.client)
+            self.teacher.started(job, self._running.values())
 
-    def saw(self, queue: Iterable[QueuedJob], began: float, *, starts: bool = False) -> None:
-        """Take a queue that was read from `began` on (by `clock`).
+    def running_in(self, queue: Iterable[QueuedJob]) -> dict[int, RunningJob]:
+        """The jobs of this queue that hold GPUs, by id."""
+        return {
+            job.job_id: running_job(
+                job.job_id,
+                self._to_topology({name: mask_of(gpus) for name, gpus in job.gpus.items()}),
+                hint_of(job),
+                job.uid,
+            )
+            for job in queue
+            if job.state in HOLDING and job.gpus
+        }
 
-        `starts`: nobody tells when a job starts, so one that was not there before does now.
+    def take(
+        self, running: Mapping[int, RunningJob], began: float, *, starts: bool = False
+    ) -> None:
+        """Take what runs in a snapshot that `began` then (by `clock`).
+
+        `starts`: no notices tell of starts, so a job that was not there before starts now.
         """
-        jobs = list(queue)
-        with self._lock:
-            is_first = self._read_at is None
-            # What was told while Slurm was being asked is newer than its answer.
-            later = {job for job, at in self._changed_at.items() if at >= began}
-            found = {job.job_id for job in jobs if job.state in HOLDING and job.gpus}
-            for job_id in self._jobs.keys() - found - later:
-                # When it ended is not known, so it teaches nothing.
-                self._remove(job_id)
-            for job in jobs:
-                if job.job_id in found and job.job_id not in later:
-                    masks = self._to_topology({n: mask_of(g) for n, g in job.gpus.items()})
-                    is_new = job.job_id not in self._jobs
-                    seen = running_job(job.job_id, masks, hint_of(job), job.uid)
-                    self._put(seen)
-                    if starts and is_new and not is_first and self.teacher is not None:
-                        self.teacher.started(seen, self._jobs.values())
-            self._changed_at = {job: at for job, at in self._changed_at.items() if at >= began}
-            self._read_at = began
+        is_first = self._read_at is None
+        before = self._running
+        # A notice that came since the snapshot began is newer than it.
+        later = {job_id for job_id, at in self._noticed_at.items() if at >= began}
+        # When they ended is not known, so they teach nothing.
+        self._remove(before.keys() - running.keys() - later, is_seen=False)
+        mended = {
+            # An equal job stays the same object: policies compare by identity.
+            job_id: before[job_id] if before.get(job_id) == job else job
+            for job_id, job in running.items()
+            if job_id not in later
+        }
+        self._running = {**self._running, **mended}
+        self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
+        self._read_at = began
+        if starts and not is_first and self.teacher is not None:
+            for job_id in mended.keys() - before.keys():
+                self.teacher.started(mended[job_id], self._running.values())
 
-    def start(self, *, at_once: bool) -> None:
-        """Read again and again in a thread; `at_once`, or from the first time `jobs` is asked."""
-        if at_once:
-            self._wanted.set()
-        self._thread = threading.Thread(target=self._run, name="neighbours", daemon=True)
-        self._thread.start()
+    def learn(self, client: SlurmClient) -> None:
+        """Ask what became of the jobs that ended; SlurmError where Slurm does not answer."""
+        if self.teacher is not None:
+            self.teacher.learn(client)
 
-    def stop(self) -> None:
-        """End the thread; a reading that is under way is not waited for."""
-        self._stopped.set()
-        self._wanted.set()
-
-    def _run(self) -> None:
-        self._wanted.wait()
-        while not self._stopped.is_set():
-            try:
-                self.refresh()
-            except SlurmError as error:
-                if not self._is_failing:
-                    logger.warning("who runs beside whom is not known: %s", error)
-                self._is_failing = True
-            except Exception:
-                logger.exception("the queue could not be read; trying again")
-            else:
-                if self._is_failing:
-                    logger.info("who runs beside whom is known again")
-                self._is_failing = False
-            self._stopped.wait(self.refresh_s)
+    def _remove(self, ended: AbstractSet[int], *, is_seen: bool) -> None:
+        """These jobs run no more; `is_seen`: they end now."""
+        self._running = {i: job for i, job in self._running.items() if i not in ended}
+        if self.teacher is None:
+            return
+        for job_id in ended:
+            if is_seen:
+                self.teacher.ended(job_id)
+            self.teacher.forget(job_id)
 
     def _to_topology(self, masks: Mapping[str, int]) -> dict[str, int]:
         get = self.machines.get
@@ -203,15 +180,3 @@ class Neighbours:
             for name, machine in known.items()
             if machine.topology is not None and not machine.problem
         }
-
-    def _put(self, job: RunningJob) -> None:
-        # An equal job stays the same object: policies compare by identity.
-        if self._jobs.get(job.job_id) != job:
-            self._jobs[job.job_id] = job
-            self._shown = None
-
-    def _remove(self, job_id: int) -> None:
-        self._jobs.pop(job_id, None)
-        self._shown = None
-        if self.teacher is not None:
-            self.teacher.forget(job_id)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from policies import Candidate, Placement, Request
-from slurm_plugin.decide.wish import Wish
+from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.question import PlacementQuestion
 
@@ -24,7 +24,7 @@ PcieHops = Callable[[str, tuple[int, ...]], int]
 Scored = Callable[[], Placement | None]
 
 
-class Record:
+class DecisionRecord:
     """Collects references while deciding; `build` does the work later."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Record:
         self._mode = mode
         self._to_slurm = to_slurm
         self._pcie_hops = pcie_hops
-        self._wish: Wish | None = None
+        self._preferences: Preferences | None = None
         self._request: Request | None = None
         self._excluded: Mapping[str, str] = {}
         self._placement: Scored = lambda: None
@@ -42,9 +42,11 @@ class Record:
         self._reply: PlaceReply = Pass()
         self._reason = ""
 
-    def prepared(self, wish: Wish, request: Request, excluded: Mapping[str, str]) -> None:
+    def prepared(
+        self, preferences: Preferences, request: Request, excluded: Mapping[str, str]
+    ) -> None:
         """The question as the policy got it, and the nodes it did not get."""
-        self._wish, self._request, self._excluded = wish, request, excluded
+        self._preferences, self._request, self._excluded = preferences, request, excluded
 
     def chosen(self, placement: Scored, own: Scored) -> None:
         """The policy's choice (of a wait: what the job would have got) and Slurm's own.
@@ -63,8 +65,8 @@ class Record:
         line = first_keys(self._asked, self._mode, reply, self._reason)
         if isinstance(reply, Use) and reply.alt:
             line["alt"] = {name: _bits(mask) for name, mask in reply.alt.items()}
-        if self._wish is not None and self._request is not None:
-            line["policy"] = self._wish.policy
+        if self._preferences is not None and self._request is not None:
+            line["policy"] = self._preferences.policy
             line["pattern"] = self._request.pattern
             line["gpus_per_node"] = self._request.gpus_per_node
         if self._excluded:

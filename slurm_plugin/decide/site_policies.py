@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import LooksAt, Policy, Site
-from policies.contract.demand import Shares
 from policies.contract.interference import Kind
 from policies.registry import registry
-from policies.topo_aware import Settings
-from slurm_plugin.config.sections import TopoAwareConfig
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.usual_jobs import usual_jobs
+from slurm_plugin.errors import ConfigError
 from slurm_plugin.job_profiles import Learned, interference, read_profiles
 
 #: Slowdowns that differ by less are the same: new ones cost every solution that is kept.
@@ -23,16 +23,13 @@ class SitePolicies:
     jobs taught.
     """
 
-    def __init__(self, settings: TopoAwareConfig, learned: Learned, usual: Shares = ()) -> None:
-        own = Settings(
-            settings.communication,
-            settings.interference,
-            settings.fragmentation,
-            settings.socket_memory_gbps,
-        )
-        self._settings = {"topo_aware": own}
-        self._usual = usual
-        self._written = read_profiles(settings.profiles) if settings.profiles else {}
+    def __init__(self, config: Config, learned: Learned) -> None:
+        folder = config.topo_aware.profiles
+        self._settings = config.of_policies()
+        declared = [registry.declared(name) for name in registry.names()]
+        asked_for = any(LooksAt.USUAL_JOBS in policy.looks_at for policy in declared)
+        self._usual = usual_jobs(config) if asked_for else ()
+        self._written = read_profiles(folder) if folder else {}
         self._learned = learned
         self._taught = _coarse(learned.slowdowns())
         self._policies = self._built(*registry.names())
@@ -50,8 +47,15 @@ class SitePolicies:
             self._policies = self._policies | self._built(*changed)
 
     def _built(self, *names: str) -> dict[str, Policy]:
+        """Raises ConfigError where a policy cannot be built of what the site set."""
         site = Site(self._usual, interference(self._written, self._taught))
-        return {name: registry.build(name, self._settings, site) for name in names}
+        policies = {}
+        for name in names:
+            try:
+                policies[name] = registry.build(name, self._settings, site)
+            except Exception as error:  # a third party's code
+                raise ConfigError(f"policy {name} cannot be built: {error!r}") from error
+        return policies
 
 
 def _coarse(slowdowns: Mapping[tuple[Kind, Kind], float]) -> dict[tuple[Kind, Kind], float]:

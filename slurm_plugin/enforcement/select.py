@@ -6,10 +6,10 @@ it at start time. That depends on the request and the configuration alone: an an
 
 from __future__ import annotations
 
-from slurm_plugin import admin_comment
 from slurm_plugin.decide.decide import Decider, Decision
-from slurm_plugin.decide.wish import WishError, read_wish
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.enforcement.interface import KEEP_S
+from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.at_start.mode import MARK
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
@@ -27,12 +27,12 @@ class Select:
         if rule.mode != "enforce" or not (asked.hint or rule.lends):
             return Pass(keep_s=KEEP_S)
         try:
-            wish = read_wish(asked.hint, rule)
-        except WishError as error:
+            preferences = read_preferences(asked.hint, rule)
+        except HintRefused as error:
             return Refuse(f"gpu-topo: {error}")
-        brackets = [admin_comment.topo(wish.text, "")] if asked.hint else []
+        brackets = [hints.entry(preferences.text, "")] if asked.hint else []
         values = {"keep_s": str(KEEP_S)}
-        if wish.remote and _could_borrow(asked):
+        if preferences.remote and _could_borrow(asked):
             # The bridge takes both for batch jobs alone: the batch step meets the donors.
             brackets.append(MARK)
             values["env.GPUTOPO_REMOTE"] = "allow"

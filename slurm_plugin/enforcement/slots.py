@@ -1,6 +1,6 @@
 """Enforcement on stock Slurm: a job gets exact slots at submit, or waits behind a gate.
 
-Answers come from the board (what the planner last read of Slurm), never from a call to Slurm.
+Answers come from the cache (what the planner last read of Slurm), never from a call to Slurm.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 
 from policies import LooksAt
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.decide.decide import Decider, Decision
+from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
-from slurm_plugin.decide.wish import Wish, WishError, read_wish
 from slurm_plugin.enforcement.interface import KEEP_S
-from slurm_plugin.gates.board import Board
-from slurm_plugin.gates.look import APART, UNEVEN
+from slurm_plugin.gates.admission import APART, UNEVEN
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Choice, Left, Waits
 from slurm_plugin.gates.question import ask
-from slurm_plugin.gates.slot_request import demand_of_submit, original, placed
+from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending.borrowing import may_borrow
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
@@ -41,56 +41,58 @@ class Slots:
     def __init__(
         self,
         decider: Decider,
-        board: Board,
+        cache: CapacityCache,
         lease_s: int,
         *,
         clock: Callable[[], float] = time.time,
         token: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
         self.decider = decider
-        self.board = board
+        self.cache = cache
         self._lease_s = lease_s
         self._clock = clock
         self._token = token
 
     def on_submit(self, asked: Submit) -> SubmitReply:
         """Slots, a gate, a refused hint, or Slurm's own choice where slots cannot serve."""
-        self.board.has_news |= asked.slots is None or not _is_put_off(asked.slots)
+        self.cache.has_news |= asked.slots is None or not _is_put_off(asked.slots)
         rule = self.decider.rule(asked.partition, asked.account, asked.uid)
         if rule.mode == "off":
             return Pass(keep_s=KEEP_S)
         try:
-            wish = read_wish(asked.hint, rule)
-        except WishError as error:
+            preferences = read_preferences(asked.hint, rule)
+        except HintRefused as error:
             return Refuse(f"gpu-topo: {error}") if rule.mode == "enforce" else Pass()
         if asked.slots is None:
             # A changed hint: the job has its place, or its gate, already.
-            said = admin_comment.topo(wish.text, "") if rule.mode == "enforce" else ""
+            said = hints.entry(preferences.text, "") if rule.mode == "enforce" else ""
             return Ok({"set.admin_comment": said}) if said else Pass()
-        answer, why = self._answer(asked, wish, rule.mode)
+        answer, why = self._answer(asked, preferences, rule.mode)
         if answer is not None:
             return answer
         if rule.mode != "enforce":
             return Pass()
         note = f"Slurm's own choice: {why}"
-        return Ok({"set.admin_comment": admin_comment.topo(wish.text, note)})
+        return Ok({"set.admin_comment": hints.entry(preferences.text, note)})
 
-    def _answer(self, asked: Submit, wish: Wish, mode: str) -> tuple[SubmitReply | None, str]:
+    def _answer(
+        self, asked: Submit, preferences: Preferences, mode: str
+    ) -> tuple[SubmitReply | None, str]:
         """Slots or a gate; else None, and why it is Slurm's own choice."""
         now = self._clock()
-        if wish.off:
+        if preferences.off:
             return None, "opted out by hint"
-        if not self.board.is_fresh(now):
+        if not self.cache.is_fresh(now):
             return None, "Slurm's queue was not read lately"
         try:
-            wanted = demand_of_submit(asked, self.board.default_partition)
-            need = need_of(wanted, self.board.empty)
-            if not groups(need, self.board.empty):
+            wanted = demand_of_submit(asked, self.cache.default_partition)
+            need = need_of(wanted, self.cache.empty)
+            if not groups(need, self.cache.empty):
                 return None, "no node can ever serve it"
             if mode == "observe":
-                self._observe(asked, wish, need)
+                self._observe(asked, preferences, need)
                 return None, ""
-            return self._slots_or_gate(asked, wish, need, now)
+            return self._slots_or_gate(asked, preferences, need, now)
         except Unsupported as error:
             return None, f"the constraint {error} cannot be judged"
         except (Unplaceable, ValueError) as error:
@@ -103,14 +105,14 @@ class Slots:
     def on_start(self, notice: Notice) -> None:
         """Nothing: the next look at the queue shows it."""
 
-    def _observe(self, asked: Submit, wish: Wish, need: Need) -> None:
-        room, _ = self.board.now()
+    def _observe(self, asked: Submit, preferences: Preferences, need: Need) -> None:
+        room, _ = self.cache.now()
         found = groups(need, room)
-        if found and len(self.board.observed) < MAX_OBSERVED:
-            self.board.observed.append(self._ask(asked, wish, need, found)[1])
+        if found and len(self.cache.observed) < MAX_OBSERVED:
+            self.cache.observed.append(self._ask(asked, preferences, need, found)[1])
 
     def _ask(
-        self, asked: Submit, wish: Wish, need: Need, found: list[Group]
+        self, asked: Submit, preferences: Preferences, need: Need, found: list[Group]
     ) -> tuple[Choice, Build]:
         job = PlacementQuestion(
             job=0,
@@ -120,22 +122,22 @@ class Slots:
             waited_s=0,
             candidates=(),
             account=asked.account,
-            partition=asked.partition or self.board.default_partition,
-            hint=wish.text,
+            partition=asked.partition or self.cache.default_partition,
+            hint=preferences.text,
         )
         return ask(self.decider, job, need, found)
 
     def _slots_or_gate(
-        self, asked: Submit, wish: Wish, need: Need, now: float
+        self, asked: Submit, preferences: Preferences, need: Need, now: float
     ) -> tuple[SubmitReply | None, str]:
         """As `_answer`."""
         keys = asked.slots
         assert keys is not None
-        if need.partitions & self.board.preempting:
+        if need.partitions & self.cache.preempting:
             # Behind a gate it could push nobody aside; with slots it would have to push the
             # jobs of exactly those GPUs.
             return None, "the partition may preempt others"
-        room, holds = self.board.now()
+        room, holds = self.cache.now()
         found = groups(need, room)
         later = _is_put_off(keys) or keys.begin > now
         if not found:
@@ -144,18 +146,18 @@ class Slots:
                 return None, APART
             # Known at once: the next submit may come before the next look.
             first = None if later else need
-            self.board.first = self.board.first or first
+            self.cache.first = self.cache.first or first
             note = _waits_for(need)
-            return self._gate(asked, wish, now, note, need=first, keep=True), ""
-        is_doubted = self.board.is_doubted(asked.uid, now)
-        if later or keys.array or keys.het or is_doubted or self._looks_first(wish):
+            return self._gate(asked, preferences, now, note, need=first, keep=True), ""
+        is_doubted = self.cache.is_doubted(asked.uid, now)
+        if later or keys.array or keys.het or is_doubted or self._looks_first(preferences):
             # The tasks of an array would all get the same slots; components start together or
             # not at all; jobs of one whose submits come to nothing have to be seen first.
-            self.board.is_awaited |= not later
-            return self._gate(asked, wish, now, "", keep=_is_put_off(keys)), ""
-        choice, record = self._ask(asked, wish, need, found)
+            self.cache.is_awaited |= not later
+            return self._gate(asked, preferences, now, "", keep=_is_put_off(keys)), ""
+        choice, record = self._ask(asked, preferences, need, found)
         if isinstance(choice, Waits):
-            return self._gate(asked, wish, now, choice.note, record, since=True), ""
+            return self._gate(asked, preferences, now, choice.note, record, since=True), ""
         if isinstance(choice, Left):
             return None, choice.note
         group, mask = choice.group, choice.mask
@@ -164,32 +166,32 @@ class Slots:
         end = now + keys.time_s if keys.time_s else float("inf")
         taken = room[group.own].all_gpus if need.exclusive else mask
         hold = need.hold(group.names, taken, end)
-        first = self.board.first
+        first = self.cache.first
         if first and backfill.delays(first, room, holds, [hold], now):
             note = "waits behind jobs that came first"
-            return self._gate(asked, wish, now, note, keep=True), ""
+            return self._gate(asked, preferences, now, note, keep=True), ""
         token = self._token()
-        values = self._comment(asked, wish, "placed", token, choice.note)
-        values.update(_set(placed(original(asked, token), asked.tasks, need, group, mask)))
-        self.board.promise(token, hold, now, record, uid=asked.uid)
-        self.board.is_awaited = True
+        values = self._comment(asked, preferences, PLACED, token, choice.note)
+        values.update(_set(placed(record_of(asked, token), asked.tasks, need, group, mask)))
+        self.cache.promise(token, hold, now, record, uid=asked.uid)
+        self.cache.is_awaited = True
         return Ok(values), ""
 
-    def _looks_first(self, wish: Wish) -> bool:
+    def _looks_first(self, preferences: Preferences) -> bool:
         """Is a moment's wait for the next look worth it?
 
         For GPUs that came free a moment ago; and for a policy that goes by who runs beside
         whom, while somebody is on his way.
         """
-        if self.board.is_behind:
+        if self.cache.is_behind:
             return True
-        policy = self.decider.get_policy(wish.policy)
-        return self.board.has_promised and LooksAt.RUNNING_JOBS in policy.looks_at
+        policy = self.decider.get_policy(preferences.policy)
+        return self.cache.has_promised and LooksAt.RUNNING_JOBS in policy.looks_at
 
     def _gate(
         self,
         asked: Submit,
-        wish: Wish,
+        preferences: Preferences,
         now: float,
         note: str,
         build: Build | None = None,
@@ -206,13 +208,13 @@ class Slots:
         """
         keys, token = asked.slots, self._token()
         assert keys is not None
-        more = {"since": str(int(now))} if since else {}
-        values = self._comment(asked, wish, "gated", token, note, more)
+        began = int(now) if since else 0
+        values = self._comment(asked, preferences, GATED, token, note, began)
         values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
         # Nothing is promised; the next look writes the decision down once the job has its id.
-        self.board.promise(token, Hold(), now, build, need)
+        self.cache.promise(token, Hold(), now, build, need)
         # Whoever asks for the reason is not to wait for it.
-        self.board.is_awaited |= build is not None
+        self.cache.is_awaited |= build is not None
         if keep and not keys.het:
             values |= {"keep_s": str(KEEP_S), "token": token}
         return Ok(values)
@@ -220,17 +222,18 @@ class Slots:
     @staticmethod
     def _comment(
         asked: Submit,
-        wish: Wish,
+        preferences: Preferences,
         state: str,
         token: str,
         note: str,
-        more: dict[str, str] | None = None,
+        since: int = 0,
     ) -> dict[str, str]:
         # The batch step's TaskProlog looks for donors only where this is set.
-        borrows = {"env.GPUTOPO_REMOTE": "allow"} if wish.remote and _could_borrow(asked) else {}
-        told = {**(more or {}), **({"remote": "1"} if borrows else {})}
-        kept = Bracket(state, {**original(asked, token), **told})
-        said = admin_comment.topo(wish.text, note)
+        borrows = (
+            {"env.GPUTOPO_REMOTE": "allow"} if preferences.remote and _could_borrow(asked) else {}
+        )
+        kept = record_of(asked, token, state, since=since, may_borrow=bool(borrows))
+        said = hints.entry(preferences.text, note)
         return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrows}
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import LOAN, Bracket
-from slurm_plugin.lending import loan as loans
+from slurm_plugin.job_notes import donor, hints
+from slurm_plugin.job_notes.loan import gpu_indices
+from slurm_plugin.job_notes.records import GATED, MAY, GateRecord, JobRecord, LoanRecord
 
 
 def in_comment(comment: str, is_waiting: bool = True) -> dict[str, Any]:
@@ -16,32 +16,31 @@ def in_comment(comment: str, is_waiting: bool = True) -> dict[str, Any]:
     `host`, `gpus`, `donors` and `why` of one that borrows; `waits`, `tries` and `next` (epoch)
     of one that would; `lends_to` of a donor.
     """
-    if parent := admin_comment.donor_of(comment):
+    if parent := donor.borrower_in(comment):
         return {"lends_to": parent}
-    kept = admin_comment.read(comment) or admin_comment.read(comment, LOAN)
-    if kept is None or not kept.get("remote"):
+    kept = GateRecord.read_from(comment) or LoanRecord.read_from(comment)
+    if kept is None or not kept.may_borrow:
         return {}
-    loan = loans.read(kept.get(loans.KEY))
+    loan = kept.loan
     if loan is None:
-        waits = kept.state == "gated" or (kept.state == "may" and is_waiting)
-        return _waiting(kept, admin_comment.note_in(comment)) if waits else {}
+        waits = kept.state == GATED or (kept.state == MAY and is_waiting)
+        return _waiting(kept, hints.note_in(comment)) if waits else {}
     return {
-        "asked": kept.get("tpn") or kept.get("tpj"),
+        "asked": kept.asked,
         "host": loan.host,
-        "gpus": loans.gpus_of(loan.mask),
+        "gpus": gpu_indices(loan.mask),
         "donors": [
-            {"node": one.node, "gpus": loans.gpus_of(one.mask), "job": one.job_id}
-            for one in loan.lenders
+            {"node": one.node, "gpus": gpu_indices(one.mask), "job": one.job_id}
+            for one in loan.donors
         ],
-        "why": kept.get(loans.WHY),
+        "why": kept.loan_reason,
     }
 
 
-def _waiting(kept: Bracket, note: str) -> dict[str, Any]:
-    tries, until = kept.get("loan_tries"), kept.get("loan_next")
-    found: dict[str, Any] = {"asked": kept.get("tpn") or kept.get("tpj"), "waits": note}
-    if tries.isdecimal():
-        found["tries"] = int(tries)
-    if until.isdecimal():
-        found["next"] = int(until)
+def _waiting(kept: JobRecord, note: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"asked": kept.asked, "waits": note}
+    if kept.loan_tries:
+        found["tries"] = kept.loan_tries
+    if kept.next_loan_at:
+        found["next"] = kept.next_loan_at
     return found

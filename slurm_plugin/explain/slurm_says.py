@@ -10,10 +10,10 @@ import os
 import re
 from typing import Any
 
-from slurm_plugin import admin_comment
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain import loans
 from slurm_plugin.explain.answer import NotTold, unknown
+from slurm_plugin.job_notes import hints
 from slurm_plugin.slurm.runner import Runner
 
 _PAIR = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
@@ -47,10 +47,10 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
     found = _of_controller(run, job) or _of_accounting(run, job)
     if found is None or (uid not in operators and found["uid"] != uid):
         raise NotTold(unknown(job))
-    hint, note = _bracket(found["admin_comment"])
+    comment = found["admin_comment"]
     told = {"job": job, "source": "Slurm", **found}
-    if hint is not None:
-        told |= {"hint": hint, "note": note}
+    if hints.has_hint(comment):
+        told |= {"hint": hints.hint_in(comment), "note": hints.note_in(comment)}
     loan = _loan(found)
     return told | ({"loan": loan} if loan else {})
 
@@ -111,9 +111,3 @@ def _pairs(line: str) -> dict[str, str]:
     for key, value in _PAIR.findall(line):
         found.setdefault(key, value)
     return found
-
-
-def _bracket(comment: str) -> tuple[str | None, str]:
-    if admin_comment.inside(comment, admin_comment.TOPO) is None:
-        return None, ""
-    return admin_comment.hint_in(comment), admin_comment.note_in(comment)

@@ -1,1 +1,6 @@
-"""Enforcement without a plugin in C: a GRES type per GPU, and jobs that wait behind gates."""
+"""`enforcement: slots`: a job that finds no GPUs at submit waits behind a gate, its begin time.
+
+One round of `reconciler` makes a plan from a snapshot of the queue (`planning`, pure, with `units`,
+`admission`, `released` and `slot_loans`), shows submits what is free from then on
+(`capacity_cache`), and tells Slurm (`actions`, whose updates `change` makes).
+"""

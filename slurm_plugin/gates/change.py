@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.gates.slot_request import is_22_05, placed
-from slurm_plugin.lending.loan import OF_LOAN
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord, without_gate
 from slurm_plugin.queue.candidates import Group, Need
-from slurm_plugin.queue.demand import REQUESTS, gpus_of
+from slurm_plugin.queue.demand import gpus_of
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 #: What `NumNodes=` is told where the user gave no upper bound.
 OPEN_MAX = 500
 
-#: Keys of a release, which a job behind a gate does not have.
-_OF_RELEASE = ("at", "pin", *OF_LOAN)
 #: Between two updates no gate may open, even if no engine comes back for weeks.
 _SHUT_S = 365 * 86400
 _NOTHING_ASKED = JobUpdate(
@@ -31,7 +28,7 @@ class Part:
 
     name: str
     job: QueuedJob
-    kept: Bracket
+    kept: GateRecord
     need: Need
     group: Group
     mask: int
@@ -79,21 +76,21 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
         job, kept = part.job, part.kept
         if is_22_05(kept):
             opens = None if job.het_id else job.eligible or None
-            asks = _what_it_has(job) or _what_it_asked(kept)
+            asks = _what_it_has(job) or kept.requests
             steps.append((part.name, _asking(JobUpdate(begin_time=opens), asks)))
     if steps and (leader := parts[0].job).het_id:
         steps.append((str(leader.het_id), JobUpdate(begin_time=leader.eligible or None)))
     return tuple(steps)
 
 
-def is_bare(job: QueuedJob, kept: Bracket) -> bool:
+def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
     """Did an engine of 22.05 end between the two updates of the job's release?"""
-    return is_22_05(kept) and kept.state == "gated" and not _what_it_has(job)
+    return is_22_05(kept) and kept.state == GATED and not _what_it_has(job)
 
 
-def asked_for(kept: Bracket) -> JobUpdate:
+def asked_for(kept: GateRecord) -> JobUpdate:
     """The update that gives a bare job its own request back, behind its gate."""
-    return _asking(JobUpdate(), _what_it_asked(kept))
+    return _asking(JobUpdate(), kept.requests)
 
 
 def _what_it_has(job: QueuedJob) -> dict[str, str]:
@@ -112,19 +109,12 @@ def _asking(update: JobUpdate, requests: dict[str, str]) -> JobUpdate:
     )
 
 
-def _what_it_asked(kept: Bracket) -> dict[str, str]:
-    return {field: kept.get(key) for key, field in REQUESTS.items()}
-
-
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept, need = part.job, part.kept, part.need
-    fields = placed(kept.values, job.ntasks or 1, need, part.group, part.mask)
+    fields = placed(kept, job.ntasks or 1, need, part.group, part.mask)
     cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
-    values = {key: text for key, text in kept.values.items() if key != "pin"}
-    comment = admin_comment.replaced(
-        job.admin_comment, Bracket("placed", {**values, "at": str(now)})
-    )
+    comment = kept.placed(now).written_into(job.admin_comment)
     return JobUpdate(
         begin_time=NOW,
         tres_per_node=fields.get("tres_per_node", ""),
@@ -137,7 +127,7 @@ def _given(part: Part, now: int) -> JobUpdate:
         min_cpus=int(cpus) if cpus else None,
         cpus_per_task=int(per_task) if per_task else None,
         cpus_per_tres=fields.get("cpus_per_tres"),
-        admin_comment=admin_comment.noted(comment, part.note),
+        admin_comment=hints.with_note(comment, part.note),
     )
 
 
@@ -147,10 +137,10 @@ def _pinned(update: JobUpdate) -> JobUpdate:
     `pin=` in the comment tells it which. The other components get this comment, too: their own
     updates have to come later.
     """
-    kept = admin_comment.read(update.admin_comment or "")
+    comment = update.admin_comment or ""
+    kept = GateRecord.read_from(comment)
     assert kept is not None
-    values = {**kept.values, "pin": update.req_nodes or ""}
-    comment = admin_comment.replaced(update.admin_comment or "", Bracket(kept.state, values))
+    comment = kept.changed(pin=update.req_nodes or "").written_into(comment)
     return replace(update, req_nodes=None, num_nodes=None, admin_comment=comment)
 
 
@@ -162,16 +152,13 @@ def spared(job: QueuedJob) -> JobUpdate:
     return JobUpdate(req_nodes=job.req_nodes, admin_comment=job.admin_comment)
 
 
-def regate(job: QueuedJob, kept: Bracket, begin: int, not_before: int, note: str) -> JobUpdate:
+def regate(job: QueuedJob, kept: GateRecord, begin: int, not_before: int, note: str) -> JobUpdate:
     """The update that puts the job behind its gate again, with its own request.
 
     `begin` is when the gate opens by itself; the next try comes at `not_before`.
     """
-    values = {key: text for key, text in kept.values.items() if key not in _OF_RELEASE}
-    values |= {"tries": str(tries(kept) + 1), "retry": str(not_before)}
-    comment = admin_comment.replaced(job.admin_comment, Bracket("gated", values))
-    own = kept.number("begin")
-    update = _own_request(kept, max(begin, own), admin_comment.noted(comment, note))
+    comment = kept.gated_again(not_before).written_into(job.admin_comment)
+    update = _own_request(kept, max(begin, kept.begin), hints.with_note(comment, note))
     return _of_leader(update) if job.het_id == job.job_id else update
 
 
@@ -180,46 +167,35 @@ def _of_leader(update: JobUpdate) -> JobUpdate:
     return replace(update, req_nodes=None, num_nodes=None)
 
 
-def give_back(job: QueuedJob, kept: Bracket, note: str) -> JobUpdate:
+def give_back(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
     """The update that leaves the job to Slurm, as the user wrote it and without a bracket."""
-    comment = admin_comment.replaced(job.admin_comment, None)
-    begin = kept.number("begin", NOW)
-    if kept.state == "gated" and not is_22_05(kept):
+    comment = without_gate(job.admin_comment)
+    begin = kept.begin or NOW
+    if kept.state == GATED and not is_22_05(kept):
         # It has its own request still.
-        comment = admin_comment.noted(comment, note)
+        comment = hints.with_note(comment, note)
         return JobUpdate(begin_time=begin, admin_comment=comment)
-    update = _own_request(kept, begin, admin_comment.noted(comment, note))
+    update = _own_request(kept, begin, hints.with_note(comment, note))
     if is_bare(job, kept):
-        update = _asking(update, _what_it_asked(kept))
+        update = _asking(update, kept.requests)
     return _of_leader(update) if job.het_id == job.job_id else update
 
 
-def waiting(job: QueuedJob, kept: Bracket, now: int, note: str) -> JobUpdate:
+def waiting(job: QueuedJob, kept: GateRecord, now: int, note: str) -> JobUpdate:
     """The update that tells why a policy lets the job wait, and since when."""
-    since = min(kept.number("since") or now, now)
-    values = {**kept.values, "since": str(since)}
-    comment = admin_comment.replaced(job.admin_comment, Bracket(kept.state, values))
-    return JobUpdate(admin_comment=admin_comment.noted(comment, note))
+    since = min(kept.since or now, now)
+    comment = kept.changed(since=since).written_into(job.admin_comment)
+    return JobUpdate(admin_comment=hints.with_note(comment, note))
 
 
-def tries(kept: Bracket) -> int:
-    """How often a release of the job came to nothing, one after the other."""
-    return kept.number("tries")
-
-
-def came_back(kept: Bracket) -> Bracket:
-    """The bracket of a job that ran and was requeued: its next tries are counted anew."""
-    return replace(kept, values={key: text for key, text in kept.values.items() if key != "tries"})
-
-
-def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:
-    least, _, most = kept.get("nodes").partition("-")
-    nodes = (int(least or 1), int(most or OPEN_MAX))
+def _own_request(kept: GateRecord, begin: int, comment: str) -> JobUpdate:
+    least, most = kept.nodes
+    nodes = (least, most or OPEN_MAX)
     if is_22_05(kept):
         return JobUpdate(
-            begin_time=begin, req_nodes=kept.get("req"), num_nodes=nodes, admin_comment=comment
+            begin_time=begin, req_nodes=kept.req_nodes, num_nodes=nodes, admin_comment=comment
         )
-    per_task, per_gpu = gpus_of(kept.get("tpt")), kept.get("cpg")
+    per_task, per_gpu = gpus_of(kept.get("tpt")), kept.cpus_per_gpu
     return JobUpdate(
         begin_time=begin,
         tres_per_node=kept.get("tpn"),
@@ -227,9 +203,9 @@ def _own_request(kept: Bracket, begin: int, comment: str) -> JobUpdate:
         tres_per_task=kept.get("tpt"),
         tres_per_socket=kept.get("tps"),
         tres_bind=f"gres/gpu:per_task:{per_task}" if per_task else None,
-        req_nodes=kept.get("req"),
+        req_nodes=kept.req_nodes,
         num_nodes=nodes,
-        cpus_per_task=kept.number("cpt", 1) if per_gpu else None,
+        cpus_per_task=kept.cpus_per_task or 1 if per_gpu else None,
         cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else None,
         admin_comment=comment,
     )

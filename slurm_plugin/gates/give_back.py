@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import logging
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates import change
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 
 logger = logging.getLogger(__name__)
 
 
-def waiting(client: SlurmClient) -> list[tuple[QueuedJob, Bracket]]:
+def waiting(client: SlurmClient) -> list[tuple[QueuedJob, GateRecord]]:
     """Pending jobs with our bracket, by id. Raises SlurmError when Slurm does not answer."""
-    found = ((job, admin_comment.read(job.admin_comment)) for job in client.queue())
+    found = ((job, GateRecord.read_from(job.admin_comment)) for job in client.queue())
     return [(job, kept) for job, kept in found if kept is not None and job.state == "PENDING"]
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanPlan
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
@@ -18,16 +18,11 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 class Want:
     """What a job with our record asked for and needs."""
 
-    kept: Bracket
+    kept: GateRecord
     asked: Demand | None = None
     need: Need | None = None
     #: Why slots cannot serve the job, which then has no need; '' where they can.
     problem: str = ""
-
-    @property
-    def own_begin(self) -> int:
-        """The user's own --begin (epoch), 0 without."""
-        return self.kept.number("begin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +54,27 @@ Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """The time (epoch), how long a gate holds, how long a released job may take to start.
+class GateContext:
+    """What a plan goes by, besides the queue and the nodes."""
 
-    `tiers` are the partitions' PriorityTier, `paused` says of jobs until when not to try again
-    (Slurm refused an update), `holds_until` when the gates open that no field of Slurm tells,
-    `ready_s` how long donors may take.
-    """
-
+    #: The time (epoch).
     now: int
+    #: How long a gate holds.
     lease_s: int
+    #: How long a released job may take to start.
     grace_s: int
+    #: PriorityTier by partition.
     tiers: Mapping[str, int] = field(default_factory=dict)
-    paused: Mapping[str, float] = field(default_factory=dict)
+    #: Was an update of the job of this name refused so lately that it is not tried again yet?
+    is_paused: Callable[[str, float], bool] = lambda *_: False
+    #: Until when (epoch) gates hold of which no field of Slurm's tells, by job id.
     holds_until: Mapping[int, float] = field(default_factory=dict)
+    #: How long donors may take.
     ready_s: int = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class JobRelease:
     """What lets a job start: one, an array's task, or the components of a heterogeneous one.
 
     `steps` are updates by the name of the job they are for, in this order; each must be taken
@@ -92,14 +89,20 @@ class Release:
 
 
 @dataclass(slots=True)
-class Plan(LoanPlan):
+class GatePlan(LoanPlan):
     """What to do about gates: `updates` are repairs, notes, and jobs left to Slurm."""
 
-    releases: list[Release] = field(default_factory=list)
+    releases: list[JobRelease] = field(default_factory=list)
     updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
     renew: list[str] = field(default_factory=list)
     renewed: list[int] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def changes_slurm(self) -> bool:
+        """Is anything to be done?"""
+        gates = self.releases or self.updates or self.renew
+        return bool(gates or self.offers or self.broken or self.declined)
 
     @property
     def released(self) -> list[str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord
 from slurm_plugin.protocol import Submit
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Gpus
 from slurm_plugin.queue.demand import (
-    REQUESTS,
     Demand,
     Unplaceable,
     demand_of,
@@ -66,38 +64,38 @@ def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
     )
 
 
-def recorded_demand(job: QueuedJob, kept: Bracket) -> Demand:
+def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
     """What a job asked for at its submit, from its record and Slurm's own figures.
 
     Raises Unplaceable for a record without a GPU request.
     """
-    least, _, most = kept.get("nodes").partition("-")
+    least, most = kept.nodes
     as_submitted = replace(
         job,
-        **{field: kept.get(key) for key, field in REQUESTS.items()},  # type: ignore[arg-type]
-        min_nodes=int(least or 1),
-        max_nodes=int(most or 0),
-        req_nodes=kept.get("req"),
-        cpus_per_task=kept.number("cpt"),
+        **kept.requests,  # type: ignore[arg-type]
+        min_nodes=least,
+        max_nodes=most,
+        req_nodes=kept.req_nodes,
+        cpus_per_task=kept.cpus_per_task,
     )
     return replace(
-        demand_of(as_submitted, kept.number("spn")),
+        demand_of(as_submitted, kept.sockets_per_node),
         types=tied_to(job, kept),
-        cpus_per_gpu=kept.number("cpg"),
-        enforce_binding=kept.get("bind") == "1",
+        cpus_per_gpu=kept.cpus_per_gpu,
+        enforce_binding=kept.binds,
     )
 
 
-def is_22_05(kept: Bracket) -> bool:
+def is_22_05(kept: GateRecord) -> bool:
     """Was the job submitted to Slurm 22.05, which writes `gres:gpu:2`?
 
     There types and no types, or two sets of types, merge in one update, and a job that has
     types keeps some.
     """
-    return any(kept.get(key).startswith("gres:") for key in REQUESTS)
+    return any(request.startswith("gres:") for request in kept.requests.values())
 
 
-def tied_to(job: QueuedJob, kept: Bracket) -> frozenset[str]:
+def tied_to(job: QueuedJob, kept: GateRecord) -> frozenset[str]:
     """The only slots that a job of 22.05 can start on once it had some; empty for any other job.
 
     An update there adds GRES types to a job and never removes one (one that the job no longer
@@ -136,36 +134,39 @@ def _sockets_of(asked: Submit) -> int:
     return asked.per_node // each if each else 0
 
 
-def original(asked: Submit, token: str) -> dict[str, str]:
-    """What a record keeps of a submit, so that the request can be given back."""
+def record_of(
+    asked: Submit, token: str, state: str = GATED, *, since: int = 0, may_borrow: bool = False
+) -> GateRecord:
+    """The record that a submit leaves, with its request, so that this can be given back."""
     keys = asked.slots
     assert keys is not None
     # Steps of srun and salloc take over the job's GPUs only in the form they asked in: with a
     # model by --gres that is the node's, else the whole job's.
     by = "node" if keys.batch or (keys.form == "node" and asked.type) else "job"
-    return {
-        "token": token,
-        **{key: getattr(keys, key) for key in REQUESTS},
-        "nodes": f"{asked.nodes or 1}-{asked.max_nodes or ''}",
-        "begin": str(keys.begin) if keys.begin else "",
-        "req": keys.req_nodes,
-        "spn": str(_sockets_of(asked) or ""),
-        "cpg": str(keys.cpus_per_gpu) if keys.cpus_per_gpu else "",
-        "cpt": str(keys.cpus_per_task) if keys.cpus_per_task else "",
-        "by": by,
-        "bind": "1" if keys.enforce_binding else "",
-    }
+    return GateRecord.new(
+        state,
+        {key: getattr(keys, key) for key in REQUESTS},
+        token=token,
+        nodes=(asked.nodes, asked.max_nodes),
+        begin=keys.begin,
+        req_nodes=keys.req_nodes,
+        sockets_per_node=_sockets_of(asked),
+        cpus_per_gpu=keys.cpus_per_gpu,
+        cpus_per_task=keys.cpus_per_task,
+        given_by=by,
+        binds=keys.enforce_binding,
+        since=since,
+        may_borrow=may_borrow,
+    )
 
 
-def placed(
-    kept: Mapping[str, str], tasks: int, need: Need, group: Group, mask: int
-) -> dict[str, str]:
+def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) -> dict[str, str]:
     """The fields (without the comment) that give a job the slots `mask` on the group's nodes.
 
-    `kept` is what its record keeps, `tasks` how many it has (0: not known).
+    `kept` is its record, `tasks` how many it has (0: not known).
     """
-    texts = {field: kept.get(key, "") for key, field in REQUESTS.items()}
-    by = "tres_per_job" if kept.get("by") == "job" else "tres_per_node"
+    texts = kept.requests
+    by = "tres_per_job" if kept.is_given_to_job else "tres_per_node"
     gres = "gres:" if any(text.startswith("gres:") for text in texts.values()) else "gres/"
     count = 1 if by == "tres_per_node" else need.nodes
     slots = slot_types.request(group.gpu_types, mask, count)
@@ -175,7 +176,7 @@ def placed(
     values["tres_bind"] = ""
     values["req_nodes"] = ",".join(group.names)
     values["min_nodes"] = values["max_nodes"] = str(need.nodes)
-    if per_gpu := int(kept.get("cpg") or 0):
+    if per_gpu := kept.cpus_per_gpu:
         # Slurm refuses it beside several GPU types.
         cpus = per_gpu * need.gpus * need.nodes
         values |= {"cpus_per_tres": "", "min_cpus": str(cpus)}

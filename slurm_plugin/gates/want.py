@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from slurm_plugin import admin_comment
 from slurm_plugin.gates.plan import Want
 from slurm_plugin.gates.slot_request import recorded_demand
-from slurm_plugin.lending import loan as loans
+from slurm_plugin.job_notes.records import PLACED, GateRecord
 from slurm_plugin.queue.candidates import groups
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.demand import Unplaceable, need_of
@@ -18,13 +17,13 @@ from slurm_plugin.slurm.interface import QueuedJob
 
 def want_of(job: QueuedJob, empty: Nodes) -> Want | None:
     """What a job wants; None for one without our bracket. `empty` is the room without jobs."""
-    kept = admin_comment.read(job.admin_comment)
+    kept = GateRecord.read_from(job.admin_comment)
     if kept is None:
         return None
     try:
         asked = recorded_demand(job, kept)
         need = need_of(asked, empty)
-        if kept.state == "placed" and (loan := loans.read(kept.get(loans.KEY))):
+        if kept.state == PLACED and (loan := kept.loan):
             # The others are with its donors.
             need = replace(need, gpus=loan.mask.bit_count())
         fits = bool(groups(need, empty))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from slurm_plugin import admin_comment
 from slurm_plugin.decide.record import Build, started
-from slurm_plugin.gates.plan import Plan
+from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.slot_request import slots_given
+from slurm_plugin.job_notes.records import PLACED, GateRecord
 from slurm_plugin.protocol import Notice
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -33,9 +33,9 @@ class Watch:
         else:
             self._write(build)
 
-    def look(self, queue: Sequence[QueuedJob], made: Plan) -> None:
+    def look(self, queue: Sequence[QueuedJob], made: GatePlan) -> None:
         """Every job that was not running at the last look and is now."""
-        ours = [job for job in queue if admin_comment.read(job.admin_comment)]
+        ours = [job for job in queue if GateRecord.read_from(job.admin_comment)]
         for job in ours if self._tasks else ():
             build = self._tasks.pop(job.name, None)
             if build is not None:
@@ -55,8 +55,8 @@ class Watch:
         gpus = {name: sum(1 << i for i in found) for name, found in job.gpus.items()}
         notice = Notice("started", job.job_id, job.array_id, gpus)
         self._write(lambda: started(notice))
-        kept = admin_comment.read(job.admin_comment)
-        if kept is None or kept.state != "placed" or job.exclusive:
+        kept = GateRecord.read_from(job.admin_comment)
+        if kept is None or kept.state != PLACED or job.exclusive:
             return
         asked = set(slots_given(job).values())
         other = [name for name, found in job.gpus.items() if set(found) != asked]

@@ -5,25 +5,22 @@ Pure: snapshots and plans in, updates out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from policies.contract.scheduling import Planned, Task
 from policies.performance import Shape
-from slurm_plugin import admin_comment
 from slurm_plugin.gates.slot_request import is_22_05
-from slurm_plugin.genie import note, reply
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie import reply
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
 from slurm_plugin.genie.order import site_factors
-from slurm_plugin.genie.site import Domain
-from slurm_plugin.genie.snapshot import Member, Snapshot
-from slurm_plugin.lending import loan as loans
+from slurm_plugin.genie.site import ShapedPartition
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.hints import Postponed
+from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
-
-#: `waiting 1/10 since 5: genie: ... (until 65, begin 5)`
-_UNTIL = re.compile(r"waiting \d+/\d+ since \d+: .*\(until (\d+), begin \d+\)")
 
 Plans = Mapping[int, tuple[int, Planned]]
 
@@ -38,7 +35,7 @@ class Changes:
 
 
 def changes(
-    snapshot: Snapshot,
+    snapshot: DomainSnapshot,
     plans: Plans,
     site: Mapping[int, int],
     *,
@@ -74,11 +71,11 @@ def asleep_until(job: QueuedJob) -> float:
 
     By the plugin's note: Slurm itself says `BeginTime` only after its next look at the job.
     """
-    found = _UNTIL.match(admin_comment.note_in(job.admin_comment))
-    return float(found[1]) if found else 0.0
+    postponed = Postponed.read_from(job.admin_comment)
+    return float(postponed.until) if postponed else 0.0
 
 
-def _is_other(member: Member, plan: Planned, domain: Domain, now: float) -> bool:
+def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float) -> bool:
     """Is the job to have another shape than it has?"""
     said, task = member.said, member.task
     if said.is_fixed or said.shape == plan.shape or not _may_change(member.job):
@@ -102,10 +99,10 @@ def _may_change(job: QueuedJob) -> bool:
     """
     if job.tasks > 1 or job.array_id or job.het_id:
         return False
-    gate = admin_comment.read(job.admin_comment)
+    gate = GateRecord.read_from(job.admin_comment)
     if gate is None:
         return True
-    return gate.state == "gated" and not is_22_05(gate) and not gate.get(loans.KEY)
+    return gate.state == GATED and not is_22_05(gate) and not gate.names_loan
 
 
 def asked_shape(job: QueuedJob) -> Shape | None:
@@ -120,7 +117,7 @@ def asked_shape(job: QueuedJob) -> Shape | None:
 
 
 def reshaped(
-    job: QueuedJob, said: Shaped, shape: Shape, separator: str, factor: int | None = None
+    job: QueuedJob, said: ShapeNote, shape: Shape, separator: str, factor: int | None = None
 ) -> JobUpdate:
     """The update that gives a waiting job this shape.
 
@@ -130,29 +127,28 @@ def reshaped(
     """
     each, cpus = reply.tasks_per_node(said, shape), reply.cpus_per_node(said, shape)
     gpus = reply.gres(shape, separator)
-    comment = note.replaced(job.admin_comment, replace(said, shape=shape))
-    gate = admin_comment.read(comment)
+    comment = replace(said, shape=shape).written_into(job.admin_comment)
+    gate = GateRecord.read_from(comment)
     if gate is not None:
-        asks = {"tpn": gpus, "nodes": f"{shape.nodes}-{shape.nodes}"}
-        comment = admin_comment.replaced(comment, replace(gate, values={**gate.values, **asks}))
+        comment = gate.reshaped(gpus, shape.nodes).written_into(comment)
     return JobUpdate(
         tres_per_node=gpus,
         num_nodes=(shape.nodes, shape.nodes),
         num_tasks=each * shape.nodes,
         min_cpus=cpus * shape.nodes,
         min_cpus_per_node=cpus,
-        admin_comment=admin_comment.noted(comment, _said(job, shape)),
+        admin_comment=hints.with_note(comment, _said(job, shape)),
         site_factor=factor,
     )
 
 
 def _said(job: QueuedJob, shape: Shape) -> str:
     # The plugin's own note on a wait must stay: it has the job's begin time.
-    present = admin_comment.note_in(job.admin_comment)
-    return present if present.startswith("waiting ") else f"shape {shape}"
+    is_postponed = Postponed.read_from(job.admin_comment) is not None
+    return hints.note_in(job.admin_comment) if is_postponed else f"shape {shape}"
 
 
-def released(job: QueuedJob, said: Shaped, shape: Shape, separator: str) -> JobUpdate:
+def released(job: QueuedJob, said: ShapeNote, shape: Shape, separator: str) -> JobUpdate:
     """The update that gives a job its first shape, after the engine was away at its submit."""
     update = reshaped(job, said, shape, separator)
     return update if said.is_held else replace(update, is_released=True)

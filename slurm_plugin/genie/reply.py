@@ -11,20 +11,19 @@ from dataclasses import replace
 
 from policies.contract.scheduling import Planned
 from policies.performance import Shape
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import SHAPE, TOPO
-from slurm_plugin.decide.wish import Wish
+from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.enforcement.interface import Enforcement
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.protocol import Ok, Submit, SubmitReply
 
 
-def tasks_per_node(said: Shaped, shape: Shape) -> int:
+def tasks_per_node(said: ShapeNote, shape: Shape) -> int:
     """Tasks on each node of a shape."""
     return said.tasks_per_node or shape.gpus_per_node
 
 
-def cpus_per_node(said: Shaped, shape: Shape) -> int:
+def cpus_per_node(said: ShapeNote, shape: Shape) -> int:
     """CPUs its tasks take on each node."""
     return tasks_per_node(said, shape) * max(1, said.cpus_per_task)
 
@@ -36,8 +35,8 @@ def gres(shape: Shape, separator: str) -> str:
 
 def shaped(
     asked: Submit,
-    wish: Wish,
-    said: Shaped,
+    preferences: Preferences,
+    said: ShapeNote,
     chosen: Planned,
     notice: str,
     inner: Enforcement,
@@ -48,7 +47,7 @@ def shaped(
     answered = inner.on_submit(known if chosen.nodes else behind_others(known))
     values: dict[str, str] = {} if said.is_fixed else fields(said, separator)
     note = f"shape {chosen.shape}"
-    comment = f"{admin_comment.topo(wish.text, note)} {said.text()}"
+    comment = f"{hints.entry(preferences.text, note)} {said.text()}"
     if isinstance(answered, Ok):
         own = dict(answered.values)
         for kept in ("keep_s", "token"):
@@ -63,14 +62,14 @@ def shaped(
     return Ok({**values, "set.admin_comment": comment})
 
 
-def with_ours(comment: str, ours: str, said: Shaped) -> str:
+def with_ours(comment: str, ours: str, said: ShapeNote) -> str:
     """Another's brackets with that of the shape between them; its note goes before ours."""
-    if not admin_comment.note_in(comment):
-        comment = admin_comment.with_inside(comment, TOPO, admin_comment.inside(ours, TOPO))
-    return admin_comment.with_inside(comment, SHAPE, said.inside())
+    if not hints.note_in(comment):
+        comment = hints.with_entry_of(comment, ours)
+    return said.written_into(comment)
 
 
-def fields(said: Shaped, separator: str) -> dict[str, str]:
+def fields(said: ShapeNote, separator: str) -> dict[str, str]:
     """The job's own fields for its shape."""
     shape = said.shape
     assert shape is not None
@@ -92,7 +91,7 @@ def behind_others(asked: Submit) -> Submit:
     return asked if keys is None else replace(asked, slots=replace(keys, depends=True))
 
 
-def with_shape(asked: Submit, said: Shaped, separator: str) -> Submit:
+def with_shape(asked: Submit, said: ShapeNote, separator: str) -> Submit:
     """The submit as if the user had asked for this shape."""
     shape, keys = said.shape, asked.slots
     assert shape is not None

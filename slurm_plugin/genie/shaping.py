@@ -19,14 +19,14 @@ from policies.genie.submit import HINTS, Asked, candidates, too_late
 from policies.performance import Shape
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
+from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
-from slurm_plugin.decide.wish import Wish, WishError, read_wish
 from slurm_plugin.enforcement import Enforcement, Wrapper
 from slurm_plugin.genie import admission, reply
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, ShapePromise, planned
 from slurm_plugin.genie.record import ShapeRecord
-from slurm_plugin.genie.site import Domain, Site
-from slurm_plugin.genie.snapshot import Promise, Snapshot, planned
+from slurm_plugin.genie.site import ShapedPartition, ShapingSite
+from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
 
@@ -71,14 +71,14 @@ class Shaping(Wrapper):
     """
 
     inner: Enforcement
-    site: Site
+    site: ShapingSite
     rule: Callable[[str, str, int], Rule]
     separator: str = "/"
     clock: Callable[[], float] = time.time
     scheduler: Scheduler = field(default_factory=Genie)
-    snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    snapshots: dict[str, DomainSnapshot] = field(default_factory=dict)
     plans: dict[str, dict[int, tuple[int, Planned]]] = field(default_factory=dict)
-    promises: dict[str, Promise] = field(default_factory=dict)
+    promises: dict[str, ShapePromise] = field(default_factory=dict)
     records: dict[str, Build] = field(default_factory=dict)
     starting: dict[int, Starting] = field(default_factory=dict)
     #: Submits and ends of jobs so far, and how many of them the last look at Slurm has seen.
@@ -94,18 +94,18 @@ class Shaping(Wrapper):
         if rule.mode != "enforce" or not asked.hint:
             return Pass() if asked.shape else inner.on_submit(asked)
         try:
-            wish = read_wish(asked.hint, rule)
-        except WishError as error:
+            preferences = read_preferences(asked.hint, rule)
+        except HintRefused as error:
             return Refuse(f"gpu-topo: {error}")
-        if wish.off or wish.policy != NAME:
+        if preferences.off or preferences.policy != NAME:
             # The bridge says that such a hint has no meaning without GPUs.
             return Pass() if asked.shape else inner.on_submit(asked)
-        if not asked.shape and not wish.values.keys() & {key.name for key in HINTS}:
+        if not asked.shape and not preferences.values.keys() & {key.name for key in HINTS}:
             return inner.on_submit(asked)
         if asked.shape and not (asked.slots and asked.slots.batch):
             return Refuse(BATCH_ONLY)
         try:
-            return self._shaped(asked, wish)
+            return self._shaped(asked, preferences)
         except HintError as error:
             return Refuse(f"gpu-topo: {error}")
 
@@ -151,7 +151,7 @@ class Shaping(Wrapper):
         self.promises.clear()
         self.starting.clear()
 
-    def is_fresh(self, domain: Domain, now: float) -> bool:
+    def is_fresh(self, domain: ShapedPartition, now: float) -> bool:
         """Was Slurm read lately?"""
         snapshot = self.snapshots.get(domain.name)
         # A look at a slow Slurm takes longer than a poll is apart.
@@ -171,11 +171,11 @@ class Shaping(Wrapper):
             for name, snapshot in self.snapshots.items()
         }
 
-    def plan(self, domain: Domain, task: Task, now: float) -> Planned:
+    def plan(self, domain: ShapedPartition, task: Task, now: float) -> Planned:
         """The plan for a job that is not in Slurm's queue yet, among those that are."""
         snapshot = self.snapshots.get(domain.name)
         if snapshot is None or not self.is_fresh(domain, now):
-            snapshot = Snapshot(domain)
+            snapshot = DomainSnapshot(domain)
         ours = [one for one in self.promises.values() if one.until > now]
         same = [one for one in ours if one.task.latency_s.shape == task.latency_s.shape]
         starting, stalled = self.under_way(snapshot, now)
@@ -184,7 +184,7 @@ class Shaping(Wrapper):
         return made[task.job_id][1]
 
     def under_way(
-        self, snapshot: Snapshot, now: float
+        self, snapshot: DomainSnapshot, now: float
     ) -> tuple[dict[int, Planned], frozenset[int]]:
         """The waiting jobs that are about to start, and those that did not when they were to."""
         ids = {member.job.job_id for member in snapshot.members}
@@ -223,16 +223,16 @@ class Shaping(Wrapper):
                 return "" if promise.nodes else admission.LATER
         return ""
 
-    def _shaped(self, asked: Submit, wish: Wish) -> SubmitReply:
+    def _shaped(self, asked: Submit, preferences: Preferences) -> SubmitReply:
         now = self.clock()
         domain = self.site.domain(asked.partition)
         if asked.change:
             # A new hint of a job that has its shape: the next look plans by it.
-            said = Shaped(None, nodes=asked.nodes, max_nodes=asked.max_nodes)
-            self._task(wish, domain, asked, replace(said, nodes=0, max_nodes=0), now)
+            said = ShapeNote(None, nodes=asked.nodes, max_nodes=asked.max_nodes)
+            self._task(preferences, domain, asked, replace(said, nodes=0, max_nodes=0), now)
             return self.inner.on_submit(asked)
         said = fixed_of(asked, domain) if not asked.shape else said_of(asked)
-        understood, task = self._task(wish, domain, asked, said, now)
+        understood, task = self._task(preferences, domain, asked, said, now)
         late = too_late(task, domain.platform, now)
         if late and domain.rule.late == "refuse":
             return Refuse(f"gpu-topo: deadline: {late}")
@@ -240,33 +240,46 @@ class Shaping(Wrapper):
         token = secrets.token_hex(5)
         said = replace(said, shape=chosen.shape, token=token)
         notice = "; ".join(filter(None, (self.site.note(understood), late)))
-        answered = reply.shaped(asked, wish, said, chosen, notice, self.inner, self.separator)
+        answered = reply.shaped(
+            asked, preferences, said, chosen, notice, self.inner, self.separator
+        )
         if isinstance(answered, Ok):
-            self._promise(asked, wish, domain, task, chosen, token, now)
+            self._promise(asked, preferences, domain, task, chosen, token, now)
             shaped = ShapeRecord(task, chosen, domain.platform, now, said.is_fixed, notice)
             found = candidates(task, domain.platform, now)
-            self.records[token] = lambda: {**shaped.build(found), **of_submit(asked, wish)}
+            self.records[token] = lambda: {**shaped.build(found), **of_submit(asked, preferences)}
         return answered
 
     def _task(
-        self, wish: Wish, domain: Domain, asked: Submit, said: Shaped, now: float
+        self,
+        preferences: Preferences,
+        domain: ShapedPartition,
+        asked: Submit,
+        said: ShapeNote,
+        now: float,
     ) -> tuple[Asked, Task]:
-        understood = self.site.asked(wish.values, domain, asked.account, said, now)
+        understood = self.site.asked(preferences.values, domain, asked.account, said, now)
         job_id = LAST + len(self.promises)
         return understood, self.site.task(job_id, understood, domain, asked.account, now)
 
     def _promise(
-        self, asked: Submit, wish: Wish, domain: Domain, task: Task, chosen: Planned,
-        token: str, now: float,
-    ) -> None:  # fmt: skip
+        self,
+        asked: Submit,
+        preferences: Preferences,
+        domain: ShapedPartition,
+        task: Task,
+        chosen: Planned,
+        token: str,
+        now: float,
+    ) -> None:
         for old in [key for key, one in self.promises.items() if one.until <= now]:
             del self.promises[old]
             self.records.pop(old, None)
         keys = asked.slots
         later = keys is not None and (keys.depends or keys.held or keys.begin > now)
         nodes = () if later else chosen.nodes
-        self.promises[token] = Promise(
-            token, asked.uid, wish.text, task, chosen.shape, nodes, now + PROMISE_S
+        self.promises[token] = ShapePromise(
+            token, asked.uid, preferences.text, task, chosen.shape, nodes, now + PROMISE_S
         )
 
 
@@ -280,10 +293,10 @@ class NoShaping(Wrapper):
         return Refuse(NOT_HERE) if f"policy={NAME}" in asked.hint else Pass()
 
 
-def said_of(asked: Submit) -> Shaped:
+def said_of(asked: Submit) -> ShapeNote:
     """What the user fixed of a job that asks for no GPUs."""
     keys = asked.slots
-    return Shaped(
+    return ShapeNote(
         None,
         nodes=asked.nodes,
         max_nodes=asked.max_nodes,
@@ -294,13 +307,13 @@ def said_of(asked: Submit) -> Shaped:
     )
 
 
-def fixed_of(asked: Submit, domain: Domain) -> Shaped:
+def fixed_of(asked: Submit, domain: ShapedPartition) -> ShapeNote:
     """The shape of a job that asks for GPUs itself; HintError where it cannot be known."""
     most = domain.platform.gpus_per_node
     gpus = asked.gpus or asked.per_node * max(asked.nodes, 1)
     for nodes in range(max(asked.nodes, 1), domain.platform.nodes + 1):
         if gpus and gpus % nodes == 0 and gpus // nodes <= most:
-            return Shaped(Shape(nodes, gpus // nodes), is_fixed=True)
+            return ShapeNote(Shape(nodes, gpus // nodes), is_fixed=True)
     raise HintError(
         f"shape: {gpus or 'an unknown number of'} GPUs; expected as many on each node, at most"
         f" {domain.platform.shapes[-1]} in partition {domain.name}, or none at all: then they are"
@@ -308,12 +321,12 @@ def fixed_of(asked: Submit, domain: Domain) -> Shaped:
     )
 
 
-def of_submit(asked: Submit, wish: Wish) -> dict[str, object]:
+def of_submit(asked: Submit, preferences: Preferences) -> dict[str, object]:
     """What a record says of who asked."""
     return {
         "uid": asked.uid,
         "account": asked.account,
         "partition": asked.partition,
-        "hint": wish.text,
+        "hint": preferences.text,
         "policy": NAME,
     }

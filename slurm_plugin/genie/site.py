@@ -17,11 +17,11 @@ from slurm_plugin.config.genie import Classes, GenieConfig, GenieRule
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.genie.models import Shelf
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.job_notes.shape import ShapeNote
 
 
 @dataclass(slots=True)
-class Domain:
+class ShapedPartition:
     """One partition that is shaped: its nodes as a platform, and who makes tasks for it."""
 
     name: str
@@ -31,12 +31,12 @@ class Domain:
 
 
 @dataclass(slots=True)
-class Site:
+class ShapingSite:
     """All of them; `refresh` before the first use and now and then."""
 
     config: GenieConfig
     shelf: Shelf
-    domains: Mapping[str, Domain] = field(default_factory=dict)
+    domains: Mapping[str, ShapedPartition] = field(default_factory=dict)
 
     def refresh(self) -> None:
         """Read the models again where they changed."""
@@ -44,7 +44,7 @@ class Site:
             for domain in self.domains.values():
                 domain.maker = TaskMaker(domain.platform, self.shelf.models)
 
-    def domain(self, partition: str) -> Domain:
+    def domain(self, partition: str) -> ShapedPartition:
         """The domain of a job's partition; HintError where its jobs are not shaped."""
         found = self.domains.get(partition)
         if found is None:
@@ -55,21 +55,29 @@ class Site:
             )
         return found
 
-    def classes(self, domain: Domain, account: str) -> Classes:
+    def classes(self, domain: ShapedPartition, account: str) -> Classes:
         """The classes a job may have: its account's, else its partition's."""
         personal = self.config.accounts.get(account)
         return personal.classes if personal else domain.rule.classes
 
-    def asked(self, values: Mapping[str, str], domain: Domain, account: str, said: Shaped,
-              now_s: float) -> Asked:  # fmt: skip
-        """The work and wish of a hint; HintError for what is wrong, one line.
+    def asked(
+        self,
+        values: Mapping[str, str],
+        domain: ShapedPartition,
+        account: str,
+        said: ShapeNote,
+        now_s: float,
+    ) -> Asked:
+        """The work and preferences of a hint; HintError for what is wrong, one line.
 
         `said` is what the user fixed beside it, `now_s` when the job was submitted.
         """
         shapes = shapes_of(domain, said)
         return read(values, now_s, tuple(self.classes(domain, account)), shapes)
 
-    def task(self, job_id: int, asked: Asked, domain: Domain, account: str, now_s: float) -> Task:
+    def task(
+        self, job_id: int, asked: Asked, domain: ShapedPartition, account: str, now_s: float
+    ) -> Task:
         """The job as the scheduler sees it; HintError where no model or shape can serve."""
         classes = self.classes(domain, account)
         return task_of(job_id, asked, domain.maker, now_s, classes)
@@ -80,7 +88,7 @@ class Site:
         return found.note if found else ""
 
 
-def shapes_of(domain: Domain, said: Shaped) -> tuple[Shape, ...]:
+def shapes_of(domain: ShapedPartition, said: ShapeNote) -> tuple[Shape, ...]:
     """The shapes that site and user leave; empty where that is all of them.
 
     HintError where they leave none.
@@ -116,7 +124,7 @@ def shapes_of(domain: Domain, said: Shaped) -> tuple[Shape, ...]:
     return () if len(shapes) == len(platform.shapes) else shapes
 
 
-def site_of(config: GenieConfig, machines: Machines, where: str) -> Site:
+def site_of(config: GenieConfig, machines: Machines, where: str) -> ShapingSite:
     """The site of a configuration; ConfigError for nodes that are not alike or not declared.
 
     `where` is the file, for messages.
@@ -136,5 +144,5 @@ def site_of(config: GenieConfig, machines: Machines, where: str) -> Site:
             raise ConfigError(f"{place}: nodes of {counts} GPUs; expected nodes of one kind")
         if sizes:
             platform = Platform(len(rule.nodes), sizes.pop())
-            domains[name] = Domain(name, rule, platform, TaskMaker(platform, shelf.models))
-    return Site(config, shelf, domains)
+            domains[name] = ShapedPartition(name, rule, platform, TaskMaker(platform, shelf.models))
+    return ShapingSite(config, shelf, domains)

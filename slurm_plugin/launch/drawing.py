@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gres_topology.cpulist import format_list
-from slurm_plugin.launch.errors import LaunchError
-from slurm_plugin.launch.machine import LaunchMachine
+from slurm_plugin.launch.machine import LaunchError, LaunchMachine
 
 _BOX_W, _BOX_H, _GPU, _GAP = 210, 154, 38, 24
 _COLOURS = ("#fff3c4", "#d7ecff", "#e2f5dd", "#fde0e6", "#ece3fa", "#fbe5d0", "#dff5f2", "#eeeeee")

@@ -12,12 +12,16 @@ from policies.contract.bits import gpus_of
 from policies.matching.large import grow
 from policies.scoring.rank_order import rank_order
 from policies.scoring.tables import EXACT_GPUS, tables
-from slurm_plugin.launch.errors import LaunchError
+from slurm_plugin.errors import PluginError
 
 #: Paths to a NIC that are worth a hint, nearest first; SYS crosses the sockets' link.
 NEAR = ("PIX", "PXB", "PHB", "NODE")
 #: As the C plugin's limits.h: GPUs, NUMA nodes and CPUs of one node.
 MOST_GPUS, MOST_NUMA, MOST_CPUS = 128, 64, 8192
+
+
+class LaunchError(PluginError):
+    """A machine does not fit a launch table; the text says what was expected."""
 
 
 @dataclass(frozen=True)

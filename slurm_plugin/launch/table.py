@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from gres_topology.cpulist import format_list
 from policies.matching.graph_solver import MOST_GPUS
 from policies.patterns.pattern import PATTERNS, TABULATED, pattern_of
-from slurm_plugin.launch.errors import LaunchError
-from slurm_plugin.launch.machine import LaunchMachine
+from slurm_plugin.launch.machine import LaunchError, LaunchMachine
 
 VERSION = 1
 #: The C plugin reads no larger file.

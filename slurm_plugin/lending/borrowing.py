@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from policies.r_queue import Release
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.offer import Borrower, Market, Offer, Spare
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes
@@ -22,7 +22,7 @@ class Candidate:
 
     job: QueuedJob
     #: Our record in its AdminComment.
-    kept: Bracket
+    kept: JobRecord
     demand: Demand
     need: Need
 

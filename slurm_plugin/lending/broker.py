@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slurm_plugin import admin_comment
 from slurm_plugin.config.sections import Rule, WaitingConfig
+from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
-from slurm_plugin.decide.wish import Wish, WishError, read_wish
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import is_ahead
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending import borrowing, record
-from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.batch import Round
 from slurm_plugin.lending.borrowing import Candidate, Offered, may_borrow
 from slurm_plugin.lending.donors import LONGEST_PAUSE_S, Lending
@@ -80,7 +80,7 @@ class Broker:
             if job.state == "PENDING" or "loan=" not in job.admin_comment:
                 continue
             kept = self.lending.mode.kept(job)
-            loan = loans.read(kept.get(loans.KEY)) if kept else None
+            loan = kept.loan if kept else None
             if loan is not None:
                 running.append((loan, self._use_of(job).share))
         self._loads = loads_of(running)
@@ -124,37 +124,37 @@ class Broker:
         """The job where it and the site want that it borrows, and where it may now."""
         job, kept, need = candidate.job, candidate.kept, candidate.need
         # Counted for the whole job its GPUs may be more than any node has.
-        if not kept.get("remote") or not may_borrow(candidate.demand) or need.nodes > 1:
+        if not kept.may_borrow or not may_borrow(candidate.demand) or need.nodes > 1:
             return None
-        wish = self._wish(job)
-        if wish is None or kept.is_ahead("loan_next", now, LONGEST_PAUSE_S):
+        preferences = self._preferences(job)
+        if preferences is None or is_ahead(kept.next_loan_at, now, LONGEST_PAUSE_S):
             return None
         step_s = max(1, self._waiting.step_s)
-        held = kept.number("loan_held", now)
+        held = kept.held_by_network_since or now
         return replace(
             borrowing.borrower(need, made.room),
-            is_auto=wish.is_auto,
+            is_auto=preferences.is_auto,
             limit_s=job.time_limit_s or math.inf,
-            use=self._use(wish),
+            use=self._use(preferences),
             rounds_waited=max(0, now - job.submit) // step_s,
             postponed=max(0, now - held) // step_s,
         )
 
-    def _wish(self, job: QueuedJob) -> Wish | None:
-        """What the job wishes where it may borrow; None where it may not."""
+    def _preferences(self, job: QueuedJob) -> Preferences | None:
+        """What the job prefers where it may borrow; None where it may not."""
         rule = self._rule(job.partition, job.account, job.uid)
         try:
-            wish = read_wish(admin_comment.hint_in(job.admin_comment), rule)
-        except WishError:
+            preferences = read_preferences(hints.hint_in(job.admin_comment), rule)
+        except HintRefused:
             return None
-        return wish if rule.mode == "enforce" and wish.remote else None
+        return preferences if rule.mode == "enforce" and preferences.remote else None
 
     def _use_of(self, job: QueuedJob) -> NetworkUse:
-        wish = self._wish(job)
-        return UNKNOWN if wish is None else self._use(wish)
+        preferences = self._preferences(job)
+        return UNKNOWN if preferences is None else self._use(preferences)
 
-    def _use(self, wish: Wish) -> NetworkUse:
-        return network_use(wish.profile, self._profiles, self.lending.settings.wires)
+    def _use(self, preferences: Preferences) -> NetworkUse:
+        return network_use(preferences.profile, self._profiles, self.lending.settings.wires)
 
     def act(self, made: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
         """Loans that came to nothing first, then new ones, then whoever is left over.

@@ -13,16 +13,15 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.acting.question import Question, Submitter
-from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.mode import Mode
 from slurm_plugin.lending.offer import Declined, Offer
 from slurm_plugin.queue.capacity import Nodes
@@ -69,38 +68,36 @@ class Lending:
             return "slurm.conf has no TaskProlog, so no job could meet its donors"
         return self._submitter.obstacle()
 
-    def lend(self, job: QueuedJob, kept: Bracket, offer: Offer, room: Nodes) -> Loan | None:
+    def lend(self, job: QueuedJob, kept: JobRecord, offer: Offer, room: Nodes) -> Loan | None:
         """Submit the donors of a loan and write it down; None, and all undone, where one fails."""
-        lenders: list[Lender] = []
+        donors: list[LoanDonor] = []
         try:
             for node, mask in offer.donors.items():
-                lenders.append(self._submitted(job, node, mask))
-            loan = Loan(offer.host, offer.mask, tuple(lenders))
-            at = str(int(self._clock()))
-            more = {loans.KEY: loan.text(), loans.AT: at, loans.WHY: offer.why}
-            named = replace(kept, values={**kept.values, **more})
-            note = f"meets its donors: {loans.note(loan, offer.why)}"
+                donors.append(self._submitted(job, node, mask))
+            loan = Loan(offer.host, offer.mask, tuple(donors))
+            named = kept.with_loan(loan, int(self._clock()), offer.why)
+            note = f"meets its donors: {loan.note(offer.why)}"
             self._client.update([job.name], self.mode.meets(job, named, note))
             self.told(job.job_id, loan)
-            for lender in lenders:
-                change = self.mode.donor(job.job_id, room[lender.node], lender.mask)
-                self._client.update([str(lender.job_id)], change)
+            for donor in donors:
+                change = self.mode.donor(job.job_id, room[donor.node], donor.mask)
+                self._client.update([str(donor.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
-            self.cancel([lender.job_id for lender in lenders])
+            self.cancel([donor.job_id for donor in donors])
             self.counts["refused"] += 1
             return None
         self.counts["lent"] += 1
         return loan
 
-    def _submitted(self, job: QueuedJob, node: str, mask: int) -> Lender:
+    def _submitted(self, job: QueuedJob, node: str, mask: int) -> LoanDonor:
         """A donor that waits. Its id is its user's word: SlurmError where Slurm knows another."""
         asked = Question(job.job_id, job.uid, node, mask.bit_count())
-        lender = Lender(node, mask, self._submitter.donor(asked))
+        donor = LoanDonor(node, mask, self._submitter.donor(asked))
         there = {one.job_id: one for one in self._client.queue()}
-        if trouble := loans.trouble_of(lender, there.get(lender.job_id), job):
+        if trouble := loans.trouble_of(donor, there.get(donor.job_id), job):
             raise SlurmError(trouble)
-        return lender
+        return donor
 
     def tidy(self, queue: Sequence[QueuedJob]) -> None:
         """End donors whose borrower is no more, and borrowers that lost a donor."""
@@ -108,8 +105,8 @@ class Lending:
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            kept = self.mode.kept(job) if f"{loans.KEY}=" in job.admin_comment else None
-            loan = loans.read(kept.get(loans.KEY)) if kept else None
+            kept = self.mode.kept(job) if "loan=" in job.admin_comment else None
+            loan = kept.loan if kept else None
             if kept is None or loan is None or not self.mode.is_on_loan(job, kept):
                 continue
             if job.state != "PENDING":
@@ -128,7 +125,7 @@ class Lending:
     def _look_after(self, job: QueuedJob, loan: Loan, there: dict[int, QueuedJob]) -> None:
         """A job that runs goes on only with all of its donors."""
         donors = _donors(job, loan, there)
-        is_whole = len(donors) == len(loan.lenders)
+        is_whole = len(donors) == len(loan.donors)
         if is_whole and all(donor.state == "RUNNING" for donor in donors):
             self._missed.pop(job.job_id, None)
             return
@@ -144,21 +141,19 @@ class Lending:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
             self.cancel([job.job_id])
 
-    def decline(self, job: QueuedJob, kept: Bracket, why: Declined) -> bool:
+    def decline(self, job: QueuedJob, kept: JobRecord, why: Declined) -> bool:
         """Write down why a job is lent nothing, once for every new reason; whether it was new.
 
         Figures do not count. `loan_held` is since when the network alone holds the job back.
         """
-        values = dict(kept.values)
-        if why.is_network:
-            values.setdefault("loan_held", str(int(self._clock())))
+        changed = kept.held_by_network(int(self._clock())) if why.is_network else kept
         is_known = _without_figures(clean_note(why.why)) == _without_figures(
-            admin_comment.note_in(job.admin_comment)
+            hints.note_in(job.admin_comment)
         )
-        if is_known and values == dict(kept.values):
+        if is_known and changed == kept:
             return False
-        comment = admin_comment.replaced(job.admin_comment, replace(kept, values=values))
-        told = JobUpdate(admin_comment=admin_comment.noted(comment, why.why))
+        comment = changed.written_into(job.admin_comment)
+        told = JobUpdate(admin_comment=hints.with_note(comment, why.why))
         try:
             self._client.update([job.name], told)
         except SlurmError as error:
@@ -166,18 +161,16 @@ class Lending:
         return not is_known
 
     def give_up(
-        self, job: QueuedJob, kept: Bracket, why: str, queue: Mapping[int, QueuedJob]
+        self, job: QueuedJob, kept: JobRecord, why: str, queue: Mapping[int, QueuedJob]
     ) -> int:
         """End a loan that came to nothing: the job waits for local GPUs, or is refused.
 
         `queue` is by job id. Seconds until the next try.
         """
-        loan = loans.read(kept.get(loans.KEY))
-        tries = kept.number("loan_tries")
+        loan = kept.loan
         # Longer doubled than ten times it would be a number of any length.
-        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(tries, 10))
-        pause = {"loan_tries": str(tries + 1), "loan_next": str(int(self._clock()) + pause_s)}
-        paused = replace(kept, values={**kept.values, **pause})
+        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(kept.loan_tries, 10))
+        paused = kept.paused(int(self._clock()) + pause_s)
         is_refused = self.settings.unservable == "refuse"
         outcome = "refused" if is_refused else "waits for GPUs of one node"
         note = f"remote GPUs: {why}; {outcome}"
@@ -207,7 +200,7 @@ class Lending:
 
 def _donors(job: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> list[QueuedJob]:
     """The jobs in the queue that are this loan's donors, whatever else it names."""
-    named = (queue.get(lender.job_id) for lender in loan.lenders)
+    named = (queue.get(donor.job_id) for donor in loan.donors)
     return [donor for donor in named if donor is not None and loans.lends_to(donor, job)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slurm_plugin.lending.loan import Loan
+from slurm_plugin.job_notes.loan import Loan
 
 
 def loads_of(running: Iterable[tuple[Loan, float]]) -> dict[str, float]:
@@ -14,7 +14,7 @@ def loads_of(running: Iterable[tuple[Loan, float]]) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for loan, share in running:
-        for lender in loan.lenders:
-            for name in (loan.host, lender.node):
-                found[name] = found.get(name, 0.0) + share * lender.mask.bit_count()
+        for donor in loan.donors:
+            for name in (loan.host, donor.node):
+                found[name] = found.get(name, 0.0) + share * donor.mask.bit_count()
     return {name: min(1.0, load) for name, load in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from slurm_plugin.admin_comment import Bracket
+from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.borrowing import Offered
 from slurm_plugin.lending.offer import Declined
 from slurm_plugin.queue.candidates import Need
@@ -26,11 +26,16 @@ class LoanPlan:
     #: Look again soon.
     again: bool = False
     #: Loans to be made.
-    offers: list[tuple[QueuedJob, Bracket, Offered]] = field(default_factory=list)
+    offers: list[tuple[QueuedJob, JobRecord, Offered]] = field(default_factory=list)
     #: Loans that came to nothing, and why.
-    broken: list[tuple[QueuedJob, Bracket, str]] = field(default_factory=list)
+    broken: list[tuple[QueuedJob, JobRecord, str]] = field(default_factory=list)
     #: Jobs that nothing is lent to.
-    declined: list[tuple[QueuedJob, Bracket, Declined]] = field(default_factory=list)
+    declined: list[tuple[QueuedJob, JobRecord, Declined]] = field(default_factory=list)
+
+    @property
+    def changes_slurm(self) -> bool:
+        """Is anything to be done?"""
+        return bool(self.offers or self.broken or self.declined)
 
     def take(self, hold: Hold) -> None:
         """A job is about to hold this."""

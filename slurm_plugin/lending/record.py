@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.decide.record import Build
-from slurm_plugin.lending.loan import Loan, gpus_of
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.loan import Loan, gpu_indices
+from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.offer import Declined
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -16,37 +16,38 @@ LENT, NOT_LENT, LOAN_OVER = "lent", "not lent", "loan over"
 DECISIONS = (LENT, NOT_LENT, LOAN_OVER)
 
 
-def lent(job: QueuedJob, kept: Bracket, loan: Loan, why: str) -> Build:
+def lent(job: QueuedJob, kept: JobRecord, loan: Loan, why: str) -> Build:
     """A loan was made; its donors start now."""
     return lambda: {
         **_who(job, kept),
         "decision": LENT,
         "why": why,
         "host": loan.host,
-        "gpus": gpus_of(loan.mask),
+        "gpus": gpu_indices(loan.mask),
         "donors": [
-            {"node": one.node, "gpus": gpus_of(one.mask), "job": one.job_id} for one in loan.lenders
+            {"node": one.node, "gpus": gpu_indices(one.mask), "job": one.job_id}
+            for one in loan.donors
         ],
     }
 
 
-def declined(job: QueuedJob, kept: Bracket, why: Declined) -> Build:
+def declined(job: QueuedJob, kept: JobRecord, why: Declined) -> Build:
     """The job could borrow, and had better wait."""
     return lambda: {**_who(job, kept), "decision": NOT_LENT, "why": why.why}
 
 
-def over(job: QueuedJob, kept: Bracket, why: str, pause_s: int) -> Build:
+def over(job: QueuedJob, kept: JobRecord, why: str, pause_s: int) -> Build:
     """A loan came to nothing; the next try comes after `pause_s` seconds."""
     return lambda: {**_who(job, kept), "decision": LOAN_OVER, "why": why, "pause_s": pause_s}
 
 
-def _who(job: QueuedJob, kept: Bracket) -> dict[str, Any]:
+def _who(job: QueuedJob, kept: JobRecord) -> dict[str, Any]:
     return {
         "job": job.job_id,
         "array": 0,
         "uid": job.uid,
         "account": job.account,
         "partition": job.partition,
-        "hint": admin_comment.hint_in(job.admin_comment),
-        "asked": kept.get("tpn") or kept.get("tpj") or job.tres_per_node or job.tres_per_job,
+        "hint": hints.hint_in(job.admin_comment),
+        "asked": kept.asked or job.tres_per_node or job.tres_per_job,
     }

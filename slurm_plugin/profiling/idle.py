@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 from policies.performance import Shape
-from slurm_plugin import admin_comment
+from slurm_plugin.job_notes.hints import Postponed
+from slurm_plugin.job_notes.records import REQUESTS, GateRecord
 from slurm_plugin.profiling.machine import OUT, models
-from slurm_plugin.queue.demand import REQUESTS, Unplaceable, gpus_of, node_names
+from slurm_plugin.queue.demand import Unplaceable, gpus_of, node_names
 from slurm_plugin.slurm import QueuedJob, SlurmNode
 from slurm_plugin.slurm.gres_text import counts
 
 #: Reasons of jobs that would run if GPUs were free; others wait for something else.
 _REASONS = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
-_POSTPONED = re.compile(r"waiting \d+/")
 #: A job may be pending so long although nothing is in its way: Slurm has not looked yet.
 GRACE_S = 5
 
@@ -54,10 +53,10 @@ def _since(job: QueuedJob, now: float) -> float | None:
     """Since when the job could run if it had GPUs; None where it could not."""
     if job.state != "PENDING" or job.held or job.depends:
         return None
-    kept = admin_comment.read(job.admin_comment)
-    if kept is not None or _POSTPONED.match(admin_comment.note_in(job.admin_comment)):
+    kept = GateRecord.read_from(job.admin_comment)
+    if kept is not None or Postponed.read_from(job.admin_comment):
         # Our own gate moves its begin time; the user's is in the bracket.
-        begin = float(kept.get("begin") or 0) if kept else 0.0
+        begin = float(kept.begin) if kept else 0.0
     elif job.reason in _REASONS:
         begin = float(job.eligible)
     else:
@@ -84,10 +83,10 @@ def _may_use(job: QueuedJob, node: SlurmNode) -> bool:
 
 def _asked(job: QueuedJob) -> str:
     """What it asks for, in the words of before a gate took its GPUs away."""
-    kept = admin_comment.read(job.admin_comment)
+    kept = GateRecord.read_from(job.admin_comment)
     texts = [getattr(job, field) for field in REQUESTS.values()]
     if kept is not None:
-        texts += [kept.get(key) or "" for key in REQUESTS]
+        texts += kept.requests.values()
     return ",".join(filter(None, texts))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.errors import PluginError
 from slurm_plugin.slurm import SlurmNode, SlurmPartition
 from slurm_plugin.slurm.slot_types import index_of

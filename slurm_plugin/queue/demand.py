@@ -5,19 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
+from slurm_plugin.job_notes.records import REQUESTS
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
 
-#: The four ways to ask for GPUs: their short names on the wire and in records, Slurm's fields.
-REQUESTS = {
-    "tpn": "tres_per_node",
-    "tpj": "tres_per_job",
-    "tpt": "tres_per_task",
-    "tps": "tres_per_socket",
-}
 #: What the GPUs of each request are counted for.
 FORMS = {"tpn": "node", "tpj": "job", "tpt": "task", "tps": "socket"}
 #: GPUs are not looked for on more nodes than this.

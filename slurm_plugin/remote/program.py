@@ -12,8 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 #: What the nodes' programs import of ours.
 PARTS = (
     "__init__.py",
-    "admin_comment.py",
     "errors.py",
+    "job_notes/",
     "munge.py",
     "remote/__init__.py",
     "remote/errors.py",

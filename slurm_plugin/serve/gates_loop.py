@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from slurm_plugin.config.sections import SlurmConfig
-from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.board import PROMISE_S, Board
-from slurm_plugin.gates.lent import SlotsMode
-from slurm_plugin.gates.planner import Planner
+from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
+from slurm_plugin.gates.reconciler import GateReconciler
+from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.donors import lending_of
+from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.clock_watch import CLOCK_SET
-from slurm_plugin.serve.pace import SUBMIT_S, Pace
+from slurm_plugin.serve.poll_schedule import SUBMIT_S
+from slurm_plugin.serve.queue_loop import QueueLoop
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
-from slurm_plugin.slurm import choose
-from slurm_plugin.slurm.interface import SlurmClient
 
 logger = logging.getLogger(__name__)
 
@@ -27,105 +25,94 @@ STARTING_S = 0.3
 MISSED_POLLS = 3
 
 
-class Loop:
+class GatesLoop(QueueLoop):
     """Looks for as long as the engine's configuration says `enforcement: slots`."""
 
+    name = "slots"
+
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._pace = Pace()
+        super().__init__(engine)
         self._setup: Setup | None = None
-        self._planner: Planner | None = None
-        self._client: tuple[SlurmConfig, SlurmClient] | None = None
+        self._reconciler: GateReconciler | None = None
         self._is_off = False
-        engine.listen(self.heard, self.status)
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
-        board = self._engine.setup.board or Board()
+        cache = self.engine.setup.cache or CapacityCache()
         if verb == CLOCK_SET:
             # The next look is like the first.
             self._setup = None
-            board.forget_all()
-        if verb == "submit" and not board.has_news:
+            cache.forget_all()
+        if verb == "submit" and not cache.has_news:
             return
         if verb == "ended":
-            board.ended += 1
-        self._pace.heard(verb, board.is_awaited)
+            cache.ended += 1
+        self.schedule.heard(verb, cache.is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
-        on = self._engine.setup.board is not None
-        return {"slots": self._planner.status()} if on and self._planner is not None else {}
+        on = self.engine.setup.cache is not None
+        return {"slots": self._reconciler.status()} if on and self._reconciler is not None else {}
 
-    async def run(self) -> None:
-        """Look again and again until cancelled."""
-        await self._pace.keep(self._look)
+    def poll_s(self, setup: Setup) -> float:
+        """Seconds between two looks if nothing is heard."""
+        return setup.config.slots.poll_s
 
-    async def _look(self) -> tuple[float, float]:
-        """One look -> seconds to the next if nothing happens, and between polls."""
-        poll_s = self._engine.setup.config.slots.poll_s
-        return await self._next_s(poll_s), poll_s
-
-    async def _next_s(self, poll_s: float) -> float:
-        setup = self._engine.setup
-        if setup.board is None:
+    async def next_s(self, setup: Setup, since: float) -> float:
+        """One look, unless another mode is on or the kill switch is set."""
+        cache, poll_s = setup.cache, self.poll_s(setup)
+        if cache is None:
             return poll_s
-        try:
-            planner = self._the_planner(setup, setup.board)
-            if setup.config.kill_switch.exists():
-                await self._give_back(planner)
-                return poll_s
-            self._is_off = False
-            async with self._engine.turn:
-                made = await planner.look()
-        except SlurmError as error:
-            logger.warning("slots: Slurm could not be read: %s", error)
+        reconciler = self._the_reconciler(setup, cache)
+        if setup.config.kill_switch.exists():
+            await self._give_back(setup, reconciler, since)
             return poll_s
-        except Exception:
-            # A gate that is not renewed opens: the next look may work again.
-            logger.exception("slots: a look at the queue failed")
-            return poll_s
+        self._is_off = False
+        async with self.engine.turn:
+            known = cache.ended
+            snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
+            made = await reconciler.look(snapshot, known)
+            if made.changes_slurm:
+                setup.watcher.outdate()
         if made.again:
             return SUBMIT_S
         if made.seen["placed"] or made.releases or made.offers or made.seen["loan meets"]:
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
         # A promise nobody took up gives its GPUs back in time.
-        return min(poll_s, PROMISE_S) if setup.board.has_promised else poll_s
+        return min(poll_s, PROMISE_S) if cache.has_promised else poll_s
 
-    async def _give_back(self, planner: Planner) -> None:
+    async def _give_back(self, setup: Setup, reconciler: GateReconciler, since: float) -> None:
         """The kill switch: waiting jobs are Slurm's own.
 
-        Again at every poll: the bridge may have gated one more by an answer of before.
+        Again at every poll: the bridge may have gated one more by an earlier answer.
         """
         if not self._is_off:
             logger.warning("slots: switched off; waiting jobs are given back to Slurm")
             self._is_off = True
-        await planner.look_after_donors()
-        await planner.give_all_back()
+        await reconciler.look_after_donors(await setup.watcher.snapshot(since))
+        await reconciler.give_all_back()
 
-    def _the_planner(self, setup: Setup, board: Board) -> Planner:
-        """The planner of this setup; a client lives on while its settings do."""
-        if self._planner is not None and self._setup is setup:
-            return self._planner
-        config = setup.config
-        if self._client is None or self._client[0] != config.slurm:
-            self._client = (config.slurm, choose.client(config.slurm))
-        if self._planner is not None:
-            self._planner.close()
+    def _the_reconciler(self, setup: Setup, cache: CapacityCache) -> GateReconciler:
+        """The reconciler of this setup."""
+        if self._reconciler is not None and self._setup is setup:
+            return self._reconciler
+        config, client = setup.config, setup.client
+        if self._reconciler is not None:
+            self._reconciler.close()
         self._setup = setup
         folder = config.topo_aware.profiles
-        board.fresh_s = MISSED_POLLS * config.slots.poll_s
-        self._planner = Planner(
-            self._client[1],
+        cache.fresh_s = MISSED_POLLS * config.slots.poll_s
+        self._reconciler = GateReconciler(
+            client,
             setup.decider,
-            board,
-            self._engine.write,
+            cache,
+            self.engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=lending_of(config.remote, config.slurm, self._client[1], SlotsMode()),
+            lending=lending_of(config.remote, config.slurm, client, SlotLoans()),
             profiles=read_remote(folder) if folder else {},
-            why_not=setup.shaping.hold_reason if setup.shaping is not None else None,
+            hold_reason=setup.shaping.hold_reason if setup.shaping is not None else None,
         )
-        return self._planner
+        return self._reconciler

@@ -10,17 +10,18 @@ from functools import partial
 from pathlib import Path
 
 from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.lending.at_start.reserved import Reserved
 from slurm_plugin.notify import Notifier
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.clock_watch import ClockWatch
 from slurm_plugin.serve.extras import Extras
-from slurm_plugin.serve.gates_loop import Loop
-from slurm_plugin.serve.lending_loop import Loop as LoansLoop
+from slurm_plugin.serve.gates_loop import GatesLoop
+from slurm_plugin.serve.lending_loop import LendingLoop
+from slurm_plugin.serve.neighbours_loop import NeighboursLoop
 from slurm_plugin.serve.server import LineServer
 from slurm_plugin.serve.service import Engine
-from slurm_plugin.serve.shaping_loop import Loop as GenieLoop
+from slurm_plugin.serve.shaping_loop import ShapingLoop
 
 logger = logging.getLogger(__name__)
 
@@ -31,13 +32,13 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     Raises PluginError when the configuration is wrong or the socket cannot be made.
     """
     notifier = notifier or Notifier()
-    load = partial(setup.load, board=Board(), reserved=Reserved())
+    load = partial(setup.load, cache=CapacityCache(), reserved=Reserved())
     first = load(path)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
     engine = Engine(first, log, load)
-    loops = (Loop(engine), GenieLoop(engine), LoansLoop(engine))
+    loops = [kind(engine) for kind in (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop)]
     server = LineServer(first.config.socket, engine.answer)
     extras = Extras(engine)
     ended = asyncio.Event()
@@ -50,7 +51,6 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         task.add_done_callback(reloads.discard)
 
     try:
-        first.begin()
         await server.start()
         await extras.start()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -67,7 +67,6 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         notifier.stopping()
         await extras.stop()
         await server.stop()
-        engine.setup.end()
         await asyncio.to_thread(log.close)
     logger.info("stopped")
 

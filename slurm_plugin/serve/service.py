@@ -152,8 +152,6 @@ class Engine:
                 logger.exception("reload failed; the old configuration stays")
                 return f"{type(error).__name__}: {error}; the old configuration stays"
             former, self.setup = self.setup, setup
-            former.end()
-            setup.begin()
             old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3
             self.log.config = setup.config.decision_log
@@ -195,7 +193,7 @@ class Engine:
             "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
             "nodes_left_to_slurm_count": len(problems),
             "tables_bytes": setup.tables_bytes(),
-            "neighbours": setup.neighbours.told(),
+            "neighbours": setup.neighbours.status(),
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,
             **self.counters.snapshot(),

@@ -21,15 +21,17 @@ from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.decide.site_policies import SitePolicies
-from slurm_plugin.decide.usual_jobs import usual_jobs
 from slurm_plugin.enforcement import Enforcement, Reserving, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
-from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.shaping import NoShaping, Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reserved import Reserved
+from slurm_plugin.queue.snapshot import Detail, read_snapshot
+from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
+from slurm_plugin.slurm.interface import SlurmClient
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +52,11 @@ class Setup:
     #: The whole chain.
     enforcement: Enforcement
     neighbours: Neighbours
+    #: Changes Slurm; the queue is read by the watcher alone.
+    client: SlurmClient
+    watcher: Watcher
     #: What submits are answered from; None in the select mode.
-    board: Board | None = None
+    cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
     reserved: Reserved | None = None
     #: None where no partition is shaped.
@@ -61,14 +66,6 @@ class Setup:
     def machines(self) -> Machines:
         """The declared nodes."""
         return self.decider.machines
-
-    def begin(self) -> None:
-        """Read the queue from now on: at once where a rule names a policy that looks at jobs."""
-        self.neighbours.start(at_once=self.looks_at_jobs())
-
-    def end(self) -> None:
-        """Another configuration took over."""
-        self.neighbours.stop()
 
     def looks_at_jobs(self) -> bool:
         """Whether a policy the rules name goes by who runs beside a job."""
@@ -87,42 +84,41 @@ class Setup:
         return sum(one.size_bytes() for one in tables) if tables else None
 
 
-def load(path: Path, board: Board | None = None, reserved: Reserved | None = None) -> Setup:
+def load(path: Path, cache: CapacityCache | None = None, reserved: Reserved | None = None) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
-    `board` and `reserved` live on from one configuration to the next. Raises SlurmError where the
+    `cache` and `reserved` live on from one configuration to the next. Raises SlurmError where the
     chosen Slurm client cannot work on this host.
     """
     config = configuration.load(path)
     choose.check(config.slurm)
     machines = load_machines(config)
     learned = Learned(config.state_dir / LEARNED)
-    chosen = SitePolicies(config.topo_aware, learned, usual_jobs(config))
+    chosen = SitePolicies(config, learned)
     teacher = Teacher(learned, machines, chosen.update)
-    neighbours = Neighbours(
-        choose.client(config.slurm),
-        machines,
-        config.topo_aware.refresh_s,
-        config.topo_aware.max_age_s,
-        teacher,
-    )
+    neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
-    setup = _chained(config, decider, neighbours, board or Board(), reserved or Reserved())
+    setup = _chained(config, decider, neighbours, cache or CapacityCache(), reserved or Reserved())
     warm_up(setup)
     if setup.looks_at_jobs():
+        neighbours.is_wanted = True
         _first_look(setup)
     return setup
 
 
 def _chained(
-    config: Config, decider: Decider, neighbours: Neighbours, board: Board, reserved: Reserved
+    config: Config,
+    decider: Decider,
+    neighbours: Neighbours,
+    cache: CapacityCache,
+    reserved: Reserved,
 ) -> Setup:
     """The setup with its chain of enforcement: shaping around reserving around the way chosen."""
     is_slots = config.enforcement == "slots"
     inner: Enforcement
     if is_slots:
-        inner = Slots(decider, board, config.slots.lease_s)
+        inner = Slots(decider, cache, config.slots.lease_s)
     else:
         inner = Reserving(Select(decider), decider, reserved)
     shaping = None
@@ -134,7 +130,9 @@ def _chained(
         decider,
         shaping or NoShaping(inner),
         neighbours,
-        board=board if is_slots else None,
+        choose.client(config.slurm),
+        Watcher(choose.client(config.slurm)),
+        cache=cache if is_slots else None,
         reserved=None if is_slots else reserved,
         shaping=shaping,
     )
@@ -145,7 +143,8 @@ def _first_look(setup: Setup) -> None:
     patience_s = min(FIRST_LOOK_S, setup.config.slurm.timeout_s)
     client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
     try:
-        setup.neighbours.refresh(client)
+        snapshot = read_snapshot(client, Detail.JOBS)
+        setup.neighbours.take(setup.neighbours.running_in(snapshot.jobs), snapshot.began)
     except SlurmError as error:
         logger.warning("who runs beside whom is not known yet: %s", error)
 

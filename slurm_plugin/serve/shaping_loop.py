@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, NamedTuple
+from typing import Any
 
 from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
 from policies.genie.submit import candidates
-from slurm_plugin import admin_comment
-from slurm_plugin.config.sections import SlurmConfig
-from slurm_plugin.decide.wish import WishError, read_wish
-from slurm_plugin.errors import SlurmError
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.gates.watch import of_job
-from slurm_plugin.genie import look, note
-from slurm_plugin.genie.act import Acts, in_turn
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.genie import look
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import Domain
-from slurm_plugin.genie.snapshot import Snapshot, planned, taken
+from slurm_plugin.genie.site import ShapedPartition
+from slurm_plugin.genie.updates import ShapeUpdates, in_turn
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.hints import Postponed
+from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
+from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.serve.clock_watch import CLOCK_SET
-from slurm_plugin.serve.pace import Pace
+from slurm_plugin.serve.queue_loop import QueueLoop
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
-from slurm_plugin.slurm import choose, releases
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient, SlurmNode
+from slurm_plugin.slurm import releases
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 
@@ -42,102 +43,75 @@ IDLE_S = 5.0
 SETTLING_S = 0.15
 
 
-class Seen(NamedTuple):
-    """What one look read; `heard` is what had happened before it."""
-
-    at: float
-    heard: int
-    queue: list[QueuedJob]
-    nodes: list[SlurmNode]
-
-
-class Loop:
+class ShapingLoop(QueueLoop):
     """Looks for as long as the engine's configuration has a `genie` section."""
 
+    name = "genie"
+
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._pace = Pace()
-        self._client: tuple[SlurmConfig, SlurmClient, str] | None = None
+        super().__init__(engine)
         self._tasks: dict[int, tuple[object, Task | None]] = {}
-        self._acts = Acts()
+        self._acts = ShapeUpdates()
         self._shaping: Shaping | None = None
-        engine.listen(self.heard, self.status)
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
         if verb == PLANNED:
             return
-        shaping = self._engine.setup.shaping
+        shaping = self.engine.setup.shaping
         if shaping is not None:
             shaping.add_event()
             if verb == CLOCK_SET:
                 shaping.forget_all()
-        self._pace.heard(verb)
+        super().heard(verb)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing where no jobs are shaped."""
-        shaping = self._engine.setup.shaping
+        shaping = self.engine.setup.shaping
         if shaping is None:
             return {}
         acts = self._acts
         told: dict[str, Any] = {"changed": acts.changed, "domains": shaping.status()}
         return {"genie": told | ({"refused": acts.refused} if acts.refused else {})}
 
-    async def run(self) -> None:
-        """Look again and again until cancelled."""
-        await self._pace.keep(self._look)
-
-    async def _look(self) -> tuple[float, float]:
-        """One look -> seconds to the next if nothing happens, and between polls."""
-        setup = self._engine.setup
+    def poll_s(self, setup: Setup) -> float:
+        """Seconds between two looks if nothing is heard."""
         shaping = setup.shaping
-        if shaping is None or not shaping.site.domains:
-            return IDLE_S, IDLE_S
-        poll_s = shaping.site.config.poll_s
-        return await self._next_s(setup, shaping, poll_s), poll_s
+        return shaping.site.config.poll_s if shaping and shaping.site.domains else IDLE_S
 
-    async def _next_s(self, setup: Setup, shaping: Shaping, poll_s: float) -> float:
+    async def next_s(self, setup: Setup, since: float) -> float:
+        """One look, unless no jobs are shaped or the kill switch is set."""
+        shaping, poll_s = setup.shaping, self.poll_s(setup)
+        if shaping is None or not shaping.site.domains:
+            return poll_s
         if setup.config.kill_switch.exists():
             shaping.snapshots.clear()
             return poll_s
-        try:
-            # Behind a gate of the slots mode another loop changes the same jobs.
-            async with self._engine.turn:
-                began = shaping.clock()
-                seen = await asyncio.to_thread(self._read, setup, shaping)
-                settling = await self._plan(setup, shaping, seen)
-                shaping.look_s = shaping.clock() - began
-        except SlurmError as error:
-            logger.warning("genie: Slurm could not be read: %s", error)
-            return poll_s
-        except Exception:
-            logger.exception("genie: a look at the queue failed")
-            return poll_s
+        # Behind a gate of the slots mode another loop changes the same jobs.
+        async with self.engine.turn:
+            began, events = shaping.clock(), shaping.events
+            await asyncio.to_thread(self._prepare, setup, shaping)
+            seen = await setup.watcher.snapshot(since, Detail.NODES)
+            settling = await self._plan(setup, shaping, seen, events)
+            shaping.look_s = shaping.clock() - began
         return min(poll_s, SETTLING_S) if settling else poll_s
 
-    def _read(self, setup: Setup, shaping: Shaping) -> Seen:
+    def _prepare(self, setup: Setup, shaping: Shaping) -> None:
+        """What a new configuration needs to know of Slurm, and the site's files anew."""
         shaping.site.refresh()
-        at, heard = shaping.clock(), shaping.events
-        client, separator = self._the_client(setup.config.slurm)
-        shaping.separator = separator
-        # The queue first: a job that starts in between is then counted twice, never missed.
-        return Seen(at, heard, client.queue(), client.nodes())
-
-    def _the_client(self, settings: SlurmConfig) -> tuple[SlurmClient, str]:
-        if self._client is None or self._client[0] != settings:
-            client = choose.client(settings)
-            release = releases.parse_version(client.version())
-            separator = releases.commands(release).gres_separator
-            self._client = (settings, client, separator)
-        return self._client[1], self._client[2]
-
-    async def _plan(self, setup: Setup, shaping: Shaping, seen: Seen) -> bool:
-        """Plan every domain and change what is to be changed; whether to look again soon."""
         if self._shaping is not shaping:
+            release = releases.parse_version(setup.client.version())
+            shaping.separator = releases.commands(release).gres_separator
             self._shaping, self._tasks = shaping, {}
+
+    async def _plan(self, setup: Setup, shaping: Shaping, seen: Snapshot, events: int) -> bool:
+        """Plan every domain and change what is to be changed; whether to look again soon.
+
+        `events` had happened when the snapshot was asked for.
+        """
         self._meet(shaping, seen)
-        self._acts.forget(seen.queue)
-        made = await asyncio.to_thread(self._planned, setup, shaping, seen)
+        self._acts.forget(seen.jobs)
+        made = await asyncio.to_thread(self._planned, shaping, seen)
         updates: list[tuple[QueuedJob, JobUpdate]] = []
         starts: list[int] = []
         for name, (snapshot, plans, changes) in made.items():
@@ -147,41 +121,41 @@ class Loop:
             for job, task, plan in changes.reshaped:
                 if self._may_change(job, seen):
                     self._write(snapshot.domain, job, task, plan, seen.at)
-        shaping.events_seen = seen.heard
-        waits = {job.job_id for job in seen.queue if job.state == "PENDING"}
+        shaping.events_seen = events
+        waits = {job.job_id for job in seen.jobs if job.state == "PENDING"}
         shaping.starting = {job: one for job, one in shaping.starting.items() if job in waits}
         now, later = in_turn([one for one in updates if self._may_change(one[0], seen)])
         if now:
-            assert self._client is not None
-            await asyncio.to_thread(self._acts.do, self._client[1], now, seen.at)
+            await asyncio.to_thread(self._acts.do, setup.client, now, seen.at)
+            setup.watcher.outdate()
         shaping.told_slurm(starts, shaping.clock())
         if starts:
-            self._engine.say(PLANNED)
+            self.engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
-    def _may_change(self, job: QueuedJob, seen: Seen) -> bool:
-        return not self._acts.is_paused(job.name, seen.at)
+    def _may_change(self, job: QueuedJob, seen: Snapshot) -> bool:
+        return not self._acts.backoff.is_paused(job.name, seen.at)
 
-    def _meet(self, shaping: Shaping, seen: Seen) -> None:
+    def _meet(self, shaping: Shaping, seen: Snapshot) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
-        for job in seen.queue if shaping.promises or shaping.records else ():
-            said = note.read(job.admin_comment)
+        for job in seen.jobs if shaping.promises or shaping.records else ():
+            said = shape_note_in(job.admin_comment)
             if said is None or not said.token:
                 continue
             shaping.promises.pop(said.token, None)
             build = shaping.records.pop(said.token, None)
             if build is not None:
-                self._engine.write(of_job(build, job))
+                self.engine.write(of_job(build, job))
         for token in [key for key, one in shaping.promises.items() if one.until <= seen.at]:
             del shaping.promises[token]
             shaping.records.pop(token, None)
 
     def _planned(
-        self, setup: Setup, shaping: Shaping, seen: Seen
-    ) -> dict[str, tuple[Snapshot, dict[int, tuple[int, Planned]], look.Changes]]:
+        self, shaping: Shaping, seen: Snapshot
+    ) -> dict[str, tuple[DomainSnapshot, dict[int, tuple[int, Planned]], look.Changes]]:
         kept: dict[int, tuple[object, Task | None]] = {}
 
-        def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+        def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task | None:
             key = (job.admin_comment, job.submit, job.account, id(domain.maker))
             found = self._tasks.get(job.job_id)
             if found is None or found[0] != key:
@@ -191,7 +165,7 @@ class Loop:
 
         made = {}
         for name, domain in shaping.site.domains.items():
-            snapshot = taken(domain, seen.queue, seen.nodes, seen.at, task_of, _is_ours)
+            snapshot = domain_snapshot(domain, seen.jobs, seen.nodes, seen.at, task_of, _is_ours)
             starting, stalled = shaping.under_way(snapshot, seen.at)
             queue = snapshot.queue(seen.at, list(shaping.promises.values()), starting, stalled)
             plans = planned(
@@ -209,32 +183,36 @@ class Loop:
         return made
 
     @staticmethod
-    def _task(shaping: Shaping, job: QueuedJob, said: Shaped, domain: Domain) -> Task | None:
+    def _task(
+        shaping: Shaping, job: QueuedJob, said: ShapeNote, domain: ShapedPartition
+    ) -> Task | None:
         """A job's task by its hint, as of its submit; None where that says nothing of use."""
         rule = shaping.rule(job.partition, job.account, job.uid)
         try:
-            wish = read_wish(admin_comment.hint_in(job.admin_comment), rule)
-            asked = shaping.site.asked(wish.values, domain, job.account, said, job.submit)
+            preferences = read_preferences(hints.hint_in(job.admin_comment), rule)
+            asked = shaping.site.asked(preferences.values, domain, job.account, said, job.submit)
             return shaping.site.task(job.job_id, asked, domain, job.account, job.submit)
-        except (WishError, HintError) as error:
+        except (HintRefused, HintError) as error:
             logger.info("genie: job %d is left as it is: %s", job.job_id, error)
             return None
 
     def _first_shapes(
-        self, shaping: Shaping, snapshot: Snapshot
+        self, shaping: Shaping, snapshot: DomainSnapshot
     ) -> list[tuple[QueuedJob, JobUpdate]]:
         """Jobs submitted while no engine answered: they get their shape and are let go."""
         updates = []
         for job, said in snapshot.unshaped:
             task = self._task(shaping, job, said, snapshot.domain)
-            if task is None or self._acts.is_paused(job.name, snapshot.at):
+            if task is None or self._acts.backoff.is_paused(job.name, snapshot.at):
                 continue
             plan = shaping.plan(snapshot.domain, task, snapshot.at)
             updates.append((job, look.released(job, said, plan.shape, shaping.separator)))
             self._write(snapshot.domain, job, task, plan, snapshot.at)
         return updates
 
-    def _write(self, domain: Domain, job: QueuedJob, task: Task, plan: Planned, now: float) -> None:
+    def _write(
+        self, domain: ShapedPartition, job: QueuedJob, task: Task, plan: Planned, now: float
+    ) -> None:
         line = ShapeRecord(task, plan, domain.platform, now, note="while it waits")
         who = {
             "job": job.job_id,
@@ -242,15 +220,15 @@ class Loop:
             "uid": job.uid,
             "account": job.account,
             "partition": job.partition,
-            "hint": admin_comment.hint_in(job.admin_comment),
+            "hint": hints.hint_in(job.admin_comment),
             "policy": "genie",
         }
         found = candidates(task, domain.platform, now)
-        self._engine.write(lambda: {**line.build(found), **who})
+        self.engine.write(lambda: {**line.build(found), **who})
 
 
 def _is_ours(job: QueuedJob) -> bool:
     """Does the job wait by our own word alone?"""
-    gate = admin_comment.read(job.admin_comment)
-    is_gated = gate is not None and gate.state == "gated"
-    return is_gated or admin_comment.note_in(job.admin_comment).startswith("waiting ")
+    gate = GateRecord.read_from(job.admin_comment)
+    is_gated = gate is not None and gate.state == GATED
+    return is_gated or Postponed.read_from(job.admin_comment) is not None

@@ -1,6 +1,6 @@
 """Slurm behind one narrow interface: what the engine and the commands may ask of it."""
 
-from slurm_plugin.slurm.commands import CommandLine
+from slurm_plugin.slurm.clients.command_line import CommandLine
 from slurm_plugin.slurm.interface import (
     NOW,
     JobUpdate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 
 def task_runs(text: str) -> tuple[range, ...]:
@@ -30,7 +31,22 @@ def ranges(runs: tuple[range, ...]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in merged)
 
 
-def update_name(job_id: int, array_id: int, task: int | None, together: tuple[range, ...]) -> str:
+def fields(job_id: int, array_id: int, task_id: int, waiting: str) -> dict[str, Any]:
+    """QueuedJob's `name`, `task` and `tasks`; `waiting` is the text of tasks that wait together.
+
+    Raises ValueError as `task_runs` does.
+    """
+    together = task_runs(waiting)
+    # A task by itself has a number, and 0 is one.
+    task = task_id if array_id and not together else None
+    return {
+        "name": _update_name(job_id, array_id, task, together),
+        "task": ranges(together) if task is None else str(task),
+        "tasks": sum(map(len, together)) or 1,
+    }
+
+
+def _update_name(job_id: int, array_id: int, task: int | None, together: tuple[range, ...]) -> str:
     """What `scontrol update` and the others call the job (never the whole array by mistake)."""
     if together:
         text = ranges(together)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from slurm_plugin.config.sections import SlurmConfig
-from slurm_plugin.slurm import pyslurm_client
-from slurm_plugin.slurm.commands import CommandLine
+from slurm_plugin.slurm.clients import pyslurm_client
+from slurm_plugin.slurm.clients.command_line import CommandLine
+from slurm_plugin.slurm.clients.pyslurm_client import PySlurm
+from slurm_plugin.slurm.clients.rest import Rest
 from slurm_plugin.slurm.interface import SlurmClient
-from slurm_plugin.slurm.pyslurm_client import PySlurm
-from slurm_plugin.slurm.rest import Rest
 from slurm_plugin.slurm.runner import ProcessRunner
 
 logger = logging.getLogger(__name__)

@@ -12,11 +12,7 @@ NOW = 0
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """One node as Slurm knows it; GPU counts by type ('' = untyped), `used` by Slurm index.
-
-    `used_by_type` counts what is in use of each type, 0 included. `alloc_cpus` and
-    `alloc_memory_mb` are what running jobs hold; `features` are the active ones.
-    """
+    """One node as Slurm knows it."""
 
     name: str
     state: tuple[str, ...]
@@ -24,11 +20,16 @@ class SlurmNode:
     weight: int
     cpus: int
     memory_mb: int
+    #: How many GPUs of each type there are; '' is the type of those without one.
     gpus: Mapping[str, int] = field(default_factory=dict)
+    #: Slurm's indices of the GPUs in use.
     used: tuple[int, ...] = ()
+    #: How many of each type are in use, 0 included.
     used_by_type: Mapping[str, int] = field(default_factory=dict)
+    #: CPUs and memory that running jobs hold.
     alloc_cpus: int = 0
     alloc_memory_mb: int = 0
+    #: The active ones.
     features: tuple[str, ...] = ()
 
     @property
@@ -62,23 +63,20 @@ class SlurmJob:
 class QueuedJob:
     """One job that waits or holds resources: everything a scheduler must know of it.
 
-    Times are epochs in seconds, 0 where Slurm has none yet; a job that waits has no `end`. A
-    field of Slurm that is unset is 0, '' or (): `time_limit_s` 0 is no limit, `max_nodes` 0 no
-    upper bound, `throttle` 0 no `%N`. The tres texts are Slurm's own: `gres/gpu:v100:2`, on
-    22.05 `gres:gpu:v100:2`, and per task on 24.11 and later `cpu=1,gres/gpu:v100=2`.
-    `state` is PENDING, RUNNING, SUSPENDED, CONFIGURING or COMPLETING (whatever else Slurm adds
-    to it). `gpus` maps nodes to Slurm's GPU indices while the job holds them.
-
-    The tasks of an array that wait are one job: `task` is their text (`2-9`), `tasks` their
-    number, `array_id` the array. A task by itself has `task` `1`, `tasks` 1. `name` is what an
-    update calls the job: `7`, `4_1`, or for tasks that wait together `4_[2-9]`.
+    Times are epochs in seconds, 0 where Slurm has none yet. A field that Slurm leaves unset is 0,
+    '' or (). The tasks of an array that wait together are one job.
     """
 
     job_id: int
+    #: What an update calls the job: `7`, `4_1`, or `4_[2-9]` for tasks that wait together.
     name: str = ""
+    #: The array that it belongs to.
     array_id: int = 0
+    #: Its task number in the array, or those of the tasks that wait together (`2-9`).
     task: str = ""
+    #: How many tasks it stands for.
     tasks: int = 1
+    #: How many tasks of the array may run at a time (`%N`); 0 for any number.
     throttle: int = 0
     het_id: int = 0
     het_offset: int = 0
@@ -86,17 +84,21 @@ class QueuedJob:
     uid: int = 0
     account: str = ""
     partition: str = ""
+    #: PENDING, RUNNING, SUSPENDED, CONFIGURING or COMPLETING, without Slurm's flags.
     state: str = ""
     reason: str = ""
     priority: int = 0
     submit: int = 0
     eligible: int = 0
     start: int = 0
+    #: 0 while it waits: what Slurm says then is an estimate.
     end: int = 0
+    #: 0 for no limit.
     time_limit_s: int = 0
     depends: bool = False
     nodes: tuple[str, ...] = ()
     min_nodes: int = 0
+    #: 0 for no upper bound.
     max_nodes: int = 0
     ntasks: int = 0
     cpus: int = 0
@@ -106,6 +108,8 @@ class QueuedJob:
     memory_per_cpu_mb: int = 0
     memory_per_tres: str = ""
     min_cpus_per_node: int = 0
+    #: Slurm's own texts: `gres/gpu:v100:2`, on 22.05 `gres:gpu:v100:2`, and per task on 24.11 and
+    #: later `cpu=1,gres/gpu:v100=2`.
     tres_per_node: str = ""
     tres_per_job: str = ""
     tres_per_task: str = ""
@@ -117,6 +121,7 @@ class QueuedJob:
     exclusive: bool = False
     comment: str = ""
     admin_comment: str = ""
+    #: Node -> Slurm's indices of the GPUs that the job holds there.
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
@@ -129,12 +134,11 @@ class QueuedJob:
 class JobUpdate:
     """What to change of pending jobs: None leaves a field alone, '' clears it.
 
-    `begin_time` is an epoch, NOW = at once. `num_nodes` is (min, max). `site_factor` is the site's
-    part of the priority, around 0; `priority` is a fixed one, until `is_released`, which also lets
-    a held job go. The tres texts may be written as any release writes them: `gpu:s1:1`,
-    `gres/gpu:s1:1` or `gres:gpu:s1:1`.
+    The tres texts may be written as any release writes them: `gpu:s1:1`, `gres/gpu:s1:1` or
+    `gres:gpu:s1:1`.
     """
 
+    #: An epoch, or NOW.
     begin_time: int | None = None
     tres_per_node: str | None = None
     tres_per_job: str | None = None
@@ -144,6 +148,7 @@ class JobUpdate:
     req_nodes: str | None = None
     exc_nodes: str | None = None
     features: str | None = None
+    #: The fewest and the most.
     num_nodes: tuple[int, int] | None = None
     min_cpus: int | None = None
     cpus_per_task: int | None = None
@@ -154,8 +159,11 @@ class JobUpdate:
     memory_per_tres: str | None = None
     admin_comment: str | None = None
     num_tasks: int | None = None
+    #: The site's part of the priority, around 0.
     site_factor: int | None = None
+    #: A fixed priority, until the job is released.
     priority: int | None = None
+    #: Slurm computes its priority again, and a job that was held may start.
     is_released: bool | None = None
 
 

@@ -18,7 +18,7 @@ from bench.questions import (
     renumbered,
 )
 from bench.replay import KINDS, check
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.protocol import Place, decode
 
 LINE = (

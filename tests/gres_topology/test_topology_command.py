@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import gres_topology
 from gres_topology import TopologyError, catalog
 from gres_topology.drawing import draw
-from slurm_plugin.cli.topology import topology
+from slurm_plugin.cli.machines.topology import topology
 
 ASSETS = Path(__file__).parent / "assets"
 

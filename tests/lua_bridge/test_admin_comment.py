@@ -12,8 +12,10 @@ import pytest
 
 from policies import hints
 from policies.errors import HintError
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import DONOR, LOAN, SHAPE, SLOTS, TOPO, Bracket
+from slurm_plugin.job_notes import brackets, donor
+from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO
+from slurm_plugin.job_notes.hints import hint_in, note_in
+from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 FORGED = "[gpu-loan: starts loan=h1/1,h2/1/4711/50000 prio=4294967000"
@@ -136,18 +138,18 @@ def is_refused(text: str) -> bool:
 
 
 def as_c_tells(text: str) -> str | None:
-    if admin_comment.inside(text, TOPO) is None:
+    if brackets.inside(text, TOPO) is None:
         return None
-    return f"{admin_comment.hint_in(text)}\t{admin_comment.note_in(text)}"
+    return f"{hint_in(text)}\t{note_in(text)}"
 
 
 @pytest.mark.parametrize(
     ("comment", "hint", "loan"), [case[1:] for case in READ], ids=[case[0] for case in READ]
 )
 def test_what_is_ours_in_a_comment(lua, by_c, comment, hint, loan):
-    assert (admin_comment.hint_in(comment) if hint is not None else None) == hint
-    assert (admin_comment.inside(comment, TOPO) is None) == (hint is None)
-    assert admin_comment.inside(comment, LOAN) == loan
+    assert (hint_in(comment) if hint is not None else None) == hint
+    assert (brackets.inside(comment, TOPO) is None) == (hint is None)
+    assert brackets.inside(comment, LOAN) == loan
     assert by_lua(lua, [comment], LOAN) == [loan]
     assert lua.evaluate(
         f"return tostring(require('gputopo.comment').hint_in([==[{comment}]==]))"
@@ -159,28 +161,26 @@ def test_what_is_ours_in_a_comment(lua, by_c, comment, hint, loan):
 def test_python_lua_and_c_read_the_same_of_any_text(lua, by_c, seed):
     texts = soup(seed)
     for kind in (TOPO, LOAN, SLOTS, SHAPE, DONOR):
-        assert by_lua(lua, texts, kind) == [admin_comment.inside(text, kind) for text in texts]
+        assert by_lua(lua, texts, kind) == [brackets.inside(text, kind) for text in texts]
     assert by_c(texts) == [as_c_tells(text) for text in texts]
-    assert any(admin_comment.inside(text, TOPO) for text in texts)
+    assert any(brackets.inside(text, TOPO) for text in texts)
 
 
 @pytest.mark.parametrize("seed", range(6, 9))
 def test_what_was_written_is_read_whatever_stood_there(lua, seed):
     """By Python and by Lua, and neither touches what is another's."""
-    record = Bracket("meets", {"tpn": "gres/gpu:4", "loan": "a/1,b/2/7"}, LOAN)
+    record = LoanRecord("meets", {"tpn": "gres/gpu:4", "loan": "a/1,b/2/7"})
     for text in soup(seed):
-        written = admin_comment.replaced(text, record)
-        assert admin_comment.read(written, LOAN) == record
-        assert admin_comment.with_inside(written, LOAN, None) == admin_comment.with_inside(
-            text, LOAN, None
-        )
+        written = record.written_into(text)
+        assert LoanRecord.read_from(written) == record
+        assert brackets.with_inside(written, LOAN, None) == brackets.with_inside(text, LOAN, None)
     texts = soup(seed, 60)
     for text in texts:
         quoted = "".join(f"\\{byte:03}" for byte in text.encode())
         merged = lua.evaluate(
             f"return require('gputopo.comment').merged('{quoted}', '{record.text()}')"
         )
-        assert admin_comment.read(merged, LOAN) == record
+        assert LoanRecord.read_from(merged) == record
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ def test_what_was_written_is_read_whatever_stood_there(lua, seed):
     ],
 )  # fmt: skip
 def test_a_record_that_we_did_not_write_is_none(text):
-    assert admin_comment.read(text) is admin_comment.read(text, LOAN) is None
+    assert GateRecord.read_from(text) is LoanRecord.read_from(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "[gpu-donor: of=]", "[gpu-donor: of=7 x]", "[[gpu-donor: of=7]]"]
 )
 def test_a_donor_says_whom_it_lends_to(text):
-    assert admin_comment.donor_of(text) == 0
-    assert admin_comment.donor_of(f"site {admin_comment.donor(7)}") == 7
+    assert donor.borrower_in(text) == 0
+    assert donor.borrower_in(f"site {donor.entry(7)}") == 7

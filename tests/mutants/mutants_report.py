@@ -26,7 +26,8 @@ Tests were written for what survived the first run, in which 148 of 197 (but for
 75 %: that is nearer to what the tests are worth on lines that nobody tried. Another seed (`SEED`
 in tests/mutants/run_mutants.py) draws such lines.
 
-C: only files that are built without Slurm's headers (`PURE` in the two Makefiles) are tried here.
+C: only files that are built without Slurm's headers (`slurm_plugin/select/pure`, and `PURE` in
+spank's Makefile) are tried here.
 With the seeds 2 and 3 (40 each) 25 and 30 were caught at first, 7 and 3 equivalent; tests were
 written for the other 15.
 """

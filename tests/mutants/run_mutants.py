@@ -38,7 +38,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
     "slots": (28, "slurm_plugin/gates/**/*.py", "slurm_plugin/queue/**/*.py"),
     "remote": (30, "slurm_plugin/lending/**/*.py", "slurm_plugin/remote/**/*.py"),
     "lua_bridge": (28, "lua_bridge/**/*.lua"),
-    "select": (20, "slurm_plugin/select/*.c"),
+    "select": (20, "slurm_plugin/select/pure/*.c"),
     "spank": (20, "slurm_plugin/spank/*.c"),
 }
 MEASURED = ("policies", "gres_topology", "simulation", "slurm_plugin")
@@ -52,7 +52,7 @@ def files(part: str) -> list[str]:
     paths = (path for pattern in PARTS[part][1:] for path in ROOT.glob(pattern))
     result = sorted(str(path.relative_to(ROOT)) for path in paths)
     makefile = ROOT / "slurm_plugin" / part / "Makefile"
-    if makefile.is_file():
+    if part == "spank":
         pure = re.findall(r"^PURE = (.*)", makefile.read_text(), re.M)[0].split()
         result = [name for name in result if Path(name).stem in pure]
     return result

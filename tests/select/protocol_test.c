@@ -67,6 +67,9 @@ static void wait_and_pass_are_read(void)
 {
 	CHECK(!parse("wait id=1 s=30 note=later"));
 	CHECK(reply.kind == GT_REPLY_WAIT && reply.wait_s == 30);
+	CHECK(!reply.max_wait_s);
+	CHECK(!parse("wait id=1 s=30 max_wait_s=600"));
+	CHECK(reply.max_wait_s == 600);
 	CHECK(!parse("pass id=2"));
 	CHECK(reply.kind == GT_REPLY_PASS && !reply.note[0]);
 	CHECK(!parse("error id=0 message=no%20idea"));
@@ -90,6 +93,7 @@ static void malformed_replies_are_refused(void)
 		"use id=1 node=a/1 =b", "use id=1 node=a/1 b", "wait id=1",
 		"wait id=1 s=0", "wait id=1 s=-3", "wait id=1 s=1.5",
 		"wait id=1 s=99999999", "wait id=1 s=9 s=9",
+		"wait id=1 s=9 max_wait_s=0", "wait id=1 s=9 max_wait_s=604801",
 		"use id=99999999999999999999 node=a/1", "\x80use id=1 node=a/1",
 	};
 

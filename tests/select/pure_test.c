@@ -12,7 +12,8 @@
 #include "programs.h"
 
 extern const claim_t admin_comment_claims[], budget_claims[], kill_switch_claims[],
-	mig_claims[], protocol_claims[], rpc_claims[], settings_claims[], stats_claims[];
+	mig_claims[], protocol_claims[], rpc_claims[], settings_claims[], stats_claims[],
+	wait_times_claims[];
 
 static const claim_t *const claims[] = {
 	admin_comment_claims,
@@ -23,6 +24,7 @@ static const claim_t *const claims[] = {
 	rpc_claims,
 	settings_claims,
 	stats_claims,
+	wait_times_claims,
 	NULL,
 };
 

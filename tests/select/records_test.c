@@ -182,12 +182,11 @@ extern void gt_wait_sleep_on(job_record_t *job,
 
 extern bool gt_wait_postpone(job_record_t *job,
 			     const gt_postponement_t *earlier,
-			     uint32_t seconds, const char *note)
+			     const gt_reply_t *reply)
 {
 	(void) job;
 	(void) earlier;
-	(void) seconds;
-	(void) note;
+	(void) reply;
 	return false;
 }
 

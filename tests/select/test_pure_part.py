@@ -87,9 +87,10 @@ REPLIES = [
         "use 1 s=0 node=dgx1:9 node=dgx2:f0 alt=dgx1:3 note=dgx1:0,3 50% sure",
     ),
     (protocol.WaitFor(30, "a [pair]|soon"), "wait 2 s=30 note=a (pair)/soon"),
-    (protocol.Pass(), "pass 3 s=0 note="),
-    (protocol.Pass("observed: 0,3"), "pass 4 s=0 note=observed: 0,3"),
-    (protocol.Error("no such verb"), "error 5 s=0 note=no such verb"),
+    (protocol.WaitFor(30, "soon", 600), "wait 3 s=30 max_wait_s=600 note=soon"),
+    (protocol.Pass(), "pass 4 s=0 note="),
+    (protocol.Pass("observed: 0,3"), "pass 5 s=0 note=observed: 0,3"),
+    (protocol.Error("no such verb"), "error 6 s=0 note=no such verb"),
 ]
 
 

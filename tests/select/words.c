@@ -67,6 +67,8 @@ extern void print_replies(void)
 		       reply.wait_s);
 		print_picks("node", reply.picks, reply.pick_count);
 		print_picks("alt", reply.alts, reply.alt_count);
+		if (reply.max_wait_s)
+			printf(" max_wait_s=%u", reply.max_wait_s);
 		printf(" note=%s\n", reply.note);
 	}
 }

@@ -129,6 +129,7 @@ def test_replies_look_as_the_protocol_says() -> None:
     use = protocol.Use({"n1": 0b1001}, {"n2": 0b11}, "double NVLink")
     assert use.encode(5) == b"use id=5 node=n1/9 alt=n2/3 note=double%20NVLink\n"
     assert protocol.WaitFor(30, "soon").encode(6) == b"wait id=6 s=30 note=soon\n"
+    assert protocol.WaitFor(30, max_wait_s=600).encode(6) == b"wait id=6 s=30 max_wait_s=600\n"
     assert protocol.Pass().encode(7) == b"pass id=7\n"
     assert protocol.Refuse("no\nkey").encode(8) == b"refuse id=8 message=no%20key\n"
     assert protocol.Ok({"set.features": "a=b"}).encode(9) == b"ok id=9 set.features=a=b\n"

@@ -21,17 +21,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, basic_decider
 
-from slurm_plugin import hostlist
+from gres_topology import hostlist
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotTold, _question
-from slurm_plugin.gates import look
-from slurm_plugin.gates.board import Board
-from slurm_plugin.gates.plan import Chosen, Terms
+from slurm_plugin.gates import planning, released
+from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.want import Wants
+from slurm_plugin.genie.domain_snapshot import domain_snapshot
 from slurm_plugin.genie.look import asked_shape
-from slurm_plugin.genie.snapshot import taken
 from slurm_plugin.lending.at_start import look as at_start
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.protocol import Submit, encode_request
@@ -42,7 +42,8 @@ from slurm_plugin.queue.demand import MAX_NAMED
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slots_keys import SlotsKeys
-from slurm_plugin.slurm import array_tasks, rows
+from slurm_plugin.slurm import array_tasks
+from slurm_plugin.slurm.clients import rows
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Seconds and bytes that one hostile text may take.
@@ -159,7 +160,7 @@ def test_any_host_list_is_read_or_refused(text: str) -> None:
 )
 def test_no_task_of_an_array_is_made_by_reading_which_there_are(text: str) -> None:
     with bounded():
-        attempted(lambda: array_tasks.update_name(7, 7, None, array_tasks.task_runs(text)))
+        attempted(lambda: array_tasks.fields(7, 7, 0, text))
 
 
 def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(
@@ -190,17 +191,17 @@ def test_any_question_to_explain_is_read_or_refused(payload: bytes) -> None:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    """An engine of the slots mode whose board has just seen an empty cluster."""
+    """An engine of the slots mode whose cache has just seen an empty cluster."""
     path = tmp_path / "gputopo.yaml"
     path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
     first = setup.load(path)
-    assert first.board is not None
+    assert first.cache is not None
     room = {
         f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 40, 100_000, partitions=frozenset({"batch"}))
         for i in range(1, 65)
     }
-    first.board.default_partition = "batch"
-    first.board.look(room, (), None, time.time())
+    first.cache.default_partition = "batch"
+    first.cache.look(room, (), None, time.time())
     log = DecisionLog(first.config.decision_log)
     yield Engine(first, log, setup.load)
     log.close()
@@ -332,13 +333,13 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
     with bounded():
         for job in queue:
-            look.about_to_run(job)
+            released.about_to_run(job)
             running_job(job.job_id, {}, hint_of(job))
-        made = look.plan(
+        made = planning.plan(
             queue,
             Wants().read(queue, emptied(ROOM)),
             ROOM,
-            Terms(NOW, 120, 30),
+            GateContext(NOW, 120, 30),
             lambda _name, _job, want, found: Chosen(
                 found[0], lowest(found[0].free, want.need.gpus)
             ),
@@ -349,9 +350,9 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_look_for_loans_outlives_hostile_jobs(seed: int) -> None:
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
-    terms = at_start.Terms(NOW)
+    context = at_start.Terms(NOW)
     with bounded():
-        at_start.plan(queue, ROOM, terms, AtStart(60, highest=9, now=NOW), None)
+        at_start.plan(queue, ROOM, context, AtStart(60, highest=9, now=NOW), None)
 
 
 SHAPED = {
@@ -367,7 +368,7 @@ SHAPED = {
 def test_a_shaped_submit_of_any_numbers_gets_its_answer(tmp_path: Path, text: str) -> None:
     shaping = a_shaping(tmp_path)
     looked = shaping.site.domains["dl"]
-    shaping.snapshots["dl"] = taken(
+    shaping.snapshots["dl"] = domain_snapshot(
         looked, [], [a_node("dgx1"), a_node("dgx2")], SHAPED_AT, no_task
     )
     base = "policy=genie," if "profile" in text else "policy=genie,profile=resnet50,"
@@ -393,9 +394,9 @@ def no_task(*_: object) -> None:
 
 
 def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path: Path) -> None:
-    board = Board(default_partition="batch")
-    board.look(ROOM, (), None, NOW)
-    slots = Slots(basic_decider(tmp_path), board, 120, clock=lambda: NOW)
+    cache = CapacityCache(default_partition="batch")
+    cache.look(ROOM, (), None, NOW)
+    slots = Slots(basic_decider(tmp_path), cache, 120, clock=lambda: NOW)
     few, many = f"x[1-{MAX_NAMED}]", f"x[0-{MAX_NAMED}]"
     assert "gpu-slots: placed" in str(slots.on_submit(submit(exc_nodes=few)))
     assert f"more than {MAX_NAMED} hosts" in str(slots.on_submit(submit(exc_nodes=many)))

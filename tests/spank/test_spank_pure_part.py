@@ -10,11 +10,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from launch_rule import Launch, Task, launch
 
 from gres_topology import NumaNode, catalog
 from gres_topology.cpulist import format_list
 from policies.patterns.pattern import PATTERNS
-from slurm_plugin.launch import Launch, LaunchMachine, Task, launch, machine_of, write
+from slurm_plugin.launch import LaunchMachine, machine_of, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "spank"

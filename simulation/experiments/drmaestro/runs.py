@@ -16,8 +16,8 @@ from simulation.experiments.drmaestro.workload import (
     jobs,
     machines,
 )
-from simulation.experiments.rqueue.tsubame import averaged
-from simulation.models.planned_loans import PlannedJob, PlannedSimulator
+from simulation.experiments.registry import averaged
+from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"
 AWARE = "with remote GPUs, network-aware"
@@ -130,7 +130,7 @@ def simulated(scenario: Scenario, seed: int, choices: Choices, line: str) -> dic
     """One line's makespan, and how much longer than alone on local GPUs its jobs took."""
     rooms, warm = machines(scenario.machines, choices.in_reach)
     planner = DRMaestro(Costs(network_aware=line == AWARE))
-    simulator = PlannedSimulator(rooms, planner, warm, choices.round_s)
+    simulator = PlannedLoanSimulator(rooms, planner, warm, choices.round_s)
     ended = simulator.run(asked(scenario, seed, choices, line))
     return {
         "makespan_s": simulator.end_s,

@@ -14,7 +14,7 @@ from policies.genie.schedulers import schedulers
 from policies.genie.tasks import TaskMaker
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES
-from simulation.models.shaping import Done, Replay
+from simulation.models.shaping import Done, ShapingSimulator
 
 #: The two that are GENIE; the others are what it is compared with.
 OURS, PRINTED = "genie", "genie-paper"
@@ -140,7 +140,7 @@ def _measured(
 ) -> Mapping[str, float]:
     workload = make(spec, seed, maker, shapes)
     truth = TrueTimes(maker.platform, workload.works, _models("calibrated", False))
-    replay = Replay(maker.platform, scheduler, truth)
+    replay = ShapingSimulator(maker.platform, scheduler, truth)
     return metrics(replay.run(workload.tasks), replay.plan_s, maker, workload)
 
 

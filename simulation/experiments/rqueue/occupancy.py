@@ -8,9 +8,11 @@ from itertools import pairwise
 from statistics import fmean
 
 from simulation.experiments import Result
-from simulation.experiments.rqueue.tsubame import G_QUEUE, OURS, QUEUES, R_QUEUE, SHARED, averaged
+from simulation.experiments.registry import averaged
+from simulation.experiments.rqueue.tsubame import G_QUEUE, OURS, QUEUES, R_QUEUE, SHARED
 from simulation.experiments.rqueue.workload import DAY_S, jobs, nodes
-from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
+from simulation.models.loans import Ended
+from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 
 NODES, JOBS, PERIOD_S = 5, 50, 10 * DAY_S
 LARGEST = 4
@@ -49,7 +51,7 @@ def run(seeds: Sequence[int], submits: str = "as-drawn", picture: str = "no") ->
             log = [replace(job, submit_s=0.0) for job in log]
         before: list[Ended] = []
         for name in (G_QUEUE, SHARED, R_QUEUE, OURS):
-            simulator = RemoteSimulator(nodes(NODES), QUEUES[name], keep_placements=True)
+            simulator = QueuedLoanSimulator(nodes(NODES), QUEUES[name])
             ended = simulator.run(log)
             before = before or ended
             rows.setdefault(name, []).append(figures(log, ended, before, simulator.end_s))
@@ -110,7 +112,9 @@ def _balance(changes: Sequence[tuple[float, int]], end_s: float) -> tuple[float,
     return above_s, below_s
 
 
-def drawing(log: Sequence[QueuedJob], ended: Sequence[Ended], simulator: RemoteSimulator) -> str:
+def drawing(
+    log: Sequence[QueuedJob], ended: Sequence[Ended], simulator: QueuedLoanSimulator
+) -> str:
     """A line per GPU, a letter per job, a dot where it is idle."""
     gpus = [(name, gpu) for name in sorted(simulator.nodes) for gpu in range(3)]
     cells = {pair: ["."] * WIDTH for pair in gpus}

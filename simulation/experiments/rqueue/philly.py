@@ -10,18 +10,19 @@ import numpy as np
 from policies import Request
 from policies.remote import RemoteJob, Room
 from simulation.experiments import Result
+from simulation.experiments.registry import averaged
 from simulation.experiments.rqueue.tsubame import (
     G_QUEUE,
     OURS,
     QUEUES,
     R_QUEUE,
     SHARED,
-    averaged,
     figures,
     means,
 )
 from simulation.experiments.rqueue.workload import work
-from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
+from simulation.models.loans import Ended
+from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 from simulation.traces import philly
 
 NOTES = (
@@ -71,7 +72,7 @@ def run(seeds: Sequence[int], nodes: str = "all") -> Result:
         jobs = log(seed)
         base: list[Ended] = []
         for name in (SHARED, R_QUEUE, OURS, G_QUEUE):
-            simulator = RemoteSimulator(free_nodes(SHARES[nodes]), QUEUES[name])
+            simulator = QueuedLoanSimulator(free_nodes(SHARES[nodes]), QUEUES[name])
             ended = simulator.run(jobs)
             base = base or ended
             found = means(ended) if name == G_QUEUE else figures(ended, base)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 
 from policies.r_queue import LEAST_OCCUPIED, LOCAL_FIRST, AutoRQueue, GQueue, Network, RQueue
 from simulation.experiments import Result
+from simulation.experiments.registry import averaged
 from simulation.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
-from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
+from simulation.models.loans import Ended
+from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 
 G_QUEUE, SHARED = "g-queue", "nodes shared, nothing remote"
 R_QUEUE, OURS = "r-queue, the paper's donors", "r-queue, local first"
@@ -59,9 +61,9 @@ def simulated(
 ) -> tuple[list[Ended], dict[str, float]]:
     """What became of the jobs, and the idle GPUs in the mean until the last one's end."""
     if name == BOUND:
-        simulator = RemoteSimulator(pool(node_count), RQueue(), FREE)
+        simulator = QueuedLoanSimulator(pool(node_count), RQueue(), FREE)
     else:
-        simulator = RemoteSimulator(nodes(node_count), QUEUES[name])
+        simulator = QueuedLoanSimulator(nodes(node_count), QUEUES[name])
     ended, idle = simulator.run(year), simulator.idle
     return ended, {
         "idle_gpus": idle.in_use / simulator.end_s,
@@ -132,18 +134,3 @@ def shrink(seeds: Sequence[int], year: str = "printed") -> Result:
             )
     paper = {R_QUEUE: {f"life_decrease_{count}_nodes_s": s for count, s in SHRUNK.items()}}
     return Result("rqueue-shrink", tuple(seeds), averaged(rows), paper, NOTES)
-
-
-def averaged(
-    rows: Mapping[str, Sequence[Mapping[str, float]]],
-) -> dict[str, dict[str, float]]:
-    """Means over the seeds; of several seeds each with its standard deviation as `..._sd`."""
-    found: dict[str, dict[str, float]] = {}
-    for name, runs in rows.items():
-        found[name] = {}
-        for metric in runs[0]:
-            values = [run[metric] for run in runs]
-            found[name][metric] = fmean(values)
-            if len(values) > 1:
-                found[name][f"{metric}_sd"] = stdev(values)
-    return found

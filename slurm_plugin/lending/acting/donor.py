@@ -6,24 +6,19 @@ import json
 import shlex
 
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.job_notes import donor
 from slurm_plugin.lending.acting.borrower import Borrower
 from slurm_plugin.lending.acting.question import Question
 
-NAME = COMMENT = "gpu-donor"
 #: Until then a donor has got its GPUs, or its engine is gone and another one looks after it.
 BEGIN = "now+3600"
-
-
-def marked(borrower: int) -> str:
-    """A donor's comment at its submit."""
-    return f"{COMMENT} of={borrower}"
 
 
 def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
     """The command line that submits a donor."""
     found = [
-        *("sbatch", "--parsable", f"--job-name={NAME}", "--nodes=1", "--ntasks=1"),
-        f"--comment={marked(asked.borrower)}",
+        *("sbatch", "--parsable", f"--job-name={donor.NAME}", "--nodes=1", "--ntasks=1"),
+        f"--comment={donor.submitted(asked.borrower)}",
         f"--cpus-per-task={settings.donor_cpus * asked.gpus}",
         f"--mem={settings.donor_memory_mb * asked.gpus}M",
         f"--nodelist={asked.node}",

@@ -7,26 +7,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.at_start import look
 from slurm_plugin.lending.at_start.look import REQUEUED_S, Plan, Terms
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.lending.at_start.reserved import Kept, Reserved
 from slurm_plugin.lending.broker import Broker
-from slurm_plugin.lending.loan import Loan
 from slurm_plugin.queue.capacity import nodes_of
-from slurm_plugin.slurm.interface import (
-    JobUpdate,
-    QueuedJob,
-    SlurmClient,
-    SlurmNode,
-    SlurmPartition,
-)
+from slurm_plugin.queue.snapshot import Settings, Snapshot
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
 
 logger = logging.getLogger(__name__)
 
-#: Partitions and Slurm's settings change seldom; they are read this often.
-SETTINGS_S = 60.0
 #: A loan that Slurm refused is not tried again so soon.
 REFUSED_S = 30.0
 
@@ -49,20 +42,20 @@ class Lender:
         self._reserved = reserved
         self._grace_s = grace_s
         self._clock = clock
-        self._partitions: list[SlurmPartition] = []
-        self._settings_at = float("-inf")
+        self._settings: Settings | None = None
         self._refused: dict[str, float] = {}
         broker.lending.told = self._told
 
-    def look(self, may_lend: bool) -> Plan:
-        """Read, decide, act. `may_lend` False: loans end. SlurmError where Slurm is silent."""
-        # The queue first: a job that starts in between is then counted twice, never missed.
-        queue = self._client.queue()
-        nodes = self._client.nodes()
-        self._read_settings()
-        made = self._plan(queue, nodes, may_lend and self._broker.is_open)
+    def look(self, snapshot: Snapshot, may_lend: bool) -> Plan:
+        """Decide and act. `may_lend` False: loans end."""
+        if snapshot.settings is not self._settings:
+            self._settings = snapshot.settings
+            priority_type = self._settings.config.get("PriorityType", "")
+            self._how.is_basic = priority_type == "priority/basic"
+            self._broker.read(self._settings.config)
+        made = self._plan(snapshot, may_lend and self._broker.is_open)
         self._reserved.keep(made.reserved | self._offered(made))
-        self._act(made, queue)
+        self._act(made, snapshot.jobs)
         return made
 
     def close(self) -> None:
@@ -73,29 +66,19 @@ class Lender:
         """What `gputopo status` shows."""
         return dict(self._broker.lending.counts)
 
-    def _read_settings(self) -> None:
-        now = self._clock()
-        if now - self._settings_at > SETTINGS_S:
-            self._partitions = self._client.partitions()
-            settings = self._client.config()
-            self._how.is_basic = settings.get("PriorityType", "") == "priority/basic"
-            self._broker.read(settings)
-            self._settings_at = now
-
-    def _plan(self, queue: Sequence[QueuedJob], nodes: Sequence[SlurmNode], lends: bool) -> Plan:
-        now = int(self._clock())
+    def _plan(self, snapshot: Snapshot, lends: bool) -> Plan:
+        now, queue = int(self._clock()), snapshot.jobs
         pending = [job for job in queue if job.state == "PENDING"]
         self._how.now = now
         # Of donors it is our own doing: counted, each loan would raise the next one's.
         others = (job.priority for job in pending if not loans.parent_of(job))
         self._how.highest = max(others, default=0)
-        tiers = {partition.name: partition.priority_tier for partition in self._partitions}
         ready_s = self._how.ready_s if lends else None
-        terms = Terms(now, tiers, self._grace_s, ready_s, self._refused)
+        terms = Terms(now, snapshot.settings.tiers, self._grace_s, ready_s, self._refused)
         running = [job for job in queue if job.state != "PENDING"]
         if lends:
             self._broker.look(queue)
-        there = nodes_of(nodes, running)
+        there = nodes_of(snapshot.nodes, running)
         return look.plan(queue, there, terms, self._how, self._broker if lends else None)
 
     def _offered(self, made: Plan) -> dict[int, Kept]:
@@ -104,7 +87,7 @@ class Lender:
         for job, _, offered in made.offers:
             # No job has a negative id: these stand for the donors.
             lenders = enumerate(offered.offer.donors.items(), 1)
-            nobody = tuple(loans.Lender(node, mask, -i) for i, (node, mask) in lenders)
+            nobody = tuple(LoanDonor(node, mask, -i) for i, (node, mask) in lenders)
             loan = Loan(offered.offer.host, offered.offer.mask, nobody)
             found[job.job_id] = self._kept(job.job_id, loan)
         return found

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import LOAN, Bracket
+from slurm_plugin.job_notes.loan import Loan
+from slurm_plugin.job_notes.records import MAY, MEETS, REQUESTS, STARTS, LoanRecord
 from slurm_plugin.lending import loan as loans
 from slurm_plugin.lending.askers import Askers, Lends
 from slurm_plugin.lending.at_start import mode
 from slurm_plugin.lending.at_start.mode import AtStart
 from slurm_plugin.lending.at_start.reserved import Kept, Share
 from slurm_plugin.lending.borrowing import Candidate
-from slurm_plugin.lending.loan import Loan
 from slurm_plugin.lending.plan import LoanPlan
 from slurm_plugin.queue import demand
 from slurm_plugin.queue.candidates import first_hold
@@ -61,6 +60,11 @@ class Plan(LoanPlan):
     is_ours: bool = False
 
     @property
+    def changes_slurm(self) -> bool:
+        """Is anything to be done?"""
+        return bool(self.starts or self.back or self.offers or self.broken or self.declined)
+
+    @property
     def is_busy(self) -> bool:
         """Is there a loan that is not settled yet?"""
         return bool(self.reserved or self.offers or self.starts or self.back or self.broken)
@@ -77,8 +81,8 @@ def plan(
     waiting = []
     pending = [job for job in queue if job.state == "PENDING"]
     for job in in_order(pending, terms.tiers):
-        kept = admin_comment.read(job.admin_comment, LOAN)
-        if kept is not None and kept.state != mode.MAY:
+        kept = LoanRecord.read_from(job.admin_comment)
+        if kept is not None and kept.state != MAY:
             look.at_loan(job, kept)
         elif _asks_for_gpus(job):
             waiting.append((job, kept))
@@ -92,19 +96,19 @@ def _asks_for_gpus(job: QueuedJob) -> bool:
     """Is this a job of somebody's own that waits for GPUs?"""
     if loans.parent_of(job):
         return False
-    return any("gpu" in getattr(job, field) for field in demand.REQUESTS.values())
+    return any("gpu" in getattr(job, field) for field in REQUESTS.values())
 
 
 def _has_loan(job: QueuedJob) -> bool:
-    kept = admin_comment.read(job.admin_comment, LOAN)
-    return kept is not None and bool(kept.get(loans.KEY))
+    kept = LoanRecord.read_from(job.admin_comment)
+    return kept is not None and kept.names_loan
 
 
 def shares_of(job_id: int, loan: Loan, why: str = "") -> dict[int, Share]:
     """What is kept for a loan's jobs before any of them runs."""
-    local = {job_id: Share(loan.host, loan.mask, loans.note(loan, why))}
+    local = {job_id: Share(loan.host, loan.mask, loan.note(why))}
     note = f"lends to job {job_id}"
-    return local | {one.job_id: Share(one.node, one.mask, note) for one in loan.lenders}
+    return local | {one.job_id: Share(one.node, one.mask, note) for one in loan.donors}
 
 
 class _Look:
@@ -124,11 +128,11 @@ class _Look:
         self._there = there
         self.askers = Askers(made, lends, terms.now)
 
-    def at_loan(self, job: QueuedJob, kept: Bracket) -> None:
+    def at_loan(self, job: QueuedJob, kept: LoanRecord) -> None:
         """A job with a loan: it goes on, starts, or is given up."""
         made, now = self._made, self._terms.now
-        loan = loans.read(kept.get(loans.KEY))
-        if kept.state == mode.STARTS and (job.eligible > now + REQUEUED_S or loan is None):
+        loan = kept.loan
+        if kept.state == STARTS and (job.eligible > now + REQUEUED_S or loan is None):
             # It ran, and asks for all of its GPUs again.
             made.back.append((job, self._how.given_up(job, kept, "starts anew")))
             return
@@ -140,19 +144,19 @@ class _Look:
         made.take(self._local(job, loan, end))
         self._keep(job, kept, loan, end)
         found = loans.standing(job, loan, self._there)
-        if kept.state == mode.MEETS and found.is_ready:
+        if kept.state == MEETS and found.is_ready:
             update = self._how.starts(job, kept, loan.with_ports(found.ports))
             made.starts.append((job, update))
 
-    def _in_the_way(self, job: QueuedJob, kept: Bracket, loan: Loan | None) -> str:
-        terms, room_now, at = self._terms, self._made.room, kept.number(loans.AT)
-        if kept.state == mode.MEETS:
+    def _in_the_way(self, job: QueuedJob, kept: LoanRecord, loan: Loan | None) -> str:
+        terms, room_now, at = self._terms, self._made.room, kept.loan_made_at
+        if kept.state == MEETS:
             if not mode.is_whole(job, kept) or job.req_nodes:
                 return "its request was changed"
             return loans.obstacle(job, loan, at, room_now, self._there, terms.now, terms.ready_s)
         if not mode.is_local(job, kept):
             return "its request was changed"
-        if abs(terms.now - kept.number("at")) > terms.grace_s:
+        if abs(terms.now - kept.at) > terms.grace_s:
             return f"not started by Slurm ({job.reason})"
         # GPUs in use may be its own already: the nodes were read after the queue.
         return loans.obstacle(job, loan, at, None, self._there, terms.now, terms.ready_s)
@@ -161,10 +165,10 @@ class _Look:
         memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
         return Hold({loan.host: loan.mask}, job.cpus, memory, end)
 
-    def _keep(self, job: QueuedJob, kept: Bracket, loan: Loan, end: float) -> None:
+    def _keep(self, job: QueuedJob, kept: LoanRecord, loan: Loan, end: float) -> None:
         """Hold for its jobs what they do not hold by themselves yet."""
-        shares = shares_of(job.job_id, loan, kept.get(loans.WHY))
-        for lender in loan.lenders:
+        shares = shares_of(job.job_id, loan, kept.loan_reason)
+        for lender in loan.donors:
             donor = self._there[lender.job_id]
             if donor.state == "PENDING":
                 self._made.take(loans.donors_hold(lender, donor, end))
@@ -172,13 +176,13 @@ class _Look:
                 del shares[lender.job_id]
         self._made.reserved[job.job_id] = Kept(shares, self.until(kept))
 
-    def until(self, kept: Bracket) -> float:
+    def until(self, kept: LoanRecord) -> float:
         """The end of what is kept for a loan, whatever happens."""
-        since = kept.number("at", kept.number(loans.AT))
-        most = self._terms.grace_s if kept.state == mode.STARTS else self._terms.ready_s or 0
+        since = kept.at or kept.loan_made_at
+        most = self._terms.grace_s if kept.state == STARTS else self._terms.ready_s or 0
         return float(since + most + REQUEUED_S)
 
-    def at_waiting(self, job: QueuedJob, kept: Bracket | None) -> None:
+    def at_waiting(self, job: QueuedJob, kept: LoanRecord | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""
         made = self._made
         if job.held or job.depends or job.reason not in READY:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from slurm_plugin.job_notes.donor import NAME, failed, ready
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import echo, inside, ports, preset, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge, Vouching
@@ -283,13 +284,13 @@ async def run(task: Task, vouching: Vouching) -> int:
         port = await donor.open()
     except RemoteError as error:
         await donor.close()
-        print(f"gpu-donor: {error}", file=sys.stderr)
-        told = f"gpu-donor failed of={task.parent} {error}"
+        print(f"{NAME}: {error}", file=sys.stderr)
+        told = failed(task.parent, str(error))
         await asyncio.to_thread(slurm.say, task.job_id, told)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), SHOWN_S)
         return 1
-    told = f"gpu-donor ready of={task.parent} port={port}"
+    told = ready(task.parent, port)
     if not await asyncio.to_thread(slurm.say, task.job_id, told):
         await asyncio.sleep(2)
         await asyncio.to_thread(slurm.say, task.job_id, told)
@@ -311,6 +312,6 @@ def main(argv: list[str], program: str) -> int:
     try:
         task = read(argv[0] if argv else "", os.environ, program)
     except RemoteError as error:
-        print(f"gpu-donor: {error}", file=sys.stderr)
+        print(f"{NAME}: {error}", file=sys.stderr)
         return 2
     return asyncio.run(run(task, Munge()))

@@ -13,11 +13,10 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import LOAN, SLOTS
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import PLACED, STARTS, GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import preset, relay, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge, Vouching
@@ -28,44 +27,33 @@ LOOPBACK = "127.0.0.1"
 #: Set by the engine at submit: this job may borrow. Set by us once it did.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
 ALIVE_S = 1.0
-#: The records that name a job's donors, by their state.
-_ON_LOAN = ((SLOTS, "placed"), (LOAN, "starts"))
+#: The records that name the donors of a job that runs, by their state.
+_ON_LOAN = ((GateRecord, PLACED), (LoanRecord, STARTS))
 
 
-@dataclass(frozen=True)
-class Lent:
-    """One donor in the job's AdminComment: `gpus` of `node`, lent by job `job_id` at `port`."""
+def donors_in(comment: str) -> list[LoanDonor]:
+    """The donors of a job that runs, by its AdminComment.
 
-    node: str
-    gpus: int
-    job_id: int
-    port: int
-
-
-def lent_in(comment: str) -> list[Lent]:
-    """The donors that stand in an AdminComment: `loan=dgx1/3,dgx2/6/4712/50001,...`.
-
-    The first is the job's own node. Raises RemoteError for a loan that cannot be read.
+    Raises RemoteError for a loan that cannot be read, or with a donor that has no port.
     """
-    kept = [(admin_comment.read(comment, kind), state) for kind, state in _ON_LOAN]
-    loan = next((one.get("loan") for one, state in kept if one and one.state == state), "")
-    found = []
-    for part in loan.split(",")[1:]:
-        try:
-            node, mask, job_id, port = part.split("/")
-            found.append(Lent(node, int(mask, 16).bit_count(), int(job_id), int(port)))
-        except ValueError as error:
-            raise RemoteError(f"{part!r} is no donor: {error}") from error
-    return found
+    kept = [(kind.read_from(comment), state) for kind, state in _ON_LOAN]
+    text = next((one.get("loan") for one, state in kept if one and one.state == state), "")
+    try:
+        donors = list(Loan.parsed(text).donors) if text else []
+    except ValueError as error:
+        raise RemoteError(str(error)) from error
+    if portless := next((donor for donor in donors if not donor.port), None):
+        raise RemoteError(f"the donor on {portless.node} has no port")
+    return donors
 
 
-def door_of(job_id: int, lent: Lent) -> Door:
+def door_of(job_id: int, lent: LoanDonor) -> Door:
     """Where that donor listens, and what both ends name."""
     return Door(lent.node, lent.port, f"{job_id}/{lent.job_id}")
 
 
 async def meet(
-    job_id: int, donors: Sequence[Lent], vouching: Vouching
+    job_id: int, donors: Sequence[LoanDonor], vouching: Vouching
 ) -> tuple[dict[str, str], list[tuple[Door, socket.socket]]]:
     """What the tasks are told, and for whom somebody has to listen on loopback.
 
@@ -131,7 +119,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
         told = slurm.told(job_id)
         if told is None:
             raise RemoteError("slurmctld does not answer")
-        donors = lent_in(told[1])
+        donors = donors_in(told[1])
         if not donors:
             # Its steps need not ask again.
             sys.stdout.write(f"unset {ASKED}\n")

@@ -13,8 +13,7 @@ from remote_harness import ASKS, FOUR, HOLD, donors
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import LOAN
+from slurm_plugin.job_notes.records import LoanRecord
 
 #: Two jobs of somebody else as "donors", the highest of all priorities, and a start at once.
 FORGED = (
@@ -50,7 +49,7 @@ def test_without_an_engine_no_hint_becomes_a_record(lua, engine, door):
     result = lua.submit(tres_per_node="gpu:1", **fields)
     said = result.job.get("admin_comment", "")
     assert "gpu-loan" not in said
-    assert admin_comment.read(said, LOAN) is None
+    assert LoanRecord.read_from(said) is None
     assert result.rc == -1
     assert "without [, ] and |" in result.user[0]
 

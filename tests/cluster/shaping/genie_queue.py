@@ -16,7 +16,7 @@ from policies.contract.scheduling import Planned, Platform, Queue, Started, Task
 from policies.genie.dynamic import Genie
 from policies.genie.tasks import TaskMaker, Wish
 from policies.performance import INFERENCE, TRAINING, Run, Shape, Work, fit
-from simulation.models.shaping import Done, Replay
+from simulation.models.shaping import Done, ShapingSimulator
 
 PLATFORM = Platform(2, 8)
 
@@ -95,7 +95,7 @@ def simulated(seed: int = 0) -> list[Step]:
 
     first = MAKER.task(0, FIRST, 0.0, Wish(shapes=(Shape(2, 8),)))
     tasks = [first, *(job.task(at, at_s[at - 1]) for at, job in enumerate(QUEUE, 1))]
-    return list(_steps(Replay(PLATFORM, OnAnyNode(draw), truth).run(tasks)))
+    return list(_steps(ShapingSimulator(PLATFORM, OnAnyNode(draw), truth).run(tasks)))
 
 
 def _steps(done: list[Done]) -> Iterator[Step]:

@@ -10,7 +10,7 @@ from live_harness import OLD, all_jobs, submit_many, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_plugin.gates.look import APART
+from slurm_plugin.gates.admission import APART
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 

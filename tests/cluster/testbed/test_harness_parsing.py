@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_cluster.slurm_text import expand_hosts, parse_gres, parse_jobs
+from slurm_cluster.slurm_text import expand_hosts, parse_jobs
+from slurm_plugin.slurm.gres_text import indices
 
 GRES = [
     ("a single type with a range", "gpu:v100:2(IDX:0-1)", (0, 1)),
@@ -42,7 +43,7 @@ JobId=6 ArrayJobId=6 ArrayTaskId=2-4 JobName=wrap
 @pytest.mark.parametrize(("text", "expected"), [c[1:] for c in GRES], ids=[c[0] for c in GRES])
 def test_gpu_indices_of(text: str, expected: tuple[int, ...]) -> None:
     """Every form Slurm prints GPU indices in is understood."""
-    assert parse_gres(text) == expected
+    assert indices(text) == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [c[1:] for c in HOSTS], ids=[c[0] for c in HOSTS])

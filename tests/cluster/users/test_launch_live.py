@@ -21,8 +21,8 @@ from gres_topology import catalog
 from slurm_cluster.cluster import Cluster, image
 from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import parse_indices
-from slurm_plugin.launch import launch, machine_of
-from tests.cluster.users.launched import DUMP, DUMP_FILE, check, srun, steps, task_of
+from slurm_plugin.launch import machine_of
+from tests.cluster.users.launched import DUMP, DUMP_FILE, check, launch, srun, steps, task_of
 
 pytestmark = [
     pytest.mark.cluster,

@@ -17,7 +17,8 @@ from simulation.experiments.rqueue.tsubame import (
     figures,
 )
 from simulation.experiments.rqueue.workload import nodes
-from simulation.models.queued_loans import Ended, QueuedJob, RemoteSimulator
+from simulation.models.loans import Ended
+from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def test_seconds_with_more_and_fewer_jobs_are_counted_until_the_queues_last_end(
 
 
 def test_the_picture_has_a_line_per_gpu_and_every_gpu_second_of_every_job(busy):
-    simulator = RemoteSimulator(nodes(5), QUEUES[R_QUEUE], keep_placements=True)
+    simulator = QueuedLoanSimulator(nodes(5), QUEUES[R_QUEUE])
     ended = simulator.run(busy)
     lines = occupancy.drawing(busy, ended, simulator).splitlines()
     assert len(lines) == 15
@@ -64,7 +65,7 @@ def test_remote_gpus_shorten_the_wait_on_a_slice_of_philly():
     jobs = philly.log(1)[:600]
     waits = {}
     for name in (SHARED, R_QUEUE, OURS):
-        ended = RemoteSimulator(philly.free_nodes(0.1), QUEUES[name]).run(jobs)
+        ended = QueuedLoanSimulator(philly.free_nodes(0.1), QUEUES[name]).run(jobs)
         waits[name] = sum(job.wait_s for job in ended)
     assert waits[OURS] < waits[SHARED]
     assert waits[R_QUEUE] < waits[SHARED]

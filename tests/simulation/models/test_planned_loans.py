@@ -10,7 +10,7 @@ from policies.remote import RemoteJob, Room
 from simulation import SimulationError
 from simulation.experiments import experiments
 from simulation.experiments.drmaestro import runs, workload
-from simulation.models.planned_loans import PlannedJob, PlannedSimulator
+from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 #: A fifth of the time is network, half of it on a full one.
 CHATTY = NetworkProfile(0.2, 0.5)
@@ -29,7 +29,7 @@ def ran(machines, *jobs, warm=(), aware=False):
         for number, (gpus, cpus) in enumerate(machines)
     }
     planner = DRMaestro(Costs(network_aware=aware), solve=by_networkx)
-    simulator = PlannedSimulator(rooms, planner, warm)
+    simulator = PlannedLoanSimulator(rooms, planner, warm)
     return simulator.run(jobs), simulator
 
 

@@ -10,7 +10,7 @@ from policies.remote import RemoteJob
 from simulation import SimulationError
 from simulation.experiments import experiments
 from simulation.experiments.rqueue import tsubame, workload
-from simulation.models.queued_loans import QueuedJob, RemoteSimulator
+from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 
 
 def queued(submit_s, *gpus, other_s=100.0, **work):
@@ -18,7 +18,7 @@ def queued(submit_s, *gpus, other_s=100.0, **work):
 
 
 def ran(queue, node_count, *jobs):
-    simulator = RemoteSimulator(workload.nodes(node_count), queue)
+    simulator = QueuedLoanSimulator(workload.nodes(node_count), queue)
     return simulator.run(jobs), simulator
 
 
@@ -87,7 +87,7 @@ def test_every_job_takes_its_time_alone_under_the_g_queue():
 
 @pytest.mark.parametrize("donors", [LEAST_OCCUPIED, "local-first"])
 def test_all_gpus_cpus_and_memory_are_free_again_at_the_end(donors):
-    simulator = RemoteSimulator(workload.nodes(64), RQueue(donors))
+    simulator = QueuedLoanSimulator(workload.nodes(64), RQueue(donors))
     ended = simulator.run(workload.jobs(5, 1500))
     assert any(job.remote_gpus for job in ended)
     for room in simulator.nodes.values():
@@ -96,7 +96,7 @@ def test_all_gpus_cpus_and_memory_are_free_again_at_the_end(donors):
 
 def test_nobody_runs_longer_than_the_papers_model_allows_on_the_most_crowded_node():
     """The bound: calls at rCUDA's latency, all bytes over a wire shared by all who fit a node."""
-    simulator = RemoteSimulator(workload.nodes(64), RQueue(LEAST_OCCUPIED))
+    simulator = QueuedLoanSimulator(workload.nodes(64), RQueue(LEAST_OCCUPIED))
     jobs = workload.jobs(5, 1500)
     most = 8 + 3  # one CPU per process, and as many lent GPUs as a node has
     for job, ended in zip(jobs, simulator.run(jobs), strict=True):

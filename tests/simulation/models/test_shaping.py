@@ -13,7 +13,7 @@ from policies.performance import Shape
 from simulation.errors import SimulationError
 from simulation.experiments.genie.workload import ASKED, HOURS, Spec, TrueTimes, make, models
 from simulation.experiments.pollux import PROFILES
-from simulation.models.shaping import Replay
+from simulation.models.shaping import ShapingSimulator
 
 PLATFORM = Platform(2, 2)
 SMALL = Platform(4, 4)
@@ -34,7 +34,7 @@ def as_predicted(one, shape):
 
 
 def test_jobs_run_side_by_side_and_one_after_the_other():
-    replay = Replay(PLATFORM, FIFO, as_predicted)
+    replay = ShapingSimulator(PLATFORM, FIFO, as_predicted)
     done = replay.run([task(1, 10, shape=Shape(2, 2)), task(2, 5), task(3, 7, arrival_s=12)])
     assert [(one.task.job_id, one.start_s, one.end_s) for one in done] == [
         (1, 0, 10), (2, 10, 15), (3, 12, 19),
@@ -43,7 +43,9 @@ def test_jobs_run_side_by_side_and_one_after_the_other():
 
 
 def test_a_job_takes_its_true_time_not_the_predicted_one():
-    done = Replay(PLATFORM, FIFO, lambda one, shape: 42.0).run([task(1, 10, deadline_s=41)])
+    done = ShapingSimulator(PLATFORM, FIFO, lambda one, shape: 42.0).run(
+        [task(1, 10, deadline_s=41)]
+    )
     assert done[0].end_s == 42.0
     assert not done[0].is_in_time
 
@@ -77,7 +79,7 @@ class _Broken:
 )
 def test_a_scheduler_that_errs_stops_the_run(answer, said):
     with pytest.raises(SimulationError, match=said):
-        Replay(PLATFORM, _Broken(answer), lambda one, shape: 1.0).run([task(1, 10)])
+        ShapingSimulator(PLATFORM, _Broken(answer), lambda one, shape: 1.0).run([task(1, 10)])
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +132,7 @@ def test_users_ask_for_shapes_that_hold_their_batch(maker, day):
 def test_every_scheduler_runs_every_task_of_a_short_day(scheduler, maker):
     workload = make(Spec(10, hours=4), 3, maker)
     truth = TrueTimes(SMALL, workload.works, models(light=False))
-    done = Replay(SMALL, scheduler, truth).run(workload.tasks)
+    done = ShapingSimulator(SMALL, scheduler, truth).run(workload.tasks)
     assert sorted(one.task.job_id for one in done) == [one.job_id for one in workload.tasks]
     assert all(one.start_s >= one.task.arrival_s for one in done)
     changes = sorted(

@@ -15,8 +15,8 @@ from slurm_plugin.cli import cli
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.protocol import Pass, Use
 from slurm_plugin.serve.setup import load
@@ -95,15 +95,15 @@ def test_the_record_tells_which_contents_were_used(tmp_path: Path) -> None:
 def test_the_canonical_hint_keeps_the_users_name(tmp_path: Path) -> None:
     path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": STAR})
     rule = config.load(path).rule("default")
-    wish = read_wish("sensitive=no, pattern=halo", rule)
-    assert wish.text == "pattern=halo,sensitive=no"
-    assert read_wish(wish.text, rule).text == wish.text
+    preferences = read_preferences("sensitive=no, pattern=halo", rule)
+    assert preferences.text == "pattern=halo,sensitive=no"
+    assert read_preferences(preferences.text, rule).text == preferences.text
 
 
 def test_a_name_nobody_declared_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
     path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": STAR})
-    with pytest.raises(WishError, match=r"pattern: 'hallo'; expected ring, .*hypercube, halo$"):
-        read_wish("pattern=hallo", config.load(path).rule("default"))
+    with pytest.raises(HintRefused, match=r"pattern: 'hallo'; expected ring, .*hypercube, halo$"):
+        read_preferences("pattern=hallo", config.load(path).rule("default"))
     gone = written(tmp_path, "")
     reply = decider(gone).decide(question(node("dgx1", 0xFF, 3), hint="pattern=halo")).reply
     assert isinstance(reply, Pass)

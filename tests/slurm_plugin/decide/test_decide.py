@@ -178,13 +178,13 @@ WAIT = Wait("busy", 45.0)
 def test_a_wait_is_cut_to_the_sites_step(decider: Decider) -> None:
     ours, _ = fixed(decider, WAIT)
     decision = ours.decide(question(node("dgx1", FULL, 1)))
-    assert decision.reply == WaitFor(30, "fixed: busy")
+    assert decision.reply == WaitFor(30, "fixed: busy", max_wait_s=100)
 
 
 def test_a_wait_is_cut_to_what_is_left_of_the_jobs_time(decider: Decider) -> None:
     ours, _ = fixed(decider, WAIT)
     asked = question(node("dgx1", FULL, 1), postponed=1, waited_s=93)
-    assert ours.decide(asked).reply == WaitFor(7, "fixed: busy")
+    assert ours.decide(asked).reply == WaitFor(7, "fixed: busy", max_wait_s=100)
 
 
 @pytest.mark.parametrize(

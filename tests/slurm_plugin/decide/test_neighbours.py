@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,17 +77,24 @@ def clock() -> Clock:
 def cache(slurm: Slurm, clock: Clock, tmp_path: Path) -> Neighbours:
     machines = load_machines(basic_config(tmp_path))
     teacher = Teacher(Learned(tmp_path / "learned.json"), machines, clock=clock)
-    found = Neighbours(slurm, machines, 5.0, 30.0, teacher, clock)  # type: ignore[arg-type]
+    found = Neighbours(machines, 30.0, teacher, clock)
     assert found.jobs() == ()  # somebody asks from now on
-    found.refresh()
+    refresh(found, slurm)
     return found
+
+
+def refresh(cache: Neighbours, slurm: Slurm) -> None:
+    """A snapshot is read and taken."""
+    began = cache.clock()
+    cache.take(cache.running_in(slurm.queue()), began)
+    cache.learn(slurm)  # type: ignore[arg-type]
 
 
 def test_a_reading_says_who_runs_where_in_the_topologys_indices(
     cache: Neighbours, slurm: Slurm
 ) -> None:
     slurm.rows = [row(3, {"mirrored": (7, 6)})]
-    cache.refresh()
+    refresh(cache, slurm)
     (job,) = cache.jobs()
     assert (job.job_id, job.profile, job.batch) == (3, "bert", 4)
     assert job.gpus == {"mirrored": mask(0, 1)}
@@ -107,7 +113,7 @@ def test_a_missed_end_is_mended_by_the_next_reading(cache: Neighbours, slurm: Sl
     cache.notice(started(5, dgx1=1))
     slurm.rows = [row(6, {"dgx2": (1,)})]
     cache.clock.now += 5  # type: ignore[attr-defined]
-    cache.refresh()
+    refresh(cache, slurm)
     assert [job.job_id for job in cache.jobs()] == [6]
 
 
@@ -121,15 +127,15 @@ def test_what_is_told_while_slurm_is_asked_is_newer_than_its_answer(
         cache.notice(Notice("ended", 6, 0, {}))
 
     slurm.during = meanwhile
-    cache.refresh()
+    refresh(cache, slurm)
     assert [job.job_id for job in cache.jobs()] == [7]
 
 
 def test_a_job_that_is_as_it_was_stays_the_same_object(cache: Neighbours, slurm: Slurm) -> None:
     slurm.rows = [row(6, {"dgx2": (1,)})]
-    cache.refresh()
+    refresh(cache, slurm)
     before = cache.jobs()
-    cache.refresh()
+    refresh(cache, slurm)
     assert cache.jobs()[0] is before[0]
 
 
@@ -138,27 +144,27 @@ def test_nothing_older_than_the_bound_is_used(
 ) -> None:
     """30 s here. Slurm being down keeps the cache as it was, and the bound empties it."""
     slurm.rows = [row(6, {"dgx2": (1,)})]
-    cache.refresh()
+    refresh(cache, slurm)
     slurm.is_down = True
     clock.now += 29
     with pytest.raises(SlurmError):
-        cache.refresh()
+        refresh(cache, slurm)
     assert len(cache.jobs()) == 1
     clock.now += 2
     assert cache.jobs() == ()
     slurm.is_down = False
-    cache.refresh()
+    refresh(cache, slurm)
     assert len(cache.jobs()) == 1
 
 
 def test_before_the_first_reading_nobody_is_known(tmp_path: Path, slurm: Slurm) -> None:
     machines = load_machines(basic_config(tmp_path))
-    fresh = Neighbours(slurm, machines)  # type: ignore[arg-type]
+    fresh = Neighbours(machines)
     fresh.notice(started(6, dgx1=2))  # nobody has asked yet
     assert fresh.jobs() == ()
     fresh.notice(started(7, dgx1=1))
     assert fresh.jobs() == ()
-    assert fresh.told() == {"jobs": 1, "age_s": None}
+    assert fresh.status() == {"jobs": 1, "age_s": None}
 
 
 def test_a_hint_comes_from_our_bracket_else_from_the_comment() -> None:
@@ -173,14 +179,14 @@ def test_a_neighbour_without_a_sound_hint_still_counts(
     cache: Neighbours, slurm: Slurm, hint: str
 ) -> None:
     slurm.rows = [row(6, {"dgx2": (1,)}, hint)]
-    cache.refresh()
+    refresh(cache, slurm)
     (job,) = cache.jobs()
     assert (job.profile, job.batch) == (None, None)
 
 
 def test_a_node_that_is_left_to_slurm_has_no_neighbours(cache: Neighbours, slurm: Slurm) -> None:
     slurm.rows = [row(6, {"elsewhere": (1,), "dgx2": (1,)})]
-    cache.refresh()
+    refresh(cache, slurm)
     assert cache.jobs()[0].gpus == {"dgx2": 2}
 
 
@@ -198,7 +204,7 @@ def test_topo_aware_keeps_away_from_a_neighbour_and_mapa_does_not_ask(
     cache: Neighbours, slurm: Slurm, tmp_path: Path
 ) -> None:
     slurm.rows = [row(6, {"minsky1": (0,)})]
-    cache.refresh()
+    refresh(cache, slurm)
     asked = question(node("minsky1", mask(1, 2, 3), mask(1), total=4), job=9)
     ours = decider(tmp_path, cache)
     away = ours.decide(replace(asked, hint="policy=topo-aware,batch=1")).reply
@@ -212,7 +218,7 @@ def test_topo_aware_p_waits_with_its_terms_in_the_note(
     cache: Neighbours, slurm: Slurm, tmp_path: Path
 ) -> None:
     slurm.rows = [row(6, {"minsky1": (0,)}), row(7, {"minsky1": (2,)})]
-    cache.refresh()
+    refresh(cache, slurm)
     asked = question(node("minsky1", mask(1, 3), mask(1, 3), total=4), job=9)
     hint = "policy=topo-aware-p,min-utility=0.5,batch=1"
     reply = decider(tmp_path, cache).decide(replace(asked, hint=hint)).reply
@@ -280,7 +286,7 @@ def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache: Neighbours, slu
         life(cache, 20 + n, {"dgx1": mask(0, 1)}, 100 + n, HINT)
     slurm.rows = [row(50, {"dgx1": (2,)})]
     slurm.finished = completed(*range(10, 15), *range(20, 25))
-    cache.refresh()
+    refresh(cache, slurm)
     learned = cache.teacher.learned
     assert learned.seconds(Sort(BERT, True)) == 84
     assert learned.seconds(Sort(BERT, True, VGG)) == 104
@@ -306,7 +312,7 @@ def test_what_teaches_nothing(
     for n in range(6):
         life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, hint)
     slurm.finished = completed(*range(10, 16), state=state)
-    cache.refresh()
+    refresh(cache, slurm)
     assert cache.teacher.learned.slowdowns() == {}
     assert all(
         cache.teacher.learned.seconds(Sort(BERT, True, other)) is None for other in (None, VGG)
@@ -319,7 +325,7 @@ def test_a_neighbour_of_the_other_socket_is_none(cache: Neighbours, slurm: Slurm
     for n in range(5):
         life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, HINT)
     slurm.finished = completed(*range(10, 15))
-    cache.refresh()
+    refresh(cache, slurm)
     assert cache.teacher.learned.seconds(Sort(BERT, True)) == 80
 
 
@@ -329,7 +335,7 @@ def test_what_was_learned_outlives_the_engine(
     for n in range(5):
         life(cache, 10 + n, {"dgx1": mask(0, 4)}, 80, HINT)
     slurm.finished = completed(*range(10, 15))
-    cache.refresh()
+    refresh(cache, slurm)
     again = Learned(tmp_path / "learned.json")
     assert again.seconds(Sort(BERT, False)) == 80
 
@@ -348,7 +354,7 @@ def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(
         life(cache, 20 + n, {"dgx1": mask(0, 1)}, 1000, HINT, MALLORY)
     slurm.rows = [row(50, {"dgx1": (2,)}, vgg)]
     slurm.finished = completed(*range(10, 15), *range(20, 25))
-    cache.refresh()
+    refresh(cache, slurm)
     learned = cache.teacher.learned
     theirs = BERT._replace(user=MALLORY), VGG._replace(user=MALLORY)
     assert learned.slowdowns() == {theirs: 100}
@@ -378,25 +384,3 @@ def test_systemd_lets_the_engines_commands_reach_slurmctld() -> None:
     unit = resources.files("slurm_plugin").joinpath("systemd/gputopo.service").read_text()
     (line,) = (line for line in unit.splitlines() if line.startswith("RestrictAddressFamilies="))
     assert {"AF_UNIX", "AF_INET", "AF_INET6"} <= set(line.partition("=")[2].split())
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_the_queue_is_read_in_a_thread_until_it_is_stopped(
-    slurm: Slurm, tmp_path: Path, at_once: bool
-) -> None:
-    """At once, or as soon as somebody asks."""
-    read = threading.Semaphore(0)
-    slurm.during = lambda: read.release()
-    machines = load_machines(basic_config(tmp_path))
-    cache = Neighbours(slurm, machines, refresh_s=0.01)  # type: ignore[arg-type]
-    cache.start(at_once=at_once)
-    try:
-        assert read.acquire(timeout=0.2 if not at_once else 10) is at_once
-        cache.jobs()
-        assert all(read.acquire(timeout=10) for _ in range(2))
-        assert cache.age_s() is not None
-    finally:
-        cache.stop()
-    assert cache._thread is not None
-    cache._thread.join(10)
-    assert not cache._thread.is_alive()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config
 
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.serve import setup
 
@@ -88,14 +88,16 @@ def test_a_user_nobody_knows_costs_a_warning_only(
 
 
 def test_a_limit_counts_for_launch_keys_too(rules: Rules) -> None:
-    assert read_wish("mem=interleave", rules("gpu", "physics")).text == "mem=interleave"
-    with pytest.raises(WishError, match="bind: not allowed for this job; expected one of mem, off"):
-        read_wish("bind=none", rules("gpu", "physics"))
+    assert read_preferences("mem=interleave", rules("gpu", "physics")).text == "mem=interleave"
+    with pytest.raises(
+        HintRefused, match="bind: not allowed for this job; expected one of mem, off"
+    ):
+        read_preferences("bind=none", rules("gpu", "physics"))
 
 
 def test_launch_keys_reach_no_policy(rules: Rules) -> None:
-    wish = read_wish("bind=none,mem=bind,pattern=tree", rules("gpu"))
-    assert not wish.request((2,), 1).options
+    preferences = read_preferences("bind=none,mem=bind,pattern=tree", rules("gpu"))
+    assert not preferences.request((2,), 1).options
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
 
-from slurm_plugin import admin_comment
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
-from slurm_plugin.gates.board import MOST_UNMET, PROMISE_S, UNMET_S, Board
+from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, decode, encode_request
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
@@ -23,17 +24,17 @@ LEASE_S = 120
 PARTITIONS = frozenset({"batch", "quiet", "watched"})
 
 
-def board(*names: str, free: int = 0xFF) -> Board:
+def cache(*names: str, free: int = 0xFF) -> CapacityCache:
     room = {
         name: Node(name, V100, free, 40, 100_000, partitions=PARTITIONS, sockets=(0x0F, 0xF0))
         for name in names or ("dgx1",)
     }
-    found = Board(default_partition="batch")
+    found = CapacityCache(default_partition="batch")
     found.look(room, (), None, NOW)
     return found
 
 
-def mode(folder: Path, state: Board) -> Slots:
+def mode(folder: Path, state: CapacityCache) -> Slots:
     tokens = iter(f"t{i}" for i in range(99))
     decider = basic_decider(folder)
     return Slots(decider, state, LEASE_S, clock=lambda: NOW, token=lambda: next(tokens))
@@ -61,29 +62,29 @@ def left(reply: object) -> str:
     values = told(reply)
     assert set(values) == {"admin_comment"}
     assert "gpu-slots" not in values["admin_comment"]
-    return admin_comment.note_in(values["admin_comment"]).removeprefix("Slurm's own choice: ")
+    return hints.note_in(values["admin_comment"]).removeprefix("Slurm's own choice: ")
 
 
 def state_of(values: dict[str, str]) -> str:
-    found = admin_comment.read(values["admin_comment"])
+    found = GateRecord.read_from(values["admin_comment"])
     assert found is not None
     return found.state
 
 
 def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path: Path) -> None:
-    state = board()
+    state = cache()
     values = told(mode(tmp_path, state).on_submit(submit()))
     assert state.is_awaited, "when it starts is to be seen soon"
     assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
     assert (values["req_nodes"], values["min_nodes"], values["max_nodes"]) == ("dgx1", "1", "1")
-    found = admin_comment.read(values["admin_comment"])
+    found = GateRecord.read_from(values["admin_comment"])
     assert found is not None
     assert (found.state, found.get("tpn"), found.get("by")) == ("placed", "gres/gpu:2", "node")
     assert values["admin_comment"].startswith("[gpu-topo: ")
 
 
 def test_slots_promised_to_one_job_are_not_given_to_the_next(tmp_path: Path) -> None:
-    slots, given = mode(tmp_path, board()), set()
+    slots, given = mode(tmp_path, cache()), set()
     for _ in range(4):
         text = told(slots.on_submit(submit()))["tres_per_node"]
         given |= set(text.split(","))
@@ -94,7 +95,7 @@ def test_slots_promised_to_one_job_are_not_given_to_the_next(tmp_path: Path) -> 
 
 
 def test_a_promise_lasts_until_a_look_begun_after_it_ran_out() -> None:
-    state = board()
+    state = cache()
     state.promise("t", Hold({"dgx1": 0xFF}), NOW)
     state.forget(NOW + PROMISE_S - 0.1)
     assert state.now()[0]["dgx1"].free == 0
@@ -103,7 +104,7 @@ def test_a_promise_lasts_until_a_look_begun_after_it_ran_out() -> None:
 
 
 def test_the_decision_to_wait_for_better_gpus_is_written_down_soon(tmp_path: Path) -> None:
-    state = board(free=1 << 0 | 1 << 5)
+    state = cache(free=1 << 0 | 1 << 5)
     values = told(mode(tmp_path, state).on_submit(submit(hint="min-utility=0.9")))
     assert state_of(values) == "gated"
     assert [promise.build is not None for promise in state.gated.values()] == [True]
@@ -111,7 +112,7 @@ def test_the_decision_to_wait_for_better_gpus_is_written_down_soon(tmp_path: Pat
 
 
 def test_a_full_cluster_gates_and_keeps_the_request(tmp_path: Path) -> None:
-    state = board(free=0)
+    state = cache(free=0)
     values = told(mode(tmp_path, state).on_submit(submit(3)))
     assert not state.is_awaited
     assert state_of(values) == "gated"
@@ -131,7 +132,7 @@ def test_a_full_cluster_gates_and_keeps_the_request(tmp_path: Path) -> None:
 def test_a_gate_may_be_used_for_equal_submits(
     tmp_path: Path, sentence: str, free: int, keys: dict[str, object]
 ) -> None:
-    state = board(free=free)
+    state = cache(free=free)
     reply = mode(tmp_path, state).on_submit(submit(**keys))
     assert isinstance(reply, Ok)
     assert reply.values["keep_s"] == "1", sentence
@@ -154,7 +155,7 @@ def test_a_gate_may_be_used_for_equal_submits(
 def test_any_other_answer_is_for_one_job(
     tmp_path: Path, sentence: str, free: int, keys: dict[str, object]
 ) -> None:
-    state = board(free=free)
+    state = cache(free=free)
     reply = mode(tmp_path, state).on_submit(submit(**keys))  # type: ignore[arg-type]
     assert isinstance(reply, Ok)
     assert not {"keep_s", "token"} & reply.values.keys(), sentence
@@ -163,14 +164,14 @@ def test_any_other_answer_is_for_one_job(
 
 def test_the_users_own_begin_is_kept(tmp_path: Path) -> None:
     later = int(NOW) + 9999
-    values = told(mode(tmp_path, board()).on_submit(submit(begin=later)))
+    values = told(mode(tmp_path, cache()).on_submit(submit(begin=later)))
     assert values["begin_time"] == str(later)
     assert f"begin={later}" in values["admin_comment"]
 
 
 @pytest.mark.parametrize("key", ["depends", "held", "array", "het"])
 def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> None:
-    state = board()
+    state = cache()
     values = told(mode(tmp_path, state).on_submit(submit(**{key: True})))
     assert state_of(values) == "gated"
     assert state.is_awaited == (key in ("array", "het")), "the next look can release those"
@@ -191,59 +192,59 @@ def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> 
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_slurms_own_choice(tmp_path: Path, asked: Submit, why: str) -> None:
-    assert left(mode(tmp_path, board()).on_submit(asked)) == why
+    assert left(mode(tmp_path, cache()).on_submit(asked)) == why
 
 
 @pytest.mark.parametrize("partition", ["quiet", "watched"])
 def test_where_nothing_is_enforced_nothing_is_said(tmp_path: Path, partition: str) -> None:
-    assert isinstance(mode(tmp_path, board()).on_submit(submit(partition=partition)), Pass)
+    assert isinstance(mode(tmp_path, cache()).on_submit(submit(partition=partition)), Pass)
 
 
 def test_nothing_is_given_or_gated_on_old_figures(tmp_path: Path) -> None:
-    state = board(free=0)
+    state = cache(free=0)
     state.looked = NOW - 60
     assert left(mode(tmp_path, state).on_submit(submit())) == "Slurm's queue was not read lately"
 
 
 def test_a_bad_hint_is_refused(tmp_path: Path) -> None:
-    assert isinstance(mode(tmp_path, board()).on_submit(submit(hint="nonsense=1")), Refuse)
+    assert isinstance(mode(tmp_path, cache()).on_submit(submit(hint="nonsense=1")), Refuse)
 
 
 def test_two_nodes_get_the_same_slots(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board("dgx1", "dgx2")).on_submit(submit(nodes=2)))
+    values = told(mode(tmp_path, cache("dgx1", "dgx2")).on_submit(submit(nodes=2)))
     assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
     assert (values["req_nodes"], values["min_nodes"]) == ("dgx1,dgx2", "2")
 
 
 def test_a_direct_srun_gets_its_slots_for_the_whole_job(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board("dgx1", "dgx2")).on_submit(submit(nodes=2, batch=False)))
+    values = told(mode(tmp_path, cache("dgx1", "dgx2")).on_submit(submit(nodes=2, batch=False)))
     assert values["tres_per_job"] == "gres/gpu:v100.s0:2,gres/gpu:v100.s3:2"
     assert values["tres_per_node"] == ""
 
 
 def test_a_direct_srun_by_model_gets_its_slots_per_node(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board()).on_submit(submit(batch=False, type="v100")))
+    values = told(mode(tmp_path, cache()).on_submit(submit(batch=False, type="v100")))
     assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
 
 
 def test_what_is_no_gpu_stays_in_the_request(tmp_path: Path) -> None:
     asked = submit(form="task", tpn="", tpt="cpu=4,gres/gpu=1", tasks=2)
-    values = told(mode(tmp_path, board()).on_submit(asked))
+    values = told(mode(tmp_path, cache()).on_submit(asked))
     assert values["tres_per_task"] == "cpu=4"
 
 
 def test_22_05_gets_its_own_words(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board()).on_submit(submit(tpn="gres:gpu:2")))
+    values = told(mode(tmp_path, cache()).on_submit(submit(tpn="gres:gpu:2")))
     assert values["tres_per_node"] == "gres:gpu:v100.s0:1,gres:gpu:v100.s3:1"
 
 
 def test_cpus_per_gpu_become_cpus_per_task(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board()).on_submit(submit(cpus_per_gpu=3)))
+    values = told(mode(tmp_path, cache()).on_submit(submit(cpus_per_gpu=3)))
     assert (values["cpus_per_tres"], values["min_cpus"], values["cpus_per_task"]) == ("", "6", "6")
 
 
 def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path: Path) -> None:
-    state = board()
+    state = cache()
     running = Hold({"dgx1": 0x0F}, 1, 0, NOW + 100)
     state.room, state.holds = with_hold(state.room, running), (running,)
     state.first = Need(8)
@@ -254,7 +255,7 @@ def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path: Path) -> None:
 
 
 def test_a_job_without_a_partition_stays_in_the_default_one(tmp_path: Path) -> None:
-    state = board()
+    state = cache()
     state.default_partition = "elsewhere"
     assert (
         left(mode(tmp_path, state).on_submit(submit(partition=""))) == "no node can ever serve it"
@@ -267,13 +268,13 @@ def test_the_keys_travel() -> None:
 
 
 def test_a_job_that_may_push_others_aside_is_slurms_own(tmp_path: Path) -> None:
-    state = board(free=0)
+    state = cache(free=0)
     state.preempting = frozenset({"batch"})
     assert "preempt" in left(mode(tmp_path, state).on_submit(submit()))
 
 
 def test_a_watched_partition_changes_nothing_and_writes_the_decision_down(tmp_path: Path) -> None:
-    state = board()
+    state = cache()
     assert mode(tmp_path, state).on_submit(submit(partition="watched")) == Pass()
     [build] = state.observed
     line = build()
@@ -281,14 +282,14 @@ def test_a_watched_partition_changes_nothing_and_writes_the_decision_down(tmp_pa
 
 
 def test_a_gated_job_is_told_what_it_waits_for(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board(free=1)).on_submit(submit(hint="pattern=ring")))
+    values = told(mode(tmp_path, cache(free=1)).on_submit(submit(hint="pattern=ring")))
     assert values["admin_comment"].startswith(
         "[gpu-topo: pattern=ring | waits for 2 free GPUs on one node] [gpu-slots: gated "
     )
 
 
 def test_a_job_ended_that_no_look_has_seen_the_end_of(tmp_path: Path) -> None:
-    state = board()
+    state = cache()
     state.ended += 1
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "gated"
     state.look(state.room, (), None, NOW, known=1)
@@ -300,7 +301,7 @@ def per_socket(gpus: int, each: int) -> Submit:
 
 
 def test_gpus_of_one_socket_come_from_the_one_with_most_free(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board(free=0b1110_0110)).on_submit(per_socket(2, 2)))
+    values = told(mode(tmp_path, cache(free=0b1110_0110)).on_submit(per_socket(2, 2)))
     slots = {item.rpartition(".s")[2][0] for item in values["tres_per_node"].split(",")}
     assert slots <= {"5", "6", "7"}
     assert values["tres_per_socket"] == ""
@@ -309,15 +310,15 @@ def test_gpus_of_one_socket_come_from_the_one_with_most_free(tmp_path: Path) -> 
 
 
 def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, board()).on_submit(per_socket(8, 4)))
+    values = told(mode(tmp_path, cache()).on_submit(per_socket(8, 4)))
     assert len(values["tres_per_node"].split(",")) == 8
     # The best pair of a DGX-1V, 0 and 3, is one socket's.
-    assert "evenly on the sockets" in left(mode(tmp_path, board()).on_submit(per_socket(2, 1)))
+    assert "evenly on the sockets" in left(mode(tmp_path, cache()).on_submit(per_socket(2, 1)))
 
 
 def test_a_job_with_more_cpus_or_memory_than_any_node_has_is_slurms_own(tmp_path: Path) -> None:
-    room = {"dgx1": replace(board().room["dgx1"], all_cpus=40, all_memory_mb=1000)}
-    state = Board(default_partition="batch")
+    room = {"dgx1": replace(cache().room["dgx1"], all_cpus=40, all_memory_mb=1000)}
+    state = CapacityCache(default_partition="batch")
     state.look(room, (), None, NOW)
     for asked in (submit(tasks=41, cpus_per_task=1), submit(mem_node_mb=1001)):
         assert left(mode(tmp_path, state).on_submit(asked)) == "no node can ever serve it"
@@ -326,16 +327,16 @@ def test_a_job_with_more_cpus_or_memory_than_any_node_has_is_slurms_own(tmp_path
 
 
 def test_a_job_with_overcommit_is_slurms_own(tmp_path: Path) -> None:
-    assert "--overcommit" in left(mode(tmp_path, board()).on_submit(submit(overcommit=True)))
+    assert "--overcommit" in left(mode(tmp_path, cache()).on_submit(submit(overcommit=True)))
 
 
 def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(tmp_path: Path) -> None:
-    scattered = board(free=0b0001_1000)
+    scattered = cache(free=0b0001_1000)
     asked = submit(2, enforce_binding=True)
     values = told(mode(tmp_path, scattered).on_submit(asked))
     assert "[gpu-slots: gated" in values["admin_comment"]
     assert "bind=1" in values["admin_comment"]
-    values = told(mode(tmp_path, board(free=0b1001_0001)).on_submit(asked))
+    values = told(mode(tmp_path, cache(free=0b1001_0001)).on_submit(asked))
     assert values["tres_per_node"] == "gres/gpu:v100.s4:1,gres/gpu:v100.s7:1"
 
 
@@ -345,10 +346,10 @@ def test_gpus_of_several_sockets_with_cores_near_them_alone_are_slurms_own(
 ) -> None:
     assert asked.slots is not None
     asked = replace(asked, slots=replace(asked.slots, enforce_binding=True))
-    assert "have to be of one socket" in left(mode(tmp_path, board()).on_submit(asked))
+    assert "have to be of one socket" in left(mode(tmp_path, cache()).on_submit(asked))
 
 
-def lending_mode(folder: Path, state: Board) -> Slots:
+def lending_mode(folder: Path, state: CapacityCache) -> Slots:
     """The same site, where GPUs of other nodes are lent."""
     text = f"{BASIC}enforcement: slots\nremote: {{{{allow: yes, r_queues: [plain]}}}}\n"
     settings = basic_config(folder, text)
@@ -360,10 +361,10 @@ def lending_mode(folder: Path, state: Board) -> Slots:
 def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(
     tmp_path: Path,
 ) -> None:
-    ours = lending_mode(tmp_path, board(free=0b11))
+    ours = lending_mode(tmp_path, cache(free=0b11))
     answer = ours.on_submit(submit(4, hint="remote=allow"))
     values = told(answer)
-    kept = admin_comment.read(values["admin_comment"])
+    kept = GateRecord.read_from(values["admin_comment"])
     assert kept is not None
     assert (kept.state, kept.get("remote"), kept.get("tpn")) == ("gated", "1", "gres/gpu:4")
     assert values["env.GPUTOPO_REMOTE"] == "allow"
@@ -383,20 +384,20 @@ def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(
 def test_a_job_that_may_not_carries_nothing(
     tmp_path: Path, hint: str, keys: dict[str, bool]
 ) -> None:
-    values = told(lending_mode(tmp_path, board(free=0b11)).on_submit(submit(4, hint=hint, **keys)))
+    values = told(lending_mode(tmp_path, cache(free=0b11)).on_submit(submit(4, hint=hint, **keys)))
     assert "remote=1" not in values["admin_comment"]
     assert "env.GPUTOPO_REMOTE" not in values
 
 
 def test_where_nothing_is_lent_asking_is_refused(tmp_path: Path) -> None:
-    answer = mode(tmp_path, board()).on_submit(submit(4, hint="remote=allow"))
+    answer = mode(tmp_path, cache()).on_submit(submit(4, hint="remote=allow"))
     assert isinstance(answer, Refuse)
     assert answer.message.startswith("gpu-topo: remote: GPUs of other nodes are not lent here")
 
 
 def test_submits_that_are_only_tested_keep_the_gpus_from_nobody_for_long(tmp_path: Path) -> None:
     """mallory tests again and again; alice has her GPUs at once, or at the next look."""
-    state, now = board("dgx1", "dgx2"), NOW
+    state, now = cache("dgx1", "dgx2"), NOW
     decider = basic_decider(tmp_path)
     slots = Slots(decider, state, LEASE_S, clock=lambda: now)
     mallory = replace(submit(8), uid=1002)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.explain.loans import in_comment
 from slurm_plugin.explain.story import story
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.lending import record
-from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.offer import Declined
 from slurm_plugin.slurm.interface import QueuedJob
 
-LOAN = Loan("dgx1", 0b11, (Lender("dgx2", 0b110, 71), Lender("dgx3", 0b1, 72)))
+LOAN = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 71), LoanDonor("dgx3", 0b1, 72)))
 WHY = "r-queue-auto: 0 whole nodes, 3 remote GPUs, ends in 412 s instead of 900"
-KEPT = Bracket("gated", {"token": "t", "tpn": "gres/gpu:5", "nodes": "1-", "remote": "1"})
+KEPT = GateRecord("gated", {"token": "t", "tpn": "gres/gpu:5", "nodes": "1-", "remote": "1"})
 JOB = QueuedJob(
     7,
     uid=1000,
@@ -27,8 +27,8 @@ JOB = QueuedJob(
 
 
 def comment(state: str, note: str = "", **more: str) -> str:
-    kept = Bracket(state, {**KEPT.values, **more})
-    return f"{admin_comment.topo('remote=auto', note)} {kept.text()}"
+    kept = GateRecord(state, {**KEPT.values, **more})
+    return f"{hints.entry('remote=auto', note)} {kept.text()}"
 
 
 def told(*lines: dict[str, Any]) -> str:
@@ -94,10 +94,10 @@ def test_what_the_note_says_cannot_move_the_cursor() -> None:
 
 
 def test_where_gpus_are_chosen_at_the_start_a_loan_is_told_in_the_same_way() -> None:
-    kept = Bracket("starts", {**KEPT.values, "loan": LOAN.text()}, admin_comment.LOAN)
+    kept = LoanRecord("starts", {**KEPT.values, "loan": LOAN.text()})
     assert in_comment(kept.text())["host"] == "dgx1"
-    may = Bracket("may", {"remote": "1", "loan_tries": "2"}, admin_comment.LOAN)
-    text = f"{admin_comment.topo('remote=allow', 'remote GPUs: x: no')} {may.text()}"
+    may = LoanRecord("may", {"remote": "1", "loan_tries": "2"})
+    text = f"{hints.entry('remote=allow', 'remote GPUs: x: no')} {may.text()}"
     assert in_comment(text)["tries"] == 2
     assert in_comment(text)["waits"] == "remote GPUs: x: no"
     assert in_comment(text, is_waiting=False) == {}

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from slots_in_tests import gated
 
-from slurm_plugin import admin_comment
 from slurm_plugin.gates.slot_request import recorded_demand
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.queue import demand
 from slurm_plugin.queue.demand import Demand
 
 
 def submit(keys: str, **more: object) -> Demand:
     job = replace(gated(1), admin_comment=f"[gpu-slots: gated {keys}]", **more)  # type: ignore[arg-type]
-    kept = admin_comment.read(job.admin_comment)
+    kept = GateRecord.read_from(job.admin_comment)
     assert kept is not None
     return recorded_demand(job, kept)
 

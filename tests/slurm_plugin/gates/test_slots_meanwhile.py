@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
-from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
+from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look
 
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
-from slurm_plugin.gates.planner import Planner
+from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote import presets
 from slurm_plugin.slurm.interface import SlurmPartition
 
@@ -28,27 +29,27 @@ def test_slots_promised_during_a_look_are_not_released_to_another_job(
     tmp_path: Path, promised: dict[str, int]
 ) -> None:
     """The policy takes 0 and 3, which is known when the plan is made and the submit answered."""
-    slurm, board = Remembering(gated(1)), Board()
+    slurm, cache = Remembering(gated(1)), CapacityCache()
 
     def a_submit_comes(place: PlacementQuestion, shape: Shape) -> str:
-        board.promise("new", Hold(promised), NOW)
+        cache.promise("new", Hold(promised), NOW)
         return ""
 
-    planner = Planner(
+    planner = GateReconciler(
         slurm,  # type: ignore[arg-type]
         basic_decider(tmp_path),
-        board,
+        cache,
         lambda build: None,
         lease_s=120,
         grace_s=30,
-        why_not=a_submit_comes,
+        hold_reason=a_submit_comes,
         clock=lambda: float(NOW),
     )
-    made = asyncio.run(planner.look())
+    made = look(planner, slurm)
     is_taken = promised == {"dgx1": 0b1000}
     assert [update.tres_per_node is None for _, update in slurm.updates] == [False] * (not is_taken)
     assert made.again is is_taken
-    assert board.room["dgx1"].free == (0xFF if is_taken else 0xFF & ~0b1001)
+    assert cache.room["dgx1"].free == (0xFF if is_taken else 0xFF & ~0b1001)
 
 
 @pytest.mark.parametrize("promised", [{"dgx2": 0b1}, {"dgx1": 0b10}, {"dgx1": 0b100}])
@@ -58,30 +59,30 @@ def test_slots_promised_during_a_look_are_not_lent_either(
     """Two free GPUs of each node would make four."""
     words = "gated token=t tpn=gres/gpu:4 nodes=1- by=node remote=1"
     job = replace(gated(1), admin_comment=f"[gpu-topo: remote=allow] [gpu-slots: {words}]")
-    slurm, board = TwoNodes(job), Board()
+    slurm, cache = TwoNodes(job), CapacityCache()
     lender = Remembers(RemoteConfig(presets.load("echo"), allow=True), slurm)
     text = BASIC + "enforcement: slots\nremote: {{allow: yes}}\n"
 
     def a_submit_comes(place: PlacementQuestion, shape: Shape) -> str:
-        board.promise("new", Hold(promised), NOW)
+        cache.promise("new", Hold(promised), NOW)
         return ""
 
-    planner = Planner(
+    planner = GateReconciler(
         slurm,  # type: ignore[arg-type]
         replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text))),
-        board,
+        cache,
         lambda build: None,
         lease_s=120,
         grace_s=30,
         lending=lender,
-        why_not=a_submit_comes,
+        hold_reason=a_submit_comes,
         clock=lambda: float(NOW),
     )
-    made = asyncio.run(planner.look())
+    made = look(planner, slurm)
     is_taken = promised != {"dgx1": 0b100}
     assert len(lender.asked) == (not is_taken)
     assert made.again is is_taken
-    assert {node.free for node in board.room.values()} == {0b11 if is_taken else 0}
+    assert {node.free for node in cache.room.values()} == {0b11 if is_taken else 0}
 
 
 def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(
@@ -89,10 +90,10 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
 ) -> None:
     """2 s, 4 s and so on, and five minutes at most; the gate need not be renewed meanwhile."""
     slurm, now = Remembering(gated(1, eligible=NOW + 10_000), refuses=True), [float(NOW)]
-    planner = Planner(
+    planner = GateReconciler(
         slurm,  # type: ignore[arg-type]
         basic_decider(tmp_path),
-        Board(),
+        CapacityCache(),
         lambda build: None,
         lease_s=10_000,
         grace_s=30,
@@ -103,7 +104,7 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
         tried = []
         for second in range(NOW, NOW + 1400):
             now[0], before = float(second), len(slurm.updates)
-            await planner.look()
+            await planner.look(read_snapshot(slurm, at=now[0]), 0)  # type: ignore[arg-type]
             if len(slurm.updates) > before:
                 tried.append(second - NOW)
         return tried
@@ -145,15 +146,15 @@ class Tiers(Remembering):
 def test_only_partitions_above_the_lowest_tier_preempt_and_only_where_tiers_do(
     tmp_path: Path, preempt_type: str, preempting: set[str]
 ) -> None:
-    board = Board()
-    planner = Planner(
+    cache = CapacityCache()
+    planner = GateReconciler(
         Tiers(preempt_type),  # type: ignore[arg-type]
         basic_decider(tmp_path),
-        board,
+        cache,
         lambda build: None,
         lease_s=120,
         grace_s=30,
         clock=lambda: float(NOW),
     )
-    asyncio.run(planner.look())
-    assert board.preempting == preempting
+    look(planner, Tiers(preempt_type))
+    assert cache.preempting == preempting

@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_plugin import admin_comment
 from slurm_plugin.gates import change
-from slurm_plugin.gates.look import plan
-from slurm_plugin.gates.plan import Choice, Choose, Chosen, Left, Plan, Terms, Waits, Want
+from slurm_plugin.gates.plan import Choice, Choose, Chosen, GateContext, GatePlan, Left, Waits, Want
+from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.want import Wants
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.queue.candidates import Group, Need, lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
-TERMS = Terms(now=1000, lease_s=120, grace_s=30)
+TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
 NEXT_MONTH = 1000 + 31 * 86400
 
 
@@ -46,15 +47,15 @@ def planned(
     free: int = 0xFF,
     choose: Choose = first_choice,
     is_open: bool = True,
-    terms: Terms = TERMS,
-) -> Plan:
+    context: GateContext = TERMS,
+) -> GatePlan:
     batch = frozenset({"batch"})
     node = Node("dgx1", V100, free, 40, 1000, partitions=batch, is_open=is_open)
     room = {"dgx1": node}
-    return plan(jobs, Wants().read(jobs, emptied(room)), room, terms, choose)
+    return plan(jobs, Wants().read(jobs, emptied(room)), room, context, choose)
 
 
-def released(made: Plan) -> list[str]:
+def released(made: GatePlan) -> list[str]:
     return made.released
 
 
@@ -69,7 +70,7 @@ def test_a_release_names_exact_slots_and_opens_the_gate() -> None:
     [(_, update)] = release.steps
     assert update.tres_per_node == "gres/gpu:v100.s3:1,gres/gpu:v100.s4:1"
     assert (update.begin_time, update.req_nodes, update.num_nodes) == (NOW, "dgx1", (1, 1))
-    kept = admin_comment.read(update.admin_comment or "")
+    kept = GateRecord.read_from(update.admin_comment or "")
     assert kept is not None
     assert (kept.state, kept.get("tpn"), kept.get("at")) == ("placed", "gres/gpu:2", "1000")
 
@@ -108,7 +109,7 @@ def test_a_released_job_keeps_its_slots_until_it_starts() -> None:
 def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_request() -> None:
     made = planned(placed(1, 960, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"))
     [(name, update)] = made.updates
-    kept = admin_comment.read(update.admin_comment or "")
+    kept = GateRecord.read_from(update.admin_comment or "")
     assert (name, update.begin_time, update.tres_per_node) == ("1", 1120, "gres/gpu:2")
     assert (update.req_nodes, update.num_nodes) == ("", (1, 1))
     assert kept is not None
@@ -133,7 +134,7 @@ def test_a_job_that_many_releases_did_not_start_is_left_to_slurm() -> None:
     ):
         comment = job.admin_comment.replace(" at=", f" tries={tries} at=")
         [(_, update)] = planned(replace(job, admin_comment=comment, reason=reason)).updates
-        kept = admin_comment.read(update.admin_comment or "")
+        kept = GateRecord.read_from(update.admin_comment or "")
         assert (kept is None) == is_left, (tries, reason)
         assert update.tres_per_node == "gres/gpu:2"
         assert ("Slurm's own choice: 6 releases" in (update.admin_comment or "")) == is_left
@@ -152,9 +153,9 @@ def test_the_tries_of_a_requeued_job_are_counted_anew() -> None:
     [(_, update)] = planned(
         replace(job, admin_comment=comment, reason="BeginTime", eligible=1120)
     ).updates
-    kept = admin_comment.read(update.admin_comment or "")
+    kept = GateRecord.read_from(update.admin_comment or "")
     assert kept is not None
-    assert (change.tries(kept), kept.get("retry")) == (1, "1001")
+    assert (kept.tries, kept.retry_at) == (1, 1001)
 
 
 def test_a_release_that_did_not_take_is_gated_again_at_once() -> None:
@@ -180,12 +181,12 @@ def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones() -> No
     made = planned(gated(1, 8), gated(2), choose=choose)
     assert released(made) == ["2"]
     [(name, update)] = made.updates
-    kept = admin_comment.read(update.admin_comment or "")
+    kept = GateRecord.read_from(update.admin_comment or "")
     assert name == "1"
     assert update.begin_time is None
     assert kept is not None
     assert (kept.state, kept.get("since")) == ("gated", "1000")
-    assert admin_comment.note_in(update.admin_comment or "") == "mapa: 0.4"
+    assert hints.note_in(update.admin_comment or "") == "mapa: 0.4"
 
 
 def test_the_same_reason_is_not_written_twice() -> None:
@@ -214,7 +215,7 @@ def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_
     stuck = gated(1, admin_comment=comment, reason="AssocGrpGRES", **given)
     made = planned(stuck, gated(2, 8))
     assert released(made) == ["2"]
-    kept = admin_comment.read(made.updates[0][1].admin_comment or "")
+    kept = GateRecord.read_from(made.updates[0][1].admin_comment or "")
     assert kept is not None
     assert (kept.get("tries"), kept.get("retry")) == ("4", "1008")
 
@@ -307,7 +308,7 @@ def test_on_slurm_22_05_a_job_that_did_not_start_is_told_what_it_is_tied_to() ->
     had = "gres:gpu:v100.s2:1,gres:gpu:v100.s5:1"
     job = gated(1, admin_comment=comment, tres_per_node=had, req_nodes="dgx1", reason="")
     [(_, update)] = planned(job).updates
-    told = admin_comment.note_in(update.admin_comment or "")
+    told = hints.note_in(update.admin_comment or "")
     assert told.endswith("Slurm 22.05 gives it nothing but v100.s2, v100.s5 again")
 
 
@@ -332,7 +333,7 @@ def test_on_slurm_22_05_a_job_that_lost_its_request_gets_it_back() -> None:
     [(name, update)] = planned(gated(1, admin_comment=comment, **bare)).updates[:1]
     assert (name, update.tres_per_job, update.tres_per_node) == ("1", "gres:gpu:9", "")
     job = gated(1, admin_comment=comment, **bare)
-    kept = admin_comment.read(comment)
+    kept = GateRecord.read_from(comment)
     assert kept is not None
     assert change.give_back(job, kept, "").tres_per_job == "gres:gpu:9"
     assert change.give_back(replace(job, tres_per_job="gres:gpu:9"), kept, "").tres_per_job is None
@@ -442,6 +443,6 @@ def test_a_wait_for_something_better_begins_anew() -> None:
 def test_slurms_word_on_when_a_gate_opens_counts_and_not_what_it_was_told() -> None:
     """A slurmctld that was killed may have forgotten the last renewal."""
     told = replace(TERMS, holds_until={1: 1119})
-    assert planned(gated(1, 8, eligible=1020), free=0, terms=told).renew == ["1"]
+    assert planned(gated(1, 8, eligible=1020), free=0, context=told).renew == ["1"]
     unknown = gated(1, 8, eligible=0, reason="Dependency", depends=True)
-    assert planned(unknown, free=0, terms=told).renew == []
+    assert planned(unknown, free=0, context=told).renew == []

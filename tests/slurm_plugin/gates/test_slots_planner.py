@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,14 +10,14 @@ from typing import Any
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
-from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated
+from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look
 
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.gates.board import Board
-from slurm_plugin.gates.plan import Plan
-from slurm_plugin.gates.planner import Planner, WhyNot
+from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.gates.plan import GatePlan
+from slurm_plugin.gates.reconciler import GateReconciler, HoldReason
 from slurm_plugin.gates.watch import Watch
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
@@ -31,34 +30,34 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 
 def looked(
-    folder: Path, slurm: Remembering, board: Board, why_not: WhyNot | None = None
+    folder: Path, slurm: Remembering, cache: CapacityCache, hold_reason: HoldReason | None = None
 ) -> list[dict[str, Any]]:
     """One look; the lines of the decision log."""
     lines: list[dict[str, Any]] = []
-    planner = Planner(
+    planner = GateReconciler(
         slurm,  # type: ignore[arg-type]
         basic_decider(folder),
-        board,
+        cache,
         lambda build: lines.append(build()),
         lease_s=120,
         grace_s=30,
-        why_not=why_not,
+        hold_reason=hold_reason,
         clock=lambda: float(NOW),
     )
-    asyncio.run(planner.look())
+    look(planner, slurm)
     return lines
 
 
 def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path: Path) -> None:
-    slurm, board = Remembering(gated(1)), Board()
-    [line] = looked(tmp_path, slurm, board)
+    slurm, cache = Remembering(gated(1)), CapacityCache()
+    [line] = looked(tmp_path, slurm, cache)
     assert (line["job"], line["decision"], line["chosen"]["gpus"]) == (1, "use", {"dgx1": (0, 3)})
     [(names, update)] = slurm.updates
     assert "dgx1:0,3 by mapa" in (update.admin_comment or "")
     assert (names, update.tres_per_node) == (("1",), "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
-    assert board.is_fresh(NOW)
-    assert board.room["dgx1"].free == 0xFF & ~0b1001
-    assert board.default_partition == "batch"
+    assert cache.is_fresh(NOW)
+    assert cache.room["dgx1"].free == 0xFF & ~0b1001
+    assert cache.default_partition == "batch"
 
 
 RUNS = QueuedJob(
@@ -75,11 +74,11 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
     large, long = gated(1, 8), replace(gated(2), time_limit_s=3600)
     slurm, asked = Remembering(RUNS, large, long, used=(0,)), list[tuple[int, str]]()
 
-    def why_not(place: PlacementQuestion, shape: Shape) -> str:
+    def hold_reason(place: PlacementQuestion, shape: Shape) -> str:
         asked.append((place.job, str(shape)))
         return "others go first" if is_held_back and place.job == 1 else ""
 
-    looked(tmp_path, slurm, Board(), why_not)
+    looked(tmp_path, slurm, CapacityCache(), hold_reason)
     assert asked == [(1, "1x8"), (2, "1x2")]
     let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
     assert let_go == ([("2",)] if is_held_back else [])
@@ -88,44 +87,44 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
 
 def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path: Path) -> None:
     slurm = Remembering(gated(1), gated(2), used=range(8))
-    looked(tmp_path, slurm, Board())
+    looked(tmp_path, slurm, CapacityCache())
     assert slurm.updates == [(("1", "2"), JobUpdate(begin_time=NOW + 120))]
 
 
 def test_promised_slots_are_not_released_to_another_job(tmp_path: Path) -> None:
-    slurm, board = Remembering(gated(1)), Board()
-    board.promise("unseen", Hold({"dgx1": 0xFE}), NOW)
-    looked(tmp_path, slurm, board)
+    slurm, cache = Remembering(gated(1)), CapacityCache()
+    cache.promise("unseen", Hold({"dgx1": 0xFE}), NOW)
+    looked(tmp_path, slurm, cache)
     assert [update.tres_per_node for _, update in slurm.updates] == [None]
 
 
 def test_a_promise_ends_when_its_job_is_seen(tmp_path: Path) -> None:
-    board = Board()
-    board.promise("t1", Hold({"dgx1": 0xFF}), NOW)
-    looked(tmp_path, Remembering(gated(1), used=range(8)), board)
-    assert not board.promises
+    cache = CapacityCache()
+    cache.promise("t1", Hold({"dgx1": 0xFF}), NOW)
+    looked(tmp_path, Remembering(gated(1), used=range(8)), cache)
+    assert not cache.promises
 
 
 def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_path: Path) -> None:
     """Or the next submits, which may delay it, would be placed until the look after."""
-    board, need = Board(), Need(8, 1, 1, 0, frozenset({"batch"}))
-    board.promise("t1", Hold(), NOW, need=need)
-    looked(tmp_path, Remembering(), board)
-    assert board.first == need
-    looked(tmp_path, Remembering(gated(1)), board)
-    assert board.first is None
+    cache, need = CapacityCache(), Need(8, 1, 1, 0, frozenset({"batch"}))
+    cache.promise("t1", Hold(), NOW, need=need)
+    looked(tmp_path, Remembering(), cache)
+    assert cache.first == need
+    looked(tmp_path, Remembering(gated(1)), cache)
+    assert cache.first is None
 
 
 def test_a_promise_that_ran_out_holds_nothing(tmp_path: Path) -> None:
-    slurm, board = Remembering(gated(1)), Board()
-    board.promise("refused", Hold({"dgx1": 0xFF}), NOW - 60)
-    looked(tmp_path, slurm, board)
+    slurm, cache = Remembering(gated(1)), CapacityCache()
+    cache.promise("refused", Hold({"dgx1": 0xFF}), NOW - 60)
+    looked(tmp_path, slurm, cache)
     assert slurm.updates[0][1].tres_per_node is not None
 
 
 def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
     slurm = Remembering(gated(1, 4), gated(2, 4), gated(3), refuses=True)
-    looked(tmp_path, slurm, Board())
+    looked(tmp_path, slurm, CapacityCache())
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
 
 
@@ -136,11 +135,11 @@ def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array(
     first = replace(array, job_id=8, task="0", tasks=1, name="7_0", state="COMPLETING")
     for task in range(3):
         watch.released(f"7_{task}", array, lambda: {"job": 7})
-    watch.look([array], Plan({}))
+    watch.look([array], GatePlan({}))
     assert lines == []
-    watch.look([first], Plan({}))
+    watch.look([first], GatePlan({}))
     assert lines == [{"job": 8, "array": 7}]
-    watch.look([], Plan({}))
+    watch.look([], GatePlan({}))
     assert lines[1:] == [{"job": 7}, {"job": 7}]
 
 
@@ -172,21 +171,21 @@ def test_a_job_that_fits_on_no_node_borrows(
     lender = Remembers(RemoteConfig(presets.load("echo"), allow=allow), slurm)
     text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    board = Board()
-    planner = Planner(
+    cache = CapacityCache()
+    planner = GateReconciler(
         slurm,  # type: ignore[arg-type]
         decider,
-        board,
+        cache,
         lambda build: None,
         lease_s=120,
         grace_s=30,
         lending=lender,
         clock=lambda: float(NOW),
     )
-    asyncio.run(planner.look())
+    look(planner, slurm)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
-    assert {node.free for node in board.room.values()} == ({0} if lent else {0b11})
+    assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
 
 
 PROFILES = {
@@ -209,10 +208,10 @@ def borrowing(
     text = BASIC + f"enforcement: slots\nremote: {{{{allow: yes, {settings}}}}}\n"
     config = basic_config(folder, text)
     lender = Remembers(config.remote, slurm)
-    planner = Planner(
+    planner = GateReconciler(
         slurm,  # type: ignore[arg-type]
         replace(basic_decider(folder), rule=Rules(config)),
-        Board(),
+        CapacityCache(),
         lambda build: lines.append(build()),
         lease_s=120,
         grace_s=30,
@@ -221,11 +220,11 @@ def borrowing(
         clock=lambda: float(NOW),
     )
     try:
-        asyncio.run(planner.look())
+        look(planner, slurm)
         deadline = time.monotonic() + patience_s
         while not decided(lines) and time.monotonic() < deadline:
             time.sleep(0.05)
-            asyncio.run(planner.look())
+            look(planner, slurm)
     finally:
         planner.close()
     return lender, lines
@@ -334,12 +333,12 @@ def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(
     """What it asked was taken away first; it must not start without GPUs."""
     job = replace(gated(1), admin_comment="[gpu-slots: gated tpj=gres:gpu:2 nodes=1-1 by=node]")
     slurm = Remembering(job, refuses_slots=True)
-    looked(tmp_path, slurm, Board())
+    looked(tmp_path, slurm, CapacityCache())
     asked = JobUpdate(tres_per_node="", tres_per_job="gres:gpu:2", tres_per_task="")
     asked = replace(asked, begin_time=job.eligible)
     assert slurm.updates[-1] == (("1",), replace(asked, tres_per_socket=""))
     assert len(slurm.updates) == 3
     with_slots = replace(job, tres_per_node="gres:gpu:v100.s6:1,gres:gpu:v100.s7:1")
     slurm = Remembering(with_slots, refuses_slots=True)
-    looked(tmp_path, slurm, Board())
+    looked(tmp_path, slurm, CapacityCache())
     assert slurm.updates[-1][1].tres_per_node == with_slots.tres_per_node

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 
 from policies.contract.scheduling import Task
 from policies.performance import Shape
-from slurm_plugin import admin_comment
 from slurm_plugin.gates.slot_request import recorded_demand
-from slurm_plugin.genie import note
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
 from slurm_plugin.genie.look import Changes, changes, released
-from slurm_plugin.genie.note import Shaped
 from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import Domain
-from slurm_plugin.genie.snapshot import Snapshot, planned, taken
+from slurm_plugin.genie.site import ShapedPartition
+from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
+from slurm_plugin.slurm.clients.update_text import words
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
-from slurm_plugin.slurm.update_text import words
 
 FREE = [a_node("dgx1"), a_node("dgx2")]
 FULL = [a_node("dgx1", 8), a_node("dgx2", 8)]
@@ -35,14 +34,14 @@ def shaping(tmp_path: Path) -> Shaping:
     return a_shaping(tmp_path)
 
 
-def seen(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> Snapshot:
-    def task_of(job: QueuedJob, said: Shaped, domain: Domain) -> Task:
+def seen(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> DomainSnapshot:
+    def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task:
         hint = job.admin_comment.partition(": ")[2].partition(" |")[0]
         values = dict(word.split("=") for word in hint.split(","))
         asked = shaping.site.asked(values, domain, "", said, NOW)
         return shaping.site.task(job.job_id, asked, domain, "", job.submit)
 
-    return taken(shaping.site.domains["dl"], jobs, nodes, NOW, task_of)
+    return domain_snapshot(shaping.site.domains["dl"], jobs, nodes, NOW, task_of)
 
 
 def made(
@@ -59,23 +58,23 @@ def made(
 @pytest.mark.parametrize(
     "said",
     [
-        Shaped(Shape(2, 4)),
-        Shaped(None, is_held=True, nodes=2, max_nodes=3),
-        Shaped(Shape(1, 1), is_fixed=True, token="ab12", tasks=4, tasks_per_node=2),
+        ShapeNote(Shape(2, 4)),
+        ShapeNote(None, is_held=True, nodes=2, max_nodes=3),
+        ShapeNote(Shape(1, 1), is_fixed=True, token="ab12", tasks=4, tasks_per_node=2),
     ],
 )
-def test_the_bracket_is_read_as_it_was_written(said: Shaped) -> None:
-    assert note.read(f"site's [gpu-topo: x | y] {said.text()} [gpu-slots: gated]") == said
+def test_the_bracket_is_read_as_it_was_written(said: ShapeNote) -> None:
+    assert shape_note_in(f"site's [gpu-topo: x | y] {said.text()} [gpu-slots: gated]") == said
 
 
 @pytest.mark.parametrize("text", ["", "[gpu-shape: ]", "[gpu-shape: 0x3]", "[gpu-shape: big]"])
 def test_another_text_is_no_bracket(text: str) -> None:
-    assert note.read(text) is None
+    assert shape_note_in(text) is None
 
 
 def test_a_bracket_is_replaced_where_it_stands() -> None:
     before = "[gpu-topo: x] [gpu-shape: 1x1 t=a] [gpu-slots: gated]"
-    after = note.replaced(before, Shaped(Shape(2, 2), token="a"))
+    after = ShapeNote(Shape(2, 2), token="a").written_into(before)
     assert after == "[gpu-topo: x] [gpu-shape: 2x2 t=a] [gpu-slots: gated]"
 
 
@@ -191,7 +190,7 @@ def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(shaping: Shapin
     comment = update.admin_comment or ""
     assert "[gpu-shape: 1x4]" in comment
     assert "[gpu-slots: gated token=t0 tpn=gres/gpu:4 nodes=1-1 by=node]" in comment
-    kept = admin_comment.read(comment)
+    kept = GateRecord.read_from(comment)
     assert kept is not None
     asked = recorded_demand(replace(behind(), ntasks=4, admin_comment=comment), kept)
     assert (asked.gpus, asked.per_node, asked.nodes) == (4, 4, 1)
@@ -217,7 +216,7 @@ def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(shaping: Shaping) -
     comment = f"[gpu-topo: {HINT} | waiting 1/10 since 5: genie: x (until {until}, begin 5)]"
     job = queued(7, "1x4", reason="BeginTime", eligible=int(NOW) + 60,
                  admin_comment=f"{comment} [gpu-shape: 1x4]")  # fmt: skip
-    snapshot = taken(
+    snapshot = domain_snapshot(
         shaping.site.domains["dl"], [job], FREE, NOW,
         lambda job, said, domain: seen(shaping, [queued(7, "1x4")], FREE).members[0].task,
         is_ours=lambda _: True,
@@ -234,9 +233,9 @@ def test_urgent_jobs_stand_before_normal_ones_that_came_first(shaping: Shaping) 
 
 def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go() -> None:
     job = queued(7, admin_comment=f"[gpu-topo: {HINT} | held] [gpu-shape: none]", priority=0)
-    update = released(job, Shaped(None), Shape(2, 4), "/")
+    update = released(job, ShapeNote(None), Shape(2, 4), "/")
     assert update.is_released
-    own = released(job, Shaped(None, is_held=True), Shape(2, 4), "/")
+    own = released(job, ShapeNote(None, is_held=True), Shape(2, 4), "/")
     assert not own.is_released
     assert (own.num_nodes, own.num_tasks) == ((2, 2), 8)
 

@@ -11,11 +11,10 @@ from machines_in_tests import basic_decider, mask, node, question
 
 from policies.performance import Shape
 from slurm_plugin.enforcement import Slots
-from slurm_plugin.gates.board import Board
-from slurm_plugin.genie import note
-from slurm_plugin.genie.note import Shaped
+from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.genie.domain_snapshot import domain_snapshot, planned
 from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.snapshot import planned, taken
+from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
@@ -45,12 +44,12 @@ def looked(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> N
     """As the loop does it."""
     domain = shaping.site.domains["dl"]
 
-    def task_of(job: QueuedJob, said: Shaped, _: object) -> object:
+    def task_of(job: QueuedJob, said: ShapeNote, _: object) -> object:
         hint = dict(word.split("=") for word in HINT.split(","))
         asked = shaping.site.asked(hint, domain, "", said, NOW)
         return shaping.site.task(job.job_id, asked, domain, "", NOW)
 
-    snapshot = taken(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
+    snapshot = domain_snapshot(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
     shaping.snapshots["dl"] = snapshot
     shaping.plans["dl"] = planned(shaping.scheduler, snapshot.queue(NOW, []))
     shaping.events_seen = shaping.events
@@ -67,7 +66,7 @@ def test_a_job_gets_the_shape_of_the_highest_ratio_one_task_per_gpu(shaping: Sha
         "set.num_tasks": "4", "set.min_cpus": "4", "set.pn_min_cpus": "4",
     }  # fmt: skip
     assert comment.startswith(f"[gpu-topo: {HINT} | shape 1x4] [gpu-shape: 1x4 t=")
-    said = note.read(comment)
+    said = shape_note_in(comment)
     assert said is not None
     assert (said.shape, said.is_fixed) == (Shape(1, 4), False)
 
@@ -108,7 +107,7 @@ def test_gpus_the_user_asked_for_are_left_as_they_are(shaping: Shaping) -> None:
     asked = replace(submit(), shape=0, gpus=2, per_node=2, nodes=1, tasks=1)
     values = answered(shaping, asked)
     assert list(values) == ["set.admin_comment"]
-    said = note.read(values["set.admin_comment"])
+    said = shape_note_in(values["set.admin_comment"])
     assert said is not None
     assert (said.shape, said.is_fixed) == (Shape(1, 2), True)
 
@@ -322,9 +321,9 @@ def slots(folder: Path, free: int) -> Slots:
         name: Node(name, V100, free, 40, 100_000, partitions=partitions, sockets=(0x0F, 0xF0))
         for name in ("dgx1", "dgx2")
     }
-    board = Board(default_partition="dl")
-    board.look(room, (), None, NOW)
-    return Slots(basic_decider(folder), board, 120, clock=lambda: NOW, token=lambda: "t0")
+    cache = CapacityCache(default_partition="dl")
+    cache.look(room, (), None, NOW)
+    return Slots(basic_decider(folder), cache, 120, clock=lambda: NOW, token=lambda: "t0")
 
 
 def test_in_the_slots_mode_the_shape_becomes_exact_slots(shaping: Shaping, tmp_path: Path) -> None:

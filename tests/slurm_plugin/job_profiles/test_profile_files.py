@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policies.contract.interference import Kind
-from slurm_plugin.config.sections import TopoAwareConfig
+from slurm_plugin.config import settings as config
 from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.errors import ProfileError
 from slurm_plugin.job_profiles import Learned, Remote, interference, read_profiles, read_remote
@@ -96,7 +96,7 @@ def test_a_sites_word_goes_before_what_jobs_taught() -> None:
 
 def test_what_jobs_taught_is_taken_over_where_it_changes_anything() -> None:
     learned = Learned(None)
-    chosen = SitePolicies(TopoAwareConfig(), learned)
+    chosen = SitePolicies(config.parse("", Path("gputopo.yaml")), learned)
     first = chosen("topo-aware")
     chosen.update()
     assert chosen("topo-aware") is first

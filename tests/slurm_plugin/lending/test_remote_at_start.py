@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import LOAN, Bracket
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_notes.loan import LoanDonor
+from slurm_plugin.job_notes.records import LoanRecord
 from slurm_plugin.lending.acting.question import Question
 from slurm_plugin.lending.at_start import look, mode
 from slurm_plugin.lending.at_start.lender import Lender
@@ -25,9 +25,9 @@ from slurm_plugin.lending.broker import Broker
 from slurm_plugin.lending.donors import Lending
 from slurm_plugin.lending.offer import Offer
 from slurm_plugin.queue.capacity import Hold, nodes_of
+from slurm_plugin.queue.snapshot import Snapshot, read_snapshot
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.node import join
-from slurm_plugin.remote.node.join import Lent
 from slurm_plugin.slurm.interface import (
     NOW,
     JobUpdate,
@@ -191,15 +191,15 @@ def test_with_all_donors_ready_the_job_starts_on_its_local_gpus() -> None:
     assert (update.tres_per_node, update.req_nodes) == ("gpu:2", "dgx1")
     assert (update.begin_time, update.min_cpus, update.priority) == (NOW, 4, 10)
     told = update.admin_comment or ""
-    kept = admin_comment.read(told, LOAN)
+    kept = LoanRecord.read_from(told)
     assert kept is not None
     assert (kept.state, kept.get("loan"), kept.get("at")) == ("starts", f"{TEXT}/50001", "1000")
     assert "over the network, dgx2:2,3 (job 71)" in told
-    assert join.lent_in(told) == [Lent("dgx2", 2, 71, 50001)]
+    assert join.donors_in(told) == [LoanDonor("dgx2", 0b1100, 71, 50001)]
 
 
 def test_before_that_taskprolog_sees_no_loan() -> None:
-    assert join.lent_in(job(MEETS).admin_comment) == []
+    assert join.donors_in(job(MEETS).admin_comment) == []
 
 
 FULL = (node("dgx1", range(8)), NODES[1])
@@ -254,8 +254,8 @@ def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
     assert (first.tres_per_node, first.req_nodes) == ("gres/gpu:4", "")
     assert (first.admin_comment, first.min_cpus, first.is_released) == (None, 4, True)
     assert second.begin_time == NOW
-    kept = admin_comment.read(second.admin_comment or "", LOAN)
-    assert kept == Bracket("may", {"remote": "1"}, LOAN)
+    kept = LoanRecord.read_from(second.admin_comment or "")
+    assert kept == LoanRecord("may", {"remote": "1"})
 
 
 def test_where_priorities_are_numbers_the_job_gets_its_own_back() -> None:
@@ -277,7 +277,7 @@ def test_gpus_counted_for_the_whole_job_come_back_as_such() -> None:
 
 def test_a_request_that_somebody_changed_since_stays_as_it_is() -> None:
     changed = job(STARTS, tres_per_node="gres/gpu:1", req_nodes="dgx1")
-    kept = admin_comment.read(changed.admin_comment, LOAN)
+    kept = LoanRecord.read_from(changed.admin_comment)
     assert kept is not None
     first, _ = AtStart(60, now=AT).given_up(changed, kept, "x")
     assert (first.tres_per_node, first.req_nodes) == (None, None)
@@ -358,8 +358,12 @@ def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> Lende
     return Lender(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
 
 
+def snapshot(slurm: Slurm) -> Snapshot:
+    return read_snapshot(slurm)  # type: ignore[arg-type]
+
+
 def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> Plan:
-    return lender_of(tmp_path, slurm, lambda: float(AT)).look(may_lend)
+    return lender_of(tmp_path, slurm, lambda: float(AT)).look(snapshot(slurm), may_lend)
 
 
 def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
@@ -371,7 +375,7 @@ def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
     assert named is not None
     assert started is not None
     assert (named.begin_time, named.tres_per_node) == (AT + 90, None)
-    kept = admin_comment.read(named.admin_comment or "", LOAN)
+    kept = LoanRecord.read_from(named.admin_comment or "")
     assert kept is not None
     assert (kept.state, kept.get("tpn"), kept.get("loan")) == ("meets", "gres/gpu:4", TEXT)
     assert (started.tres_per_node, started.begin_time) == ("gpu:v100:2", NOW)
@@ -412,7 +416,7 @@ def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path: Path) -> 
     lender, tried = lender_of(tmp_path, slurm, lambda: now[0]), list[int]()
     for second in range(65):
         now[0], before = float(AT + second), len(slurm.told)
-        lender.look(True)
+        lender.look(snapshot(slurm), True)
         slurm.jobs = slurm.jobs[:1]  # the donor that was cancelled is gone
         if len(slurm.told) > before:
             tried.append(second)
@@ -435,8 +439,8 @@ def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path: Path
     told = slurm.told[1][1]
     assert told is not None
     assert "remote GPUs: x: no; waits for GPUs of one node" in (told.admin_comment or "")
-    kept = admin_comment.read(told.admin_comment or "", LOAN)
-    assert kept == Bracket("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"}, LOAN)
+    kept = LoanRecord.read_from(told.admin_comment or "")
+    assert kept == LoanRecord("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"})
 
 
 def test_donors_nobody_names_end_even_where_nothing_is_lent(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from policies.drmaestro import RODINIA, DRMaestro
 from policies.r_queue import Network, Release
 from policies.remote import RemoteJob, Room
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.batch import Round
 from slurm_plugin.lending.loads import loads_of
-from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.network_use import UNKNOWN, UNKNOWN_SHARE, NetworkUse, network_use
 from slurm_plugin.lending.offer import Borrower, Declined, Market, Offer, Spare, offer
 from slurm_plugin.lending.solver import Answers, Starting, Unsolved
@@ -149,7 +149,7 @@ def test_the_share_of_the_network_follows_from_calls_and_bytes() -> None:
 
 
 def test_loans_load_the_networks_of_both_ends() -> None:
-    loan = Loan("a", 0b11, (Lender("b", 0b11, 71), Lender("c", 0b1, 72)))
+    loan = Loan("a", 0b11, (LoanDonor("b", 0b11, 71), LoanDonor("c", 0b1, 72)))
     assert loads_of([(loan, 0.2)]) == pytest.approx({"a": 0.6, "b": 0.4, "c": 0.2})
     assert loads_of([(loan, 0.2)] * 3)["a"] == 1.0
     assert RODINIA["nw"].idle == UNKNOWN_SHARE

@@ -9,22 +9,21 @@ from pathlib import Path
 import pytest
 from machines_in_tests import BASIC
 
-from slurm_plugin import admin_comment
-from slurm_plugin.admin_comment import Bracket
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.decide.wish import WishError, read_wish
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.lent import SlotsMode
-from slurm_plugin.gates.look import plan
-from slurm_plugin.gates.plan import Choice, Chosen, Plan, Terms, Want
+from slurm_plugin.gates.plan import Choice, Chosen, GateContext, GatePlan, Want
+from slurm_plugin.gates.planning import plan
+from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.gates.want import Wants
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending import borrowing, loan
 from slurm_plugin.lending.acting.question import Question
 from slurm_plugin.lending.borrowing import Candidate, Offered, may_borrow
 from slurm_plugin.lending.donors import Lending
-from slurm_plugin.lending.loan import Lender, Loan
 from slurm_plugin.lending.offer import Declined, Offer, offer
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold, Node, emptied
@@ -36,7 +35,7 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 V100 = tuple(f"v100.s{i}" for i in range(8))
 P100 = tuple(f"p100.s{i}" for i in range(4))
 SETTINGS = RemoteConfig(presets.load("echo"), allow=True)
-LOAN = Loan("dgx1", 0b11, (Lender("dgx2", 0b110, 71), Lender("dgx3", 0b1, 72)))
+LOAN = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 71), LoanDonor("dgx3", 0b1, 72)))
 REQUEST = "token=t tpn=gres/gpu:5 nodes=1- by=node remote=1"
 AT = 1000
 
@@ -153,7 +152,7 @@ def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path: Path) -> Non
     lends = "enforcement: slots\nremote: {allow: yes, r_queues: [rq]}"
     rules = Rules(config.parse(BASIC.format(folder=tmp_path) + lends, tmp_path / "c.yaml"))
     wishes = {
-        (name, hint): read_wish(hint, rules(name)).remote
+        (name, hint): read_preferences(hint, rules(name)).remote
         for name in ("batch", "rq", "rq,batch")
         for hint in ("", "remote=allow", "remote=auto", "remote=no", "off")
     }
@@ -166,9 +165,9 @@ def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path: Path) -> Non
         ("rq,batch", "remote=allow"),
         ("rq,batch", "remote=auto"),
     }
-    assert read_wish("remote=auto,profile=md", rules("batch")).is_auto
-    assert read_wish("remote=auto,profile=md", rules("batch")).profile == "md"
-    assert not read_wish("remote=allow", rules("batch")).is_auto
+    assert read_preferences("remote=auto,profile=md", rules("batch")).is_auto
+    assert read_preferences("remote=auto,profile=md", rules("batch")).profile == "md"
+    assert not read_preferences("remote=allow", rules("batch")).is_auto
 
 
 def test_a_site_may_say_auto_for_a_partition(tmp_path: Path) -> None:
@@ -178,36 +177,38 @@ def test_a_site_may_say_auto_for_a_partition(tmp_path: Path) -> None:
         "  plain: {policy: first-fit}", "  plain: {hints: {remote: auto, profile: md}}"
     )
     rules = Rules(config.parse(text + lends, tmp_path / "c.yaml"))
-    wish = read_wish("", rules("plain"))
-    assert (wish.remote, wish.is_auto, wish.profile) == (True, True, "md")
-    assert not read_wish("remote=allow", rules("plain")).is_auto
-    assert not read_wish("remote=no", rules("plain")).remote
+    preferences = read_preferences("", rules("plain"))
+    assert (preferences.remote, preferences.is_auto, preferences.profile) == (True, True, "md")
+    assert not read_preferences("remote=allow", rules("plain")).is_auto
+    assert not read_preferences("remote=no", rules("plain")).remote
 
 
 def test_where_the_site_lends_nothing_asking_for_it_is_refused_in_one_line(tmp_path: Path) -> None:
     rules = Rules(config.parse(BASIC.format(folder=tmp_path), tmp_path / "c.yaml"))
     for hint in ("remote=allow", "remote=auto"):
-        with pytest.raises(WishError, match="remote: GPUs of other nodes are not lent here; expe"):
-            read_wish(hint, rules("batch"))
-    assert not read_wish("remote=no", rules("batch")).remote
+        with pytest.raises(
+            HintRefused, match="remote: GPUs of other nodes are not lent here; expe"
+        ):
+            read_preferences(hint, rules("batch"))
+    assert not read_preferences("remote=no", rules("batch")).remote
 
 
 # -- what stands in Slurm -----------------------------------------------------
 
 
 def test_a_loan_is_read_from_its_own_text() -> None:
-    assert loan.read(LOAN.text()) == LOAN
+    assert Loan.parsed(LOAN.text()) == LOAN
     ready = LOAN.with_ports({71: 5000, 72: 5001})
     assert ready.text() == "dgx1/3,dgx2/6/71/5000,dgx3/1/72/5001"
-    assert loan.read(ready.text()) == ready
+    assert Loan.parsed(ready.text()) == ready
     for bad in ("", "dgx1/3", "dgx1", "dgx1/3,dgx2/6", "dgx1/3,dgx2/x/71", "a/1,b/1/2/3/4"):
-        assert loan.read(bad) is None
+        assert GateRecord("gated", {"loan": bad}).loan is None
 
 
 def test_the_nodes_read_the_donors_that_the_engine_wrote() -> None:
     ready = LOAN.with_ports({71: 5000, 72: 5001})
-    comment = Bracket("placed", {"token": "t", "loan": ready.text()}).text()
-    found = [(one.node, one.gpus, one.job_id, one.port) for one in join.lent_in(comment)]
+    comment = GateRecord("placed", {"token": "t", "loan": ready.text()}).text()
+    found = [(one.node, one.gpus, one.job_id, one.port) for one in join.donors_in(comment)]
     assert found == [("dgx2", 2, 71, 5000), ("dgx3", 1, 72, 5001)]
 
 
@@ -287,7 +288,7 @@ class OneByOne:
 
     at_once = False
 
-    def borrow(self, jobs: Sequence[Candidate], made: Plan) -> list[Offered | Declined | None]:
+    def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offered | Declined | None]:
         [one] = jobs
         found = offer(
             borrowing.borrower(one.need, made.room), borrowing.market(made.room), SETTINGS
@@ -297,10 +298,10 @@ class OneByOne:
 
 def planned(
     *jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True, ready_s: int = 60
-) -> Plan:
-    terms = Terms(AT, 120, 30, ready_s=ready_s)
+) -> GatePlan:
+    context = GateContext(AT, 120, 30, ready_s=ready_s)
     wants = Wants().read(jobs, emptied(nodes))
-    return plan(jobs, wants, nodes, terms, first_choice, (), OneByOne() if lends else None)
+    return plan(jobs, wants, nodes, context, first_choice, (), OneByOne() if lends else None)
 
 
 TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
@@ -345,11 +346,11 @@ def test_a_job_starts_on_its_local_slots_once_its_donors_are_ready() -> None:
     [(name, update)] = release.steps
     assert (name, update.begin_time, update.req_nodes) == ("7", NOW, "dgx1")
     assert update.tres_per_node == "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1"
-    kept = admin_comment.read(update.admin_comment or "")
+    kept = GateRecord.read_from(update.admin_comment or "")
     assert kept is not None
     assert (kept.state, kept.get("tpn")) == ("placed", "gres/gpu:5")
     assert kept.get("loan") == "dgx1/3,dgx2/6/71/5000,dgx3/1/72/5001"
-    assert join.lent_in(update.admin_comment or "") != []
+    assert join.donors_in(update.admin_comment or "") != []
 
 
 def test_while_donors_get_ready_everything_is_kept_for_the_loan() -> None:
@@ -414,7 +415,7 @@ def test_a_borrower_that_was_put_back_asks_for_all_its_gpus_again() -> None:
     made = planned(placed_with(AT - 5, eligible=AT + 120), nodes=THREE)
     [(_, update)] = made.updates
     assert update.tres_per_node == "gres/gpu:5"
-    kept = admin_comment.read(update.admin_comment or "")
+    kept = GateRecord.read_from(update.admin_comment or "")
     assert kept is not None
     assert (kept.state, kept.get("loan"), kept.get("remote")) == ("gated", "", "1")
 
@@ -466,15 +467,15 @@ class Slurm:
 
 
 def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> Lending:
-    mode = SlotsMode()
+    mode = SlotLoans()
     return Lending(settings, slurm, slurm, slurm, mode, lambda: float(AT))  # type: ignore[arg-type]
 
 
 OFFER = Offer("dgx1", 0b11, {"dgx2": 0b110, "dgx3": 0b1})
 
 
-def kept_of(job: QueuedJob) -> Bracket:
-    kept = admin_comment.read(job.admin_comment)
+def kept_of(job: QueuedJob) -> GateRecord:
+    kept = GateRecord.read_from(job.admin_comment)
     assert kept is not None
     return kept
 
@@ -490,7 +491,7 @@ def test_donors_are_submitted_then_written_down_then_let_go() -> None:
     written, first = slurm.told[2][1], slurm.told[3][1]
     assert isinstance(written, JobUpdate)
     assert isinstance(first, JobUpdate)
-    kept = admin_comment.read(written.admin_comment or "")
+    kept = GateRecord.read_from(written.admin_comment or "")
     assert kept is not None
     assert (kept.state, kept.get("loan")) == ("gated", LOAN.text())
     assert written.begin_time is None
@@ -590,7 +591,7 @@ def test_a_loan_that_came_to_nothing_leaves_the_job_waiting_for_local_gpus() -> 
     assert isinstance(update, JobUpdate)
     told = update.admin_comment or ""
     assert "remote GPUs: dgx2: rCUDAd: no such program; waits for GPUs of one node" in told
-    kept = admin_comment.read(told)
+    kept = GateRecord.read_from(told)
     assert kept is not None
     assert (kept.get("loan"), kept.get("loan_tries"), kept.get("loan_next")) == ("", "1", "1030")
 

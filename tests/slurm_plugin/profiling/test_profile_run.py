@@ -15,7 +15,7 @@ from fake_cluster import FakeCluster, node
 from policies.performance import Shape, fit
 from simulation.experiments.pollux import runs_of
 from slurm_plugin.cli import cli
-from slurm_plugin.cli.profile_run import _submit
+from slurm_plugin.cli.profiles.run import _submit
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import plan, submission, sweep
 from slurm_plugin.profiling.loop import Loop, Slurm, Terms
@@ -627,7 +627,8 @@ def ask(tmp_path, monkeypatch):
     monkeypatch.setattr("slurm_plugin.slurm.CommandLine", lambda run: slurm)
     monkeypatch.setattr("slurm_plugin.slurm.runner.ProcessRunner", lambda folder: slurm)
     monkeypatch.setattr(
-        "slurm_plugin.cli.profile_run._submit", lambda place, argv, given: slurm.submit(argv, given)
+        "slurm_plugin.cli.profiles.run._submit",
+        lambda place, argv, given: slurm.submit(argv, given),
     )
     monkeypatch.setattr(Loop.__init__, "__defaults__", (slurm.sleep, slurm.clock))
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin import admin_comment
 from slurm_plugin.gates.slot_request import gpus_by_slot
+from slurm_plugin.job_notes.records import GateRecord, without_gate
 from slurm_plugin.queue import backfill, features, order
 from slurm_plugin.queue.candidates import Need, first_hold, groups
 from slurm_plugin.queue.capacity import Hold, Node, nodes_of, with_hold, without_hold
@@ -54,27 +54,27 @@ def test_a_mask_becomes_the_request_for_its_slots():
 
 @pytest.mark.parametrize("value", ["a b]c|d", "gres/gpu:2,cpu=4", "100%", "é", "(v100|a100)&ib"])
 def test_a_bracket_comes_back_as_it_was_written(value):
-    written = admin_comment.Bracket("gated", {"token": "t1", "tpn": value})
+    written = GateRecord("gated", {"token": "t1", "tpn": value})
     text = written.text()
-    assert admin_comment.read(f"site's word [gpu-topo: ring] {text}") == written
+    assert GateRecord.read_from(f"site's word [gpu-topo: ring] {text}") == written
     assert not set("]|") & set(text[1:-1])
 
 
 def test_a_new_bracket_replaces_the_old_one_and_leaves_the_rest():
     old = "site [gpu-topo: ring | note] [gpu-slots: gated token=a]"
-    new = admin_comment.replaced(old, admin_comment.Bracket("placed", {"token": "b"}))
+    new = GateRecord("placed", {"token": "b"}).written_into(old)
     assert new == "site [gpu-topo: ring | note] [gpu-slots: placed token=b]"
-    assert admin_comment.replaced(new, None) == "site [gpu-topo: ring | note]"
+    assert without_gate(new) == "site [gpu-topo: ring | note]"
 
 
 def test_a_request_too_long_for_a_comment_is_refused():
     with pytest.raises(ValueError, match="over 1536"):
-        admin_comment.Bracket("gated", {"req": "n" * 1600}).text()
+        GateRecord("gated", {"req": "n" * 1600}).text()
 
 
 @pytest.mark.parametrize("text", ["", "[gpu-topo: x]", "[gpu-slots: what a=b]", "[gpu-slots: ]"])
 def test_a_comment_without_a_state_of_ours_has_no_bracket(text):
-    assert admin_comment.read(text) is None
+    assert GateRecord.read_from(text) is None
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from paper_munge import PaperMunge
 
+from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.remote import presets, program
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import donor, inside, join, ports, relay, slurm, sockets
 from slurm_plugin.remote.node.donor import Donor, Task
-from slurm_plugin.remote.node.join import Lent
 from slurm_plugin.remote.node.relay import Door
 
 ECHO = presets.load("echo")
@@ -306,18 +306,18 @@ COMMENT = "[gpu-topo: remote=allow] [gpu-slots: placed token=a loan=dgx1/3,dgx2/
 
 
 def test_the_donors_of_a_job_stand_in_its_admin_comment() -> None:
-    assert join.lent_in(COMMENT.format(port=5000)) == [Lent("dgx2", 2, 71, 5000)]
-    assert join.lent_in(COMMENT.replace("placed", "gated").format(port=5000)) == []
-    assert join.lent_in("") == []
+    assert join.donors_in(COMMENT.format(port=5000)) == [LoanDonor("dgx2", 0b110, 71, 5000)]
+    assert join.donors_in(COMMENT.replace("placed", "gated").format(port=5000)) == []
+    assert join.donors_in("") == []
     with pytest.raises(RemoteError, match="is no donor"):
-        join.lent_in(COMMENT.format(port="x"))
+        join.donors_in(COMMENT.format(port="x"))
 
 
 def test_a_job_meets_its_donors_and_its_tasks_reach_them(task: Task) -> None:
     async def life() -> None:
         munge = PaperMunge()
         lender = Donor(task, munge)
-        donors = [Lent("127.0.0.1", 2, 71, await lender.open())]
+        donors = [LoanDonor("127.0.0.1", 0b11, 71, await lender.open())]
         variables, ends = await join.meet(7, donors, munge)
         [(_, sock)] = ends
         address = f"127.0.0.1:{sock.getsockname()[1]}"
@@ -348,7 +348,7 @@ def test_a_donor_that_lends_another_number_is_not_taken(task: Task) -> None:
     async def life() -> None:
         munge = PaperMunge()
         lender = Donor(task, munge)
-        donors = [Lent("127.0.0.1", 3, 71, await lender.open())]
+        donors = [LoanDonor("127.0.0.1", 0b111, 71, await lender.open())]
         with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
             await join.meet(7, donors, munge)
         await lender.close()

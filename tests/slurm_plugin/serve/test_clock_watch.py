@@ -9,11 +9,11 @@ import pytest
 from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.gates.board import Board
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.clock_watch import CLOCK_SET, ClockWatch
-from slurm_plugin.serve.gates_loop import Loop
+from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.service import Engine
 
 HOUR_S = 3600.0
@@ -46,13 +46,13 @@ def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_pat
     """A promise of a moment would else keep its GPUs for an hour."""
     path = tmp_path / "gputopo.yaml"
     path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
-    board = Board()
-    first = setup.load(path, board)
+    cache = CapacityCache()
+    first = setup.load(path, cache)
     engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
-    Loop(engine)
+    GatesLoop(engine)
     now = 1e6
-    board.look({}, (), None, now)
-    board.promise("t", Hold({"dgx1": 3}), now)
+    cache.look({}, (), None, now)
+    cache.promise("t", Hold({"dgx1": 3}), now)
     engine.say(CLOCK_SET)
-    assert not board.has_promised
-    assert not board.is_fresh(now - HOUR_S)
+    assert not cache.has_promised
+    assert not cache.is_fresh(now - HOUR_S)

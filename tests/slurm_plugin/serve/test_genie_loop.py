@@ -14,7 +14,7 @@ from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import DecisionLog, read
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.genie import act
+from slurm_plugin.genie import updates
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve import shaping_loop as loop
@@ -52,16 +52,16 @@ class Running:
         a_shaping(folder)
         path = folder / "gputopo.yaml"
         path.write_text((BASIC + GENIE).format(folder=folder))
+        monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
         first = setup.load(path)
         assert first.shaping is not None
         self.shaping = first.shaping
         self.log = DecisionLog(first.config.decision_log)
         self.engine = Engine(first, self.log, setup.load)
-        monkeypatch.setattr(loop.choose, "client", lambda _: slurm)
-        self.loop = loop.Loop(self.engine)
+        self.loop = loop.ShapingLoop(self.engine)
 
     def look(self) -> None:
-        asyncio.run(self.loop._look())
+        asyncio.run(self.loop.look(time.monotonic()))
 
     def lines(self) -> list[dict[str, Any]]:
         self.log.close()
@@ -140,7 +140,7 @@ def test_a_refused_change_is_not_tried_at_every_look(running: Running, slurm: Re
     slurm.refuses = False
     running.look()
     assert slurm.updates == []
-    running.shaping.clock = lambda: time.time() + 3
+    running.engine.setup.watcher.wall_clock = lambda: time.time() + 3
     running.look()
     assert len(slurm.updates) == 1
 
@@ -157,10 +157,10 @@ def test_what_happens_after_a_look_makes_the_plan_an_old_one(
 def test_of_a_long_queue_the_front_is_put_in_order_first() -> None:
     order = [(queued(job), JobUpdate(site_factor=job)) for job in range(1, 200)]
     shape = (queued(500), JobUpdate(site_factor=1, num_tasks=4))
-    now, is_more = act.in_turn([*order, shape])
+    now, is_more = updates.in_turn([*order, shape])
     assert is_more
-    assert now == [*order[: act.MOST_MOVED], shape]
-    assert act.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
+    assert now == [*order[: updates.MOST_MOVED], shape]
+    assert updates.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
 
 
 def test_with_the_kill_switch_nothing_is_planned(running: Running, slurm: Remembering) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.serve import gates_loop as loop
 from slurm_plugin.serve import setup
+from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -47,13 +48,13 @@ def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
     """The bridge may use an answer of before for a second more. It is said once."""
     path = tmp_path / "gputopo.yaml"
     path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
-    first = setup.load(path)
     slurm = Remembering()
-    monkeypatch.setattr(loop.choose, "client", lambda _: slurm)
-    ours = loop.Loop(Engine(first, DecisionLog(first.config.decision_log), setup.load))
+    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
+    first = setup.load(path)
+    ours = GatesLoop(Engine(first, DecisionLog(first.config.decision_log), setup.load))
     first.config.kill_switch.touch()
     for job_id in (1, 2):
         slurm.gate(job_id)
-        asyncio.run(ours._look())
+        asyncio.run(ours.look(time.monotonic()))
     assert [(name, update.begin_time) for name, update in slurm.updates] == [("1", NOW), ("2", NOW)]
     assert caplog.text.count("slots: switched off; waiting jobs are given back to Slurm") == 1

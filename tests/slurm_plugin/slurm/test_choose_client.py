@@ -12,7 +12,7 @@ from slurm_plugin.doctor.checks import Installation, check_slurm
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve import setup
 from slurm_plugin.slurm import CommandLine, SlurmClient, choose
-from slurm_plugin.slurm.rest import Rest
+from slurm_plugin.slurm.clients.rest import Rest
 
 
 def written(folder: Path, slurm: str) -> Path:

@@ -12,7 +12,7 @@ from fake_slurm import FakeRunner
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import NOW, JobUpdate
-from slurm_plugin.slurm.pyslurm_client import PySlurm
+from slurm_plugin.slurm.clients.pyslurm_client import PySlurm
 
 
 class PyslurmError(Exception):

@@ -10,7 +10,7 @@ from fake_slurm import FakeRunner
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import CommandLine
-from slurm_plugin.slurm.queue_reader import FEW
+from slurm_plugin.slurm.clients.queue_reader import FEW
 
 
 class Queue:

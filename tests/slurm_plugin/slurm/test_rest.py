@@ -13,8 +13,9 @@ from fake_slurm import FakeRunner, RecordedRunner
 from fake_slurmrestd import FakeSlurmrestd, recorded
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import NOW, CommandLine, JobUpdate, rest
-from slurm_plugin.slurm.rest import Rest
+from slurm_plugin.slurm import NOW, CommandLine, JobUpdate
+from slurm_plugin.slurm.clients import rest
+from slurm_plugin.slurm.clients.rest import Rest
 
 REPLIES = Path(__file__).parents[1] / "replies"
 RELEASES = sorted(path.parent.name for path in REPLIES.glob("*/rest_jobs.http"))

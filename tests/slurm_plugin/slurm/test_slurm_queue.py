@@ -15,9 +15,8 @@ from slurm_plugin.slurm import (
     QueuedJob,
     array_tasks,
     releases,
-    rows,
-    update_text,
 )
+from slurm_plugin.slurm.clients import rows, update_text
 
 REPLIES = Path(__file__).parents[1] / "replies"
 RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))

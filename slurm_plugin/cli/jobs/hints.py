@@ -1,0 +1,36 @@
+"""`gputopo hints`: every word a user may write after --gpu-topo=."""
+
+from __future__ import annotations
+
+import click
+
+from slurm_plugin.cli.options import json_option
+
+
+@click.command()
+@json_option
+@click.option("--markdown", is_flag=True, help="The tables of docs/hints.md.")
+def hints(as_json: bool, markdown: bool) -> None:
+    """List the hint keys: values, default, who reads them."""
+    import json
+
+    from policies.hints.page import rows, tables
+    from slurm_plugin.config.settings import load_policies
+
+    load_policies()
+    if markdown:
+        click.echo(tables())
+    elif as_json:
+        click.echo(json.dumps({"keys": rows()}, indent=2))
+    else:
+        _print()
+
+
+def _print() -> None:
+    from policies.hints.page import rows
+    from slurm_plugin.cli import tables
+
+    keys = ("key", "values", "default", "doc", "read_by")
+    titles = ("key", "values", "default", "what it says", "read by")
+    tables.show(tables.plain(titles, [[row[key] for key in keys] for row in rows()]))
+    click.echo("off stands alone: Slurm's own choice, nothing of ours.")

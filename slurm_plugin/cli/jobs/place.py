@@ -1,0 +1,145 @@
+"""`gputopo place`: ask a policy about one machine; needs neither the engine nor Slurm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurm_plugin.cli.options import json_option
+
+if TYPE_CHECKING:
+    from gres_topology import NodeTopology
+    from policies import Placement, Wait
+
+
+@click.command()
+@click.option("--machine", required=True, help="A machine of the catalog, or a topology file.")
+@click.option("--free", help="GPUs that are free, such as 0-2,5.  [default: all]")
+@click.option("--gpus", required=True, type=click.IntRange(min=1), help="GPUs wanted.")
+@click.option("--hint", default="", help="A hint as users write it: policy=mapa,pattern=ring.")
+@click.option("--pattern", metavar="NAME|FILE",
+              help="Which ranks talk to which; a file as gputopo pattern reads it.")  # fmt: skip
+@click.option("--bandwidth-model", "model", type=click.Path(path_type=Path),
+              help="What gputopo calibrate wrote for this machine.")  # fmt: skip
+@json_option
+def place(
+    machine: str,
+    free: str | None,
+    gpus: int,
+    hint: str,
+    pattern: str | None,
+    model: Path | None,
+    as_json: bool,
+) -> None:
+    """Choose GPUs on one machine and show the scores."""
+    import json
+
+    from gres_topology import find
+    from policies import Cluster, NodeState, Placement, Wait
+    from policies.registry import registry
+    from slurm_plugin.config.sections import Rule
+    from slurm_plugin.config.settings import load_policies
+    from slurm_plugin.decide.judge import with_scores
+    from slurm_plugin.decide.machines import mask_of
+    from slurm_plugin.decide.preferences import read_preferences
+    from slurm_plugin.link_calibration.attach import with_model
+
+    load_policies()
+    topology = find(machine) if model is None else with_model(find(machine), model)
+    available = _available(topology, free)
+    if gpus > len(available):
+        raise click.UsageError(
+            f"--gpus {gpus}: only {len(available)} of {topology.gpus} GPUs are free on {machine}"
+        )
+    hint, patterns = _with_pattern(hint, pattern, topology)
+    wish = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))
+    if wish.off:
+        raise click.UsageError("--hint off: the job opts out, Slurm chooses")
+    state = NodeState(topology.name, topology, mask_of(available))
+    policy = registry.get(wish.policy)
+    request, cluster = wish.request((gpus,), None), Cluster({topology.name: state})
+    outcome = policy.place(request, cluster)
+    if isinstance(outcome, Placement):
+        outcome = with_scores(outcome, request, cluster.nodes)
+    told = _told(outcome)
+    if as_json:
+        click.echo(json.dumps(told))
+    elif isinstance(outcome, Wait):
+        click.echo(f"wait at most {outcome.at_most_s:g} s: {outcome.reason}")
+    else:
+        click.echo(_text(told))
+
+
+def _available(topology: NodeTopology, free: str | None) -> list[int]:
+    from slurm_plugin.slurm.gres_text import index_list
+
+    if free is None:
+        return list(range(topology.gpus))
+    try:
+        chosen = sorted(set(index_list(free)))
+    except ValueError as error:
+        raise click.UsageError(f"--free: {error}") from error
+    if chosen[-1] >= topology.gpus:
+        raise click.UsageError(
+            f"--free: {topology.name} has GPUs 0-{topology.gpus - 1}, not {chosen[-1]}"
+        )
+    return chosen
+
+
+def _with_pattern(
+    hint: str, pattern: str | None, topology: NodeTopology
+) -> tuple[str, dict[str, str]]:
+    """The hint that asks for the pattern, and the patterns known beside ours."""
+    from policies.contract.hint_keys import is_pattern_name
+    from policies.patterns.pattern import PATTERNS
+    from slurm_plugin.config.pattern_file import site_pattern
+
+    if pattern is None:
+        return hint, {}
+    patterns, name, file = {}, pattern, Path(pattern)
+    if pattern not in PATTERNS:
+        name = file.stem if is_pattern_name(file.stem) else "file"
+        found = site_pattern(name, file)
+        if found.ranks > topology.gpus:
+            raise click.UsageError(
+                f"--pattern {file}: {found.ranks} ranks; {topology.name} has {topology.gpus} GPUs"
+            )
+        patterns[name] = found.internal
+    return ",".join(part for part in (hint.strip(), f"pattern={name}") if part), patterns
+
+
+def _told(outcome: Placement | Wait) -> dict[str, Any]:
+    from policies import Wait
+
+    told: dict[str, Any] = {}
+    placement = outcome
+    if isinstance(outcome, Wait):
+        told = {"wait_s": outcome.at_most_s, "wait_reason": outcome.reason}
+        placement = outcome.instead  # type: ignore[assignment]
+    if placement is None or isinstance(placement, Wait):
+        return told
+    return told | {
+        "nodes": {name: list(gpus) for name, gpus in placement.gpus.items()},
+        "gpus": [gpu for gpus in placement.gpus.values() for gpu in gpus],
+        "score": placement.score,
+        "effbw_gbps": placement.effbw_gbps,
+        "agg_gbps": placement.agg_gbps,
+        "preserved_gbps": placement.preserved_gbps,
+        "utility": placement.utility,
+        "terms": dict(placement.terms),
+        "policy": placement.policy,
+        "reason": placement.reason,
+    }
+
+
+def _text(told: dict[str, Any]) -> str:
+    where = ", ".join(
+        f"{name}: GPUs {','.join(map(str, gpus))}" for name, gpus in told["nodes"].items()
+    )
+    return (
+        f"{where}\n{told['policy']}: {told['reason']}\n"
+        f"score {told['score']:.2f}, effective {told['effbw_gbps']:.2f} GB/s,"
+        f" sum {told['agg_gbps']:.2f} GB/s, left {told['preserved_gbps']:.2f} GB/s"
+    )

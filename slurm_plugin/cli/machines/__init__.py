@@ -1,0 +1,1 @@
+"""Commands about the hardware: topologies, and what Slurm and nodes are given of them."""

@@ -1,0 +1,109 @@
+"""`gputopo launch-table`: the table that the SPANK plugin and the TaskProlog read on a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurm_plugin.cli.machines.numa import numa_option, with_numa
+
+if TYPE_CHECKING:
+    from gres_topology import NodeTopology
+
+
+@click.command(name="launch-table")
+@click.argument("machine", metavar="MACHINE|FILE")
+@click.option("--slurm-index", default="identity", show_default=True,
+              help="identity, gres-conf, or a permutation: the topology's GPU of each of"
+              " Slurm's GPUs (2,0,1,3).")  # fmt: skip
+@click.option("--gres-conf", "gres_path", type=click.Path(path_type=Path),
+              default=Path("/etc/slurm/gres.conf"), show_default=True,
+              help="The file that --slurm-index gres-conf reads.")  # fmt: skip
+@click.option("--node", default="", help="The node whose lines of gres.conf count.")
+@click.option("--minors", help="Device minors of the topology's GPUs (0,1,3,2), where the"
+              " topology does not know them.")  # fmt: skip
+@numa_option
+@click.option("--pattern", "files", metavar="NAME=FILE", multiple=True,
+              help="A pattern of the site, as in gputopo.yaml; may be given again.")  # fmt: skip
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False),
+              help="Draw the binding to this file instead.")  # fmt: skip
+def launch_table(
+    machine: str,
+    slurm_index: str,
+    gres_path: Path,
+    node: str,
+    minors: str | None,
+    numa_file: Path | None,
+    files: tuple[str, ...],
+    plot: Path | None,
+) -> None:
+    """Write the launch table of MACHINE (of the catalog, or a topology in a FILE).
+
+    The nodes need nothing else: rank order, NUMA nodes, NICs and device numbers of every GPU
+    set stand in it. One table serves all nodes of one kind and one numbering.
+    """
+    from gres_topology import find
+    from slurm_plugin.launch import machine_of, write
+
+    topology = with_numa(_with_minors(find(machine), minors), numa_file)
+    known = machine_of(topology, _mapping(topology, slurm_index, gres_path, node))
+    if plot is not None:
+        from slurm_plugin.launch.drawing import draw
+
+        draw(known, plot)
+        return
+    click.echo(write(known, own=_patterns(files)), nl=False)
+
+
+def _patterns(files: tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns of `NAME=FILE`, by the names policies know them by."""
+    from policies.contract.hint_keys import is_pattern_name
+    from slurm_plugin.config.pattern_file import site_pattern
+
+    found: dict[str, str] = {}
+    for text in files:
+        name, equals, file = text.partition("=")
+        if not (equals and file and is_pattern_name(name)) or name in found:
+            raise click.UsageError(f"--pattern {text!r}; expected NAME=FILE, each new NAME once")
+        found[name] = site_pattern(name, Path(file)).internal
+    return tuple(found.values())
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise click.UsageError(f"{option} {text!r}; expected numbers such as 2,0,1,3") from None
+
+
+def _with_minors(topology: NodeTopology, minors: str | None) -> NodeTopology:
+    from dataclasses import replace
+
+    if minors is None:
+        return topology
+    return replace(topology, minors=_numbers(minors, "--minors"))
+
+
+def _mapping(
+    topology: NodeTopology, slurm_index: str, gres_path: Path, node: str
+) -> tuple[int, ...]:
+    from gres_topology import hostlist
+    from gres_topology.slurm_files import gres_file, mapping
+    from slurm_plugin.launch import LaunchError
+
+    if slurm_index == "identity":
+        return mapping.identity(topology).to_topology
+    if slurm_index != "gres-conf":
+        return mapping.explicit(topology, _numbers(slurm_index, "--slurm-index")).to_topology
+    try:
+        lines = gres_file.parse(gres_path.read_text(), source=str(gres_path))
+    except OSError as error:
+        raise LaunchError(f"{gres_path}: {error.strerror}") from None
+    files = [
+        line.file
+        for line in lines
+        if not line.node_names or node in hostlist.expand(line.node_names)
+    ]
+    return mapping.from_gres_conf(topology, files).to_topology

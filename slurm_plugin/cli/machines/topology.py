@@ -1,0 +1,187 @@
+"""`gputopo topology`: look at machines, compare them, write their gres.conf."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from slurm_plugin.cli.machines.numa import numa_option, with_numa
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gres_topology import NodeTopology
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def one_line_errors(command: F) -> F:
+    """Turn a TopologyError into one line on stderr and exit status 1."""
+
+    @wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        from gres_topology import TopologyError
+
+        try:
+            return command(*args, **kwargs)
+        except TopologyError as error:
+            raise click.ClickException(" ".join(str(error).split())) from error
+
+    return wrapped  # type: ignore[return-value]
+
+
+@click.group()
+def topology() -> None:
+    """Machines: the catalog, reports of real nodes, gres.conf."""
+
+
+@topology.command(name="list")
+@one_line_errors
+def list_() -> None:
+    """List the machines of the catalog."""
+    from gres_topology import catalog
+
+    width = max(map(len, catalog.names()))
+    for name in catalog.names():
+        found = catalog.load(name)
+        click.echo(f"{name:<{width}}  {found.gpus:>2} x {found.model}")
+
+
+@topology.command()
+@click.argument("machine", metavar="NAME|FILE")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw to this file.")
+@numa_option
+@one_line_errors
+def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None) -> None:
+    """Show a machine of the catalog or the topology in a file.
+
+    FILE may hold the output of nvidia-smi topo -m, rocm-smi --showtopo, lstopo --of xml or
+    numactl --hardware, an NCCL or RCCL topology XML, or a machine declared in YAML.
+    """
+    from gres_topology import find
+    from gres_topology.readers import saved
+
+    found = with_numa(find(machine), numa_file)
+    if plot is not None:
+        from gres_topology.drawing import draw
+
+        draw(found, plot)
+    if as_json:
+        click.echo(json.dumps(saved.to_dict(found)))
+    else:
+        _print(found)
+
+
+@topology.command(name="gres-conf")
+@click.argument("machine", metavar="NAME|FILE")
+@click.argument("nodes")
+@click.option("--device", "device_pattern", default="/dev/nvidia{minor}", show_default=True,
+              help="Device file of each GPU: {minor} and {index} stand for numbers.")  # fmt: skip
+@click.option("--type", "gpu_type", help="GRES type (default: from the model).")
+@click.option("--cores/--no-cores", "with_cores", default=True, help="Write Cores=, or not.")
+@click.option("--slots", is_flag=True,
+              help="One GRES type per GPU (v100.s0, ...), for enforcement: slots.")  # fmt: skip
+@one_line_errors
+def gres_conf(
+    machine: str,
+    nodes: str,
+    device_pattern: str,
+    gpu_type: str | None,
+    with_cores: bool,
+    slots: bool,
+) -> None:
+    """Write gres.conf for NODES (Slurm's form, dgx[1-4]).
+
+    With --slots what slurm.conf's node line needs is printed too, as a comment.
+    """
+    from gres_topology import find
+    from gres_topology.slurm_files import gres_file
+
+    found = find(machine)
+    text = gres_file.gres_conf(
+        found, nodes, device_pattern, gpu_type=gpu_type, with_cores=with_cores, slots=slots
+    )
+    if slots:
+        words = gres_file.slots_node_words(found, nodes, gpu_type=gpu_type)
+        click.echo(f"# slurm.conf: {words}")
+    click.echo(text, nl=False)
+
+
+@topology.command()
+@click.argument("expected", metavar="NAME|FILE")
+@click.argument("found", metavar="NAME|FILE")
+@one_line_errors
+def diff(expected: str, found: str) -> None:
+    """Say how two machines differ; exit status 1 if they do."""
+    from gres_topology import difference, find
+
+    sentences = difference(find(expected), find(found))
+    for sentence in sentences:
+        click.echo(sentence)
+    raise SystemExit(1 if sentences else 0)
+
+
+def _print(found: NodeTopology) -> None:
+    from rich.console import Console
+
+    # Never narrower than the matrix: one that wraps or is cut cannot be read.
+    console = Console(soft_wrap=True, highlight=False)
+    console.width = max(console.width, 200 + 8 * found.gpus)
+    console.print(f"[bold]{found.name}[/bold]: {found.gpus} GPUs, {found.model or 'model unknown'}")
+    console.print(f"source: {found.source}", markup=False)
+    if found.gpus:
+        _print_matrix(console, found)
+        _print_links(console, found)
+    _print_numa(console, found)
+
+
+def _print_matrix(console: Console, found: NodeTopology) -> None:
+    """GPUs and NICs against GPUs, then where each GPU sits."""
+    from gres_topology.cpulist import format_list
+    from slurm_plugin.cli import tables
+
+    has_pci = any(found.pci)
+    rows: list[list[str]] = []
+    for gpu in range(found.gpus):
+        numa, cpus = found.numa[gpu], found.cpus[gpu]
+        seat = ["-" if numa is None else str(numa), "-" if cpus is None else format_list(cpus)]
+        seat += [found.pci[gpu] or "-"] if has_pci else []
+        rows.append([f"GPU{gpu}", *found.kinds[gpu], *seat])
+    rows += [[nic.name, *nic.kinds] for nic in found.nics]
+    gpus = [f"GPU{gpu}" for gpu in range(found.gpus)]
+    headings = ["", *gpus, "NUMA", "CPUs", *(["PCI"] if has_pci else [])]
+    console.print(tables.plain(headings, rows))
+
+
+def _print_links(console: Console, found: NodeTopology) -> None:
+    pairs: dict[tuple[str, float], int] = {}
+    for i in range(found.gpus):
+        for j in range(i):
+            key = (found.kinds[i][j], float(found.bandwidth_gbps[i, j]))
+            pairs[key] = pairs.get(key, 0) + 1
+    for (label, gbps), count in sorted(pairs.items(), key=lambda item: -item[0][1]):
+        console.print(f"{label:<6} {gbps:>6g} GB/s per direction, {count} pairs")
+
+
+def _print_numa(console: Console, found: NodeTopology) -> None:
+    from gres_topology.cpulist import format_list
+
+    numbers = {n for n in found.numa if n is not None} | {n.number for n in found.numa_nodes}
+    known = {node.number: node for node in found.numa_nodes}
+    for number in sorted(numbers):
+        gpus = [gpu for gpu in range(found.gpus) if found.numa[gpu] == number]
+        parts = [f"GPUs {format_list(gpus) or 'none'}"]
+        node = known.get(number)
+        if node is not None and node.cpus:
+            parts.append(f"CPUs {format_list(node.cpus)}")
+        if node is not None and node.memory_mb is not None:
+            parts.append(f"{node.memory_mb} MB")
+        if node is not None and node.distances:
+            parts.append("distances " + " ".join(f"{k}:{v}" for k, v in node.distances))
+        console.print(f"NUMA node {number}: {', '.join(parts)}")

@@ -1,0 +1,1 @@
+"""`gputopo profile`: how fast jobs run on which shape, measured, fitted and shown."""

@@ -1,0 +1,168 @@
+"""`gputopo profile`: fit performance models from runs, and look at them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from slurm_plugin.cli.options import json_option
+from slurm_plugin.cli.profiles.options import database_option, fitting_options, task_option
+from slurm_plugin.cli.profiles.run import run
+
+if TYPE_CHECKING:
+    from policies.performance import Run
+    from slurm_plugin.speed_models.rows import Row
+
+
+@click.group()
+def profile() -> None:
+    """Fit models of how fast jobs run on which shape, and show them."""
+
+
+profile.add_command(run)
+
+
+@profile.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--name", help="The profile's name (default: the file's).")
+@task_option
+@fitting_options
+@database_option
+def fit(
+    file: Path,
+    name: str | None,
+    task: str,
+    kind: str,
+    family: str,
+    parameters: float | None,
+    startup: float,
+    add: bool,
+    database: Path,
+) -> None:
+    """Fit the runs in FILE (CSV: nodes, gpus, local_batch, step_s) and store the model."""
+    from policies.contract.hint_keys import PROFILE
+    from slurm_plugin.speed_models.database import Database
+    from slurm_plugin.speed_models.keep import Fitting, keep
+    from slurm_plugin.speed_models.rows import in_words
+
+    name = file.name.split(".")[0] if name is None else name
+    if PROFILE.read(name) is None:
+        raise click.UsageError(f"--name {name!r}: expected {PROFILE.allowed}")
+    wanted = Fitting(name, task, kind, family, parameters, startup, add)
+    profile = keep(Database(database), wanted, _runs(file))
+    click.echo(in_words(name, task, profile.model, profile.runs))
+
+
+@profile.command()
+@click.argument("model", required=False)
+@task_option
+@click.option("--batch", type=click.IntRange(min=1),
+              help="Global batch size (default: what one GPU holds).")  # fmt: skip
+@click.option("--nodes", type=click.IntRange(1, 1024), default=4, show_default=True,
+              help="Nodes at most.")  # fmt: skip
+@click.option("--gpus-per-node", type=click.IntRange(1, 128), default=4, show_default=True,
+              help="GPUs per node at most.")  # fmt: skip
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw to this file.")
+@database_option
+@json_option
+def show(
+    model: str | None,
+    task: str,
+    batch: int | None,
+    nodes: int,
+    gpus_per_node: int,
+    plot: Path | None,
+    database: Path,
+    as_json: bool,
+) -> None:
+    """Show what MODEL takes on each shape, with error bars; without MODEL, list them.
+
+    MODEL may be cut short. For one that was never profiled the likest one stands in. The
+    output says either.
+    """
+    from policies.performance.similarity import Traits
+    from slurm_plugin.speed_models.database import Database
+    from slurm_plugin.speed_models.rows import in_words, predictions
+
+    kept = Database(database)
+    if model is None:
+        _list(kept.all(), as_json)
+        return
+    name = kept.complete(model)
+    found = kept.find(Traits(name), task)
+    short = "" if name == model else f"{model} is taken for {name}, the only name that begins so"
+    note = "; ".join(filter(None, (short, found.note)))
+    size = batch or found.model.max_local_batch
+    rows = predictions(found.model, size, task, nodes, gpus_per_node)
+    if plot is not None:
+        from slurm_plugin.speed_models.drawing import draw
+
+        own = found.profile.traits.name
+        title = name if own == name else f"{name} (as {own})"
+        draw(rows, size, f"{title}, {task}, batch {size}", plot)
+    if as_json:
+        told = {"profile": found.profile.traits.name, "asked": model, "task": task,
+                "likeness": found.likeness, "note": note, "batch": size,
+                "model": found.model.kind, "rows": [_plain(row) for row in rows]}  # fmt: skip
+        click.echo(json.dumps(told, indent=2))
+        return
+    click.echo(in_words(found.profile.traits.name, task, found.model, found.profile.runs))
+    if note:
+        click.echo(note)
+    _print(rows, size)
+
+
+def _runs(file: Path) -> list[Run]:
+    from policies.performance import read_runs
+    from slurm_plugin.cli import Fault
+
+    try:
+        return read_runs(file.read_text(encoding="utf-8"), file.name)
+    except OSError as error:
+        raise Fault(f"{file}: {error.strerror}; expected a CSV of runs") from error
+    except UnicodeDecodeError as error:
+        raise Fault(f"{file}: no text; expected a CSV of runs") from error
+
+
+def _plain(row: Row) -> dict[str, float | int | str]:
+    return {
+        "shape": str(row.shape),
+        "nodes": row.shape.nodes,
+        "gpus_per_node": row.shape.gpus_per_node,
+        "local_batch": row.local_batch,
+        "step_s": row.estimate.step_s,
+        "low_s": row.estimate.low_s,
+        "high_s": row.estimate.high_s,
+        "samples_per_s": row.samples_per_s,
+    }
+
+
+def _list(profiles: Any, as_json: bool) -> None:
+    from slurm_plugin.speed_models.rows import in_words
+
+    if as_json:
+        told = [{"profile": one.traits.name, "task": one.task, "model": one.model.kind,
+                 "runs": len(one.runs)} for one in profiles]  # fmt: skip
+        click.echo(json.dumps({"profiles": told}, indent=2))
+        return
+    for one in profiles:
+        click.echo(in_words(one.traits.name, one.task, one.model, one.runs))
+
+
+def _print(rows: list[Row], batch: int) -> None:
+    click.echo(f"batch {batch}; 9 of 10 runs lie between low and high")
+    click.echo(
+        f"{'shape':>7} {'per GPU':>8} {'step':>10} {'low':>10} {'high':>10} {'samples/s':>10}"
+    )
+    for row in rows:
+        step, low, high = (
+            f"{1000 * value:,.1f} ms"
+            for value in (row.estimate.step_s, row.estimate.low_s, row.estimate.high_s)
+        )
+        click.echo(
+            f"{row.shape!s:>7} {row.local_batch:>8} {step:>10} {low:>10} {high:>10}"
+            f" {row.samples_per_s:>10,.1f}"
+        )

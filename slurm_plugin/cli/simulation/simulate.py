@@ -1,0 +1,157 @@
+"""`gputopo simulate`: what each policy would have done with the jobs of a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurm_plugin.cli.options import json_option
+
+if TYPE_CHECKING:
+    from gres_topology import NodeTopology
+    from simulation.core.record import Run
+    from simulation.traces import Trace
+
+_OUT = click.Path(path_type=Path, dir_okay=False)
+#: Rejected rows named on the screen; the HTML and JSON name all.
+NAMED = 5
+
+
+@click.command()
+@click.option(
+    "--trace",
+    "log",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Job log: CSV, SWF, sacct --json or --parsable2, TOPO-AWARE JSON; also .gz.",
+)
+@click.option(
+    "--cluster",
+    "nodes",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="YAML",
+    help="Nodes and their topologies; gputopo.yaml will do.",
+)
+@click.option("--policy", "names", multiple=True, metavar="NAME", help="Repeat for each policy.")
+@click.option(
+    "--queue",
+    type=click.Choice(["easy", "fifo"]),
+    default="easy",
+    show_default=True,
+    help="Backfill, or strictly first in, first out.",
+)
+@click.option(
+    "--communication",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Part of a job's time that grows as its bandwidth shrinks.",
+)
+@click.option("--skip-days", type=click.FloatRange(0), default=0.0, help="Leave out a beginning.")
+@click.option(
+    "--load",
+    type=click.FloatRange(0, 20, min_open=True),
+    help="Let jobs arrive faster or slower: their GPU time over the cluster's.",
+)
+@click.option("--jobs", "most", type=click.IntRange(1), help="Only the first ones.")
+@click.option("--html", type=_OUT, help="Write a report with pictures.")
+@click.option("--csv", "csv_file", type=_OUT, help="Write one line per policy and job.")
+@json_option
+def simulate(
+    log: Path,
+    nodes: Path,
+    names: tuple[str, ...],
+    queue: str,
+    communication: float,
+    skip_days: float,
+    load: float | None,
+    most: int | None,
+    html: Path | None,
+    csv_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Replay a job log on a virtual cluster under one or more policies.
+
+    Answers "what would each policy have done with my jobs". Durations are the log's own
+    unless --communication says that a part of them depends on the GPUs a job gets.
+    """
+    from simulation.core.jobs import at_load
+    from simulation.report import output as report
+    from simulation.traces import prepare, read
+    from slurm_plugin.cli.simulation import cluster_file
+
+    cluster = cluster_file.read(nodes)
+    trace = prepare(read(log), cluster, skip_days, most)
+    if load is not None and trace.jobs:
+        trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
+    runs = _runs(trace, cluster, names or ("first-fit", "mapa"), queue == "easy", communication)
+    facts = {"queue": queue, "communication": communication, "load": load or "as recorded"}
+    if html is not None:
+        _write(html, report.to_html(runs, cluster, trace, facts))
+    if csv_file is not None:
+        _write(csv_file, report.to_csv(runs))
+    if as_json:
+        click.echo(report.to_json(runs, cluster, trace, facts))
+    else:
+        _print(runs, cluster, trace)
+
+
+def _runs(
+    trace: Trace, cluster: dict[str, NodeTopology], names: tuple[str, ...], easy: bool, part: float
+) -> list[Run]:
+    from policies.errors import RegistryError
+    from policies.registry import registry
+    from simulation.errors import SimulationError
+    from simulation.models.placing import Simulator
+    from simulation.models.speed import ByBandwidth, Speed, Stated
+    from simulation.report.progress import bars
+    from slurm_plugin.config.settings import load_policies
+
+    load_policies()
+    if not trace.jobs:
+        reasons = "; ".join(f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED])
+        raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
+    try:
+        policies = [registry.get(name) for name in dict.fromkeys(names)]
+    except RegistryError as error:
+        raise SimulationError(str(error)) from None
+    speed: Speed = ByBandwidth(part) if part else Stated()
+    runs = []
+    with bars() as begin:
+        for policy in policies:
+            progress = begin(policy.name, len(trace.jobs))
+            runs.append(
+                Simulator(cluster, policy, speed, easy=easy, progress=progress).run(trace.jobs)
+            )
+    return runs
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from None
+    click.echo(f"wrote {path}", err=True)
+
+
+def _print(runs: list[Run], cluster: dict[str, NodeTopology], trace: Trace) -> None:
+    from simulation.report import output as report
+    from slurm_plugin.cli import tables
+
+    gpus = sum(topology.gpus for topology in cluster.values())
+    click.echo(f"{len(trace.jobs)} jobs on {len(cluster)} nodes, {gpus} GPUs ({trace.format})")
+    for line in report.left_out(trace):
+        click.echo(f"  {line}")
+    for row in trace.rejected[:NAMED]:
+        click.echo(f"    {row.where}: {row.reason}")
+    if len(trace.rejected) > NAMED:
+        click.echo(f"    ... {len(trace.rejected) - NAMED} more; --json and --html name all")
+    head, *rows = report.table(runs, cluster)
+    # One column per policy: figures of one kind are compared along a line.
+    columns = [[heading, *(row[at] for row in rows)] for at, heading in enumerate(head) if at]
+    table = tables.plain(["", *(row[0] for row in rows)], columns, numbers=True)
+    tables.show(table, 30 + 20 * len(rows))

@@ -1,0 +1,1 @@
+"""Commands of whoever runs the cluster: the engine, its settings and state, what it has gained."""

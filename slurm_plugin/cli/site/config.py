@@ -1,0 +1,55 @@
+"""`gputopo config`: look at the configuration without running anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from slurm_plugin.cli.options import config_option
+
+
+@click.group()
+def config() -> None:
+    """Check the configuration; list its keys."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@config_option
+def check(file: Path | None, config_path: Path) -> None:
+    """Check FILE (default: the installed one): keys, node sets, topologies, mappings, profiles.
+
+    Exit status 0 when the engine would load it, 2 with the line named when not.
+    """
+    from slurm_plugin.config import settings as configuration
+    from slurm_plugin.decide.load_machines import load_machines
+    from slurm_plugin.job_profiles import read_profiles
+
+    settings = configuration.load(file or config_path)
+    if settings.topo_aware.profiles is not None:
+        read_profiles(settings.topo_aware.profiles)
+    machines = load_machines(settings)
+    click.echo(f"{settings.path}: {len(machines)} nodes, {len(settings.partitions)} rules")
+    for name, machine in machines.items():
+        if machine.problem:
+            click.echo(f"{name}: left to Slurm's own choice: {machine.problem}")
+
+
+@config.command()
+def keys() -> None:
+    """List every key, as Markdown tables: type, default, meaning."""
+    from slurm_plugin.config import reference
+    from slurm_plugin.config.settings import load_policies
+
+    click.echo(reference.markdown(load_policies()), nl=False)
+
+
+@config.command()
+def schema() -> None:
+    """Print a JSON Schema of gputopo.yaml, by which editors complete and check keys."""
+    from slurm_plugin.config import reference
+    from slurm_plugin.config.settings import load_policies
+
+    click.echo(json.dumps(reference.json_schema(load_policies()), indent=2))

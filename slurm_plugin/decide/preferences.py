@@ -1,0 +1,85 @@
+"""What one job wishes: its own hint over the partition's defaults, within what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from policies import Request, hints
+from policies.errors import HintError
+from policies.registry import registry
+from slurm_plugin.config.sections import Rule
+from slurm_plugin.errors import PluginError
+
+
+class HintRefused(PluginError):
+    """The hint is refused; the text is the one line the user reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """A hint that was understood, and who decides; `text` is its canonical form."""
+
+    policy: str
+    text: str
+    off: bool
+    _hints: hints.Hints
+    _rule: Rule
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Keys and values, the hint's over the site's defaults, as far as the policy reads them."""
+        read = registry.hints_of(self.policy)
+        defaults = {key: value for key, value in self._rule.hints.items() if key in read}
+        return {**defaults, **self._hints.values}
+
+    @property
+    def remote(self) -> bool:
+        """May GPUs of other nodes be borrowed? The job's own word, the rule's, the R queue's."""
+        return self._rule.lends and not self.off and self._remote != "no"
+
+    @property
+    def is_auto(self) -> bool:
+        """Only where that is predicted to end the job sooner?"""
+        return self.remote and self._remote == "auto"
+
+    @property
+    def _remote(self) -> str:
+        rule = self._rule
+        default = rule.hints.get("remote", "allow" if rule.is_r_queue else "no")
+        return self._hints.values.get("remote", default)
+
+    @property
+    def profile(self) -> str:
+        """The name under which the job's behaviour is known; '' where it gives none."""
+        return self._hints.values.get("profile", self._rule.hints.get("profile", ""))
+
+    def request(
+        self, counts: tuple[int, ...], job_id: int | None, user: int | None = None
+    ) -> Request:
+        """What the policy is asked for `counts` GPUs per node, largest first."""
+        defaults = {**self._rule.hints, "policy": self._rule.policy}
+        patterns = self._rule.patterns
+        return hints.to_request(
+            self._hints, counts, defaults, job_id=job_id, user=user, patterns=patterns
+        )
+
+
+def read_preferences(text: str, rule: Rule) -> Preferences:
+    """The preferences behind a hint (empty: the partition's defaults).
+
+    Raises HintRefused naming the key and what is allowed.
+    """
+    try:
+        found = hints.parse(text, default_policy=rule.policy, patterns=rule.patterns)
+    except HintError as error:
+        raise HintRefused(str(error)) from error
+    if rule.users_may_set is not None:
+        for key in found.values:
+            if key not in rule.users_may_set:
+                allowed = ", ".join([*rule.users_may_set, hints.OFF])
+                raise HintRefused(f"{key}: not allowed for this job; expected one of {allowed}")
+    if found.values.get("remote", "no") != "no" and not rule.lends:
+        raise HintRefused("remote: GPUs of other nodes are not lent here; expected remote=no")
+    policy = hints.policy_of(found, {"policy": rule.policy})
+    return Preferences(policy, str(found), found.off, found, rule)

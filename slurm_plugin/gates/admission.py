@@ -1,0 +1,129 @@
+"""Admission of one job behind a gate: its slots, from what is free, unless others would suffer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from slurm_plugin.gates import change
+from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Left, Waits, Want
+from slurm_plugin.gates.units import Unit
+from slurm_plugin.job_notes import hints
+from slurm_plugin.lending.askers import Askers
+from slurm_plugin.queue import backfill
+from slurm_plugin.queue.candidates import Need, are_apart, groups, is_even
+from slurm_plugin.queue.capacity import Hold, end_of, with_hold
+from slurm_plugin.slurm.interface import QueuedJob
+
+APART = "no set of GPUs is free on all of its nodes"
+UNEVEN = "the best GPUs do not lie evenly on the sockets"
+
+
+@dataclass(frozen=True, slots=True)
+class NotAdmitted:
+    """The job stays behind its gate, or is left to Slurm where `leave` says why."""
+
+    leave: str = ""
+
+
+class Admission:
+    """Releases units into a plan, one after the other in Slurm's order."""
+
+    def __init__(
+        self, made: GatePlan, context: GateContext, choose: Choose, borrowers: Askers
+    ) -> None:
+        self._made = made
+        self._context = context
+        self._choose = choose
+        self._borrowers = borrowers
+        # What is free only gets less while a plan is made: what did not fit once never will.
+        self._no_room: set[Need] = set()
+        # When the first waiting job could start; None after anything has changed.
+        self._first_start: float | None = None
+
+    def fits_nowhere(self, want: Want) -> bool:
+        """Did a job of this need find no node?"""
+        return want.need in self._no_room
+
+    def changed(self) -> None:
+        """Something else was taken from what is free."""
+        self._first_start = None
+
+    def admit(self, names: Sequence[str], unit: Unit) -> NotAdmitted | None:
+        """Release the whole unit, its members called by these names, or nothing of it."""
+        made = self._made
+        room, count, added = made.room, len(made.holds), len(made.added)
+        parts: list[change.Part] = []
+        for name, (job, want) in zip(names, unit.members, strict=True):
+            part = self._part(name, job, want, is_first=not parts)
+            if isinstance(part, NotAdmitted):
+                made.room = room
+                del made.holds[count:]
+                del made.added[added:]
+                self.changed()
+                return part
+            parts.append(part)
+        jobs = {part.name: part.job for part in parts}
+        steps = change.release(parts, self._context.now, unit.others)
+        holds, undo = tuple(made.added[added:]), change.asked_again(parts)
+        made.releases.append(JobRelease(jobs, steps, holds, undo))
+        return None
+
+    def _part(
+        self, name: str, job: QueuedJob, want: Want, is_first: bool
+    ) -> change.Part | NotAdmitted:
+        """The slots for one job, taken from what is free."""
+        made, need = self._made, want.need
+        assert need is not None
+        found = [] if need in self._no_room else groups(need, made.room)
+        if not found:
+            if is_first:
+                self._no_room.add(need)
+            if are_apart(need, made.room):
+                return NotAdmitted(APART)
+            self._borrowers.no_room(job.job_id, need)
+            return NotAdmitted()
+        choice = self._choose(name, job, want, found)
+        if isinstance(choice, Left):
+            return NotAdmitted(choice.note)
+        if isinstance(choice, Waits):
+            if not job.het_id:
+                # The AdminComment of a first component would go to all of them.
+                self._write_note(job, want, choice.note)
+            return NotAdmitted()
+        group, mask = choice.group, choice.mask
+        if not is_even(need, made.room[group.own], mask):
+            return NotAdmitted(UNEVEN)
+        taken = made.room[group.own].all_gpus if need.exclusive else mask
+        hold = need.hold(group.names, taken, end_of(job, self._context.now))
+        if self._delays_first(hold):
+            return NotAdmitted()
+        made.take(hold)
+        self.changed()
+        return change.Part(name, job, want.kept, need, group, mask, choice.note)
+
+    def _delays_first(self, hold: Hold) -> bool:
+        """Would the first waiting job start later?"""
+        made, now = self._made, self._context.now
+        if made.first is None:
+            return False
+        if self._first_start is None:
+            self._first_start = backfill.earliest_start(made.first, made.room, made.holds, now)
+        after = with_hold(made.room, hold)
+        start = backfill.earliest_start(made.first, after, [*made.holds, hold], now)
+        return start > self._first_start
+
+    def _write_note(self, job: QueuedJob, want: Want, note: str) -> None:
+        """Why the policy lets the job wait, once for every new reason: figures do not count."""
+        before = hints.note_in(job.admin_comment)
+        since = want.kept.since
+        # A wait that begins in the future began before the clock was set back.
+        is_written = 0 < since <= self._context.now
+        if not is_written or _without_figures(before) != _without_figures(note):
+            update = change.waiting(job, want.kept, self._context.now, note)
+            self._made.updates.append((job.name, update))
+
+
+def _without_figures(text: str) -> str:
+    return re.sub(r"[\d.]+", "#", text)

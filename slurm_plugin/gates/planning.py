@@ -1,0 +1,233 @@
+"""One plan for the whole queue: which gates open now, which are renewed, what is repaired.
+
+Pure: a snapshot and the time in, a plan out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+
+from slurm_plugin.gates import change, slot_loans
+from slurm_plugin.gates.admission import Admission
+from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, Want
+from slurm_plugin.gates.released import (
+    ABOUT_TO_START,
+    LONGEST_PAUSE_S,
+    MOST_TRIES,
+    awaited_hold,
+    gated_again,
+    is_in_vain,
+)
+from slurm_plugin.gates.units import Unit, units_of
+from slurm_plugin.job_notes.records import PLACED, is_ahead
+from slurm_plugin.lending.askers import Askers, Lends
+from slurm_plugin.lending.borrowing import Candidate
+from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by, with_hold
+from slurm_plugin.queue.order import in_order
+from slurm_plugin.slurm.array_tasks import task_runs
+from slurm_plugin.slurm.interface import QueuedJob
+
+HeldBack = Callable[[QueuedJob, Want], bool]
+
+
+def plan(
+    queue: Iterable[QueuedJob],
+    wants: Mapping[int, Want],
+    room: Nodes,
+    context: GateContext,
+    choose: Choose,
+    promised: Sequence[Hold] = (),
+    lends: Lends | None = None,
+    held_back: HeldBack = lambda *_: False,
+) -> GatePlan:
+    """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
+
+    `lends` says who would lend to jobs that fit nowhere. A job that is `held_back` stays behind
+    its gate and delays nobody.
+    """
+    jobs = list(queue)
+    made = GatePlan(room, [held_by(job, context.now) for job in jobs if job.state != "PENDING"])
+    for hold in promised:
+        made.room = with_hold(made.room, hold)
+        made.holds.append(hold)
+    _Planning(jobs, wants, made, context, choose, lends, held_back).run()
+    return made
+
+
+class _Planning:
+    """One plan in the making."""
+
+    def __init__(
+        self,
+        jobs: Sequence[QueuedJob],
+        wants: Mapping[int, Want],
+        made: GatePlan,
+        context: GateContext,
+        choose: Choose,
+        lends: Lends | None,
+        held_back: HeldBack,
+    ) -> None:
+        self._jobs = jobs
+        self._wants = wants
+        self._made = made
+        self._context = context
+        self._lends = lends
+        self._held_back = held_back
+        self._borrowers = Askers(made, lends, context.now)
+        self._admission = Admission(made, context, choose, self._borrowers)
+        # Of arrays, by their id: tasks that run or are released, and how many may at most.
+        self._active = Counter(j.array_id for j in jobs if j.array_id and j.state != "PENDING")
+        self._throttle = {job.array_id: job.throttle for job in jobs if job.throttle}
+
+    def run(self) -> None:
+        """First the jobs that have their slots or donors already, then gates in Slurm's order."""
+        pending = [job for job in self._jobs if job.state == "PENDING"]
+        by_id = {job.job_id: job for job in self._jobs}
+        gated: list[Unit] = []
+        for unit in units_of(in_order(pending, self._context.tiers), self._wants):
+            wants = [want for _, want in unit.members]
+            self._made.seen.update(want.kept.state for want in wants)
+            if problem := next((want.problem for want in wants if want.problem), ""):
+                self._leave(unit, problem)
+            elif any(want.kept.state == PLACED for want in wants):
+                self._await_start(unit)
+            elif any(want.kept.names_loan for want in wants):
+                self._await_donors(unit, by_id)
+            else:
+                gated.append(unit)
+        for unit in gated:
+            if not self._open(unit):
+                self._ask_to_lend(unit)
+                self._renew(unit)
+        self._borrowers.settle()
+
+    def _await_start(self, unit: Unit) -> None:
+        """A released job that has not started: keep its slots, or gate it again after a while."""
+        made, context = self._made, self._context
+        holds = [awaited_hold(job, want, made.room, context) for job, want in unit.members]
+        if all(hold is not None for hold in holds):
+            for (job, _), hold in zip(unit.members, holds, strict=True):
+                assert hold is not None
+                self._active[job.array_id] += 1
+                made.take(hold)
+            return
+        job, want = unit.first
+        if is_in_vain(job, want):
+            self._leave(unit, f"{MOST_TRIES} releases did not start it ({job.reason or 'None'})")
+            return
+        for job, want in unit.members:
+            made.updates.append((job.name, gated_again(job, want, context)))
+            made.seen["regated"] += 1
+        self._spare_others(unit)
+
+    def _await_donors(self, unit: Unit, by_id: Mapping[int, QueuedJob]) -> None:
+        """A job with a loan: it is released once its donors are ready."""
+        [(job, want)] = unit.members
+        now = self._context.now
+        ready_s = self._context.ready_s if self._lends is not None else None
+        outcome = slot_loans.look_at(job, want, self._made, by_id, now, ready_s, end_of(job, now))
+        self._made.seen[f"loan {outcome}"] += 1
+        if outcome == slot_loans.MEETS:
+            self._renew(unit)
+
+    def _ask_to_lend(self, unit: Unit) -> None:
+        """Others may lend to a job that fits nowhere."""
+        job, want = unit.first
+        if self._lends is None or want.asked is None or want.need is None:
+            return
+        if not self._admission.fits_nowhere(want) or job.tasks > 1 or job.het_id:
+            return
+        if not self._is_ready(job, want):
+            return
+        if self._borrowers.ask(Candidate(job, want.kept, want.asked, want.need)):
+            self._admission.changed()
+
+    def _leave(self, unit: Unit, why: str) -> None:
+        """The unit is Slurm's own from now on."""
+        if self._is_paused(unit.first[0].name):
+            return
+        for job, want in unit.members:
+            update = change.give_back(job, want.kept, f"Slurm's own choice: {why}")
+            self._made.updates.append((job.name, update))
+        self._spare_others(unit)
+
+    def _spare_others(self, unit: Unit) -> None:
+        """Slurm writes the first component's new comment to all: the others get theirs back."""
+        job, _ = unit.first
+        if job.het_id == job.job_id:
+            for other in unit.others:
+                self._made.updates.append((other.name, change.spared(other)))
+
+    def _is_paused(self, name: str) -> bool:
+        return self._context.is_paused(name, self._context.now)
+
+    def _is_ready(self, job: QueuedJob, want: Want) -> bool:
+        """Does only our gate keep the job?"""
+        now = self._context.now
+        return (
+            not job.held
+            and not job.depends
+            # How many tasks of an array may run is counted here: Slurm's reason may be outdated.
+            and (job.reason in ABOUT_TO_START or job.reason == "JobArrayTaskLimit")
+            and want.kept.begin <= now
+            and not is_ahead(want.kept.retry_at, now, LONGEST_PAUSE_S)
+            and not self._is_paused(job.name)
+            and not self._held_back(job, want)
+        )
+
+    def _open(self, unit: Unit) -> bool:
+        """Release the unit, or as many tasks of an array as there is room for.
+
+        False: it stays behind its gate.
+        """
+        if not all(self._is_ready(job, want) for job, want in unit.members):
+            return False
+        job, _ = unit.first
+        released = False
+        for names in self._names(unit):
+            refused = self._admission.admit(names, unit)
+            if refused is not None:
+                if refused.leave:
+                    self._leave(unit, refused.leave)
+                return released or bool(refused.leave)
+            released = True
+            self._active[job.array_id] += 1
+            # An array's name covers the released tasks until Slurm has split them off.
+            self._made.again |= job.tasks > 1
+        return released
+
+    def _names(self, unit: Unit) -> Iterator[list[str]]:
+        """What updates call the unit: for an array each task that its limit lets start now."""
+        job, _ = unit.first
+        if not job.array_id:
+            yield [member.name for member, _ in unit.members]
+            return
+        names = iter((job.name,))
+        if job.tasks > 1:
+            tasks = chain.from_iterable(task_runs(job.task))
+            names = (f"{job.array_id}_{task}" for task in tasks)
+        if most := self._throttle.get(job.array_id):
+            names = islice(names, max(0, most - self._active[job.array_id]))
+        for name in names:
+            yield [name]
+
+    def _renew(self, unit: Unit) -> None:
+        """Every gate is shut again when half of its lease is over.
+
+        Of a heterogeneous job only the first component's: that update goes to all of them.
+        """
+        for job, want in unit.members:
+            if change.is_bare(job, want.kept):
+                self._made.updates.append((job.name, change.asked_for(want.kept)))
+        job, want = unit.first
+        now, lease_s = self._context.now, self._context.lease_s
+        if want.kept.begin - now >= lease_s:
+            return
+        known = job.eligible if job.reason == "BeginTime" else 0
+        until = known or self._context.holds_until.get(job.job_id, 0)
+        # A gate that holds for longer than a lease is one from before the clock was set back.
+        if until - now < lease_s / 2 or until - now > 2 * lease_s:
+            self._made.renew.append(str(job.het_id) if job.het_id else job.name)
+            self._made.renewed.append(job.job_id)

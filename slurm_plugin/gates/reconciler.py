@@ -1,0 +1,263 @@
+"""Brings the gates in line with the queue: plans, publishes, acts.
+
+Planning and acting run in a thread, one after the other; what submits see changes in the
+event loop alone. All state is Slurm's: the first round after a start is like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from policies.performance import Shape
+from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.neighbours import Neighbours
+from slurm_plugin.decide.record import Build
+from slurm_plugin.gates.actions import Actions
+from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.gates.give_back import give_back
+from slurm_plugin.gates.node_kinds import NodeKinds
+from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
+from slurm_plugin.gates.planning import plan
+from slurm_plugin.gates.question import ask
+from slurm_plugin.gates.released import about_to_run
+from slurm_plugin.gates.slot_request import gpus_by_slot
+from slurm_plugin.gates.want import Wants
+from slurm_plugin.gates.watch import Watch, of_job
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.job_profiles import Remote
+from slurm_plugin.lending.borrowing import gpus_of
+from slurm_plugin.lending.broker import Broker
+from slurm_plugin.lending.donors import Lending
+from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.queue.candidates import Group
+from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
+from slurm_plugin.queue.snapshot import Settings, Snapshot
+from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
+
+#: Why a job of this shape is not to go now; empty where it may.
+HoldReason = Callable[[PlacementQuestion, Shape], str]
+
+
+class GateReconciler:
+    """One round after the other on one Slurm. Not for two threads at once, but for submits.
+
+    `write` takes what becomes a line of the decision log. `hold_reason` may keep jobs behind
+    their gates that would fit. A gate holds for `lease_s` seconds; a released job that has not
+    started after `grace_s` is gated again.
+    """
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        decider: Decider,
+        cache: CapacityCache,
+        write: Callable[[Build], None],
+        *,
+        lease_s: int,
+        grace_s: int,
+        neighbours: Neighbours | None = None,
+        lending: Lending | None = None,
+        profiles: Mapping[str, Remote] | None = None,
+        hold_reason: HoldReason | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._decider = decider
+        self._cache = cache
+        self._write = write
+        self._lease_s = lease_s
+        self._grace_s = grace_s
+        self._hold_reason = hold_reason
+        self._clock = clock
+        self._broker: Broker | None = None
+        if lending is not None:
+            self._broker = Broker(
+                lending, decider.rule, decider.waiting, write, clock, profiles or {}
+            )
+        self._neighbours = neighbours
+        self._settings: Settings | None = None
+        self._kinds = NodeKinds(decider.machines)
+        self._wants = Wants()
+        self._watch = Watch(write)
+        self._actions = Actions(client, self._watch, write, lease_s, clock)
+        # Decisions by the name of the job or task, of the round under way.
+        self._decided: dict[str, Build] = {}
+        self._waiting: dict[str, int] = {}
+
+    async def look(self, snapshot: Snapshot, known: int) -> GatePlan:
+        """One round. `known` jobs had been seen to end when the snapshot was asked for."""
+        if self._neighbours is not None:
+            # Policies look at who runs where: what is decided now is about this very queue.
+            jobs = map(about_to_run, snapshot.jobs)
+            running = await asyncio.to_thread(self._neighbours.running_in, jobs)
+            self._neighbours.take(running, snapshot.began, starts=True)
+        self._meet(snapshot.jobs)
+        self._cache.forget(snapshot.at)
+        promised = dict(self._cache.promises)
+        made = await asyncio.to_thread(self._plan, snapshot, [p.hold for p in promised.values()])
+        # Submits were answered meanwhile: what they were promised is not to be released.
+        newer = [p.hold for token, p in self._cache.promises.items() if token not in promised]
+        _withdraw(made, newer)
+        self._publish(made, snapshot, known)
+        await asyncio.to_thread(self._act, made, snapshot)
+        return made
+
+    def close(self) -> None:
+        """End what runs beside the engine."""
+        if self._broker is not None:
+            self._broker.close()
+
+    async def give_all_back(self) -> int:
+        """Leave every waiting job to Slurm; how many were told."""
+        return await asyncio.to_thread(give_back, self._client)
+
+    async def look_after_donors(self, snapshot: Snapshot) -> None:
+        """While nothing else is done: no donor outlives its borrower."""
+        if self._broker is not None:
+            await asyncio.to_thread(self._broker.lending.tidy, snapshot.jobs)
+
+    def status(self) -> dict[str, Any]:
+        """What `gputopo status` shows of the slots mode."""
+        looked, counts = self._cache.looked, self._actions.counts
+        return {
+            "looked_s_ago": round(self._clock() - looked, 3) if looked > 0 else None,
+            "promised": len(self._cache.promises),
+            **self._waiting,
+            **{key: counts[key] for key in ("released", "regated", "refused")},
+            "mismatched": self._watch.mismatched,
+            **({"loans": dict(self._broker.lending.counts)} if self._broker else {}),
+        }
+
+    def _meet(self, queue: Sequence[QueuedJob]) -> None:
+        """Promises to jobs that Slurm shows are the jobs' own now; their decisions are written."""
+        cache = self._cache
+        for build in cache.observed:
+            self._write(build)
+        cache.observed.clear()
+        for job in queue if cache.promises or cache.gated else ():
+            kept = GateRecord.read_from(job.admin_comment)
+            promise = cache.met(kept.token) if kept else None
+            if promise is not None and promise.build is not None:
+                self._write(of_job(promise.build, job))
+
+    def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
+        room = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
+        wants = self._wants.read(snapshot.jobs, emptied(room))
+        lender = self._open_broker(snapshot)
+        context = GateContext(
+            int(self._clock()),
+            self._lease_s,
+            self._grace_s,
+            tiers=snapshot.settings.tiers,
+            is_paused=self._actions.backoff.is_paused,
+            holds_until=self._actions.holds_until,
+            ready_s=lender.lending.settings.ready_s if lender else 0,
+        )
+        self._decided = {}
+        made = plan(
+            snapshot.jobs, wants, room, context, self._choose, promised, lender, self._is_held_back
+        )
+        # The cache adds what is promised itself, for as long as each promise lasts.
+        made.room = room
+        self._watch.look(snapshot.jobs, made)
+        return made
+
+    def _open_broker(self, snapshot: Snapshot) -> Broker | None:
+        """Who lends to this queue; None where nothing is lent."""
+        if self._broker is None:
+            return None
+        if snapshot.settings is not self._settings:
+            self._settings = snapshot.settings
+            self._broker.read(snapshot.settings.config)
+        if not self._broker.is_open:
+            return None
+        self._broker.look(snapshot.jobs)
+        return self._broker
+
+    def _publish(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
+        """What submits see from now on."""
+        room = made.room
+        for hold in made.added:
+            room = with_hold(room, hold)
+        now = self._clock()
+        holds = (*(held_by(job, now) for job in _active(snapshot)), *made.added)
+        partitions = snapshot.settings.partitions
+        self._cache.default_partition = next((p.name for p in partitions if p.is_default), "")
+        self._cache.preempting = _preempting(snapshot.settings)
+        self._cache.look(room, holds, made.first, snapshot.at, known)
+        self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
+
+    def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+        assert want.need is not None
+        question = self._question(job, want)
+        choice, self._decided[name] = ask(self._decider, question, want.need, found)
+        return choice
+
+    def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
+        """What is asked about a job, but for its candidates."""
+        now = int(self._clock())
+        waited = max(0, now - (want.kept.since or now))
+        return PlacementQuestion(
+            job=job.job_id,
+            array=job.array_id,
+            uid=job.uid,
+            postponed=waited // max(1, self._decider.waiting.step_s),
+            waited_s=waited,
+            candidates=(),
+            account=job.account,
+            partition=job.partition,
+            hint=hints.hint_in(job.admin_comment),
+        )
+
+    def _is_held_back(self, job: QueuedJob, want: Want) -> bool:
+        if self._hold_reason is None or want.need is None:
+            return False
+        shape = Shape(want.need.nodes, want.need.gpus)
+        return bool(self._hold_reason(self._question(job, want), shape))
+
+    def _act(self, made: GatePlan, snapshot: Snapshot) -> None:
+        self._actions.do(made, self._decided)
+        if self._broker is not None:
+            now = self._clock()
+            self._actions.backoff.pause(self._broker.act(made, snapshot.jobs), now)
+        self._actions.renew(made)
+
+
+def _active(snapshot: Snapshot) -> list[QueuedJob]:
+    """The jobs that hold something."""
+    return [job for job in snapshot.jobs if job.state != "PENDING"]
+
+
+def _preempting(settings: Settings) -> frozenset[str]:
+    """Partitions whose jobs may push jobs of others aside."""
+    if "partition_prio" not in settings.config.get("PreemptType", ""):
+        return frozenset()
+    lowest = min(settings.tiers.values(), default=1)
+    return frozenset(name for name, tier in settings.tiers.items() if tier > lowest)
+
+
+def _withdraw(made: GatePlan, promised: Sequence[Hold]) -> None:
+    """What would take the GPUs promised to a submit during the round waits for the next one."""
+    taken: Counter[str] = Counter()
+    for name, mask in gpus_of(promised):
+        taken[name] |= mask
+
+    def is_promised(holds: Sequence[Hold]) -> bool:
+        return any(taken[name] & mask for name, mask in gpus_of(holds))
+
+    offered = [offer.holds for _, _, offer in made.offers]
+    holds = [release.holds for release in made.releases] + offered
+    dropped = [one for one in holds if is_promised(one)]
+    if not dropped:
+        return
+    made.releases = [release for release in made.releases if not is_promised(release.holds)]
+    made.offers = [item for item in made.offers if not is_promised(item[2].holds)]
+    for hold in chain.from_iterable(dropped):
+        made.added.remove(hold)
+    made.again = True

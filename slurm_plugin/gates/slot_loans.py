@@ -1,0 +1,87 @@
+"""Loans in a plan: who may start now that its donors are ready, and whose loan came to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from slurm_plugin.gates import change
+from slurm_plugin.gates.plan import GatePlan, JobRelease, Want
+from slurm_plugin.job_notes import donor, hints
+from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.lending import loan as loans
+from slurm_plugin.queue.candidates import Group
+from slurm_plugin.queue.capacity import Node
+from slurm_plugin.slurm import slot_types
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+STARTS, MEETS, BROKEN = "starts", "meets", "broken"
+
+
+class SlotLoans:
+    """Loans behind a gate: it keeps the job away from all GPUs until its donors are ready."""
+
+    def kept(self, job: QueuedJob) -> GateRecord | None:
+        """As Mode says."""
+        return GateRecord.read_from(job.admin_comment)
+
+    def is_on_loan(self, job: QueuedJob, kept: GateRecord) -> bool:
+        """As Mode says: gated or placed, a job with a loan starts on nothing else."""
+        return job.state != "COMPLETING"
+
+    def meets(self, job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
+        """As Mode says."""
+        return _told(job, kept, note)
+
+    def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
+        """As Mode says."""
+        slots = slot_types.request(node.gpu_types, mask)
+        own = donor.entry(parent)
+        return JobUpdate(begin_time=NOW, tres_per_node=slots, admin_comment=own)
+
+    def given_up(self, job: QueuedJob, kept: GateRecord, note: str) -> tuple[JobUpdate, ...]:
+        """As Mode says: behind its gate the job has its own request still."""
+        return (_told(job, kept.without_loan(), note),)
+
+
+def _told(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
+    comment = kept.written_into(job.admin_comment)
+    return JobUpdate(admin_comment=hints.with_note(comment, note))
+
+
+def look_at(
+    job: QueuedJob,
+    want: Want,
+    made: GatePlan,
+    queue: Mapping[int, QueuedJob],
+    now: int,
+    ready_s: int | None,
+    end: float,
+) -> str:
+    """A gated job with a loan: release it, let it wait for its donors, or end the loan.
+
+    What it holds meanwhile is taken in the plan. `ready_s` None: nothing is lent any more.
+    """
+    loan, at = want.kept.loan, want.kept.loan_made_at
+    why = loans.obstacle(job, loan, at, made.room, queue, now, ready_s)
+    if why or loan is None or want.need is None:
+        made.broken.append((job, want.kept, why or "the loan cannot be read"))
+        return BROKEN
+    need = replace(want.need, gpus=loan.mask.bit_count())
+    made.take(need.hold([loan.host], loan.mask, end))
+    standing = loans.standing(job, loan, queue)
+    if not standing.is_ready:
+        for lender in loan.donors:
+            donor = queue[lender.job_id]
+            if donor.state == "PENDING":
+                made.take(loans.donors_hold(lender, donor, end))
+        return MEETS
+    ready = loan.with_ports(standing.ports)
+    kept = replace(want.kept.changed(loan=ready.text()), state=GATED)
+    node = made.room[loan.host]
+    group = Group((loan.host,), node.gpu_types, loan.mask, node.weight)
+    note = loan.note(kept.loan_reason)
+    part = change.Part(job.name, job, kept, need, group, loan.mask, note)
+    steps = change.release([part], now)
+    made.releases.append(JobRelease({job.name: job}, steps, (made.added[-1],)))
+    return STARTS

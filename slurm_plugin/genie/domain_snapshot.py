@@ -1,0 +1,195 @@
+"""What one look at Slurm comes to for one domain: who waits, who runs, what is free.
+
+Pure: the queue and the nodes in, a Queue for the scheduler out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from policies.contract.scheduling import Planned, Queue, Scheduler, Started, Task
+from policies.errors import PolicyError
+from policies.performance import Shape
+from slurm_plugin.gates.released import about_to_run
+from slurm_plugin.genie.site import ShapedPartition
+from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
+from slurm_plugin.queue.capacity import is_open
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+
+#: A job that ends gives its GPUs back node by node; so long nobody is started on a part of them.
+COMPLETING_S = 5
+#: Reasons with which a job lacks nothing but GPUs; with others (limits, dependencies, a begin time
+#: of the user's) GPUs given to it would be idle.
+_READY = ("", "None", "Resources", "Priority", "Cleaning", "ReqNodeNotAvail", "NodeDown")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One shaped job that waits, with its task."""
+
+    job: QueuedJob
+    said: ShapeNote
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class ShapePromise:
+    """A submit that no look has seen as a job yet; `nodes`: where it is about to start."""
+
+    token: str
+    uid: int
+    hint: str
+    task: Task
+    shape: Shape
+    nodes: tuple[str, ...]
+    until: float
+
+
+@dataclass(slots=True)
+class DomainSnapshot:
+    """One domain at one moment; `is_settling`: a job's GPUs are only partly back."""
+
+    domain: ShapedPartition
+    at: float = float("-inf")
+    free: dict[str, int] = field(default_factory=dict)
+    members: list[Member] = field(default_factory=list)
+    running: list[Started] = field(default_factory=list)
+    unshaped: list[tuple[QueuedJob, ShapeNote]] = field(default_factory=list)
+    is_settling: bool = False
+
+    def queue(
+        self,
+        now: float,
+        promises: Sequence[ShapePromise] = (),
+        starting: Mapping[int, Planned] = MappingProxyType({}),
+        stalled: Container[int] = (),
+        more: Sequence[Task] = (),
+    ) -> Queue:
+        """What the scheduler is asked: the snapshot, with what was promised since.
+
+        Jobs that are `starting` have their GPUs already, those `stalled` are left out.
+        """
+        ids = {member.task.job_id for member in self.members}
+        taken = [one for job_id, one in starting.items() if job_id in ids]
+        waiting = [
+            member.task
+            for member in self.members
+            if member.task.job_id not in starting and member.task.job_id not in stalled
+        ]
+        for promise in promises:
+            one = Planned(promise.task, promise.shape, 0.0, promise.nodes)
+            if promise.nodes:
+                taken.append(one)
+            else:
+                waiting.append(promise.task)
+        free = dict(self.free)
+        running = list(self.running)
+        for one in taken:
+            for name in one.nodes:
+                free[name] = max(0, free.get(name, 0) - one.shape.gpus_per_node)
+            end = now + float(one.task.latency_s[self.domain.platform.index(one.shape)])
+            running.append(Started(one.task.job_id, one.task.profile, one.shape, end))
+        return Queue(now, self.domain.platform, free, (*waiting, *more), tuple(running))
+
+
+def planned(
+    scheduler: Scheduler,
+    queue: Queue,
+    starting: Iterable[Planned] = (),
+    *,
+    is_settling: bool = False,
+) -> dict[int, tuple[int, Planned]]:
+    """By job id: where it stands in the order, and its plan. Who starts now goes first.
+
+    Slurm goes by this order alone: what is behind a job that does not fit must not wait for it.
+    `starting` are those that were let start before and have not begun yet.
+    """
+    made = scheduler.plan(queue)
+    if is_settling:
+        made = [Planned(one.task, one.shape, one.allowance_s) for one in made]
+    ordered = [*starting, *sorted(made, key=lambda one: not one.nodes)]
+    return {one.task.job_id: (at, one) for at, one in enumerate(ordered)}
+
+
+#: A task for a waiting or running job; None where its hint says nothing of use any more.
+TaskOf = Callable[[QueuedJob, ShapeNote, ShapedPartition], Task | None]
+
+
+def domain_snapshot(
+    domain: ShapedPartition,
+    jobs: Iterable[QueuedJob],
+    nodes: Iterable[SlurmNode],
+    now: float,
+    task_of: TaskOf,
+    is_ours: Callable[[QueuedJob], bool] = lambda _: False,
+) -> DomainSnapshot:
+    """The domain's part of what Slurm says. `is_ours`: does a job wait by our own word alone?"""
+    names = frozenset(domain.rule.nodes)
+    found = DomainSnapshot(domain, now, _free(domain, names, nodes))
+    for asked in jobs:
+        job = about_to_run(asked)
+        if job is not asked:
+            job = replace(job, start=int(now))
+            _take(found.free, job)
+        said = shape_note_in(job.admin_comment)
+        if job.state == "COMPLETING" and names.intersection(job.nodes):
+            found.is_settling |= now - job.end < COMPLETING_S
+        if said is None or job.partition != domain.name:
+            continue
+        if job.state == "PENDING":
+            if said.shape is None:
+                found.unshaped.append((job, said))
+                continue
+            task = task_of(job, said, domain) if _is_ready(job, is_ours(job)) else None
+            if task is not None:
+                found.members.append(Member(job, said, task))
+        elif job.state == "RUNNING":
+            task = task_of(job, said, domain)
+            if task is not None:
+                found.running.append(_started(domain, job, said, task))
+    return found
+
+
+def _take(free: dict[str, int], job: QueuedJob) -> None:
+    """A job that was given its slots has its GPUs, though Slurm does not count them yet."""
+    for name, gpus in job.gpus.items():
+        if name in free:
+            free[name] = max(0, free[name] - len(gpus))
+
+
+def _is_ready(job: QueuedJob, is_ours: bool) -> bool:
+    """Would the job start if only it had GPUs?"""
+    if job.held or job.depends:
+        return False
+    return is_ours or job.reason.partition(",")[0] in _READY
+
+
+def _free(
+    domain: ShapedPartition, names: frozenset[str], nodes: Iterable[SlurmNode]
+) -> dict[str, int]:
+    """GPUs free on each node of the domain; none on one that takes no jobs."""
+    free = dict.fromkeys(sorted(names), 0)
+    for node in nodes:
+        if node.name in names and is_open(node):
+            left = node.gpu_count - max(len(node.used), sum(node.used_by_type.values()))
+            free[node.name] = max(0, min(left, domain.platform.gpus_per_node))
+    return free
+
+
+def _started(domain: ShapedPartition, job: QueuedJob, said: ShapeNote, task: Task) -> Started:
+    shape = shape_of(job) or said.shape or task.requested
+    try:
+        latency = float(task.latency_s[domain.platform.index(shape)])
+    except PolicyError:  # the user's own doing, beyond the platform
+        latency = float("inf")
+    seconds = latency if latency < float("inf") else float(job.time_limit_s or 0)
+    return Started(job.job_id, task.profile, shape, job.start + seconds)
+
+
+def shape_of(job: QueuedJob) -> Shape | None:
+    """The shape a running job has; None where it has no GPUs, or not as many on each node."""
+    counts = {len(gpus) for gpus in job.gpus.values()}
+    each = counts.pop() if len(counts) == 1 else 0
+    return Shape(len(job.gpus), each) if each else None

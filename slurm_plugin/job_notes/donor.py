@@ -1,0 +1,68 @@
+"""A donor's job: whom it lends to, and what it says of itself.
+
+`[gpu-donor: of=4711]` in AdminComment is ours. Its Comment, which its user can write, has
+`gpu-donor of=4711` from the submit on, and later what the donor reports: `gpu-donor ready of=4711
+port=50001` or `gpu-donor failed of=4711 WHY`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from slurm_plugin.job_notes.brackets import DONOR, bracket, inside
+
+#: The name of a donor's job, and the first word of its Comment.
+NAME = "gpu-donor"
+_OF = re.compile(r"of=(\d{1,10})")
+_COMMENT = re.compile(
+    rf"{NAME} (?:of=(\d{{1,10}})|ready of=(\d{{1,10}}) port=(\d{{1,5}})"
+    r"|failed of=(\d{1,10}) (.*))\Z",
+    re.DOTALL,
+)
+
+
+def entry(borrower: int) -> str:
+    """The AdminComment of a donor of this job."""
+    return bracket(DONOR, f"of={borrower}")
+
+
+def borrower_in(admin_comment: str) -> int:
+    """The id of the job that this donor lends to; 0 for a job that is no donor."""
+    match = _OF.fullmatch(inside(admin_comment, DONOR) or "")
+    return int(match[1]) if match else 0
+
+
+def submitted(borrower: int) -> str:
+    """A donor's Comment at its submit."""
+    return f"{NAME} of={borrower}"
+
+
+def ready(borrower: int, port: int) -> str:
+    """A donor's Comment once it can be used."""
+    return f"{NAME} ready of={borrower} port={port}"
+
+
+def failed(borrower: int, why: str) -> str:
+    """A donor's Comment when it cannot be used."""
+    return f"{NAME} failed of={borrower} {why}"
+
+
+@dataclass(frozen=True, slots=True)
+class DonorReport:
+    """What a donor's Comment says of itself."""
+
+    borrower: int
+    #: Where it is ready; 0 until then.
+    port: int = 0
+    #: Why it failed; None where it did not.
+    failure: str | None = None
+
+    @classmethod
+    def read_from(cls, comment: str) -> DonorReport | None:
+        """The report in a job's Comment; None where there is none."""
+        match = _COMMENT.match(comment)
+        if match is None:
+            return None
+        of, ready_of, port, failed_of, failure = match.groups()
+        return cls(int(of or ready_of or failed_of), int(port or 0), failure)

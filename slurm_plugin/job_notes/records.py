@@ -1,0 +1,354 @@
+"""Records of jobs in AdminComment: `[gpu-slots: STATE key=value ...]`, `[gpu-loan: STATE ...]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import unquote
+
+from slurm_plugin.job_notes.brackets import LOAN, MAX_BYTES, SLOTS, bracket, inside, with_inside
+from slurm_plugin.job_notes.loan import Loan
+
+if TYPE_CHECKING:
+    from typing import Self
+
+GATED, PLACED = "gated", "placed"
+MAY, MEETS, STARTS = "may", "meets", "starts"
+#: How the four GPU requests are called in a record and on the wire, and in Slurm.
+REQUESTS = {
+    "tpn": "tres_per_node",
+    "tpj": "tres_per_job",
+    "tpt": "tres_per_task",
+    "tps": "tres_per_socket",
+}
+
+#: Values that are counts, seconds or epochs.
+_NUMBERS = frozenset(
+    (
+        *("at", "begin", "cpg", "cpt", "prio", "retry", "since", "spn", "tries"),
+        *("loan_at", "loan_held", "loan_next", "loan_tries"),
+    )
+)
+#: Values that belong to one loan alone.
+_OF_LOAN = ("loan", "loan_why", "loan_at")
+_NUMBER = re.compile(r"\d{1,12}")
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_.:/,=()&*+\-]")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What both kinds of record have: a state, values, and maybe a loan.
+
+    `values` are plain texts by key, in the order in which they are written. A key that this
+    version does not know stays.
+    """
+
+    state: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    KIND: ClassVar[str]
+    STATES: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def read_from(cls, comment: str) -> Self | None:
+        """The record in a comment; None without one, or with one that we did not write."""
+        words = (inside(comment, cls.KIND) or "").split()
+        if not words or words[0] not in cls.STATES:
+            return None
+        values = {}
+        for word in words[1:]:
+            key, equals, value = word.partition("=")
+            if not equals or (key in _NUMBERS and not _NUMBER.fullmatch(value)):
+                return None
+            values[key] = unquote(value)
+        return cls(words[0], values)
+
+    def inside(self) -> str:
+        """What stands in its bracket. Raises ValueError where that gets longer than MAX_BYTES."""
+        words = [self.state]
+        words += [f"{key}={_quote(value)}" for key, value in self.values.items() if value]
+        text = " ".join(words)
+        size = len(bracket(self.KIND, text))
+        if size > MAX_BYTES:
+            raise ValueError(f"the job's own request takes {size} bytes, over {MAX_BYTES}")
+        return text
+
+    def text(self) -> str:
+        """The whole bracket. Raises ValueError as `inside` does."""
+        return bracket(self.KIND, self.inside())
+
+    def written_into(self, comment: str) -> str:
+        """The comment with this record in place of the one it has. Raises as `inside` does."""
+        return with_inside(comment, self.KIND, self.inside())
+
+    def get(self, key: str) -> str:
+        """The value of `key`, '' without."""
+        return self.values.get(key, "")
+
+    def number(self, key: str) -> int:
+        """The number of `key`, 0 without."""
+        return int(self.values.get(key) or 0)
+
+    def changed(self, **values: str | int) -> Self:
+        """The record with these values besides, or instead of those it has."""
+        texts = {key: str(value) for key, value in values.items()}
+        return replace(self, values={**self.values, **texts})
+
+    def without(self, *keys: str) -> Self:
+        """The record without these values."""
+        return replace(self, values={k: text for k, text in self.values.items() if k not in keys})
+
+    @property
+    def per_node(self) -> str:
+        """The GPUs that the user asked for on each node, '' for none."""
+        return self.get("tpn")
+
+    @property
+    def per_job(self) -> str:
+        """The GPUs that the user asked for the whole job, '' for none."""
+        return self.get("tpj")
+
+    @property
+    def asked(self) -> str:
+        """The GPUs that the user asked for, per node or for the whole job; '' for neither."""
+        return self.per_node or self.per_job
+
+    @property
+    def requests(self) -> dict[str, str]:
+        """What the user asked for, by Slurm's names of the four GPU requests."""
+        return {name: self.get(key) for key, name in REQUESTS.items()}
+
+    @property
+    def at(self) -> int:
+        """When (epoch) the job was last given its GPUs; 0 for never."""
+        return self.number("at")
+
+    @property
+    def may_borrow(self) -> bool:
+        """May the job be lent GPUs of other nodes?"""
+        return bool(self.get("remote"))
+
+    @property
+    def names_loan(self) -> bool:
+        """Does the record name a loan, be it one that cannot be read?"""
+        return bool(self.get("loan"))
+
+    @property
+    def loan(self) -> Loan | None:
+        """The loan; None for none, or one that cannot be read."""
+        try:
+            return Loan.parsed(self.get("loan"))
+        except ValueError:
+            return None
+
+    @property
+    def loan_reason(self) -> str:
+        """Why these donors were chosen, in words."""
+        return self.get("loan_why")
+
+    @property
+    def loan_made_at(self) -> int:
+        """When (epoch) the loan was made."""
+        return self.number("loan_at")
+
+    @property
+    def loan_tries(self) -> int:
+        """How many loans of the job came to nothing."""
+        return self.number("loan_tries")
+
+    @property
+    def next_loan_at(self) -> int:
+        """Before this epoch no other loan is tried for the job; 0: it may be tried now."""
+        return self.number("loan_next")
+
+    @property
+    def held_by_network_since(self) -> int:
+        """Since when (epoch) the network alone keeps the job from a loan; 0 where it does not."""
+        return self.number("loan_held")
+
+    def with_loan(self, loan: Loan, made_at: int, reason: str) -> Self:
+        """The record with a loan that was just made."""
+        return self.changed(loan=loan.text(), loan_at=made_at, loan_why=reason)
+
+    def without_loan(self) -> Self:
+        """The record without its loan; how often one was tried stays."""
+        return self.without(*_OF_LOAN)
+
+    def held_by_network(self, now: int) -> Self:
+        """The record from when on the network alone keeps the job from a loan."""
+        return self.changed(loan_held=self.get("loan_held") or now)
+
+    def paused(self, next_loan_at: int) -> Self:
+        """The record after one more loan that came to nothing."""
+        return self.changed(loan_tries=self.loan_tries + 1, loan_next=next_loan_at)
+
+
+class LoanRecord(JobRecord):
+    """A job that may borrow where GPUs are chosen when it starts.
+
+    `may`: it may borrow, and its bridge and its batch script know of it. `meets`: a begin time
+    keeps it away from all GPUs while its donors start. `starts`: it asks for its local GPUs
+    alone, and TaskProlog lets it run with every donor or not at all.
+    """
+
+    __slots__ = ()
+    KIND = LOAN
+    STATES = (MAY, MEETS, STARTS)
+
+    @property
+    def priority(self) -> int:
+        """The job's priority before the loan."""
+        return self.number("prio")
+
+    def meets(self, per_node: str, per_job: str, priority: int) -> LoanRecord:
+        """The record of a job whose donors start; it keeps what the user asked for."""
+        asked = self.changed(tpn=per_node, tpj=per_job, prio=priority)
+        return replace(asked, state=MEETS)
+
+    def starts(self, loan: Loan, now: int) -> LoanRecord:
+        """The record of a job that is let start, all donors being ready."""
+        return replace(self.changed(loan=loan.text(), at=now), state=STARTS)
+
+    def over(self) -> LoanRecord:
+        """The record of a job that has no loan any more, but may be lent to again."""
+        return replace(self.without(*_OF_LOAN, "tpn", "tpj", "prio", "at"), state=MAY)
+
+
+class GateRecord(JobRecord):
+    """A job of the slots mode: `gated` behind a begin time, or `placed` on slots.
+
+    It keeps what the user asked for, so that the job can be given that back.
+    """
+
+    __slots__ = ()
+    KIND = SLOTS
+    STATES = (GATED, PLACED)
+
+    @classmethod
+    def new(
+        cls,
+        state: str,
+        requests: Mapping[str, str],
+        *,
+        token: str = "",
+        nodes: tuple[int, int] = (1, 0),
+        begin: int = 0,
+        req_nodes: str = "",
+        sockets_per_node: int = 0,
+        cpus_per_gpu: int = 0,
+        cpus_per_task: int = 0,
+        given_by: str = "",
+        binds: bool = False,
+        since: int = 0,
+        may_borrow: bool = False,
+    ) -> GateRecord:
+        """The record of a job at its submit; `requests` by REQUESTS' keys, 0 and '' are unset."""
+        least, most = nodes
+        values: dict[str, str | int] = {
+            "token": token,
+            **requests,
+            "nodes": f"{least or 1}-{most or ''}",
+            "begin": begin,
+            "req": req_nodes,
+            "spn": sockets_per_node,
+            "cpg": cpus_per_gpu,
+            "cpt": cpus_per_task,
+            "by": given_by,
+            "bind": int(binds),
+            "since": since,
+            "remote": int(may_borrow),
+        }
+        return cls(state, {key: str(value) for key, value in values.items() if value})
+
+    @property
+    def token(self) -> str:
+        """Finds the promise that was made at the job's submit."""
+        return self.get("token")
+
+    @property
+    def begin(self) -> int:
+        """The user's own --begin (epoch), 0 without."""
+        return self.number("begin")
+
+    @property
+    def nodes(self) -> tuple[int, int]:
+        """The fewest and the most nodes that the user asked for; 0 for no upper bound."""
+        least, _, most = self.get("nodes").partition("-")
+        return int(least or 1), int(most or 0)
+
+    @property
+    def req_nodes(self) -> str:
+        """The nodes that the user named, '' for none."""
+        return self.get("req")
+
+    @property
+    def sockets_per_node(self) -> int:
+        """How many sockets of each node the user asked for, 0 for any."""
+        return self.number("spn")
+
+    @property
+    def cpus_per_gpu(self) -> int:
+        """What the user asked for, 0 for nothing."""
+        return self.number("cpg")
+
+    @property
+    def cpus_per_task(self) -> int:
+        """What the user asked for, 0 for nothing."""
+        return self.number("cpt")
+
+    @property
+    def is_given_to_job(self) -> bool:
+        """Do the slots stand in the request for the whole job, not in that for each node?"""
+        return self.get("by") == "job"
+
+    @property
+    def binds(self) -> bool:
+        """Did the user ask for CPUs near the GPUs alone (--gres-flags=enforce-binding)?"""
+        return self.get("bind") == "1"
+
+    @property
+    def tries(self) -> int:
+        """How many releases of the job came to nothing, one after the other."""
+        return self.number("tries")
+
+    @property
+    def retry_at(self) -> int:
+        """Before this epoch no other release is tried; 0: it may be tried now."""
+        return self.number("retry")
+
+    @property
+    def since(self) -> int:
+        """Since when (epoch) a policy lets the job wait; 0 where none does."""
+        return self.number("since")
+
+    def placed(self, now: int) -> GateRecord:
+        """The record of a job that is given its slots; no first component is pinned any more."""
+        return replace(self.without("pin").changed(at=now), state=PLACED)
+
+    def reshaped(self, per_node: str, nodes: int) -> GateRecord:
+        """The record of a job that got another shape."""
+        return self.changed(tpn=per_node, nodes=f"{nodes}-{nodes}")
+
+    def gated_again(self, retry_at: int) -> GateRecord:
+        """The record of a job whose slots Slurm did not start it on."""
+        again = self.without("at", "pin", *_OF_LOAN).changed(tries=self.tries + 1, retry=retry_at)
+        return replace(again, state=GATED)
+
+
+def without_gate(comment: str) -> str:
+    """The comment without the record of the slots mode."""
+    return with_inside(comment, SLOTS, None)
+
+
+def is_ahead(epoch: int, now: int, longest_s: int) -> bool:
+    """Is this time still to come?
+
+    One farther away than it is ever set was written before the clock was set back.
+    """
+    return 0 < epoch - now <= longest_s
+
+
+def _quote(text: str) -> str:
+    return _UNSAFE.sub(lambda m: b"%%%02X" % m[0][0], text.encode()).decode()

@@ -1,0 +1,69 @@
+"""Slurm's queue and nodes at one moment, as every part of the engine sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from slurm_plugin.slurm.interface import QueuedJob, SlurmClient, SlurmNode, SlurmPartition
+
+
+class Detail(IntEnum):
+    """How much of Slurm a snapshot shows; each has what those before it have."""
+
+    JOBS = 0
+    NODES = 1
+    SETTINGS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What changes seldom: the partitions, and slurm.conf's values as Slurm shows them."""
+
+    partitions: tuple[SlurmPartition, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tiers(self) -> dict[str, int]:
+        """Each partition's PriorityTier."""
+        return {partition.name: partition.priority_tier for partition in self.partitions}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Nothing of it is ever changed, so any thread may read it."""
+
+    #: When reading it began, by a clock that nobody sets (seconds). What happened later may be
+    #: missing.
+    began: float
+    #: The same as an epoch.
+    at: float
+    #: Every job that waits or holds resources, by id.
+    jobs: tuple[QueuedJob, ...]
+    detail: Detail = Detail.JOBS
+    #: Every node, by name; empty without that detail.
+    nodes: tuple[SlurmNode, ...] = ()
+    settings: Settings = Settings()
+
+
+def read_snapshot(
+    client: SlurmClient,
+    detail: Detail = Detail.SETTINGS,
+    settings: Settings | None = None,
+    began: float | None = None,
+    at: float | None = None,
+) -> Snapshot:
+    """Ask Slurm. `settings` are read anew where none are given.
+
+    `began` and `at` are now where not given. Raises SlurmError where Slurm does not answer.
+    """
+    began = time.monotonic() if began is None else began
+    at = time.time() if at is None else at
+    # The queue first: a job that starts in between is then counted twice, never missed.
+    jobs = tuple(client.queue())
+    nodes = tuple(client.nodes()) if detail >= Detail.NODES else ()
+    if detail >= Detail.SETTINGS and settings is None:
+        settings = Settings(tuple(client.partitions()), dict(client.config()))
+    return Snapshot(began, at, jobs, detail, nodes, settings or Settings())

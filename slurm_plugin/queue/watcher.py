@@ -1,0 +1,79 @@
+"""The one reader of Slurm's queue: whoever is due gets a snapshot, and all who are due the same."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot, read_snapshot
+from slurm_plugin.slurm.interface import SlurmClient
+
+#: Partitions and Slurm's settings change seldom; they are read this often.
+SETTINGS_S = 60.0
+
+
+class Watcher:
+    """Reads in a thread, at most once at a time, and only when somebody asks for a snapshot.
+
+    It belongs to the event loop, whose thread alone may call its methods. `clock` is one that
+    nobody sets, `wall_clock` gives epochs.
+    """
+
+    def __init__(
+        self,
+        client: SlurmClient,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.wall_clock = wall_clock
+        self._client = client
+        self._clock = clock
+        self._reading = asyncio.Lock()
+        self._wanted = Detail.JOBS
+        self._newest: Snapshot | None = None
+        self._failure: tuple[float, SlurmError] = (float("-inf"), SlurmError(""))
+        self._settings = Settings()
+        self._settings_at = float("-inf")
+        self._outdated_at = float("-inf")
+
+    def outdate(self) -> None:
+        """Somebody changed the queue: a snapshot from before is given to nobody any more."""
+        self._outdated_at = self._clock()
+
+    async def snapshot(self, since: float, detail: Detail = Detail.JOBS) -> Snapshot:
+        """A snapshot that shows all that happened before `since` (by `clock`).
+
+        Whoever asks while another one is read waits for it, and takes it where it is new enough.
+        Raises SlurmError where Slurm does not answer.
+        """
+        self._wanted = max(self._wanted, detail)
+        async with self._reading:
+            # Others may be due in this very moment, and want more detail.
+            await asyncio.sleep(0)
+            since = max(since, self._outdated_at)
+            newest = self._newest
+            if newest is not None and newest.began >= since and newest.detail >= detail:
+                return newest
+            failed_at, failure = self._failure
+            if failed_at >= since:
+                raise failure
+            wanted, self._wanted = self._wanted, Detail.JOBS
+            self._newest = await self._read(wanted)
+            return self._newest
+
+    async def _read(self, detail: Detail) -> Snapshot:
+        began = self._clock()
+        is_known = began - self._settings_at <= SETTINGS_S
+        settings = self._settings if is_known else None
+        try:
+            snapshot = await asyncio.to_thread(
+                read_snapshot, self._client, detail, settings, began, self.wall_clock()
+            )
+        except SlurmError as error:
+            self._failure = (began, error)
+            raise
+        if detail >= Detail.SETTINGS and not is_known:
+            self._settings, self._settings_at = snapshot.settings, began
+        return snapshot

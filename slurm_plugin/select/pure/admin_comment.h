@@ -1,0 +1,58 @@
+/*
+ * Our part of a job's AdminComment, `[gpu-topo: HINT | NOTE]`: reading it, and
+ * editing it without touching what a site or user wrote around it. The grammar
+ * is that of slurm_plugin/job_notes/brackets.py.
+ * Pure: no Slurm header.
+ */
+#ifndef GT_ADMIN_COMMENT_H
+#define GT_ADMIN_COMMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A piece of another string. */
+typedef struct {
+	const char *text;
+	size_t len;
+} gt_slice_t;
+
+typedef struct {
+	bool found;
+	gt_slice_t before;	/* the comment up to our bracket */
+	gt_slice_t hint;
+	gt_slice_t note;
+	gt_slice_t after;	/* the comment behind our bracket */
+} gt_bracket_t;
+
+/* A postponed job's note; it lives in the bracket and so survives restarts. */
+typedef struct {
+	uint32_t count;		/* waits so far */
+	uint32_t cap;		/* waits allowed */
+	int64_t since;		/* Unix time of the first wait */
+	int64_t until;		/* begin time we gave the job */
+	int64_t begin;		/* begin time it had before */
+	gt_slice_t why;		/* as it was read; points into the note */
+} gt_waiting_t;
+
+/* `comment` may be NULL. The slices point into it. */
+extern void gt_bracket_read(const char *comment, gt_bracket_t *bracket);
+
+/* HINT of a user's comment "gpu-topo: HINT"; empty if it is none. */
+extern gt_slice_t gt_comment_hint(const char *comment);
+
+/*
+ * RET a new string (to free()): the comment with our bracket holding `hint` and
+ * `note`; `note` may be empty. NULL without memory.
+ */
+extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
+			      const char *note);
+
+/* "waiting 3/10 since 1700000000: NOTE (until 1700000030, begin 1699999000)" */
+extern void gt_waiting_write(char *note, size_t size,
+			     const gt_waiting_t *waiting, const char *why);
+
+/* RET true if the note is such a sentence. */
+extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting);
+
+#endif

@@ -1,0 +1,336 @@
+#include "protocol.h"
+
+#include "settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ lines */
+
+static bool reserve(gt_line_t *line, size_t more)
+{
+	size_t need = line->len + more + 1;
+	char *grown;
+
+	if (line->failed || need > GT_LINE_MAX) {
+		line->failed = true;
+		return false;
+	}
+	if (need <= line->size)
+		return true;
+	need = need < 4096 ? 4096 : need * 2;
+	if (!(grown = realloc(line->text, need))) {
+		line->failed = true;
+		return false;
+	}
+	line->text = grown;
+	line->size = need;
+	return true;
+}
+
+static void append(gt_line_t *line, const char *text, size_t len)
+{
+	if (!reserve(line, len))
+		return;
+	memcpy(line->text + line->len, text, len);
+	line->len += len;
+	line->text[line->len] = '\0';
+}
+
+static void append_encoded(gt_line_t *line, const char *text, size_t max)
+{
+	static const char hex[] = "0123456789ABCDEF";
+
+	for (size_t i = 0; i < max && text[i]; i++) {
+		unsigned char c = (unsigned char) text[i];
+		char code[3] = { '%', hex[c >> 4], hex[c & 15] };
+
+		if (c < 0x21 || c > 0x7e || c == '%')
+			append(line, code, 3);
+		else
+			append(line, text + i, 1);
+	}
+}
+
+static void append_key(gt_line_t *line, const char *key)
+{
+	append(line, " ", 1);
+	append(line, key, strlen(key));
+	append(line, "=", 1);
+}
+
+extern void gt_line_begin(gt_line_t *line, const char *verb)
+{
+	line->len = 0;
+	line->failed = false;
+	append(line, verb, strlen(verb));
+}
+
+extern void gt_line_number(gt_line_t *line, const char *key, uint64_t value)
+{
+	char text[24];
+	int len = snprintf(text, sizeof(text), "%llu",
+			   (unsigned long long) value);
+
+	append_key(line, key);
+	append(line, text, (size_t) len);
+}
+
+extern void gt_line_text(gt_line_t *line, const char *key, const char *value,
+			 size_t max)
+{
+	if (!value || !value[0])
+		return;
+	append_key(line, key);
+	append_encoded(line, value, max);
+}
+
+extern void gt_line_candidate(gt_line_t *line, const gt_candidate_t *node)
+{
+	char text[64];
+	int len = snprintf(text, sizeof(text), "/%u/%llx/%llx/%u", node->total,
+			   (unsigned long long) node->free,
+			   (unsigned long long) node->own, node->weight);
+
+	append_key(line, "node");
+	append_encoded(line, node->name, 1024);
+	append(line, text, (size_t) len);
+}
+
+extern void gt_line_placed(gt_line_t *line, const char *name, uint64_t mask)
+{
+	char text[24];
+	int len = snprintf(text, sizeof(text), "/%llx",
+			   (unsigned long long) mask);
+
+	append_key(line, "node");
+	append_encoded(line, name, 1024);
+	append(line, text, (size_t) len);
+}
+
+extern bool gt_line_end(gt_line_t *line)
+{
+	append(line, "\n", 1);
+	return !line->failed;
+}
+
+extern void gt_line_free(gt_line_t *line)
+{
+	free(line->text);
+	memset(line, 0, sizeof(*line));
+}
+
+/* ---------------------------------------------------------------- replies */
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+static bool read_hex(const char *text, uint64_t *value)
+{
+	size_t n = 0;
+
+	for (*value = 0; text[n]; n++) {
+		int digit = hex_digit(text[n]);
+
+		if (digit < 0 || n >= 16)
+			return false;
+		*value = (*value << 4) | (uint64_t) digit;
+	}
+	return n > 0;
+}
+
+/* Reads digits up to the first other byte. RET how many (0: none, too many) */
+static size_t read_decimal(const char *text, uint64_t *value)
+{
+	size_t n = 0;
+
+	for (*value = 0; text[n] >= '0' && text[n] <= '9'; n++) {
+		if (n >= 19)
+			return 0;
+		*value = *value * 10 + (uint64_t) (text[n] - '0');
+	}
+	return n;
+}
+
+static bool read_number(const char *text, uint64_t *value)
+{
+	size_t n = read_decimal(text, value);
+
+	return n && !text[n];
+}
+
+static bool key_byte(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c >= '0' && c <= '9') || c == '_' || c == '.';
+}
+
+/* Percent-decodes value in place. */
+static bool decode(char *value)
+{
+	char *out = value;
+
+	for (char *in = value; *in; in++) {
+		if (*in < 0x21 || *in > 0x7e)
+			return false;
+		if (*in == '%') {
+			int high = hex_digit(in[1]);
+			int low = high < 0 ? -1 : hex_digit(in[2]);
+
+			if (low < 0 || (high | low) == 0)
+				return false;
+			*out++ = (char) (high << 4 | low);
+			in += 2;
+		} else {
+			*out++ = *in;
+		}
+	}
+	*out = '\0';
+	return true;
+}
+
+extern void gt_note_copy(char *note, size_t size, const char *text)
+{
+	size_t n = 0;
+
+	for (; text && text[n] && n + 1 < size; n++) {
+		unsigned char c = (unsigned char) text[n];
+		bool plain = c >= 0x20 && c < 0x7f && !strchr("[]|", c);
+
+		note[n] = plain ? (char) c : ' ';
+	}
+	note[n] = '\0';
+}
+
+static const char *take_pick(char *value, gt_pick_t *picks, size_t *count)
+{
+	char *slash = strrchr(value, '/');
+
+	if (*count >= GT_PICKS_MAX)
+		return "too many nodes";
+	if (!slash || slash == value)
+		return "a node without NAME/MASK";
+	*slash = '\0';
+	if (!read_hex(slash + 1, &picks[*count].mask) || !picks[*count].mask)
+		return "a mask that is empty or not hexadecimal";
+	picks[(*count)++].name = value;
+	return NULL;
+}
+
+static bool read_wait(const char *text, uint32_t *seconds)
+{
+	uint64_t value;
+
+	if (!read_number(text, &value) || !value || value > GT_WAIT_MAX_S)
+		return false;
+	*seconds = (uint32_t) value;
+	return true;
+}
+
+/* `seen` has one bit per key that may stand only once. */
+static const char *take_field(const char *key, char *value, gt_reply_t *reply,
+			      unsigned *seen)
+{
+	unsigned bit = 0;
+
+	if (!strcmp(key, "node"))
+		return take_pick(value, reply->picks, &reply->pick_count);
+	if (!strcmp(key, "alt"))
+		return take_pick(value, reply->alts, &reply->alt_count);
+	if (!strcmp(key, "id")) {
+		bit = 1;
+		if (!read_number(value, &reply->id))
+			return "an id that is not a number";
+	} else if (!strcmp(key, "s")) {
+		bit = 2;
+		if (!read_wait(value, &reply->wait_s))
+			return "a wait that is not 1 second to 7 days";
+	} else if (!strcmp(key, "max_wait_s")) {
+		bit = 8;
+		if (!read_wait(value, &reply->max_wait_s))
+			return "a max_wait_s that is not 1 second to 7 days";
+	} else if (!strcmp(key, "note") || !strcmp(key, "message")) {
+		bit = 4;
+		gt_note_copy(reply->note, sizeof(reply->note), value);
+	}	/* a key of a later protocol: ignored */
+	if (*seen & bit)
+		return "a key given twice";
+	*seen |= bit;
+	return NULL;
+}
+
+static bool read_verb(const char *verb, gt_reply_kind_t *kind)
+{
+	static const struct {
+		const char *verb;
+		gt_reply_kind_t kind;
+	} known[] = {
+		{ "use", GT_REPLY_USE }, { "wait", GT_REPLY_WAIT },
+		{ "pass", GT_REPLY_PASS }, { "error", GT_REPLY_ERROR },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strcmp(verb, known[i].verb)) {
+			*kind = known[i].kind;
+			return true;
+		}
+	return false;
+}
+
+static const char *complete(const gt_reply_t *reply, unsigned seen)
+{
+	if (!(seen & 1))
+		return "no id";
+	if (reply->kind == GT_REPLY_USE && !reply->pick_count)
+		return "use without a node";
+	if (reply->kind == GT_REPLY_WAIT && !reply->wait_s)
+		return "wait without s";
+	return NULL;
+}
+
+extern const char *gt_reply_parse(char *line, gt_reply_t *reply)
+{
+	unsigned seen = 0;
+	const char *wrong;
+	char *save = NULL, *token = strtok_r(line, " ", &save);
+
+	reply->id = 0;
+	reply->wait_s = reply->max_wait_s = 0;
+	reply->note[0] = '\0';
+	reply->pick_count = reply->alt_count = 0;
+	if (!token || !read_verb(token, &reply->kind))
+		return "an unknown verb";
+	while ((token = strtok_r(NULL, " ", &save))) {
+		char *value = token;
+
+		while (key_byte(*value))
+			value++;
+		if (value == token || *value != '=')
+			return "a field that is not key=value";
+		*value++ = '\0';
+		if (!decode(value))
+			return "a value that is not printable or badly encoded";
+		if ((wrong = take_field(token, value, reply, &seen)))
+			return wrong;
+	}
+	return complete(reply, seen);
+}
+
+extern uint64_t gt_reply_id(const char *line)
+{
+	const char *field = strstr(line, " id=");
+	uint64_t id = 0;
+
+	if (!field || !read_decimal(field + 4, &id))
+		return 0;
+	return id;
+}

@@ -1,0 +1,213 @@
+#include "settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum { TEXT, NUMBER, YESNO } kind_t;
+
+typedef struct {
+	const char *key;
+	kind_t kind;
+	size_t offset;
+	uint32_t min, max;
+} setting_t;
+
+#define AT(field) offsetof(gt_config_t, field)
+
+static const setting_t settings[] = {
+	{ "socket", TEXT, AT(socket), 0, 0 },
+	{ "kill_switch", TEXT, AT(kill_switch), 0, 0 },
+	{ "deadline_ms", NUMBER, AT(deadline_ms), 1, 1000 },
+	{ "breaker_s", NUMBER, AT(breaker_s), 1, 3600 },
+	{ "pass_budget_ms", NUMBER, AT(pass_budget_ms), 1, 10000 },
+	{ "pass_window_s", NUMBER, AT(pass_window_s), 1, 600 },
+	{ "max_postponements", NUMBER, AT(max_postponements), 0, 10000 },
+	{ "max_wait_s", NUMBER, AT(max_wait_s), 0, GT_WAIT_MAX_S },
+	{ "max_candidates", NUMBER, AT(max_candidates), 1, 4096 },
+	{ "stats_every_starts", NUMBER, AT(stats_every_starts), 0, 1000000 },
+	{ "stats_interval_s", NUMBER, AT(stats_interval_s), 0, 86400 },
+	{ "respect_weight", YESNO, AT(respect_weight), 0, 0 },
+	{ "other_nodes", YESNO, AT(other_nodes), 0, 0 },
+};
+#define SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+extern void gt_config_defaults(gt_config_t *config)
+{
+	*config = (gt_config_t) {
+		.socket = "/run/gputopo/engine.sock",
+		.kill_switch = "/etc/slurm/gputopo.disable",
+		.deadline_ms = 50,
+		.breaker_s = 5,
+		.pass_budget_ms = 500,
+		.pass_window_s = 5,
+		.max_postponements = 10,
+		.max_wait_s = 3600,
+		.max_candidates = 2000,
+		.stats_every_starts = 100,
+		.stats_interval_s = 600,
+		.respect_weight = true,
+		.other_nodes = true,
+	};
+}
+
+static bool read_text(const char *value, char *out, char *expected, size_t size)
+{
+	if (value[0] != '/' || strlen(value) >= GT_PATH_MAX) {
+		snprintf(expected, size, "an absolute path under %d bytes",
+			 GT_PATH_MAX);
+		return false;
+	}
+	snprintf(out, GT_PATH_MAX, "%s", value);
+	return true;
+}
+
+static bool read_number(const char *value, const setting_t *setting,
+			uint32_t *out, char *expected, size_t size)
+{
+	uint64_t number = 0;
+	size_t digits = strspn(value, "0123456789");
+	bool good = digits && digits < 10 && !value[digits];
+
+	for (size_t i = 0; good && i < digits; i++)
+		number = number * 10 + (uint64_t) (value[i] - '0');
+	if (!good || number < setting->min || number > setting->max) {
+		snprintf(expected, size, "a number from %u to %u", setting->min,
+			 setting->max);
+		return false;
+	}
+	*out = (uint32_t) number;
+	return true;
+}
+
+static bool read_yesno(const char *value, bool *out, char *expected,
+		       size_t size)
+{
+	if (strcmp(value, "yes") && strcmp(value, "no")) {
+		snprintf(expected, size, "yes or no");
+		return false;
+	}
+	*out = value[0] == 'y';
+	return true;
+}
+
+static bool store(gt_config_t *config, const setting_t *setting,
+		  const char *value, char *expected, size_t size)
+{
+	char *field = (char *) config + setting->offset;
+
+	switch (setting->kind) {
+	case TEXT:
+		return read_text(value, field, expected, size);
+	case NUMBER:
+		return read_number(value, setting, (uint32_t *) (void *) field,
+				   expected, size);
+	default:
+		return read_yesno(value, (bool *) field, expected, size);
+	}
+}
+
+static char *trim(char *text)
+{
+	size_t len;
+
+	text += strspn(text, " \t\r");
+	len = strlen(text);
+	while (len && strchr(" \t\r", text[len - 1]))
+		text[--len] = '\0';
+	return text;
+}
+
+static const setting_t *find(const char *key)
+{
+	for (size_t i = 0; i < SETTINGS; i++)
+		if (!strcmp(key, settings[i].key))
+			return &settings[i];
+	return NULL;
+}
+
+/* One line; `seen` has a bit per setting. */
+static bool read_line(gt_config_t *config, char *line, uint32_t *seen,
+		      char *wrong, size_t size)
+{
+	char expected[80], *key, *value = strchr(line, '=');
+	const setting_t *setting;
+
+	if (!value) {
+		snprintf(wrong, size, "expected key=value, read \"%.60s\"",
+			 line);
+		return false;
+	}
+	*value++ = '\0';
+	key = trim(line);
+	value = trim(value);
+	if (!(setting = find(key))) {
+		snprintf(wrong, size, "unknown key \"%.60s\"", key);
+		return false;
+	}
+	if (*seen & (1u << (setting - settings))) {
+		snprintf(wrong, size, "key \"%s\" given twice", key);
+		return false;
+	}
+	*seen |= 1u << (setting - settings);
+	if (store(config, setting, value, expected, sizeof(expected)))
+		return true;
+	snprintf(wrong, size, "key \"%s\": expected %s, read \"%.60s\"", key,
+		 expected, value);
+	return false;
+}
+
+extern bool gt_config_parse(gt_config_t *config, const char *name, char *text,
+			    char *wrong, size_t size)
+{
+	uint32_t seen = 0;
+	char why[200];
+	int number = 0;
+
+	_Static_assert(SETTINGS <= 32, "one bit per setting");
+	gt_config_defaults(config);
+	for (char *next = text; next;) {
+		char *line = next;
+
+		if ((next = strchr(line, '\n')))
+			*next++ = '\0';
+		number++;
+		line = trim(line);
+		if (!line[0] || line[0] == '#')
+			continue;
+		if (read_line(config, line, &seen, why, sizeof(why)))
+			continue;
+		snprintf(wrong, size, "%s line %d: %s", name, number, why);
+		gt_config_defaults(config);
+		return false;
+	}
+	return true;
+}
+
+extern bool gt_config_load(gt_config_t *config, const char *path, char *wrong,
+			   size_t size)
+{
+	char text[16 * 1024];
+	bool failed;
+	size_t len;
+	FILE *file = fopen(path, "re");
+
+	gt_config_defaults(config);
+	if (!file) {
+		if (errno == ENOENT)
+			return true;
+		snprintf(wrong, size, "%s: cannot be read: %s", path,
+			 strerror(errno));
+		return false;
+	}
+	len = fread(text, 1, sizeof(text), file);
+	failed = ferror(file);	/* a directory opens, but cannot be read */
+	fclose(file);
+	if (failed || len == sizeof(text) || memchr(text, '\0', len)) {
+		snprintf(wrong, size, "%s: expected a text file under %zu bytes", path,
+			 sizeof(text));
+		return false;
+	}
+	text[len] = '\0';
+	return gt_config_parse(config, path, text, wrong, size);
+}

@@ -1,0 +1,47 @@
+/*
+ * The plugin's settings: defaults, and an optional file of key=value lines.
+ * Pure: no Slurm header. (Not config.h: that is the name of Slurm's own.)
+ */
+#ifndef GT_SETTINGS_H
+#define GT_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GT_CONFIG_PATH "/etc/slurm/gputopo-select.conf"
+#define GT_PATH_MAX 108			/* as sun_path */
+#define GT_WAIT_MAX_S (7 * 24 * 3600)	/* whatever a file or a reply says */
+
+typedef struct {
+	char socket[GT_PATH_MAX];	/* where the engine listens */
+	char kill_switch[GT_PATH_MAX];	/* while this file exists, only forward */
+	uint32_t deadline_ms;		/* for one answer */
+	uint32_t breaker_s;		/* no question for so long after a failure */
+	uint32_t pass_budget_ms;	/* lock time added per scheduling pass */
+	uint32_t pass_window_s;		/* a pass is taken to end after this long */
+	uint32_t max_postponements;	/* waits per job */
+	/* safety bound from a job's first wait; the engine names the site's own */
+	uint32_t max_wait_s;
+	uint32_t max_candidates;	/* more nodes than this: Slurm's own only */
+	uint32_t stats_every_starts;	/* counters to the log, 0: never */
+	uint32_t stats_interval_s;	/* counters to the log, 0: never */
+	bool respect_weight;		/* never a node of higher Weight */
+	bool other_nodes;		/* may take nodes that Slurm did not choose */
+} gt_config_t;
+
+extern void gt_config_defaults(gt_config_t *config);
+
+/*
+ * Reads `path` over the defaults; no such file means the defaults.
+ * RET true, or false with one sentence in wrong[] that names file, line and key;
+ * *config then holds the defaults.
+ */
+extern bool gt_config_load(gt_config_t *config, const char *path, char *wrong,
+			   size_t size);
+
+/* The same from memory; `text` is changed. */
+extern bool gt_config_parse(gt_config_t *config, const char *name, char *text,
+			    char *wrong, size_t size);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * How long a postponed job waits, and when the engine is asked about it again.
+ * Times are seconds since the epoch; the caller says what time it is.
+ */
+#ifndef GT_WAIT_TIMES_H
+#define GT_WAIT_TIMES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "admin_comment.h"
+
+typedef struct {
+	uint32_t questions;	/* about the job, within this wait */
+	time_t asked;		/* when the last question was */
+	time_t end;		/* when this wait has run its course */
+	uint32_t max_wait_s;	/* the site's bound in the last reply, or 0 */
+} gt_wait_times_t;
+
+/*
+ * RET the longest the job may wait in all: what the site says (0: nothing), but
+ * never more than our own safety bound.
+ */
+extern uint32_t gt_wait_bound_s(uint32_t site_s, uint32_t safety_s);
+
+/* RET how much of wanted_s is left of the bound; waited_s must be below it */
+extern time_t gt_wait_left_s(uint32_t bound_s, uint64_t waited_s,
+			     time_t wanted_s);
+
+/* A time too far ahead is from before the clock was set back: ends the wait. */
+extern void gt_wait_check_clock(gt_wait_times_t *times, time_t now,
+				uint32_t safety_s);
+
+/* RET how long after a question the next one may be */
+extern time_t gt_wait_apart_s(const gt_wait_times_t *times);
+
+/* Counts a question; those of one second are one: a job in several partitions. */
+extern void gt_wait_count_question(gt_wait_times_t *times, time_t now);
+
+/*
+ * Counts a wait of so many seconds. One that was cut short goes on, uncounted.
+ * RET false if the job has waited max_postponements times already
+ */
+extern bool gt_wait_count(gt_wait_times_t *times, gt_waiting_t *waiting,
+			  time_t now, time_t seconds,
+			  uint32_t max_postponements);
+
+/*
+ * RET for how long to sleep now: to the end of the wait, or until the next
+ * question where GPUs are about to come free (is_soon)
+ */
+extern time_t gt_wait_next_s(const gt_wait_times_t *times, time_t now,
+			     time_t wanted_s, bool is_soon);
+
+#endif

@@ -1,0 +1,335 @@
+#include "advise.h"
+
+#include "gpus.h"
+#include "layout.h"
+#include "mask.h"
+#include "notice.h"
+#include "plugin.h"
+#include "question.h"
+#include "request.h"
+#include "wait.h"
+
+/* What a selection changes in a job's record, to start the next one equally */
+typedef struct {
+	uint64_t pn_min_memory;
+	uint32_t min_cpus, total_cpus;
+	uint32_t priority;	/* 0 after cons_tres found no cores: held */
+	uint32_t state_reason;
+	uint16_t cpus_per_task, core_spec;
+	uint8_t whole_node;
+	bool best_switch;
+} before_t;
+
+static before_t remember(const job_record_t *job)
+{
+	return (before_t) {
+		.pn_min_memory = job->details->pn_min_memory,
+		.min_cpus = job->details->min_cpus,
+		.total_cpus = job->total_cpus,
+		.priority = job->priority,
+		.state_reason = job->state_reason,
+		.cpus_per_task = job->details->cpus_per_task,
+		.core_spec = job->details->core_spec,
+		.whole_node = job->details->whole_node,
+		.best_switch = job->best_switch,
+	};
+}
+
+static void restore(job_record_t *job, const before_t *before)
+{
+	job->details->pn_min_memory = before->pn_min_memory;
+	job->details->min_cpus = before->min_cpus;
+	job->total_cpus = before->total_cpus;
+	job->priority = before->priority;
+	job->state_reason = before->state_reason;
+	job->details->cpus_per_task = before->cpus_per_task;
+	job->details->core_spec = before->core_spec;
+	job->details->whole_node = before->whole_node;
+	job->best_switch = before->best_switch;
+}
+
+/* One decision in progress; rc is the answer for Slurm. */
+typedef struct {
+	gt_question_t question;
+	gt_postponement_t earlier;
+	before_t before;
+	int rc;
+	bool reselect;		/* Slurm's own choice was overwritten */
+} decision_t;
+
+/* Scheduling passes have no name; the counters of finished ones do. */
+static uint64_t this_pass(void)
+{
+	if (!&slurmctld_diag_stats)
+		return 0;
+	return (uint64_t) slurmctld_diag_stats.schedule_cycle_counter << 32 |
+	       slurmctld_diag_stats.bf_cycle_counter;
+}
+
+/*
+ * RET how long one answer may take, or 0: this pass has had its share. An engine
+ * is never blamed for missing a deadline that was cut short, and the budget is
+ * not overdrawn either: without room for a full deadline nothing is asked.
+ */
+static int64_t answer_limit_us(int64_t now_us)
+{
+	const gt_config_t *config = &gt_plugin.config;
+	int64_t budget_us = config->pass_budget_ms * 1000LL;
+	int64_t limit_us = config->deadline_ms * 1000LL;
+	int64_t left_us = gt_budget_left(&gt_plugin.budget, this_pass(), now_us,
+					 budget_us,
+					 config->pass_window_s * 1000000LL);
+
+	if (limit_us > budget_us)
+		limit_us = budget_us;
+	return left_us >= limit_us ? limit_us : 0;
+}
+
+/* ----------------------------------------------------------------- asking */
+
+static gt_result_t failure(gt_rpc_t rc)
+{
+	switch (rc) {
+	case GT_RPC_BREAKER:
+		return GT_BREAKER;
+	case GT_RPC_TIMEOUT:
+		return GT_TIMEOUT;
+	case GT_RPC_DOWN:
+		return GT_DOWN;
+	default:
+		return GT_GARBAGE;
+	}
+}
+
+/* RET true with the answer in gt_plugin.reply, or false and *result */
+static bool ask(decision_t *decision, int64_t limit_us, gt_result_t *result)
+{
+	gt_channel_t *channel = &gt_plugin.channel;
+	uint64_t id = ++channel->last_id;
+	bool was_failing = channel->failing;
+	gt_rpc_t rc = GT_RPC_BREAKER;
+
+	if (gt_now_us() >= channel->breaker_until_us) {
+		if (!gt_question_write(&decision->question, &gt_plugin.line,
+				       id, &decision->earlier)) {
+			*result = GT_NOT_OURS;
+			return false;
+		}
+		rc = gt_channel_ask(channel, &gt_plugin.config,
+				    &gt_plugin.line, id, limit_us,
+				    &gt_plugin.reply);
+	}
+	if (rc == GT_RPC_OK) {
+		if (was_failing)
+			info("gputopo: the engine answers again");
+		return true;
+	}
+	*result = failure(rc);
+	if (rc != GT_RPC_BREAKER && gt_channel_should_log(channel))
+		error("gputopo: engine: %s; Slurm's own choice, not asked again for %u s",
+		      channel->wrong,
+		      gt_now_us() < channel->breaker_until_us ?
+		      gt_plugin.config.breaker_s : 0);
+	return false;
+}
+
+/* ---------------------------------------------------------------- obeying */
+
+static int gpu_count(uint64_t mask)
+{
+	return __builtin_popcountll(mask);
+}
+
+/* GPUs of Slurm's own choice; a selection that failed may have undone them. */
+static int own_count(const gt_question_t *question)
+{
+	int count = 0;
+
+	for (int i = 0; next_node_bitmap(question->own, &i); i++)
+		count += gpu_count(gt_selected(question->gpus, i));
+	return count;
+}
+
+/*
+ * Names to nodes. RET NULL, or what makes the advice impossible: it must name
+ * asked nodes, once each, free GPUs, and as many of both as the job has.
+ */
+static const char *read_places(const gt_question_t *question, int wanted,
+			       const gt_pick_t *picks, size_t count,
+			       gt_place_t *places)
+{
+	bitstr_t *left = NULL;
+	int given = 0;
+	const char *wrong = NULL;
+
+	if ((int) count != bit_set_count(question->own))
+		return "another number of nodes";
+	left = bit_copy(question->asked);
+	for (size_t i = 0; i < count && !wrong; i++) {
+		node_record_t *node = find_node_record(picks[i].name);
+
+		if (!node || !bit_test(left, node->index)) {
+			wrong = "a node that was not asked about, or twice";
+			break;
+		}
+		bit_clear(left, node->index);
+		if (picks[i].mask & ~gt_node_free(node->index, question->gpus))
+			wrong = "GPUs that are not free";
+		given += gpu_count(picks[i].mask);
+		places[i] = (gt_place_t) { node->index, picks[i].mask };
+	}
+	FREE_NULL_BITMAP(left);
+	if (!wrong && given != wanted)
+		wrong = "another number of GPUs";
+	return wrong;
+}
+
+static bool is_own_choice(const gt_question_t *question,
+			  const gt_place_t *places, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!bit_test(question->own, places[i].index) ||
+		    gt_selected(question->gpus, places[i].index) !=
+		    places[i].gpus)
+			return false;
+	return true;
+}
+
+/* RET GT_USED if the job has the picked GPUs now */
+static gt_result_t take(decision_t *decision, int wanted,
+			const gt_pick_t *picks, size_t count)
+{
+	const gt_question_t *question = &decision->question;
+	job_record_t *job = question->test->job;
+	gt_place_t *places = xcalloc(count, sizeof(*places));
+	const char *wrong = read_places(question, wanted, picks, count,
+					places);
+	gt_result_t result = GT_INFEASIBLE;
+
+	if (wrong) {
+		error("gputopo: %pJ: advice with %s, ignored", job, wrong);
+		result = GT_BAD_ADVICE;
+	} else if (!decision->reselect &&
+		   is_own_choice(question, places, count)) {
+		result = GT_USED;
+	} else {
+		restore(job, &decision->before);
+		decision->reselect = true;
+		if (gt_mask_select(question->test, question->gpus, places,
+				   (int) count) == SLURM_SUCCESS) {
+			decision->reselect = false;
+			result = GT_USED;
+		}
+	}
+	xfree(places);
+	return result;
+}
+
+static gt_result_t use(decision_t *decision)
+{
+	const gt_reply_t *reply = &gt_plugin.reply;
+	int wanted = own_count(&decision->question);
+	gt_result_t result = take(decision, wanted, reply->picks,
+				  reply->pick_count);
+
+	if (result != GT_INFEASIBLE)
+		return result;
+	if (reply->alt_count &&
+	    take(decision, wanted, reply->alts, reply->alt_count) == GT_USED)
+		return GT_ALT;
+	info("gputopo: %pJ: advice not feasible, Slurm's own choice",
+	     decision->question.test->job);
+	return GT_INFEASIBLE;
+}
+
+static void leave_pending(decision_t *decision)
+{
+	const gt_test_t *test = decision->question.test;
+
+	free_job_resources(&test->job->job_resrcs);
+	restore(test->job, &decision->before);
+	bit_copybits(test->nodes, decision->question.offered);
+	decision->rc = GT_POSTPONED;
+}
+
+static gt_result_t postpone(decision_t *decision)
+{
+	if (!gt_wait_postpone(decision->question.test->job, &decision->earlier,
+			      &gt_plugin.reply))
+		return GT_CAPPED;
+	leave_pending(decision);
+	return GT_WAIT;
+}
+
+static gt_result_t obey(decision_t *decision)
+{
+	switch (gt_plugin.reply.kind) {
+	case GT_REPLY_USE:
+		return use(decision);
+	case GT_REPLY_WAIT:
+		return postpone(decision);
+	case GT_REPLY_PASS:
+		return GT_PASS;
+	default:
+		return GT_GARBAGE;
+	}
+}
+
+/* ---------------------------------------------------------------- deciding */
+
+/* The advice failed half way: what cons_tres alone would give, once more. */
+static void select_unmasked(decision_t *decision)
+{
+	const gt_test_t *test = decision->question.test;
+
+	restore(test->job, &decision->before);
+	free_job_resources(&test->job->job_resrcs);
+	bit_copybits(test->nodes, decision->question.offered);
+	decision->rc = gt_stock_job_test(test);
+	decision->reselect = false;
+}
+
+static void decide(decision_t *decision)
+{
+	job_record_t *job = decision->question.test->job;
+	int64_t start_us = gt_now_us(), limit_us = answer_limit_us(start_us);
+	gt_result_t result = GT_BUDGET_OUT;
+
+	gt_plugin.reply.note[0] = '\0';
+	if (limit_us && ask(decision, limit_us, &result))
+		result = obey(decision);
+	else if (!limit_us && gt_wait_go_on(job, &decision->earlier))
+		leave_pending(decision);
+	if (decision->reselect)
+		select_unmasked(decision);
+	if (decision->rc == SLURM_SUCCESS)
+		gt_notice_chosen(job, result, gt_plugin.reply.note);
+	gt_budget_spend(&gt_plugin.budget, gt_now_us() - start_us);
+	gt_plugin_count(job->job_id, result, gt_now_us() - start_us);
+}
+
+extern int gt_advise_job_test(const gt_test_t *test)
+{
+	decision_t decision = { .question.test = test };
+	gres_job_state_t *gpus = NULL;
+
+	gt_notice_forget();
+	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_known() &&
+	    gt_layout_job(test->job))
+		gt_wait_settle(test->job, &decision.earlier);
+	if (gt_plugin_may_act())
+		gpus = gt_request_gpus(test);
+	if (!gpus)
+		return gt_stock_job_test(test);
+	decision.question.gpus = gpus;
+	decision.question.offered = bit_copy(test->nodes);
+	decision.before = remember(test->job);
+	decision.rc = gt_stock_job_test(test);
+	if (decision.rc != SLURM_SUCCESS)
+		gt_wait_sleep_on(test->job, &decision.earlier);
+	else if (gt_request_is_open(test, gpus))
+		decide(&decision);
+	gt_question_free(&decision.question);
+	FREE_NULL_BITMAP(decision.question.offered);
+	return decision.rc;
+}

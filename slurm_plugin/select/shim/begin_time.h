@@ -1,0 +1,26 @@
+/*
+ * A postponed job has a begin time of ours. What is needed to take it back
+ * stands in a sentence of its AdminComment.
+ */
+#ifndef GT_BEGIN_TIME_H
+#define GT_BEGIN_TIME_H
+
+#include "admin_comment.h"
+#include "compat.h"
+
+/* RET true if there is such a sentence; its reason points into AdminComment */
+extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting);
+
+/* `why` NULL: the reason that was read before; `waiting` NULL: no sentence */
+extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting,
+			       const char *why);
+
+/* Slurm shall not start the job before `until`; wakes the scheduler then. */
+extern void gt_begin_time_set(job_record_t *job, gt_waiting_t *waiting,
+			      time_t until);
+
+/* The job has the begin time again that it had before it waited. */
+extern void gt_begin_time_give_back(job_record_t *job,
+				    const gt_waiting_t *waiting);
+
+#endif

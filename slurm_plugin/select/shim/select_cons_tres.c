@@ -1,0 +1,130 @@
+/*
+ * The shadow of select/cons_tres: Slurm loads it in the stock plugin's place
+ * (same type and id, an earlier PluginDir), and it hands every call on. This
+ * file only routes; what is added to a call lives in the file it routes to.
+ */
+#include "advise.h"
+#include "notice.h"
+#include "plugin.h"
+#include "sleepers.h"
+#include "stock.h"
+#include "unasked.h"
+
+const char plugin_name[] = GT_PLUGIN_NAME;
+const char plugin_type[] = "select/cons_tres";
+const uint32_t plugin_id = SELECT_PLUGIN_CONS_TRES;
+const uint32_t plugin_version = SLURM_VERSION_NUMBER;
+
+extern int init(void)
+{
+	if (gt_stock_open() != SLURM_SUCCESS)
+		return SLURM_ERROR;
+	gt_plugin_start();
+	return SLURM_SUCCESS;
+}
+
+extern int fini(void)
+{
+	gt_sleepers_stop();
+	gt_plugin_stop();
+	gt_stock_close();
+	return SLURM_SUCCESS;
+}
+
+#define GT_FORWARD(name) \
+	extern long select_p_##name(long a, long b, long c, long d, long e, \
+				    long f); \
+	extern long select_p_##name(long a, long b, long c, long d, long e, \
+				    long f) \
+	{ \
+		return gt_stock.name ? gt_stock.name(a, b, c, d, e, f) : \
+				       SLURM_ERROR; \
+	}
+GT_FORWARDS(GT_FORWARD)
+#undef GT_FORWARD
+
+/* Slurm declares what it calls as select_g_NAME, with the plugin's own arguments. */
+#define GT_AS_DECLARED(name) \
+	_Static_assert(__builtin_types_compatible_p( \
+			       __typeof__(select_p_##name), \
+			       __typeof__(select_g_##name)), \
+		       "select_p_" #name \
+		       "(): this Slurm declares it with other arguments; adapt it here and in compat.h");
+
+extern int select_p_node_init(void)
+{
+	gt_sleepers_forget();
+	gt_plugin_read();
+	return gt_stock.node_init(0, 0, 0, 0, 0, 0);
+}
+
+extern int select_p_state_save(char *dir)
+{
+	gt_plugin_sum_up();
+	return gt_stock.state_save ?
+	       gt_stock.state_save((long) dir, 0, 0, 0, 0, 0) : SLURM_SUCCESS;
+}
+
+extern int select_p_job_test(job_record_t *job, bitstr_t *nodes,
+			     uint32_t min_nodes, uint32_t max_nodes,
+			     uint32_t req_nodes, uint16_t mode,
+			     list_t *preemptee_candidates,
+			     list_t **preemptee_job_list, GT_TEST_TAIL)
+{
+	gt_test_t test = {
+		.job = job,
+		.nodes = nodes,
+		.min_nodes = min_nodes,
+		.max_nodes = max_nodes,
+		.req_nodes = req_nodes,
+		.mode = mode,
+		.preemptee_candidates = preemptee_candidates,
+		.preemptee_job_list = preemptee_job_list,
+		GT_TEST_TAIL_INIT,
+	};
+
+	return gt_advise_job_test(&test);
+}
+
+extern int select_p_job_begin(job_record_t *job)
+{
+	int rc = gt_stock.job_begin((long) job, 0, 0, 0, 0, 0);
+
+	if (rc == SLURM_SUCCESS) {
+		gt_unasked_begin(job);
+		if (gt_plugin_may_read(job))
+			gt_notice_begin(job);
+	}
+	return rc;
+}
+
+extern int select_p_select_nodeinfo_set(job_record_t *job)
+{
+	uint64_t before = gt_unasked_gpus(job);
+	int rc = gt_stock.select_nodeinfo_set((long) job, 0, 0, 0, 0, 0);
+
+	if (rc == SLURM_SUCCESS) {
+		gt_unasked_started(job, before);
+		gt_notice_started(job);
+	}
+	return rc;
+}
+
+extern int select_p_job_fini(job_record_t *job)
+{
+	int rc = gt_stock.job_fini((long) job, 0, 0, 0, 0, 0);
+
+	if (gt_plugin_may_read(job)) {
+		gt_notice_ended(job);
+		gt_sleepers_wake(job);
+	}
+	gt_plugin_sum_up();
+	return rc;
+}
+
+GT_HOOKED(GT_AS_DECLARED)
+GT_DECLARED_WHERE_THERE(GT_AS_DECLARED)
+GT_AS_DECLARED(job_test)
+_Static_assert(__builtin_types_compatible_p(gt_job_test_f,
+					    __typeof__(&select_g_job_test)),
+	       "gt_job_test_f: this Slurm declares it with other arguments");

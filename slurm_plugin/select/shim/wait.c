@@ -1,0 +1,184 @@
+#include "wait.h"
+
+#include "begin_time.h"
+#include "plugin.h"
+#include "sleepers.h"
+
+/* Tasks of an array that start so soon after the first waited with it. */
+#define TOGETHER_S 60
+
+/* ---------------------------------------------------------------- settling */
+
+/*
+ * Slurm takes the begin time off the tasks that a limit on how many may run at
+ * once (%N) holds back, and gives them a new one: that is nobody's wish.
+ */
+static bool has_task_limit(const job_record_t *job)
+{
+	const job_record_t *array = job->array_job_id && find_job_record ?
+		find_job_record(job->array_job_id) : NULL;
+
+	return array && array->array_recs && array->array_recs->max_run_tasks;
+}
+
+/* RET true if tasks before these waited, but these could not have started then */
+static bool is_anothers(const job_record_t *job, const gt_waiting_t *waiting)
+{
+	return !waiting->until && waiting->begin &&
+	       (job->details->begin_time > waiting->begin ||
+		time(NULL) - waiting->begin > TOGETHER_S);
+}
+
+extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
+{
+	time_t now = time(NULL), begin = job->details->begin_time;
+	gt_waiting_t *waiting = &earlier->waiting;
+
+	gt_sleepers_recover();
+	memset(earlier, 0, sizeof(*earlier));
+	if (!job->admin_comment || !gt_wait_note_read(job, waiting))
+		return;
+	if (is_anothers(job, waiting)) {
+		gt_wait_note_write(job, NULL, NULL);
+		memset(earlier, 0, sizeof(*earlier));
+		return;
+	}
+	if (waiting->since > now)	/* the clock was set back */
+		waiting->since = now;
+	earlier->postponed = waiting->count;
+	earlier->waited_s = now > waiting->since ? now - waiting->since : 0;
+	if (!waiting->until)
+		return;
+	earlier->asleep = begin == waiting->until && begin > now;
+	if (begin == waiting->until)
+		gt_begin_time_give_back(job, waiting);
+	else if (waiting->begin && begin != waiting->begin)
+		earlier->overridden = !has_task_limit(job);
+}
+
+extern void gt_wait_sleep_on(job_record_t *job,
+			     const gt_postponement_t *earlier)
+{
+	if (earlier->asleep)
+		job->details->begin_time = earlier->waiting.until;
+}
+
+/* -------------------------------------------------------------- postponing */
+
+/* The GPUs are free because others were ended for it: it would end more later. */
+static bool has_preempted(const job_record_t *job)
+{
+	return job->details->preempt_start_time ||
+	       (job->array_recs && job->array_recs->pend_run_tasks);
+}
+
+static bool may_wait(const job_record_t *job, const gt_postponement_t *earlier,
+		     uint32_t bound_s)
+{
+	/*
+	 * Parts of a heterogeneous job must start together, a deadline is a
+	 * promise, and whoever set another begin time wants the job to start.
+	 */
+	return !job->het_job_id && !job->deadline && !has_preempted(job) &&
+	       !earlier->overridden && earlier->waited_s < bound_s;
+}
+
+/* The longest the job may wait, by the engine's last word about it. */
+static uint32_t bound_s(uint32_t site_s)
+{
+	return gt_wait_bound_s(site_s, gt_plugin.config.max_wait_s);
+}
+
+/*
+ * Age begins where Slurm has it begin for a job that finds no room. A first test
+ * may come before Slurm has noted that, and then our begin time would count.
+ * Under limits Slurm may split tasks off an array here, which a selection in
+ * progress does not bear: for those gt_wait_settle() puts it right afterwards.
+ */
+static void keep_age(job_record_t *job)
+{
+	if (!acct_policy_handle_accrue_time || !&accounting_enforce ||
+	    job->details->accrue_time ||
+	    (job->array_recs &&
+	     (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS)))
+		return;
+	acct_policy_handle_accrue_time(job, false);
+}
+
+static void schedule_on(void)
+{
+	/* the next pass shows Reason=BeginTime and goes on with other jobs */
+	if (queue_job_scheduler)
+		queue_job_scheduler();
+	if (schedule_job_save)
+		schedule_job_save();
+}
+
+extern bool gt_wait_postpone(job_record_t *job,
+			     const gt_postponement_t *earlier,
+			     const gt_reply_t *reply)
+{
+	uint32_t cap = gt_plugin.config.max_postponements;
+	uint32_t most_s = bound_s(reply->max_wait_s);
+	gt_waiting_t waiting = earlier->waiting;
+	time_t now = time(NULL), wanted_s, next_s;
+	gt_wait_times_t *times;
+
+	if (!may_wait(job, earlier, most_s))
+		return false;
+	wanted_s = gt_wait_left_s(most_s, earlier->waited_s, reply->wait_s);
+	times = gt_sleepers_find(job, &waiting);
+	times->max_wait_s = reply->max_wait_s;
+	if (!gt_wait_count(times, &waiting, now, wanted_s, cap))
+		return false;
+	next_s = gt_wait_next_s(times, now, wanted_s,
+				gt_sleepers_gpus_to_come(job));
+	if (!waiting.since)
+		waiting.since = now;
+	waiting.cap = cap;
+	/* 0 would be set to the present later, and look like somebody's wish */
+	if (!job->details->begin_time)
+		job->details->begin_time = now;
+	waiting.begin = job->details->begin_time;
+	keep_age(job);
+	gt_begin_time_set(job, &waiting, now + next_s);
+	gt_wait_note_write(job, &waiting, reply->note);
+	schedule_on();
+	return true;
+}
+
+extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
+{
+	gt_waiting_t waiting = earlier->waiting;
+	time_t now = time(NULL);
+	gt_wait_times_t *times;
+	uint32_t most_s;
+
+	if (!waiting.until)
+		return false;
+	times = gt_sleepers_find(job, &waiting);
+	most_s = bound_s(times->max_wait_s);
+	if (!may_wait(job, earlier, most_s))
+		return false;
+	gt_wait_count_question(times, now);
+	gt_begin_time_set(job, &waiting,
+			  now + gt_wait_left_s(most_s, earlier->waited_s,
+					       gt_wait_apart_s(times)));
+	gt_wait_note_write(job, &waiting, NULL);
+	schedule_on();
+	return true;
+}
+
+extern void gt_wait_begun(const job_record_t *task)
+{
+	job_record_t *others = task->array_job_id && find_job_record ?
+		find_job_record(task->array_job_id) : NULL;
+	gt_waiting_t waiting;
+
+	if (!others || others == task || !gt_sleepers_is_waiting(others, &waiting))
+		return;
+	/* Slurm copied the note of this task: they sleep no more, but waited */
+	waiting.until = 0;
+	waiting.begin = time(NULL);
+	gt_wait_note_write(others, &waiting, NULL);
+}

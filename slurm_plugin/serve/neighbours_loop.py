@@ -1,0 +1,51 @@
+"""Keeps what is known of running jobs current, for policies that go by who runs beside a job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.setup import Setup
+
+logger = logging.getLogger(__name__)
+
+#: While no policy has asked who runs where, the queue is not read.
+IDLE_S = 1.0
+
+
+class NeighboursLoop(QueueLoop):
+    """Reads from the first time that a policy asks; between readings notices tell of jobs."""
+
+    name = "neighbours"
+    _is_failing = False
+
+    def heard(self, verb: str) -> None:
+        """Only another configuration, whose neighbours are not known yet."""
+        if verb == "reload":
+            self.schedule.heard(verb)
+
+    def poll_s(self, setup: Setup) -> float:
+        """Seconds between two readings."""
+        return setup.config.topo_aware.refresh_s
+
+    async def next_s(self, setup: Setup, since: float) -> float:
+        """One reading."""
+        neighbours = setup.neighbours
+        if not neighbours.is_wanted:
+            return IDLE_S
+        try:
+            snapshot = await setup.watcher.snapshot(since)
+            running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
+            neighbours.take(running, snapshot.began)
+            await asyncio.to_thread(neighbours.learn, setup.client)
+        except SlurmError as error:
+            if not self._is_failing:
+                logger.warning("who runs beside whom is not known: %s", error)
+            self._is_failing = True
+            return self.poll_s(setup)
+        if self._is_failing:
+            logger.info("who runs beside whom is known again")
+        self._is_failing = False
+        return self.poll_s(setup)

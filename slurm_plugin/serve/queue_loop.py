@@ -1,0 +1,66 @@
+"""What the loops that look at Slurm's queue have in common.
+
+Each has its own schedule; the snapshots that they look at come from the one watcher.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.serve.poll_schedule import PollSchedule
+from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.setup import Setup
+
+logger = logging.getLogger(__name__)
+
+
+class QueueLoop:
+    """Looks again and again, whatever a look comes to."""
+
+    #: What the engine's log calls it.
+    name = ""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.schedule = PollSchedule()
+        engine.listen(self.heard, self.status)
+
+    def heard(self, verb: str) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        self.schedule.heard(verb)
+
+    def status(self) -> dict[str, Any]:
+        """What it adds to `gputopo status`."""
+        return {}
+
+    def poll_s(self, setup: Setup) -> float:
+        """Seconds between two looks if nothing is heard."""
+        raise NotImplementedError
+
+    async def next_s(self, setup: Setup, since: float) -> float:
+        """One look, which must see all that happened before `since` (monotonic seconds).
+
+        Seconds to the next one if nothing is heard.
+        """
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        await self.schedule.keep(self.look)
+
+    async def look(self, since: float) -> tuple[float, float]:
+        """One look -> seconds to the next if nothing is heard, and between polls."""
+        setup = self.engine.setup
+        poll_s = self.poll_s(setup)
+        try:
+            return await self.next_s(setup, since), poll_s
+        except SlurmError as error:
+            logger.warning("%s: Slurm could not be read: %s", self.name, error)
+        except Exception:
+            # Whatever is promised or kept has an end: the next look may work again.
+            logger.exception("%s: a look at the queue failed", self.name)
+        # It may have changed something before.
+        setup.watcher.outdate()
+        return poll_s, poll_s

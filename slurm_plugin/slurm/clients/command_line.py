@@ -1,0 +1,119 @@
+"""The default Slurm client: the command-line tools, in JSON where the release has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from gres_topology import hostlist
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm import releases
+from slurm_plugin.slurm.clients import rows, squeue_table, update_text
+from slurm_plugin.slurm.clients.queue_reader import QueueReader
+from slurm_plugin.slurm.interface import (
+    JobUpdate,
+    QueuedJob,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+)
+from slurm_plugin.slurm.runner import Runner
+
+_CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()/.\-]*)\s*=\s?(.*?)\s*\Z")
+
+#: Jobs in one `scontrol update`: it takes about a millisecond for each, and has our time limit.
+AT_ONCE = 500
+
+
+class CommandLine:
+    """A SlurmClient over scontrol, squeue and sinfo."""
+
+    def __init__(self, run: Runner) -> None:
+        self._run = run
+
+    @cached_property
+    def _commands(self) -> releases.Commands:
+        return releases.commands(releases.parse_version(self._run(["scontrol", "--version"])))
+
+    @cached_property
+    def _reader(self) -> QueueReader | None:
+        """None on 22.05, which cannot tell of one job in JSON."""
+        one = self._commands.one_job
+        return QueueReader(self._run, self._commands.jobs, one) if one else None
+
+    def version(self) -> str:
+        """The controller's release (not the client's: they may differ)."""
+        text = self.config().get("SLURM_VERSION", "")
+        releases.parse_version(text)
+        return text
+
+    def nodes(self) -> list[SlurmNode]:
+        """Every node, by name."""
+        argv = self._commands.nodes
+        return rows.nodes(self._run(list(argv)), " ".join(argv))
+
+    def jobs(self) -> list[SlurmJob]:
+        """Every job the controller holds, by id."""
+        argv = self._commands.jobs
+        return rows.jobs(self._run(list(argv)), " ".join(argv))
+
+    def queue(self) -> list[QueuedJob]:
+        """Every job that waits or holds resources, by id."""
+        if self._reader is not None:
+            found = self._reader.read()
+            late = self._commands.exclusive
+            return squeue_table.with_exclusive(self._run, found) if late else found
+        argv = self._commands.jobs
+        found = rows.queue(self._run(list(argv)), " ".join(argv))
+        return squeue_table.with_cpus_per_task(self._run, found)
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        """`scontrol update`, one call for up to AT_ONCE jobs; held ones are then released."""
+        if change == JobUpdate():
+            return
+        refused = []
+        fields = replace(change, is_released=None)
+        for start in range(0, len(jobs), AT_ONCE):
+            some = jobs[start : start + AT_ONCE]
+            words = update_text.words(some, fields, self._commands.gres_separator)
+            try:
+                if fields != JobUpdate():
+                    self._run(["scontrol", "update", *words])
+                if change.is_released:
+                    # No value of Priority= does it.
+                    self._run(["scontrol", "release", ",".join(some)])
+            except SlurmError as error:
+                refused.append(str(error))
+        if refused:
+            raise SlurmError("; ".join(refused[:3]))
+
+    def job(self, job_id: int) -> SlurmJob | None:
+        """One job by its id (of an array: the first task listed), None if unknown."""
+        return rows.found(self.jobs(), job_id)
+
+    def config(self) -> Mapping[str, str]:
+        """`scontrol show config`: text on every release."""
+        values = {}
+        for line in self._run(["scontrol", "show", "config"]).splitlines():
+            match = _CONFIG_LINE.match(line)
+            if match:
+                values[match[1]] = "" if match[2] == "(null)" else match[2]
+        if "SLURM_VERSION" not in values:
+            raise SlurmError("scontrol show config: no SLURM_VERSION in the reply")
+        return values
+
+    def partitions(self) -> list[SlurmPartition]:
+        """`scontrol show partitions --oneliner`: text on every release."""
+        found = []
+        text = self._run(["scontrol", "--oneliner", "show", "partitions"])
+        for line in text.splitlines():
+            pairs = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+            if "PartitionName" in pairs:
+                nodes = pairs.get("Nodes", "")
+                names = () if nodes in ("", "(null)") else hostlist.expand(nodes)
+                default = pairs.get("Default") == "YES"
+                tier = int(pairs.get("PriorityTier") or 1)
+                found.append(SlurmPartition(pairs["PartitionName"], names, default, tier))
+        return sorted(found, key=lambda partition: partition.name)

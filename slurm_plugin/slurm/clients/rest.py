@@ -1,0 +1,266 @@
+"""A SlurmClient over slurmrestd: JSON over HTTP over a Unix socket, no process per question."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gres_topology import hostlist
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm import releases
+from slurm_plugin.slurm.clients import rows, squeue_table, update_text
+from slurm_plugin.slurm.clients.command_line import CommandLine
+from slurm_plugin.slurm.clients.http_socket import UnixConnection
+from slurm_plugin.slurm.interface import (
+    NOW,
+    JobUpdate,
+    QueuedJob,
+    SlurmJob,
+    SlurmNode,
+)
+from slurm_plugin.slurm.runner import MAX_BYTES, Runner
+
+# The JobUpdate fields that the API holds as they are, as numbers that may be unset, as lists.
+_PLAIN = {
+    "tres_bind": "tres_bind",
+    "cpus_per_tres": "cpus_per_tres",
+    "memory_per_tres": "memory_per_tres",
+    "min_cpus": "minimum_cpus",
+    "cpus_per_task": "cpus_per_task",
+    "min_cpus_per_node": "minimum_cpus_per_node",
+    "features": "constraints",
+    "admin_comment": "admin_comment",
+}
+_TRES = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
+_NUMBERS = {"memory_per_node_mb": "memory_per_node", "memory_per_cpu_mb": "memory_per_cpu"}
+_NODES = {"req_nodes": "required_nodes", "exc_nodes": "excluded_nodes"}
+#: What scontrol is asked for: no API call changes it in every release.
+_BY_SCONTROL = ("num_tasks", "site_factor", "priority", "is_released")
+#: The newest API of 22.05.
+_OLD = (0, 0, 38)
+#: That of 24.11.
+_TELLS_EXCLUSIVE = (0, 0, 42)
+_NOT_FOUND = 404
+_NO_SUCH_JOB = 2017
+
+
+class _Release(msgspec.Struct):
+    release: str = ""
+
+
+class _Meta(msgspec.Struct):
+    """What every reply ends with."""
+
+    slurm: _Release | None = None
+    Slurm: _Release | None = None
+
+
+class _Envelope(msgspec.Struct):
+    errors: list[rows.Fault] = []
+    meta: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class Rest(CommandLine):
+    """A SlurmClient over the socket of a slurmrestd that our user may use.
+
+    What the API has no call for is asked by command: slurm.conf's values, and which partition is
+    the default.
+    """
+
+    def __init__(self, path: Path, run: Runner, timeout_s: float = 10.0) -> None:
+        super().__init__(run)
+        self._path = path
+        self._timeout_s = timeout_s
+
+    @cached_property
+    def _api(self) -> str:
+        """The newest API that this slurmrestd offers, such as `v0.0.42`."""
+        _, body = self._call("GET", "/openapi/v3")
+        found = re.findall(rb"/slurm\\?/v(\d+)\.(\d+)\.(\d+)\\?/job", body)
+        found += re.findall(rb"v(\d+)\.(\d+)\.(\d+)_job", body)
+        if not found:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: offers no API of slurmctld;"
+                " start it with -s openapi/slurmctld (22.05: -s openapi/v0.0.38)"
+            )
+        return "v" + ".".join(map(str, max(tuple(map(int, version)) for version in found)))
+
+    @property
+    def _is_old(self) -> bool:
+        return tuple(map(int, self._api[1:].split("."))) <= _OLD
+
+    @property
+    def _is_late(self) -> bool:
+        return tuple(map(int, self._api[1:].split("."))) > _TELLS_EXCLUSIVE
+
+    def version(self) -> str:
+        """The release of the controller's host, as slurmrestd knows it."""
+        meta = msgspec.json.decode(self._get("ping/"), type=_Envelope).meta
+        text = next((part.release for part in (meta.slurm, meta.Slurm) if part), "")
+        releases.parse_version(text)
+        return text
+
+    def nodes(self) -> list[SlurmNode]:
+        """Every node, by name."""
+        return rows.nodes(self._get("nodes/"), "slurmrestd: nodes")
+
+    def jobs(self) -> list[SlurmJob]:
+        """Every job the controller holds, by id."""
+        return rows.jobs(self._get(self._jobs_path), "slurmrestd: jobs")
+
+    def queue(self) -> list[QueuedJob]:
+        """Every job that waits or holds resources, by id."""
+        found = rows.queue(self._get(self._jobs_path), "slurmrestd: jobs")
+        if self._is_old:
+            return squeue_table.with_cpus_per_task(self._run, found)
+        # Later APIs do not say which jobs are exclusive.
+        return squeue_table.with_exclusive(self._run, found) if self._is_late else found
+
+    @property
+    def _jobs_path(self) -> str:
+        return "jobs/" if self._is_old else "jobs/?flags=ALL&flags=DETAIL"
+
+    def job(self, job_id: int) -> SlurmJob | None:
+        """One job by its id (of an array: the first task listed), None if unknown."""
+        status, body = self._call("GET", f"/slurm/{self._api}/job/{job_id}")
+        faults = self._faults(body)
+        if status == _NOT_FOUND or any(fault.error_number == _NO_SUCH_JOB for fault in faults):
+            return None
+        self._check("job", status, body)
+        jobs = rows.jobs(body, f"slurmrestd: job {job_id}")
+        return rows.found(jobs, job_id) or next(iter(jobs), None)
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        """One POST per job over one connection.
+
+        Array tasks, which the API refuses, and everything on 22.05, whose API knows few
+        fields, by scontrol; so are changes of what no API has everywhere.
+        """
+        if not jobs or change == JobUpdate():
+            return
+        by_scontrol = self._is_old or any(
+            getattr(change, name) is not None for name in _BY_SCONTROL
+        )
+        posted = [] if by_scontrol else [job for job in jobs if job.isdecimal()]
+        refused = self._post(posted, change)
+        try:
+            super().update([job for job in jobs if job not in posted], change)
+        except SlurmError as error:
+            refused.append(str(error))
+        if refused:
+            raise SlurmError("; ".join(refused[:3]))
+
+    def _post(self, jobs: Sequence[str], change: JobUpdate) -> list[str]:
+        """What was refused; SlurmError where slurmrestd does not answer."""
+        body = json.dumps(self._description(change)).encode()
+        refused = []
+        connection = self._connection()
+        try:
+            for job in jobs:
+                path = f"/slurm/{self._api}/job/{job}"
+                status, reply = self._exchange(connection, "POST", path, body)
+                try:
+                    self._check(f"update of job {job}", status, reply)
+                except SlurmError as error:
+                    refused.append(str(error))
+        finally:
+            connection.close()
+        return refused
+
+    def _description(self, change: JobUpdate) -> dict[str, Any]:
+        """The change as the API's job description."""
+        found: dict[str, Any] = {}
+        for name in _TRES:
+            if (text := getattr(change, name)) is not None:
+                found[name] = update_text.tres(text, "/")
+        for name, key in _PLAIN.items():
+            if (value := getattr(change, name)) is not None:
+                found[key] = value
+        for name, key in _NUMBERS.items():
+            if (value := getattr(change, name)) is not None:
+                found[key] = _number(value)
+        for name, key in _NODES.items():
+            if (text := getattr(change, name)) is not None:
+                # An empty list would leave the nodes as they are; one empty name clears them.
+                found[key] = list(hostlist.expand(text)) if text else [""]
+        if change.num_nodes is not None:
+            found["minimum_nodes"], high = change.num_nodes
+            found |= {"maximum_nodes": high} if high else {}
+        if change.begin_time is not None:
+            at = int(time.time()) if change.begin_time == NOW else change.begin_time
+            found["begin_time"] = _number(at)
+        return found
+
+    def _get(self, what: str) -> bytes:
+        status, body = self._call("GET", f"/slurm/{self._api}/{what}")
+        self._check(what.partition("/")[0], status, body)
+        return body
+
+    def _call(self, method: str, path: str) -> tuple[int, bytes]:
+        connection = self._connection()
+        try:
+            return self._exchange(connection, method, path, None)
+        finally:
+            connection.close()
+
+    def _connection(self) -> UnixConnection:
+        return UnixConnection(self._path, self._timeout_s)
+
+    def _exchange(
+        self, connection: UnixConnection, method: str, path: str, body: bytes | None
+    ) -> tuple[int, bytes]:
+        try:
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            body = answer.read(MAX_BYTES + 1)
+        except PermissionError as error:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: permission denied; the engine must run as"
+                " slurmrestd's user, or as root"
+            ) from error
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: nobody listens there; start slurmrestd or set"
+                " slurm.rest_socket"
+            ) from error
+        except TimeoutError as error:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: no answer within {self._timeout_s:g} s;"
+                " is slurmctld up?"
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise SlurmError(
+                f"slurmrestd at {self._path}: closed the connection ({error or type(error)});"
+                " it answers only its own user and root"
+            ) from error
+        if len(body) > MAX_BYTES:
+            raise SlurmError(f"slurmrestd: {path}: more than {MAX_BYTES >> 20} MiB of answer")
+        return answer.status, body
+
+    @staticmethod
+    def _faults(body: bytes) -> list[rows.Fault]:
+        try:
+            return msgspec.json.decode(body, type=_Envelope).errors
+        except msgspec.MsgspecError:
+            return []
+
+    def _check(self, what: str, status: int, body: bytes) -> None:
+        """Raises SlurmError with Slurm's words for a reply that is an error."""
+        told = [str(fault) for fault in self._faults(body)]
+        if told or status >= http.client.BAD_REQUEST:
+            shown = "; ".join(told[:3]) or body[:200].decode(errors="replace") or "no message"
+            # A question that fails: most often there is nobody to ask.
+            hint = "; is slurmctld up?" if "update" not in what else ""
+            raise SlurmError(f"slurmrestd: {what}: {status}: {' '.join(shown.split())}{hint}")
+
+
+def _number(value: int) -> dict[str, Any]:
+    return {"set": True, "number": value}

@@ -1,0 +1,338 @@
+"""Slurm's JSON as nouns: only the fields we need are decoded, whatever release wrote it.
+
+scontrol, squeue, sinfo and slurmrestd print the same rows. 22.05 has bare numbers and words,
+later releases {"set": .., "number": ..} and lists.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from gres_topology import hostlist
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm import array_tasks, gres_text
+from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
+
+logger = logging.getLogger(__name__)
+
+#: The states in which a job waits or holds resources; a finished one is none of the queue.
+QUEUE_STATES = ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
+
+
+class _Set(msgspec.Struct):
+    """A number as 23.02 and later write it."""
+
+    number: int | float = 0
+    set: bool = True
+
+
+_Number = _Set | int | None
+_Words = list[str] | str | None
+_Text = str | None
+
+
+class Fault(msgspec.Struct):
+    """One error of a reply."""
+
+    description: _Text = ""
+    error: _Text = ""
+    error_number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.error or 'error'} ({self.description or 'no description'})"
+
+
+class NodeRow(msgspec.Struct):
+    """A node."""
+
+    name: str
+    state: _Words = None
+    state_flags: _Words = None
+    partitions: _Words = None
+    weight: _Number = 0
+    cpus: _Number = 0
+    real_memory: _Number = 0
+    gres: _Text = ""
+    gres_used: _Text = ""
+    alloc_cpus: _Number = 0
+    alloc_memory: _Number = 0
+    active_features: _Words = None
+
+    def noun(self) -> SlurmNode:
+        """The node; ValueError for GRES that cannot be read."""
+        return SlurmNode(
+            name=self.name,
+            # 22.05 has the flags apart, and in lower case.
+            state=tuple(word.upper() for word in (*words(self.state), *words(self.state_flags))),
+            partitions=words(self.partitions),
+            weight=number(self.weight),
+            cpus=number(self.cpus),
+            memory_mb=number(self.real_memory),
+            gpus=gres_text.counts(self.gres or ""),
+            used=gres_text.indices(self.gres_used or ""),
+            used_by_type=gres_text.counts(self.gres_used or ""),
+            alloc_cpus=number(self.alloc_cpus),
+            alloc_memory_mb=number(self.alloc_memory),
+            features=words(self.active_features),
+        )
+
+
+#: The fields that have another name here than in Slurm's JSON.
+_OWN_NAMES = {
+    "states": "job_state",
+    "job_name": "name",
+    "user": "user_name",
+    "uid": "user_id",
+    "array_id": "array_job_id",
+    "task_id": "array_task_id",
+    "waiting_tasks": "array_task_string",
+    "throttle": "array_max_tasks",
+    "het_id": "het_job_id",
+    "het_offset": "het_job_offset",
+    "reason": "state_reason",
+    "submit": "submit_time",
+    "eligible": "eligible_time",
+    "start": "start_time",
+    "end_time": "end_time",
+    "time_limit_min": "time_limit",
+    "node_list": "nodes",
+    "min_nodes": "node_count",
+    "ntasks": "tasks",
+    "memory_per_node_mb": "memory_per_node",
+    "memory_per_cpu_mb": "memory_per_cpu",
+    "min_cpus_per_node": "minimum_cpus_per_node",
+    "req_nodes": "required_nodes",
+    "exc_nodes": "excluded_nodes",
+    "reservation": "resv_name",
+}
+
+
+class JobRow(msgspec.Struct, rename=_OWN_NAMES):
+    """A job. A field that has a name of QueuedJob is the same there, once its form is read."""
+
+    job_id: int
+    states: _Words = None
+    job_name: _Text = ""
+    user: _Text = ""
+    uid: _Number = 0
+    account: _Text = ""
+    partition: _Text = ""
+    array_id: _Number = 0
+    task_id: _Number = None
+    waiting_tasks: _Text = ""
+    throttle: _Number = 0
+    het_id: _Number = 0
+    het_offset: _Number = 0
+    reason: _Text = ""
+    priority: _Number = 0
+    submit: _Number = 0
+    eligible: _Number = 0
+    start: _Number = 0
+    end_time: _Number = 0
+    time_limit_min: _Number = 0
+    dependency: _Text = ""
+    node_list: _Text = ""
+    min_nodes: _Number = 0
+    max_nodes: _Number = 0
+    ntasks: _Number = 0
+    cpus: _Number = 0
+    cpus_per_task: _Number = 0
+    cpus_per_tres: _Text = ""
+    memory_per_node_mb: _Number = 0
+    memory_per_cpu_mb: _Number = 0
+    memory_per_tres: _Text = ""
+    min_cpus_per_node: _Number = 0
+    tres_per_node: _Text = ""
+    tres_per_job: _Text = ""
+    tres_per_task: _Text = ""
+    tres_per_socket: _Text = ""
+    features: _Text = ""
+    req_nodes: _Text = ""
+    exc_nodes: _Text = ""
+    reservation: _Text = ""
+    shared: _Words = None
+    comment: _Text = ""
+    admin_comment: _Text = ""
+    gres_detail: list[str] | None = None
+
+    def job(self) -> SlurmJob:
+        """The job, finished or not."""
+        states = words(self.states)
+        # Until a job is over Slurm writes estimates there.
+        is_over = not queue_state(states)
+        names, gpus = self._held()
+        return SlurmJob(
+            job_id=self.job_id,
+            array_id=number(self.array_id),
+            name=self.job_name or "",
+            user=self.user or "",
+            partition=self.partition or "",
+            state=states[0] if states else "",
+            nodes=names,
+            gpus=gpus,
+            comment=self.comment or "",
+            admin_comment=self.admin_comment or "",
+            start=number(self.start) if is_over else 0,
+            end=number(self.end_time) if is_over else 0,
+        )
+
+    def queued(self) -> QueuedJob | None:
+        """The job in the queue; None for one that is finished."""
+        state = queue_state(words(self.states))
+        if not state:
+            return None
+        plain: dict[str, Any] = {name: number(getattr(self, name)) for name in _NUMBERS}
+        plain |= {name: getattr(self, name) or "" for name in _TEXTS}
+        names, gpus = self._held()
+        return QueuedJob(
+            job_id=self.job_id,
+            state=state,
+            time_limit_s=60 * number(self.time_limit_min),
+            depends=bool(self.dependency),
+            exclusive="none" in words(self.shared),
+            nodes=names,
+            gpus=gpus,
+            # What Slurm writes there for a job that waits is an estimate, and not always.
+            end=0 if state == "PENDING" else number(self.end_time),
+            **array_tasks.fields(
+                self.job_id, plain["array_id"], number(self.task_id), self.waiting_tasks or ""
+            ),
+            **plain,
+        )
+
+    def _held(self) -> tuple[tuple[str, ...], Mapping[str, tuple[int, ...]]]:
+        """The job's nodes and, of those with GPUs, their indices."""
+        names = hostlist.expand(self.node_list) if self.node_list else ()
+        # One gres_detail entry per allocated node, in the order of the nodes.
+        details = zip(names, self.gres_detail or (), strict=False)
+        gpus = {name: gres_text.indices(detail) for name, detail in details}
+        return names, {name: indices for name, indices in gpus.items() if indices}
+
+
+# JobRow's fields that are the same in QueuedJob.
+_SAME = set(QueuedJob.__dataclass_fields__) & set(JobRow.__struct_fields__) - {"job_id"}
+_TEXTS = {name for name in _SAME if getattr(JobRow(0), name) == ""}
+_NUMBERS = _SAME - _TEXTS
+
+
+class Nodes(msgspec.Struct):
+    """A reply about nodes."""
+
+    nodes: list[NodeRow]
+    last_update: _Number = None
+    errors: list[Fault] = []
+
+
+class Jobs(msgspec.Struct):
+    """A reply about jobs."""
+
+    jobs: list[JobRow]
+    last_update: _Number = None
+    errors: list[Fault] = []
+
+
+_Reply = TypeVar("_Reply", Nodes, Jobs)
+
+
+def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
+    """A reply; SlurmError that names the command or path `shown` if it is not what Slurm says."""
+    try:
+        reply = msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        key = kind.__struct_fields__[0]
+        if f"$.{key}[" in str(error):
+            told = f"an entry of {key!r} cannot be read: {error}"
+        else:
+            told = f"no list {key!r} in the reply: {error}"
+        raise SlurmError(f"{shown}: {told}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise SlurmError(f"{shown}: the reply is not JSON: {error}") from error
+    # 22.05's commands exit 0 whatever went wrong.
+    if reply.errors:
+        told = "; ".join(map(str, reply.errors[:3]))
+        raise SlurmError(f"{shown}: {told}; is slurmctld up?")
+    # 24.11's `scontrol show jobs --json` prints an empty list, no error and exits 0 when
+    # slurmctld is down. Mistaken for an empty queue, that would be a disaster.
+    if reply.last_update is not None and number(reply.last_update) == 0:
+        raise SlurmError(f"{shown}: an empty reply of no date; is slurmctld up?")
+    return reply
+
+
+def nodes(text: str | bytes, shown: str) -> list[SlurmNode]:
+    """Every node of a reply, by name."""
+    reply = decode(text, Nodes, shown)
+    try:
+        return sorted((row.noun() for row in reply.nodes), key=lambda node: node.name)
+    except ValueError as error:
+        raise SlurmError(f"{shown}: an entry of 'nodes' cannot be read: {error}") from error
+
+
+def jobs(text: str | bytes, shown: str) -> list[SlurmJob]:
+    """Every job of a reply, by id."""
+    reply = decode(text, Jobs, shown)
+    try:
+        return sorted((row.job() for row in reply.jobs), key=lambda job: job.job_id)
+    except ValueError as error:
+        raise SlurmError(f"{shown}: an entry of 'jobs' cannot be read: {error}") from error
+
+
+def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
+    """Every job of a reply that waits or holds resources, by id.
+
+    A job that cannot be read (a list of array tasks cut short, say) is left out, and said once.
+    """
+    found = []
+    for row in decode(text, Jobs, shown).jobs:
+        try:
+            job = row.queued()
+        except ValueError as error:
+            _left_out(row.job_id, f"{shown}: job {row.job_id} is left out: {error}")
+            continue
+        if job is not None:
+            found.append(job)
+    return sorted(found, key=lambda job: job.job_id)
+
+
+@lru_cache(1024)
+def _left_out(job_id: int, told: str) -> None:
+    logger.warning(told)
+
+
+def found(jobs: Sequence[SlurmJob], job_id: int) -> SlurmJob | None:
+    """The job of this id (of an array: the first task listed); None without one."""
+    exact = [job for job in jobs if job.job_id == job_id]
+    return next(iter(exact or [job for job in jobs if job.array_id == job_id]), None)
+
+
+def number(value: _Number) -> int:
+    """A number of any release; 0 when unset (and for Slurm's infinite)."""
+    if type(value) is _Set:
+        return int(value.number) if value.set else 0
+    return int(value) if value else 0  # type: ignore[arg-type]
+
+
+def words(value: _Words) -> tuple[str, ...]:
+    """A state or list of any release as its words."""
+    if isinstance(value, str):
+        return tuple(word for word in re.split(r"[,+]", value) if word)
+    return tuple(value or ())
+
+
+def queue_state(state: tuple[str, ...]) -> str:
+    """The one word of QUEUE_STATES for a state and its flags; '' for a job that is over."""
+    for word in ("COMPLETING", "CONFIGURING"):
+        if word in state:
+            return word
+    base = state[0] if state else ""
+    if base in ("STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"):
+        return "RUNNING"
+    # A requeued job waits again; 22.05 shows the flag in place of the state.
+    if base in ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"):
+        return "PENDING"
+    return base if base in QUEUE_STATES else ""

@@ -1,0 +1,121 @@
+"""One reading of Slurm's queue for all who are due, and none for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.queue.snapshot import Detail, Snapshot
+from slurm_plugin.queue.watcher import SETTINGS_S, Watcher
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
+
+
+class Slurm:
+    """Counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.is_down = False
+
+    def queue(self) -> list[QueuedJob]:
+        self.asked["queue"] += 1
+        if self.is_down:
+            raise SlurmError("squeue: no answer")
+        return [QueuedJob(1)]
+
+    def nodes(self) -> list[SlurmNode]:
+        self.asked["nodes"] += 1
+        return [SlurmNode("dgx1", ("IDLE",), ("batch",), 1, 40, 1000)]
+
+    def partitions(self) -> list[SlurmPartition]:
+        self.asked["partitions"] += 1
+        return [SlurmPartition("batch", ("dgx1",), True, priority_tier=3)]
+
+    def config(self) -> dict[str, str]:
+        return {"PriorityType": "priority/basic"}
+
+
+class Site:
+    """A watcher over a Slurm, and the time."""
+
+    def __init__(self) -> None:
+        self.slurm, self.now = Slurm(), 100.0
+        self.watcher = Watcher(self.slurm, lambda: self.now)  # type: ignore[arg-type]
+
+    def at(self, now: float, *wishes: tuple[float, Detail]) -> list[Snapshot]:
+        """All ask at once."""
+        self.now = now
+        asked = (self.watcher.snapshot(*wish) for wish in wishes)
+        return asyncio.run(_all(asked))
+
+
+async def _all(asked: Iterable[Awaitable[Snapshot]]) -> list[Snapshot]:
+    return list(await asyncio.gather(*asked))
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_all_who_are_due_together_get_the_same_snapshot_of_one_reading(site: Site) -> None:
+    wishes = (100.0, Detail.JOBS), (99.9, Detail.SETTINGS), (99.0, Detail.NODES)
+    first, second, third = site.at(100.0, *wishes)
+    assert first is second is third
+    assert site.slurm.asked == {"queue": 1, "nodes": 1, "partitions": 1}
+    assert second.settings.tiers == {"batch": 3}
+
+
+def test_what_nobody_wants_is_not_read(site: Site) -> None:
+    [snapshot] = site.at(100.0, (100.0, Detail.JOBS))
+    assert site.slurm.asked == {"queue": 1}
+    assert snapshot.nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "since", "detail", "readings"),
+    [
+        ("a look that is content with its age", 99.5, Detail.JOBS, 1),
+        ("something happened since", 100.5, Detail.JOBS, 2),
+        ("it does not show the nodes", 99.5, Detail.NODES, 2),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_snapshot_is_used_again_where_it_is_enough(
+    site: Site, sentence: str, since: float, detail: Detail, readings: int
+) -> None:
+    site.at(100.0, (100.0, Detail.JOBS))
+    site.at(101.0, (since, detail))
+    assert site.slurm.asked["queue"] == readings
+
+
+def test_once_the_queue_was_changed_nobody_gets_a_snapshot_from_before(site: Site) -> None:
+    site.at(100.0, (100.0, Detail.JOBS))
+    site.now = 100.2
+    site.watcher.outdate()
+    [snapshot] = site.at(100.3, (99.0, Detail.JOBS))
+    assert (snapshot.began, site.slurm.asked["queue"]) == (100.3, 2)
+
+
+def test_partitions_and_settings_are_read_once_a_minute(site: Site) -> None:
+    for second in range(0, 3 * int(SETTINGS_S), 5):
+        site.at(100.0 + second, (100.0 + second, Detail.SETTINGS))
+    assert site.slurm.asked["partitions"] == 3
+
+
+def test_a_slurm_that_is_down_is_not_asked_by_each_in_turn(site: Site) -> None:
+    site.slurm.is_down = True
+
+    async def ask(watch: Callable[[float], Awaitable[Snapshot]]) -> list[object]:
+        asked = (watch(100.0), watch(100.0))
+        return list(await asyncio.gather(*asked, return_exceptions=True))
+
+    answers = asyncio.run(ask(site.watcher.snapshot))
+    assert [str(answer) for answer in answers] == ["squeue: no answer"] * 2
+    assert site.slurm.asked["queue"] == 1
+    site.slurm.is_down = False
+    assert site.at(105.0, (105.0, Detail.JOBS))[0].jobs

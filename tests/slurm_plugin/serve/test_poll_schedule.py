@@ -1,0 +1,135 @@
+"""How often the engine looks at Slurm's queue."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from slurm_plugin.enforcement import KEEP_S
+from slurm_plugin.serve.poll_schedule import (
+    AGE_SHARE,
+    BUSY_SHARE,
+    CALM_SHARE,
+    ECHOES_S,
+    SUBMIT_S,
+    PollSchedule,
+)
+
+POLL_S = 5.0
+LOOK_S = 0.2
+
+
+def looked_once(next_s: float = POLL_S) -> PollSchedule:
+    """A schedule after a look of LOOK_S that ended at 100."""
+    schedule = PollSchedule()
+    schedule.begin(100.0 - LOOK_S)
+    schedule.looked(100.0 - LOOK_S, 100.0, next_s, POLL_S)
+    return schedule
+
+
+def test_without_news_the_next_look_is_due_after_the_poll() -> None:
+    assert looked_once().left_s(100.0) == POLL_S
+    assert looked_once(next_s=1.5).left_s(100.0) == 1.5
+
+
+def test_before_the_first_look_no_submit_is_put_off() -> None:
+    schedule = PollSchedule()
+    schedule.submitted(0.0, is_awaited=False)
+    assert schedule.left_s(0.0) == SUBMIT_S
+
+
+def test_a_job_that_can_start_at_once_is_looked_at_soon() -> None:
+    schedule = looked_once()
+    schedule.submitted(100.0, is_awaited=True)
+    assert schedule.left_s(100.0) == pytest.approx(LOOK_S * (1 / BUSY_SHARE - 1))
+    schedule = looked_once()
+    schedule.submitted(103.0, is_awaited=True)
+    assert schedule.left_s(103.0) == pytest.approx(SUBMIT_S)
+
+
+def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only() -> None:
+    schedule, now, looks, look_s = looked_once(), 100.0, 0, 0.05
+    while now < 160.0:
+        schedule.submitted(now, is_awaited=False)
+        if schedule.left_s(now) <= 0:
+            schedule.begin(now)
+            schedule.looked(now, now + look_s, POLL_S, POLL_S)
+            looks += 1
+            now += look_s
+        now += 0.002
+    assert 0.8 * CALM_SHARE < looks * look_s / 60 <= CALM_SHARE
+
+
+def test_after_a_burst_a_job_that_is_awaited_need_not_wait() -> None:
+    schedule = looked_once()
+    schedule.submitted(100.1, is_awaited=False)
+    assert schedule.left_s(101.0) > 2
+    schedule.submitted(101.0, is_awaited=True)
+    assert schedule.left_s(101.0) == pytest.approx(SUBMIT_S)
+
+
+def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more() -> None:
+    schedule = looked_once()
+    schedule.ended(102.0)
+    assert schedule.left_s(102.0) == 0
+    schedule.begin(102.0)
+    schedule.looked(102.0, 102.01, POLL_S, POLL_S)
+    assert 102.01 + schedule.left_s(102.01) == pytest.approx(102.0 + ECHOES_S[0])
+    schedule.begin(102.2)
+    schedule.looked(102.2, 102.6, POLL_S, POLL_S)
+    assert schedule.due == pytest.approx(102.0 + ECHOES_S[-1]), "the second one was overtaken"
+    assert ECHOES_S[-1] > KEEP_S, "jobs that were gated with an answer from before the end are seen"
+
+
+def test_what_is_heard_during_a_look_is_for_the_next() -> None:
+    schedule = looked_once()
+    schedule.begin(105.0)
+    schedule.ended(105.1)
+    schedule.looked(105.0, 105.2, POLL_S, POLL_S)
+    assert schedule.due == 105.1
+
+
+def test_a_look_that_hung_is_not_waited_for_for_ever() -> None:
+    schedule = PollSchedule()
+    schedule.begin(0.0)
+    schedule.looked(0.0, 600.0, POLL_S, POLL_S)
+    schedule.submitted(600.0, is_awaited=False)
+    assert schedule.left_s(600.0) == POLL_S
+
+
+def test_what_is_heard_while_it_rests_brings_the_next_look_forward() -> None:
+    async def looks() -> list[float]:
+        schedule, seen = PollSchedule(), asyncio.Queue[float]()
+
+        async def look(_: float) -> tuple[float, float]:
+            seen.put_nowait(time.monotonic())
+            return 3600.0, 3600.0
+
+        keeping = asyncio.create_task(schedule.keep(look))
+        first = await seen.get()
+        schedule.heard("submit")
+        second = await asyncio.wait_for(seen.get(), 60)
+        keeping.cancel()
+        return [first, second]
+
+    first, second = asyncio.run(looks())
+    assert second - first >= SUBMIT_S
+
+
+def test_a_look_that_something_led_to_sees_what_led_to_it() -> None:
+    schedule = looked_once()
+    schedule.ended(101.0)
+    schedule.submitted(101.0, is_awaited=True)
+    assert schedule.begin(101.0) == 101.0
+
+
+def test_a_regular_look_takes_what_another_loop_read_a_moment_before() -> None:
+    schedule = looked_once()
+    assert schedule.begin(100.0 + POLL_S) == 100.0 + POLL_S * (1 - AGE_SHARE)
+
+
+def test_no_look_takes_the_snapshot_of_the_last_one_again() -> None:
+    schedule = looked_once(next_s=0.3)
+    assert schedule.begin(100.2) == 100.0

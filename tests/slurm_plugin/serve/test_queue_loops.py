@@ -1,0 +1,115 @@
+"""The loops that look at the queue: one reading serves them all, and nobody reads without need."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from genie_in_tests import GENIE, a_node, a_shaping
+from machines_in_tests import BASIC
+
+from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.gates_loop import GatesLoop
+from slurm_plugin.serve.lending_loop import LendingLoop
+from slurm_plugin.serve.neighbours_loop import NeighboursLoop
+from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.shaping_loop import ShapingLoop
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
+
+REMOTE = "remote: {{allow: yes}}\n"
+
+
+class Slurm:
+    """Counts the readings."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.is_down = False
+
+    def version(self) -> str:
+        return "24.11.5"
+
+    def queue(self) -> list[QueuedJob]:
+        self.asked["queue"] += 1
+        if self.is_down:
+            raise SlurmError("squeue: no answer")
+        return []
+
+    def nodes(self) -> list[SlurmNode]:
+        self.asked["nodes"] += 1
+        return [a_node("dgx1"), a_node("dgx2")]
+
+    def partitions(self) -> list[SlurmPartition]:
+        return []
+
+    def config(self) -> dict[str, str]:
+        return {}
+
+
+def loops(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, slurm: Slurm, text: str
+) -> list[QueueLoop]:
+    """All loops of an engine with this configuration."""
+    a_shaping(folder)
+    path = folder / "gputopo.yaml"
+    path.write_text((BASIC + text).format(folder=folder))
+    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
+    first = setup.load(path)
+    engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
+    return [kind(engine) for kind in (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop)]
+
+
+def look(all_loops: list[QueueLoop]) -> None:
+    """All are due at once."""
+
+    async def together() -> None:
+        since = time.monotonic()
+        await asyncio.gather(*(one.look(since) for one in all_loops))
+
+    asyncio.run(together())
+
+
+@pytest.mark.parametrize("text", [GENIE + REMOTE, GENIE + REMOTE + "enforcement: slots\n"])
+def test_shaping_lending_and_neighbours_look_at_one_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    slurm = Slurm()
+    ours = loops(tmp_path, monkeypatch, slurm, text)
+    ours[0].engine.setup.neighbours.is_wanted = True
+    look(ours)
+    assert slurm.asked == {"queue": 1, "nodes": 1}
+    assert ours[0].engine.setup.neighbours.age_s() is not None
+
+
+def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A former engine may have left donors behind."""
+    slurm = Slurm()
+    ours = loops(tmp_path, monkeypatch, slurm, "")
+    for _ in range(3):
+        look(ours)
+    assert slurm.asked["queue"] == 1
+
+
+def test_of_neighbours_nothing_is_read_until_a_policy_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A Slurm that does not answer is told once."""
+    slurm = Slurm()
+    *_, ours = loops(tmp_path, monkeypatch, slurm, "")
+    look([ours])
+    assert not slurm.asked
+    assert ours.engine.setup.neighbours.jobs() == ()
+    slurm.is_down = True
+    for _ in range(2):
+        look([ours])
+    assert slurm.asked["queue"] == 2
+    assert caplog.text.count("who runs beside whom is not known") == 1
+    assert ours.engine.setup.neighbours.age_s() is None
