@@ -219,11 +219,11 @@ class Watch:
             found = self._cluster.run("ctl", ["scontrol", "show", "job", "-d"], check=False)
             if not found.code:
                 self.samples += 1
-                self._look(parse_jobs(found.out))
+                self._check(parse_jobs(found.out))
             if self._stop.wait(WATCH_S):
                 return
 
-    def _look(self, jobs: list[Job]) -> None:
+    def _check(self, jobs: list[Job]) -> None:
         owner: dict[tuple[str, int], int] = {}
         for job in jobs:
             if job.state not in ("RUNNING", "SUSPENDED"):

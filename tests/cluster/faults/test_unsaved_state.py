@@ -9,8 +9,8 @@ has again.
 from __future__ import annotations
 
 import pytest
+from lending_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
 from live_harness import PICKY, TAKEN, Watch, by_policy, end, postponed, running
-from remote_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -85,26 +85,26 @@ def test_a_wait_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     settled(cluster, [before, new])
 
 
-def test_a_loan_that_was_not_saved(lends: Cluster) -> None:
+def test_a_loan_that_was_not_saved(lending: Cluster) -> None:
     """The borrower and its donor run on the nodes, and slurmctld knows of no loan."""
-    kept = lends.sbatch(*FOUR, ASKS, "-H", script=f"{ECHO}; sleep 5")
-    with lends.forgotten():
-        lends.run("ctl", f"scontrol release {kept}")
-        lends.wait_running(kept, timeout_s=60)
-        assert donors(lends)
-    lends.run("ctl", f"scontrol release {kept}; rm -f /home/alice/echo.{kept}")
-    settled(lends, [kept])
-    assert echoed(lends, kept)[-1] == "exit 0"
-    nothing_is_left(lends)
+    kept = lending.sbatch(*FOUR, ASKS, "-H", script=f"{ECHO}; sleep 5")
+    with lending.forgotten():
+        lending.run("ctl", f"scontrol release {kept}")
+        lending.wait_running(kept, timeout_s=60)
+        assert donors(lending)
+    lending.run("ctl", f"scontrol release {kept}; rm -f /home/alice/echo.{kept}")
+    settled(lending, [kept])
+    assert echoed(lending, kept)[-1] == "exit 0"
+    nothing_is_left(lending)
 
 
-def test_the_end_of_a_loan_that_was_not_saved(lends: Cluster) -> None:
+def test_the_end_of_a_loan_that_was_not_saved(lending: Cluster) -> None:
     """Slurmctld has the loan still, and neither borrower nor donor is on any node."""
-    job = borrower(lends)
-    with lends.forgotten():
-        lends.cancel(job.id)
-        nothing_is_left(lends)
-    lends.cancel(job.id)
-    new = lends.sbatch(*FOUR, ASKS, script=f"{ECHO}; sleep 5")
-    settled(lends, [new])
-    nothing_is_left(lends)
+    job = borrower(lending)
+    with lending.forgotten():
+        lending.cancel(job.id)
+        nothing_is_left(lending)
+    lending.cancel(job.id)
+    new = lending.sbatch(*FOUR, ASKS, script=f"{ECHO}; sleep 5")
+    settled(lending, [new])
+    nothing_is_left(lending)

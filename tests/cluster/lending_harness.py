@@ -32,7 +32,7 @@ HOLD = f"env >$HOME/job.$SLURM_JOB_ID.env; {ECHO}; sleep 600"
 
 
 @contextmanager
-def as_found(cluster: Cluster) -> Iterator[None]:
+def taken_away_after(cluster: Cluster) -> Iterator[None]:
     """The site is prepared once for most tests of a file, and taken away after the last."""
     yield
     cluster.run("ctl", f"rm -rf {FOLDER}")
@@ -48,11 +48,11 @@ def prepare(cluster: Cluster) -> None:
     # A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
     cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25")
     cluster.reconfigure()
-    lending(cluster)
+    start_lending(cluster)
 
 
 @contextmanager
-def lent(cluster: Cluster) -> Iterator[Cluster]:
+def lending_site(cluster: Cluster) -> Iterator[Cluster]:
     """A block in which the site lends. At the end no donor, no server, no GPU more in use."""
     if not is_prepared(cluster):
         prepare(cluster)
@@ -63,7 +63,7 @@ def lent(cluster: Cluster) -> Iterator[Cluster]:
         nothing_is_left(cluster)
 
 
-def lending(cluster: Cluster) -> None:
+def start_lending(cluster: Cluster) -> None:
     """The site lends, and but for four GPUs everything on the two nodes is taken."""
     configure_engine(cluster, f"{remote('')}\nslots: {{poll_s: 1}}")
     cluster.look()
