@@ -18,7 +18,7 @@ REMOTE = f"allow: yes, program: {PROGRAM}, donor_memory_mb: 64"
 BUSY = {"dgx1": (0, 1, 2, 3, 4, 5), "dgx2": (2, 3, 4, 5, 6, 7)}
 FOUR = ("-p", "dgx", "--gres=gpu:4", "--mem=200")
 ASKS = "--comment=gpu-topo: remote=allow"
-#: What echo told, and then how it ended: complete, or not at all.
+#: Writes what echo printed and its exit status; the file is there when it is complete.
 ECHO = (
     f"f=$HOME/echo.$SLURM_JOB_ID; {PROGRAM} echo >$f.tmp 2>&1; echo exit $? >>$f.tmp; mv $f.tmp $f"
 )

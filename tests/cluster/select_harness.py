@@ -18,7 +18,7 @@ PID = "/tmp/fake_engine.pid"
 SCRIPT = Path(__file__).with_name("fake_engine.py")
 SETTINGS = "/etc/slurm/gputopo-select.conf"
 SWITCH = "/etc/slurm/gputopo.disable"
-# Lowest indices first is Slurm's habit; this order is nobody's but ours.
+# Slurm takes the lowest indices first; a job with GPUs in this order was placed by us.
 OURS = [6, 3, 5, 0, 7, 2, 4, 1]
 PREFER: dict[str, Any] = {"do": "prefer", "order": OURS, "note": "by preference"}
 #: What 22.05 takes for --gres=gpu:2 of an empty node: it finds the pair by Links.

@@ -302,7 +302,7 @@ def test_nobody_else_on_the_host_can_have_a_donor_submitted(lending: Cluster) ->
 @pytest.mark.cluster
 @pytest.mark.enforced
 def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending: Cluster) -> None:
-    """What whoever has taken over the engine could ask for."""
+    """What somebody could ask for who has taken over the engine."""
     engine = ("--reuid=slurm", "--regid=slurm", "--clear-groups")
     before = {job.id for job in all_jobs(lending)}
     roots = lending.sbatch("--hold", "-p", "off", user="root")
@@ -328,7 +328,7 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending: Cl
     made = lending.job(int(told.split()[1]))
     assert (made.fields["JobName"], made.fields["TimeLimit"]) == ("gpu-donor", "00:07:00")
     assert made.fields["UserId"].startswith("alice(")
-    # Nobody names it, so it is nobody's donor: the engine ends it.
+    # No loan names this donor, so the engine ends it.
     until(lambda: lending.job(made.id).state == "CANCELLED", "the donor is ended", 30)
 
 
@@ -336,7 +336,7 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending: Cl
 @pytest.mark.enforced
 @pytest.mark.long("40 s of kills")
 def test_killed_while_it_submits_it_leaves_nothing_behind(lending: Cluster) -> None:
-    """The donor is in Slurm, and nobody was told its id."""
+    """The donor is in Slurm, but its id was not passed on."""
     seen = len([job for job in all_jobs(lending) if job.fields["JobName"] == "gpu-donor"])
     with commands_of_ours(lending, 'command sbatch "$@"; touch /tmp/submitted; sleep 20'):
         waits = lending.sbatch(*FOUR, ASKS, script=HOLD)

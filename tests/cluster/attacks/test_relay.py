@@ -227,7 +227,7 @@ def attacked(lending: Cluster) -> Iterator[Cluster]:
 
 
 def left_running(cluster: Cluster, host: str, user: str, program: str, *args: object) -> int:
-    """One of PROGRAMS goes on by itself; the number it told first."""
+    """Starts one of PROGRAMS in the background; the number that it prints first."""
     told_at = f"/tmp/{program}.{user}"
     words = " ".join(map(str, ("python3", f"/cluster/remote/{program}.py", *args)))
     cluster.run(host, f"rm -f {told_at}")

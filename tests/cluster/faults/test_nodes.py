@@ -69,7 +69,7 @@ def test_the_node_of_a_donor_is(lending: Cluster, fault: str) -> None:
     lending.run("ctl", f"rm -f /home/alice/echo.{job.id}")
     with FAULTS[fault](lending, node):
         until(lambda: int(lending.job(job.id).fields["Restarts"]) > 0, "it is put back", DOWN_S)
-        # Lest it takes what bob is to have again.
+        # Held, or it would take the GPUs that bob's jobs are to have again.
         lending.run("ctl", f"scontrol hold {job.id}")
         until(lambda: is_down(lending, node), f"{node} is down", DOWN_S)
     as_before(lending)

@@ -168,7 +168,7 @@ def finish(cluster: Cluster, ids: Sequence[int]) -> None:
 
 @pytest.mark.long("the same in the other mode", "slots")
 def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
-    """In a script's #SBATCH line the job is refused, whoever does it; on the socket, hung up."""
+    """A job script with such a line is refused; a client of the socket is disconnected."""
     hint = "head -c 10000000 /dev/zero | tr '\\0' x"
     script = f"(echo '#!/bin/sh'; printf '#SBATCH --comment=gpu-topo:'; {hint}; echo)"
     refused = cluster.run("ctl", f"{script} | sbatch --gres=gpu:1", user="alice", check=False)

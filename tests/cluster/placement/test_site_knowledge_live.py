@@ -56,7 +56,7 @@ def given(answer: object) -> Gpus:
 
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_pattern_of_the_sites_own(cluster: Cluster) -> None:
-    """Jobs ask for it by name; one of another size is placed as a ring and told so."""
+    """Jobs ask for it by name; one of another size is placed as a ring, and its comment says so."""
     graph = graph_file.read(HALO, "halo.txt")
     name = add_graph("halo", graph.ranks, graph.edges)
     wanted = given(Mapa().place(Request((4,), pattern=name), left(BUSY)))

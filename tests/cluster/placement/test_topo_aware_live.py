@@ -197,5 +197,5 @@ def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
         job = cluster.sbatch("-w", NODE, "--gres=gpu:2", hint, script=script)
         cluster.wait_finished(job)
         assert wrote(number) == number
-    # By slots a start is seen by a look at the queue, some tenths of a second later.
+    # With slots the engine sees a start when it polls the queue, tenths of a second later.
     assert all(2 <= seconds < 20 for seconds in runs()), runs()

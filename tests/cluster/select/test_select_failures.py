@@ -78,7 +78,7 @@ def test_a_broken_engine_costs_one_log_line(
 
 
 def test_an_answer_to_an_earlier_question_is_skipped(cluster: Cluster, engine: FakeEngine) -> None:
-    """A late reply is told by its id; the right one behind it counts."""
+    """A reply with an earlier id is skipped, and the right one after it is used."""
     engine.rule(do="own")
     cluster.wait_running(cluster.sbatch("-w", "dgx2", "--gres=gpu:1", sleep_s=30))
     engine.rule(do="late")

@@ -73,7 +73,7 @@ def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(
 def test_a_task_that_a_limit_held_back_has_waits_of_its_own(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
-    """With %1 Slurm gives the second task a new begin time: nobody's wish, and a new wait."""
+    """With %1 Slurm gives the second task a new begin time: its waits are counted from zero."""
     engine.settle(max_postponements=2)
     engine.rule(do="wait", s=2, note="later")
     jobid = cluster.sbatch("-w", "dgx1", "--array=0-1%1", "--gres=gpu:2", script="sleep 8")

@@ -296,7 +296,7 @@ def test_what_the_user_fixed_is_kept(shaping: Cluster) -> None:
 
 
 def let_in(cluster: Cluster, work: Work, **more: object) -> str:
-    """The line told to a job that runs all the same."""
+    """The warning that a job gets which is accepted and runs."""
     argv = ["sbatch", "--parsable", "-p", "dgx", hint(work, **more), "--wrap", "sleep 60"]
     done = cluster.run("ctl", argv, user="alice")
     (line,) = [line for line in done.err.splitlines() if "gpu-topo" in line]

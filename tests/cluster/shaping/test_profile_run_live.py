@@ -34,7 +34,7 @@ BERT = {
 }
 HELD_OUT = [key for key in BERT if key[0] == 2 and key[1] > 1]
 HEAD = "#!/bin/sh\n#SBATCH --mem=100\n"
-#: Looks up its step by Slurm's own variables, sleeps and tells it: a shape that is none fails.
+#: Finds its seconds by Slurm's own variables, sleeps so long and prints them; fails otherwise.
 SLEEPS = """
 [ "$SLURM_NTASKS" = $((SLURM_NNODES * SLURM_GPUS_ON_NODE)) ] || exit 4
 [ "$GPUTOPO_BATCH" = $((SLURM_NTASKS * GPUTOPO_LOCAL_BATCH)) ] || exit 5
@@ -149,7 +149,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
     until(lambda: "run 2 " in said(home), "the second run is submitted")
     home.run("ctl", ["kill", "-9", str(again)])
     assert states(home) == ["done", "submitted"]
-    # As if it had been killed between sbatch and writing down what that said.
+    # The state after a kill between the submit and writing down the job id.
     lost = r's/"submitted"/"submitting"/; s/"job": [0-9]*/"job": 0/'
     home.run("ctl", ["sed", "-i", lost, f"{FOLDER}/progress.json"])
     home.wait_idle()
@@ -172,7 +172,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
 
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home: Cluster) -> None:
-    """Nothing is submitted while bob waits; when he comes later, the run that runs is his."""
+    """Nothing is submitted while bob waits; when he submits later, the run in progress is cancelled."""
     # Ten times as long as the others, so that bob can come while it runs.
     slow = ("--iterations", str(12 * ITERATIONS), "--batches", "4", "--nodes", "1")
     whole = ("-w", "dgx1", "--gres=gpu:8", "-n1")

@@ -118,7 +118,7 @@ def test_a_job_whose_node_closes_before_it_starts_runs_elsewhere(
 
 
 def state(cluster: Cluster, nodes: str, word: str) -> None:
-    """What an administrator says of nodes; that they are in this state already is no matter."""
+    """Sets nodes to a state, as an administrator does; no error where they have it already."""
     words = f"nodename={nodes} state={word}" + (" reason=test" if word == "drain" else "")
     cluster.run("ctl", f"scontrol update {words}", check=False)
 
@@ -141,7 +141,7 @@ def shut(cluster: Cluster) -> list[str]:
 def test_an_engine_that_ends_between_two_updates_leaves_no_job_without_gpus(
     cluster: Cluster, watch: Watch
 ) -> None:
-    """A release's first update is done by hand; the job waits until an engine is back."""
+    """The test makes the first update of a release; the job waits until an engine is back."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
     cluster.look()
     busy = cluster.occupy("dgx1", ALL)

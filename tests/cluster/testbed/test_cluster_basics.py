@@ -70,7 +70,7 @@ CRASHES = {
 def test_what_ended_or_crashed_by_itself_is_told_at_the_next_reset(
     cluster: Cluster, said: str
 ) -> None:
-    """Once, and the cluster is whole again; nothing is told where a test named the crash."""
+    """It is reported once; a crash that the test announced is not reported."""
     host, crash = CRASHES[said]
     cluster.run(host, crash)
     with pytest.raises(ClusterError, match=said):
