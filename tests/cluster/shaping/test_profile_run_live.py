@@ -172,7 +172,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
 
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home: Cluster) -> None:
-    """Nothing is submitted while bob waits; when he submits later, the run in progress is cancelled."""
+    """Nothing is submitted while bob waits; when he comes later, it cancels its run."""
     # Ten times as long as the others, so that bob can come while it runs.
     slow = ("--iterations", str(12 * ITERATIONS), "--batches", "4", "--nodes", "1")
     whole = ("-w", "dgx1", "--gres=gpu:8", "-n1")
