@@ -26,6 +26,9 @@ PAIRS_22_05 = {"dgx1": (0, 3), "dgx2": (0, 3), "bridged1": (0, 2)}
 # A wait must outlast whatever Slurm does by itself within a test.
 LONG_S = 300
 LAZY: dict[str, Any] = {"do": "wait", "s": LONG_S, "note": "for a pair"}
+#: Jobs with this hint wait; all others get GPUs in our order.
+LAZY_HINT = "--comment=gpu-topo: lazy"
+LAZY_BY_HINT: dict[str, Any] = {"hints": {"lazy": LAZY}, "else": PREFER}
 
 
 def stock_pair(cluster: Cluster, node: str = "dgx1") -> dict[str, tuple[int, ...]]:

@@ -6,13 +6,12 @@ import time
 
 import pytest
 from live_harness import eligible_time, postponed, preemption, time_of
-from select_harness import LAZY, PREFER, SWITCH, FakeEngine
+from select_harness import LAZY, LAZY_HINT, PREFER, SWITCH, FakeEngine
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
-HINT = "--comment=gpu-topo: lazy"
 
 
 def test_a_job_that_preempted_others_is_never_postponed(
@@ -36,7 +35,7 @@ def test_waits_count_where_jobs_end_all_the_time(cluster: Cluster, engine: FakeE
     short = ("-w", "dgx1", "--gres=gpu:1", "--nice=500", "--array=0-99%4")
     busy = cluster.sbatch(*short, script="sleep 1", user="bob")
     until(lambda: engine.lines("ended"), "jobs end")
-    jobid = cluster.sbatch(HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=60)
+    jobid = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=60)
     began = time_of(cluster, jobid, "SubmitTime")
     job = cluster.wait_running(jobid, timeout_s=35)
     assert time_of(cluster, jobid, "StartTime") - began >= 15
