@@ -75,7 +75,7 @@ def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(
     live: Cluster, hint: str, says: str
 ) -> None:
     for command in COMMANDS if says.startswith("gpu-topo: ") else COMMANDS[:1]:
-        output = refused(live, command, *PAIR, f"--comment=gpu-topo: {hint}")
+        output = refused(live, command, *PAIR, f"--comment=gpu-topo:{hint}")
         (line,) = [line for line in output if "gpu-topo" in line]
         assert says in line
         assert line.isprintable()
