@@ -14,8 +14,8 @@ from random import Random
 from bench.measure import Figure, at_most, conditions, quantile
 from gres_topology import catalog
 from policies import Cluster, NodeState, Request
-from policies.drmaestro import DRMaestro, by_ortools
 from policies.remote import RemoteJob, RemotePlacement
+from policies.remote.drmaestro import DRMaestro, by_ortools
 
 SEED = 1
 #: Machines, and jobs; the second without OR-Tools, which such sizes are for.

@@ -13,8 +13,8 @@ from random import Random
 from bench.measure import Figure, at_most, conditions, quantile
 from gres_topology import catalog
 from policies import Cluster, NodeState, Request, RunningJob
-from policies.r_queue import RQueue
 from policies.remote import RemoteJob, RemotePlacement
+from policies.remote.r_queue import RQueue
 
 SEED = 1
 NODES = 480

@@ -1,8 +1,8 @@
 -- slurm-gputopo, optional: the script of CliFilterPlugins=lua, placed beside slurm.conf with
 -- the folder gputopo/ on hosts where users call srun and salloc. With enforcement = slots
--- Slurm has no GRES types of models any more; the bridge turns a model into a constraint for
--- the job, this script for the client's own steps, too. Whatever fails here, the command
--- goes on as it was written.
+-- Slurm's GRES types are no GPU models. The bridge turns the model of a job's request into a
+-- constraint; this script does the same for the steps that the client starts. Whatever fails here,
+-- the command goes on as it was written.
 
 local script = string.match(debug.getinfo(1, "S").source, "^@(.*)$") or ""
 package.path = (string.match(script, "^(.*)/[^/]*$") or "/etc/slurm") .. "/?.lua;" .. package.path

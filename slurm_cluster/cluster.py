@@ -77,7 +77,7 @@ class Cluster(Faults):
         return cls(project, described)
 
     def again(self) -> Cluster:
-        """The same cluster by connections of their own, for another thread."""
+        """The same cluster with connections of its own, for another thread."""
         return Cluster(self.project, self.description, self.enforcement)
 
     @property
@@ -155,10 +155,10 @@ class Cluster(Faults):
         engine: bool = True,
         deadline_ms: int | None = PATIENT_MS,
     ) -> Iterator[None]:
-        """A block in which a reset leads elsewhere: another variant, more lines in the two files.
+        """A block with another state to reset to: another variant, more lines in the two files.
 
-        engine=False: the tests bring one of their own. deadline_ms is how long plugin and bridge
-        wait for it; None: the tests write their files.
+        engine=False: the tests start an engine of their own. deadline_ms is how long plugin and
+        bridge wait for it; None: the tests write the bridge's and the plugin's files themselves.
         """
         former = self._home
         self._home = {
@@ -178,7 +178,7 @@ class Cluster(Faults):
             self.reset()
 
     def expects(self, crash: str) -> None:
-        """The test itself provokes log lines that match; they are no fault at the next reset."""
+        """Log lines that match this expression are no fault at the next reset."""
         self._expected = "|".join(filter(None, (self._expected, crash)))
 
     @contextmanager
@@ -287,9 +287,10 @@ class Cluster(Faults):
         self.run("ctl", ["clusterctl", "engine", action])
 
     def look(self) -> None:
-        """In the slots mode: the engine has seen what Slurm's books say now.
+        """In the slots mode waits until the engine has read the queue as it is now.
 
-        It looks by itself soon after a job ended; a test that asks at once would race it.
+        It reads the queue by itself soon after a job ended; a test that asks at once would be
+        earlier.
         """
         if not self.variant().startswith("gputopo-slots") or self.engine_pid() is None:
             return

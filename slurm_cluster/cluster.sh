@@ -29,7 +29,7 @@ export COMPOSE_PROJECT_NAME="${GPUTOPO_PROJECT:-$GPUTOPO_ID}"
 files="$state/$COMPOSE_PROJECT_NAME"
 # One builder everywhere: the classic one; the Dockerfiles use nothing newer.
 export DOCKER_BUILDKIT=0
-# Of whoever began: `make demo` counts from its own start.
+# Seconds are counted from the start of the caller: `make demo` sets it.
 export GPUTOPO_STARTED="${GPUTOPO_STARTED:-$(date +%s)}"
 
 say() { printf '[%3d s] %s\n' $(($(date +%s) - GPUTOPO_STARTED)) "$1" >&2; }
@@ -155,7 +155,7 @@ wait_idle() {
     done
 }
 
-# What is there under the project's name is ours, or nothing is done to it.
+# Ends the script where containers of the project's name belong to another checkout.
 check_ours() {
     local of="label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" by='by={{.Label "gputopo.checkout"}}' other
     other="$({ docker ps -a --filter "$of" --format "$by"; docker volume ls --filter "$of" --format "$by"

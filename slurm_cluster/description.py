@@ -47,7 +47,7 @@ decision_log: {path: /var/log/gputopo/decisions.jsonl, max_mb: 64, keep: 4}
 
 
 class DescriptionError(ValueError):
-    """A description that no cluster can be made of: what was read, what is expected."""
+    """No cluster can be made of a description: what was read, and what is expected."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Description:
             raise DescriptionError(f"nodes: {', '.join(self.nodes)} name a host twice")
         for machine in self.nodes.values():
             self._topology(machine)
-        # What is written behind them begins a line of its own.
+        # What is written behind these lines must begin a line of its own.
         for key in ("slurm_conf", "gputopo_yaml"):
             lines = getattr(self, key)
             object.__setattr__(self, key, f"{lines.rstrip()}\n" if lines.strip() else "")

@@ -23,7 +23,8 @@ FAKED_CLOCK = {
     "FAKETIME_NO_CACHE": "1",
     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
 }
-#: What is written before a daemon's own command line to start it again, and when it is there.
+#: Daemon -> what stands before its command line when it is started again, and the command that
+#: succeeds once it answers.
 DAEMONS = {
     "munged": ("rm -f /run/munge/munge.socket.2*; runuser -u munge --", "munge -n"),
     "slurmdbd": ("", "sacctmgr -n list cluster"),
@@ -115,7 +116,7 @@ class Faults(Slurm):
         until(lambda: self.run("ctl", unknown, check=False).code, "all nodes have registered", 60)
 
     def _kill(self, daemon: str, host: str = "ctl") -> str:
-        """Its command line, once it is gone."""
+        """Kills a daemon; its command line, once it is gone."""
         # Not a zombie, which is gone already, nor a child that has the name for a moment.
         alive = ["pgrep", "--runstates", "R,S,D", "-o", "-x", daemon]
         pid = self.run(host, alive).out.strip()

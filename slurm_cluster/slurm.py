@@ -167,7 +167,7 @@ class Slurm(Hosts):
     def saved(self) -> None:
         """Waits until slurmctld's state on disk is newer than now."""
         self.run("ctl", "touch /tmp/now")
-        # it saves a few seconds after a change, and not without one
+        # slurmctld saves a few seconds after a change, and not without one.
         self.cancel(self.sbatch("-H", "-n1", script="true"))
         newer = f"[ {STATE}/job_state -nt /tmp/now ]"
         until(lambda: not self.run("ctl", newer, check=False).code, "the state is saved", 60)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm.interface import SlurmClient
 
 MAX_REPLY = 1 << 20
-#: The select plugin leaves an engine alone that just failed (breaker_s): a pause is no silence.
+#: After a failure the select plugin does not ask for a while (breaker_s); that is no fault.
 PAUSE_S = 10
-#: Fewer GPU jobs without a word about them may be a chance.
+#: With fewer GPU jobs that nobody asked about it may be chance.
 SILENT_STARTS = 3
 
 
@@ -62,19 +62,20 @@ def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
 
 
 def unasked(told: dict[str, Any], slurm: SlurmClient) -> int:
-    """GPU jobs that run and started while the engine heard of no job at all: the select plugin
-    does not ask. 0 where it does, where nobody should ask, and for a few starts.
+    """How many GPU jobs started since the engine runs, if it was asked about none of them.
 
-    `told` is the engine's status. Raises SlurmError when Slurm does not answer.
+    Then the select plugin does not ask. 0 where it does ask, where it should not, and for fewer
+    starts than SILENT_STARTS. `told` is the engine's status. Raises SlurmError when Slurm does not
+    answer.
     """
     heard = told.get("messages", {})
     if told.get("enforcement") != "select" or told.get("killed"):
         return 0
-    # Of jobs that it leaves alone the plugin still says that they started.
+    # The plugin reports every start, also of jobs that it does not ask about.
     if heard.get("place") or heard.get("started"):
         return 0
     since = time.time() - told["uptime_s"] + PAUSE_S
-    # An epoch: so the runner has Slurm's commands tell every time.
+    # An epoch: the runner sets SLURM_TIME_FORMAT.
     boot = slurm.config().get("BOOT_TIME", "")
     since = max(since, int(boot) if boot.isdecimal() else 0)
     found = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)

@@ -1,4 +1,4 @@
-"""munge credentials by the command-line tools: who asks, and an answer only they can read.
+"""Munge credentials by its command-line tools: who asks, and an answer that only they can read.
 
 munged itself refuses a credential that is used twice, forged, or too old.
 """

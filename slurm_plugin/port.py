@@ -30,9 +30,10 @@ Reply = Callable[[bytes], Awaitable[bytes]]
 
 
 class Port:
-    """Listens at `address` (`setting` is its key in gputopo.yaml); `end` ends a request.
+    """One address that is listened at.
 
-    `busy` is sent to those of one address who are too many.
+    `setting` is the address's key in gputopo.yaml, for errors. A request ends with the bytes
+    `end`. A client whose address has too many connections open gets `busy` and no answer.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Port:
                 writer.close()
                 await writer.wait_closed()
         except (OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
-            # Too slow, too long, or gone: that client's own affair.
+            # The client was too slow, sent too much, or is gone: nobody else is concerned.
             pass
         finally:
             # Whatever it has not taken is dropped, and the descriptor is ours again.

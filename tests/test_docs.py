@@ -1,7 +1,8 @@
-"""What the pages point at exists: links, headings, commands, options, make targets, files."""
+"""What the pages name exists: links, headings, commands, make targets, files, Python names."""
 
 from __future__ import annotations
 
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -106,3 +107,17 @@ def test_every_file_of_ours_that_is_named_exists(page: Path) -> None:
         for path in re.findall(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]+\w", span):
             name = path.split("::")[0]
             assert "NAME" in name or list(ROOT.glob(name)), path
+
+
+@every_page
+def test_every_python_name_of_ours_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    names = re.findall(r"python3? -m ((?:bench|simulation|slurm_cluster)[\w.]*)", text)
+    for module, imported in re.findall(r"^from (\w[\w.]*) import ([\w, ]+)$", text, re.M):
+        if module.split(".")[0] in FOLDERS:
+            names += [f"{module}.{name}" for name in re.split(", *", imported)]
+    names += re.findall(
+        r"`((?:gres_topology|policies|simulation|slurm_plugin)(?:\.\w+)+)[`(]", text
+    )
+    for name in names:
+        pkgutil.resolve_name(name)

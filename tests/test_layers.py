@@ -140,6 +140,24 @@ ORDER = {
     "serve": "puts the rooms together",
     "cli": "people's way in",
 }
+#: The same of policies, modules beside the rooms included.
+POLICIES_ORDER = {
+    "errors": "everybody's",
+    "patterns": "graphs over ranks, which know no node",
+    "performance": "how long jobs run, which knows no node either",
+    "contract": "what every policy and its callers agree on; hint keys name patterns",
+    "matching": "patterns on a node's links",
+    "bandwidth": "what a match is worth in GB/s",
+    "scoring": "what a set is worth to this job and to later ones",
+    "first_fit": "a policy, which scores what it chose",
+    "best_fit": "a policy whose domains topo_aware takes over",
+    "topo_aware": "policies with a model of their own",
+    "mapa": "policies that choose by scores",
+    "genie": "shapes jobs; inside a node it is mapa",
+    "remote": "GPUs of other nodes; not asked for by name",
+    "registry": "knows every policy by its name",
+    "hints": "reads what users write by the keys of the registry's policies",
+}
 PLUGIN = ROOT / "slurm_plugin"
 #: The same of simulation.
 SIMULATION_ORDER = {
@@ -149,6 +167,7 @@ SIMULATION_ORDER = {
     "report": "figures of what the simulators did",
     "experiments": "the papers' evaluations, which use all of it",
 }
+TABLES = {"simulation": SIMULATION_ORDER, "slurm_plugin": ORDER, "policies": POLICIES_ORDER}
 
 
 #: The select plugin in C: `shim` includes Slurm's headers, `pure` nothing but its own.
@@ -186,6 +205,8 @@ def test_the_table_names_every_room():
     assert rooms == set(ORDER)
     rooms = {path.name for path in (ROOT / "simulation").iterdir() if any(path.glob("*.py"))}
     assert rooms == set(SIMULATION_ORDER)
+    modules = {name.split(".")[1] for name in MODULES if name.startswith("policies.")}
+    assert modules == set(POLICIES_ORDER)
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     assert not [room for room in ORDER if f"`{room}`" not in page]
 
@@ -194,7 +215,7 @@ def test_the_table_names_every_room():
     ("folder", "order", "room"),
     [
         pytest.param(folder, list(order), room, id=f"{folder}.{room}")
-        for folder, order in (("simulation", SIMULATION_ORDER), ("slurm_plugin", ORDER))
+        for folder, order in TABLES.items()
         for room in order
     ],
 )
@@ -202,7 +223,8 @@ def test_a_room_uses_those_before_it_alone(folder, order, room):
     later = set(order[order.index(room) + 1 :])
     used = {
         name.split(".")[1]
-        for path in (ROOT / folder / room).rglob("*.py")
+        for module_name, path in MODULES.items()
+        if module_name.split(".")[:2] == [folder, room]
         for name in needed(path)
         if name.startswith(f"{folder}.")
     }

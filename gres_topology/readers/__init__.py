@@ -1,1 +1,7 @@
-"""What tools print about a node, one reader for each format; `reading` tells which it is."""
+"""Readers of what tools print about a node; every one makes a NodeTopology, or one TopologyError.
+
+`reading` tells which format a text is in and calls its reader: `nvidia_smi` (with `affinity` for
+the columns behind the links), `rocm_smi`, `nccl_xml`, `hwloc_xml` (with `hwloc_distances`),
+`numactl`, `saved` (our own JSON). `nvml` asks the driver instead of a text. `xmltree` reads XML
+that nobody vouches for.
+"""

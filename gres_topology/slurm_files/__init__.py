@@ -1,1 +1,5 @@
-"""Slurm's own files about hardware: gres.conf, its GPU numbers, topology.conf."""
+"""Slurm's own files about hardware.
+
+`gres_file` writes and reads gres.conf, `mapping` tells which GPU of a topology Slurm's index
+means, `network` reads topology.conf.
+"""

@@ -5,15 +5,16 @@ local find, sub = string.find, string.sub
 local M = {}
 M.__index = M
 
--- Then everything is forgotten: a burst of different jobs must not fill slurmctld.
+-- With more answers than this all are forgotten, so that a burst of different jobs does not fill
+-- slurmctld's memory.
 local MOST = 256
 
 function M.new()
   return setmetatable({ kept = {}, count = 0 }, M)
 end
 
--- The plan for one more job. What marks a job in Slurm (its token) must be its own: it gets
--- -1, -2, ... in the order of the jobs.
+-- The plan for one more job. Each job needs a token of its own, so -1, -2, ... is put behind it in
+-- the order of the jobs.
 local function once_more(answer)
   local plan = answer.plan
   if type(plan) ~= "table" or not plan.token then

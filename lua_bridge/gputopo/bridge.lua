@@ -64,7 +64,7 @@ function M.configure(directory)
   if not made and not is_slots then
     error(result, 0)
   elseif not made then
-    -- Jobs must lose their models all the same, or Slurm could not run them.
+    -- Requests are still rewritten: in the slots mode Slurm can run no job that names a model.
     log("the engine is not asked: " .. tostring(result))
   end
 end
@@ -78,8 +78,8 @@ local function note_failure(reason)
 end
 
 -- What a reply means: a checked plan for "ok", the line for "refuse", true for "pass";
--- nil and the reason when it cannot be used. Such a reply is about one job, and whoever wrote
--- that job must not cost the others their engine: no pause follows.
+-- nil and the reason when it cannot be used. Such a reply is about one job, so no pause follows:
+-- a job that is written to provoke it must not keep the engine from other jobs.
 local function meaning(verb, fields, is_shape)
   if verb == "ok" then
     return reply.checked(fields, is_slots, is_shape)
@@ -141,8 +141,8 @@ local function applied(job, plan)
   return ok
 end
 
--- Without the engine such a job has no GPUs, and to run without them is never what was meant:
--- it waits for the engine, which chooses its shape and releases it.
+-- A job whose shape is to be chosen has no GPUs until the engine chose. It must not run without
+-- them, so it is held; the engine gives it a shape and releases it.
 local function held(job, hint)
   local text = shapes.held(job, hint)
   if not comment.are_brackets(text) then
@@ -156,9 +156,9 @@ local function held(job, hint)
   return slurm.SUCCESS
 end
 
--- A hint on a job without GPUs: it may ask for its shape to be chosen. One component of a
--- heterogeneous job may carry the hint meant for the others. A donor comes without GPUs, too, and
--- from its first moment on its user can change nothing of it (guard.lua).
+-- A job without GPUs. With a hint it may ask for its shape to be chosen; in a heterogeneous job
+-- the hint may be meant for another component. A donor has no GPUs either; its record is written
+-- at once, so that its user can never change it (guard.lua).
 local function submit_without_gpus(job, part_list)
   local said = job.comment
   local parent = said and string.match(said, "^gpu%-donor of=(%d%d?%d?%d?%d?%d?%d?%d?%d?%d?)$")
@@ -188,7 +188,7 @@ local function submit_without_gpus(job, part_list)
   return is_batch and held(job, hint) or refuse(shapes.NOT_CHOSEN)
 end
 
--- slurmctld's own user, who may write AdminComment as root may (read once, lazily).
+-- slurmctld's own user, who may write AdminComment as root may; read at its first use.
 local own_uid
 local function may_write_admin_comment(uid)
   if not own_uid then
@@ -201,8 +201,8 @@ local function may_write_admin_comment(uid)
   return uid == 0 or uid == own_uid
 end
 
--- In the slots mode a job's request loses its model whether or not an engine answers.
--- -> what the engine is told besides (nil: it is not asked), refusal
+-- In the slots mode a job's request is rewritten without its model, engine or not.
+-- -> the keys that the engine is sent besides (nil: it is not asked), refusal
 local function without_model(job, submit_uid, ask)
   local asked, is_batch = slots_submit.read(job)
   if slots_submit.names_slot(asked) and may_write_admin_comment(submit_uid) then
@@ -225,7 +225,8 @@ local function without_model(job, submit_uid, ask)
   return counted and slots_submit.keys(job, asked, is_batch, set)
 end
 
--- What a site's own script copied into AdminComment may be a user's text: no record of ours.
+-- A site's own script may copy a user's text into AdminComment: what looks like a record of ours
+-- there is removed.
 local function drop_foreign_records(job, submit_uid)
   local said = job.admin_comment
   if said and string.find(said, "[gpu-", 1, true) and not may_write_admin_comment(submit_uid) then
@@ -251,7 +252,7 @@ local function submit(job, part_list, submit_uid)
     if refusal then
       return refuse(refusal)
     end
-    -- A job that can have no slots is asked about for its hint alone, which may be wrong.
+    -- A job that cannot have slots is sent only for its hint to be checked.
     more = more or (hint and hint ~= "" and "" or nil)
   end
   local line = more and request.line(job, part_list, ask, hint)
@@ -262,8 +263,8 @@ local function submit(job, part_list, submit_uid)
   if verb == "refuse" then
     return refuse(plan)
   elseif not verb and by_option and comment.is_bracket("[gpu-topo: " .. hint .. "]") then
-    -- The engine checks the hint when the job starts; a comment would still be there then,
-    -- an option would not.
+    -- The engine checks the hint when the job starts. Slurm keeps a comment until then, but not
+    -- an option: it is written into AdminComment.
     plan = { set = { admin_comment = "[gpu-topo: " .. hint .. "]" } }
   end
   if type(plan) == "table" then
@@ -288,7 +289,7 @@ local function updated(job, record)
   })
 end
 
--- What of an update is the engine's alone to change -> the refusal, or nil.
+-- The refusal of an update that changes what only the engine may change, or nil.
 local function guarded_parts(job, record, submit_uid)
   if not may_write_admin_comment(submit_uid) then
     return guard.refusal(job, record, is_slots)
@@ -299,7 +300,8 @@ local function guarded_parts(job, record, submit_uid)
   end
 end
 
--- What is the engine's, and a new hint in the comment of a pending job.
+-- An update of a job: what only the engine may change is refused; a new hint in the comment of a
+-- pending job is checked like that of a submit.
 local function modify(job, record, part_list, submit_uid)
   local closed = guarded_parts(job, record, submit_uid)
   if closed then

@@ -3,7 +3,8 @@
 -- "[gpu-loan: STATE ...]", in the slots mode "[gpu-slots: STATE key=value ...]", and of a donor
 -- "[gpu-donor: of=JOB]". Whatever a site or an administrator wrote around them stays.
 --
--- One grammar for Lua, Python (slurm_plugin/job_notes/brackets.py), C (select/pure/admin_comment.c):
+-- One grammar for Lua, Python (slurm_plugin/job_notes/brackets.py) and C
+-- (slurm_plugin/select/pure/admin_comment.c):
 -- a bracket is ours only outside of every other bracket, with none inside, without control
 -- characters, and of at most LONGEST_BRACKET bytes. Of several of a kind the last one counts.
 -- Behind a bracket that is never closed there is nothing of ours.

@@ -34,7 +34,7 @@ end
 
 -- parse(spec) -> count, type | nil
 --   count 0: no GPU in it. type: the one type asked for; "" for any or several.
---   nil: shared or sliced GPUs (MPS, shards, MIG), or nothing we can read: hands off.
+--   nil: shared or sliced GPUs (MPS, shards, MIG), or a text that cannot be read: not ours.
 function M.parse(spec)
   local total, the_type = 0, nil
   for item in gmatch(spec, "[^,]+") do

@@ -1,7 +1,7 @@
--- What users may not change of their jobs once these are the engine's to start. Such a job says
--- so in its AdminComment: it waits behind a gate ("[gpu-slots: gated ...]"), meets the donors of
--- its remote GPUs ("[gpu-loan: meets ...]"), or is such a donor ("[gpu-donor: ...]"), which starts
--- before all others and so must stay exactly what the engine submitted.
+-- What users may not change of their own jobs while the engine decides when these start. The
+-- job's AdminComment tells which jobs these are: one that waits behind a gate ("[gpu-slots: gated
+-- ...]"), one whose donors start ("[gpu-loan: meets ...]"), and a donor ("[gpu-donor: ...]"). A
+-- donor starts before all other jobs, so it must stay exactly what the engine submitted.
 local comments = require("gputopo.comment")
 local slots = require("gputopo.slots")
 
@@ -52,7 +52,8 @@ local function is_set(field, value)
   return value ~= UNSET_16 and value ~= UNSET_32 and value < LARGEST_MEMORY_MB
 end
 
--- What the first of these lists names that an update sets, in a user's words; nil for nothing.
+-- touched(job, list, ...) -> the first thing in the lists that the update sets, in a user's
+-- words; nil for none
 local function touched(job, ...)
   for _, list in ipairs({ ... }) do
     for _, group in ipairs(list) do
@@ -75,8 +76,8 @@ local function named_slot(job)
   end
 end
 
--- refusal(job, record, is_slots) -> the line for a user whose update touches what is the
--- engine's, or nil. The caller lets root and SlurmUser pass.
+-- refusal(job, record, is_slots) -> the line for a user whose update changes what only the engine
+-- may change, or nil. The caller does not ask for root and SlurmUser, who may.
 function M.refusal(job, record, is_slots)
   local slot = is_slots and named_slot(job)
   if slot then

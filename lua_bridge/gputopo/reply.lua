@@ -112,7 +112,7 @@ local function apply_fields(job, set, before)
   for field, value in pairs(set) do
     local old = job[field]
     if field == "admin_comment" then
-      -- Reading a script copies it: only where it matters.
+      -- Reading a script copies it, so it is read only where a loan depends on it.
       if comment.inside(value, "gpu-loan") and job.script == nil then
         value = comment.without_loan(value)
       end

@@ -1,5 +1,5 @@
--- Jobs that ask for no GPUs but for their shape (nodes, GPUs per node) to be chosen: which they
--- are, and what they carry when no engine answers.
+-- Jobs without GPUs whose shape (nodes, GPUs per node) is to be chosen: how they are recognised,
+-- and what is written into their AdminComment when no engine answers.
 local request = require("gputopo.request")
 
 local M = {}
@@ -12,8 +12,8 @@ M.NOT_CHOSEN = "gpu-topo: the engine that chooses this job's shape does not answ
   .. "yourself (--gpus, --gres), or submit again later"
 local NOTE = "held until the engine chooses its shape"
 
--- Does a hint ask for it? Every one that does names the policy or gives iterations, which no
--- other policy reads; what is wrong with it is the engine's to say.
+-- Does a hint ask for a shape? It names the policy, or gives iterations, which no other policy
+-- reads. The engine says what is wrong with it.
 function M.are_asked_for(hint)
   local plain = "," .. gsub(hint, " ", "") .. ","
   return find(plain, ",policy=genie,", 1, true) ~= nil or find(plain, ",iterations=", 1, true) ~= nil

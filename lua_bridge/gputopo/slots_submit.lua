@@ -1,5 +1,5 @@
--- A submit in the slots mode: what a job may not ask for, its request without the model,
--- and the keys the engine gets on top of `submit` (docs/protocol.md).
+-- A submit in the slots mode: requests that are refused, the request rewritten without its GPU
+-- model, and the keys that are added to `submit` (docs/protocol.md).
 local codec = require("gputopo.codec")
 local request = require("gputopo.request")
 local slots = require("gputopo.slots")
@@ -17,7 +17,7 @@ local LARGEST_MEMORY_MB = 2 ^ 62
 local LONGEST_TEXT = 4096
 -- Of slurm.h: --gres-flags=enforce-binding, alone or as the site's default.
 local GRES_ENFORCE_BIND = 16
--- No limit, for a reader who calculates with it.
+-- Stands for "no limit", as a number that can be added to a time.
 local TEN_YEARS_S = 315360000
 
 -- In the order that decides the job's `form`, with the short key of each.
@@ -182,7 +182,7 @@ function M.tasks_of_gpus(job, ask, is_batch)
     return {}
   end
   local gpus, _, _, _, tasks = request.shape(job, ask)
-  -- srun counts again by itself, and refuses several tasks per GPU of --gres.
+  -- srun derives the tasks again by itself, and refuses several tasks per GPU with --gres.
   if gpus == 0 or (not is_batch and each > 1 and not ask.per_job) then
     return nil
   end

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from policies.remote import RemoteJob, RemotePlacement, Room
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from simulation.core.clock import Progress
 
 
@@ -54,7 +54,7 @@ class Nodes(Generic[R]):
     `jobs` counts those by node, `hosted` only the jobs that have a task on the node.
     """
 
-    def __init__(self, free: dict[str, Room]) -> None:
+    def __init__(self, free: dict[str, NodeCapacity]) -> None:
         self.free = free
         self.jobs = dict.fromkeys(free, 0)
         self.hosted = dict.fromkeys(free, 0)

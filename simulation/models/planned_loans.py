@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from policies import Wait
-from policies.drmaestro import HELD_BACK, DRMaestro, NetworkProfile
-from policies.remote import RemoteJob, RemotePlacement, Room
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.drmaestro import HELD_BACK, DRMaestro, NetworkProfile
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
 from simulation.models.loans import Ended, Nodes, RunningJob
@@ -49,7 +49,7 @@ class PlannedLoanSimulator:
     spends on an idle network, once per remote GPU.
     """
 
-    machines: dict[str, Room]
+    machines: dict[str, NodeCapacity]
     planner: DRMaestro
     warm: Sequence[tuple[float, str, int, int]] = ()
     interval_s: float = 1.0

@@ -1,7 +1,7 @@
 """Queues of jobs that may borrow GPUs of other nodes, first come, first served.
 
-The queues are those of `policies.r_queue` (Markthub et al., PDCAT 2014); execution times are the
-paper's model (eqs. 1-7), and change whenever the jobs on a job's nodes do.
+The queues are those of `policies.remote.r_queue` (Markthub et al., PDCAT 2014); execution times
+are the paper's model (eqs. 1-7), and change whenever the jobs on a job's nodes do.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from policies import Wait
-from policies.r_queue import AutoRQueue, GQueue, Network, Release, RQueue, Work, execution_s
-from policies.remote import RemoteJob, RemotePlacement, Room
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.r_queue import (
+    AutoRQueue,
+    GQueue,
+    JobWork,
+    NetworkSpeeds,
+    Release,
+    RQueue,
+    execution_s,
+)
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
 from simulation.models.loans import Ended, Nodes, RunningJob
@@ -25,7 +33,7 @@ class QueuedJob:
 
     submit_s: float
     job: RemoteJob
-    work: Work
+    work: JobWork
 
 
 _TOO_FEW = Wait("too few GPUs are free in all", float("inf"))
@@ -51,9 +59,9 @@ class QueuedLoanSimulator:
     ran.
     """
 
-    nodes: dict[str, Room]
+    nodes: dict[str, NodeCapacity]
     queue: GQueue | RQueue | AutoRQueue
-    wires: Network = field(default_factory=Network)
+    wires: NetworkSpeeds = field(default_factory=NetworkSpeeds)
     placements: dict[int, RemotePlacement] = field(default_factory=dict)
     idle: IdleGpus = field(default_factory=IdleGpus)
     end_s: float = 0.0  # of the last event so far: up to there `idle` is counted

@@ -1,4 +1,4 @@
-"""What leaves a simulation: rows of a table, CSV of every job, JSON, one HTML page."""
+"""What leaves a simulation as text: rows of a table, CSV of every job, JSON."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any
 
 from gres_topology import NodeTopology
 from simulation.core.record import Run
-from simulation.report import plots
 from simulation.report.metrics import summary
 from simulation.traces import Trace
 
@@ -101,63 +99,9 @@ def to_csv(runs: Iterable[Run]) -> str:
     return text.getvalue()
 
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1100px; color: #222 }
-table { border-collapse: collapse; font-size: 13px }
-th, td { padding: .3em .7em; text-align: right }
-th:first-child, td:first-child { text-align: left }
-tr:nth-child(even) { background: #f3f3f3 }
-thead th { border-bottom: 1px solid #888; vertical-align: bottom }
-svg { max-width: 100%; height: auto }
-"""
-
-
-def to_html(
-    runs: Sequence[Run], cluster: Mapping[str, NodeTopology], trace: Trace, facts: Mapping[str, Any]
-) -> str:
-    """One page that needs nothing else: the table, what was left out, the pictures inline."""
-    head, *rows = table(runs, cluster)
-    said = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
-    parts = [
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(trace.source)}</title>",
-        f"<style>{_STYLE}</style><h1>What each policy would have done</h1>",
-        f"<p>{escape(trace.source)} ({trace.format}): {len(trace.jobs)} jobs on {len(cluster)}"
-        f" nodes, {sum(t.gpus for t in cluster.values())} GPUs. {escape(said)}.</p>",
-        _html_table(head, rows),
-        _html_rejected(trace),
-    ]
-    if plots.available():
-        parts += [plots.waits(runs), plots.slowdowns(runs), plots.utilisation(runs)]
-        parts += [plots.timeline(run, cluster, legend=len(trace.jobs) <= 50) for run in runs]
-    else:
-        parts.append("<p>No pictures: matplotlib is not installed.</p>")
-    return "\n".join(_inline(part) for part in parts)
-
-
-def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
-
-
 def left_out(trace: Trace) -> list[str]:
     """What of the log was not simulated, one sentence per kind."""
     lines = [f"{count} left out: {kind}" for kind, count in sorted(trace.left_out.items())]
     if trace.rejected:
         lines.append(f"{len(trace.rejected)} rows cannot be used")
     return lines
-
-
-def _html_rejected(trace: Trace) -> str:
-    rows = [f"<li>{escape(line)}</li>" for line in left_out(trace)]
-    named = "\n".join(f"{row.where}: {row.reason}" for row in trace.rejected)
-    details = f"<details><summary>The rows</summary><pre>{escape(named)}</pre></details>"
-    return f"<ul>{''.join(rows)}</ul>" + (details if trace.rejected else "")
-
-
-def _inline(part: str) -> str:
-    """An SVG without the prologue of a file of its own."""
-    start = part.find("<svg")
-    return part[start:] if part.startswith("<?xml") and start >= 0 else part

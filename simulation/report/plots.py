@@ -30,7 +30,7 @@ def available() -> bool:
 
 
 def _figure(width: float, height: float, draw: Callable[[Any], None]) -> str:
-    """One SVG with one pair of axes."""
+    """One SVG with one pair of axes, without the prologue of a file of its own."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
@@ -43,7 +43,8 @@ def _figure(width: float, height: float, draw: Callable[[Any], None]) -> str:
         draw(figure.add_subplot())
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]
 
 
 def timeline(run: Run, cluster: Mapping[str, NodeTopology], *, legend: bool = False) -> str:
@@ -71,9 +72,9 @@ def _bar(axes: Any, row: int, record: Record, number: int, legend: bool) -> None
     axes.barh(row, record.end_s - record.start_s, left=record.start_s, height=0.85,
               color=colour, edgecolor="white", linewidth=0.4)  # fmt: skip
     if legend:
-        axes.text(
-            record.start_s, row, f" {record.job.name or record.job.job_id}", va="center", fontsize=7
-        )
+        # A log's name for a job: a dollar sign in it begins no formula.
+        name = f" {record.job.name or record.job.job_id}"
+        axes.text(record.start_s, row, name, va="center", fontsize=7, parse_math=False)
 
 
 def _curves(title: str, label: str, curves: Mapping[str, Sequence[float]], log: bool) -> str:

@@ -1,8 +1,8 @@
 #!/bin/bash
 # clean.sh: removes what this checkout brought onto the machine, one line for each: its clusters and
-# images, base images that it fetched, .cluster/, and the dockerd that it started. Nothing of
-# others: what there is goes by the label gputopo.checkout or by a note under .cluster/.
-# Not .venv, nor packages that apt-get installed.
+# images, base images that it fetched, .cluster/, and the dockerd that it started. It removes only
+# what has the label gputopo.checkout or a note under .cluster/; .venv stays, and so do packages
+# that apt-get installed.
 set -euo pipefail
 
 home="${GPUTOPO_CHECKOUT:?cluster.sh sets it}"
@@ -76,7 +76,7 @@ daemon() {
     fi
     kill "$pid"
     end=$((SECONDS + 30))
-    # One whose parent never asks for it has no program any more.
+    # A zombie has no program any more: it has ended.
     while readlink "/proc/$pid/exe" >/dev/null 2>&1; do
         [ "$SECONDS" -lt "$end" ] || { echo "dockerd (pid $pid) does not end within 30 s of SIGTERM" >&2; exit 1; }
         sleep 0.2

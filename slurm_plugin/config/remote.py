@@ -12,7 +12,7 @@ from slurm_plugin.remote import presets
 from slurm_plugin.remote.node.preset import Preset
 
 if TYPE_CHECKING:
-    from policies.r_queue import Network
+    from policies.remote.r_queue import NetworkSpeeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class RemoteConfig:
     )
 
     @property
-    def wires(self) -> Network:
+    def wires(self) -> NetworkSpeeds:
         """The site's network in the R queue's model."""
         # Imported when asked for: what submits donors needs the section, and no policies.
-        from policies.r_queue import Network
+        from policies.remote.r_queue import NetworkSpeeds
 
-        return Network(net_gb_s=self.network_gb_s)
+        return NetworkSpeeds(net_gb_s=self.network_gb_s)
 
     def conflict(self) -> tuple[str, str] | None:
         """Some middleware can be used only where the site trusts its network."""

@@ -44,7 +44,6 @@ class _Prepared:
     """A question with everything looked up, ready for a policy."""
 
     asked: PlacementQuestion
-    rule: Rule
     preferences: Preferences
     policy: Policy
     request: Request
@@ -68,7 +67,7 @@ class _Leave(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """Decides `place` questions over fixed machines and rules; shared by enforcements."""
+    """Answers questions by the machines and rules of one configuration."""
 
     machines: Machines
     rule: Callable[[str, str, int], Rule]
@@ -84,14 +83,15 @@ class Decider:
         placement: Placement | None = None
         try:
             prepared = self._prepare(asked, rule)
-            record.prepared(prepared.preferences, prepared.request, prepared.excluded)
+            record.preferences, record.request = prepared.preferences, prepared.request
+            record.excluded = prepared.excluded
             reply, reason, placement = self._ask(prepared, record)
         except _Leave as leave:
             reply, reason = Pass(leave.note), leave.reason
         except Exception:
             logger.exception("job %d: the decision failed; Slurm's own choice", asked.job)
             reply, reason = Pass("Slurm's own choice: internal error"), "internal error"
-        record.answered(reply, reason)
+        record.reply, record.reason = reply, reason
         if rule.mode == "observe":
             # Nothing of ours, not even a note, may reach the job.
             observed = reason if isinstance(reply, Pass) else "observe mode"
@@ -102,7 +102,7 @@ class Decider:
         """The decision for a question that no policy is asked."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
         record = DecisionRecord(asked, rule.mode, self._to_slurm, self._pcie_hops)
-        record.answered(reply, reason)
+        record.reply, record.reason = reply, reason
         return Decision(reply, reason, record.build)
 
     def _prepare(self, asked: PlacementQuestion, rule: Rule) -> _Prepared:
@@ -128,7 +128,7 @@ class Decider:
         # Only who looks at neighbours has them read.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
         cluster = Cluster(nodes, jobs, network=self.network)
-        return _Prepared(asked, rule, preferences, policy, request, cluster, own, excluded)
+        return _Prepared(asked, preferences, policy, request, cluster, own, excluded)
 
     def _nodes(
         self, asked: tuple[CandidateNode, ...]
@@ -159,13 +159,13 @@ class Decider:
             reply = self._wait(prepared, outcome)
             if reply is not None:
                 instead = outcome.instead
-                record.chosen(lambda: instead, self._own(prepared))
+                record.placement, record.own = lambda: instead, self._own(prepared)
                 return reply, "waits", None
             outcome = self._instead(prepared, outcome)
         self._check(prepared, outcome)
         used = self._use(prepared, outcome)
         scored = partial(with_scores, outcome, prepared.request, prepared.cluster.nodes)
-        record.chosen(scored, self._own(prepared))
+        record.placement, record.own = scored, self._own(prepared)
         return used, "placed", outcome
 
     def _wait(self, prepared: _Prepared, wait: Wait) -> WaitFor | None:

@@ -6,6 +6,7 @@ GPU indices are Slurm's, in rank order, as `scontrol show job -d` and users coun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from policies import Candidate, Placement, Request
@@ -24,55 +25,39 @@ PcieHops = Callable[[str, tuple[int, ...]], int]
 Scored = Callable[[], Placement | None]
 
 
+@dataclass(slots=True)
 class DecisionRecord:
-    """Collects references while deciding; `build` does the work later."""
+    """Collects references while deciding; `build` does the work after the reply."""
 
-    def __init__(
-        self, asked: PlacementQuestion, mode: str, to_slurm: ToSlurm, pcie_hops: PcieHops
-    ) -> None:
-        self._asked = asked
-        self._mode = mode
-        self._to_slurm = to_slurm
-        self._pcie_hops = pcie_hops
-        self._preferences: Preferences | None = None
-        self._request: Request | None = None
-        self._excluded: Mapping[str, str] = {}
-        self._placement: Scored = lambda: None
-        self._own: Scored = lambda: None
-        self._reply: PlaceReply = Pass()
-        self._reason = ""
-
-    def prepared(
-        self, preferences: Preferences, request: Request, excluded: Mapping[str, str]
-    ) -> None:
-        """The question as the policy got it, and the nodes it did not get."""
-        self._preferences, self._request, self._excluded = preferences, request, excluded
-
-    def chosen(self, placement: Scored, own: Scored) -> None:
-        """The policy's choice (of a wait: what the job would have got) and Slurm's own.
-
-        Both are called when the line is built, after the reply.
-        """
-        self._placement, self._own = placement, own
-
-    def answered(self, reply: PlaceReply, reason: str) -> None:
-        """What the decision came to (in observe mode: would have)."""
-        self._reply, self._reason = reply, reason
+    asked: PlacementQuestion
+    mode: str
+    to_slurm: ToSlurm
+    pcie_hops: PcieHops
+    #: The question as the policy got it, and why it did not get some of the nodes.
+    preferences: Preferences | None = None
+    request: Request | None = None
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    #: The policy's choice (of a wait: what the job would have got), and Slurm's own.
+    placement: Scored = lambda: None
+    own: Scored = lambda: None
+    #: What the decision came to; in observe mode what it would have come to.
+    reply: PlaceReply = field(default_factory=Pass)
+    reason: str = ""
 
     def build(self) -> dict[str, Any]:
         """The line's keys and values."""
-        reply = self._reply
-        line = first_keys(self._asked, self._mode, reply, self._reason)
+        reply = self.reply
+        line = first_keys(self.asked, self.mode, reply, self.reason)
         if isinstance(reply, Use) and reply.alt:
             line["alt"] = {name: _bits(mask) for name, mask in reply.alt.items()}
-        if self._preferences is not None and self._request is not None:
-            line["policy"] = self._preferences.policy
-            line["pattern"] = self._request.pattern
-            line["gpus_per_node"] = self._request.gpus_per_node
-        if self._excluded:
-            line["excluded_nodes"] = dict(list(self._excluded.items())[:MAX_EXCLUDED])
+        if self.preferences is not None and self.request is not None:
+            line["policy"] = self.preferences.policy
+            line["pattern"] = self.request.pattern
+            line["gpus_per_node"] = self.request.gpus_per_node
+        if self.excluded:
+            line["excluded_nodes"] = dict(list(self.excluded.items())[:MAX_EXCLUDED])
         line["slurm"] = self._slurm()
-        placement = self._placement()
+        placement = self.placement()
         if placement is not None:
             line["chosen"] = self._scored(placement) | {"pcie_hops": self._hops(placement)}
             line["reason"] = placement.reason
@@ -82,8 +67,8 @@ class DecisionRecord:
 
     def _slurm(self) -> dict[str, Any]:
         """Slurm's own choice, with its scores where the policy could judge it."""
-        gpus = {node.name: _bits(node.own) for node in self._asked.candidates if node.own}
-        own = self._own()
+        gpus = {node.name: _bits(node.own) for node in self.asked.candidates if node.own}
+        own = self.own()
         if own is None:
             return {"gpus": gpus}
         # Judged in the best order there is for that set: Slurm gives none.
@@ -91,11 +76,11 @@ class DecisionRecord:
 
     def _hops(self, placement: Placement) -> int:
         """Steps of the rings, all nodes together, that leave the GPUs' own links."""
-        return sum(self._pcie_hops(name, gpus) for name, gpus in placement.gpus.items())
+        return sum(self.pcie_hops(name, gpus) for name, gpus in placement.gpus.items())
 
     def _scored(self, choice: Placement | Candidate) -> dict[str, Any]:
         scored: dict[str, Any] = {
-            "gpus": {name: self._to_slurm(name, gpus) for name, gpus in choice.gpus.items()},
+            "gpus": {name: self.to_slurm(name, gpus) for name, gpus in choice.gpus.items()},
             "score": choice.score,
         }
         if choice.terms:

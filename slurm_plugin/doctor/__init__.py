@@ -2,5 +2,6 @@
 
 from slurm_plugin.doctor.checks import CHECKS, examine
 from slurm_plugin.doctor.finding import Finding
+from slurm_plugin.doctor.installation import Installation
 
-__all__ = ["CHECKS", "Finding", "examine"]
+__all__ = ["CHECKS", "Finding", "Installation", "examine"]

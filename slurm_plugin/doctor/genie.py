@@ -25,14 +25,14 @@ def findings(
             yield fail(_NAME, f"{name} is no partition of Slurm", "fix genie.partitions")
         elif nodes != set(rule.nodes):
             other = ", ".join(sorted(nodes ^ set(rule.nodes))[:5])
-            told = f"{name}: Slurm's nodes and genie.partitions.{name}.nodes differ in {other}"
-            yield fail(_NAME, told, "name the partition's nodes, all of one kind")
+            problem = f"{name}: Slurm's nodes and genie.partitions.{name}.nodes differ in {other}"
+            yield fail(_NAME, problem, "name the partition's nodes, all of one kind")
         else:
             yield ok(_NAME, f"{name}: {len(nodes)} nodes, classes {', '.join(rule.classes)}")
     priority = slurm_config.get("PriorityType", "")
     if "multifactor" not in priority:
-        told = f"the queue's order is not kept: PriorityType is {priority or 'not known'}"
-        yield warn(_NAME, told, "PriorityType=priority/multifactor")
+        problem = f"the queue's order is not kept: PriorityType is {priority or 'not known'}"
+        yield warn(_NAME, problem, "PriorityType=priority/multifactor")
     count = len(Database(settings.database).all())
     if count:
         yield ok(_NAME, f"{settings.database}: {count} profiles")

@@ -18,11 +18,11 @@ ASKED_S = 5.0
 
 def bridge_half(slurm_config: Mapping[str, str], enforcement: str) -> Iterator[Finding]:
     """gputopo-bridge.conf and gputopo.yaml name the same way of enforcing."""
-    told = bridge_enforcement(slurm_config)
-    if told != enforcement:
+    stated = bridge_enforcement(slurm_config)
+    if stated != enforcement:
         yield fail(
             "enforcement",
-            f"{_bridge_conf(slurm_config)} says enforcement = {told}, gputopo.yaml {enforcement}",
+            f"{_bridge_conf(slurm_config)} says enforcement = {stated}, gputopo.yaml {enforcement}",
             "set both to the same, restart slurmctld and gputopo",
         )
     else:
@@ -48,23 +48,23 @@ def _bridge_conf(slurm_config: Mapping[str, str]) -> Path:
 def settings(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
     """What slurm.conf should say besides."""
     if "ACCRUE_ALWAYS" not in slurm_config.get("PriorityFlags", ""):
-        told = "jobs behind the gate grow no older: PriorityFlags lacks ACCRUE_ALWAYS"
-        yield warn("slots", told, f"PriorityFlags=ACCRUE_ALWAYS; {_GUIDE}")
+        problem = "jobs behind the gate grow no older: PriorityFlags lacks ACCRUE_ALWAYS"
+        yield warn("slots", problem, f"PriorityFlags=ACCRUE_ALWAYS; {_GUIDE}")
     if slurm_config.get("EpilogSlurmctld", "(null)") in ("", "(null)"):
-        told = "the engine is not told when jobs end: EpilogSlurmctld is not set"
-        yield warn("slots", told, f"EpilogSlurmctld=.../lua_bridge/epilog-slurmctld; {_GUIDE}")
+        problem = "the engine is not told when jobs end: EpilogSlurmctld is not set"
+        yield warn("slots", problem, f"EpilogSlurmctld=.../lua_bridge/epilog-slurmctld; {_GUIDE}")
     parameters = slurm_config.get("SchedulerParameters", "")
     for word in ("batch_sched_delay=0", "sched_min_interval=0"):
         if word not in parameters:
-            told = f"released jobs start seconds late: SchedulerParameters lacks {word}"
-            yield warn("slots", told, f"add {word} to SchedulerParameters")
+            problem = f"released jobs start seconds late: SchedulerParameters lacks {word}"
+            yield warn("slots", problem, f"add {word} to SchedulerParameters")
 
 
 def lending(slurm_config: Mapping[str, str], remote: RemoteConfig) -> Iterator[Finding]:
     """What jobs need in order to meet their donors, and who submits these."""
     if slurm_config.get("TaskProlog", "(null)") in ("", "(null)"):
-        told = "nothing is lent: TaskProlog is not set, so no job could meet its donors"
-        yield fail("remote", told, "TaskProlog=.../task-prolog; see docs/remote-setup.md")
+        problem = "nothing is lent: TaskProlog is not set, so no job could meet its donors"
+        yield fail("remote", problem, "TaskProlog=.../task-prolog; see docs/remote-setup.md")
     else:
         yield ok("remote", f"GPUs are lent by {remote.preset.name}")
     why = Submitter(remote.submitter, ASKED_S).obstacle()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.enforcement.interface import Enforcement, Wrapper
-from slurm_plugin.lending.at_start.reserved import Reserved
+from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.protocol import Pass, Use, WaitFor
 from slurm_plugin.question import PlacementQuestion
 
@@ -14,7 +14,7 @@ WAITS = "GPUs are kept for a loan"
 class Reserving(Wrapper):
     """Around `Select`. `reserved` are the GPUs that loans in the making are to have."""
 
-    def __init__(self, inner: Enforcement, decider: Decider, reserved: Reserved) -> None:
+    def __init__(self, inner: Enforcement, decider: Decider, reserved: Reservations) -> None:
         super().__init__(inner)
         self._decider = decider
         self._reserved = reserved

@@ -10,7 +10,7 @@ from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.job_notes import hints
-from slurm_plugin.lending.at_start.mode import MARK
+from slurm_plugin.lending.at_start.start_loans import MARK
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
 

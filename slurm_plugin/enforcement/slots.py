@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from policies import LooksAt
 from slurm_plugin.decide.decide import Decider, Decision
@@ -16,7 +17,7 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.gates.admission import APART, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import Choice, Left, Waits
+from slurm_plugin.gates.plan import Choice, Chosen, Left, Waits
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
 from slurm_plugin.job_notes import hints
@@ -33,6 +34,56 @@ from slurm_plugin.slots_keys import SlotsKeys
 
 #: Decisions of partitions that are only observed, kept until the next look writes them.
 MAX_OBSERVED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    """One submit, with what its answer goes by."""
+
+    asked: Submit
+    keys: SlotsKeys
+    preferences: Preferences
+    now: float
+
+    @property
+    def is_later(self) -> bool:
+        """Is it not to start at once, by the user's own word?"""
+        return _is_put_off(self.keys) or self.keys.begin > self.now
+
+    @property
+    def borrows(self) -> bool:
+        """May it be lent GPUs of other nodes?"""
+        keys = self.keys
+        return (
+            self.preferences.remote
+            and keys.batch
+            and not (keys.array or keys.het or keys.overcommit)
+            and may_borrow(demand_of_submit(self.asked, ""))
+        )
+
+    def question(self, default_partition: str) -> PlacementQuestion:
+        """What a policy is asked, but for the candidates."""
+        asked = self.asked
+        return PlacementQuestion(
+            job=0,
+            array=0,
+            uid=asked.uid,
+            postponed=0,
+            waited_s=0,
+            candidates=(),
+            account=asked.account,
+            partition=asked.partition or default_partition,
+            hint=self.preferences.text,
+        )
+
+    def comment(self, state: str, token: str, note: str, since: int = 0) -> dict[str, str]:
+        """The reply's keys that tell of the job's gate or slots."""
+        borrows = self.borrows
+        kept = record_of(self.asked, token, state, since=since, may_borrow=borrows)
+        said = hints.entry(self.preferences.text, note)
+        # The batch step's TaskProlog looks for donors only where the variable is set.
+        borrowing = {"env.GPUTOPO_REMOTE": "allow"} if borrows else {}
+        return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrowing}
 
 
 class Slots:
@@ -67,36 +118,21 @@ class Slots:
             # A changed hint: the job has its place, or its gate, already.
             said = hints.entry(preferences.text, "") if rule.mode == "enforce" else ""
             return Ok({"set.admin_comment": said}) if said else Pass()
-        answer, why = self._answer(asked, preferences, rule.mode)
-        if answer is not None:
-            return answer
+        job = _Submission(asked, asked.slots, preferences, self._clock())
+        try:
+            need = self._need(job)
+            if rule.mode != "observe":
+                return self._slots_or_gate(job, need)
+            self._observe(job, need)
+            return Pass()
+        except Unsupported as error:
+            why = f"the constraint {error} cannot be judged"
+        except (Unplaceable, ValueError) as error:
+            why = str(error)
         if rule.mode != "enforce":
             return Pass()
         note = f"Slurm's own choice: {why}"
         return Ok({"set.admin_comment": hints.entry(preferences.text, note)})
-
-    def _answer(
-        self, asked: Submit, preferences: Preferences, mode: str
-    ) -> tuple[SubmitReply | None, str]:
-        """Slots or a gate; else None, and why it is Slurm's own choice."""
-        now = self._clock()
-        if preferences.off:
-            return None, "opted out by hint"
-        if not self.cache.is_fresh(now):
-            return None, "Slurm's queue was not read lately"
-        try:
-            wanted = demand_of_submit(asked, self.cache.default_partition)
-            need = need_of(wanted, self.cache.empty)
-            if not groups(need, self.cache.empty):
-                return None, "no node can ever serve it"
-            if mode == "observe":
-                self._observe(asked, preferences, need)
-                return None, ""
-            return self._slots_or_gate(asked, preferences, need, now)
-        except Unsupported as error:
-            return None, f"the constraint {error} cannot be judged"
-        except (Unplaceable, ValueError) as error:
-            return None, str(error)
 
     def on_place(self, question: PlacementQuestion) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
@@ -105,157 +141,120 @@ class Slots:
     def on_start(self, notice: Notice) -> None:
         """Nothing: the next look at the queue shows it."""
 
-    def _observe(self, asked: Submit, preferences: Preferences, need: Need) -> None:
+    def _need(self, job: _Submission) -> Need:
+        """What the job needs; raises Unplaceable, saying why it is left to Slurm."""
+        if job.preferences.off:
+            raise Unplaceable("opted out by hint")
+        if not self.cache.is_fresh(job.now):
+            raise Unplaceable("Slurm's queue was not read lately")
+        need = need_of(demand_of_submit(job.asked, self.cache.default_partition), self.cache.empty)
+        if not groups(need, self.cache.empty):
+            raise Unplaceable("no node can ever serve it")
+        return need
+
+    def _observe(self, job: _Submission, need: Need) -> None:
+        """Decide as if it were enforced; the next look writes it down."""
         room, _ = self.cache.now()
         found = groups(need, room)
         if found and len(self.cache.observed) < MAX_OBSERVED:
-            self.cache.observed.append(self._ask(asked, preferences, need, found)[1])
+            self.cache.observed.append(self._ask(job, need, found)[1])
 
-    def _ask(
-        self, asked: Submit, preferences: Preferences, need: Need, found: list[Group]
-    ) -> tuple[Choice, Build]:
-        job = PlacementQuestion(
-            job=0,
-            array=0,
-            uid=asked.uid,
-            postponed=0,
-            waited_s=0,
-            candidates=(),
-            account=asked.account,
-            partition=asked.partition or self.cache.default_partition,
-            hint=preferences.text,
-        )
-        return ask(self.decider, job, need, found)
+    def _ask(self, job: _Submission, need: Need, found: list[Group]) -> tuple[Choice, Build]:
+        return ask(self.decider, job.question(self.cache.default_partition), need, found)
 
-    def _slots_or_gate(
-        self, asked: Submit, preferences: Preferences, need: Need, now: float
-    ) -> tuple[SubmitReply | None, str]:
-        """As `_answer`."""
-        keys = asked.slots
-        assert keys is not None
-        if need.partitions & self.cache.preempting:
+    def _slots_or_gate(self, job: _Submission, need: Need) -> Ok:
+        """Raises Unplaceable where it is left to Slurm."""
+        cache, keys, now = self.cache, job.keys, job.now
+        if need.partitions & cache.preempting:
             # Behind a gate it could push nobody aside; with slots it would have to push the
             # jobs of exactly those GPUs.
-            return None, "the partition may preempt others"
-        room, holds = self.cache.now()
+            raise Unplaceable("the partition may preempt others")
+        room, holds = cache.now()
         found = groups(need, room)
-        later = _is_put_off(keys) or keys.begin > now
         if not found:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, room) and not keys.het:
-                return None, APART
+                raise Unplaceable(APART)
             # Known at once: the next submit may come before the next look.
-            first = None if later else need
-            self.cache.first = self.cache.first or first
-            note = _waits_for(need)
-            return self._gate(asked, preferences, now, note, need=first, keep=True), ""
-        is_doubted = self.cache.is_doubted(asked.uid, now)
-        if later or keys.array or keys.het or is_doubted or self._looks_first(preferences):
-            # The tasks of an array would all get the same slots; components start together or
-            # not at all; jobs of one whose submits come to nothing have to be seen first.
-            self.cache.is_awaited |= not later
-            return self._gate(asked, preferences, now, "", keep=_is_put_off(keys)), ""
-        choice, record = self._ask(asked, preferences, need, found)
+            first = None if job.is_later else need
+            cache.first = cache.first or first
+            return self._gate(job, _waits_for(need), need=first, keep=True)
+        is_doubted = cache.is_doubted(job.asked.uid, now)
+        if job.is_later or keys.array or keys.het or is_doubted or self._looks_first(job):
+            # The tasks of an array would all get the same slots. Components start together or
+            # not at all. Where submits of a user come to nothing, the jobs have to be seen first.
+            cache.is_awaited |= not job.is_later
+            return self._gate(job, keep=_is_put_off(keys))
+        choice, record = self._ask(job, need, found)
         if isinstance(choice, Waits):
-            return self._gate(asked, preferences, now, choice.note, record, since=True), ""
+            return self._gate(job, choice.note, record, since=int(now))
         if isinstance(choice, Left):
-            return None, choice.note
+            raise Unplaceable(choice.note)
         group, mask = choice.group, choice.mask
         if not is_even(need, room[group.own], mask):
-            return None, UNEVEN
+            raise Unplaceable(UNEVEN)
         end = now + keys.time_s if keys.time_s else float("inf")
-        taken = room[group.own].all_gpus if need.exclusive else mask
-        hold = need.hold(group.names, taken, end)
-        first = self.cache.first
-        if first and backfill.delays(first, room, holds, [hold], now):
-            note = "waits behind jobs that came first"
-            return self._gate(asked, preferences, now, note, keep=True), ""
-        token = self._token()
-        values = self._comment(asked, preferences, PLACED, token, choice.note)
-        values.update(_set(placed(record_of(asked, token), asked.tasks, need, group, mask)))
-        self.cache.promise(token, hold, now, record, uid=asked.uid)
-        self.cache.is_awaited = True
-        return Ok(values), ""
+        hold = need.hold(group.names, room[group.own].all_gpus if need.exclusive else mask, end)
+        if cache.first and backfill.delays(cache.first, room, holds, [hold], now):
+            return self._gate(job, "waits behind jobs that came first", keep=True)
+        return self._place(job, need, choice, hold, record)
 
-    def _looks_first(self, preferences: Preferences) -> bool:
+    def _place(self, job: _Submission, need: Need, choice: Chosen, hold: Hold, record: Build) -> Ok:
+        """Exactly these slots, which are promised until the job is seen in Slurm."""
+        token = self._token()
+        values = job.comment(PLACED, token, choice.note)
+        kept = record_of(job.asked, token)
+        given = placed(kept, job.asked.tasks, need, choice.group, choice.mask)
+        values |= {f"set.{field}": text for field, text in given.items()}
+        self.cache.promise(token, hold, job.now, record, uid=job.asked.uid)
+        self.cache.is_awaited = True
+        return Ok(values)
+
+    def _looks_first(self, job: _Submission) -> bool:
         """Is a moment's wait for the next look worth it?
 
         For GPUs that came free a moment ago; and for a policy that goes by who runs beside
-        whom, while somebody is on his way.
+        whom, while a job is on its way that no look has seen.
         """
         if self.cache.is_behind:
             return True
-        policy = self.decider.get_policy(preferences.policy)
+        policy = self.decider.get_policy(job.preferences.policy)
         return self.cache.has_promised and LooksAt.RUNNING_JOBS in policy.looks_at
 
     def _gate(
         self,
-        asked: Submit,
-        preferences: Preferences,
-        now: float,
-        note: str,
-        build: Build | None = None,
-        since: bool = False,
+        job: _Submission,
+        note: str = "",
+        record: Build | None = None,
+        *,
+        since: int = 0,
         need: Need | None = None,
         keep: bool = False,
     ) -> Ok:
         """Behind the gate a job is safe whatever changes meanwhile.
 
         With `keep` the bridge may gate equal submits of the next moment in the same way, so that a
-        burst of them asks once: when GPUs come free, a look reads the whole queue, and again when
-        the answer is used no more (the last of the pace's echoes). Not the components of a
-        heterogeneous job, which are looked at together.
+        burst of them asks once: a look at the queue follows each end of a job, and one more comes
+        when the answer is used no more. Not the components of a heterogeneous job, which are
+        looked at together.
         """
-        keys, token = asked.slots, self._token()
-        assert keys is not None
-        began = int(now) if since else 0
-        values = self._comment(asked, preferences, GATED, token, note, began)
-        values["set.begin_time"] = str(max(keys.begin, int(now) + self._lease_s))
+        token = self._token()
+        values = job.comment(GATED, token, note, since)
+        values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + self._lease_s))
         # Nothing is promised; the next look writes the decision down once the job has its id.
-        self.cache.promise(token, Hold(), now, build, need)
+        self.cache.promise(token, Hold(), job.now, record, need)
         # Whoever asks for the reason is not to wait for it.
-        self.cache.is_awaited |= build is not None
-        if keep and not keys.het:
+        self.cache.is_awaited |= record is not None
+        if keep and not job.keys.het:
             values |= {"keep_s": str(KEEP_S), "token": token}
         return Ok(values)
 
-    @staticmethod
-    def _comment(
-        asked: Submit,
-        preferences: Preferences,
-        state: str,
-        token: str,
-        note: str,
-        since: int = 0,
-    ) -> dict[str, str]:
-        # The batch step's TaskProlog looks for donors only where this is set.
-        borrows = (
-            {"env.GPUTOPO_REMOTE": "allow"} if preferences.remote and _could_borrow(asked) else {}
-        )
-        kept = record_of(asked, token, state, since=since, may_borrow=bool(borrows))
-        said = hints.entry(preferences.text, note)
-        return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrows}
-
 
 def _is_put_off(keys: SlotsKeys) -> bool:
-    """Does it wait for something that nobody tells the engine of?"""
+    """Does the job wait for something that nobody tells the engine of?"""
     return keys.depends or keys.held
-
-
-def _could_borrow(asked: Submit) -> bool:
-    keys = asked.slots
-    return (
-        keys is not None
-        and keys.batch
-        and not (keys.array or keys.het or keys.overcommit)
-        and may_borrow(demand_of_submit(asked, ""))
-    )
 
 
 def _waits_for(need: Need) -> str:
     each = f" on each of {need.nodes} nodes" if need.nodes > 1 else " on one node"
     return f"waits for {need.gpus} free GPU{'s' if need.gpus > 1 else ''}{each}"
-
-
-def _set(fields: dict[str, str]) -> dict[str, str]:
-    return {f"set.{field}": text for field, text in fields.items()}

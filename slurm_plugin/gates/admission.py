@@ -10,7 +10,7 @@ from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Left, Waits, Want
 from slurm_plugin.gates.units import Unit
 from slurm_plugin.job_notes import hints
-from slurm_plugin.lending.askers import Askers
+from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, are_apart, groups, is_even
 from slurm_plugin.queue.capacity import Hold, end_of, with_hold
@@ -31,7 +31,7 @@ class Admission:
     """Releases units into a plan, one after the other in Slurm's order."""
 
     def __init__(
-        self, made: GatePlan, context: GateContext, choose: Choose, borrowers: Askers
+        self, made: GatePlan, context: GateContext, choose: Choose, borrowers: LoanAdmission
     ) -> None:
         self._made = made
         self._context = context

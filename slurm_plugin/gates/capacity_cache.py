@@ -1,6 +1,6 @@
-"""What the engine remembers of Slurm between two looks: room, holds, promises, who waits.
+"""What submits are answered from: what was free at the last look, and what was promised since.
 
-Submits are answered from here, never from a call to Slurm. Times are epochs.
+A submit never waits for a call to Slurm. Times are epochs.
 """
 
 from __future__ import annotations
@@ -15,56 +15,57 @@ from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
 #: A submit that Slurm refused later, or only tested, never shows in the queue; another one does
 #: as soon as Slurm has its locks.
 PROMISE_S = 1.5
-#: So many promises to one user within so many seconds that came to nothing, and the user's jobs are
-#: gated until the next look: submits that are only tested must not keep the GPUs from others.
+#: After so many promises to one user within so many seconds that came to nothing, the user's jobs
+#: are gated until the next look: submits that are only tested must not keep GPUs from others.
 MOST_UNMET, UNMET_S = 20, 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class SlotPromise:
-    """What a submit was told: its slots (none behind a gate), and the decision's log line.
+    """What a submit was told; it ends when a look sees the job in Slurm."""
 
-    `need` is what it waits for where there was no room. Until the job is seen in Slurm, and then it
-    is the job's own.
-    """
-
+    #: Its slots; empty behind a gate.
     hold: Hold
     until: float
+    #: Makes the decision's line of the log.
     build: Build | None = None
+    #: What a gated job waits for.
     need: Need | None = None
     uid: int = -1
 
 
 @dataclass(slots=True)
 class CapacityCache:
-    """`looked` is when the last look at Slurm began (-inf: never); `first` is the first gated job.
+    """Written and read by the event loop alone."""
 
-    Jobs of the partitions `preempting` may push others aside once they are eligible, which a
-    gate would forbid. `promises` are of jobs that were given slots, `gated` of those behind gates:
-    apart, because every submit goes through the first and a burst fills the second. `observed` are
-    decisions that were only to be written down;
-    `ended` counts the jobs known to have ended, `known` those that a look has seen the end of.
-    `is_awaited`: a job is about to start, or gated only until the next look, which may release it
-    at once, or a decision is to be written down. `has_news`: a submit since
-    the last look may matter to it; that of a held or dependent job does not. `unmet` is when the
-    last promises of slots to a user ran out unseen, by uid.
-    """
-
+    #: What was read longer ago than this is not used.
     fresh_s: float = 15.0
     default_partition: str = ""
+    #: When the last look at Slurm began; -inf: never.
     looked: float = float("-inf")
+    #: What is free on each node, and what would be free without any job.
     room: Nodes = field(default_factory=dict)
     empty: Nodes = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
+    #: What the first gated job needs.
     first: Need | None = None
+    #: Jobs of these partitions may push others aside once they are eligible: a gate forbids that.
     preempting: frozenset[str] = frozenset()
+    #: To jobs that were given slots, and to those behind gates, by token. They are apart because
+    #: every submit goes through the first, and a burst of submits fills the second.
     promises: dict[str, SlotPromise] = field(default_factory=dict)
     gated: dict[str, SlotPromise] = field(default_factory=dict)
+    #: Decisions that are only to be written down.
     observed: list[Build] = field(default_factory=list)
+    #: How many jobs have ended, and how many of these ends a look has seen.
     ended: int = 0
     known: int = 0
+    #: A look is wanted soon: a job is about to start or may be released at once, or a decision is
+    #: to be written down.
     is_awaited: bool = False
+    #: A submit since the last look matters to the next; that of a held or dependent job does not.
     has_news: bool = False
+    #: When the last promises of slots to a user ran out unseen, by uid.
     unmet: dict[int, deque[float]] = field(default_factory=dict)
 
     def is_fresh(self, now: float) -> bool:
@@ -84,10 +85,10 @@ class CapacityCache:
     def look(
         self, room: Nodes, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0
     ) -> None:
-        """Take what a look found, what it is about to release included.
+        """Take what a look has seen, with what it is about to release.
 
-        `known` is what `ended` was when the look began. A job that was gated since is first where
-        the look saw none.
+        `known` is what `ended` was when the look began. Where the look saw no waiting job, the
+        first one that was gated since is the first.
         """
         coming = (promise.need for promise in self.gated.values() if promise.need)
         self.first = first or next(coming, None)

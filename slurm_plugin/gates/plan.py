@@ -1,4 +1,4 @@
-"""The words of a plan: what a look at the queue asks, and what it comes to."""
+"""What a plan of the gates goes by, and what it comes to."""
 
 from __future__ import annotations
 
@@ -75,34 +75,36 @@ class GateContext:
 
 @dataclass(frozen=True, slots=True)
 class JobRelease:
-    """What lets a job start: one, an array's task, or the components of a heterogeneous one.
+    """What lets a job start: one, an array's task, or the components of a heterogeneous one."""
 
-    `steps` are updates by the name of the job they are for, in this order; each must be taken
-    before the next, or `undo` follows. `jobs` are those that start, by the same names, with
-    what each then holds.
-    """
-
+    #: The jobs that start, by what updates call them.
     jobs: Mapping[str, QueuedJob]
+    #: Updates by the name of the job. Slurm must take each of them before the next is sent.
     steps: tuple[tuple[str, JobUpdate], ...]
+    #: What the jobs then hold.
     holds: tuple[Hold, ...]
+    #: Updates for when Slurm refused one of the steps.
     undo: tuple[tuple[str, JobUpdate], ...] = ()
 
 
 @dataclass(slots=True)
 class GatePlan(LoanPlan):
-    """What to do about gates: `updates` are repairs, notes, and jobs left to Slurm."""
+    """What is to be done about gates."""
 
     releases: list[JobRelease] = field(default_factory=list)
+    #: Repairs, notes, and jobs left to Slurm, by the name of the job.
     updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
+    #: Whose gates are shut for another lease: names for the update, and job ids.
     renew: list[str] = field(default_factory=list)
     renewed: list[int] = field(default_factory=list)
+    #: How many jobs were in which state.
     seen: Counter[str] = field(default_factory=Counter)
 
     @property
     def changes_slurm(self) -> bool:
         """Is anything to be done?"""
         gates = self.releases or self.updates or self.renew
-        return bool(gates or self.offers or self.broken or self.declined)
+        return bool(gates or self.offers or self.broken or self.refusals)
 
     @property
     def released(self) -> list[str]:

@@ -22,8 +22,9 @@ from slurm_plugin.gates.released import (
 )
 from slurm_plugin.gates.units import Unit, units_of
 from slurm_plugin.job_notes.records import PLACED, is_ahead
-from slurm_plugin.lending.askers import Askers, Lends
+from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.borrowing import Candidate
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by, with_hold
 from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.array_tasks import task_runs
@@ -39,12 +40,12 @@ def plan(
     context: GateContext,
     choose: Choose,
     promised: Sequence[Hold] = (),
-    lends: Lends | None = None,
+    matcher: LoanMatcher | None = None,
     held_back: HeldBack = lambda *_: False,
 ) -> GatePlan:
     """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
 
-    `lends` says who would lend to jobs that fit nowhere. A job that is `held_back` stays behind
+    `matcher` says who would lend to jobs that fit nowhere. A job that is `held_back` stays behind
     its gate and delays nobody.
     """
     jobs = list(queue)
@@ -52,7 +53,7 @@ def plan(
     for hold in promised:
         made.room = with_hold(made.room, hold)
         made.holds.append(hold)
-    _Planning(jobs, wants, made, context, choose, lends, held_back).run()
+    _Planning(jobs, wants, made, context, choose, matcher, held_back).run()
     return made
 
 
@@ -66,16 +67,16 @@ class _Planning:
         made: GatePlan,
         context: GateContext,
         choose: Choose,
-        lends: Lends | None,
+        matcher: LoanMatcher | None,
         held_back: HeldBack,
     ) -> None:
         self._jobs = jobs
         self._wants = wants
         self._made = made
         self._context = context
-        self._lends = lends
+        self._matcher = matcher
         self._held_back = held_back
-        self._borrowers = Askers(made, lends, context.now)
+        self._borrowers = LoanAdmission(made, matcher, context.now)
         self._admission = Admission(made, context, choose, self._borrowers)
         # Of arrays, by their id: tasks that run or are released, and how many may at most.
         self._active = Counter(j.array_id for j in jobs if j.array_id and j.state != "PENDING")
@@ -126,8 +127,10 @@ class _Planning:
         """A job with a loan: it is released once its donors are ready."""
         [(job, want)] = unit.members
         now = self._context.now
-        ready_s = self._context.ready_s if self._lends is not None else None
-        outcome = slot_loans.look_at(job, want, self._made, by_id, now, ready_s, end_of(job, now))
+        ready_s = self._context.ready_s if self._matcher is not None else None
+        outcome = slot_loans.continue_loan(
+            job, want, self._made, by_id, now, ready_s, end_of(job, now)
+        )
         self._made.seen[f"loan {outcome}"] += 1
         if outcome == slot_loans.MEETS:
             self._renew(unit)
@@ -135,7 +138,7 @@ class _Planning:
     def _ask_to_lend(self, unit: Unit) -> None:
         """Others may lend to a job that fits nowhere."""
         job, want = unit.first
-        if self._lends is None or want.asked is None or want.need is None:
+        if self._matcher is None or want.asked is None or want.need is None:
             return
         if not self._admission.fits_nowhere(want) or job.tasks > 1 or job.het_id:
             return

@@ -32,8 +32,8 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.borrowing import gpus_of
-from slurm_plugin.lending.broker import Broker
-from slurm_plugin.lending.donors import Lending
+from slurm_plugin.lending.donors import SlurmLoans
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
@@ -62,7 +62,7 @@ class GateReconciler:
         lease_s: int,
         grace_s: int,
         neighbours: Neighbours | None = None,
-        lending: Lending | None = None,
+        lending: SlurmLoans | None = None,
         profiles: Mapping[str, Remote] | None = None,
         hold_reason: HoldReason | None = None,
         clock: Callable[[], float] = time.time,
@@ -75,9 +75,9 @@ class GateReconciler:
         self._grace_s = grace_s
         self._hold_reason = hold_reason
         self._clock = clock
-        self._broker: Broker | None = None
+        self._matcher: LoanMatcher | None = None
         if lending is not None:
-            self._broker = Broker(
+            self._matcher = LoanMatcher(
                 lending, decider.rule, decider.waiting, write, clock, profiles or {}
             )
         self._neighbours = neighbours
@@ -110,8 +110,8 @@ class GateReconciler:
 
     def close(self) -> None:
         """End what runs beside the engine."""
-        if self._broker is not None:
-            self._broker.close()
+        if self._matcher is not None:
+            self._matcher.close()
 
     async def give_all_back(self) -> int:
         """Leave every waiting job to Slurm; how many were told."""
@@ -119,8 +119,8 @@ class GateReconciler:
 
     async def look_after_donors(self, snapshot: Snapshot) -> None:
         """While nothing else is done: no donor outlives its borrower."""
-        if self._broker is not None:
-            await asyncio.to_thread(self._broker.lending.tidy, snapshot.jobs)
+        if self._matcher is not None:
+            await asyncio.to_thread(self._matcher.lending.tidy, snapshot.jobs)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode."""
@@ -131,7 +131,7 @@ class GateReconciler:
             **self._waiting,
             **{key: counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,
-            **({"loans": dict(self._broker.lending.counts)} if self._broker else {}),
+            **({"loans": dict(self._matcher.lending.counts)} if self._matcher else {}),
         }
 
     def _meet(self, queue: Sequence[QueuedJob]) -> None:
@@ -149,7 +149,7 @@ class GateReconciler:
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         room = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
         wants = self._wants.read(snapshot.jobs, emptied(room))
-        lender = self._open_broker(snapshot)
+        matcher = self._open_matcher(snapshot)
         context = GateContext(
             int(self._clock()),
             self._lease_s,
@@ -157,28 +157,28 @@ class GateReconciler:
             tiers=snapshot.settings.tiers,
             is_paused=self._actions.backoff.is_paused,
             holds_until=self._actions.holds_until,
-            ready_s=lender.lending.settings.ready_s if lender else 0,
+            ready_s=matcher.lending.settings.ready_s if matcher else 0,
         )
         self._decided = {}
         made = plan(
-            snapshot.jobs, wants, room, context, self._choose, promised, lender, self._is_held_back
+            snapshot.jobs, wants, room, context, self._choose, promised, matcher, self._is_held_back
         )
         # The cache adds what is promised itself, for as long as each promise lasts.
         made.room = room
         self._watch.look(snapshot.jobs, made)
         return made
 
-    def _open_broker(self, snapshot: Snapshot) -> Broker | None:
+    def _open_matcher(self, snapshot: Snapshot) -> LoanMatcher | None:
         """Who lends to this queue; None where nothing is lent."""
-        if self._broker is None:
+        if self._matcher is None:
             return None
         if snapshot.settings is not self._settings:
             self._settings = snapshot.settings
-            self._broker.read(snapshot.settings.config)
-        if not self._broker.is_open:
+            self._matcher.read(snapshot.settings.config)
+        if not self._matcher.is_open:
             return None
-        self._broker.look(snapshot.jobs)
-        return self._broker
+        self._matcher.watch_network(snapshot.jobs)
+        return self._matcher
 
     def _publish(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
         """What submits see from now on."""
@@ -223,9 +223,9 @@ class GateReconciler:
 
     def _act(self, made: GatePlan, snapshot: Snapshot) -> None:
         self._actions.do(made, self._decided)
-        if self._broker is not None:
+        if self._matcher is not None:
             now = self._clock()
-            self._actions.backoff.pause(self._broker.act(made, snapshot.jobs), now)
+            self._actions.backoff.pause(self._matcher.act(made, snapshot.jobs), now)
         self._actions.renew(made)
 
 

@@ -1,4 +1,4 @@
-"""Loans in a plan: who may start now that its donors are ready, and whose loan came to nothing."""
+"""Loans behind a gate: the job is released when its donors are ready, or loses its loan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import GatePlan, JobRelease, Want
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.records import GATED, GateRecord
-from slurm_plugin.lending import loan as loans
+from slurm_plugin.lending import standing as loans
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm import slot_types
@@ -19,37 +19,37 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 
 
 class SlotLoans:
-    """Loans behind a gate: it keeps the job away from all GPUs until its donors are ready."""
+    """How lending works in this mode: the gate keeps the job away from all GPUs meanwhile."""
 
-    def kept(self, job: QueuedJob) -> GateRecord | None:
-        """As Mode says."""
+    def record_of(self, job: QueuedJob) -> GateRecord | None:
+        """What the job's AdminComment keeps; None for a job without a gate."""
         return GateRecord.read_from(job.admin_comment)
 
     def is_on_loan(self, job: QueuedJob, kept: GateRecord) -> bool:
-        """As Mode says: gated or placed, a job with a loan starts on nothing else."""
+        """Gated or placed, a job with a loan starts on nothing else."""
         return job.state != "COMPLETING"
 
     def meets(self, job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
-        """As Mode says."""
-        return _told(job, kept, note)
+        """The update that names the donors in `kept` before they start."""
+        return _noted(job, kept, note)
 
     def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
-        """As Mode says."""
+        """The update that gives a donor its GPUs, and lets it start."""
         slots = slot_types.request(node.gpu_types, mask)
         own = donor.entry(parent)
         return JobUpdate(begin_time=NOW, tres_per_node=slots, admin_comment=own)
 
     def given_up(self, job: QueuedJob, kept: GateRecord, note: str) -> tuple[JobUpdate, ...]:
-        """As Mode says: behind its gate the job has its own request still."""
-        return (_told(job, kept.without_loan(), note),)
+        """The update that takes the loan away; the gated job has its own request still."""
+        return (_noted(job, kept.without_loan(), note),)
 
 
-def _told(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
+def _noted(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
     comment = kept.written_into(job.admin_comment)
     return JobUpdate(admin_comment=hints.with_note(comment, note))
 
 
-def look_at(
+def continue_loan(
     job: QueuedJob,
     want: Want,
     made: GatePlan,

@@ -1,19 +1,22 @@
-"""Between the queue and the choice of donors: who may borrow, of which nodes, what a loan holds."""
+"""Between the queue and the choice of donors: which jobs may borrow, and what a loan holds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from policies.r_queue import Release
-from slurm_plugin.config.remote import RemoteConfig
+from policies.remote.r_queue import Release
 from slurm_plugin.job_notes.records import JobRecord
-from slurm_plugin.lending.offer import Borrower, Market, Offer, Spare
+from slurm_plugin.lending.choice.offer import Borrower, SpareCapacity
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes
 from slurm_plugin.queue.demand import Demand
 from slurm_plugin.slurm.interface import QueuedJob
+
+#: No network of any node is used.
+NO_LOADS: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +24,9 @@ class Candidate:
     """A waiting job that fits on no node now, and that could perhaps borrow."""
 
     job: QueuedJob
-    #: Our record in its AdminComment.
-    kept: JobRecord
+    record: JobRecord
     demand: Demand
     need: Need
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """An offer and all that it takes, the job's own share first."""
-
-    offer: Offer
-    holds: tuple[Hold, ...]
 
 
 def may_borrow(asked: Demand) -> bool:
@@ -54,27 +48,16 @@ def may_borrow(asked: Demand) -> bool:
 def borrower(need: Need, nodes: Nodes) -> Borrower:
     """The job behind a need, with the nodes that it may use."""
     one = replace(need, gpus=1)
-    usable = frozenset(
-        name for name, node in nodes.items() if node.gpu_types and may_use(one, node)
-    )
-    return Borrower(need.gpus, need.cpus, need.memory_mb, usable)
+    usable = (name for name, node in nodes.items() if node.gpu_types and may_use(one, node))
+    return Borrower(need.gpus, need.cpus, need.memory_mb, frozenset(usable))
 
 
-def market(nodes: Nodes, releases: Sequence[Release] = ()) -> Market:
+def spare_capacity(
+    nodes: Nodes, releases: Sequence[Release] = (), loads: Mapping[str, float] = NO_LOADS
+) -> SpareCapacity:
     """What the open nodes have left."""
-    spares = {
-        name: Spare(
-            name,
-            node.free,
-            node.cpus,
-            node.memory_mb,
-            node.model,
-            node.jobs,
-        )
-        for name, node in nodes.items()
-        if node.is_open and node.gpu_types
-    }
-    return Market(spares, releases)
+    lending = {n: node for n, node in nodes.items() if node.is_open and node.gpu_types}
+    return SpareCapacity(lending, releases, loads)
 
 
 def releases(holds: Iterable[Hold], now: float) -> list[Release]:
@@ -89,16 +72,6 @@ def releases(holds: Iterable[Hold], now: float) -> list[Release]:
         for hold in holds
         if hold.end < math.inf
     ]
-
-
-def holds(found: Offer, need: Need, settings: RemoteConfig, end: float) -> tuple[Hold, ...]:
-    """What a loan takes of each of its nodes until `end`."""
-    taken = [Hold({found.host: found.mask}, need.cpus, need.memory_mb, end)]
-    for node, lent in found.donors.items():
-        gpus = lent.bit_count()
-        cpus, memory_mb = settings.donor_cpus * gpus, settings.donor_memory_mb * gpus
-        taken.append(Hold({node: lent}, cpus, memory_mb, end))
-    return tuple(taken)
 
 
 def gpus_of(holds: Sequence[Hold]) -> list[tuple[str, int]]:

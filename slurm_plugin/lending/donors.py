@@ -20,10 +20,10 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import JobRecord
-from slurm_plugin.lending import loan as loans
+from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.acting.question import Question, Submitter
-from slurm_plugin.lending.mode import Mode
-from slurm_plugin.lending.offer import Declined, Offer
+from slurm_plugin.lending.choice.offer import Offer, Refusal
+from slurm_plugin.lending.updates import LoanUpdates
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
@@ -39,7 +39,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
 PATIENCE_S = 5.0
 
 
-class Lending:
+class SlurmLoans:
     """What is done in Slurm about loans; one thread at a time."""
 
     def __init__(
@@ -48,17 +48,17 @@ class Lending:
         client: SlurmClient,
         run: Runner,
         submitter: Submitter,
-        mode: Mode,
+        updates: LoanUpdates,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
         self._client = client
         self._run = run
         self._submitter = submitter
-        self.mode = mode
+        self.updates = updates
         self._clock = clock
-        #: Hears of a loan before its first donor may start.
-        self.told: Callable[[int, Loan], None] = _nobody
+        #: Called with a loan before its first donor may start.
+        self.on_named: Callable[[int, Loan], None] = _nobody
         self._missed: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
 
@@ -77,10 +77,10 @@ class Lending:
             loan = Loan(offer.host, offer.mask, tuple(donors))
             named = kept.with_loan(loan, int(self._clock()), offer.why)
             note = f"meets its donors: {loan.note(offer.why)}"
-            self._client.update([job.name], self.mode.meets(job, named, note))
-            self.told(job.job_id, loan)
+            self._client.update([job.name], self.updates.meets(job, named, note))
+            self.on_named(job.job_id, loan)
             for donor in donors:
-                change = self.mode.donor(job.job_id, room[donor.node], donor.mask)
+                change = self.updates.donor(job.job_id, room[donor.node], donor.mask)
                 self._client.update([str(donor.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
@@ -105,9 +105,9 @@ class Lending:
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            kept = self.mode.kept(job) if "loan=" in job.admin_comment else None
+            kept = self.updates.record_of(job) if "loan=" in job.admin_comment else None
             loan = kept.loan if kept else None
-            if kept is None or loan is None or not self.mode.is_on_loan(job, kept):
+            if kept is None or loan is None or not self.updates.is_on_loan(job, kept):
                 continue
             if job.state != "PENDING":
                 borrowers.add(job.job_id)
@@ -141,19 +141,20 @@ class Lending:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
             self.cancel([job.job_id])
 
-    def decline(self, job: QueuedJob, kept: JobRecord, why: Declined) -> bool:
+    def refuse(self, job: QueuedJob, kept: JobRecord, refusal: Refusal) -> bool:
         """Write down why a job is lent nothing, once for every new reason; whether it was new.
 
         Figures do not count. `loan_held` is since when the network alone holds the job back.
         """
-        changed = kept.held_by_network(int(self._clock())) if why.is_network else kept
-        is_known = _without_figures(clean_note(why.why)) == _without_figures(
+        now = int(self._clock())
+        changed = kept.held_by_network(now) if refusal.is_network else kept
+        is_known = _without_figures(clean_note(refusal.why)) == _without_figures(
             hints.note_in(job.admin_comment)
         )
         if is_known and changed == kept:
             return False
         comment = changed.written_into(job.admin_comment)
-        told = JobUpdate(admin_comment=hints.with_note(comment, why.why))
+        told = JobUpdate(admin_comment=hints.with_note(comment, refusal.why))
         try:
             self._client.update([job.name], told)
         except SlurmError as error:
@@ -176,7 +177,7 @@ class Lending:
         note = f"remote GPUs: {why}; {outcome}"
         self.counts["given_up"] += 1
         try:
-            for update in self.mode.given_up(job, paused, note):
+            for update in self.updates.given_up(job, paused, note):
                 self._client.update([job.name], update)
         except SlurmError as error:
             # It has started, or ended: the next look knows.
@@ -212,11 +213,11 @@ def _without_figures(text: str) -> str:
     return re.sub(r"[\d.,]+", "#", text)
 
 
-def lending_of(
-    settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient, mode: Mode
-) -> Lending:
+def slurm_loans(
+    settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient, updates: LoanUpdates
+) -> SlurmLoans:
     """The real one, over Slurm's commands."""
     runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
     # It asks Slurm before its sbatch.
     submitter = Submitter(settings.submitter, 2 * slurm.timeout_s + PATIENCE_S)
-    return Lending(settings, client, runner, submitter, mode)
+    return SlurmLoans(settings, client, runner, submitter, updates)

@@ -1,12 +1,11 @@
-"""What a look at the queue comes to, as far as loans go."""
+"""What one look at the queue leads to, as far as loans go."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from slurm_plugin.job_notes.records import JobRecord
-from slurm_plugin.lending.borrowing import Offered
-from slurm_plugin.lending.offer import Declined
+from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold
 from slurm_plugin.slurm.interface import QueuedJob
@@ -26,16 +25,16 @@ class LoanPlan:
     #: Look again soon.
     again: bool = False
     #: Loans to be made.
-    offers: list[tuple[QueuedJob, JobRecord, Offered]] = field(default_factory=list)
+    offers: list[tuple[QueuedJob, JobRecord, Offer]] = field(default_factory=list)
     #: Loans that came to nothing, and why.
     broken: list[tuple[QueuedJob, JobRecord, str]] = field(default_factory=list)
-    #: Jobs that nothing is lent to.
-    declined: list[tuple[QueuedJob, JobRecord, Declined]] = field(default_factory=list)
+    #: Jobs that nothing is lent to, and why.
+    refusals: list[tuple[QueuedJob, JobRecord, Refusal]] = field(default_factory=list)
 
     @property
     def changes_slurm(self) -> bool:
         """Is anything to be done?"""
-        return bool(self.offers or self.broken or self.declined)
+        return bool(self.offers or self.broken or self.refusals)
 
     def take(self, hold: Hold) -> None:
         """A job is about to hold this."""

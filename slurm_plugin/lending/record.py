@@ -8,7 +8,7 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.loan import Loan, gpu_indices
 from slurm_plugin.job_notes.records import JobRecord
-from slurm_plugin.lending.offer import Declined
+from slurm_plugin.lending.choice.offer import Refusal
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: The words of these lines; no other decision has them.
@@ -31,7 +31,7 @@ def lent(job: QueuedJob, kept: JobRecord, loan: Loan, why: str) -> Build:
     }
 
 
-def declined(job: QueuedJob, kept: JobRecord, why: Declined) -> Build:
+def refused(job: QueuedJob, kept: JobRecord, why: Refusal) -> Build:
     """The job could borrow, and had better wait."""
     return lambda: {**_who(job, kept), "decision": NOT_LENT, "why": why.why}
 

@@ -9,7 +9,7 @@ from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_profiles import read_remote
-from slurm_plugin.lending.donors import lending_of
+from slurm_plugin.lending.donors import slurm_loans
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.poll_schedule import SUBMIT_S
@@ -111,7 +111,7 @@ class GatesLoop(QueueLoop):
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=lending_of(config.remote, config.slurm, client, SlotLoans()),
+            lending=slurm_loans(config.remote, config.slurm, client, SlotLoans()),
             profiles=read_remote(folder) if folder else {},
             hold_reason=setup.shaping.hold_reason if setup.shaping is not None else None,
         )

@@ -7,11 +7,11 @@ import time
 from typing import Any
 
 from slurm_plugin.job_profiles import read_remote
-from slurm_plugin.lending.at_start.lender import Lender
-from slurm_plugin.lending.at_start.mode import AtStart
-from slurm_plugin.lending.at_start.reserved import Reserved
-from slurm_plugin.lending.broker import Broker
-from slurm_plugin.lending.donors import lending_of
+from slurm_plugin.lending.at_start.reconciler import LoanReconciler
+from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.lending.at_start.start_loans import StartLoans
+from slurm_plugin.lending.donors import slurm_loans
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.queue_loop import QueueLoop
@@ -33,7 +33,7 @@ class LendingLoop(QueueLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._setup: Setup | None = None
-        self._lender: Lender | None = None
+        self._reconciler: LoanReconciler | None = None
         # A former engine may have left loans, whatever this one's configuration says.
         self._is_clear = False
 
@@ -47,7 +47,7 @@ class LendingLoop(QueueLoop):
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""
         on = self.engine.setup.reserved is not None
-        counts = self._lender.counts() if on and self._lender is not None else {}
+        counts = self._reconciler.counts() if on and self._reconciler is not None else {}
         return {"remote": {"loans": counts}} if counts else {}
 
     def poll_s(self, setup: Setup) -> float:
@@ -62,25 +62,25 @@ class LendingLoop(QueueLoop):
         lends = setup.config.remote.allow and not setup.config.kill_switch.exists()
         if self._is_clear and not lends:
             return POLL_S
-        lender = self._the_lender(setup, setup.reserved)
+        reconciler = self._the_reconciler(setup, setup.reserved)
         snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
-        made = await asyncio.to_thread(lender.look, snapshot, lends)
+        made = await asyncio.to_thread(reconciler.look, snapshot, lends)
         if made.changes_slurm:
             setup.watcher.outdate()
         self._is_clear = not made.is_ours
         return STARTING_S if made.is_busy or made.again else POLL_S
 
-    def _the_lender(self, setup: Setup, reserved: Reserved) -> Lender:
-        """The lender of this setup."""
-        if self._lender is not None and self._setup is setup:
-            return self._lender
+    def _the_reconciler(self, setup: Setup, reserved: Reservations) -> LoanReconciler:
+        """The reconciler of this setup."""
+        if self._reconciler is not None and self._setup is setup:
+            return self._reconciler
         config, client = setup.config, setup.client
-        if self._lender is not None:
-            self._lender.close()
-        how = AtStart(config.remote.ready_s)
+        if self._reconciler is not None:
+            self._reconciler.close()
+        updates = StartLoans(config.remote.ready_s)
         folder = config.topo_aware.profiles
-        broker = Broker(
-            lending_of(config.remote, config.slurm, client, how),
+        matcher = LoanMatcher(
+            slurm_loans(config.remote, config.slurm, client, updates),
             setup.decider.rule,
             setup.decider.waiting,
             self.engine.write,
@@ -88,5 +88,5 @@ class LendingLoop(QueueLoop):
             read_remote(folder) if folder else {},
         )
         self._setup = setup
-        self._lender = Lender(client, broker, how, reserved, GRACE_S)
-        return self._lender
+        self._reconciler = LoanReconciler(client, matcher, updates, reserved, GRACE_S)
+        return self._reconciler

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.lending.at_start.reserved import Reserved
+from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.notify import Notifier
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.clock_watch import ClockWatch
@@ -32,7 +32,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     Raises PluginError when the configuration is wrong or the socket cannot be made.
     """
     notifier = notifier or Notifier()
-    load = partial(setup.load, cache=CapacityCache(), reserved=Reserved())
+    load = partial(setup.load, cache=CapacityCache(), reserved=Reservations())
     first = load(path)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
     gc.set_threshold(50_000, 20, 50)

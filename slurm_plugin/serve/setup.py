@@ -27,7 +27,7 @@ from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.shaping import NoShaping, Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.job_profiles import Learned
-from slurm_plugin.lending.at_start.reserved import Reserved
+from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -58,7 +58,7 @@ class Setup:
     #: What submits are answered from; None in the select mode.
     cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
-    reserved: Reserved | None = None
+    reserved: Reservations | None = None
     #: None where no partition is shaped.
     shaping: Shaping | None = None
 
@@ -84,7 +84,9 @@ class Setup:
         return sum(one.size_bytes() for one in tables) if tables else None
 
 
-def load(path: Path, cache: CapacityCache | None = None, reserved: Reserved | None = None) -> Setup:
+def load(
+    path: Path, cache: CapacityCache | None = None, reserved: Reservations | None = None
+) -> Setup:
     """Read, build and warm up; raises ConfigError naming file, line and key.
 
     `cache` and `reserved` live on from one configuration to the next. Raises SlurmError where the
@@ -99,7 +101,9 @@ def load(path: Path, cache: CapacityCache | None = None, reserved: Reserved | No
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
-    setup = _chained(config, decider, neighbours, cache or CapacityCache(), reserved or Reserved())
+    setup = _chained(
+        config, decider, neighbours, cache or CapacityCache(), reserved or Reservations()
+    )
     warm_up(setup)
     if setup.looks_at_jobs():
         neighbours.is_wanted = True
@@ -112,7 +116,7 @@ def _chained(
     decider: Decider,
     neighbours: Neighbours,
     cache: CapacityCache,
-    reserved: Reserved,
+    reserved: Reservations,
 ) -> Setup:
     """The setup with its chain of enforcement: shaping around reserving around the way chosen."""
     is_slots = config.enforcement == "slots"

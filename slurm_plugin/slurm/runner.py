@@ -21,7 +21,7 @@ END_S = 1.0
 
 # A long list of array tasks comes whole (it would be cut at 64 characters), times as epochs.
 _ENVIRONMENT = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"}
-# What a person's shell may hold to see less of the queue: the engine must see all.
+# Variables of these names may hide parts of the queue from a person; the engine must see all.
 _PERSONAL = ("SQUEUE_", "SINFO_")
 
 
@@ -87,7 +87,7 @@ class ProcessRunner:
     def _run(self, command: list[str], stdin: str, limit_s: float) -> _Done | None:
         """What the command printed; None where that is too much. It has ended, either way."""
         ends = time.monotonic() + limit_s
-        # In memory, and no pipe: nobody has to feed it, and a full disk is no obstacle.
+        # A file in memory: a pipe would have to be fed meanwhile, and a disk may be full.
         with os.fdopen(os.memfd_create("stdin"), "w+b") as given:
             given.write(stdin.encode())
             given.seek(0)

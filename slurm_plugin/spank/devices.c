@@ -78,9 +78,9 @@ static gt_numbering_t numbering(const case_t *c)
 }
 
 /*
- * With --gpus-per-task and nothing hidden, any division keeps the promise "its own and
- * alone"; rank order makes neighbours of neighbouring ranks. Where Slurm has placed the
- * tasks on CPUs it has also given each the GPUs nearest to them, and that stands.
+ * With --gpus-per-task and nothing hidden each task only has to get GPUs that no other task has.
+ * They are dealt in rank order, so that neighbouring ranks get neighbouring GPUs. Where Slurm has
+ * placed the tasks on CPUs, it has also given each the GPUs nearest to them; that is kept.
  */
 static bool may_divide(const case_t *c)
 {

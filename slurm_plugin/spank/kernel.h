@@ -20,8 +20,8 @@ extern bool gt_kernel_has_nic(const char *name);
 extern long gt_kernel_numa_memory_mb(int number);
 
 /*
- * Sets affinity and memory policy. RET NULL; or the call that failed, with errno. What can
- * be set is set.
+ * Sets affinity and memory policy; where one of them fails the other is still set. RET NULL, or
+ * the call that failed, with errno.
  */
 extern const char *gt_kernel_apply(const gt_settings_t *settings, const gt_plan_t *plan);
 

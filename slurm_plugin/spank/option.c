@@ -18,7 +18,7 @@ static int take(int value, const char *text, int remote)
 		if (remote)
 			return ESPANK_SUCCESS;
 		slurm_error("gpu-topo: the hint %s", refused);
-		/* An error code makes Slurm print the whole hint once more, a kilobyte of it. */
+		/* With an error code Slurm would print the whole hint again, up to a kilobyte. */
 		exit(EXIT_FAILURE);
 	}
 	snprintf(given, sizeof(given), "%s", text);

@@ -36,7 +36,7 @@ extern void gt_getenv(spank_t spank, const char *name, char *value, int size)
 		value[0] = '\0';
 }
 
-/* Not slurm_error: the user's terminal would show it for a job that is not at fault. */
+/* Not slurm_error: it would show on the user's terminal, whose job has done nothing wrong. */
 extern void gt_step_notice(const char *text)
 {
 	if (!said || !atomic_flag_test_and_set(said))
@@ -69,8 +69,8 @@ static bool expand(const char *path, char *out, size_t size)
 }
 
 /*
- * What holds the whole job is bound only where the hint names bind=: Slurm binds it nowhere, and
- * mpirun starts there a rank on every CPU of the job.
+ * A batch script or salloc's shell is bound only where the hint names bind=. Slurm does not bind
+ * it, and mpirun starts from there with a rank on every CPU of the job.
  */
 static bool read_hint(spank_t spank, gt_settings_t *settings)
 {
@@ -85,8 +85,8 @@ static bool read_hint(spank_t spank, gt_settings_t *settings)
 }
 
 /*
- * Slurm sets the one variable for steps and the other for what holds the whole job; each inherits
- * the other's, which may be another node's.
+ * Slurm sets one variable for steps and the other for a batch script or salloc's shell. Each also
+ * inherits the other's variable, whose value may be another node's.
  */
 extern void gt_step_gpus(spank_t spank, char *gpus, int size)
 {
@@ -95,7 +95,7 @@ extern void gt_step_gpus(spank_t spank, char *gpus, int size)
 
 /*
  * slurmstepd writes these into the environment of each task where the step has such a binding.
- * What stands there before is exported: the words of the step that the job was sent from.
+ * Before that they hold the values of the step that the job was submitted from.
  */
 static void forget_exported(spank_t spank)
 {

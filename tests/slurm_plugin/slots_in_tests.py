@@ -12,8 +12,8 @@ from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.lending.donors import Lending
-from slurm_plugin.lending.offer import Offer
+from slurm_plugin.lending.choice.offer import Offer
+from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
@@ -77,12 +77,12 @@ class Nobody:
         return ""
 
 
-class Remembers(Lending):
+class Remembers(SlurmLoans):
     """Remembers the loans it is asked for."""
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
         run = {"run": lambda *_, **__: "", "submitter": Nobody(), "clock": lambda: float(NOW)}
-        super().__init__(settings, slurm, mode=SlotLoans(), **run)  # type: ignore[arg-type]
+        super().__init__(settings, slurm, updates=SlotLoans(), **run)  # type: ignore[arg-type]
         self.asked: list[tuple[str, Offer]] = []
 
     def lend(self, job: QueuedJob, kept: GateRecord, offer: Offer, room: Nodes) -> Loan:

@@ -32,8 +32,8 @@ from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.genie.domain_snapshot import domain_snapshot
 from slurm_plugin.genie.look import asked_shape
-from slurm_plugin.lending.at_start import look as at_start
-from slurm_plugin.lending.at_start.mode import AtStart
+from slurm_plugin.lending.at_start import planning as at_start
+from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.protocol import Submit, encode_request
 from slurm_plugin.queue import features
 from slurm_plugin.queue.candidates import lowest
@@ -350,9 +350,9 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_look_for_loans_outlives_hostile_jobs(seed: int) -> None:
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
-    context = at_start.Terms(NOW)
+    context = at_start.LoanContext(NOW)
     with bounded():
-        at_start.plan(queue, ROOM, context, AtStart(60, highest=9, now=NOW), None)
+        at_start.plan(queue, ROOM, context, StartLoans(60, highest=9, now=NOW), None)
 
 
 SHAPED = {

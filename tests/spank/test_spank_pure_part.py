@@ -19,7 +19,6 @@ from slurm_plugin.launch import LaunchMachine, machine_of, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "spank"
-TABLE = Path(__file__).parent / "assets" / "dgx1v.table"
 CLAIMS = [
     claim
     for path in sorted(Path(__file__).parent.glob("*_test.c"))
@@ -63,6 +62,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.fixture(scope="session")
+def dgx1v(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table of a DGX-1V."""
+    path = tmp_path_factory.mktemp("tables") / "dgx1v.table"
+    path.write_text(write(MACHINES["dgx1v"]))
+    return path
+
+
 def run(program: Path, *args: str | Path, stdin: str = "") -> str:
     """The program's output; its errors fail the test."""
     done = subprocess.run(
@@ -84,9 +91,9 @@ def test_claim(program: Path, claim: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_mutated_tables_break_nothing(program: Path, seed: int) -> None:
+def test_mutated_tables_break_nothing(program: Path, dgx1v: Path, seed: int) -> None:
     """Tables, hints, arguments and tasks with random damage; the seed makes it repeatable."""
-    said = run(program, "fuzz", str(seed), "5000", TABLE)
+    said = run(program, "fuzz", str(seed), "5000", dgx1v)
     assert said == f"ok fuzz seed={seed} rounds=5000\n"
 
 
@@ -220,9 +227,11 @@ LEFT = [
 
 
 @pytest.mark.parametrize(("line", "note"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT])
-def test_a_task_that_cannot_be_told_is_left_alone(program: Path, line: str, note: str) -> None:
+def test_a_task_that_cannot_be_told_is_left_alone(
+    program: Path, dgx1v: Path, line: str, note: str
+) -> None:
     """And the sentence for the log says why."""
-    assert run(program, "plan", TABLE, stdin=line + "\n") == f"left: {note}\n"
+    assert run(program, "plan", dgx1v, stdin=line + "\n") == f"left: {note}\n"
 
 
 NUMBERINGS = [
@@ -238,9 +247,11 @@ NUMBERINGS = [
 @pytest.mark.parametrize(
     ("line", "visible"), [row[1:] for row in NUMBERINGS], ids=[row[0] for row in NUMBERINGS]
 )
-def test_both_numberings_are_told_apart(program: Path, line: str, visible: str) -> None:
+def test_both_numberings_are_told_apart(
+    program: Path, dgx1v: Path, line: str, visible: str
+) -> None:
     """Global indices, and the relative ones of constrained devices."""
-    assert run(program, "plan", TABLE, stdin=line + "\n").split()[0] == f"visible={visible}"
+    assert run(program, "plan", dgx1v, stdin=line + "\n").split()[0] == f"visible={visible}"
 
 
 BINDINGS = [
@@ -254,10 +265,12 @@ BINDINGS = [
 @pytest.mark.parametrize(
     ("how", "visible"), [row[1:] for row in BINDINGS], ids=[row[0] for row in BINDINGS]
 )
-def test_slurms_binding_is_read(program: Path, begin: str, how: str, visible: str) -> None:
+def test_slurms_binding_is_read(
+    program: Path, dgx1v: Path, begin: str, how: str, visible: str
+) -> None:
     """As each release says it, 22.05 in the shorter words."""
     line = f"step=0,3,5,6 visible=3,0 tasks=2 local=1 tres={begin}{how}\n"
-    assert run(program, "plan", TABLE, stdin=line).split()[0] == f"visible={visible}"
+    assert run(program, "plan", dgx1v, stdin=line).split()[0] == f"visible={visible}"
 
 
 def test_relative_numbers_follow_pci_and_not_minors(program: Path, tmp_path: Path) -> None:
@@ -268,19 +281,19 @@ def test_relative_numbers_follow_pci_and_not_minors(program: Path, tmp_path: Pat
     assert out.split()[0] == "visible=1"
 
 
-def test_a_table_cut_anywhere_is_refused(program: Path, tmp_path: Path) -> None:
+def test_a_table_cut_anywhere_is_refused(program: Path, dgx1v: Path, tmp_path: Path) -> None:
     """After any line, and within the last."""
-    lines = TABLE.read_text().splitlines(keepends=True)
+    lines = dgx1v.read_text().splitlines(keepends=True)
     table = tmp_path / "table"
     cuts = ["".join(lines[:end]) for end in (0, 1, 5, 20, 300, len(lines) - 1)]
-    for cut in [*cuts, TABLE.read_text()[:-1]]:
+    for cut in [*cuts, dgx1v.read_text()[:-1]]:
         table.write_text(cut)
         assert run(program, "plan", table).startswith(f"refused: {str(table)[:120]}: is ")
 
 
-def test_an_edited_table_is_refused(program: Path, tmp_path: Path) -> None:
+def test_an_edited_table_is_refused(program: Path, dgx1v: Path, tmp_path: Path) -> None:
     """One digit of one row."""
-    text = TABLE.read_text()
+    text = dgx1v.read_text()
     table = tmp_path / "table"
     table.write_text(text.replace("\n1b 0314\n", "\n1b 0341\n", 1))
     assert "is cut or damaged" in run(program, "plan", table)
@@ -293,10 +306,12 @@ def test_a_missing_table_or_a_folder_is_refused(program: Path, tmp_path: Path) -
     assert "expected a table" in run(program, "plan", tmp_path)
 
 
-def test_nics_that_the_kernel_does_not_know_give_no_hint(program: Path, tmp_path: Path) -> None:
+def test_nics_that_the_kernel_does_not_know_give_no_hint(
+    program: Path, dgx1v: Path, tmp_path: Path
+) -> None:
     """A wrong UCX_NET_DEVICES would stop the job."""
     text = write(MACHINES["dgx1v"])
-    assert "nics=mlx5_0" in run(program, "plan", TABLE, stdin="step=0 visible=0\n")
+    assert "nics=mlx5_0" in run(program, "plan", dgx1v, stdin="step=0 visible=0\n")
     topology = catalog.load("dgx1v")
     nics = tuple(replace(nic, name=f"absent{i}") for i, nic in enumerate(topology.nics))
     table = tmp_path / "table"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from policies.drmaestro import Costs, DRMaestro
+from policies.remote.drmaestro import Costs, DRMaestro
 from simulation.experiments import Result
 from simulation.experiments.drmaestro.workload import (
     GOAL,

@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from policies import Request
-from policies.drmaestro import RODINIA
-from policies.remote import RemoteJob, Room
+from policies.remote import NodeCapacity, RemoteJob
+from policies.remote.drmaestro import RODINIA
 from simulation.models.planned_loans import PlannedJob
 
 GPUS, THREADS, MEMORY_MB = 4, 160, 512_000
@@ -45,7 +45,7 @@ MEANS_S = {
 Warm = list[tuple[float, str, int, int]]
 
 
-def machines(count: int, in_reach: int) -> tuple[dict[str, Room], Warm]:
+def machines(count: int, in_reach: int) -> tuple[dict[str, NodeCapacity], Warm]:
     """The machines with their first jobs running, and what those give back."""
     rooms, warm = {}, []
     for number in range(count):
@@ -53,7 +53,7 @@ def machines(count: int, in_reach: int) -> tuple[dict[str, Room], Warm]:
         left = FREE_TASKS[in_reach][number % 4]
         cpus = THREADS if left is None else CPUS * left
         memory_mb = MEMORY_MB if left is None else TASK_MB * left
-        rooms[name] = Room(name, (1 << GPUS) - 1, cpus, memory_mb)
+        rooms[name] = NodeCapacity(name, (1 << GPUS) - 1, cpus, memory_mb)
         if left is not None:
             warm.append((WARM_S, name, THREADS - cpus, MEMORY_MB - memory_mb))
     return rooms, warm

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from policies import Request
-from policies.remote import RemoteJob, Room
+from policies.remote import NodeCapacity, RemoteJob
 from simulation.experiments import Result
 from simulation.experiments.registry import averaged
 from simulation.experiments.rqueue.tsubame import (
@@ -39,14 +39,16 @@ NOTES = (
 SHARES = {"all": 1.0, "half": 0.5, "third": 1 / 3}
 
 
-def free_nodes(share: float = 1.0) -> dict[str, Room]:
+def free_nodes(share: float = 1.0) -> dict[str, NodeCapacity]:
     """Free nodes, bound by their GPUs alone."""
     endless = float("inf")
     cluster = philly.cluster()
     kinds = ("eight", "pair")
     named = [sorted(name for name in cluster if name.startswith(kind)) for kind in kinds]
     kept = [name for names in named for name in names[: round(share * len(names))]]
-    return {name: Room(name, (1 << cluster[name].gpus) - 1, endless, endless) for name in kept}
+    return {
+        name: NodeCapacity(name, (1 << cluster[name].gpus) - 1, endless, endless) for name in kept
+    }
 
 
 def log(seed: int) -> list[QueuedJob]:

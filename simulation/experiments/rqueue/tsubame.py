@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from policies.r_queue import LEAST_OCCUPIED, LOCAL_FIRST, AutoRQueue, GQueue, Network, RQueue
+from policies.remote.r_queue import (
+    LEAST_OCCUPIED,
+    LOCAL_FIRST,
+    AutoRQueue,
+    GQueue,
+    NetworkSpeeds,
+    RQueue,
+)
 from simulation.experiments import Result
 from simulation.experiments.registry import averaged
 from simulation.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
@@ -26,7 +33,7 @@ QUEUES: dict[str, GQueue | RQueue | AutoRQueue] = {
     AUTO: AutoRQueue(RQueue(LOCAL_FIRST)),
 }
 #: A network that costs nothing: for the bound.
-FREE = Network(net_gb_s=float("inf"), rcuda_latency_s=Network().gpu_latency_s)
+FREE = NetworkSpeeds(net_gb_s=float("inf"), rcuda_latency_s=NetworkSpeeds().gpu_latency_s)
 #: Section IV.C.
 PAPER = {
     G_QUEUE: {"idle_gpus": 78.02},

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies import Request
-from policies.r_queue import Network, Work, execution_s
-from policies.remote import RemoteJob, Room
+from policies.remote import NodeCapacity, RemoteJob
+from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
 from simulation.models.queued_loans import QueuedJob
 
 _Numbers = NDArray[Any]
@@ -63,15 +63,15 @@ YEARS = {
 }
 
 
-def nodes(count: int = NODES) -> dict[str, Room]:
+def nodes(count: int = NODES) -> dict[str, NodeCapacity]:
     """Free nodes of Table II: 8 CPUs, 22 GB, three GPUs."""
     names = (f"t{number:03}" for number in range(count))
-    return {name: Room(name, 0b111, 8, 22_000) for name in names}
+    return {name: NodeCapacity(name, 0b111, 8, 22_000) for name in names}
 
 
-def pool(count: int = NODES) -> dict[str, Room]:
+def pool(count: int = NODES) -> dict[str, NodeCapacity]:
     """The same GPUs in one node that never runs out of anything else."""
-    return {"pool": Room("pool", (1 << 3 * count) - 1, float("inf"), float("inf"))}
+    return {"pool": NodeCapacity("pool", (1 << 3 * count) - 1, float("inf"), float("inf"))}
 
 
 def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedJob]:
@@ -115,14 +115,14 @@ def _scaled(times: _Numbers, idle_gpus: _Numbers, year: Year) -> _Numbers:
     return found
 
 
-def work(time_s: float, memory_gb: float, connections: float, calls: float) -> Work:
+def work(time_s: float, memory_gb: float, connections: float, calls: float) -> JobWork:
     """A job that takes `time_s` alone; what it moves is its memory (Table I).
 
     A job too short for the communication drawn does proportionally less of it.
     """
-    drawn = Work(0.0, memory_gb, memory_gb, memory_gb, connections, calls)
-    communication_s = execution_s(drawn, Network(), False)
+    drawn = JobWork(0.0, memory_gb, memory_gb, memory_gb, connections, calls)
+    communication_s = execution_s(drawn, NetworkSpeeds(), False)
     share = min(1.0, time_s / communication_s)
     moved = memory_gb * share
     other_s = time_s - share * communication_s
-    return Work(other_s, moved, moved, moved, connections * share, calls * share)
+    return JobWork(other_s, moved, moved, moved, connections * share, calls * share)

@@ -81,6 +81,7 @@ def simulate(
     """
     from simulation.core.jobs import at_load
     from simulation.report import output as report
+    from simulation.report.page import to_html
     from simulation.traces import prepare, read
     from slurm_plugin.cli.simulation import cluster_file
 
@@ -91,7 +92,7 @@ def simulate(
     runs = _runs(trace, cluster, names or ("first-fit", "mapa"), queue == "easy", communication)
     facts = {"queue": queue, "communication": communication, "load": load or "as recorded"}
     if html is not None:
-        _write(html, report.to_html(runs, cluster, trace, facts))
+        _write(html, to_html(runs, cluster, trace, facts))
     if csv_file is not None:
         _write(csv_file, report.to_csv(runs))
     if as_json:

@@ -23,7 +23,7 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
 
     from slurm_plugin.config.settings import Config
     from slurm_plugin.doctor import examine
-    from slurm_plugin.doctor.checks import Installation
+    from slurm_plugin.doctor.installation import Installation
     from slurm_plugin.slurm import CommandLine, SlurmClient, choose
     from slurm_plugin.slurm.runner import ProcessRunner
 

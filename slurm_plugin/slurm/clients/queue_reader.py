@@ -1,4 +1,4 @@
-"""The queue by Slurm's commands, at the price of what changed since it was last read.
+"""Reads the queue by Slurm's commands; only jobs that changed since the last time cost much.
 
 JSON is the only output of scontrol that no user's text can forge, but a thousand jobs in JSON
 cost scontrol a quarter of a second of CPU. `squeue -O` costs a fiftieth of that. So squeue's
@@ -17,7 +17,7 @@ from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import Runner
 
 _TABLE = ("State", "Reason", "PriorityLong", "StartTime", "EligibleTime")
-# Whatever else can change of a job: another text in one of these, and the job is read anew.
+# A job is read anew where the text of one of these columns changed: all else that can change.
 _WATCHED = (
     "ArrayTaskId", "HetJobOffset", "Account", "Partition", "EndTime", "TimeLimit", "Dependency",
     "NodeList", "NumNodes", "MaxNodes", "NumTasks", "NumCPUs", "cpus-per-task", "cpus-per-tres",
@@ -67,8 +67,8 @@ class QueueReader:
             elif self._is_known(job_id, seen):
                 was = self._known[job_id]
                 known[job_id] = _Known(was.watched, _now(was.job, seen.now))
-        # Not among them: what came after the table was read (it is in the next one), and what
-        # ended since.
+        # A job that came after the table was read is in the next one; one that ended since is in
+        # none.
         self._known = known
         found = (known.job for known in known.values() if known.job.state)
         return sorted(found, key=lambda job: job.job_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from policies.r_queue import Network, execution_s
+from policies.remote.r_queue import NetworkSpeeds, execution_s
 from simulation.experiments import experiments
 from simulation.experiments.rqueue import occupancy, philly, workload
 from simulation.experiments.rqueue.tsubame import (
@@ -95,7 +95,7 @@ def test_figures_of_several_seeds_are_means_with_their_deviation():
 
 
 def alone_s(log):
-    return np.array([execution_s(job.work, Network(), False) for job in log])
+    return np.array([execution_s(job.work, NetworkSpeeds(), False) for job in log])
 
 
 def test_no_drawn_job_takes_more_than_sixty_usual_ones_would():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from policies import Request
-from policies.drmaestro import RODINIA, Costs, DRMaestro, NetworkProfile, by_networkx
-from policies.remote import RemoteJob, Room
+from policies.remote import NodeCapacity, RemoteJob
+from policies.remote.drmaestro import RODINIA, Costs, DRMaestro, NetworkProfile, by_networkx
 from simulation import SimulationError
 from simulation.experiments import experiments
 from simulation.experiments.drmaestro import runs, workload
@@ -25,7 +25,7 @@ def planned(submit_s, gpus=1, alone_s=100.0, network=SILENT, **more):
 def ran(machines, *jobs, warm=(), aware=False):
     """Machines as (GPUs, CPUs)."""
     rooms = {
-        f"m{number}": Room(f"m{number}", (1 << gpus) - 1, cpus, 1000)
+        f"m{number}": NodeCapacity(f"m{number}", (1 << gpus) - 1, cpus, 1000)
         for number, (gpus, cpus) in enumerate(machines)
     }
     planner = DRMaestro(Costs(network_aware=aware), solve=by_networkx)

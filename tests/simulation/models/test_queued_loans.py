@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from policies import Request
-from policies.r_queue import LEAST_OCCUPIED, GQueue, Network, RQueue, Work
 from policies.remote import RemoteJob
+from policies.remote.r_queue import LEAST_OCCUPIED, GQueue, JobWork, NetworkSpeeds, RQueue
 from simulation import SimulationError
 from simulation.experiments import experiments
 from simulation.experiments.rqueue import tsubame, workload
@@ -14,7 +14,7 @@ from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 
 
 def queued(submit_s, *gpus, other_s=100.0, **work):
-    return QueuedJob(submit_s, RemoteJob(Request(gpus), cpus=2), Work(other_s, **work))
+    return QueuedJob(submit_s, RemoteJob(Request(gpus), cpus=2), JobWork(other_s, **work))
 
 
 def ran(queue, node_count, *jobs):
@@ -100,7 +100,7 @@ def test_nobody_runs_longer_than_the_papers_model_allows_on_the_most_crowded_nod
     jobs = workload.jobs(5, 1500)
     most = 8 + 3  # one CPU per process, and as many lent GPUs as a node has
     for job, ended in zip(jobs, simulator.run(jobs), strict=True):
-        work, wires = job.work, Network()
+        work, wires = job.work, NetworkSpeeds()
         moved_gb = work.net_gb + wires.rcuda_overhead * (work.gpu_gpu_gb + work.gpu_cpu_gb)
         calls_s = work.gpu_calls * (wires.rcuda_latency_s - wires.gpu_latency_s + 1e-5)
         assert ended.execution_s <= ended.alone_s + calls_s + most * moved_gb / wires.net_gb_s

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,8 @@ import pytest
 from machines_in_tests import BASIC
 
 from slurm_plugin.doctor import CHECKS, Finding, examine
-from slurm_plugin.doctor.checks import Installation
 from slurm_plugin.doctor.elf import uint32_symbol
+from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 
@@ -99,7 +99,8 @@ class Site:
         self.config = folder / "gputopo.yaml"
         self.config.write_text(BASIC.format(folder=folder))
         (folder / "slurm").mkdir()
-        (folder / "slurm" / "job_submit.lua").write_text("-- the gputopo bridge")
+        self.script = folder / "slurm" / "job_submit.lua"
+        self.script.write_text("-- the gputopo bridge")
         plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
         plugin_file(folder / "stock" / "select_cons_tres.so", (24, 11, 5))
         listener = socket.socket(socket.AF_UNIX)
@@ -148,103 +149,87 @@ def test_a_wrong_configuration_is_said_once_and_the_rest_is_still_checked(site: 
     assert {"slurm", "bridge", "select plugin"} <= {f.check for f in site.findings()}
 
 
-def test_the_kill_switch_is_seen(site: Site) -> None:
-    (site.folder / "off").touch()
-    assert site.only("kill switch").fix == f"rm {site.folder}/off"
+def slurm_says(**values: str) -> Callable[[Site], object]:
+    """Slurm's configuration with these values; {folder} stands for the installation's."""
+    return lambda site: site.slurm.values.update(
+        {key: text.format(folder=site.folder) for key, text in values.items()}
+    )
 
 
-def test_a_missing_socket_is_seen(site: Site) -> None:
-    (site.folder / "engine.sock").unlink()
-    assert "is missing" in site.only("socket").text
-
-
-def test_a_socket_open_to_everybody_is_seen(site: Site) -> None:
-    (site.folder / "engine.sock").chmod(0o666)
-    assert site.only("socket").fix == f"chmod 0660 {site.folder}/engine.sock"
-
-
-def test_a_socket_of_another_user_is_seen(site: Site) -> None:
-    site.slurm.values["SlurmUser"] = "slurm(64030)"
-    assert "SlurmUser is" in site.only("socket").text
-
-
-def test_an_engine_with_another_configuration_is_seen(site: Site) -> None:
-    site.status["config"] = "/elsewhere.yaml"
-    assert "/elsewhere.yaml" in site.only("engine", "warn").text
-
-
-def test_lost_decisions_are_seen(site: Site) -> None:
-    site.status["decisions_lost"] = 3
-    assert "3 decisions" in site.only("engine", "warn").text
-
-
-def test_a_bridge_that_is_not_listed_is_seen(site: Site) -> None:
-    site.slurm.values["JobSubmitPlugins"] = "cray"
-    assert site.only("bridge").fix == "JobSubmitPlugins=lua in slurm.conf"
-
-
-def test_a_missing_or_foreign_job_submit_is_seen(site: Site) -> None:
-    script = site.folder / "slurm" / "job_submit.lua"
-    script.write_text("function slurm_job_submit() end")
-    assert "is not ours" in site.only("bridge").text
-    script.unlink()
-    assert "No such file" in site.only("bridge").text
-
-
-def test_stock_before_ours_is_seen(site: Site) -> None:
-    site.slurm.values["PluginDir"] = f"{site.folder}/stock:{site.folder}/ours"
-    assert site.only("select plugin").fix == f"put {site.folder}/ours first in PluginDir"
-
-
-def test_ours_without_stock_is_seen(site: Site) -> None:
-    site.slurm.values["PluginDir"] = f"{site.folder}/ours"
-    assert "needs Slurm's own behind it" in site.only("select plugin").text
-
-
-def test_no_plugin_of_ours_is_seen(site: Site) -> None:
-    site.slurm.values["PluginDir"] = f"{site.folder}/stock"
-    assert "of ours" in site.only("select plugin").text
-
-
-def test_a_plugin_directory_that_does_not_exist_is_seen(site: Site) -> None:
-    site.slurm.values["PluginDir"] += f":{site.folder}/none"
-    assert "daemons that restart will not start" in site.only("select plugin").text
-
-
-def test_a_plugin_of_another_release_is_seen(site: Site) -> None:
-    site.slurm.values["SLURM_VERSION"] = "24.11.6"
-    finding = site.only("select plugin")
-    assert "built for 24.11.5, slurmctld is 24.11.6" in finding.text
-
-
-def test_another_select_plugin_is_seen(site: Site) -> None:
-    site.slurm.values["SelectType"] = "select/linear"
-    assert "select/linear" in site.only("select plugin").text
-
-
-def test_gpu_counts_that_differ_are_seen(site: Site) -> None:
+def four_gpus(site: Site) -> None:
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 4})
-    assert "dgx1: Slurm has 4 GPUs, its topology dgx1v 8" in site.only("nodes").text
+
+
+def not_collected(site: Site) -> None:
+    text = site.config.read_text()
+    site.config.write_text(
+        text.replace("minsky1, topology: minsky", "minsky1, topology: collected")
+    )
+
+
+def another_partition(site: Site) -> None:
+    site.config.write_text(site.config.read_text() + "  gone: {mode: observe}\n")
+
+
+#: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
+BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
+    ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
+     "rm {folder}/off"),
+    ("no socket", lambda site: (site.folder / "engine.sock").unlink(), "socket", "fail",
+     "is missing"),
+    ("socket open to everybody", lambda site: (site.folder / "engine.sock").chmod(0o666),
+     "socket", "fail", "chmod 0660 {folder}/engine.sock"),
+    ("socket of another user", slurm_says(SlurmUser="slurm(64030)"), "socket", "fail",
+     "SlurmUser is"),
+    ("engine with another configuration",
+     lambda site: site.status.update(config="/elsewhere.yaml"), "engine", "warn",
+     "/elsewhere.yaml"),
+    ("lost decisions", lambda site: site.status.update(decisions_lost=3), "engine", "warn",
+     "3 decisions"),
+    ("bridge that is not listed", slurm_says(JobSubmitPlugins="cray"), "bridge", "fail",
+     "JobSubmitPlugins=lua in slurm.conf"),
+    ("foreign job_submit.lua", lambda site: site.script.write_text("function slurm_job_submit()"),
+     "bridge", "fail", "is not ours"),
+    ("no job_submit.lua", lambda site: site.script.unlink(), "bridge", "fail", "No such file"),
+    ("stock plugin before ours", slurm_says(PluginDir="{folder}/stock:{folder}/ours"),
+     "select plugin", "fail", "put {folder}/ours first in PluginDir"),
+    ("ours without stock", slurm_says(PluginDir="{folder}/ours"), "select plugin", "fail",
+     "needs Slurm's own behind it"),
+    ("no plugin of ours", slurm_says(PluginDir="{folder}/stock"), "select plugin", "fail",
+     "of ours"),
+    ("plugin directory that does not exist",
+     slurm_says(PluginDir="{folder}/ours:{folder}/stock:{folder}/none"), "select plugin", "fail",
+     "daemons that restart will not start"),
+    ("plugin of another release", slurm_says(SLURM_VERSION="24.11.6"), "select plugin", "fail",
+     "built for 24.11.5, slurmctld is 24.11.6"),
+    ("another select plugin", slurm_says(SelectType="select/linear"), "select plugin", "fail",
+     "select/linear"),
+    ("GPU counts that differ", four_gpus, "nodes", "fail",
+     "dgx1: Slurm has 4 GPUs, its topology dgx1v 8"),
+    ("node left to Slurm", not_collected, "nodes", "fail",
+     "minsky1 is left to Slurm: not collected yet"),
+    ("partition that Slurm does not have", another_partition, "partitions", "warn",
+     "gone is no partition"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("breaks", "check", "level", "words"),
+    [row[1:] for row in BROKEN],
+    ids=[row[0] for row in BROKEN],
+)
+def test_what_is_wrong_is_found_and_nothing_else(
+    site: Site, breaks: Callable[[Site], object], check: str, level: str, words: str
+) -> None:
+    breaks(site)
+    finding = site.only(check, level)
+    assert words.format(folder=site.folder) in f"{finding.text}; {finding.fix}"
 
 
 def test_nodes_known_to_one_side_only_are_named(site: Site) -> None:
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], name="new1")
     wrong = site.wrong()
     assert [(f.level, f.text.split()[0]) for f in wrong] == [("warn", "dgx1"), ("warn", "new1")]
-
-
-def test_a_node_left_to_slurm_is_named_with_its_reason(site: Site) -> None:
-    text = site.config.read_text().replace(
-        "minsky1, topology: minsky", "minsky1, topology: collected"
-    )
-    site.config.write_text(text)
-    assert "minsky1 is left to Slurm: not collected yet" in site.only("nodes").text
-
-
-def test_a_partition_slurm_does_not_have_is_named(site: Site) -> None:
-    with site.config.open("a") as file:
-        file.write("  gone: {mode: observe}\n")
-    assert "gone is no partition" in site.only("partitions", "warn").text
 
 
 def test_slurm_down_is_said_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.lending import record
-from slurm_plugin.lending.offer import Declined
+from slurm_plugin.lending.choice.offer import Refusal
 from slurm_plugin.slurm.interface import QueuedJob
 
 LOAN = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 71), LoanDonor("dgx3", 0b1, 72)))
@@ -68,7 +68,7 @@ def test_a_job_that_waits_tells_why_nothing_was_lent_and_when_it_is_tried_again(
 
 
 def test_refusals_and_loans_that_came_to_nothing_stand_before_the_loan() -> None:
-    refused = record.declined(JOB, KEPT, Declined("ends in 900 s, waiting in 412", True))()
+    refused = record.refused(JOB, KEPT, Refusal("ends in 900 s, waiting in 412", True))()
     broken = record.over(JOB, KEPT, "the donor on dgx3 is gone", 30)()
     words = told(refused, broken, record.lent(JOB, KEPT, LOAN, WHY)())
     assert "before        T  not lent: ends in 900 s, waiting in 412" in words

@@ -15,15 +15,15 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.job_notes.records import LoanRecord
 from slurm_plugin.lending.acting.question import Question
-from slurm_plugin.lending.at_start import look, mode
-from slurm_plugin.lending.at_start.lender import Lender
-from slurm_plugin.lending.at_start.look import Plan, Terms
-from slurm_plugin.lending.at_start.mode import AtStart
-from slurm_plugin.lending.at_start.reserved import Reserved
-from slurm_plugin.lending.borrowing import Candidate, Offered
-from slurm_plugin.lending.broker import Broker
-from slurm_plugin.lending.donors import Lending
-from slurm_plugin.lending.offer import Offer
+from slurm_plugin.lending.at_start import planning, start_loans
+from slurm_plugin.lending.at_start.planning import LoanContext, StartPlan
+from slurm_plugin.lending.at_start.reconciler import LoanReconciler
+from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.lending.at_start.start_loans import StartLoans
+from slurm_plugin.lending.borrowing import Candidate
+from slurm_plugin.lending.choice.offer import Offer
+from slurm_plugin.lending.donors import SlurmLoans
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Hold, nodes_of
 from slurm_plugin.queue.snapshot import Snapshot, read_snapshot
 from slurm_plugin.remote import presets
@@ -72,28 +72,32 @@ def node(name: str, used: Sequence[int], **fields: object) -> SlurmNode:
 
 
 NODES = (node("dgx1", range(2, 8)), node("dgx2", (0, 1, 4, 5, 6, 7)))
-OFFER = Offer("dgx1", 3, {"dgx2": 12})
-OFFERED = Offered(OFFER, (Hold({"dgx1": 3}, 4, 0), Hold({"dgx2": 12}, 2, 1024)))
+OFFER = Offer(
+    "dgx1",
+    3,
+    {"dgx2": 12},
+    holds=(Hold({"dgx1": 3}, 4, 0), Hold({"dgx2": 12}, 2, 1024)),
+)
 
 
-class Lends:
+class Generous:
     """Lends the same to everybody who asks."""
 
     at_once = False
 
-    def borrow(self, jobs: Sequence[Candidate], made: object) -> list[Offered]:
-        return [OFFERED for _ in jobs]
+    def borrow(self, jobs: Sequence[Candidate], made: object) -> list[Offer]:
+        return [OFFER for _ in jobs]
 
 
 def planned(
     *jobs: QueuedJob,
     nodes: Sequence[SlurmNode] = NODES,
-    terms: Terms | None = None,
-    how: AtStart | None = None,
-) -> Plan:
+    context: LoanContext | None = None,
+    updates: StartLoans | None = None,
+) -> StartPlan:
     room = nodes_of(nodes, [one for one in jobs if one.state != "PENDING"])
-    how = how or AtStart(60, highest=9, now=AT)
-    return look.plan(jobs, room, terms or Terms(AT), how, Lends())  # type: ignore[arg-type]
+    updates = updates or StartLoans(60, highest=9, now=AT)
+    return planning.plan(jobs, room, context or LoanContext(AT), updates, Generous())  # type: ignore[arg-type]
 
 
 # -- the nodes ----------------------------------------------------------------
@@ -123,7 +127,7 @@ def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full() -> None:
 
 def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken() -> None:
     made = planned(job())
-    assert [(one.name, offer) for one, _, offer in made.offers] == [("7", OFFERED)]
+    assert [(one.name, offer) for one, _, offer in made.offers] == [("7", OFFER)]
     assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
 
 
@@ -259,7 +263,9 @@ def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
 
 
 def test_where_priorities_are_numbers_the_job_gets_its_own_back() -> None:
-    made = planned(job(STARTS, **LOCAL, eligible=AT + 120), how=AtStart(60, is_basic=True, now=AT))
+    made = planned(
+        job(STARTS, **LOCAL, eligible=AT + 120), updates=StartLoans(60, is_basic=True, now=AT)
+    )
     [(_, (first, _))] = made.back
     assert (first.priority, first.is_released) == (5, None)
 
@@ -279,17 +285,17 @@ def test_a_request_that_somebody_changed_since_stays_as_it_is() -> None:
     changed = job(STARTS, tres_per_node="gres/gpu:1", req_nodes="dgx1")
     kept = LoanRecord.read_from(changed.admin_comment)
     assert kept is not None
-    first, _ = AtStart(60, now=AT).given_up(changed, kept, "x")
+    first, _ = StartLoans(60, now=AT).given_up(changed, kept, "x")
     assert (first.tres_per_node, first.req_nodes) == (None, None)
 
 
 def test_what_is_no_gpu_stays_in_the_request() -> None:
-    assert mode.local_request("gres/gpu:v100:4,gres/foo:1", 2) == "gpu:v100:2,gres/foo:1"
+    assert start_loans.local_request("gres/gpu:v100:4,gres/foo:1", 2) == "gpu:v100:2,gres/foo:1"
 
 
 def test_a_site_that_lends_no_more_ends_loans_and_makes_none() -> None:
-    off = Terms(AT, ready_s=None)
-    made = planned(job(MEETS), donor(), terms=off)
+    off = LoanContext(AT, ready_s=None)
+    made = planned(job(MEETS), donor(), context=off)
     assert made.broken[0][2] == "GPUs are not lent any more"
     assert made.is_ours
     assert not planned(job()).is_ours
@@ -305,7 +311,7 @@ class Slurm:
         self.jobs = list(jobs)
         self.refuses = refuses
         self.told: list[tuple[str, JobUpdate | None]] = []
-        self.reserved = Reserved(lambda: float(AT))
+        self.reserved = Reservations(lambda: float(AT))
         self.kept_at_start: list[int] = []
         self.lines: list[object] = []
 
@@ -348,21 +354,21 @@ class Slurm:
         return [words for words, _ in self.told]
 
 
-def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> Lender:
-    how = AtStart(60)
+def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> LoanReconciler:
+    how = StartLoans(60)
     settings = RemoteConfig(presets.load("echo"), allow=True)
     text = BASIC + "remote: {{allow: yes}}\n"
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    lending = Lending(settings, slurm, slurm, slurm, how, clock)  # type: ignore[arg-type]
-    broker = Broker(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
-    return Lender(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
+    lending = SlurmLoans(settings, slurm, slurm, slurm, how, clock)  # type: ignore[arg-type]
+    broker = LoanMatcher(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
+    return LoanReconciler(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
 
 
 def snapshot(slurm: Slurm) -> Snapshot:
     return read_snapshot(slurm)  # type: ignore[arg-type]
 
 
-def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> Plan:
+def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> StartPlan:
     return lender_of(tmp_path, slurm, lambda: float(AT)).look(snapshot(slurm), may_lend)
 
 

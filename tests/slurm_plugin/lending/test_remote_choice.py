@@ -8,17 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from policies.drmaestro import RODINIA, DRMaestro
-from policies.r_queue import Network, Release
-from policies.remote import RemoteJob, Room
+from policies.remote import NodeCapacity, RemoteJob
+from policies.remote.drmaestro import RODINIA, DRMaestro
+from policies.remote.r_queue import NetworkSpeeds, Release
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_profiles import Remote
-from slurm_plugin.lending.batch import Round
-from slurm_plugin.lending.loads import loads_of
-from slurm_plugin.lending.network_use import UNKNOWN, UNKNOWN_SHARE, NetworkUse, network_use
-from slurm_plugin.lending.offer import Borrower, Declined, Market, Offer, Spare, offer
-from slurm_plugin.lending.solver import Answers, Starting, Unsolved
+from slurm_plugin.lending.choice.batch import Round
+from slurm_plugin.lending.choice.network_use import (
+    UNKNOWN,
+    UNKNOWN_SHARE,
+    NetworkUse,
+    network_loads,
+    network_use,
+)
+from slurm_plugin.lending.choice.offer import Borrower, Offer, Refusal, SpareCapacity, offer
+from slurm_plugin.lending.choice.solver import Answers, Starting, Unsolved
+from slurm_plugin.queue.capacity import Node
 from slurm_plugin.remote import presets
 
 SETTINGS = RemoteConfig(presets.load("echo"), allow=True)
@@ -28,20 +34,20 @@ TALKATIVE = network_use("md", {"md": Remote(run_s=1099.0, gpu_calls=100_000)}, W
 QUIET = network_use("cfd", {"cfd": Remote(run_s=1000.0)}, WIRES)
 
 
-def market(*spares: Spare, ends_s: float = math.inf, loads: Mapping[str, float] | None = None):  # type: ignore[no-untyped-def]
+def capacity(*nodes: Node, ends_s: float = math.inf, loads: Mapping[str, float] | None = None):  # type: ignore[no-untyped-def]
     """Nodes, and one job on the first of them that gives back four GPUs in `ends_s`."""
-    first = spares[0].name
+    first = nodes[0].name
     back = [Release(ends_s, {first: 0xF0}, {first: 4.0}, {first: 0.0})]
-    return Market(
-        {spare.name: spare for spare in spares},
+    return SpareCapacity(
+        {node.name: node for node in nodes},
         back if ends_s < math.inf else [],
         loads or {},
     )
 
 
-def spare(name: str, gpus: int = 2, **more: object) -> Spare:
+def node(name: str, gpus: int = 2, **more: object) -> Node:
     values: dict[str, object] = {"cpus": 8, "memory_mb": 8000, "model": "v100"}
-    return Spare(name, (1 << gpus) - 1, **{**values, **more})  # type: ignore[arg-type]
+    return Node(name, ("v100",) * gpus, (1 << gpus) - 1, **{**values, **more})  # type: ignore[arg-type]
 
 
 def borrower(use: NetworkUse = UNKNOWN, *, gpus: int = 4, **more: object) -> Borrower:
@@ -65,7 +71,7 @@ def borrower(use: NetworkUse = UNKNOWN, *, gpus: int = 4, **more: object) -> Bor
 def test_remote_auto_lends_only_what_ends_the_job_sooner(
     sentence: str, use: NetworkUse, ends_s: float, is_lent: bool
 ) -> None:
-    there = market(spare("a"), spare("b"), ends_s=ends_s)
+    there = capacity(node("a"), node("b"), ends_s=ends_s)
     asked = borrower(use, is_auto=True)
     assert isinstance(offer(asked, there, SETTINGS), Offer) is is_lent
     assert isinstance(offer(replace(asked, is_auto=False), there, SETTINGS), Offer)
@@ -73,11 +79,11 @@ def test_remote_auto_lends_only_what_ends_the_job_sooner(
 
 def test_a_refusal_and_a_loan_tell_both_predictions() -> None:
     asked = borrower(TALKATIVE, is_auto=True)
-    refused = offer(asked, market(spare("a"), spare("b"), ends_s=100.0), SETTINGS)
-    assert isinstance(refused, Declined)
+    refused = offer(asked, capacity(node("a"), node("b"), ends_s=100.0), SETTINGS)
+    assert isinstance(refused, Refusal)
     assert refused.by_choice
     assert "remote GPUs would end it in 1347 s, waiting for local ones in 1199 s" in refused.why
-    lent = offer(asked, market(spare("a"), spare("b"), ends_s=300.0), SETTINGS)
+    lent = offer(asked, capacity(node("a"), node("b"), ends_s=300.0), SETTINGS)
     assert isinstance(lent, Offer)
     assert lent.why.startswith("r-queue-auto: ")
     assert lent.why.endswith("ends in 1347 s instead of 1399")
@@ -85,10 +91,10 @@ def test_a_refusal_and_a_loan_tell_both_predictions() -> None:
 
 def test_a_job_whose_time_would_be_over_first_is_lent_nothing() -> None:
     """Slurm would end it at its limit, whatever was lent."""
-    there = market(spare("a"), spare("b"), ends_s=10_000.0)
+    there = capacity(node("a"), node("b"), ends_s=10_000.0)
     asked = borrower(TALKATIVE, is_auto=True, limit_s=1300.0)
     found = offer(asked, there, SETTINGS)
-    assert isinstance(found, Declined)
+    assert isinstance(found, Refusal)
     assert found.why.endswith("its time limit is 1300 s")
     assert isinstance(offer(replace(asked, limit_s=1400.0), there, SETTINGS), Offer)
 
@@ -96,23 +102,23 @@ def test_a_job_whose_time_would_be_over_first_is_lent_nothing() -> None:
 @pytest.mark.parametrize("name", ["", "never-heard-of", "nw"])
 def test_without_a_run_time_in_its_profile_nothing_is_predicted_and_nothing_lent(name: str) -> None:
     asked = borrower(network_use(name, {}, WIRES), is_auto=True)
-    found = offer(asked, market(spare("a"), spare("b")), SETTINGS)
-    assert isinstance(found, Declined)
+    found = offer(asked, capacity(node("a"), node("b")), SETTINGS)
+    assert isinstance(found, Refusal)
     assert "no profile of the job says how long it runs" in found.why
 
 
 def test_local_gpus_of_another_model_count_as_well() -> None:
     """Four K80s are free in a moment; the V100s that could be lent stay out of it."""
-    slow = [spare("a", gpus=0, model="k80"), spare("b"), spare("c")]
-    found = offer(borrower(TALKATIVE, is_auto=True), market(*slow, ends_s=10.0), SETTINGS)
-    assert isinstance(found, Declined)
+    slow = [node("a", gpus=0, model="k80"), node("b"), node("c")]
+    found = offer(borrower(TALKATIVE, is_auto=True), capacity(*slow, ends_s=10.0), SETTINGS)
+    assert isinstance(found, Refusal)
     assert "waiting for local ones in 1109 s" in found.why
 
 
 def test_the_sites_network_is_what_is_predicted_with() -> None:
     """40 GB take 6 s over 7 GB/s and 44 s over 1 GB/s; local GPUs are free in 20 s."""
     heavy = Remote(run_s=100.0, gpu_cpu_gb=40.0)
-    there = market(spare("a"), spare("b"), ends_s=20.0)
+    there = capacity(node("a"), node("b"), ends_s=20.0)
     for gb_s, is_lent in ((7.0, True), (1.0, False)):
         site = replace(SETTINGS, network_gb_s=gb_s)
         asked = borrower(network_use("x", {"x": heavy}, site.wires), is_auto=True)
@@ -120,14 +126,14 @@ def test_the_sites_network_is_what_is_predicted_with() -> None:
 
 
 def test_it_is_told_where_gpus_are_free_without_cpus_beside_them() -> None:
-    there = market(spare("a"), spare("b", cpus=0))
+    there = capacity(node("a"), node("b", cpus=0))
     found = offer(borrower(), there, SETTINGS)
-    assert isinstance(found, Declined)
+    assert isinstance(found, Refusal)
     assert found.by_choice
     assert "enough GPUs are free, but not the CPUs or the memory" in found.why
     assert decided(borrower(), there=there) == [found]
     few = offer(borrower(gpus=5), there, SETTINGS)
-    assert isinstance(few, Declined)
+    assert isinstance(few, Refusal)
     assert not few.by_choice
 
 
@@ -136,11 +142,11 @@ def test_it_is_told_where_gpus_are_free_without_cpus_beside_them() -> None:
 
 def test_a_profiles_own_words_go_before_what_the_thesis_measured() -> None:
     written = {"nw": Remote(sensitivity=0.3, max_slowdown=1.2)}
-    found = network_use("nw", written, Network())
+    found = network_use("nw", written, NetworkSpeeds())
     assert (found.sensitivity, found.max_slowdown) == (0.3, 1.2)
     assert found.share == RODINIA["nw"].idle
-    assert network_use("nw", {}, Network()).sensitivity == RODINIA["nw"].sensitivity
-    assert network_use("", {}, Network()) == UNKNOWN
+    assert network_use("nw", {}, NetworkSpeeds()).sensitivity == RODINIA["nw"].sensitivity
+    assert network_use("", {}, NetworkSpeeds()) == UNKNOWN
 
 
 def test_the_share_of_the_network_follows_from_calls_and_bytes() -> None:
@@ -150,8 +156,8 @@ def test_the_share_of_the_network_follows_from_calls_and_bytes() -> None:
 
 def test_loans_load_the_networks_of_both_ends() -> None:
     loan = Loan("a", 0b11, (LoanDonor("b", 0b11, 71), LoanDonor("c", 0b1, 72)))
-    assert loads_of([(loan, 0.2)]) == pytest.approx({"a": 0.6, "b": 0.4, "c": 0.2})
-    assert loads_of([(loan, 0.2)] * 3)["a"] == 1.0
+    assert network_loads([(loan, 0.2)]) == pytest.approx({"a": 0.6, "b": 0.4, "c": 0.2})
+    assert network_loads([(loan, 0.2)] * 3)["a"] == 1.0
     assert RODINIA["nw"].idle == UNKNOWN_SHARE
 
 
@@ -166,7 +172,7 @@ class InPlace:
         self.error = error
 
     def ask(
-        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, Room]
+        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, NodeCapacity]
     ) -> Answers:
         self.asked.append(len(jobs))
         if self.error is not None:
@@ -176,16 +182,16 @@ class InPlace:
 
 def decided(
     *jobs: Borrower,
-    there: Market,
+    there: SpareCapacity,
     solver: InPlace | None = None,
     settings: RemoteConfig = SETTINGS,
-) -> list[Offer | Declined]:
+) -> list[Offer | Refusal]:
     return Round(jobs, there, settings, solver or InPlace(), 10).decide()
 
 
-def gpus(found: Offer | Declined) -> dict[str, int]:
+def gpus(found: Offer | Refusal) -> dict[str, int]:
     """How many GPUs of which node; nothing for a refusal."""
-    if isinstance(found, Declined):
+    if isinstance(found, Refusal):
         return {}
     return {
         name: mask.bit_count() for name, mask in {found.host: found.mask, **found.donors}.items()
@@ -193,7 +199,7 @@ def gpus(found: Offer | Declined) -> dict[str, int]:
 
 
 def test_drmaestro_is_asked_once_about_all_who_wait() -> None:
-    there = market(spare("a"), spare("b"), spare("c"), spare("d", gpus=1))
+    there = capacity(node("a"), node("b"), node("c"), node("d", gpus=1))
     solver = InPlace()
     found = decided(*[borrower(gpus=3)] * 3, there=there, solver=solver)
     assert solver.asked == [3]
@@ -201,14 +207,14 @@ def test_drmaestro_is_asked_once_about_all_who_wait() -> None:
 
 
 def test_the_longer_a_job_waits_the_sooner_it_is_lent_to() -> None:
-    there = market(spare("a"), spare("b"))
+    there = capacity(node("a"), node("b"))
     young, old = borrower(gpus=3), borrower(gpus=3, rounds_waited=30)
     assert [bool(gpus(one)) for one in decided(young, old, there=there)] == [False, True]
     assert [bool(gpus(one)) for one in decided(old, young, there=there)] == [True, False]
 
 
 def test_nothing_is_lent_twice_in_one_round() -> None:
-    there = market(*(spare(name) for name in "abcd"))
+    there = capacity(*(node(name) for name in "abcd"))
     found = decided(*[borrower(gpus=3)] * 4, there=there)
     lent = [one for one in found if isinstance(one, Offer)]
     assert len(lent) == 2
@@ -218,7 +224,7 @@ def test_nothing_is_lent_twice_in_one_round() -> None:
 
 
 def test_jobs_that_may_use_other_nodes_are_asked_about_apart() -> None:
-    there = market(*(spare(name) for name in "abcd"))
+    there = capacity(*(node(name) for name in "abcd"))
     pair, others = borrower(usable=frozenset("ab")), borrower(usable=frozenset("cd"))
     solver = InPlace()
     found = decided(pair, others, pair, there=there, solver=solver)
@@ -227,15 +233,15 @@ def test_jobs_that_may_use_other_nodes_are_asked_about_apart() -> None:
 
 
 def test_gpus_of_two_models_are_never_mixed() -> None:
-    there = market(spare("a"), spare("b", model="p100"), spare("c", model="p100"))
+    there = capacity(node("a"), node("b", model="p100"), node("c", model="p100"))
     assert gpus(decided(borrower(), there=there)[0]) == {"b": 2, "c": 2}
 
 
 def test_a_busy_network_holds_a_sensitive_job_back_ten_times_at_most() -> None:
-    there = market(spare("a"), spare("b"), loads={"a": 1.0, "b": 1.0})
+    there = capacity(node("a"), node("b"), loads={"a": 1.0, "b": 1.0})
     sensitive = borrower(NetworkUse(sensitivity=0.9))
     [held] = decided(sensitive, there=there)
-    assert isinstance(held, Declined)
+    assert isinstance(held, Refusal)
     assert (held.by_choice, held.is_network) == (True, True)
     for calm in (
         decided(replace(sensitive, postponed=10), there=there),
@@ -248,9 +254,9 @@ def test_a_busy_network_holds_a_sensitive_job_back_ten_times_at_most() -> None:
 
 
 def test_remote_auto_is_kept_under_drmaestro_too() -> None:
-    there = market(spare("a"), spare("b"), ends_s=100.0)
+    there = capacity(node("a"), node("b"), ends_s=100.0)
     [refused] = decided(borrower(TALKATIVE, is_auto=True), there=there)
-    assert isinstance(refused, Declined)
+    assert isinstance(refused, Refusal)
     assert "1347 s" in refused.why
     [lent] = decided(borrower(QUIET, is_auto=True), there=there)
     assert isinstance(lent, Offer)
@@ -258,7 +264,7 @@ def test_remote_auto_is_kept_under_drmaestro_too() -> None:
 
 
 def test_without_an_answer_in_time_the_r_queue_decides() -> None:
-    there = market(*(spare(name) for name in "abcd"))
+    there = capacity(*(node(name) for name in "abcd"))
     late = InPlace(Unsolved("no answer within 1 s"))
     found = decided(borrower(gpus=3), borrower(gpus=3), borrower(gpus=3), there=there, solver=late)
     assert [sum(gpus(one).values()) for one in found] == [3, 3, 0]
@@ -268,12 +274,12 @@ def test_without_an_answer_in_time_the_r_queue_decides() -> None:
 
 def test_while_the_solver_starts_nobody_decides() -> None:
     with pytest.raises(Starting):
-        decided(borrower(), there=market(spare("a"), spare("b")), solver=InPlace(Starting("x")))
+        decided(borrower(), there=capacity(node("a"), node("b")), solver=InPlace(Starting("x")))
 
 
 def test_a_plan_with_too_many_donors_is_made_again_by_the_r_queue() -> None:
     """DRMaestro knows no bound on donors; cricket takes one."""
     cricket = replace(SETTINGS, preset=presets.load("cricket"))
-    there = market(spare("a", gpus=2), spare("b", gpus=1), spare("c", gpus=1), spare("d", gpus=2))
+    there = capacity(node("a", gpus=2), node("b", gpus=1), node("c", gpus=1), node("d", gpus=2))
     [found] = decided(borrower(gpus=4), there=there, settings=cricket)
     assert gpus(found) in ({"a": 2, "d": 2}, {"d": 2, "a": 2})

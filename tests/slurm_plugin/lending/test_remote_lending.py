@@ -20,11 +20,12 @@ from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.lending import borrowing, loan
+from slurm_plugin.lending import borrowing
 from slurm_plugin.lending.acting.question import Question
-from slurm_plugin.lending.borrowing import Candidate, Offered, may_borrow
-from slurm_plugin.lending.donors import Lending
-from slurm_plugin.lending.offer import Declined, Offer, offer
+from slurm_plugin.lending.borrowing import Candidate, may_borrow
+from slurm_plugin.lending.choice.offer import Offer, Refusal, holds_of, offer
+from slurm_plugin.lending.donors import SlurmLoans
+from slurm_plugin.lending.standing import Standing, standing
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold, Node, emptied
 from slurm_plugin.queue.demand import Demand
@@ -53,16 +54,16 @@ def room(*nodes: Node) -> dict[str, Node]:
 NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
 
 
-def offered_of(found: Offer | Declined, need: Need, end: float) -> Offered | Declined:
-    if isinstance(found, Declined):
+def with_holds(found: Offer | Refusal, need: Need, end: float) -> Offer | Refusal:
+    if isinstance(found, Refusal):
         return found
-    return Offered(found, borrowing.holds(found, need, SETTINGS, end))
+    return replace(found, holds=holds_of(found, need.cpus, need.memory_mb, SETTINGS, end))
 
 
 def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
     """Slots by node, the job's own node first; nothing without an offer."""
     left = room(*nodes)
-    found = offer(borrowing.borrower(need, left), borrowing.market(left), settings)
+    found = offer(borrowing.borrower(need, left), borrowing.spare_capacity(left), settings)
     return {found.host: found.mask, **found.donors} if isinstance(found, Offer) else {}
 
 
@@ -113,7 +114,7 @@ def test_a_middleware_for_one_donor_gets_no_more() -> None:
 
 def test_an_offer_holds_the_gpus_cpus_and_memory_of_all_its_nodes() -> None:
     found = Offer("a", 0b11, {"b": 0b11})
-    assert borrowing.holds(found, NEED, SETTINGS, 2000.0) == (
+    assert holds_of(found, NEED.cpus, NEED.memory_mb, SETTINGS, 2000.0) == (
         Hold({"a": 0b11}, 4, 1000, 2000.0),
         Hold({"b": 0b11}, 2, 1024, 2000.0),
     )
@@ -226,14 +227,14 @@ def ready(job_id: int, port: int = 5000, **fields: object) -> QueuedJob:
 
 
 def test_a_loan_stands_when_every_donor_runs_and_says_where() -> None:
-    assert standing(ready(71), ready(72, 5001)).ports == {71: 5000, 72: 5001}
+    assert stands(ready(71), ready(72, 5001)).ports == {71: 5000, 72: 5001}
     for other in (a_donor(72), ready(72, state="PENDING"), ready(72, port=500000)):
-        assert not standing(ready(71), other).is_ready
+        assert not stands(ready(71), other).is_ready
     strange = a_donor(72, "gpu-donor ready of=8 port=5001")
-    assert not standing(ready(71), strange).is_ready
-    assert standing(ready(71)).trouble == "the donor on dgx3 is gone"
+    assert not stands(ready(71), strange).is_ready
+    assert stands(ready(71)).trouble == "the donor on dgx3 is gone"
     failed = a_donor(72, "gpu-donor failed of=7 dgx3: no free port in 1-2")
-    assert standing(ready(71), failed).trouble == "dgx3: no free port in 1-2"
+    assert stands(ready(71), failed).trouble == "dgx3: no free port in 1-2"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_no_other_job_is_a_loans_donor(sentence: str, changes: dict[str, object]
     """Whatever a loan's record names: such a job is never waited for, nor ended."""
     other = replace(ready(72), **changes)  # type: ignore[arg-type]
     told = "job 72 on dgx3 is no donor of this job"
-    assert standing(ready(71), other).trouble == told, sentence
+    assert stands(ready(71), other).trouble == told, sentence
     slurm, job = Slurm(), gated_with(LOAN)
     queue = {one.job_id: one for one in (job, ready(71), other)}
     lender(slurm).give_up(job, kept_of(job), told, queue)
@@ -266,12 +267,12 @@ def test_no_other_job_is_a_loans_donor(sentence: str, changes: dict[str, object]
     ],
 )
 def test_a_donor_that_is_more_than_what_is_lent_ends_the_loan(changes: dict[str, object]) -> None:
-    assert standing(ready(71), ready(72, **changes)).trouble == "the donor on dgx3 was changed"
+    assert stands(ready(71), ready(72, **changes)).trouble == "the donor on dgx3 was changed"
 
 
-def standing(*queue: QueuedJob) -> loan.Standing:
+def stands(*queue: QueuedJob) -> Standing:
     """How the loan of job 7 stands with these jobs in the queue."""
-    return loan.standing(gated_with(LOAN), LOAN, {job.job_id: job for job in queue})
+    return standing(gated_with(LOAN), LOAN, {job.job_id: job for job in queue})
 
 
 # -- the plan -----------------------------------------------------------------
@@ -288,12 +289,12 @@ class OneByOne:
 
     at_once = False
 
-    def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offered | Declined | None]:
+    def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offer | Refusal | None]:
         [one] = jobs
         found = offer(
-            borrowing.borrower(one.need, made.room), borrowing.market(made.room), SETTINGS
+            borrowing.borrower(one.need, made.room), borrowing.spare_capacity(made.room), SETTINGS
         )
-        return [offered_of(found, one.need, AT + one.job.time_limit_s)]
+        return [with_holds(found, one.need, AT + one.job.time_limit_s)]
 
 
 def planned(
@@ -310,7 +311,7 @@ TWO = room(node("dgx1", 0b111), node("dgx2", 0b11))
 def test_a_job_that_fits_nowhere_is_offered_a_loan_and_stays_gated() -> None:
     made = planned(queued(), nodes=TWO)
     [(job, _, found)] = made.offers
-    assert (job.name, found.offer.host, found.offer.donors) == ("7", "dgx1", {"dgx2": 0b11})
+    assert (job.name, found.host, found.donors) == ("7", "dgx1", {"dgx2": 0b11})
     assert (made.releases, made.first) == ([], None)
     assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
 
@@ -466,9 +467,9 @@ class Slurm:
         return [words for words, _ in self.told]
 
 
-def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> Lending:
+def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> SlurmLoans:
     mode = SlotLoans()
-    return Lending(settings, slurm, slurm, slurm, mode, lambda: float(AT))  # type: ignore[arg-type]
+    return SlurmLoans(settings, slurm, slurm, slurm, mode, lambda: float(AT))  # type: ignore[arg-type]
 
 
 OFFER = Offer("dgx1", 0b11, {"dgx2": 0b110, "dgx3": 0b1})

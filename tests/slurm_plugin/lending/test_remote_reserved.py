@@ -10,7 +10,7 @@ from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, qu
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement import Reserving, Select
-from slurm_plugin.lending.at_start.reserved import Kept, Reserved, Share
+from slurm_plugin.lending.at_start.reservations import Reservation, Reservations, Share
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
 from slurm_plugin.question import PlacementQuestion
 
@@ -19,9 +19,9 @@ AT = 1000.0
 SHARES = {7: Share("dgx1", mask(0, 1), "borrows"), 71: Share("dgx2", mask(2, 3), "lends")}
 
 
-def reserved(until: float = AT + 60) -> Reserved:
-    found = Reserved(lambda: AT)
-    found.keep({7: Kept(SHARES, until)})
+def reserved(until: float = AT + 60) -> Reservations:
+    found = Reservations(lambda: AT)
+    found.keep({7: Reservation(SHARES, until)})
     return found
 
 
@@ -92,7 +92,7 @@ def test_else_they_are_like_any_other(asked: PlacementQuestion) -> None:
 # -- in the engine ------------------------------------------------------------
 
 
-def select(tmp_path: Path, kept: Reserved) -> Reserving:
+def select(tmp_path: Path, kept: Reservations) -> Reserving:
     text = BASIC + "remote: {{allow: yes, r_queues: [rq]}}\n"
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     return Reserving(Select(decider), decider, kept)
@@ -110,7 +110,7 @@ def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path: Path
     kept = reserved()
     ours = select(tmp_path, kept)
     assert isinstance(ours.on_place(asked).reply, Pass)
-    kept.keep({7: Kept({7: Share("strange", mask(1), "")}, AT + 60)})
+    kept.keep({7: Reservation({7: Share("strange", mask(1), "")}, AT + 60)})
     decision = ours.on_place(asked)
     assert isinstance(decision.reply, WaitFor)
     assert decision.record()["decision"] == "wait"
@@ -125,7 +125,7 @@ def test_where_nothing_is_enforced_nothing_is_kept(tmp_path: Path, partition: st
 def submitted(tmp_path: Path, hint: str, partition: str = "batch", **fields: int) -> object:
     values = {"gpus": 4, "nodes": 1, "per_node": 4, "tasks": 1, **fields}
     asked = Submit(1, 1000, partition=partition, hint=hint, **values)  # type: ignore[arg-type]
-    return select(tmp_path, Reserved()).on_submit(asked)
+    return select(tmp_path, Reservations()).on_submit(asked)
 
 
 MAY = {"env.GPUTOPO_REMOTE": "allow", "keep_s": "1"}

@@ -10,12 +10,18 @@ from collections.abc import Iterator
 import pytest
 
 from policies import Request
-from policies.drmaestro import DRMaestro
-from policies.remote import RemoteJob, RemotePlacement, Room
-from slurm_plugin.lending.solver import MOST_WITHOUT_ORTOOLS, Answers, Solver, Starting, Unsolved
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.drmaestro import DRMaestro
+from slurm_plugin.lending.choice.solver import (
+    MOST_WITHOUT_ORTOOLS,
+    Answers,
+    Solver,
+    Starting,
+    Unsolved,
+)
 
 JOBS = [RemoteJob(Request((2,)))]
-ROOMS = {name: Room(name, 1, 4, 1000) for name in "ab"}
+ROOMS = {name: NodeCapacity(name, 1, 4, 1000) for name in "ab"}
 #: Says that it is there, reads a question, and then does not answer or ends.
 SILENT = """
 import sys, time

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.config import settings as config
-from slurm_plugin.doctor.checks import Installation, check_slurm
+from slurm_plugin.doctor.checks import check_slurm
+from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve import setup
 from slurm_plugin.slurm import CommandLine, SlurmClient, choose

@@ -1,0 +1,94 @@
+"""What nodes have left while a decision about remote GPUs is being made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from policies.contract.bits import gpus_of, mask_of
+from policies.contract.nouns import Cluster, NodeState
+from policies.remote.jobs import RemoteJob
+
+
+@dataclass(slots=True)
+class NodeCapacity:
+    """What is left of one node; infinity where CPUs or memory are not known."""
+
+    name: str
+    #: Mask of the free GPUs.
+    free: int
+    cpus: float
+    memory_mb: float
+    #: What the server of each GPU on loan takes of its donor.
+    donor_cpus: int = 0
+    donor_memory_mb: int = 0
+
+    @classmethod
+    def of(cls, node: NodeState, donor_cpus: int = 0, donor_memory_mb: int = 0) -> NodeCapacity:
+        """The capacity of a node of a snapshot."""
+        cpus = float("inf") if node.free_cpus is None else node.free_cpus
+        memory = float("inf") if node.free_memory_mb is None else node.free_memory_mb
+        return cls(node.name, node.free, cpus, memory, donor_cpus, donor_memory_mb)
+
+    def copy(self) -> NodeCapacity:
+        """The same, to be changed on trial."""
+        return NodeCapacity(
+            self.name, self.free, self.cpus, self.memory_mb, self.donor_cpus, self.donor_memory_mb
+        )
+
+    def can_host(self, job: RemoteJob) -> bool:
+        """Whether one more task of that job has its CPUs and memory here."""
+        return self.cpus >= job.cpus and self.memory_mb >= job.memory_mb
+
+    def host(self, job: RemoteJob) -> None:
+        """Take the CPUs and memory of one task."""
+        self.cpus -= job.cpus
+        self.memory_mb -= job.memory_mb
+
+    def lendable(self) -> int:
+        """How many GPUs it could lend: each needs the donor's CPUs and memory, too."""
+        most = float(self.free.bit_count())
+        if self.donor_cpus:
+            most = min(most, self.cpus // self.donor_cpus)
+        if self.donor_memory_mb:
+            most = min(most, self.memory_mb // self.donor_memory_mb)
+        return max(0, int(most))
+
+    def take(self, count: int) -> tuple[int, ...]:
+        """Take that many GPUs, lowest first, for a task that runs here."""
+        taken = gpus_of(self.free)[:count]
+        self.free &= ~mask_of(taken)
+        return taken
+
+    def lend(self, count: int) -> tuple[tuple[str, int], ...]:
+        """Take that many GPUs for a task elsewhere."""
+        self.cpus -= count * self.donor_cpus
+        self.memory_mb -= count * self.donor_memory_mb
+        return tuple((self.name, gpu) for gpu in self.take(count))
+
+
+Capacities = Mapping[str, NodeCapacity]
+
+
+def capacities(
+    cluster: Cluster, donor_cpus: int = 0, donor_memory_mb: int = 0
+) -> dict[str, NodeCapacity]:
+    """What every node has left, by name in order."""
+    return {
+        name: NodeCapacity.of(cluster.nodes[name], donor_cpus, donor_memory_mb)
+        for name in sorted(cluster.nodes)
+    }
+
+
+def jobs_by_node(cluster: Cluster) -> dict[str, int]:
+    """How many running jobs use each node, as host or as donor."""
+    counts = dict.fromkeys(cluster.nodes, 0)
+    for job in cluster.jobs:
+        for name in job.gpus.keys() & counts.keys():
+            counts[name] += 1
+    return counts
+
+
+def copies(nodes: Iterable[NodeCapacity]) -> dict[str, NodeCapacity]:
+    """Copies by name, to be changed on trial."""
+    return {node.name: node.copy() for node in nodes}

@@ -1,0 +1,119 @@
+"""Checks of the engine: its kill switch, its socket, its answers, its log."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+
+from slurm_plugin import client
+from slurm_plugin.doctor.finding import Finding, fail, ok, warn
+from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.errors import EngineDown
+
+
+def check_kill_switch(here: Installation) -> Iterator[Finding]:
+    """The file that switches everything off is absent."""
+    switch = here.config.kill_switch
+    if switch.exists():
+        yield fail("kill switch", f"{switch} exists: everything is passed", f"rm {switch}")
+    else:
+        yield ok("kill switch", f"{switch} is absent")
+
+
+def check_socket(here: Installation) -> Iterator[Finding]:
+    """The socket exists, is one, and only SlurmUser and its group may use it."""
+    path = here.config.socket
+    try:
+        info = path.lstat()
+    except FileNotFoundError:
+        yield fail("socket", f"{path} is missing", "systemctl start gputopo")
+        return
+    except PermissionError:
+        yield fail("socket", f"{path} cannot be seen", "run doctor as root or SlurmUser")
+        return
+    if not stat.S_ISSOCK(info.st_mode):
+        yield fail("socket", f"{path} is not a socket", "move the file away, restart gputopo")
+        return
+    mode = stat.S_IMODE(info.st_mode)
+    if mode & 0o007:
+        yield fail("socket", f"{path} has mode {mode:04o}", f"chmod 0660 {path}")
+    wanted = _slurm_user(here.slurm_config)
+    if wanted is not None and info.st_uid != wanted:
+        yield fail(
+            "socket",
+            f"{path} belongs to {_user_name(info.st_uid)}, SlurmUser is {_user_name(wanted)}",
+            "set User= and Group= of gputopo.service to SlurmUser, restart gputopo",
+        )
+    elif not mode & 0o007:
+        yield ok("socket", f"{path} {mode:04o} {_user_name(info.st_uid)}")
+
+
+def check_engine(here: Installation) -> Iterator[Finding]:
+    """The engine answers, and reads the same configuration."""
+    try:
+        status = client.status(here.config.socket)
+    except EngineDown as error:
+        yield fail("engine", str(error), "systemctl start gputopo; journalctl -u gputopo")
+        return
+    if status.get("config") != str(here.config.path):
+        yield warn(
+            "engine",
+            f"the engine reads {status.get('config')}, doctor {here.config.path}",
+            "give both the same --config",
+        )
+    if status.get("decisions_lost"):
+        yield warn(
+            "engine",
+            f"{status['decisions_lost']} decisions could not be logged",
+            f"check space and owner of {here.config.decision_log.path}",
+        )
+    yield ok("engine", f"answers; up {status.get('uptime_s')} s")
+
+
+def check_decision_log(here: Installation) -> Iterator[Finding]:
+    """The decision log's directory exists and has room."""
+    folder = here.config.decision_log.path.parent
+    try:
+        space = os.statvfs(folder)
+    except OSError as error:
+        yield fail("decision log", f"{folder}: {error.strerror}", f"make {folder} for SlurmUser")
+        return
+    free_mb = space.f_bavail * space.f_frsize >> 20
+    wanted_mb = here.config.decision_log.max_mb
+    if free_mb < wanted_mb:
+        yield warn("decision log", f"{folder}: {free_mb} MB left", f"free {wanted_mb} MB or more")
+    else:
+        yield ok("decision log", f"{folder}: {free_mb} MB left")
+
+
+def check_questions(here: Installation) -> Iterator[Finding]:
+    """The engine hears of the GPU jobs that start."""
+    try:
+        status = client.status(here.config.socket)
+    except EngineDown:
+        return  # check_engine reports it
+    if jobs := client.unasked(status, here.slurm):
+        yield fail(
+            "questions",
+            f"{jobs} jobs with GPUs have started and the engine was neither asked nor told about"
+            " any: slurmctld does not use our select plugin",
+            "look for gputopo in slurmctld's log; restart slurmctld if PluginDir or the plugin"
+            " changed since its start; rebuild the plugin from the source of this very Slurm",
+        )
+    else:
+        yield ok("questions", f"{status.get('messages', {}).get('place', 0)} so far")
+
+
+def _slurm_user(values: dict[str, str]) -> int | None:
+    """The uid in `SlurmUser = slurm(64030)`."""
+    number = values.get("SlurmUser", "").rpartition("(")[2].rstrip(")")
+    return int(number) if number.isdigit() else None
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

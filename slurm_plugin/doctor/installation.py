@@ -1,0 +1,51 @@
+"""What the checks look at, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+
+from slurm_plugin.config import settings as config
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.machines import Machines
+from slurm_plugin.errors import PluginError
+from slurm_plugin.slurm import SlurmClient, SlurmNode
+
+
+class Installation:
+    """One installation. Each attribute raises PluginError where it cannot be read."""
+
+    def __init__(self, path: Path, make_client: Callable[[Config | None], SlurmClient]) -> None:
+        self.path = path
+        self._make_client = make_client
+
+    @cached_property
+    def config(self) -> Config:
+        """gputopo.yaml."""
+        return config.load(self.path)
+
+    @cached_property
+    def machines(self) -> Machines:
+        """The declared nodes' hardware."""
+        return load_machines(self.config)
+
+    @cached_property
+    def slurm(self) -> SlurmClient:
+        """Slurm, reached as the configuration says (or by PATH without one)."""
+        try:
+            settings = self.config
+        except PluginError:
+            settings = None
+        return self._make_client(settings)
+
+    @cached_property
+    def slurm_config(self) -> dict[str, str]:
+        """`scontrol show config`."""
+        return dict(self.slurm.config())
+
+    @cached_property
+    def nodes(self) -> list[SlurmNode]:
+        """Slurm's nodes."""
+        return self.slurm.nodes()

@@ -1,0 +1,82 @@
+"""The jobs of one look that fit on no node now: which of them comes first, which may borrow."""
+
+from __future__ import annotations
+
+from slurm_plugin.lending.borrowing import Candidate
+from slurm_plugin.lending.choice.offer import Offer, Refusal
+from slurm_plugin.lending.matcher import LoanMatcher
+from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.queue import backfill
+from slurm_plugin.queue.candidates import Need
+
+DELAYS = Refusal("GPUs of other nodes would make a job wait longer that came first", True)
+
+
+class LoanAdmission:
+    """Takes them in Slurm's order and asks for loans, one by one or for all at the end.
+
+    `matcher` finds donors; None where nothing is lent.
+    """
+
+    def __init__(self, plan: LoanPlan, matcher: LoanMatcher | None, now: float) -> None:
+        self._plan = plan
+        self._matcher = matcher
+        self._now = now
+        self._waiting: list[tuple[int, Need]] = []
+        self._borrows: set[int] = set()
+        self._candidates: list[Candidate] = []
+
+    def no_room(self, job_id: int, need: Need) -> None:
+        """This job fits nowhere; the first one of these is not to be delayed."""
+        self._waiting.append((job_id, need))
+        self._plan.first = self._first()
+
+    def ask(self, candidate: Candidate) -> bool:
+        """Find donors for a job. Whether a loan for it is in the plan now."""
+        if self._matcher is None:
+            return False
+        if self._matcher.at_once:
+            self._candidates.append(candidate)
+            return False
+        [answer] = self._matcher.borrow([candidate], self._plan)
+        return self._admit(candidate, answer)
+
+    def settle(self) -> None:
+        """Find donors for all jobs together, where that is how they are chosen."""
+        if self._matcher is None or not self._candidates:
+            return
+        answers = self._matcher.borrow(self._candidates, self._plan)
+        for candidate, answer in zip(self._candidates, answers, strict=True):
+            self._admit(candidate, answer)
+
+    def _first(self, before: int = 0) -> Need | None:
+        """The need of the first job that waits for local GPUs, of those before job `before`."""
+        for job_id, need in self._waiting:
+            if job_id == before:
+                return None
+            if job_id not in self._borrows:
+                return need
+        return None
+
+    def _admit(self, candidate: Candidate, answer: Offer | Refusal | None) -> bool:
+        """Plan a loan unless it delays the first job that waits; a refusal is kept for the user."""
+        plan, job = self._plan, candidate.job
+        if isinstance(answer, Offer) and self._delays(job.job_id, answer):
+            answer = DELAYS
+        if isinstance(answer, Refusal) and answer.by_choice:
+            plan.refusals.append((job, candidate.record, answer))
+        if not isinstance(answer, Offer):
+            return False
+        for hold in answer.holds:
+            plan.take(hold)
+        # It waits for its donors alone now, and holds nobody back.
+        self._borrows.add(job.job_id)
+        plan.first = self._first()
+        plan.offers.append((job, candidate.record, answer))
+        return True
+
+    def _delays(self, job_id: int, loan: Offer) -> bool:
+        plan, first = self._plan, self._first(job_id)
+        if first is None:
+            return False
+        return backfill.delays(first, plan.room, plan.holds, loan.holds, self._now)

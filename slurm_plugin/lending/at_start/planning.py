@@ -1,0 +1,213 @@
+"""What one snapshot of the queue leads to: loans that go on, start or come to nothing; new ones.
+
+Pure: jobs, nodes and the time in, a plan out. Slurm itself starts every other job, so what fits
+now counts as taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slurm_plugin.job_notes.loan import Loan
+from slurm_plugin.job_notes.records import MAY, MEETS, REQUESTS, STARTS, LoanRecord
+from slurm_plugin.lending import standing as loans
+from slurm_plugin.lending.admission import LoanAdmission
+from slurm_plugin.lending.at_start import start_loans
+from slurm_plugin.lending.at_start.reservations import Reservation, Share
+from slurm_plugin.lending.at_start.start_loans import StartLoans
+from slurm_plugin.lending.borrowing import Candidate
+from slurm_plugin.lending.matcher import LoanMatcher
+from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.queue import demand
+from slurm_plugin.queue.candidates import first_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.order import in_order
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+
+#: Reasons with which a job lacks nothing but GPUs, CPUs or memory.
+READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
+#: The begin time of a job that Slurm put back is at least so far away.
+REQUEUED_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LoanContext:
+    """What a plan goes by beside the queue and the nodes."""
+
+    #: Epoch.
+    now: int
+    #: The partitions' PriorityTier.
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    #: How long Slurm may take to start a job whose donors are ready.
+    grace_s: int = 30
+    #: How long donors may take; None: nothing is lent any more.
+    ready_s: int | None = 60
+    #: Jobs, by name, that get no other loan before this epoch: Slurm refused one.
+    paused: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StartPlan(LoanPlan):
+    """What is to be done about loans."""
+
+    #: The updates that let jobs start whose donors are ready.
+    starts: list[tuple[QueuedJob, JobUpdate]] = field(default_factory=list)
+    #: The updates of jobs that ran, and that Slurm put back into the queue.
+    back: list[tuple[QueuedJob, tuple[JobUpdate, ...]]] = field(default_factory=list)
+    #: What is reserved for loans under way, by the borrower's id.
+    reserved: dict[int, Reservation] = field(default_factory=dict)
+    #: Are there donors, or jobs with a loan?
+    is_ours: bool = False
+
+    @property
+    def changes_slurm(self) -> bool:
+        """Is anything to be done?"""
+        return bool(self.starts or self.back or self.offers or self.broken or self.refusals)
+
+    @property
+    def is_busy(self) -> bool:
+        """Is there a loan that is not settled yet?"""
+        return bool(self.reserved or self.offers or self.starts or self.back or self.broken)
+
+
+def plan(
+    queue: Sequence[QueuedJob],
+    nodes: Nodes,
+    context: LoanContext,
+    updates: StartLoans,
+    matcher: LoanMatcher | None,
+) -> StartPlan:
+    """Everything to be done now; `nodes` is by Slurm's own figures."""
+    running = [job for job in queue if job.state != "PENDING"]
+    made = StartPlan(nodes, [held_by(job, context.now) for job in running])
+    made.is_ours = any(loans.parent_of(job) or _has_loan(job) for job in queue)
+    planning = _Planning(made, context, updates, {job.job_id: job for job in queue}, matcher)
+    waiting = []
+    pending = [job for job in queue if job.state == "PENDING"]
+    for job in in_order(pending, context.tiers):
+        kept = LoanRecord.read_from(job.admin_comment)
+        if kept is not None and kept.state != MAY:
+            planning.at_loan(job, kept)
+        elif _asks_for_gpus(job):
+            waiting.append((job, kept))
+    for job, kept in waiting:
+        planning.at_waiting(job, kept)
+    planning.admission.settle()
+    return made
+
+
+def _asks_for_gpus(job: QueuedJob) -> bool:
+    """Is this a job of somebody's own that waits for GPUs?"""
+    if loans.parent_of(job):
+        return False
+    return any("gpu" in getattr(job, field) for field in REQUESTS.values())
+
+
+def _has_loan(job: QueuedJob) -> bool:
+    kept = LoanRecord.read_from(job.admin_comment)
+    return kept is not None and kept.names_loan
+
+
+def shares_of(job_id: int, loan: Loan, why: str = "") -> dict[int, Share]:
+    """What is reserved for a loan's jobs before any of them runs."""
+    local = {job_id: Share(loan.host, loan.mask, loan.note(why))}
+    note = f"lends to job {job_id}"
+    return local | {one.job_id: Share(one.node, one.mask, note) for one in loan.donors}
+
+
+class _Planning:
+    """The state of one plan in the making."""
+
+    def __init__(
+        self,
+        made: StartPlan,
+        context: LoanContext,
+        updates: StartLoans,
+        jobs: Mapping[int, QueuedJob],
+        matcher: LoanMatcher | None,
+    ) -> None:
+        self._made = made
+        self._context = context
+        self._updates = updates
+        self._jobs = jobs
+        self.admission = LoanAdmission(made, matcher, context.now)
+
+    def at_loan(self, job: QueuedJob, kept: LoanRecord) -> None:
+        """A job with a loan: it goes on, starts, or is given up."""
+        made, now = self._made, self._context.now
+        loan = kept.loan
+        if kept.state == STARTS and (job.eligible > now + REQUEUED_S or loan is None):
+            # It ran, and asks for all of its GPUs again.
+            made.back.append((job, self._updates.given_up(job, kept, "starts anew")))
+            return
+        why = self._in_the_way(job, kept, loan)
+        if why or loan is None:
+            made.broken.append((job, kept, why or "the loan cannot be read"))
+            return
+        end = end_of(job, self._context.now)
+        made.take(self._local(job, loan, end))
+        self._reserve(job, kept, loan, end)
+        standing = loans.standing(job, loan, self._jobs)
+        if kept.state == MEETS and standing.is_ready:
+            update = self._updates.starts(job, kept, loan.with_ports(standing.ports))
+            made.starts.append((job, update))
+
+    def _in_the_way(self, job: QueuedJob, kept: LoanRecord, loan: Loan | None) -> str:
+        context, room_now, at = self._context, self._made.room, kept.loan_made_at
+        if kept.state == MEETS:
+            if not start_loans.is_whole(job, kept) or job.req_nodes:
+                return "its request was changed"
+            return loans.obstacle(job, loan, at, room_now, self._jobs, context.now, context.ready_s)
+        if not start_loans.is_local(job, kept):
+            return "its request was changed"
+        if abs(context.now - kept.at) > context.grace_s:
+            return f"not started by Slurm ({job.reason})"
+        # GPUs in use may be its own already: the nodes were read after the queue.
+        return loans.obstacle(job, loan, at, None, self._jobs, context.now, context.ready_s)
+
+    def _local(self, job: QueuedJob, loan: Loan, end: float) -> Hold:
+        memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
+        return Hold({loan.host: loan.mask}, job.cpus, memory, end)
+
+    def _reserve(self, job: QueuedJob, kept: LoanRecord, loan: Loan, end: float) -> None:
+        """Reserve for the jobs of a loan what they do not hold themselves yet."""
+        shares = shares_of(job.job_id, loan, kept.loan_reason)
+        for share in loan.donors:
+            donor = self._jobs[share.job_id]
+            if donor.state == "PENDING":
+                self._made.take(loans.donors_hold(share, donor, end))
+            else:
+                del shares[share.job_id]
+        self._made.reserved[job.job_id] = Reservation(shares, self._until(kept))
+
+    def _until(self, kept: LoanRecord) -> float:
+        """When a loan's reservation ends, whatever happens (epoch)."""
+        since = kept.at or kept.loan_made_at
+        most = self._context.grace_s if kept.state == STARTS else self._context.ready_s or 0
+        return float(since + most + REQUEUED_S)
+
+    def at_waiting(self, job: QueuedJob, kept: LoanRecord | None) -> None:
+        """A job without a loan: about to start, or waiting, or to be lent to."""
+        made = self._made
+        if job.held or job.depends or job.reason not in READY:
+            return
+        try:
+            asked = demand.demand_of(job)
+            need = demand.need_of(asked, made.room)
+            hold = first_hold(need, made.room, end_of(job, self._context.now))
+        except (demand.Unplaceable, Unsupported, ValueError):
+            return
+        if len(asked.types) > 1:
+            # A node with several GPU models is not looked at.
+            return
+        if hold is not None:
+            made.take(hold)
+            return
+        self.admission.no_room(job.job_id, need)
+        is_paused = self._context.paused.get(job.name, 0) > self._context.now
+        # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
+        is_spread = bool(job.tres_per_job) and job.max_nodes != 1
+        if kept is not None and not (job.array_id or job.het_id or is_paused or is_spread):
+            self.admission.ask(Candidate(job, kept, asked, need))

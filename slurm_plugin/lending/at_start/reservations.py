@@ -1,0 +1,133 @@
+"""GPUs that are reserved for loans which are being made.
+
+While donors start, the GPUs meant for them and for their borrower are hidden from other jobs'
+questions; a job that Slurm would start on them anyway waits. Each reservation has an end, and
+without an engine there is none: the loan then comes to nothing, and no job waits for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from slurm_plugin.protocol import Use, WaitFor
+from slurm_plugin.question import CandidateNode, PlacementQuestion
+from slurm_plugin.queue.candidates import lowest
+
+#: A wait of this length ends soon after its loan is settled.
+WAIT_S = 10
+NOTE = "GPUs are kept for job {}, which meets its donors"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What is reserved for one job of a loan, and the note for its AdminComment."""
+
+    node: str
+    mask: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What is reserved for one loan: the shares of its jobs, by their ids, until an epoch."""
+
+    shares: Mapping[int, Share]
+    until: float
+
+    def on(self, node: str) -> int:
+        """The GPUs of a node that are kept."""
+        mask = 0
+        for share in self.shares.values():
+            mask |= share.mask if share.node == node else 0
+        return mask
+
+
+class Reservations:
+    """All reservations, by the borrower's id. A table is never changed, but replaced as a whole:
+
+    one thread writes, another reads.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._kept: Mapping[int, Reservation] = {}
+
+    def keep(self, kept: Mapping[int, Reservation]) -> None:
+        """These, and nothing else, are kept from now on."""
+        self._kept = dict(kept)
+
+    def add(self, job_id: int, kept: Reservation) -> None:
+        """This is kept besides."""
+        self._kept = {**self._kept, job_id: kept}
+
+    def drop(self, job_id: int) -> None:
+        """Nothing is kept for this job any more."""
+        self._kept = {job: one for job, one in self._kept.items() if job != job_id}
+
+    @property
+    def is_empty(self) -> bool:
+        """Is nothing kept for anybody?"""
+        return not self._kept
+
+    def answer(self, asked: PlacementQuestion) -> PlacementQuestion | Use | WaitFor:
+        """The question as the job may see it: without GPUs that are kept for others.
+
+        A wait where Slurm could start it on nothing else; for a loan's own job its share.
+        """
+        kept = self._valid()
+        for one in kept.values():
+            if asked.job in one.shares:
+                return _own(asked, one.shares[asked.job])
+        nodes, missing = [], []
+        for node in asked.candidates:
+            free = node.free
+            for one in kept.values():
+                free &= ~one.on(node.name)
+            count = node.own.bit_count()
+            own = node.own & free
+            own |= lowest(free & ~own, count - own.bit_count())
+            if own.bit_count() < count:
+                missing.append(count)
+                own = 0
+            nodes.append(replace(node, free=free, own=own))
+        if missing and not _moved(nodes, missing):
+            return self.wait(asked) or asked
+        return replace(asked, candidates=tuple(nodes))
+
+    def wait(self, asked: PlacementQuestion) -> WaitFor | None:
+        """A wait for a job that would take GPUs which are kept for others, by Slurm's choice."""
+        for job, one in self._valid().items():
+            touches = any(one.on(node.name) & node.own for node in asked.candidates)
+            if touches and asked.job not in one.shares:
+                seconds = min(WAIT_S, int(one.until - self._clock()) + 1)
+                return WaitFor(max(1, seconds), NOTE.format(job))
+        return None
+
+    def _valid(self) -> dict[int, Reservation]:
+        now = self._clock()
+        return {job: one for job, one in self._kept.items() if one.until > now}
+
+
+def _own(asked: PlacementQuestion, share: Share) -> PlacementQuestion | Use:
+    """The share itself, as long as it is free and Slurm starts the job as it was meant to."""
+    [*chosen] = (node for node in asked.candidates if node.own)
+    counts = [node.own.bit_count() for node in chosen]
+    is_free = any(n.name == share.node and not share.mask & ~n.free for n in asked.candidates)
+    if is_free and counts == [share.mask.bit_count()] and chosen[0].name == share.node:
+        return Use({share.node: share.mask}, {}, share.note)
+    return asked
+
+
+def _moved(nodes: list[CandidateNode], missing: list[int]) -> bool:
+    """Let others stand in for Slurm's own nodes, lowest weight first; whether there are enough."""
+    order = sorted(range(len(nodes)), key=lambda i: (nodes[i].weight, nodes[i].name))
+    for count in sorted(missing, reverse=True):
+        at = next(
+            (i for i in order if not nodes[i].own and nodes[i].free.bit_count() >= count), None
+        )
+        if at is None:
+            return False
+        nodes[at] = replace(nodes[at], own=lowest(nodes[at].free, count))
+    return True

@@ -1,0 +1,146 @@
+"""What Slurm is told about a loan where GPUs are chosen when a job starts.
+
+The job's LoanRecord says how far its loan is: it `may` borrow, `meets` its donors, or `starts`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from slurm_plugin.job_notes import donor, hints
+from slurm_plugin.job_notes.loan import Loan
+from slurm_plugin.job_notes.records import MAY, STARTS, LoanRecord
+from slurm_plugin.queue import demand
+from slurm_plugin.queue.capacity import Node
+from slurm_plugin.slurm.gres_text import counts
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+
+#: What a submit's reply sets beside the hint.
+MARK = LoanRecord(MAY, {"remote": "1"}).text()
+#: So much longer than donors may take is the begin time away: then the job starts with its own
+#: request, even without an engine.
+GATE_S = 30
+#: Slurm's highest priorities have a meaning of their own.
+HIGHEST = 2**32 - 256
+
+
+@dataclass(slots=True)
+class StartLoans:
+    """The updates of the select mode.
+
+    Donors, and a job whose donors are ready, go before all other jobs of their partition. The
+    plan has already made sure that nobody is delayed by that.
+    """
+
+    #: How long donors may take.
+    ready_s: int
+    #: The highest priority of a waiting job.
+    highest: int = 0
+    #: Slurm numbers jobs by PriorityType=priority/basic. There a job that lost its place gets it
+    #: back only by its old number.
+    is_basic: bool = False
+    #: The time of the look (epoch).
+    now: int = 0
+
+    def record_of(self, job: QueuedJob) -> LoanRecord | None:
+        """The job's record; None without one."""
+        return LoanRecord.read_from(job.admin_comment)
+
+    def is_on_loan(self, job: QueuedJob, kept: LoanRecord) -> bool:
+        """Does the job need its donors? Not where its begin time came first: it runs locally."""
+        if job.state == "PENDING":
+            return True
+        return kept.state == STARTS and job.state != "COMPLETING"
+
+    def meets(self, job: QueuedJob, kept: LoanRecord, note: str) -> JobUpdate:
+        """A begin time far enough away keeps the job waiting while its donors start."""
+        meets = kept.meets(job.tres_per_node, job.tres_per_job, job.priority)
+        comment = _with(job, meets, note)
+        return JobUpdate(begin_time=self.now + self.ready_s + GATE_S, admin_comment=comment)
+
+    def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
+        """The donor starts now, on any GPUs of the model."""
+        return JobUpdate(
+            begin_time=NOW,
+            tres_per_node=_gpus(node.model, mask.bit_count()),
+            priority=self._first(),
+            admin_comment=donor.entry(parent),
+        )
+
+    def starts(self, job: QueuedJob, kept: LoanRecord, loan: Loan) -> JobUpdate:
+        """The update that lets a job start on its local GPUs, all donors being ready.
+
+        CPUs are among it: by them Slurm refuses the whole update of a job that runs.
+        """
+        note = loan.note(kept.loan_reason)
+        return JobUpdate(
+            begin_time=NOW,
+            tres_per_node=_local(kept, loan),
+            tres_per_job="" if kept.per_job else None,
+            req_nodes=loan.host,
+            min_cpus=job.cpus or None,
+            priority=self._first(),
+            admin_comment=_with(job, kept.starts(loan, self.now), note),
+        )
+
+    def given_up(self, job: QueuedJob, kept: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
+        """First the job's own request, as long as it waits; then its record without the loan.
+
+        The record names the loan until the request is the user's again: a job that started
+        meanwhile has to meet its donors.
+        """
+        without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, kept.over(), note))
+        if kept.state != STARTS:
+            return (without_loan,)
+        back = JobUpdate(min_cpus=job.cpus or None)
+        if is_local(job, kept):
+            # Another request than ours is the user's, or an administrator's: it stays.
+            per_node, per_job = kept.per_node, kept.per_job or None
+            back = replace(back, tres_per_node=per_node, tres_per_job=per_job, req_nodes="")
+        if self.is_basic:
+            back = replace(back, priority=min(kept.priority, HIGHEST) or None)
+        else:
+            back = replace(back, is_released=not job.held or None)
+        return back, without_loan
+
+    def _first(self) -> int:
+        return min(self.highest + 1, HIGHEST)
+
+
+def is_local(job: QueuedJob, kept: LoanRecord) -> bool:
+    """Does the job ask for its local GPUs alone?"""
+    loan = kept.loan
+    if loan is None or (kept.per_job and job.tres_per_job):
+        return False
+    return same(job.tres_per_node, _local(kept, loan))
+
+
+def is_whole(job: QueuedJob, kept: LoanRecord) -> bool:
+    """Does the job ask for what it asked for before the loan?"""
+    return same(job.tres_per_node, kept.per_node) and same(job.tres_per_job, kept.per_job)
+
+
+def same(one: str, other: str) -> bool:
+    """Are these two requests the same GPUs?"""
+    try:
+        return counts(one) == counts(other)
+    except ValueError:
+        return one == other
+
+
+def local_request(text: str, gpus: int) -> str:
+    """The request `text` with so many GPUs of its type; what is no GPU stays."""
+    model = next(iter(counts(text)), "")
+    return ",".join(filter(None, (_gpus(model, gpus), demand.without_gpus(text))))
+
+
+def _local(kept: LoanRecord, loan: Loan) -> str:
+    return local_request(kept.asked, loan.mask.bit_count())
+
+
+def _gpus(model: str, count: int) -> str:
+    return f"gpu:{model}:{count}" if model else f"gpu:{count}"
+
+
+def _with(job: QueuedJob, kept: LoanRecord, note: str) -> str:
+    return hints.with_note(kept.written_into(job.admin_comment), note)

@@ -1,0 +1,140 @@
+"""DRMaestro's answer for all waiting jobs at once, and the R queue's where there is none."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from policies import Wait
+from policies.remote import RemoteJob, RemotePlacement
+from policies.remote.drmaestro import HELD_BACK, Costs, DRMaestro
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.lending.choice.offer import (
+    NOT_PREDICTED,
+    TOO_FEW,
+    Borrower,
+    Offer,
+    Refusal,
+    SpareCapacity,
+    asked_by,
+    holds_of,
+    judged,
+    local_wait_s,
+    offer,
+    rooms_of,
+    too_little,
+)
+from slurm_plugin.lending.choice.solver import Solver, Starting, Unsolved
+from slurm_plugin.queue.capacity import Node, with_hold
+
+logger = logging.getLogger(__name__)
+
+#: The network alone is in the way.
+NETWORK_BUSY = Refusal(f"drmaestro: {HELD_BACK.reason}", by_choice=True, is_network=True)
+
+
+@dataclass(slots=True)
+class Round:
+    """One round over all jobs that may borrow; what one is lent the next cannot have."""
+
+    jobs: Sequence[Borrower]
+    capacity: SpareCapacity
+    settings: RemoteConfig
+    solver: Solver
+    #: How often the load of the network alone may hold a job back.
+    max_postponed: int = 10
+    _left: dict[str, Node] = field(default_factory=dict)
+    _answers: dict[int, Offer | Refusal] = field(default_factory=dict)
+
+    def decide(self) -> list[Offer | Refusal]:
+        """An answer for every job, in their order (that of the queue). Raises Starting."""
+        self._left = dict(self.capacity.nodes)
+        self._answers = {}
+        try:
+            for usable, indexes in self._groups().items():
+                for model in sorted({self._left[name].model for name in usable}):
+                    names = [name for name in sorted(usable) if self._left[name].model == model]
+                    self._solve(indexes, names)
+        except Starting:
+            raise
+        except Unsolved as error:
+            logger.warning("drmaestro: %s; the R queue decides", error)
+            self._in_turn([index for index in range(len(self.jobs)) if not self._is_lent(index)])
+        return [self._answer(index) for index in range(len(self.jobs))]
+
+    def _answer(self, index: int) -> Offer | Refusal:
+        found = self._answers.get(index, TOO_FEW)
+        left = replace(self.capacity, nodes=self._left)
+        if found is TOO_FEW:
+            return too_little(self.jobs[index], left, self.settings)
+        return found
+
+    def _groups(self) -> dict[frozenset[str], list[int]]:
+        """Jobs that may use the same nodes, in the order of the first of each."""
+        groups: dict[frozenset[str], list[int]] = {}
+        for index, job in enumerate(self.jobs):
+            if job.is_auto and job.use.work is None:
+                self._answers[index] = NOT_PREDICTED
+            else:
+                groups.setdefault(job.usable.intersection(self._left), []).append(index)
+        return groups
+
+    def _is_lent(self, index: int) -> bool:
+        return (
+            isinstance(self._answers.get(index), Offer) or self._answers.get(index) is NOT_PREDICTED
+        )
+
+    def _solve(self, indexes: Sequence[int], names: Sequence[str]) -> None:
+        """Ask about the jobs that nothing was found for yet, on these nodes of one model."""
+        asked = [index for index in indexes if not self._is_lent(index)]
+        if not asked:
+            return
+        settings = self.settings
+        planner = DRMaestro(
+            Costs(network_aware=True, loads=dict(self.capacity.loads)),
+            self.max_postponed,
+            settings.donor_cpus,
+            settings.donor_memory_mb,
+        )
+        jobs = [self._remote(self.jobs[index]) for index in asked]
+        rooms = rooms_of([self._left[name] for name in names], settings)
+        answers = self.solver.ask(planner, jobs, rooms)
+        again = []
+        for index, answer in zip(asked, answers, strict=True):
+            if answer == HELD_BACK:
+                self._answers[index] = NETWORK_BUSY
+            elif isinstance(answer, Wait):
+                self._answers.setdefault(index, TOO_FEW)
+            elif not self._take(index, answer, names):
+                again.append(index)
+        # A plan may leave a job no GPU on its own node, or too many donors: that cannot be done.
+        self._in_turn([index for index in again if self._answers[index] is TOO_FEW])
+
+    def _remote(self, job: Borrower) -> RemoteJob:
+        most = job.use.max_slowdown or self.settings.max_slowdown
+        return replace(asked_by(job), max_slowdown=most)
+
+    def _take(self, index: int, answer: RemotePlacement, names: Sequence[str]) -> bool:
+        """Make an offer of a placement; False where that cannot be, or gains nothing."""
+        job = self.jobs[index]
+        nodes = [self._left[name] for name in names]
+        wait_s = local_wait_s(job, self.capacity, self.settings) if job.is_auto else math.inf
+        self._answers[index] = made = judged(job, answer, nodes, self.settings, wait_s)
+        if isinstance(made, Offer):
+            self._lend(job, made)
+            return True
+        return False
+
+    def _in_turn(self, indexes: Sequence[int]) -> None:
+        """The R queue's answers, one job after the other."""
+        for index in indexes:
+            capacity = replace(self.capacity, nodes=self._left)
+            self._answers[index] = made = offer(self.jobs[index], capacity, self.settings)
+            if isinstance(made, Offer):
+                self._lend(self.jobs[index], made)
+
+    def _lend(self, job: Borrower, made: Offer) -> None:
+        for hold in holds_of(made, job.cpus, job.memory_mb, self.settings):
+            self._left = with_hold(self._left, hold)

@@ -1,0 +1,248 @@
+"""Which nodes lend to a job that fits on no node, by the R queue's rules.
+
+The same for every way of enforcing: nothing here knows slots, gates or Slurm's calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from policies import Request, Wait
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.r_queue import (
+    LEAST_OCCUPIED,
+    LOCAL_FIRST,
+    NETWORK_AWARE,
+    AutoRQueue,
+    Release,
+    RQueue,
+    local_start_s,
+)
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse
+from slurm_plugin.queue.capacity import Hold, Node, Nodes
+
+ORDERS = {"local-first": LOCAL_FIRST, "least-occupied": LEAST_OCCUPIED}
+
+
+@dataclass(frozen=True, slots=True)
+class Borrower:
+    """A job of one node that fits on none."""
+
+    gpus: int
+    cpus: int
+    memory_mb: int
+    #: The names of the nodes that it may use.
+    usable: frozenset[str]
+    #: It borrows only where it is predicted to end sooner than by waiting.
+    is_auto: bool = False
+    #: Slurm ends it after so many seconds.
+    limit_s: float = math.inf
+    use: NetworkUse = UNKNOWN
+    #: Rounds of DRMaestro since it was submitted.
+    rounds_waited: int = 0
+    #: Of these, the rounds in which the network alone was in the way.
+    postponed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SpareCapacity:
+    """All there is to lend at one moment."""
+
+    nodes: Nodes
+    #: What running jobs are expected to give back.
+    releases: Sequence[Release] = ()
+    #: How much of each node's network the running loans take, from 0 to 1.
+    loads: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A loan that could be made."""
+
+    #: The job's own node, and the mask of the GPUs that it has there.
+    host: str
+    mask: int
+    #: The mask of GPUs that each other node lends.
+    donors: Mapping[str, int]
+    why: str = ""
+    #: What the loan takes of each of its nodes, the job's own first.
+    holds: tuple[Hold, ...] = ()
+
+
+def holds_of(
+    loan: Offer, cpus: int, memory_mb: int, settings: RemoteConfig, end: float = math.inf
+) -> tuple[Hold, ...]:
+    """What a loan takes until `end` (epoch), for a job that needs these CPUs and this memory."""
+    holds = [Hold({loan.host: loan.mask}, cpus, memory_mb, end)]
+    for node, mask in loan.donors.items():
+        gpus = mask.bit_count()
+        donor = settings.donor_cpus * gpus, settings.donor_memory_mb * gpus
+        holds.append(Hold({node: mask}, *donor, end))
+    return tuple(holds)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Nothing is lent."""
+
+    why: str
+    #: Enough GPUs would be free in all: the user is told.
+    by_choice: bool = False
+    #: Only the load of the network is in the way.
+    is_network: bool = False
+
+
+TOO_FEW = Refusal("too few GPUs are free in all")
+NO_CPUS = Refusal(
+    "enough GPUs are free, but not the CPUs or the memory beside them that the job or its donors"
+    " need",
+    by_choice=True,
+)
+NOT_PREDICTED = Refusal(
+    "no profile of the job says how long it runs, so nothing is predicted (profile=NAME)",
+    by_choice=True,
+)
+
+
+def offer(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Offer | Refusal:
+    """The best loan for this job now, by the R queue's rule; for `remote=auto` if it gains.
+
+    At least one GPU is local. Of several GPU models, the one that needs the fewest donors' GPUs.
+    """
+    if job.is_auto and job.use.work is None:
+        return NOT_PREDICTED
+    found: list[Offer] = []
+    declined = [TOO_FEW]
+    wait_s = local_wait_s(job, capacity, settings) if job.is_auto else 0.0
+    for nodes in by_model(job, capacity):
+        for answer in _answers(job, nodes, settings):
+            made = judged(job, answer, nodes, settings, wait_s)
+            if isinstance(made, Offer):
+                found.append(made)
+                break
+            if made.by_choice:
+                declined.insert(0, made)
+    if not found and declined[0] is TOO_FEW:
+        return too_little(job, capacity, settings)
+    return max(found, key=lambda one: one.mask.bit_count(), default=declined[0])
+
+
+def too_little(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Refusal:
+    """What is missing for a job that nothing can be lent to: GPUs, or what they need beside."""
+    if settings.preset.max_donors:
+        return TOO_FEW
+    sums = [sum(node.free.bit_count() for node in nodes) for nodes in by_model(job, capacity)]
+    return NO_CPUS if max(sums, default=0) >= job.gpus else TOO_FEW
+
+
+def judged(
+    job: Borrower,
+    answer: RemotePlacement,
+    nodes: Sequence[Node],
+    settings: RemoteConfig,
+    wait_s: float,
+) -> Offer | Refusal:
+    """A placement as an offer: what can be enacted, and with `remote=auto` what gains.
+
+    `wait_s` is when local GPUs will be free. What can be enacted has a GPU beside the job, and
+    no more donors than the middleware knows.
+    """
+    most = settings.preset.max_donors
+    if not answer.remote_gpus or not answer.tasks[0].local or (most and len(answer.donors) > most):
+        return TOO_FEW
+    if job.is_auto:
+        assert job.use.work is not None
+        auto = AutoRQueue(queue_of(settings), settings.wires)
+        running = {node.name: node.jobs for node in nodes}
+        said = auto.judged(answer, job.use.work, running, wait_s, job.limit_s)
+        if isinstance(said, Wait):
+            return Refusal(said.reason, by_choice=True)
+        answer = said
+    [task] = answer.tasks
+    mask = sum(1 << gpu for gpu in task.local)
+    return Offer(task.node, mask, dict(answer.donors), f"{answer.policy}: {answer.reason}")
+
+
+def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> float:
+    """Seconds until one of the job's nodes has all of its GPUs free, as jobs end by their limits.
+
+    Jobs that wait in front of it are not looked at: it may be later.
+    """
+    nodes = [capacity.nodes[name] for name in sorted(job.usable & capacity.nodes.keys())]
+    releases = [_on(nodes, one) for one in capacity.releases]
+    running = {node.name: node.jobs for node in nodes}
+    rooms = rooms_of(nodes, settings)
+    return local_start_s(asked_by(job), queue_of(settings), rooms, running, releases)
+
+
+def _on(nodes: Sequence[Node], release: Release) -> Release:
+    """The part of a release that is on these nodes."""
+    names = {node.name for node in nodes}
+    return Release(
+        release.in_s,
+        {name: mask for name, mask in release.gpus.items() if name in names},
+        {name: cpus for name, cpus in release.cpus.items() if name in names},
+        {name: memory for name, memory in release.memory_mb.items() if name in names},
+    )
+
+
+def _answers(
+    job: Borrower, nodes: Sequence[Node], settings: RemoteConfig
+) -> Iterator[RemotePlacement]:
+    """The R queue's answer on nodes of one model; for `remote=auto` also by its network's order.
+
+    The one that the model calls quicker stands first.
+    """
+    queue = queue_of(settings)
+    orders = [queue, replace(queue, donors=NETWORK_AWARE)] if job.is_auto else [queue]
+    running = {node.name: node.jobs for node in nodes}
+    rooms = rooms_of(nodes, settings)
+    found = [one.decide(asked_by(job), rooms, running) for one in orders]
+    placed = [answer for answer in found if isinstance(answer, RemotePlacement)]
+    if job.is_auto and job.use.work is not None:
+        auto, work = AutoRQueue(queue, settings.wires), job.use.work
+        placed.sort(key=lambda answer: auto.predicted_s(answer, work, running))
+    yield from placed
+
+
+def asked_by(job: Borrower) -> RemoteJob:
+    """The job in the words of the rules."""
+    return RemoteJob(
+        Request((job.gpus,)),
+        job.cpus,
+        job.memory_mb,
+        rounds_waited=job.rounds_waited,
+        postponed=job.postponed,
+        sensitivity=job.use.sensitivity,
+        max_slowdown=job.use.max_slowdown or math.inf,
+    )
+
+
+def by_model(job: Borrower, capacity: SpareCapacity) -> list[list[Node]]:
+    """The nodes this job may use, those of one GPU model together, in the order of names."""
+    models: dict[str, list[Node]] = {}
+    for name in sorted(job.usable & capacity.nodes.keys()):
+        node = capacity.nodes[name]
+        models.setdefault(node.model, []).append(node)
+    return [nodes for _, nodes in sorted(models.items())]
+
+
+def rooms_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCapacity]:
+    """The nodes in the words of the rules; a GPU lent takes a donor's CPUs and memory, too."""
+    cpus, memory_mb = settings.donor_cpus, settings.donor_memory_mb
+    return {
+        node.name: NodeCapacity(node.name, node.free, node.cpus, node.memory_mb, cpus, memory_mb)
+        for node in nodes
+    }
+
+
+def queue_of(settings: RemoteConfig) -> RQueue:
+    """The R queue as the site set it."""
+    return RQueue(
+        donors=ORDERS[settings.donors],
+        donor_cpus=settings.donor_cpus,
+        donor_memory_mb=settings.donor_memory_mb,
+    )

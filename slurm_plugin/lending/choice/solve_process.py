@@ -1,0 +1,40 @@
+"""DRMaestro's own process: reads a planner, jobs and rooms, answers, until the engine is gone.
+
+A solver holds Python's lock while it works, and submits are answered within milliseconds: it
+has no place in the engine's process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from multiprocessing.connection import Connection
+
+from policies.errors import PolicyError
+from policies.remote.drmaestro import best_solver
+
+READY = "ready"
+#: Below the engine itself where both want the same core.
+NICER = 5
+
+
+def serve(connection: Connection) -> None:
+    """Answer one question after the other; an answer is a list, or the text of an error."""
+    best_solver()
+    connection.send(READY)
+    while True:
+        try:
+            planner, jobs, rooms = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            connection.send(planner.decide(jobs, rooms))
+        except PolicyError as error:
+            connection.send(str(error))
+        except OSError:
+            return
+
+
+if __name__ == "__main__":
+    os.nice(NICER)
+    serve(Connection(int(sys.argv[1])))

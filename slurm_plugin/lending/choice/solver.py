@@ -1,0 +1,134 @@
+"""Asks DRMaestro in a process of its own, for so long and no longer."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+
+from policies import Wait
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote.drmaestro import DRMaestro, best_solver, by_ortools
+
+logger = logging.getLogger(__name__)
+
+COMMAND = (sys.executable, "-m", "slurm_plugin.lending.choice.solve_process")
+#: A process that is not there after so many seconds is started anew.
+START_S = 30.0
+#: After a failure the R queue decides for so long.
+PAUSE_S = 60.0
+#: With NetworkX nodes times waiting jobs, such as 200 times 200: half a second on one core.
+MOST_WITHOUT_ORTOOLS = 40_000
+
+Answers = Sequence[RemotePlacement | Wait]
+
+
+class Unsolved(Exception):
+    """There is no answer in time; the text says why."""
+
+
+class Starting(Unsolved):
+    """The process is not there yet: there will be an answer soon."""
+
+
+class Solver:
+    """One process, started when first needed and ended with `close`; one thread at a time."""
+
+    def __init__(
+        self,
+        limit_s: float,
+        command: Sequence[str] = COMMAND,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit_s = limit_s
+        self._command = command
+        self._clock = clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._is_ready = False
+        self._started = 0.0
+        self._not_before = float("-inf")
+        self._has_ortools = best_solver() is by_ortools
+
+    def ask(
+        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, NodeCapacity]
+    ) -> Answers:
+        """DRMaestro's answer for every job. Raises Unsolved where there is none in time."""
+        if not self._has_ortools and len(jobs) * len(rooms) > MOST_WITHOUT_ORTOOLS:
+            raise Unsolved(
+                f"{len(jobs)} jobs on {len(rooms)} nodes are too many for NetworkX; install"
+                " slurm-gputopo[flow]"
+            )
+        if self._clock() < self._not_before:
+            raise Unsolved("the solver failed a moment ago")
+        connection = self._ready()
+        try:
+            connection.send((planner, list(jobs), dict(rooms)))
+            if not connection.poll(self._limit_s):
+                raise Unsolved(f"no answer within {self._limit_s:g} s")
+            found = connection.recv()
+        except (EOFError, OSError) as error:
+            self._fail()
+            raise Unsolved("the solver's process is gone") from error
+        except Unsolved:
+            self._fail()
+            raise
+        if isinstance(found, str):
+            raise Unsolved(found)
+        return list(found)
+
+    def _ready(self) -> Connection:
+        """The connection to a process that listens; raises Starting while it does not yet."""
+        if self._process is None or self._connection is None:
+            self._start()
+        assert self._connection is not None
+        if self._is_ready:
+            return self._connection
+        try:
+            if self._connection.poll(0):
+                self._is_ready = self._connection.recv() is not None
+                return self._connection
+        except (EOFError, OSError) as error:
+            self._fail()
+            raise Unsolved("the solver's process does not start") from error
+        if self._clock() - self._started > START_S:
+            self._fail()
+            raise Unsolved(f"the solver's process did not start within {START_S:g} s")
+        raise Starting("the solver starts")
+
+    def _start(self) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        words = [*self._command, str(theirs.fileno())]
+        try:
+            # In a session of its own: it ends when the line closes, not by a terminal's signal.
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            self._not_before = self._clock() + PAUSE_S
+            raise Unsolved(f"the solver's process does not start: {error}") from error
+        finally:
+            theirs.close()
+        self._connection, self._is_ready, self._started = ours, False, self._clock()
+
+    def _fail(self) -> None:
+        self.close()
+        self._not_before = self._clock() + PAUSE_S
+
+    def close(self) -> None:
+        """End the process."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        self._process = self._connection = None
+        self._is_ready = False

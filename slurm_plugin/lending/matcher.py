@@ -1,0 +1,194 @@
+"""Finds donors for the jobs that may borrow, and carries out what was planned."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from slurm_plugin.config.sections import Rule, WaitingConfig
+from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
+from slurm_plugin.decide.record import Build
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import is_ahead
+from slurm_plugin.job_profiles import Remote
+from slurm_plugin.lending import borrowing, record
+from slurm_plugin.lending.borrowing import Candidate, may_borrow
+from slurm_plugin.lending.choice.batch import Round
+from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse, network_loads, network_use
+from slurm_plugin.lending.choice.offer import (
+    Borrower,
+    Offer,
+    Refusal,
+    SpareCapacity,
+    holds_of,
+    offer,
+)
+from slurm_plugin.lending.choice.solver import Solver, Starting
+from slurm_plugin.lending.donors import LONGEST_PAUSE_S, SlurmLoans
+from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.queue.capacity import end_of
+from slurm_plugin.slurm.interface import QueuedJob
+
+logger = logging.getLogger(__name__)
+
+#: The rule for a job of (partition, account, uid).
+RuleOf = Callable[[str, str, int], Rule]
+
+
+class LoanMatcher:
+    """Between the plan and what is done in Slurm (`lending`); one thread at a time.
+
+    `profiles` are what the site wrote of its jobs, by name; `write` takes lines of the decision
+    log.
+    """
+
+    def __init__(
+        self,
+        lending: SlurmLoans,
+        rule: RuleOf,
+        waiting: WaitingConfig,
+        write: Callable[[Build], None],
+        clock: Callable[[], float],
+        profiles: Mapping[str, Remote],
+    ) -> None:
+        self.lending = lending
+        self._rule = rule
+        self._waiting = waiting
+        self._write = write
+        self._clock = clock
+        self._profiles = profiles
+        self._solver = Solver(lending.settings.solve_s) if self.at_once else None
+        self._loads: Mapping[str, float] = {}
+        #: Can anything be lent?
+        self.is_open = False
+
+    @property
+    def at_once(self) -> bool:
+        """Are donors chosen for all jobs together (DRMaestro), or job by job?"""
+        return self.lending.settings.decider == "drmaestro"
+
+    def read(self, slurm_config: Mapping[str, str]) -> None:
+        """Find out whether anything can be lent, by Slurm's settings and ours."""
+        self.is_open = False
+        if self.lending.settings.allow:
+            why = self.lending.obstacle(slurm_config)
+            self.is_open = not why
+            if why:
+                logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", why)
+
+    def watch_network(self, queue: Sequence[QueuedJob]) -> None:
+        """What the loans that run take of the nodes' networks."""
+        if not self.at_once:
+            return
+        running = []
+        for job in queue:
+            if job.state == "PENDING" or "loan=" not in job.admin_comment:
+                continue
+            noted = self.lending.updates.record_of(job)
+            loan = noted.loan if noted else None
+            if loan is not None:
+                running.append((loan, self._use_of(job).share))
+        self._loads = network_loads(running)
+
+    def borrow(self, jobs: Sequence[Candidate], plan: LoanPlan) -> list[Offer | Refusal | None]:
+        """A loan for each of these jobs, or why there is none; None for one that may not borrow."""
+        now = int(self._clock())
+        borrowers = [self._borrower(candidate, plan, now) for candidate in jobs]
+        asking = [one for one in borrowers if one is not None]
+        if not asking:
+            return [None] * len(jobs)
+        is_auto = any(one.is_auto for one in asking)
+        ending = borrowing.releases(plan.holds, now) if is_auto else []
+        capacity = borrowing.spare_capacity(plan.room, ending, self._loads)
+        answers = iter(self._decide(asking, capacity, plan))
+        return [
+            None if borrower is None else self._with_holds(next(answers), candidate, now)
+            for candidate, borrower in zip(jobs, borrowers, strict=True)
+        ]
+
+    def _with_holds(
+        self, answer: Offer | Refusal | None, candidate: Candidate, now: int
+    ) -> Offer | Refusal | None:
+        if not isinstance(answer, Offer):
+            return answer
+        need, end = candidate.need, end_of(candidate.job, now)
+        holds = holds_of(answer, need.cpus, need.memory_mb, self.lending.settings, end)
+        return replace(answer, holds=holds)
+
+    def _decide(
+        self, jobs: Sequence[Borrower], capacity: SpareCapacity, plan: LoanPlan
+    ) -> Sequence[Offer | Refusal | None]:
+        settings = self.lending.settings
+        if self._solver is None:
+            return [offer(job, capacity, settings) for job in jobs]
+        most = self._waiting.max_postponements
+        try:
+            return Round(jobs, capacity, settings, self._solver, most).decide()
+        except Starting:
+            plan.again = True
+            return [None] * len(jobs)
+
+    def _borrower(self, candidate: Candidate, plan: LoanPlan, now: int) -> Borrower | None:
+        """The job where it and the site want that it borrows, and where it may now."""
+        job, noted, need = candidate.job, candidate.record, candidate.need
+        # Counted for the whole job its GPUs may be more than any node has.
+        if not noted.may_borrow or not may_borrow(candidate.demand) or need.nodes > 1:
+            return None
+        preferences = self._preferences(job)
+        if preferences is None or is_ahead(noted.next_loan_at, now, LONGEST_PAUSE_S):
+            return None
+        step_s = max(1, self._waiting.step_s)
+        held = noted.held_by_network_since or now
+        return replace(
+            borrowing.borrower(need, plan.room),
+            is_auto=preferences.is_auto,
+            limit_s=job.time_limit_s or math.inf,
+            use=self._use(preferences),
+            rounds_waited=max(0, now - job.submit) // step_s,
+            postponed=max(0, now - held) // step_s,
+        )
+
+    def _preferences(self, job: QueuedJob) -> Preferences | None:
+        """What the job prefers where it may borrow; None where it may not."""
+        rule = self._rule(job.partition, job.account, job.uid)
+        try:
+            preferences = read_preferences(hints.hint_in(job.admin_comment), rule)
+        except HintRefused:
+            return None
+        return preferences if rule.mode == "enforce" and preferences.remote else None
+
+    def _use_of(self, job: QueuedJob) -> NetworkUse:
+        preferences = self._preferences(job)
+        return UNKNOWN if preferences is None else self._use(preferences)
+
+    def _use(self, preferences: Preferences) -> NetworkUse:
+        return network_use(preferences.profile, self._profiles, self.lending.settings.wires)
+
+    def act(self, plan: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
+        """Loans that came to nothing first, then new ones, then whoever is left over.
+
+        The names of the jobs whose loans Slurm refused.
+        """
+        by_id = {job.job_id: job for job in queue}
+        for job, noted, why in plan.broken:
+            pause_s = self.lending.give_up(job, noted, why, by_id)
+            self._write(record.over(job, noted, why, pause_s))
+        for job, noted, refusal in plan.refusals:
+            if self.lending.refuse(job, noted, refusal):
+                self._write(record.refused(job, noted, refusal))
+        refused = []
+        for job, noted, planned in plan.offers:
+            loan = self.lending.lend(job, noted, planned, plan.room)
+            if loan is None:
+                refused.append(job.name)
+            else:
+                self._write(record.lent(job, noted, loan, planned.why))
+        self.lending.tidy(queue)
+        return refused
+
+    def close(self) -> None:
+        """End what runs beside the engine."""
+        if self._solver is not None:
+            self._solver.close()

@@ -1,0 +1,231 @@
+"""nvidia-smi topo -m, as drivers print it and as people paste it."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from gres_topology import TopologyError, catalog
+from gres_topology.readers import nvidia_smi
+
+ASSETS = Path(__file__).parents[1] / "assets"
+DGX1V = (ASSETS / "own-dgx1v-nics-out-of-order.txt").read_text()
+BRIDGED = (ASSETS / "own-a100-bridged.txt").read_text()
+STEP = (ASSETS / "own-a100-masked-step.txt").read_text()
+
+
+def read(text, source="node.txt"):
+    return nvidia_smi.read(text, name="node", source=source)
+
+
+def asset(name):
+    return read((ASSETS / name).read_text(), name)
+
+
+def table(text):
+    """Header and rows of the matrix, as lists of lines."""
+    lines = text.split("\n")
+    start = next(i for i, line in enumerate(lines) if "GPU0" in line and not line.startswith("#"))
+    end = next((i for i in range(start, len(lines)) if not lines[i].strip()), len(lines))
+    return lines[:start], lines[start:end], lines[end:]
+
+
+def changed(text, change):
+    before, rows, after = table(text)
+    return "\n".join([*before, *change(rows), *after])
+
+
+def without_column(text, title):
+    def cut(rows):
+        at = rows[0].split("\t").index(title)
+        return ["\t".join(c for i, c in enumerate(r.split("\t")) if i != at) for r in rows]
+
+    return changed(text, cut)
+
+
+def expanded(rows):
+    return [row.expandtabs(8) for row in rows]
+
+
+def shuffled_rows(rows):
+    return [rows[0], *random.Random(3).sample(rows[1:], len(rows) - 1)]
+
+
+def shuffled_columns(rows):
+    devices = len([c for c in rows[0].split("\t") if re.match(r"GPU\d|mlx", c)])
+    order = random.Random(4).sample(range(1, devices + 1), devices)
+
+    def reorder(row):
+        cells = row.split("\t")
+        return "\t".join([cells[0], *(cells[i] for i in order), *cells[devices + 1 :]])
+
+    return [reorder(row) for row in rows]
+
+
+def run_together(rows):
+    return [re.sub(r"(GPU\d)\t(?=GPU|mlx)", r"\1", rows[0]), *rows[1:]]
+
+
+PASTED = [
+    ("as printed", lambda text: text),
+    ("with Windows line ends", lambda text: text.replace("\n", "\r\n")),
+    ("with tabs expanded to spaces", lambda text: changed(text, expanded)),
+    ("indented as a block", lambda text: re.sub("^", "        ", text, flags=re.M)),
+    ("header without its leading tab", lambda text: changed(
+        text, lambda r: [r[0].lstrip(), *r[1:]])),
+    ("header names run together", lambda text: changed(text, run_together)),
+    ("header underlined by escapes", lambda text: changed(
+        text, lambda r: ["\x1b[4m" + r[0] + "\x1b[0m", *r[1:]])),
+    ("rows in any order", lambda text: changed(text, shuffled_rows)),
+    ("columns in any order", lambda text: changed(text, shuffled_columns)),
+    ("after a prompt, in a fence", lambda text: "```\nme@dgx:~$ nvidia-smi\n" + text + "```\n"),
+    ("with SOC for SYS", lambda text: text.replace("SYS", "SOC")),
+    ("without legend", lambda text: text.split("Legend")[0]),
+    ("with a byte order mark", lambda text: "\ufeff" + text),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sentence", "paste"), PASTED, ids=[p[0] for p in PASTED])
+@pytest.mark.parametrize(("text", "machine"), [(DGX1V, "dgx1v"), (BRIDGED, "a100-pcie-bridged")])
+def test_the_same_machine_is_read(sentence, paste, text, machine):
+    found, expected = read(paste(text)), catalog.load(machine)
+    assert found.kinds == expected.kinds
+    assert found.cpus == expected.cpus
+    assert {nic.name: nic.kinds for nic in found.nics} == {
+        nic.name: nic.kinds for nic in expected.nics
+    }
+
+
+@pytest.mark.parametrize(
+    ("title", "numa", "cpus"),
+    [
+        ("NUMA Affinity", None, True),
+        ("CPU Affinity", 1, False),
+        ("GPU NUMA ID", 1, True),
+    ],
+)
+def test_a_missing_column_costs_only_itself(title, numa, cpus):
+    text = BRIDGED.replace("\t\tN/A", "\tN/A")  # one tab per column, so that one can be cut
+    found = read(without_column(text, title))
+    assert (found.numa[7], found.cpus[7] is not None) == (numa, cpus)
+
+
+@pytest.mark.parametrize(
+    "spread", [str, lambda text: changed(text, expanded)], ids=["tabs", "blanks"]
+)
+def test_a_job_step_that_sees_no_cpus_of_a_gpu_still_tells_its_numa_node(spread):
+    found = read(spread(STEP))
+    assert found.numa == (0, 0, 1, 1)
+    assert found.cpus == ((7,), (7,), None, None)
+
+
+def test_the_last_of_too_few_values_is_the_gpus_own_memory_node_where_it_says_none():
+    head = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+    text = head + "GPU0\t X \tSYS\t0-1\t0\tN/A\nGPU1\tSYS\t X \t8-9\t\tN/A\n"
+    found = read(text)
+    assert (found.numa, found.cpus) == ((0, None), ((0, 1), (8, 9)))
+
+
+def test_numa_nodes_may_be_lists_and_the_gpus_own_memory_node_is_not_its_numa_node():
+    found = asset("own-gh200-numa-lists.txt")
+    assert found.numa == (0, 1, 2, 3)
+    assert found.cpus[3] == tuple(range(216, 288))
+
+
+def test_cpu_lists_of_single_cpus_are_read():
+    assert asset("own-minsky-spaces.txt").cpus[2] == tuple(range(80, 160, 8))
+
+
+def test_numa_not_available_is_none():
+    assert asset("own-v100-numa-na.txt").numa == (None,) * 4
+
+
+def test_nic_names_come_from_the_nic_legend():
+    found = asset("nvidia-smi-nic-legend.txt")
+    assert [nic.name for nic in found.nics] == ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]
+    assert found.nics[2].kinds == ("SYS", "SYS", "NODE", "NODE")
+
+
+def test_nics_of_any_name_are_columns():
+    renamed = DGX1V
+    for old, new in [("mlx5_0", "hfi1_0"), ("mlx5_1", "bnxt_re1"), ("mlx5_2", "roce-p1")]:
+        renamed = renamed.replace(old, new)
+    assert {nic.name for nic in read(renamed).nics} == {"hfi1_0", "bnxt_re1", "roce-p1", "mlx5_3"}
+
+
+def test_one_gpu_and_sixteen_are_machines_too():
+    assert asset("own-one-gpu.txt").kinds == (("X",),)
+    assert asset("own-dgx2-sixteen.txt").kinds == catalog.load("dgx2").kinds
+
+
+def test_a_gpu_that_fell_off_the_bus_leaves_the_others():
+    def drop(rows):
+        return ["\t".join(c for i, c in enumerate(r.split("\t")) if i != 3)
+                for r in rows if not r.startswith("GPU2")]  # fmt: skip
+
+    found = read(changed(BRIDGED, drop))
+    assert found.gpus == 7
+    assert found.kinds[0] == ("X", "SYS", "SYS", "SYS", "SYS", "SYS", "SYS")
+
+
+def test_old_drivers_legend_means_the_first_nvlink():
+    assert asset("own-minsky-spaces.txt").bandwidth_gbps[0, 1] == 40
+    assert asset("own-dgx1p-soc-run-together.txt").bandwidth_gbps[0, 1] == 20
+
+
+def test_the_model_sets_the_bandwidth_where_nvidia_smi_names_it():
+    text = "GPU 0: NVIDIA B200 (UUID: GPU-1)\nGPU 1: NVIDIA B200 (UUID: GPU-2)\n"
+    found = read(text + "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n")
+    assert found.model == "NVIDIA B200"
+    assert found.bandwidth_gbps[0, 1] == 900
+
+
+def test_a_capability_matrix_behind_the_links_is_passed_over():
+    p2p = (ASSETS / "own-p2p-read.txt").read_text().split("\n", 1)[1]
+    assert read(BRIDGED + "\n" + p2p).kinds == read(BRIDGED).kinds
+    # The words below a capability matrix make none of what stands above it.
+    no_columns = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"
+    assert read(no_columns + "\n" + p2p).kinds == (("X", "PIX"), ("PIX", "X"))
+    one = "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t0-7\t0\n\n  OK   = Status Ok\n"
+    assert read(one).numa == (0,)
+
+
+REFUSED = [
+    ("a capability matrix", (ASSETS / "own-p2p-read.txt").read_text(),
+     "node.txt line 2: this is a peer-to-peer capability matrix (nvidia-smi topo -p2p)"),
+    ("a capability matrix of one GPU", "\tGPU0\n GPU0\tX\n\n  OK   = Status Ok\n",
+     "node.txt line 1: this is a peer-to-peer capability matrix"),
+    ("no matrix at all", "hello\n", "node.txt: no header line naming GPU0"),
+    ("a link that is none", BRIDGED.replace("GPU1\tSYS", "GPU1\tNV", 1),
+     "node.txt line 4, cell GPU1-GPU0: 'NV' is not a link; expected X, NV<n>, C2C, PIX"),
+    ("an asymmetric pair", BRIDGED.replace("GPU1\tSYS", "GPU1\tNV2", 1),
+     "node.txt line 3, cell GPU0-GPU1: is SYS but cell GPU1-GPU0 in line 4 is NV2"),
+    ("X off the diagonal", BRIDGED.replace("GPU1\tSYS", "GPU1\tX", 1),
+     "node.txt line 4, cell GPU1-GPU0: is 'X'; expected X on the diagonal only"),
+    ("no X on the diagonal", BRIDGED.replace("GPU0\t X ", "GPU0\tSYS", 1),
+     "node.txt line 3, cell GPU0-GPU0: is 'SYS'; expected X on the diagonal"),
+    ("a row too short", "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\n",
+     "node.txt line 3, cell GPU1-GPU1: missing; expected 2 links in the row"),
+    ("a row missing", "\tGPU0\tGPU1\nGPU0\t X \tPIX\n",
+     "node.txt line 2: no row for GPU1, cell GPU1-GPU0 is missing"),
+    ("a row twice", "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU0\t X \tPIX\n",
+     "node.txt line 3: row GPU0 (again) has no column in the header"),
+    ("a row of no column", "\tGPU0\nGPU0\t X \nGPU7\tPIX\n",
+     "node.txt line 3: row GPU7 has no column in the header"),
+    ("only some of the NIC rows", STEP[: STEP.rindex("NIC2")],
+     "node.txt line 8: no row for NIC2, cell NIC2-GPU0 is missing"),
+    ("CPUs that are none", BRIDGED.replace("32-63", "63-32", 1),
+     "node.txt line 7, cell GPU4-CPU Affinity: '63-32' is not a range"),
+    ("two nodes' reports", BRIDGED + "\n\n" + BRIDGED, "node.txt line 14: a second matrix begins"),
+    ("a cut NIC legend", (ASSETS / "nvidia-smi-nic-legend.txt").read_text().split("  NIC3:")[0],
+     "the NIC legend does not name NIC3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sentence", "text", "message"), REFUSED, ids=[r[0] for r in REFUSED])
+def test_what_is_no_topology_is_refused_in_one_line(sentence, text, message):
+    with pytest.raises(TopologyError) as caught:
+        read(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

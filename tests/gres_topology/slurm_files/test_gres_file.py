@@ -1,0 +1,181 @@
+"""What Slurm needs of a topology: gres.conf, and which GPU its indices mean."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gres_topology import (
+    NumaNode,
+    SlurmIndex,
+    TopologyError,
+    catalog,
+    cpulist,
+    gres_conf,
+    links,
+)
+from gres_topology.slurm_files import gres_file, mapping
+
+FAKE = "/dev/fakegpu{index}"
+
+
+class TestGresConf:
+    @pytest.mark.parametrize("name", catalog.names())
+    def test_what_is_written_reads_back(self, name):
+        machine = catalog.load(name)
+        lines = gres_file.parse(gres_conf(machine, "n[1-2]", FAKE))
+        assert [line.file for line in lines] == [f"/dev/fakegpu{i}" for i in range(machine.gpus)]
+        for gpu, line in enumerate(lines):
+            assert (line.node_names, line.name) == ("n[1-2]", "gpu")
+            assert line.links[gpu] == -1
+            assert [c for i, c in enumerate(line.links) if i != gpu] == [
+                links.link_count(k) for i, k in enumerate(machine.kinds[gpu]) if i != gpu
+            ]
+
+    def test_types_are_short_names_of_models(self):
+        types = {n: gres_file.type_of(catalog.load(n).model) for n in catalog.names()}
+        assert types["dgx1v"] == "v100"
+        assert types["mi250x"] == "mi250x"
+        assert types["l40s-pcie"] == "l40s"
+        assert types["gb200-nvl72"] == "gb200"
+        assert types["tsubame25"] == "k20x"
+        assert gres_file.type_of(None) is None
+
+    def test_cores_count_node_by_node_and_threads_are_folded(self):
+        def cores(name):
+            lines = gres_file.parse(gres_conf(catalog.load(name), "n1", FAKE))
+            return [cpulist.format_list(line.cores) for line in lines]
+
+        assert cores("dgx1v") == ["0-19"] * 4 + ["20-39"] * 4  # siblings apart: 0 and 40
+        assert cores("minsky") == ["0-9"] * 2 + ["10-19"] * 2  # eight adjacent threads
+        assert cores("dgx-a100")[:3] == ["48-63", "48-63", "16-31"]
+        assert cores("a100-pcie-bridged")[4] == "32-63"  # one thread
+
+    @pytest.mark.parametrize(
+        ("cpus", "cores"),
+        [
+            ((range(8), range(8, 16)), ("0-7", "8-15")),
+            (([0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]), ("0-3", "4-7")),
+            # Two runs that are no halves: nothing says that the second are siblings.
+            (([0, 1, 2, 3, 4, 5, 8, 9], [6, 7, 10, 11, 12, 13, 14, 15]), ("0-7", "8-15")),
+            (([0, 1, 2, 3, 6, 7, 8, 9, 10], [4, 5, 11, 12, 13]), ("0-8", "9-13")),
+        ],
+        ids=["one run", "siblings apart", "unequal runs", "an odd number"],
+    )
+    def test_threads_that_nobody_states_are_told_by_how_cpus_are_numbered(self, cpus, cores):
+        machine = catalog.load("dgx1v")
+        there = dataclasses.replace(
+            machine,
+            numa_nodes=tuple(NumaNode(i, cpus=tuple(some)) for i, some in enumerate(cpus)),
+            threads_per_core=None,
+        )
+        found = gres_file.core_numbers(there)
+        assert tuple(cpulist.format_list(found[i]) for i in (0, 1)) == cores
+
+    def test_cores_are_left_out_on_request(self):
+        assert "Cores" not in gres_conf(catalog.load("dgx1v"), "n1", FAKE, with_cores=False)
+
+    @pytest.mark.parametrize("name", catalog.names())
+    def test_cores_may_be_stated_by_numa_node(self, name):
+        machine = catalog.load(name)
+        stated = {node: (2 * i, 2 * i + 1) for i, node in enumerate(sorted(set(machine.numa)))}
+        lines = gres_file.parse(gres_conf(machine, "n1", FAKE, numa_cores=stated))
+        assert [line.cores for line in lines] == [stated[node] for node in machine.numa]
+
+    def test_cores_that_cannot_be_counted_are_refused(self):
+        machine = catalog.load("dgx1v")
+        half = dataclasses.replace(machine, numa_nodes=machine.numa_nodes[1:], numa=(1,) * 8)
+        with pytest.raises(TopologyError, match="cores cannot be counted"):
+            gres_conf(half, "n1", FAKE)
+
+    def test_unknown_minors_are_not_guessed(self):
+        with pytest.raises(TopologyError, match="minor of GPU0 is unknown; give a device pattern"):
+            gres_conf(catalog.load("dgx1v"), "n1")
+
+    def test_known_minors_name_the_files(self):
+        machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1))
+        files = [line.file for line in gres_file.parse(gres_conf(machine, "n1"))]
+        assert files == ["/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia0", "/dev/nvidia1"]
+
+    def test_file_ranges_are_written_out(self):
+        lines = gres_file.parse("NodeName=n1 Name=gpu File=/dev/nvidia[0-1,3] Cores=0-3 # x\n")
+        assert [line.file for line in lines] == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia3"]
+
+    def test_a_bad_line_is_named(self):
+        with pytest.raises(TopologyError, match=r"gres.conf line 2: 'Links'; expected Key=value"):
+            gres_file.parse("Name=gpu File=/dev/nvidia0\nName=gpu Links File=/dev/nvidia1\n")
+
+    @pytest.mark.parametrize("bad", ["n1 Name=x", "n1\nNodeName=n2", ""])
+    def test_node_names_cannot_smuggle_lines(self, bad):
+        with pytest.raises(TopologyError, match="expected Slurm's form"):
+            gres_conf(catalog.load("minsky"), bad, FAKE)
+
+
+class TestSlots:
+    def test_every_gpu_is_a_type_of_its_own(self):
+        lines = gres_file.parse(gres_conf(catalog.load("minsky"), "n1", FAKE, slots=True))
+        assert [line.type for line in lines] == ["p100.s0", "p100.s1", "p100.s2", "p100.s3"]
+        unnamed = gres_conf(catalog.load("minsky"), "n1", FAKE, gpu_type="", slots=True)
+        assert [line.type for line in gres_file.parse(unnamed)] == ["s0", "s1", "s2", "s3"]
+
+    def test_the_node_line_has_the_same_types_and_the_model_as_a_feature(self):
+        words = gres_file.slots_node_words(catalog.load("minsky"), "n[1-2]")
+        assert words == (
+            "NodeName=n[1-2] Gres=gpu:p100.s0:1,gpu:p100.s1:1,gpu:p100.s2:1,gpu:p100.s3:1"
+            " Feature=p100"
+        )
+
+    @pytest.mark.parametrize("bad", ["a.100", "a:100", "1a", "a,b"])
+    def test_a_type_slurm_could_not_read_is_refused(self, bad):
+        with pytest.raises(TopologyError, match="GRES type"):
+            gres_conf(catalog.load("minsky"), "n1", FAKE, gpu_type=bad, slots=True)
+
+
+class TestSlurmIndex:
+    def test_masks_go_both_ways(self):
+        index = SlurmIndex((2, 0, 1, 3))
+        assert index.mask_to_topology(0b0001) == 0b0100
+        assert index.mask_to_slurm(0b0100) == 0b0001
+        assert index.to_slurm == (1, 2, 0, 3)
+
+    @given(st.permutations(range(8)), st.integers(0, 255))
+    def test_there_and_back_is_the_same_mask(self, permutation, mask):
+        index = SlurmIndex(tuple(permutation))
+        assert index.mask_to_slurm(index.mask_to_topology(mask)) == mask
+        assert index.mask_to_topology(mask).bit_count() == mask.bit_count()
+
+    def test_identity_and_explicit(self):
+        machine = catalog.load("minsky")
+        assert mapping.identity(machine).to_topology == (0, 1, 2, 3)
+        assert mapping.explicit(machine, [3, 2, 1, 0]).mask_to_topology(0b0011) == 0b1100
+
+    def test_gres_conf_order_and_minors_give_the_permutation(self):
+        machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1))
+        files = [f"/dev/nvidia{i}" for i in range(4)]
+        assert mapping.from_gres_conf(machine, files).to_topology == (2, 3, 0, 1)
+
+    @pytest.mark.parametrize(
+        ("minors", "files", "message"),
+        [
+            ((0, 1, None, 3), ["/dev/nvidia0"] * 4, "minor of GPU2 is unknown"),
+            ((0, 1, 1, 3), ["/dev/nvidia0"] * 4, "device minors .* repeat"),
+            ((0, 1, 2, 3), ["/dev/nvidia0"] * 3, "3 device files for 4 GPUs"),
+            ((0, 1, 2, 3), [f"/dev/nvidia{i}" for i in (0, 1, 2, 5)], "nvidia5 is no GPU's"),
+            ((0, 1, 2, 3), [f"/dev/nvidia{i}" for i in (0, 1, 2, 2)], "each of 0..3 once"),
+            ((0, 1, 2, 3), ["/dev/nvidia0", "/dev/x", "/dev/y", "/dev/z"], "/dev/x is no GPU's"),
+        ],
+    )
+    def test_a_mapping_that_cannot_be_established_is_refused(self, minors, files, message):
+        machine = dataclasses.replace(catalog.load("minsky"), minors=minors)
+        with pytest.raises(TopologyError, match=message):
+            mapping.from_gres_conf(machine, files)
+
+    @pytest.mark.parametrize("wrong", [[0, 1, 2], [0, 1, 2, 2], [0, 1, 2, 4]])
+    def test_a_wrong_permutation_is_refused(self, wrong):
+        with pytest.raises(TopologyError):
+            mapping.explicit(catalog.load("minsky"), wrong)
+
+    def test_a_mask_beyond_the_gpus_is_refused(self):
+        with pytest.raises(TopologyError, match="names more than 4 GPUs"):
+            SlurmIndex((0, 1, 2, 3)).mask_to_topology(0b10000)
