@@ -11,14 +11,13 @@ import atexit
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from slurm_cluster.cluster import Cluster, default_project, image
-from slurm_cluster.hosts import ClusterError, is_running
+from slurm_cluster.hosts import ClusterError, is_running, until
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 #: Where the benchmarks keep their own programs in the controller's container.
@@ -44,20 +43,13 @@ class BenchCluster(Cluster):
         self.wait_nodes_idle()
 
     def wait_nodes_idle(self, timeout_s: float = 60) -> None:
-        """Until every node is idle; ClusterError names the others after `timeout_s`."""
-        end = time.monotonic() + timeout_s
-        while busy := self.sh("sinfo -h -N -o '%N %T' | { grep -v ' idle$' || true; } | sort -u"):
-            if time.monotonic() > end:
-                raise ClusterError(f"not idle after {timeout_s:g} s: {' '.join(busy.split())}")
-            time.sleep(0.2)
+        """Until every node is idle; ClusterError after `timeout_s`."""
+        busy = "sinfo -h -N -o '%N %T' | { grep -v ' idle$' || true; }"
+        until(lambda: not self.sh(busy), "every node is idle", timeout_s)
 
     def wait_queue_empty(self, timeout_s: float = LONGEST_S) -> None:
         """Until no job is pending or running; ClusterError after `timeout_s`."""
-        end = time.monotonic() + timeout_s
-        while left := self.sh("squeue -h -r -o %T | sort | uniq -c"):
-            if time.monotonic() > end:
-                raise ClusterError(f"after {timeout_s:g} s: {' '.join(left.split())} jobs left")
-            time.sleep(0.5)
+        until(lambda: not self.sh("squeue -h -r -o %T"), "no job is left", timeout_s)
 
     def status_kb(self, pid: str, key: str) -> int:
         """A field of /proc/PID/status in kB (VmRSS, VmHWM)."""

@@ -24,7 +24,7 @@ from gres_topology import catalog
 from policies.registry import registry
 from simulation.core.link_quality import judge
 from slurm_cluster.cluster import Cluster, default_project
-from slurm_cluster.hosts import ClusterError, NoEngineError, is_running
+from slurm_cluster.hosts import ClusterError, NoEngineError, is_running, until
 from slurm_cluster.slurm import RECORD, RECORD_EACH_NODE
 
 Gpus = dict[str, tuple[int, ...]]
@@ -71,15 +71,13 @@ def start(cluster: Cluster, job: DemoJob, hint: str) -> list[int]:
         first = cluster.sbatch(*args, script=f"{script}; sleep 600")
     else:
         first = start_interactive(cluster, job.command, args)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while True:
-        records = cluster.jobs(first)
-        running = [record for record in records if record.state == "RUNNING"]
-        if len(running) == job.tasks:
-            return [record.id for record in records]
-        if time.monotonic() > deadline:
-            raise ClusterError(f"{job.command} {job.request} does not run: {records}")
-        time.sleep(0.1)
+
+    def all_run() -> bool:
+        states = [record.state for record in cluster.jobs(first)]
+        return states.count("RUNNING") == job.tasks
+
+    until(all_run, f"{job.command} {job.request} runs", START_TIMEOUT_S)
+    return [record.id for record in cluster.jobs(first)]
 
 
 def start_interactive(cluster: Cluster, command: str, args: list[str]) -> int:
@@ -88,12 +86,9 @@ def start_interactive(cluster: Cluster, command: str, args: list[str]) -> int:
     inner = ["sh", "-c", f"{RECORD}; sleep 600"]
     argv = [command, "-J", name, *args, *(["srun"] if command == "salloc" else []), *inner]
     cluster.run("ctl", f"setsid {shlex.join(argv)} >/dev/null 2>&1 </dev/null &", user="alice")
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not (found := cluster.run("ctl", f"squeue -h -n {name} -o %A").out.strip()):
-        if time.monotonic() > deadline:
-            raise ClusterError(f"{shlex.join(argv)} made no job")
-        time.sleep(0.1)
-    return int(found)
+    queued = f"squeue -h -n {name} -o %A"
+    until(lambda: cluster.run("ctl", queued).out.strip(), shlex.join(argv), START_TIMEOUT_S)
+    return int(cluster.run("ctl", queued).out)
 
 
 def got(cluster: Cluster, job: DemoJob, ids: list[int]) -> list[Gpus]:
@@ -121,13 +116,13 @@ def ask(cluster: Cluster, job: DemoJob, hint: str) -> list[Gpus]:
 
 def wait_used(cluster: Cluster, busy: dict[str, tuple[int, ...]]) -> None:
     """Until exactly the busy GPUs are in use again."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while {n: set(g) for n, g in cluster.gres_used().items() if g} != {
-        n: set(g) for n, g in busy.items()
-    }:
-        if time.monotonic() > deadline:
-            raise ClusterError(f"GPUs in use: {cluster.gres_used()}, expected {busy}")
-        time.sleep(0.1)
+    wanted = {node: set(gpus) for node, gpus in busy.items()}
+
+    def is_so() -> bool:
+        used = cluster.gres_used()
+        return {node: set(gpus) for node, gpus in used.items() if gpus} == wanted
+
+    until(is_so, f"GPUs in use are {busy}", START_TIMEOUT_S)
 
 
 def live_rows(cluster: Cluster) -> Iterator[Row]:

@@ -28,7 +28,7 @@ from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.enforcement import Select
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
-from slurm_plugin.genie.models import Models, Shelf
+from slurm_plugin.genie.models import ModelFile, Models
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.job_notes.shape import ShapeNote
@@ -66,12 +66,12 @@ def queues(seed: int = SEED) -> Iterator[Queue]:
 
 
 def shaping_of(queue: Queue) -> Shaping:
-    """Shaping whose last look saw this queue."""
+    """Shaping that saw this queue at its last poll."""
     known = models()
     profiles = tuple(
         Profile(Traits(name), task, model, ()) for (name, task), model in known.items()
     )
-    shelf = Shelf(Path("nowhere.db"))
+    shelf = ModelFile(Path("nowhere.db"))
     shelf.models = Models(profiles, Path("nowhere.db"))
     nodes = tuple(queue.free)
     domain = ShapedPartition("dl", GenieRule(nodes), PLATFORM, TaskMaker(PLATFORM, shelf.models))

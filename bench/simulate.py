@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from bench.measure import Figure, at_most, conditions
 from policies.registry import registry
 from simulation.core.jobs import at_load
-from simulation.core.record import Run
+from simulation.core.record import SimulatedRun
 from simulation.experiments.sc17 import MACHINE, loaded, scenarios
 from simulation.experiments.sc17.profile import Profiled
 from simulation.models.placing import Simulator
@@ -32,7 +32,7 @@ TOLD = ("jobs", "wait_mean_s", "slowdown_mean", "busy_while_arriving", "waits", 
         "decision_median_s", "decision_max_s")  # fmt: skip
 
 
-def simulated(case: str, name: str) -> tuple[Run, dict[str, float | None]]:
+def simulated(case: str, name: str) -> tuple[SimulatedRun, dict[str, float | None]]:
     """One run and its figures."""
     from gres_topology import catalog
 
@@ -54,10 +54,10 @@ def child(case: str, name: str) -> None:
     """What the process of one run prints."""
     began = time.perf_counter()
     _, numbers = simulated(case, name)
-    told = {key: numbers[key] for key in TOLD}
-    told["seconds"] = time.perf_counter() - began
-    told["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(told))
+    row = {key: numbers[key] for key in TOLD}
+    row["seconds"] = time.perf_counter() - began
+    row["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(row))
 
 
 def run() -> Iterator[Figure]:

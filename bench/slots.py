@@ -17,6 +17,7 @@ from datetime import datetime
 from bench.cluster import ASSETS, BENCH_DIR, BenchCluster, shared
 from bench.measure import Figure, at_least, at_most, conditions, quantile
 from bench.submit import LOADS, PLAIN, Block, block, install, total
+from slurm_cluster.hosts import until
 
 VARIANT = "gputopo-slots"
 SETTINGS = "/etc/slurm/gputopo.yaml"
@@ -79,11 +80,7 @@ def submit(cluster: BenchCluster, count: int, args: str, script: str) -> list[in
 
 def wait_gated(cluster: BenchCluster, count: int) -> None:
     """Until the engine knows of so many jobs behind their gates."""
-    end = time.monotonic() + 120
-    while (found := cluster.status()["slots"]["gated"]) < count:
-        if time.monotonic() > end:
-            raise RuntimeError(f"{found} jobs behind gates, {count} expected")
-        time.sleep(0.5)
+    until(lambda: cluster.status()["slots"]["gated"] >= count, f"{count} jobs behind gates", 120)
 
 
 def occupy_all(cluster: BenchCluster, node: str) -> int:

@@ -18,6 +18,7 @@ from bench import shim_log
 from bench.cluster import BenchCluster, clean
 from bench.measure import Figure, at_most, conditions, quantile
 from bench.start import STARTED
+from slurm_cluster.hosts import until
 
 STARTS = int(os.environ.get("SOAK_STARTS", "10000"))
 #: MaxArraySize is 1001 unless a site raises it.
@@ -60,11 +61,8 @@ def start_many(cluster: BenchCluster, starts: int) -> None:
 
 def resident_kb(cluster: BenchCluster, pid: str) -> int:
     """slurmctld's resident memory once it has forgotten the finished jobs."""
-    end = time.monotonic() + FORGET_S
-    while cluster.sh("scontrol -o show jobs | grep -c ^JobId= || true").strip() != "0":
-        if time.monotonic() > end:
-            raise AssertionError(f"finished jobs are still remembered after {FORGET_S:g} s")
-        time.sleep(2)
+    remembered = "scontrol -o show jobs | grep -c ^JobId= || true"
+    until(lambda: cluster.sh(remembered).strip() == "0", "finished jobs are forgotten", FORGET_S)
     return cluster.status_kb(pid, "VmRSS")
 
 

@@ -100,10 +100,10 @@ class Registry:
 
         RegistryError lists the names there are.
         """
-        found = self._built.get(name)
-        if found is None:
-            found = self._built[name] = self.build(name)
-        return found
+        policy = self._built.get(name)
+        if policy is None:
+            policy = self._built[name] = self.build(name)
+        return policy
 
     def build(
         self,

@@ -6,8 +6,8 @@ logs; `report` turns runs into figures; `experiments` repeats the papers' evalua
 """
 
 from simulation.core.jobs import SimJob
-from simulation.core.record import Record, Run
+from simulation.core.record import Record, SimulatedRun
 from simulation.errors import SimulationError
 from simulation.models.placing import Simulator
 
-__all__ = ["Record", "Run", "SimJob", "SimulationError", "Simulator"]
+__all__ = ["Record", "SimJob", "SimulatedRun", "SimulationError", "Simulator"]

@@ -259,10 +259,10 @@ class Cluster(Faults):
             return
         # A node that slurmctld knows nothing of yet ("unknown") is waited for, too.
         named = ",".join(node for node, gpus in self.gpus.items() if gpus)
-        told = f"sinfo -h -N -p off -n '{named}' -o '%N %T'"
-        found = f"{told} | grep -Ev ' (down|drain|fail)' | cut -d' ' -f1"
+        listed = f"sinfo -h -N -p off -n '{named}' -o '%N %T'"
+        names = f"{listed} | grep -Ev ' (down|drain|fail)' | cut -d' ' -f1"
         one = "sbatch --test-only -p off -w $node --gres=gpu:1 --wrap true"
-        probe = f'up=$({found}); [ -n "$up" ] && for node in $up; do {one} || exit 1; done'
+        probe = f'up=$({names}); [ -n "$up" ] && for node in $up; do {one} || exit 1; done'
         until(lambda: not self.run("ctl", probe, check=False).code, "nodes have their GPUs", 30)
 
     def wait_registered(self) -> None:
@@ -279,8 +279,8 @@ class Cluster(Faults):
 
     def engine_pid(self) -> int | None:
         """The engine's process id in ctl; None when it does not run."""
-        found = self.run("ctl", ["clusterctl", "engine", "pid"], check=False)
-        return int(found.out) if not found.code else None
+        result = self.run("ctl", ["clusterctl", "engine", "pid"], check=False)
+        return int(result.out) if not result.code else None
 
     def engine(self, action: str) -> None:
         """start, stop, kill, restart, pause (SIGSTOP) or resume (SIGCONT)."""
@@ -299,10 +299,10 @@ class Cluster(Faults):
         self.run("ctl", notice)
         while True:
             passed = time.monotonic() - asked
-            told = self.status()["slots"]
-            age = told["looked_s_ago"]
+            slots = self.status()["slots"]
+            age = slots["looked_s_ago"]
             # A job that ended before a look could see it leaves its promise behind for a moment.
-            if age is not None and age < passed and not told["promised"]:
+            if age is not None and age < passed and not slots["promised"]:
                 return
             if passed > 20:
                 raise ClusterError(f"the engine has not looked at the queue for {age} s")
@@ -315,8 +315,8 @@ class Cluster(Faults):
         values = {key: unquote(value) for key, value in pairs}
         if verb != "ok":
             raise ClusterError(f"the engine was asked for its status and said {verb} {values}")
-        found: dict[str, Any] = json.loads(values["json"])
-        return found
+        numbers: dict[str, Any] = json.loads(values["json"])
+        return numbers
 
     def engine_log(self, lines: int = 200) -> str:
         """The last lines the engine printed."""

@@ -110,8 +110,8 @@ class Description:
     @cached_property
     def gpus(self) -> dict[str, int]:
         """Node -> how many GPUs it has."""
-        found = {host: self._topology(machine) for host, machine in self.machines.items()}
-        return {host: topology.gpus if topology else 0 for host, topology in found.items()}
+        topologies = {host: self._topology(machine) for host, machine in self.machines.items()}
+        return {host: topology.gpus if topology else 0 for host, topology in topologies.items()}
 
     def files(self) -> dict[str, str]:
         """Relative path -> text of every file that the cluster is made of."""
@@ -189,17 +189,17 @@ def numa_cores(topology: NodeTopology) -> dict[int, range]:
 def read(path: Path) -> Description:
     """The description in a YAML file. DescriptionError names the file and what is wrong there."""
     try:
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DescriptionError(f"{path}: {error}") from error
     known = set(Description.__dataclass_fields__)
-    if not isinstance(told, dict) or set(told) - known:
+    if not isinstance(values, dict) or set(values) - known:
         raise DescriptionError(f"{path}: expected the keys {', '.join(sorted(known))} alone")
-    nodes = told.get("nodes")
+    nodes = values.get("nodes")
     if isinstance(nodes, dict):
-        told["nodes"] = {names: machine or "" for names, machine in nodes.items()}
+        values["nodes"] = {names: machine or "" for names, machine in nodes.items()}
     try:
-        return Description(**{"nodes": nodes, **told})
+        return Description(**{"nodes": nodes, **values})
     except DescriptionError as error:
         raise DescriptionError(f"{path}: {error}") from error
 

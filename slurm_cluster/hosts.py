@@ -77,10 +77,10 @@ class Hosts:
                 f"com.docker.compose.project={self.project}",
                 f"com.docker.compose.service={host}",
             ]
-            found = self._docker.containers.list(all=True, filters={"label": labels})
-            if not found:
+            containers = self._docker.containers.list(all=True, filters={"label": labels})
+            if not containers:
                 raise ClusterError(f"no container of {host} in project {self.project}")
-            self._containers[host] = found[0]
+            self._containers[host] = containers[0]
         return self._containers[host]
 
     def run(
@@ -103,7 +103,7 @@ class Hosts:
         home = "/root" if user == "root" else f"/home/{user}"
         limited, environ = ["timeout", str(timeout_s), *argv], {"HOME": home, "USER": user}
         try:
-            told = self._shells.run(
+            outcome = self._shells.run(
                 host, limited, user, home, environ | (env or {}), timeout_s + GRACE_S
             )
         except TimeoutError as error:
@@ -111,7 +111,7 @@ class Hosts:
                 f"{user}@{host}: {shlex.join(argv)}: no answer within {timeout_s + GRACE_S:g} s;"
                 " the container hangs (is it paused?), or the command ignores its end"
             ) from error
-        result = Result(*told)
+        result = Result(*outcome)
         if check and result.code:
             raise ClusterError(
                 f"{user}@{host}: {shlex.join(argv)} exited {result.code}:\n{result.out}{result.err}"

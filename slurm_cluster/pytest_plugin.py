@@ -177,10 +177,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
         for cluster in factory.clusters:
             lines = f'for f in {" ".join(_LOGS)}; do echo "== $f"; tail -n {_LOG_LINES} $f; done'
             try:
-                told = cluster.run("ctl", lines, check=False).out
+                logs = cluster.run("ctl", lines, check=False).out
             except Exception as error:
-                told = f"the logs cannot be read: {error}"
-            report.sections.append((f"logs of the cluster {cluster.project}", told))
+                logs = f"the logs cannot be read: {error}"
+            report.sections.append((f"logs of the cluster {cluster.project}", logs))
     return report
 
 

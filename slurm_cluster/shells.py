@@ -59,25 +59,25 @@ class Shells:
         try:
             shell.stdin.write(asked)
             shell.stdin.flush()
-            told = _line(shell, time.monotonic() + limit_s)
+            reply = _line(shell, time.monotonic() + limit_s)
         except BrokenPipeError:
-            told = b""
+            reply = b""
         except TimeoutError:
             shell.kill()
             shell.wait()
             raise
-        if not told.endswith(b"\n"):
+        if not reply.endswith(b"\n"):
             code = shell.wait()
             return code or 137, "", f"{host} runs no commands (docker exec ended with {code})"
-        code, out, err = json.loads(told)
+        code, out, err = json.loads(reply)
         return code, out, err
 
     def _shell(self, host: str) -> subprocess.Popen[bytes]:
         shells: dict[str, subprocess.Popen[bytes]] = self._of_thread.__dict__
-        found = shells.get(host)
-        if found is None or found.poll() is not None:
+        shell = shells.get(host)
+        if shell is None or shell.poll() is not None:
             command = ["docker", "exec", "-i", self._container_id(host), "python3", "-c", INSIDE]
-            found = subprocess.Popen(
+            shell = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -85,8 +85,8 @@ class Shells:
                 # Ctrl-C is for pytest, which then still has to tidy up in here.
                 start_new_session=True,
             )
-            shells[host] = found
-        return found
+            shells[host] = shell
+        return shell
 
 
 def _line(shell: subprocess.Popen[bytes], deadline: float) -> bytes:

@@ -63,10 +63,10 @@ class Slurm(Hosts):
 
     def gres_used(self) -> dict[str, tuple[int, ...]]:
         """GPU indices in use per node."""
-        told = self.run("ctl", "sinfo -h -N -O NodeHost:64,GresUsed:1000").out
+        rows = self.run("ctl", "sinfo -h -N -O NodeHost:64,GresUsed:1000").out
         return {
             node: gres_text.indices(gres)
-            for node, gres in (line.split(None, 1) for line in told.splitlines())
+            for node, gres in (line.split(None, 1) for line in rows.splitlines())
         }
 
     def cancel(self, *jobids: int) -> None:
@@ -114,11 +114,11 @@ class Slurm(Hosts):
         """The environment the job recorded (RECORD), or its task on `node` (RECORD_EACH_NODE)."""
         path = f"/home/{user}/job.{jobid}{'.' + node if node else ''}.env"
         deadline = time.monotonic() + timeout_s
-        while (found := self.run("ctl", ["cat", path], check=False)).code:
+        while (result := self.run("ctl", ["cat", path], check=False)).code:
             if time.monotonic() > deadline:
                 raise ClusterError(f"job {jobid} did not write {path}: {self.job(jobid).fields}")
             time.sleep(POLL_S)
-        return dict(line.split("=", 1) for line in found.out.splitlines() if "=" in line)
+        return dict(line.split("=", 1) for line in result.out.splitlines() if "=" in line)
 
     def visible_gpus(
         self, jobid: int, *, node: str | None = None, user: str = "alice"

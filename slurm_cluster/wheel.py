@@ -17,10 +17,10 @@ def pack(folder: Path) -> Path:
     """Writes the wheel that this installation came from; its path."""
     project = distribution("slurm-gputopo")
     inside = [file for file in project.files or () if ".." not in file.parts]
-    found = [file for file in inside if file.suffix != ".pyc" and file.name not in _PIPS_OWN]
+    packed = [file for file in inside if file.suffix != ".pyc" and file.name not in _PIPS_OWN]
     target = folder / f"slurm_gputopo-{project.version}-py3-none-any.whl"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for file in sorted(found):
+        for file in sorted(packed):
             path = Path(str(file.locate()))
             # Always the same bytes for the same files, so that no image is built twice.
             entry = zipfile.ZipInfo(str(file))

@@ -56,30 +56,29 @@ def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
     verb, values = ask(path, Admin("status", 1), timeout_s)
     if verb != "ok" or "json" not in values:
         raise EngineDown(f"{path}: answered {verb!r}; is it an engine of this release?")
-    found = json.loads(values["json"])
-    assert isinstance(found, dict)
-    return found
+    numbers = json.loads(values["json"])
+    assert isinstance(numbers, dict)
+    return numbers
 
 
-def unasked(told: dict[str, Any], slurm: SlurmClient) -> int:
+def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
     """How many GPU jobs started since the engine runs, if it was asked about none of them.
 
     Then the select plugin does not ask. 0 where it does ask, where it should not, and for fewer
-    starts than SILENT_STARTS. `told` is the engine's status. Raises SlurmError when Slurm does not
-    answer.
+    starts than SILENT_STARTS. Raises SlurmError when Slurm does not answer.
     """
-    heard = told.get("messages", {})
-    if told.get("enforcement") != "select" or told.get("killed"):
+    heard = engine_status.get("messages", {})
+    if engine_status.get("enforcement") != "select" or engine_status.get("killed"):
         return 0
     # The plugin reports every start, also of jobs that it does not ask about.
     if heard.get("place") or heard.get("started"):
         return 0
-    since = time.time() - told["uptime_s"] + PAUSE_S
+    since = time.time() - engine_status["uptime_s"] + PAUSE_S
     # An epoch: the runner sets SLURM_TIME_FORMAT.
     boot = slurm.config().get("BOOT_TIME", "")
     since = max(since, int(boot) if boot.isdecimal() else 0)
-    found = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)
-    return found if found >= SILENT_STARTS else 0
+    starts = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)
+    return starts if starts >= SILENT_STARTS else 0
 
 
 def _line(sock: socket.socket) -> bytes:

@@ -41,11 +41,11 @@ def open_sealed(credential: bytes) -> Opened:
     if len(credential) > MAX_CREDENTIAL_BYTES or not _CREDENTIAL.match(credential.strip()):
         raise MungeError("not a munge credential")
     out = _run(["unmunge", "--numeric", "--keys", "STATUS,UID"], credential)
-    told, _, payload = out.partition(b"\n\n")
-    found = _UID.search(told)
-    if found is None:
+    header, _, payload = out.partition(b"\n\n")
+    uid = _UID.search(header)
+    if uid is None:
         raise MungeError("unmunge named no uid")
-    return Opened(int(found[1]), payload)
+    return Opened(int(uid[1]), payload)
 
 
 def _run(argv: list[str], stdin: bytes) -> bytes:

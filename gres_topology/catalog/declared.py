@@ -216,8 +216,8 @@ class _Machine:
         for node in nodes:
             for cpu in node.cpus:
                 if owner.setdefault(cpu, node.number) != node.number:
-                    told = f"CPU {cpu} in node {owner[cpu]} and in node {node.number}"
-                    raise self.fail("numa_nodes", f"{told}; expected each CPU once")
+                    conflict = f"CPU {cpu} in node {owner[cpu]} and in node {node.number}"
+                    raise self.fail("numa_nodes", f"{conflict}; expected each CPU once")
 
     def numa_nodes(self) -> tuple[NumaNode, ...]:
         result = []

@@ -30,22 +30,6 @@ class SlurmIndex:
                 f" 0..{len(self.to_topology) - 1} once"
             )
 
-    @property
-    def to_slurm(self) -> tuple[int, ...]:
-        """The inverse: `to_slurm[j]` is Slurm's index of the topology's GPU j."""
-        inverse = [0] * len(self.to_topology)
-        for slurm, topology in enumerate(self.to_topology):
-            inverse[topology] = slurm
-        return tuple(inverse)
-
-    def mask_to_topology(self, mask: int) -> int:
-        """A bit mask over Slurm's indices as one over the topology's."""
-        return _permuted(mask, self.to_topology)
-
-    def mask_to_slurm(self, mask: int) -> int:
-        """A bit mask over the topology's indices as one over Slurm's."""
-        return _permuted(mask, self.to_slurm)
-
 
 def identity(topology: NodeTopology) -> SlurmIndex:
     """Slurm's GPU i is the topology's GPU i, as the administrator states."""
@@ -93,9 +77,3 @@ def _gpu_of(path: str, by_minor: dict[int | None, int], topology: NodeTopology) 
             f" expected minors {sorted(m for m in by_minor if m is not None)}"
         )
     return by_minor[int(match.group(1))]
-
-
-def _permuted(mask: int, permutation: Sequence[int]) -> int:
-    if mask >> len(permutation):
-        raise TopologyError(f"mask {mask:#x} names more than {len(permutation)} GPUs")
-    return sum(1 << target for source, target in enumerate(permutation) if mask >> source & 1)

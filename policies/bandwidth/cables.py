@@ -15,8 +15,8 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct, link_count
+from policies.bandwidth.base import BandwidthModel
 from policies.contract.bits import EXACT_GPUS, Floats, Ints, members, subsets
-from policies.errors import PolicyError
 from policies.matching.links import MB_PER_GB, RING_EFFICIENCY, inside, link_mbps
 
 #: More NVLinks than any GPU has ports (Hopper and Blackwell: 18) lead to a switch.
@@ -31,7 +31,7 @@ def cables_mbps(topology: NodeTopology) -> Ints:
     return np.where(direct, link_mbps(topology), 0)
 
 
-class Cables:
+class Cables(BandwidthModel):
     """Rings of three GPUs or more over a mesh of NVLink or xGMI cables: the narrowest cut."""
 
     name = "cables"
@@ -42,7 +42,7 @@ class Cables:
     )
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
-        """See BandwidthModel."""
+        """Why the model does not hold for this machine, pattern and size; None if it does."""
         if pattern != "ring":
             return f"cables holds for rings, not for {pattern}"
         if k < 3:
@@ -62,11 +62,7 @@ class Cables:
             return "cables holds where every cable is wider than a path over the host"
         return None
 
-    def effbw_gbps(self, topology: NodeTopology, pattern: str, k: int, weakest: Ints) -> Floats:
-        """See BandwidthModel."""
-        reason = self.refusal(topology, pattern, k)
-        if reason:
-            raise PolicyError(f"{reason}; use the model `rings`")
+    def _effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
         mesh = cables_mbps(topology)
         has_ring = weakest >= int(mesh[mesh > 0].min())
         reached = np.where(has_ring, np.maximum(weakest, narrowest_cut(mesh, k)), weakest)
@@ -79,10 +75,10 @@ def narrowest_cut(mesh: Ints, k: int) -> Ints:
     within, masks, held = inside(mesh), subsets(gpus, k), members(gpus, k)
     total = within[masks]
     largest = k // 2 if gpus <= ALL_CUTS_GPUS else min(2, k // 2)
-    found: Ints = np.full(len(masks), np.iinfo(np.int64).max)
+    narrowest: Ints = np.full(len(masks), np.iinfo(np.int64).max)
     bits = np.left_shift(1, held)
     for size in range(1, largest + 1):
         for places in combinations(range(k), size):
             part = bits[:, places].sum(axis=1)
-            np.minimum(found, total - within[part] - within[masks ^ part], out=found)
-    return found
+            np.minimum(narrowest, total - within[part] - within[masks ^ part], out=narrowest)
+    return narrowest

@@ -22,6 +22,7 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
+from policies.bandwidth.base import BandwidthModel
 from policies.contract.bits import EXACT_GPUS, Floats, Ints, members, subsets
 from policies.errors import PolicyError
 from policies.matching.links import MB_PER_GB, link_mbps
@@ -76,7 +77,7 @@ def remember(calibration: Calibration) -> str:
     return digest
 
 
-class Calibrated:
+class CalibratedBandwidth(BandwidthModel):
     """What the site's own nccl-tests or rccl-tests reached, and what lies between."""
 
     name = "calibrated"
@@ -86,7 +87,7 @@ class Calibrated:
     )
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
-        """See BandwidthModel."""
+        """Why the model does not hold for this machine, pattern and size; None if it does."""
         calibration = _KNOWN.get(topology.calibration)
         if calibration is None:
             return f"calibrated holds where gputopo.yaml says so, not for {topology.name}"
@@ -97,11 +98,7 @@ class Calibrated:
             return f"calibrated holds for {low} to {high} GPUs, as measured, not for {k}"
         return None
 
-    def effbw_gbps(self, topology: NodeTopology, pattern: str, k: int, weakest: Ints) -> Floats:
-        """See BandwidthModel."""
-        reason = self.refusal(topology, pattern, k)
-        if reason:
-            raise PolicyError(f"{reason}; use the model `rings`")
+    def _effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
         design = features(topology, k, weakest)
         most = sums(topology, members(topology.gpus, k))
         return predict(_KNOWN[topology.calibration], design, most)
@@ -114,15 +111,15 @@ def features(topology: NodeTopology, k: int, weakest: Ints | None = None) -> Flo
     """
     sets, mbps = members(topology.gpus, k), link_mbps(topology)
     pace = _widest_rings(mbps, k) if weakest is None else weakest
-    found = np.zeros((len(sets), len(WEIGHTS)))
-    found[:, 0] = pace / MB_PER_GB
+    columns = np.zeros((len(sets), len(WEIGHTS)))
+    columns[:, 0] = pace / MB_PER_GB
     if k > 2:
         direct = np.array([[is_direct(kind) for kind in row] for row in topology.kinds])
         links = np.where(direct, mbps, 0)
-        found[:, 1] = _widest_rings(links, k) / MB_PER_GB
+        columns[:, 1] = _widest_rings(links, k) / MB_PER_GB
         inside = links[sets[:, :, None], sets[:, None, :]].sum(axis=2).min(axis=1)
-        found[:, 2] = np.where(found[:, 1] > 0, inside / MB_PER_GB, 0.0)
-    return found
+        columns[:, 2] = np.where(columns[:, 1] > 0, inside / MB_PER_GB, 0.0)
+    return columns
 
 
 def sums(topology: NodeTopology, sets: Ints) -> Floats:
@@ -133,8 +130,8 @@ def sums(topology: NodeTopology, sets: Ints) -> Floats:
 
 def predict(calibration: Calibration, design: Floats, most: Floats) -> Floats:
     """GB/s by the features; never above `most`, the sum of a set's links."""
-    told = design @ np.array(calibration.weights)
-    return np.asarray(np.minimum(told, most), dtype=np.float64)
+    weighted = design @ np.array(calibration.weights)
+    return np.asarray(np.minimum(weighted, most), dtype=np.float64)
 
 
 def _widest_rings(weights: Ints, k: int) -> Ints:

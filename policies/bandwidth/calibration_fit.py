@@ -76,8 +76,8 @@ def fit(topology: NodeTopology, measured: Mapping[Gpus, float]) -> Fit:
     unseen = np.zeros(len(sets))
     for at in range(len(sets)):
         others = np.arange(len(sets)) != at
-        told = predict(solved(design[others], target[others]), design[[at]], most[[at]])
-        unseen[at] = abs(told[0] / target[at] - 1)
+        from_others = predict(solved(design[others], target[others]), design[[at]], most[[at]])
+        unseen[at] = abs(from_others[0] / target[at] - 1)
     return Fit(calibration, sets, target, predicted, np.abs(predicted / target - 1), unseen)
 
 

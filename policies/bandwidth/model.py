@@ -9,16 +9,14 @@ holds on any machine. A number of one model is never compared with a number of a
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
+from policies.bandwidth.base import BandwidthModel
 from policies.bandwidth.cables import Cables
-from policies.bandwidth.calibrated import Calibrated
+from policies.bandwidth.calibrated import CalibratedBandwidth
 from policies.contract.bits import Floats, Ints, members
-from policies.errors import PolicyError
 from policies.matching.links import MB_PER_GB, RING_EFFICIENCY
 
 #: Table 2: θ1..θ14, the coefficients of eq. 2's terms in the order of `eq2`.
@@ -46,26 +44,6 @@ def eq2(x: int, y: int, z: int) -> float:
     return sum(theta * term for theta, term in zip(_TABLE_2, terms, strict=True))
 
 
-class BandwidthModel(Protocol):
-    """Predicts the effective bandwidth of many sets of one size at once."""
-
-    name: str
-    #: One sentence for the reader of a number: where it comes from and what must hold.
-    assumes: str
-
-    def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
-        """Why the model does not hold for this machine, pattern and size; None if it does."""
-        ...
-
-    def effbw_gbps(self, topology: NodeTopology, pattern: str, k: int, weakest: Ints) -> Floats:
-        """GB/s for every row of `members(gpus, k)`.
-
-        `weakest` is the narrowest link of each set's widest matching, in MB/s. Raises
-        PolicyError where `refusal` says why.
-        """
-        ...
-
-
 def ring_orders(k: int) -> Ints:
     """All rings of k >= 3 as closed index paths from 0, shape (orders, k + 1); k = 2: a link."""
     if k == 2:
@@ -77,7 +55,7 @@ def ring_orders(k: int) -> Ints:
     return np.array([(*row, 0) for row in kept], dtype=np.int64)
 
 
-class MapaDgx1v:
+class MapaDgx1v(BandwidthModel):
     """MAPA's regression: rings of 2 to 5 GPUs over NV2, NV1 and PCIe on a Volta DGX-1.
 
     Fitted on 31 NCCL allocations of one machine; it goes wrong elsewhere (five-GPU
@@ -91,7 +69,7 @@ class MapaDgx1v:
     )
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
-        """See BandwidthModel."""
+        """Why the model does not hold for this machine, pattern and size; None if it does."""
         if pattern != "ring":
             return f"mapa-dgx1v holds for rings, not for {pattern}"
         if k not in _FITTED_SIZES:
@@ -110,11 +88,8 @@ class MapaDgx1v:
                 nvlinks += 1
         return None if nvlinks else "mapa-dgx1v holds for machines with NVLink 2, not PCIe alone"
 
-    def effbw_gbps(self, topology: NodeTopology, pattern: str, k: int, weakest: Ints) -> Floats:
-        """See BandwidthModel: each set's best ring by eq. 2."""
-        reason = self.refusal(topology, pattern, k)
-        if reason:
-            raise PolicyError(f"{reason}; use the model `rings`")
+    def _effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
+        """Each set's best ring by eq. 2."""
         rings = members(topology.gpus, k)[:, ring_orders(k)]
         kinds = np.array(topology.kinds)
         ends = rings[:, :, :-1], rings[:, :, 1:]
@@ -129,7 +104,7 @@ class MapaDgx1v:
         return best
 
 
-class Rings:
+class Rings(BandwidthModel):
     """Any machine: the weakest link of the set's widest matching, times a measured share.
 
     Assumes what is true of a pipelined collective on any fabric: it runs at the pace of
@@ -145,16 +120,15 @@ class Rings:
     )
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
-        """See BandwidthModel: holds everywhere."""
+        """It holds everywhere."""
         return None
 
-    def effbw_gbps(self, topology: NodeTopology, pattern: str, k: int, weakest: Ints) -> Floats:
-        """See BandwidthModel."""
+    def _effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
         return np.asarray(weakest * (RING_EFFICIENCY / MB_PER_GB), dtype=np.float64)
 
 
 #: In order of preference: the first that holds is used.
-MODELS: tuple[BandwidthModel, ...] = (Calibrated(), MapaDgx1v(), Cables(), Rings())
+MODELS: tuple[BandwidthModel, ...] = (CalibratedBandwidth(), MapaDgx1v(), Cables(), Rings())
 
 
 def model_for(topology: NodeTopology, pattern: str, k: int) -> BandwidthModel:

@@ -19,10 +19,10 @@ ALLOWED = "a duration such as 90m or 1d12h, or a time with its zone such as 2026
 
 def duration_s(text: str) -> int | None:
     """Seconds of a duration; None where the text is none."""
-    found = _DURATION.fullmatch(text)
-    if not text or found is None:
+    match = _DURATION.fullmatch(text)
+    if not text or match is None:
         return None
-    return sum(int(part or 0) * unit for part, unit in zip(found.groups(), _UNITS_S, strict=True))
+    return sum(int(part or 0) * unit for part, unit in zip(match.groups(), _UNITS_S, strict=True))
 
 
 def time_s(text: str) -> int | None:

@@ -94,12 +94,12 @@ class Interference:
 
     def factor(self, kind: Kind, other: Kind) -> float:
         """How many times longer `kind` takes beside `other` on one socket: 1 to `WORST`."""
-        found = self.measured.get((kind.of_all, other.of_all))
-        if found is None:
-            found = self.measured.get((kind, other))
-        if found is None:
+        measured = self.measured.get((kind.of_all, other.of_all))
+        if measured is None:
+            measured = self.measured.get((kind, other))
+        if measured is None:
             return default_factor(kind.batch)
-        return min(WORST, max(1.0, found))
+        return min(WORST, max(1.0, measured))
 
     def told_apart(self, kind: Kind) -> Kind:
         """The kind itself where it was measured, else the one for all that behave alike."""

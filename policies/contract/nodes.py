@@ -20,32 +20,32 @@ Key = tuple[float, ...]
 
 
 @dataclass(slots=True)
-class Group:
+class AlikeNodes:
     """Nodes that no policy can tell apart, names ascending; `state` is one of them."""
 
     state: NodeState
     names: list[str]
 
 
-def groups_of(nodes: Mapping[str, NodeState], *, by_nic: bool = False) -> list[Group]:
+def groups_of(nodes: Mapping[str, NodeState], *, by_nic: bool = False) -> list[AlikeNodes]:
     """The candidates as groups, in the order of their first names.
 
     `by_nic`: nodes whose GPUs are not equally far from their NICs are told apart, too.
     """
-    found: dict[tuple[object, ...], Group] = {}
+    groups: dict[tuple[object, ...], AlikeNodes] = {}
     for name in sorted(nodes):
         state = nodes[name]
         kind: tuple[object, ...] = (state.topology.shape, state.free, state.weight)
         if by_nic:
             kind = (*kind, state.topology.nic_distance)
-        found.setdefault(kind, Group(state, [])).names.append(name)
-    return list(found.values())
+        groups.setdefault(kind, AlikeNodes(state, [])).names.append(name)
+    return list(groups.values())
 
 
 def assign(
     counts: tuple[int, ...],
     nodes: Mapping[str, NodeState],
-    groups: list[Group],
+    groups: list[AlikeNodes],
     key: Callable[[NodeState, int], Key],
 ) -> list[tuple[NodeState, int]]:
     """One node for each count: (node, count) pairs, distinct nodes, lightest and best first.
@@ -83,7 +83,7 @@ def assign(
 def assign_near(
     counts: tuple[int, ...],
     nodes: Mapping[str, NodeState],
-    groups: list[Group],
+    groups: list[AlikeNodes],
     key: Callable[[NodeState, int], Key],
     network: Network | None,
 ) -> list[tuple[NodeState, int]]:
@@ -112,14 +112,14 @@ def assign_near(
         if best is not None and domain.level > best[0]:
             break
         inside = {name: nodes[name] for name in domain.nodes if name in nodes}
-        found = _assign_within(counts, inside, once)
-        if found is None or sum(state.weight for state, _ in found) > weight:
+        inside_pairs = _assign_within(counts, inside, once)
+        if inside_pairs is None or sum(state.weight for state, _ in inside_pairs) > weight:
             continue
-        worst = max(once(state, count) for state, count in found)
+        worst = max(once(state, count) for state, count in inside_pairs)
         free = sum(state.free.bit_count() for state in inside.values())
         ranked = (domain.level, worst, free, domain.name)
         if best is None or ranked < best:
-            best, pairs = ranked, found
+            best, pairs = ranked, inside_pairs
     return pairs
 
 
@@ -129,8 +129,8 @@ def _assign_within(
     key: Callable[[NodeState, int], Key],
 ) -> list[tuple[NodeState, int]] | None:
     """`assign` on the nodes of one domain; None where they do not have the room."""
-    room = sorted((state.free.bit_count() for state in inside.values()), reverse=True)
+    free = sorted((state.free.bit_count() for state in inside.values()), reverse=True)
     wanted = sorted(counts, reverse=True)
-    if len(room) < len(wanted) or any(w > r for w, r in zip(wanted, room, strict=False)):
+    if len(free) < len(wanted) or any(w > r for w, r in zip(wanted, free, strict=False)):
         return None
     return assign(counts, inside, groups_of(inside, by_nic=True), key)

@@ -39,7 +39,7 @@ class Site:
 UNKNOWN_SITE = Site()
 
 
-class Tables(Protocol):
+class HasSize(Protocol):
     """What several policies compute once and share; its size is shown by `gputopo status`."""
 
     def size_bytes(self) -> int:
@@ -62,8 +62,8 @@ class Policy(ABC):
     settings: type | None = None
     #: The section of gputopo.yaml that holds them; empty: the name with underscores.
     section: str = ""
-    #: Tables it shares with other policies, where it has some.
-    tables: Tables | None = None
+    #: HasSize it shares with other policies, where it has some.
+    tables: HasSize | None = None
 
     @classmethod
     def build(cls, settings: Any, site: Site) -> Self:

@@ -142,7 +142,7 @@ class Scheduler(Protocol):
 
 
 @dataclass(slots=True)
-class Room:
+class FreeGpus:
     """Free GPUs while a plan is made: what fits, and taking it."""
 
     platform: Platform
@@ -188,14 +188,14 @@ def in_order(
 
     The first that does not fit stops the queue, or lets others pass.
     """
-    room = Room(queue.platform, dict(queue.free))
+    free = FreeGpus(queue.platform, dict(queue.free))
     stopped = False
     planned = []
     for task, at in order:
         nodes: tuple[str, ...] = ()
         if not stopped:
-            if room.gpus and room.fits()[at]:
-                nodes = room.take(at)
+            if free.gpus and free.fits()[at]:
+                nodes = free.take(at)
             else:
                 stopped = not may_pass
         allowance = task.deadline_s - queue.now_s - float(task.latency_s[at])

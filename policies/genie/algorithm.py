@@ -19,7 +19,7 @@ Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TaskTable:
     """The waiting tasks as arrays: (tasks x shapes) and one deadline and id per task."""
 
     latency_s: Floats
@@ -28,7 +28,7 @@ class Table:
     job_id: Indices
 
     @classmethod
-    def of(cls, queue: Queue) -> Table:
+    def of(cls, queue: Queue) -> TaskTable:
         """The table of a queue that is not empty."""
         return cls(
             np.stack([task.latency_s for task in queue.waiting]),
@@ -65,7 +65,7 @@ class GeniePaper:
         """Choose shapes, order, start from the head on."""
         if not queue.waiting:
             return []
-        table = Table.of(queue)
+        table = TaskTable.of(queue)
         chosen = table.best(table.meets(queue.now_s))
         allowance = table.deadline_s - (table.latency_at(chosen) + queue.now_s)
         order = np.lexsort((table.job_id, allowance))

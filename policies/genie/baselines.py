@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.contract.scheduling import Planned, Platform, Queue, Room, Task, in_order
+from policies.contract.scheduling import FreeGpus, Planned, Platform, Queue, Task, in_order
 from policies.performance import Shape
 
 #: Smaller goes first.
@@ -65,7 +65,7 @@ class Capacity:
         used = Counter[str]()
         for started in queue.running:
             used[started.profile] += started.shape.gpus
-        room = Room(queue.platform, dict(queue.free))
+        free = FreeGpus(queue.platform, dict(queue.free))
         stopped: set[str] = set()
         planned = []
         for task in sorted(queue.waiting, key=lambda task: (task.arrival_s, task.job_id)):
@@ -74,8 +74,8 @@ class Capacity:
             gpus = int(queue.platform.gpu_counts[at])
             nodes: tuple[str, ...] = ()
             allowed = used[task.profile] + gpus <= share or not used[task.profile]
-            if task.profile not in stopped and allowed and room.gpus and room.fits()[at]:
-                nodes = room.take(at)
+            if task.profile not in stopped and allowed and free.gpus and free.fits()[at]:
+                nodes = free.take(at)
                 used[task.profile] += gpus
             else:
                 stopped.add(task.profile)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.contract.scheduling import URGENT, Planned, Queue, Room
-from policies.genie.algorithm import Indices, Table
+from policies.contract.scheduling import URGENT, FreeGpus, Planned, Queue
+from policies.genie.algorithm import Indices, TaskTable
 from policies.performance.nouns import Floats
 
 #: Groups in the order in which they may have GPUs.
@@ -47,7 +47,7 @@ class Genie:
         """Choose shapes, order, start whoever fits."""
         if not queue.waiting:
             return []
-        table = Table.of(queue)
+        table = TaskTable.of(queue)
         meets = table.meets(queue.now_s, self.margin)
         chosen = table.best(meets)
         latency = table.latency_at(chosen)
@@ -60,7 +60,7 @@ class Genie:
         return _started(queue, table, meets, chosen, allowance, order, holding)
 
     def _groups(
-        self, queue: Queue, table: Table, meets: NDArray[np.bool_], work: Floats
+        self, queue: Queue, table: TaskTable, meets: NDArray[np.bool_], work: Floats
     ) -> Indices:
         urgent = np.array([task.service == URGENT for task in queue.waiting])
         late_s = queue.now_s - table.deadline_s
@@ -74,7 +74,7 @@ class Genie:
         return np.asarray(group, dtype=np.int64)
 
 
-def _least_work(queue: Queue, table: Table, meets: NDArray[np.bool_]) -> Floats:
+def _least_work(queue: Queue, table: TaskTable, meets: NDArray[np.bool_]) -> Floats:
     """GPU seconds of each task's cheapest shape, of those in time where there are any."""
     work = table.latency_s * queue.platform.gpu_counts
     possible = np.logical_or.reduce(meets, axis=1)
@@ -83,7 +83,7 @@ def _least_work(queue: Queue, table: Table, meets: NDArray[np.bool_]) -> Floats:
     return result
 
 
-def _too_much(queue: Queue, table: Table, work: Floats, candidates: Indices) -> list[int]:
+def _too_much(queue: Queue, table: TaskTable, work: Floats, candidates: Indices) -> list[int]:
     """The candidates to leave out so that the others' work fits before their deadlines.
 
     By deadline, adding up GPU seconds after what runs; where it is more than the cluster
@@ -107,7 +107,7 @@ def _too_much(queue: Queue, table: Table, work: Floats, candidates: Indices) -> 
 
 def _started(
     queue: Queue,
-    table: Table,
+    table: TaskTable,
     meets: NDArray[np.bool_],
     chosen: Indices,
     allowance: Floats,
@@ -122,19 +122,19 @@ def _started(
     possible = np.logical_or.reduce(meets, axis=1).reshape(-1, 1)
     allowed = np.where(possible, meets, np.isfinite(table.latency_s))[order]
     least = _least_nodes(queue, allowed)
-    room = Room(queue.platform, dict(queue.free))
+    free = FreeGpus(queue.platform, dict(queue.free))
     starts: dict[int, tuple[int, tuple[str, ...]]] = {}
     first = 0
-    while first < len(order) and room.gpus:
-        fits = np.logical_or.reduce(least[first:] <= room.nodes_with()[1:], axis=1)
+    while first < len(order) and free.gpus:
+        fits = np.logical_or.reduce(least[first:] <= free.nodes_with()[1:], axis=1)
         ahead = int(fits.argmax())
         if not fits[ahead] or (ahead and first < holding):
             break
         first += ahead
         at = int(order[first])
-        ratio = np.where(allowed[first] & room.fits(), table.ratio[at], -np.inf)
+        ratio = np.where(allowed[first] & free.fits(), table.ratio[at], -np.inf)
         shape = int(ratio.argmax())
-        starts[at] = (shape, room.take(shape))
+        starts[at] = (shape, free.take(shape))
         first += 1
     planned = []
     for at in map(int, order):

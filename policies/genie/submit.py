@@ -16,7 +16,7 @@ from policies.contract.deadlines import deadline_s
 from policies.contract.hint_keys import BATCH, CLASS, DEADLINE, ITERATIONS, PROFILE, TASK, HintKey
 from policies.contract.scheduling import CLASSES, NORMAL, PRIOR, Platform, Task
 from policies.errors import HintError, PolicyError, ProfileError
-from policies.genie.tasks import ECT, TaskMaker, Wish
+from policies.genie.tasks import ECT, TaskConstraints, TaskMaker
 from policies.performance import TRAINING, Shape, Work
 
 #: The hint keys this scheduler reads; the first three a job must give.
@@ -25,11 +25,11 @@ NEEDED = tuple(key.name for key in HINTS[:3])
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ShapingRequest:
     """A hint that was understood."""
 
     work: Work
-    wish: Wish
+    constraints: TaskConstraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ PAPER: Mapping[str, Within] = MappingProxyType({name: Within(ECT[name]) for name
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ShapeCandidate:
     """One shape a job could have: predicted seconds, cost (eq. 10), ratio (eq. 11)."""
 
     shape: Shape
@@ -61,8 +61,8 @@ def read(
     now_s: float,
     allowed: Sequence[str] = CLASSES,
     shapes: Sequence[Shape] = (),
-) -> Asked:
-    """The work and wish of a hint's values; HintError where something is missing or wrong.
+) -> ShapingRequest:
+    """The work and constraints of a hint's values; HintError where something is missing or wrong.
 
     `allowed` are the classes the site lets this job have, `shapes` what the user fixed by
     Slurm's own options (-N, --gpus).
@@ -84,7 +84,7 @@ def read(
             )
     work = Work(texts["profile"], int(texts["batch"]), int(texts["iterations"]),
                 texts.get("task", TRAINING))  # fmt: skip
-    return Asked(work, Wish(service, end_s, tuple(shapes)))
+    return ShapingRequest(work, TaskConstraints(service, end_s, tuple(shapes)))
 
 
 def _text(key: HintKey, value: str) -> str:
@@ -96,7 +96,7 @@ def _text(key: HintKey, value: str) -> str:
 
 def task_of(
     job_id: int,
-    asked: Asked,
+    asked: ShapingRequest,
     maker: TaskMaker,
     now_s: float,
     classes: Mapping[str, Within] = PAPER,
@@ -106,14 +106,14 @@ def task_of(
     `classes` are the site's, by which a job without an explicit deadline gets one.
     """
     try:
-        wish = asked.wish
-        if wish.deadline_s is None:
-            within = classes[wish.service]
+        constraints = asked.constraints
+        if constraints.deadline_s is None:
+            within = classes[constraints.service]
             seconds = within.seconds
             if seconds is None:
                 seconds = within.times * maker.expected_s(asked.work, PRIOR)
-            wish = replace(wish, deadline_s=now_s + seconds)
-        return maker.task(job_id, asked.work, now_s, wish)
+            constraints = replace(constraints, deadline_s=now_s + seconds)
+        return maker.task(job_id, asked.work, now_s, constraints)
     except ProfileError as error:
         raise HintError(f"profile: {error}") from None
     except PolicyError as error:
@@ -135,10 +135,10 @@ def too_late(task: Task, platform: Platform, now_s: float) -> str:
     )
 
 
-def candidates(task: Task, platform: Platform, now_s: float) -> list[Candidate]:
+def candidates(task: Task, platform: Platform, now_s: float) -> list[ShapeCandidate]:
     """Every shape the job could have, the one of the highest ratio first."""
-    found = [
-        Candidate(
+    shapes = [
+        ShapeCandidate(
             platform.shapes[at],
             float(task.latency_s[at]),
             float(platform.costs[at]),
@@ -147,4 +147,4 @@ def candidates(task: Task, platform: Platform, now_s: float) -> list[Candidate]:
         )
         for at in np.flatnonzero(np.isfinite(task.latency_s))
     ]
-    return sorted(found, key=lambda one: (-one.ratio, one.shape))
+    return sorted(shapes, key=lambda one: (-one.ratio, one.shape))

@@ -24,7 +24,7 @@ ECT = {URGENT: 0.0, PRIOR: 1.0, NORMAL: 2.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TaskConstraints:
     """What a job asks: its class or a deadline (absolute, seconds), shapes it may have.
 
     `shapes` empty: any. `requested`: what schedulers without a model give it; by default the
@@ -98,26 +98,37 @@ class TaskMaker:
         smallest = self.platform.index(self.smallest(work))
         return ECT[service] * float(self.latencies_s(work)[smallest])
 
-    def task(self, job_id: int, work: Work, arrival_s: float, wish: Wish | None = None) -> Task:
+    def task(
+        self, job_id: int, work: Work, arrival_s: float, constraints: TaskConstraints | None = None
+    ) -> Task:
         """The task of one job; PolicyError where none of the shapes it may have holds it."""
-        wish = wish or Wish()
+        constraints = constraints or TaskConstraints()
         latencies = self.latencies_s(work)
-        if wish.shapes:
-            latencies = _only(latencies, self.platform, wish.shapes)
+        if constraints.shapes:
+            latencies = _only(latencies, self.platform, constraints.shapes)
             if not np.isfinite(latencies).any():
-                asked = ", ".join(map(str, wish.shapes))
+                asked = ", ".join(map(str, constraints.shapes))
                 raise PolicyError(
                     f"batch {work.batch} of {work.profile} does not fit {asked}; expected"
                     f" {self.smallest(work)} or more"
                 )
-        deadline_s = wish.deadline_s
+        deadline_s = constraints.deadline_s
         if deadline_s is None:
-            deadline_s = arrival_s + self.expected_s(work, wish.service)
+            deadline_s = arrival_s + self.expected_s(work, constraints.service)
         rates = work.batch * work.iterations / latencies
         ratio = np.where(np.isfinite(latencies), rates / self.platform.costs, -inf)
-        requested = wish.requested or (wish.shapes[0] if wish.shapes else self.smallest(work))
+        requested = constraints.requested or (
+            constraints.shapes[0] if constraints.shapes else self.smallest(work)
+        )
         return Task(
-            job_id, work.profile, arrival_s, deadline_s, latencies, ratio, requested, wish.service
+            job_id,
+            work.profile,
+            arrival_s,
+            deadline_s,
+            latencies,
+            ratio,
+            requested,
+            constraints.service,
         )
 
 

@@ -50,19 +50,19 @@ class GraphSolver:
         return values
 
     def sums(self, k: int) -> Ints:
-        """See Solver."""
+        """The best value of every row of `subsets(n, k)`, MB/s."""
         if k not in self._sums:
             values = self._values(members(self._n, k)).max(axis=1)
             self._sums[k] = self._compact.mbps(values)
         return self._sums[k]
 
     def order(self, mask: int | None = None) -> tuple[int, ...]:
-        """See Solver: the lexicographically first of the best."""
+        """The GPUs of the best matching in rank order, the lexicographically first of equals."""
         gpus = gpus_of((1 << self._n) - 1 if mask is None else mask)
         k = len(gpus)
         at = int(self._values(np.array([gpus]))[0].argmax())
         return tuple(gpus[i] for i in _orders(k, self._edges(k))[at])
 
     def size_bytes(self) -> int:
-        """See Solver."""
+        """Memory of what has been computed so far."""
         return sum(known.nbytes for known in self._sums.values())

@@ -7,31 +7,19 @@ good sets, which the decision log shows and among which what is left decides tie
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from gres_topology import NodeTopology
 from policies.contract.bits import Ints, gpus_of, mask_of
+from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, RING_EFFICIENCY, link_mbps
 from policies.matching.search import best_match
 from policies.patterns.pattern import pattern_of
 
 #: How many first GPUs are tried.
 _SEEDS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Grown:
-    """A set in rank order with its bandwidths (GB/s, the model `rings`)."""
-
-    mask: int
-    order: tuple[int, ...]
-    effbw_gbps: float
-    agg_gbps: float
-    weakest_gbps: float
-    preserved_gbps: float
-    proven: bool = False
 
 
 def _grow_from(weights: Ints, seed: int, free: tuple[int, ...], k: int) -> tuple[int, ...]:
@@ -46,43 +34,47 @@ def _grow_from(weights: Ints, seed: int, free: tuple[int, ...], k: int) -> tuple
     return tuple(order)
 
 
-def _measure(
+def measured(
     topology: NodeTopology, pattern: str, weights: Ints, order: tuple[int, ...], free: int
-) -> Grown:
+) -> Choice:
+    """What a set in that rank order is worth by the model `rings`; not known to be the best."""
     used = [int(weights[order[a], order[b]]) for a, b in pattern_of(pattern).edges(len(order))]
     left = gpus_of(free & ~mask_of(order))
     weakest = min(used, default=0)
-    return Grown(
+    effbw = weakest * RING_EFFICIENCY / MB_PER_GB
+    return Choice(
         mask=mask_of(order),
         order=order,
-        effbw_gbps=weakest * RING_EFFICIENCY / MB_PER_GB,
+        score=effbw,
+        effbw_gbps=effbw,
         agg_gbps=sum(used) / MB_PER_GB,
         weakest_gbps=weakest / MB_PER_GB,
         preserved_gbps=int(weights[np.ix_(left, left)].sum()) / 2 / MB_PER_GB,
+        proven=False,
     )
 
 
-def grow(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Grown, ...]:
+def grow(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Choice, ...]:
     """Sets of k GPUs within `free`, best first: widest weakest link, sum, what is left."""
     weights, gpus = link_mbps(topology), gpus_of(free)
     step = max(1, len(gpus) // _SEEDS)
     orders = [_grow_from(weights, seed, gpus, k) for seed in gpus[::step]]
-    return _ranked(_measure(topology, pattern, weights, order, free) for order in orders)
+    return _ranked(measured(topology, pattern, weights, order, free) for order in orders)
 
 
-def _ranked(found: Iterable[Grown]) -> tuple[Grown, ...]:
+def _ranked(sets: Iterable[Choice]) -> tuple[Choice, ...]:
     """Each set once, best first; ties to the lowest ids."""
     ranked = sorted(
-        found, key=lambda g: (-g.weakest_gbps, -g.agg_gbps, -g.preserved_gbps, sorted(g.order))
+        sets, key=lambda g: (-g.weakest_gbps, -g.agg_gbps, -g.preserved_gbps, sorted(g.order))
     )
     return tuple({grown.mask: grown for grown in reversed(ranked)}.values())[::-1]
 
 
-def find(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Grown, ...]:
+def find(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Choice, ...]:
     """As `grow`, with the best matching there is; the first says whether that is proven."""
     weights = link_mbps(topology)
     match = best_match(weights, pattern_of(pattern).edges(k), k, free)
-    best = _measure(topology, pattern, weights, match.order, free)
+    best = measured(topology, pattern, weights, match.order, free)
     ranked = _ranked([best, *grow(topology, pattern, k, free)])
     return (replace(ranked[0], proven=match.proven), *ranked[1:])
 
@@ -91,4 +83,4 @@ def ideal_gbps(topology: NodeTopology, pattern: str, k: int) -> float:
     """The best effective bandwidth of k GPUs on the empty node, by the model `rings`."""
     weights, full = link_mbps(topology), (1 << topology.gpus) - 1
     match = best_match(weights, pattern_of(pattern).edges(k), k, full)
-    return _measure(topology, pattern, weights, match.order, full).effbw_gbps
+    return measured(topology, pattern, weights, match.order, full).effbw_gbps

@@ -25,8 +25,8 @@ def first_of_each(k: int, edges: Edges, ranks: tuple[int, ...]) -> tuple[tuple[i
     for a, b in edges:
         adjacent[a, b] = adjacent[b, a] = 1
     group = []
-    for found, complete in renamings(adjacent):
-        group.append(found)
+    for renaming, complete in renamings(adjacent):
+        group.append(renaming)
         if not complete or len(group) > _MOST_SYMMETRIES:
             return ()
     pairs = []

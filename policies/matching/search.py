@@ -84,7 +84,7 @@ class _Search:
 
     def _candidates(self, placed: list[int], value: int) -> list[tuple[int, int]]:
         """(sum after it, GPU) for every GPU that the next rank may take, worst first."""
-        at, seen, found = len(placed), set(), []
+        at, seen, candidates = len(placed), set(), []
         floor = max((placed[other] for other in self.above[at]), default=-1)
         for gpu in self.free:
             kind = self.twin[gpu]
@@ -95,9 +95,9 @@ class _Search:
                 continue
             used = [self.links[gpu][placed[other]] for other in self.before[at]]
             if all(link >= self.width for link in used):
-                found.append((value + sum(used), gpu))
-        found.sort(key=lambda pair: (pair[0], -pair[1]))
-        return found
+                candidates.append((value + sum(used), gpu))
+        candidates.sort(key=lambda pair: (pair[0], -pair[1]))
+        return candidates
 
     def _dive(self) -> None:
         """Depth first with a stack of its own: patterns may have more ranks than frames."""

@@ -71,15 +71,15 @@ class Solved:
 
     def _get(self, pattern: str, weights: Ints, joined: Join, narrowest: int) -> Solver:
         key = (weights.tobytes(), pattern, joined is SUM, narrowest)
-        found = self._kept.get(key)
-        if found is None:
+        solver = self._kept.get(key)
+        if solver is None:
             links = at_least(weights, narrowest) if narrowest else weights
-            found = self._kept[key] = solver_for(pattern, links, joined)
+            solver = self._kept[key] = solver_for(pattern, links, joined)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(key)
-        return found
+        return solver
 
     def size_bytes(self) -> int:
         """Memory of the solvers kept."""

@@ -80,22 +80,22 @@ class Compact:
             known = wide * self._unit
         else:
             known = self._levels[np.clip(wide, 0, len(self._levels) - 1)]
-        found: Ints = np.where(wide < 0, FORBIDDEN, known)
-        return found
+        allowed: Ints = np.where(wide < 0, FORBIDDEN, known)
+        return allowed
 
 
 @lru_cache(maxsize=64)
 def _steps(n: int, size: int, *, closed: bool) -> tuple[tuple[Ints, Ints], ...]:
     """For each GPU: rows of the sets of `size` that may end there, and their rows without it."""
     masks, rows = subsets(n, size), rows_of(n)
-    found = []
+    steps = []
     for gpu in range(n):
         ends = (masks >> gpu) & 1 == 1
         if closed:
             ends &= masks & ((1 << gpu) - 1) != 0
         at = np.flatnonzero(ends)
-        found.append((at, rows[masks[at] ^ (1 << gpu)].astype(np.int64)))
-    return tuple(found)
+        steps.append((at, rows[masks[at] ^ (1 << gpu)].astype(np.int64)))
+    return tuple(steps)
 
 
 class PathSolver:
@@ -136,7 +136,7 @@ class PathSolver:
         return ends
 
     def sums(self, k: int) -> Ints:
-        """See Solver."""
+        """The best value of every row of `subsets(n, k)`, MB/s."""
         return self._compact.mbps(self._ends(k).max(axis=0))
 
     def order(self, mask: int | None = None) -> tuple[int, ...]:
@@ -157,7 +157,7 @@ class PathSolver:
         return tuple([path[-1], *path[:-1]] if self._closed else path)
 
     def size_bytes(self) -> int:
-        """See Solver."""
+        """Memory of what has been computed so far."""
         return sum(best.nbytes for best in self._best)
 
 
@@ -181,18 +181,18 @@ class StarSolver:
         return np.where(centres, self._to[:, masks], self._compact.forbidden)
 
     def sums(self, k: int) -> Ints:
-        """See Solver."""
+        """The best value of every row of `subsets(n, k)`, MB/s."""
         return self._compact.mbps(self._by_centre(subsets(len(self._to), k)).max(axis=0))
 
     def order(self, mask: int | None = None) -> tuple[int, ...]:
-        """See Solver: the centre, then the others ascending."""
+        """The centre of the best star, then the others ascending."""
         n = len(self._to)
         mask = (1 << n) - 1 if mask is None else mask
         centre = int(self._by_centre(np.array([mask]))[:, 0].argmax())
         return (centre, *(gpu for gpu in range(n) if gpu != centre and mask >> gpu & 1))
 
     def size_bytes(self) -> int:
-        """See Solver."""
+        """Memory of what has been computed so far."""
         return self._to.nbytes
 
 
@@ -214,14 +214,14 @@ class AllToAllSolver:
             self._inside[bit : 2 * bit] = np.maximum(both, self._compact.forbidden)
 
     def sums(self, k: int) -> Ints:
-        """See Solver."""
+        """The best value of every row of `subsets(n, k)`, MB/s."""
         return self._compact.mbps(self._inside[subsets(self._n, k)])
 
     def order(self, mask: int | None = None) -> tuple[int, ...]:
-        """See Solver: ascending, since every order is the same."""
+        """Ascending, since every order is the same."""
         mask = (1 << self._n) - 1 if mask is None else mask
         return tuple(gpu for gpu in range(self._n) if mask >> gpu & 1)
 
     def size_bytes(self) -> int:
-        """See Solver."""
+        """Memory of what has been computed so far."""
         return self._inside.nbytes

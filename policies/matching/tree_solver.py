@@ -146,11 +146,11 @@ class TreeSolver:
         return self._hung[size]
 
     def sums(self, k: int) -> Ints:
-        """See Solver."""
+        """The best value of every row of `subsets(n, k)`, MB/s."""
         return self._compact.mbps(self._rooted_values(k).max(axis=1))
 
     def order(self, mask: int | None = None) -> tuple[int, ...]:
-        """See Solver: rank order, so the root comes first.
+        """The GPUs of the best tree in rank order, so the root comes first.
 
         Only the parts' tables are needed, not the one of the set's own size.
         """
@@ -170,8 +170,8 @@ class TreeSolver:
         values: Small = np.full((1, self._n), self._compact.forbidden, dtype=rest.dtype)
         bits = np.left_shift(1, np.array(gpus_of(mask)))[:, None]
         self._fill_cuts(values, every, bits, left, self._hung_values(left), rest)
-        found: Small = values[0]
-        return found
+        only: Small = values[0]
+        return only
 
     def _cuts(self, root: int, mask: int) -> tuple[Ints, Small]:
         """Every left part of a set with that root, and what the cut is worth."""
@@ -199,7 +199,7 @@ class TreeSolver:
                 self._place(child, int(below.argmax()), part, ranks)
 
     def size_bytes(self) -> int:
-        """See Solver."""
+        """Memory of what has been computed so far."""
         return sum(
             v.nbytes for known in (self._rooted, self._hung, self._rest) for v in known.values()
         )

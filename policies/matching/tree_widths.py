@@ -28,14 +28,14 @@ MOST_WIDTHS = 2 * _SHARED
 
 def _different_widths(weights: Ints) -> Ints:
     """The links' bandwidths (MB/s), narrowest first."""
-    found: Ints = np.unique(weights[np.triu_indices(len(weights), 1)])
-    return found
+    widths: Ints = np.unique(weights[np.triu_indices(len(weights), 1)])
+    return widths
 
 
 def fits_masks(weights: Ints) -> bool:
     """Whether a machine's links are of few enough widths, none of them forbidden."""
-    found = _different_widths(weights)
-    return len(found) <= MOST_WIDTHS + 1 and bool((found >= 0).all())
+    widths = _different_widths(weights)
+    return len(widths) <= MOST_WIDTHS + 1 and bool((widths >= 0).all())
 
 
 class TreeWidths:
@@ -50,7 +50,7 @@ class TreeWidths:
         ]
 
     def sums(self, k: int) -> Ints:
-        """See Solver."""
+        """The best value of every row of `subsets(n, k)`, MB/s."""
         masks = subsets(self._n, k)
         level = np.zeros(len(masks), dtype=np.int64)
         for number, one in enumerate(self._passes):
@@ -58,15 +58,15 @@ class TreeWidths:
             for at in range(one.widths):
                 is_wide = (roots >> (_BITS * at)) & ((1 << _BITS) - 1) != 0
                 level[is_wide] = number * _SHARED + at + 1
-        found: Ints = self._widths[level] if len(self._widths) else level
-        return found
+        widest: Ints = self._widths[level] if len(self._widths) else level
+        return widest
 
     def order(self, mask: int | None = None) -> tuple[int, ...]:
-        """See Solver."""
+        """The GPUs of a best matching in rank order."""
         return TreeSolver(self._weights, NARROWEST).order(mask)
 
     def size_bytes(self) -> int:
-        """See Solver."""
+        """Memory of what has been computed so far."""
         return sum(one.size_bytes() for one in self._passes)
 
 
@@ -103,10 +103,10 @@ class _Pass:
         """The GPUs of each set of that size that can be its root."""
         if size not in self._roots:
             left, right = balanced_split(size)
-            found = self._with_right_part(right)
+            roots = self._with_right_part(right)
             if left:
-                found = self._with_left_part(size, left, found)
-            self._roots[size] = found
+                roots = self._with_left_part(size, left, roots)
+            self._roots[size] = roots
         return self._roots[size]
 
     def _hung(self, size: int) -> Words:
@@ -114,39 +114,39 @@ class _Pass:
         if size not in self._tops:
             masks = subsets(self._n, size)
             roots = self.roots(size)[masks]
-            found = np.zeros_like(roots)
+            tops = np.zeros_like(roots)
             for gpu in range(self._n):
                 for at in range(self.widths):
                     is_root = (roots >> (_BITS * at + gpu)) & 1
-                    found |= is_root * self._near[at, gpu]
+                    tops |= is_root * self._near[at, gpu]
             self._tops[size] = self._empty()
-            self._tops[size][masks] = found
+            self._tops[size][masks] = tops
         return self._tops[size]
 
     def _with_right_part(self, right: int) -> Words:
         """Each GPU of a set that is linked to a root of the rest."""
-        masks, found = subsets(self._n, right + 1), self._empty()
+        masks, roots = subsets(self._n, right + 1), self._empty()
         for gpu in range(self._n):
             own = masks[(masks >> gpu) & 1 == 1]
             below = self._hung(right)[own ^ (1 << gpu)] if right else self._bit[gpu]
-            found[own] |= below & self._bit[gpu]
-        return found
+            roots[own] |= below & self._bit[gpu]
+        return roots
 
     def _with_left_part(self, size: int, left: int, rest: Words) -> Words:
         """Roots by any cut of each set into a left part and a root with its right part."""
-        every, found = subsets(self._n, size), self._empty()
+        every, values = subsets(self._n, size), self._empty()
         canon = self._symmetry.canon[every]
         first = canon == every  # one set of those that a symmetry swaps
-        found[every[first]] = self._cut(every[first], members(self._n, size)[first], left, rest)
+        values[every[first]] = self._cut(every[first], members(self._n, size)[first], left, rest)
         if not first.all():
-            roots, renamed = found[canon], np.zeros(len(every), dtype=self._word)
+            roots, renamed = values[canon], np.zeros(len(every), dtype=self._word)
             columns = self._symmetry.renamings[self._symmetry.via[every]].astype(self._word)
             for gpu in range(self._n):
                 for at in range(self.widths):
                     bit = (roots >> (columns[:, gpu] + self._word.type(_BITS * at))) & 1
                     renamed |= bit << self._word.type(_BITS * at + gpu)
-            found[every] = renamed
-        return found
+            values[every] = renamed
+        return values
 
     def _cut(self, masks: Ints, held: Ints, left: int, rest: Words) -> Words:
         """The roots of some sets (masks, and their GPUs as rows), over all cuts."""
@@ -155,17 +155,17 @@ class _Pass:
         low, high = spread(bits[:half]), spread(bits[half:])
         cuts = subsets(size, left)
         in_low, in_high = cuts & ((1 << half) - 1), cuts >> half
-        found = np.zeros(len(masks), dtype=self._word)
+        roots = np.zeros(len(masks), dtype=self._word)
         if len(masks) >= len(cuts):
             for at_low, at_high in zip(in_low.tolist(), in_high.tolist(), strict=True):
                 part = low[at_low] | high[at_high]
-                found |= hung.take(part) & rest.take(masks ^ part)
-            return found
+                roots |= hung.take(part) & rest.take(masks ^ part)
+            return roots
         for at in range(0, len(masks), BLOCK):  # few sets of many cuts: some sets at a time
             some = slice(at, at + BLOCK)
             part = low[in_low, some] | high[in_high, some]
-            found[some] = by_halves(np.bitwise_or, hung.take(part) & rest.take(masks[some] ^ part))
-        return found
+            roots[some] = by_halves(np.bitwise_or, hung.take(part) & rest.take(masks[some] ^ part))
+        return roots
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""

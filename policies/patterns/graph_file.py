@@ -79,14 +79,14 @@ def _edge_list(text: str, source: str) -> set[Edge]:
         if not said:
             continue
         where = f"{source}:{number}"
-        found = _PAIR.fullmatch(said)
-        if found is None:
+        match = _PAIR.fullmatch(said)
+        if match is None:
             shown = said if len(said) <= 40 else said[:37] + "..."
-            told = f"{shown!r} is no edge; expected two ranks such as 0 1" if seen else (
+            problem = f"{shown!r} is no edge; expected two ranks such as 0 1" if seen else (
                 f"{shown!r}; expected {EXPECTED}"
             )  # fmt: skip
-            raise PatternError(f"{where}: {told}")
-        a, b = sorted((int(found[1]), int(found[2])))
+            raise PatternError(f"{where}: {problem}")
+        a, b = sorted((int(match[1]), int(match[2])))
         if a == b:
             raise PatternError(f"{where}: rank {a} to itself; expected two different ranks")
         if (a, b) in seen:
@@ -102,9 +102,9 @@ def _nccl(text: str, source: str) -> set[Edge]:
         raise PatternError(str(error)) from None
     graphs = [element for element in root.walk() if element.tag == "graph"]
     if root.tag != "graphs" or not graphs:
-        told = "the machine's topology, not a pattern: " if root.tag == "system" else ""
+        mistaken = "the machine's topology, not a pattern: " if root.tag == "system" else ""
         raise PatternError(
-            f"{source} line {root.line}: {told}<{root.tag}>; expected <graphs> as NCCL writes"
+            f"{source} line {root.line}: {mistaken}<{root.tag}>; expected <graphs> as NCCL writes"
             " them with NCCL_GRAPH_DUMP_FILE"
         )
     edges: set[Edge] = set()
@@ -145,8 +145,8 @@ def _graph(kind: str, edges: set[Edge], source: str, *, numbered: bool = False) 
     if len(labels) > MOST_RANKS:
         raise PatternError(f"{source}: {len(labels)} ranks; expected at most {MOST_RANKS}")
     rank = {label: at for at, label in enumerate(labels)}
-    found = tuple(sorted((rank[a], rank[b]) for a, b in edges))
-    alone = _unreached(len(labels), found)
+    renumbered = tuple(sorted((rank[a], rank[b]) for a, b in edges))
+    alone = _unreached(len(labels), renumbered)
     if alone:
         shown = ", ".join(str(labels[at]) for at in alone[:8])
         unseen = " (traffic over PCIe is not counted)" if kind == "NVLink traffic" else ""
@@ -154,7 +154,7 @@ def _graph(kind: str, edges: set[Edge], source: str, *, numbered: bool = False) 
             f"{source}: disconnected: no path from {labels[0]} to {shown}{unseen};"
             " expected one graph in which every rank can be reached"
         )
-    return Graph(kind, len(labels), found, tuple(labels))
+    return Graph(kind, len(labels), renumbered, tuple(labels))
 
 
 def _unreached(ranks: int, edges: Iterable[Edge]) -> list[int]:

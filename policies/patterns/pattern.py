@@ -117,7 +117,7 @@ def fitting(name: str, k: int) -> str:
     return name if ranks in (None, k) else "ring"
 
 
-def told(name: str, counts: Sequence[int]) -> str:
+def described(name: str, counts: Sequence[int]) -> str:
     """The pattern in words, for jobs of these counts of GPUs per node."""
     pattern = pattern_of(name)
     fits = {fitting(name, k) == name for k in counts if k > 1}
@@ -130,7 +130,7 @@ def told(name: str, counts: Sequence[int]) -> str:
 
 def pattern_of(name: str) -> Pattern:
     """The pattern of that name; PolicyError lists the names there are."""
-    found = PATTERNS.get(name) or _SITES.get(name)
-    if found is None:
+    pattern = PATTERNS.get(name) or _SITES.get(name)
+    if pattern is None:
         raise PolicyError(f"pattern {name!r}: expected one of {', '.join(PATTERNS)}")
-    return found
+    return pattern

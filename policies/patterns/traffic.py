@@ -66,17 +66,17 @@ class _Reader:
         self._readings: list[dict[tuple[int, int, str], int]] = []
 
     def line(self, number: int, line: str) -> None:
-        if found := _GPU.fullmatch(line):
-            self._gpu = int(found[1])
-        elif found := _BUS_ID.fullmatch(line):
-            self._named[int(found[1])] = str(pci.normalise(found[2]))
+        if match := _GPU.fullmatch(line):
+            self._gpu = int(match[1])
+        elif match := _BUS_ID.fullmatch(line):
+            self._named[int(match[1])] = str(pci.normalise(match[2]))
         elif line.startswith("Link "):
             self._link(number, line)
 
     def _link(self, number: int, line: str) -> None:
         if self._gpu is None:
-            told = "a link before any `GPU n:` line; expected whole output of nvidia-smi"
-            raise self._error(number, told)
+            problem = "a link before any `GPU n:` line; expected whole output of nvidia-smi"
+            raise self._error(number, problem)
         counters = list(self._counters(number, line))
         for link, way, kib in counters:
             key = (self._gpu, link, way)
@@ -92,14 +92,14 @@ class _Reader:
         """Counters of one line: newer drivers write one, older ones `Rx0: .., Tx0: ..`."""
         link, _, rest = line.partition(": ")
         for part in re.split(r",\s+(?=[TR]x)", rest):
-            found = _COUNTER.fullmatch(f"{link}: {part}")
-            if found is None:
+            match = _COUNTER.fullmatch(f"{link}: {part}")
+            if match is None:
                 continue
-            if found[3] == "N/A":
-                told = "N/A: this driver or GPU does not count; profile the pattern elsewhere"
-                raise self._error(number, told)
-            kib = int(found[3].replace(",", "")) * _KIB[(found[4] or "K")[0]]
-            yield int(found[1]), found[2], kib
+            if match[3] == "N/A":
+                problem = "N/A: this driver or GPU does not count; profile the pattern elsewhere"
+                raise self._error(number, problem)
+            kib = int(match[3].replace(",", "")) * _KIB[(match[4] or "K")[0]]
+            yield int(match[1]), match[2], kib
 
     def moved_kib(self) -> dict[Link, int]:
         """KiB sent and received over each link between the first and the last reading."""
@@ -153,5 +153,5 @@ class _Reader:
             )
         return dict(zip(gpus, known, strict=True))
 
-    def _error(self, number: int, told: str) -> PatternError:
-        return PatternError(f"{self._source}:{number}: {told}")
+    def _error(self, number: int, problem: str) -> PatternError:
+        return PatternError(f"{self._source}:{number}: {problem}")

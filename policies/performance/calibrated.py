@@ -55,7 +55,7 @@ class _Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated:
+class CalibratedModel:
     """A fitted model; `deviation` is the residuals' standard deviation of log(step)."""
 
     knots: Floats
@@ -131,20 +131,20 @@ class Calibrated:
 
     def _basis(self, batch: Floats) -> Floats:
         """Hat functions of the knots; above the last one its slope goes on."""
-        found = np.zeros((len(batch), len(self.knots)))
+        basis = np.zeros((len(batch), len(self.knots)))
         if len(self.knots) == 1:
-            found[:] = 1.0
-            return found
+            basis[:] = 1.0
+            return basis
         at = np.clip(np.searchsorted(self.knots, batch) - 1, 0, len(self.knots) - 2)
         share = (batch - self.knots[at]) / (self.knots[at + 1] - self.knots[at])
         # Below the smallest measured batch a step gets no shorter than it was there.
         share = np.maximum(share, 0.0)
         rows = np.arange(len(batch))
-        found[rows, at], found[rows, at + 1] = 1 - share, share
-        return found
+        basis[rows, at], basis[rows, at + 1] = 1 - share, share
+        return basis
 
 
-def fit(runs: Sequence[Run], startup_s: float = 0.0) -> Calibrated:
+def fit(runs: Sequence[Run], startup_s: float = 0.0) -> CalibratedModel:
     """The model of these runs; ProfileError where none is on a single GPU."""
     check_enough(runs)
     table = _columns(runs)
@@ -154,24 +154,24 @@ def fit(runs: Sequence[Run], startup_s: float = 0.0) -> Calibrated:
     level = float(np.median(wanted[table.gpus == 1]))
     empty = np.zeros((0, 0))
     most = max(run.local_batch for run in runs)
-    blank = Calibrated(knots, np.zeros(0), empty, 0.0, most, startup_s)
-    found = regression.fit(
+    blank = CalibratedModel(knots, np.zeros(0), empty, 0.0, most, startup_s)
+    fitted = regression.fit(
         lambda parameters: blank._log(table, TRAINING, parameters),
         wanted, _prior(knots, level), NOISE,
     )  # fmt: skip
-    residual = wanted - blank._log(table, TRAINING, found.parameters)[0]
+    residual = wanted - blank._log(table, TRAINING, fitted.parameters)[0]
     deviation = float(
         np.sqrt((residual @ residual + RESIDUAL_RUNS * RESIDUAL**2)
                 / (len(residual) + RESIDUAL_RUNS))
     )  # fmt: skip
     return replace(
-        blank, parameters=found.parameters, covariance=found.covariance, deviation=deviation
+        blank, parameters=fitted.parameters, covariance=fitted.covariance, deviation=deviation
     )
 
 
-def from_dict(data: Mapping[str, Any]) -> Calibrated:
+def from_dict(data: Mapping[str, Any]) -> CalibratedModel:
     """A model from what `to_dict` gave."""
-    return Calibrated(
+    return CalibratedModel(
         np.array(data["knots"], dtype=np.float64),
         np.array(data["parameters"], dtype=np.float64),
         np.array(data["covariance"], dtype=np.float64),

@@ -25,7 +25,7 @@ FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Genie:
+class PaperModel:
     """A fitted model.
 
     `rate` are the coefficients of eq. 7, highest power first; `gamma` and `gamma_lambda`
@@ -97,7 +97,7 @@ def _paths(nodes: Floats, gpus: Floats) -> tuple[Floats, Floats]:
     return (nodes - 1) * per_node / others, (per_node - 1) / others
 
 
-def fit(runs: Sequence[Run], startup_s: float = 0.0) -> Genie:
+def fit(runs: Sequence[Run], startup_s: float = 0.0) -> PaperModel:
     """Eq. 7 from the single-GPU runs, then eq. 8 from the others."""
     check_enough(runs)
     nodes, gpus, local, steps = _columns(runs)
@@ -113,15 +113,15 @@ def fit(runs: Sequence[Run], startup_s: float = 0.0) -> Genie:
         penalty = gpus[spread] - local[spread] * gpus[spread] / steps[spread] / single
         paths = np.column_stack(_paths(nodes[spread], gpus[spread]))
         gamma, gamma_lambda = map(float, np.linalg.lstsq(paths, penalty, rcond=None)[0])
-    found = Genie(rate, gamma, gamma_lambda, floor, 0.0, int(local.max()), startup_s)
-    residual = np.log(found._step(nodes, gpus, local, TRAINING) / steps)
+    model = PaperModel(rate, gamma, gamma_lambda, floor, 0.0, int(local.max()), startup_s)
+    residual = np.log(model._step(nodes, gpus, local, TRAINING) / steps)
     deviation = float(np.sqrt(np.mean(residual**2)))
-    return Genie(rate, gamma, gamma_lambda, floor, deviation, int(local.max()), startup_s)
+    return PaperModel(rate, gamma, gamma_lambda, floor, deviation, int(local.max()), startup_s)
 
 
-def from_dict(data: Mapping[str, Any]) -> Genie:
+def from_dict(data: Mapping[str, Any]) -> PaperModel:
     """A model from what `to_dict` gave."""
-    return Genie(
+    return PaperModel(
         np.array(data["rate"], dtype=np.float64),
         float(data["gamma"]),
         float(data["gamma_lambda"]),

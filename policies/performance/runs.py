@@ -53,16 +53,16 @@ def _run(row: Mapping[str, Any], where: str) -> Run:
         nodes, gpus = float(len(digits)), float(sum(map(int, digits)))
     else:
         nodes, gpus = _number(row, "nodes", where), _number(row, "gpus", where)
-    found = Run(int(nodes), int(gpus), int(_number(row, "local_batch", where)),
+    run = Run(int(nodes), int(gpus), int(_number(row, "local_batch", where)),
                 _number(row, "step_s", where))  # fmt: skip
-    if (nodes, gpus) != (found.nodes, found.gpus) or not 1 <= nodes <= gpus:
+    if (nodes, gpus) != (run.nodes, run.gpus) or not 1 <= nodes <= gpus:
         raise ProfileError(
             f"{where}: {gpus:g} GPUs on {nodes:g} nodes; expected whole numbers and at least"
             " one GPU per node"
         )
-    if found.local_batch < 1:
-        raise ProfileError(f"{where}: local_batch {found.local_batch}; expected 1 or more")
-    return found
+    if run.local_batch < 1:
+        raise ProfileError(f"{where}: local_batch {run.local_batch}; expected 1 or more")
+    return run
 
 
 def _number(row: Mapping[str, Any], column: str, where: str) -> float:

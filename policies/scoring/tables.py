@@ -1,278 +1,38 @@
-"""What every GPU set of a node is worth, computed once per (shape, pattern, size).
+"""What GPU sets are worth, computed once per (shape of node, pattern, size).
 
-`best(topology, pattern, k, free_mask, objective)` is the one question policies ask. Tables up
-to 16 GPUs per node; what has none goes to `policies.matching.large`, behind the same interface.
+`Tables.top` is the one question policies ask. Nodes of up to 16 GPUs have tables; what has none
+goes to `policies.matching.large`, behind the same interface.
 
-Memory: a 16-GPU node holds at most 65,536 sets per pattern over all sizes, 24 bytes each,
-plus 1 MB by free mask; no table comes near 64 MiB. Kinds of nodes and patterns are bounded
-by `KINDS` (the one not asked for longest goes first), the solvers by `policies.matching.solved`,
-remembered answers by `REMEMBERED` (dropped all at once).
+Memory: no table comes near 64 MiB. Kinds of nodes and patterns are bounded by `KINDS` (the one not
+asked for longest goes first), the solvers by `policies.matching.solved`, remembered answers by
+`REMEMBERED` (dropped all at once).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import replace
 
 import numpy as np
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import model_for
-from policies.contract.bits import EXACT_GPUS as EXACT_GPUS
-from policies.contract.bits import Floats, Ints, gpus_of, mask_of, members, subsets
+from policies.contract.bits import EXACT_GPUS, mask_of
 from policies.contract.demand import Shares
 from policies.matching import large
+from policies.matching.choice import Choice
 from policies.matching.graph_solver import MOST_GPUS
-from policies.matching.links import MB_PER_GB, RING_EFFICIENCY, inside, link_mbps, widths
+from policies.matching.links import MB_PER_GB, link_mbps
 from policies.matching.solved import solved
 from policies.patterns.pattern import fitting, pattern_of
-from policies.scoring.objectives import Objective, Scored
-from policies.scoring.rank_order import rank_order
+from policies.scoring.node_tables import NodeTables
+from policies.scoring.objectives import Objective
 
 #: Answers kept, over all nodes (some 2 KB each).
 REMEMBERED = 20_000
 #: Tables kept, over all (shape of node, pattern): some 2.6 MB each for 16 GPUs.
 KINDS = 64
-#: Demands remembered per table (0.5 MB each for 16 GPUs): none known, and the site's.
-FUTURES = 3
 #: How many alternatives an answer carries for the decision log.
 TOP = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One GPU set with everything known about it; `order` is rank order.
-
-    `share` and `wide_share` are effective bandwidth and weakest link over the best of that
-    size on the empty node, in [0, 1]; `loss` is what taking the set costs later jobs, in
-    [0, 1]; `broken_gbps` the widest link cut to a GPU that stays free.
-    """
-
-    mask: int
-    order: tuple[int, ...]
-    score: float
-    effbw_gbps: float
-    agg_gbps: float
-    preserved_gbps: float
-    weakest_gbps: float
-    share: float = 1.0
-    wide_share: float = 1.0
-    loss: float = 0.0
-    broken_gbps: float = 0.0
-    destroyed_gbps: float = 0.0
-    #: Whether it is known that no free set has a better matching.
-    proven: bool = True
-
-
-@dataclass(frozen=True)
-class SetTable:
-    """Every k-subset of one kind of node, row i = row i of `members(gpus, k)`.
-
-    `agg` is the best matching's sum of links, `weakest` the narrowest link of the widest
-    matching (both MB/s), `effbw` GB/s by the model named. `agg` is computed when asked for:
-    what is left for later jobs is counted over many sizes, and needs no sums.
-    """
-
-    masks: Ints
-    weakest: Ints
-    effbw: Floats
-    model: str
-    sums: Callable[[], Ints]
-
-    @cached_property
-    def agg(self) -> Ints:
-        """Sums of links, see above."""
-        return self.sums()
-
-    def size_bytes(self) -> int:
-        """Memory of the arrays this table is made of; the masks are shared."""
-        known = vars(self).get("agg")
-        return self.weakest.nbytes + self.effbw.nbytes + (0 if known is None else known.nbytes)
-
-    @cached_property
-    def ideal_effbw_gbps(self) -> float:
-        """The best any set of this size reaches on the empty node."""
-        return float(self.effbw.max())
-
-    @cached_property
-    def ideal_weakest(self) -> int:
-        """The widest weakest link of any set of this size, MB/s."""
-        return int(self.weakest.max())
-
-    @cached_property
-    def ideal_agg(self) -> int:
-        """The largest sum of links of any set of this size, MB/s."""
-        return int(self.agg.max())
-
-
-def share_of(values: Floats | Ints, ideal: float) -> Floats:
-    """Values over their ideal, in [0, 1]; 1 where there is nothing to gain (ideal 0)."""
-    if ideal <= 0:
-        return np.ones(len(values))
-    shares: Floats = np.clip(values / ideal, 0.0, 1.0)
-    return shares
-
-
-class NodeTables:
-    """All tables of one kind of node and one pattern (at most `EXACT_GPUS` GPUs)."""
-
-    def __init__(self, topology: NodeTopology, pattern: str) -> None:
-        self.topology, self.pattern = topology, pattern_of(pattern).name
-        self.weights = link_mbps(topology)
-        self._widths = widths(self.weights)
-        self._sets: dict[int, SetTable] = {}
-        self._futures: dict[Shares, Floats] = {}
-
-    @cached_property
-    def inside(self) -> Ints:
-        """Bandwidth left inside every mask, MB/s."""
-        return inside(self.weights)
-
-    def sets(self, k: int) -> SetTable:
-        """The table of k-subsets, 1 <= k <= GPUs of the node."""
-        if k not in self._sets:
-            weakest = self._weakest(k)
-            pattern = pattern_of(fitting(self.pattern, k)).judged_as
-            model = model_for(self.topology, pattern, k)
-            effbw = model.effbw_gbps(self.topology, pattern, k, weakest)
-            masks = subsets(self.topology.gpus, k)
-            self._sets[k] = SetTable(masks, weakest, effbw, model.name, partial(self._agg, k))
-        return self._sets[k]
-
-    def _weakest(self, k: int) -> Ints:
-        """Widest weakest link of every k-subset, MB/s."""
-        count = len(subsets(self.topology.gpus, k))
-        if k == 1 or len(self._widths) == 1:
-            return np.full(count, 0 if k == 1 else self._widths[0], dtype=np.int64)
-        return solved.widest(fitting(self.pattern, k), self.weights).sums(k)
-
-    def _agg(self, k: int) -> Ints:
-        """Best sum of every k-subset, MB/s."""
-        count = len(subsets(self.topology.gpus, k))
-        pattern = fitting(self.pattern, k)
-        if k == 1 or len(self._widths) == 1:
-            edges = len(pattern_of(pattern).edges(k))
-            return np.full(count, 0 if k == 1 else edges * self._widths[0], dtype=np.int64)
-        return solved.sums(pattern, self.weights).sums(k)
-
-    def size_bytes(self) -> int:
-        """Memory of what has been computed so far."""
-        kept = [found for found in vars(self).values() if isinstance(found, np.ndarray)]
-        tables_bytes = sum(table.size_bytes() for table in self._sets.values())
-        kept += self._futures.values()
-        return tables_bytes + sum(column.nbytes for column in kept)
-
-    def future_of(self, demand: Shares) -> Floats:
-        """What a set of free GPUs is worth to jobs still to come, in [0, 1], shape (2**gpus,).
-
-        The mean, weighted by `demand`, of the best share of ideal effective bandwidth that
-        each size would find there (0 where it does not fit). Sizes larger than the node are
-        left out; where nothing is known, the sizes 2 to half the node and one more count alike.
-        """
-        n = self.topology.gpus
-        usual = tuple((k, share) for k, share in demand if k <= n)
-        if not usual:
-            usual = tuple((k, 1.0) for k in range(2, min(n, n // 2 + 1) + 1))
-        if usual not in self._futures:
-            if len(self._futures) >= FUTURES:
-                del self._futures[next(iter(self._futures))]
-            self._futures[usual] = self._future(usual)
-        return self._futures[usual]
-
-    def _future(self, usual: Shares) -> Floats:
-        total = np.zeros(1 << self.topology.gpus)
-        for k, share in usual:
-            table = self.sets(k)
-            best = np.zeros(len(total), dtype=np.float32)  # half the memory to go through
-            best[table.masks] = share_of(table.effbw, table.ideal_effbw_gbps)
-            for gpu in range(self.topology.gpus):
-                pairs = best.reshape(-1, 2, 1 << gpu)
-                np.maximum(pairs[:, 1], pairs[:, 0], out=pairs[:, 1])
-            total += share * best
-        return total / max(sum(share for _, share in usual), 1e-9)
-
-    def score(self, k: int, free: int, objective: Objective) -> tuple[Ints, Scored]:
-        """The k-subsets of `free` (row numbers of `sets(k)`) and what speaks for each."""
-        table = self.sets(k)
-        rows = np.flatnonzero((table.masks & ~np.int64(free)) == 0)
-        masks = table.masks[rows]
-        left = free & ~masks
-        broken = np.zeros(len(rows), dtype=np.int64)
-        if k == 1:
-            stays = (left[:, None] >> np.arange(self.topology.gpus)) & 1
-            broken = (self.weights[members(self.topology.gpus, 1)[rows, 0]] * stays).max(axis=1)
-        scored = Scored(
-            k=k,
-            share=share_of(table.effbw[rows], table.ideal_effbw_gbps),
-            wide_share=share_of(table.weakest[rows], table.ideal_weakest),
-            agg_share=share_of(table.agg[rows], float(table.ideal_agg)),
-            effbw_gbps=table.effbw[rows],
-            agg=table.agg[rows],
-            preserved=self.inside[left],
-            broken=broken,
-            loss=self._loss(free, left, objective),
-            nic=self._to_nics(k, rows, objective.nic_distance),
-        )
-        return rows, scored
-
-    def _to_nics(self, k: int, rows: Ints, nic_distance: tuple[int, ...]) -> Ints | None:
-        """How far from NICs each set is, all its GPUs together; None where it is not asked."""
-        if not nic_distance:
-            return None
-        far: Ints = np.array(nic_distance)[members(self.topology.gpus, k)[rows]].sum(axis=1)
-        return far
-
-    def _loss(self, free: int, left: Ints, objective: Objective) -> Floats | None:
-        """What later jobs lose by each of the sets; None where the objective does not ask."""
-        if not objective.looks_ahead:
-            return None
-        future = self.future_of(objective.demand)
-        lost: Floats = future[free] - future[left]
-        return lost
-
-    def top(self, k: int, free: int, objective: Objective, count: int) -> tuple[Choice, ...]:
-        """The best `count` sets in `free`, best first; ties go to the lowest ids."""
-        rows, scored = self.score(k, free, objective)
-        keys = objective.keys(scored)
-        if scored.nic is not None:
-            keys = [keys[0], -scored.nic, *keys[1:]]
-        first = keys[0]
-        if len(first) > 4 * count:
-            cut = np.partition(first, len(first) - count)[len(first) - count]
-            kept = np.flatnonzero(first >= cut)
-        else:
-            kept = np.arange(len(first))
-        ranked = kept[np.lexsort([-key[kept] for key in reversed(keys)])][:count]
-        return tuple(
-            self._choice(k, free, int(rows[at]), int(at), scored, objective) for at in ranked
-        )
-
-    def _choice(
-        self, k: int, free: int, row: int, at: int, scored: Scored, objective: Objective
-    ) -> Choice:
-        table = self.sets(k)
-        mask = int(table.masks[row])
-        order = rank_order(
-            self.topology, self.pattern, gpus_of(mask), int(table.weakest[row]), objective.prefers
-        )
-        edges = pattern_of(fitting(self.pattern, k)).edges(k)
-        used = sum(int(self.weights[order[a], order[b]]) for a, b in edges)
-        preserved = int(scored.preserved[at])
-        return Choice(
-            mask=mask,
-            order=order,
-            score=float(objective.score(scored)[at]),
-            effbw_gbps=float(table.effbw[row]),
-            agg_gbps=used / MB_PER_GB,
-            preserved_gbps=preserved / MB_PER_GB,
-            weakest_gbps=int(table.weakest[row]) / MB_PER_GB,
-            share=float(scored.share[at]),
-            wide_share=float(scored.wide_share[at]),
-            loss=0.0 if scored.loss is None else float(scored.loss[at]),
-            broken_gbps=int(scored.broken[at]) / MB_PER_GB,
-            destroyed_gbps=(int(self.inside[free]) - preserved) / MB_PER_GB,
-        )
 
 
 def is_tabulated(topology: NodeTopology, pattern: str) -> bool:
@@ -297,11 +57,11 @@ class Tables:
     def of(self, topology: NodeTopology, pattern: str) -> NodeTables:
         """The tables of one kind of node (at most `EXACT_GPUS` GPUs) and one pattern."""
         key = (topology.shape, pattern)
-        found = self._nodes.pop(key, None) or NodeTables(topology, pattern)
-        self._nodes[key] = found  # the last one asked for stands last
+        tables = self._nodes.pop(key, None) or NodeTables(topology, pattern)
+        self._nodes[key] = tables  # the last one asked for stands last
         if len(self._nodes) > KINDS:
             del self._nodes[next(iter(self._nodes))]
-        return found
+        return tables
 
     def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
         """The best any set of k GPUs reaches on an empty node of this kind."""
@@ -338,19 +98,7 @@ class Tables:
     ) -> tuple[Choice, ...]:
         if is_tabulated(topology, pattern):
             return self.of(topology, pattern).top(k, free_mask, objective, TOP)
-        return tuple(
-            Choice(
-                mask=grown.mask,
-                order=grown.order,
-                score=grown.effbw_gbps,
-                effbw_gbps=grown.effbw_gbps,
-                agg_gbps=grown.agg_gbps,
-                preserved_gbps=grown.preserved_gbps,
-                weakest_gbps=grown.weakest_gbps,
-                proven=grown.proven,
-            )
-            for grown in large.find(topology, pattern, k, free_mask)[:TOP]
-        )
+        return large.find(topology, pattern, k, free_mask)[:TOP]
 
     def best(
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
@@ -362,28 +110,18 @@ class Tables:
         self, topology: NodeTopology, pattern: str, order: tuple[int, ...], free_mask: int
     ) -> Choice:
         """What a set chosen by someone else is worth; `order` is kept as its rank order."""
-        k, mask = len(order), mask_of(order)
+        k = len(order)
         pattern = fitting(pattern, k)
-        weights = link_mbps(topology)
-        used = [int(weights[order[a], order[b]]) for a, b in pattern_of(pattern).edges(k)]
-        left = gpus_of(free_mask & ~mask)
-        weakest = min(used, default=0)
-        effbw = weakest * RING_EFFICIENCY / MB_PER_GB
+        choice = large.measured(topology, pattern, link_mbps(topology), order, free_mask)
+        effbw, weakest = choice.effbw_gbps, choice.weakest_gbps
         if is_tabulated(topology, pattern):
             table = self.of(topology, pattern).sets(k)
-            row = int(np.flatnonzero(table.masks == mask)[0])
-            effbw, weakest = float(table.effbw[row]), int(table.weakest[row])
+            row = int(np.flatnonzero(table.masks == mask_of(order))[0])
+            effbw, weakest = float(table.effbw[row]), int(table.weakest[row]) / MB_PER_GB
         ideal = self.ideal_effbw_gbps(topology, pattern, k)
         share = min(1.0, max(0.0, effbw / ideal)) if ideal > 0 else 1.0
-        return Choice(
-            mask=mask,
-            order=order,
-            score=share,
-            effbw_gbps=effbw,
-            agg_gbps=sum(used) / MB_PER_GB,
-            preserved_gbps=int(weights[np.ix_(left, left)].sum()) / 2 / MB_PER_GB,
-            weakest_gbps=weakest / MB_PER_GB,
-            share=share,
+        return replace(
+            choice, score=share, effbw_gbps=effbw, weakest_gbps=weakest, share=share, proven=True
         )
 
     def size_bytes(self) -> int:

@@ -1,7 +1,6 @@
 """TOPO-AWARE and TOPO-AWARE-P: utility-driven placement (Amaral et al., SC17)."""
 
 from policies.topo_aware.policy import TopoAware, TopoAwareP
-from policies.topo_aware.solver import Settings
-from policies.topo_aware.utility import Weights
+from policies.topo_aware.settings import Settings
 
-__all__ = ["Settings", "TopoAware", "TopoAwareP", "Weights"]
+__all__ = ["Settings", "TopoAware", "TopoAwareP"]

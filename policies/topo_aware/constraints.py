@@ -8,7 +8,7 @@ which are Slurm's: where they do not agree the job waits for Slurm to offer othe
 from __future__ import annotations
 
 from policies.contract.nouns import Request
-from policies.topo_aware.index import Group
+from policies.topo_aware.index import StateGroup
 
 
 def memory_of(request: Request) -> float:
@@ -29,7 +29,7 @@ def against_counts(request: Request) -> str:
     return ""
 
 
-def has_memory(group: Group, need_gbps: float, socket_gbps: float, sockets: int) -> bool:
+def has_memory(group: StateGroup, need_gbps: float, socket_gbps: float, sockets: int) -> bool:
     """Whether a node of the group has the host memory bandwidth left."""
     if need_gbps <= 0 or socket_gbps <= 0:
         return True

@@ -11,7 +11,7 @@ preferred half is full the task goes to the other (algorithm 3's "else" knows no
 from __future__ import annotations
 
 from policies.contract.bits import gpus_of, mask_of
-from policies.topo_aware.utility import Scale, Terms
+from policies.topo_aware.utility import Scale, UtilityTerms
 
 
 class Bipartition:
@@ -21,7 +21,7 @@ class Bipartition:
         self._scale = scale
         self._solved: dict[tuple[int, int], int] = {}
 
-    def solve(self) -> tuple[int, Terms]:
+    def solve(self) -> tuple[int, UtilityTerms]:
         """The GPUs of the job, as a mask, and what they are worth."""
         mask = self._place(self._scale.free, self._scale.asked.gpus)
         return mask, self._scale.terms(mask)
@@ -31,30 +31,30 @@ class Bipartition:
         if tasks == 0 or free.bit_count() == tasks:
             return free if tasks else 0
         key = (free, tasks)
-        found = self._solved.get(key)
-        if found is None:
+        gpus = self._solved.get(key)
+        if gpus is None:
             if self._scale.machine.is_uniform(free):
-                found = mask_of(gpus_of(free)[:tasks])
+                gpus = mask_of(gpus_of(free)[:tasks])
             else:
                 first, second = self._scale.machine.cut(free)
                 here = self._divide(first, second, tasks)
-                found = self._place(first, here) | self._place(second, tasks - here)
-            self._solved[key] = found
-        return found
+                gpus = self._place(first, here) | self._place(second, tasks - here)
+            self._solved[key] = gpus
+        return gpus
 
     def _divide(self, first: int, second: int, tasks: int) -> int:
         """How many of the tasks go to the first half."""
-        room = (first.bit_count(), second.bit_count())
+        sizes = (first.bit_count(), second.bit_count())
         here = there = 0
         while here + there < tasks:
             left = tasks - here - there
-            if here == room[0]:
+            if here == sizes[0]:
                 there += 1
-            elif there == room[1]:
+            elif there == sizes[1]:
                 here += 1
             else:
-                most_here = min(room[0], here + left)
-                least_here = tasks - min(room[1], there + left)
+                most_here = min(sizes[0], here + left)
+                least_here = tasks - min(sizes[1], there + left)
                 if self._worth(first, second, tasks, most_here) >= self._worth(
                     first, second, tasks, least_here
                 ):

@@ -36,15 +36,15 @@ class Levels:
 
 def _switches(topology: NodeTopology, gpus: Sequence[int]) -> list[list[frozenset[int]]]:
     """Groups of GPUs below one switch, then below a tree of switches, within one socket."""
-    found = []
+    levels = []
     for kinds in (("PIX",), ("PIX", "PXB")):
         graph = nx.Graph()
         graph.add_nodes_from(gpus)
         graph.add_edges_from(
             (a, b) for a in gpus for b in gpus if a < b and topology.kinds[a][b] in kinds
         )
-        found.append([frozenset(group) for group in nx.connected_components(graph)])
-    return found
+        levels.append([frozenset(group) for group in nx.connected_components(graph)])
+    return levels
 
 
 def host_tree(topology: NodeTopology, levels: Levels) -> nx.Graph:
@@ -75,18 +75,18 @@ def host_distances(topology: NodeTopology, levels: Levels) -> Ints:
     """Shortest paths through the host, as if there were no direct links; as `distances`."""
     n = topology.gpus
     tree = host_tree(topology, levels)
-    found = np.zeros((n, n), dtype=np.int64)
+    distances = np.zeros((n, n), dtype=np.int64)
     for gpu in range(n):
         lengths = nx.single_source_dijkstra_path_length(tree, gpu)
         for other in range(n):
-            found[gpu, other] = round(SCALE * lengths[other])
-    return found
+            distances[gpu, other] = round(SCALE * lengths[other])
+    return distances
 
 
 def distances(topology: NodeTopology, levels: Levels) -> Ints:
     """Shortest paths between GPUs in 1/SCALE of a weight, shape (gpus, gpus), int64."""
     n = topology.gpus
-    found = host_distances(topology, levels)
+    shortest = host_distances(topology, levels)
     direct = [
         (a, b) for a in range(n) for b in range(n) if a != b and is_direct(topology.kinds[a][b])
     ]
@@ -94,5 +94,5 @@ def distances(topology: NodeTopology, levels: Levels) -> Ints:
     widest = max((float(links[pair]) for pair in direct), default=0.0)
     for pair in direct:
         share = float(links[pair]) / widest if widest > 0 else 1.0
-        found[pair] = min(int(found[pair]), round(SCALE * levels.gpu * (2.0 - share)))
-    return found
+        shortest[pair] = min(int(shortest[pair]), round(SCALE * levels.gpu * (2.0 - share)))
+    return shortest

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from policies.contract.interference import Interference, kind_of_running
 from policies.contract.nouns import Cluster, NodeState, RunningJob
-from policies.topo_aware.utility import Beside, Terms
+from policies.topo_aware.utility import Beside, UtilityTerms
 
 #: Jobs that came or went between two snapshots before all are compared at once.
 _FEW = 64
@@ -29,16 +29,16 @@ class State(NamedTuple):
     beside: tuple[Beside, ...]
 
 
-class Group:
+class StateGroup:
     """Nodes in one state and of one Slurm weight; `node` is one of them."""
 
-    __slots__ = ("_heap", "members", "node", "room", "solved", "state", "weight")
+    __slots__ = ("_heap", "free_gpus", "members", "node", "solved", "state", "weight")
 
     def __init__(self, state: State, node: NodeState) -> None:
         self.state, self.node, self.weight = state, node, node.weight
-        self.room = node.free.bit_count()
+        self.free_gpus = node.free.bit_count()
         #: Solutions by number of question, the solver's to fill.
-        self.solved: dict[int, tuple[int, Terms]] | None = None
+        self.solved: dict[int, tuple[int, UtilityTerms]] | None = None
         self.members: set[str] = set()
         self._heap: list[str] = []
 
@@ -67,7 +67,7 @@ class Index:
         self._nodes: dict[str, NodeState] = {}
         self._names: list[str] = []
         self._keys: dict[str, tuple[State, int]] = {}
-        self._groups: dict[tuple[State, int], Group] = {}
+        self._groups: dict[tuple[State, int], StateGroup] = {}
         self._jobs: tuple[RunningJob, ...] = ()
         self._beside: dict[str, dict[int, Beside]] = {}
 
@@ -75,7 +75,7 @@ class Index:
         """How many nodes the last snapshot had."""
         return len(self._nodes)
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[StateGroup]:
         """All groups, in no order that matters."""
         return iter(self._groups.values())
 
@@ -141,7 +141,7 @@ class Index:
         key = (self._state(node), node.weight)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(key[0], node)
+            group = self._groups[key] = StateGroup(key[0], node)
         group.add(node.name)
         self._keys[node.name] = key
 

@@ -21,7 +21,7 @@ from policies.topo_aware.graph import Levels, distances, host_distances
 MOST_SETS = 1 << 16
 
 
-class Machine:
+class MachineGraph:
     """One shape of node. `paths(mask)` is eq. 3: the sum of shortest paths inside a set."""
 
     def __init__(self, topology: NodeTopology, levels: Levels) -> None:
@@ -39,21 +39,21 @@ class Machine:
 
     def cut(self, mask: int) -> tuple[int, int]:
         """The two halves of a set of two GPUs or more, as masks."""
-        found = self._cuts.get(mask)
-        if found is None:
+        halves = self._cuts.get(mask)
+        if halves is None:
             _bounded(self._cuts)
             first, second = bipartition(self.apart, gpus_of(mask))
-            found = self._cuts[mask] = (mask_of(first), mask_of(second))
-        return found
+            halves = self._cuts[mask] = (mask_of(first), mask_of(second))
+        return halves
 
     def paths(self, mask: int) -> int:
         """Sum of the shortest paths between the GPUs of a set."""
-        found = self._paths.get(mask)
-        if found is None:
+        total = self._paths.get(mask)
+        if total is None:
             _bounded(self._paths)
             gpus = gpus_of(mask)
-            found = self._paths[mask] = int(self.distance[np.ix_(gpus, gpus)].sum()) // 2
-        return found
+            total = self._paths[mask] = int(self.distance[np.ix_(gpus, gpus)].sum()) // 2
+        return total
 
     def extremes(self, k: int) -> tuple[int, int]:
         """(least, most) `paths` of k GPUs on the empty node.
@@ -86,19 +86,19 @@ class Machine:
 
     def touched(self, mask: int) -> int:
         """The sockets a set has GPUs on, as a mask of sockets."""
-        found = self._touched.get(mask)
-        if found is None:
+        sockets = self._touched.get(mask)
+        if sockets is None:
             _bounded(self._touched)
-            found = mask_of(at for at, socket in enumerate(self.sockets) if socket & mask)
-            self._touched[mask] = found
-        return found
+            sockets = mask_of(at for at, socket in enumerate(self.sockets) if socket & mask)
+            self._touched[mask] = sockets
+        return sockets
 
     def fewest_sockets(self, k: int) -> int:
         """How many sockets k GPUs need on the empty node."""
-        room = 0
+        gpus = 0
         for used, size in enumerate(sorted(self.sizes, reverse=True), 1):
-            room += size
-            if room >= k:
+            gpus += size
+            if gpus >= k:
                 return used
         return len(self.sizes)
 

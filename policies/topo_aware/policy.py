@@ -7,6 +7,7 @@ each of how many nodes is Slurm's word (algorithm 1 packs a job onto one node it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -20,9 +21,10 @@ from policies.contract.policy import LooksAt, Policy, Site
 from policies.errors import PolicyError
 from policies.scoring.measure import measured
 from policies.topo_aware import constraints
-from policies.topo_aware.index import Group, Index
-from policies.topo_aware.solver import Settings, Solution, Solver
-from policies.topo_aware.utility import Asked, Terms
+from policies.topo_aware.index import Index, StateGroup
+from policies.topo_aware.settings import Settings
+from policies.topo_aware.solutions import Solution, Solutions
+from policies.topo_aware.utility import JobNeeds, UtilityTerms
 
 #: How long a job that waits for a better set waits before it is asked about again.
 WAIT_S = 60.0
@@ -39,7 +41,7 @@ class _Chosen(NamedTuple):
 
     name: str
     mask: int
-    terms: Terms
+    terms: UtilityTerms
 
 
 class TopoAware(Policy):
@@ -57,37 +59,37 @@ class TopoAware(Policy):
     #: Whether a job waits while the utility is below its minimum.
     postpones = False
 
-    def __init__(self, solver: Solver) -> None:
-        self._solver = solver
+    def __init__(self, solutions: Solutions) -> None:
+        self._solutions = solutions
 
     @classmethod
     def build(cls, settings: Settings, site: Site) -> Self:
         """With what the site set and measured."""
-        return cls(_shared_solver(settings, site))
+        return cls(_shared_solutions(settings, site))
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits; wait for its constraints or minimum utility."""
-        index = self._solver.borrow(cluster)
+        index = self._solutions.borrow(cluster)
         problem = constraints.against_counts(request)
         chosen, others = self._choose(request, index, limited=True)
         if len(chosen) < len(request.gpus_per_node):
             need = constraints.memory_of(request)
             problem = problem or f"no free node has {need:g} GB/s of memory bandwidth left"
             chosen, others = self._choose(request, index, limited=False)
-        self._solver.give_back(index)
+        self._solutions.give_back(index)
         placement = self._placement(request, cluster, chosen, others)
         if not problem and self.postpones and placement.utility < request.min_utility:
             problem = (
                 f"the best free GPUs have a utility of {placement.utility:.2f}"
-                f" ({_named(placement)}), the job asks for {request.min_utility:.2f}"
+                f" ({_in_words(placement.terms)}), the job asks for {request.min_utility:.2f}"
             )
         return Wait(problem, at_most_s=WAIT_S, instead=placement) if problem else placement
 
-    def _asked(self, request: Request, count: int) -> Asked:
+    def _asked(self, request: Request, count: int) -> JobNeeds:
         kind = kind_of_request(request)
         weight = weight_of(kind.batch) if request.sensitive else 0
-        told_apart = self._solver.interference.told_apart(kind)
-        return Asked(count, told_apart, weight)
+        told_apart = self._solutions.interference.told_apart(kind)
+        return JobNeeds(count, told_apart, weight)
 
     def _choose(
         self, request: Request, index: Index, *, limited: bool
@@ -99,18 +101,18 @@ class TopoAware(Policy):
         chosen: list[_Chosen] = []
         others: list[_Chosen] = []
         taken: dict[int, int] = {}
-        known: dict[int, list[tuple[Group, Solution]]] = {}
+        known: dict[int, list[tuple[StateGroup, Solution]]] = {}
         for count in sorted(request.gpus_per_node, reverse=True):
             if count not in known:
                 asked = self._asked(request, count)
-                known[count] = self._solver.solutions(groups, asked)
+                known[count] = self._solutions.solutions(groups, asked)
             ranked = []
             for group, (mask, terms) in known[count]:
                 used = taken.get(id(group), 0) if taken else 0
                 if used >= len(group.members):
                     continue
                 name = group.first(used + 1)[-1]
-                remaining = packing * (group.room - count)
+                remaining = packing * (group.free_gpus - count)
                 key = (group.weight, -terms.utility, remaining, name)
                 ranked.append((key, mask, terms, group))
             if not ranked:
@@ -124,11 +126,11 @@ class TopoAware(Policy):
             chosen.append(_Chosen(best[0][3], best[1], best[2]))
         return chosen, others
 
-    def _has_memory(self, group: Group, need_gbps: float) -> bool:
+    def _has_memory(self, group: StateGroup, need_gbps: float) -> bool:
         if need_gbps <= 0:
             return True
-        sockets = len(self._solver.machine(group.node.topology).sockets)
-        socket_gbps = self._solver.settings.socket_memory_gbps
+        sockets = len(self._solutions.machine(group.node.topology).sockets)
+        socket_gbps = self._solutions.settings.socket_memory_gbps
         return constraints.has_memory(group, need_gbps, socket_gbps, sockets)
 
     def _placement(
@@ -147,28 +149,29 @@ class TopoAware(Policy):
         taken = {name for name, _ in rest}
         candidates = [_candidate([(c.name, c.mask)], rest, c.terms) for c in (chosen[0], *others)
                       if c.name not in taken]  # fmt: skip
-        found = measured(gpus, request, cluster, self.name, "")
-        found = replace(
-            found,
+        reason = f"utility {worst.utility:.2f}: {_in_words(worst.named())}"
+        return replace(
+            measured(gpus, request, cluster, self.name, reason),
             score=worst.utility,
             utility=worst.utility,
             terms=worst.named(),
             candidates=tuple(candidates),
         )
-        return replace(found, reason=f"utility {found.utility:.2f}: {_named(found)}")
 
 
-def _key(ranked: tuple[_Rank, int, Terms, Group]) -> _Rank:
+def _key(ranked: tuple[_Rank, int, UtilityTerms, StateGroup]) -> _Rank:
     return ranked[0]
 
 
-def _candidate(own: list[tuple[str, int]], rest: list[tuple[str, int]], terms: Terms) -> Candidate:
+def _candidate(
+    own: list[tuple[str, int]], rest: list[tuple[str, int]], terms: UtilityTerms
+) -> Candidate:
     gpus = {name: gpus_of(mask) for name, mask in (*own, *rest)}
     return Candidate(gpus, terms.utility, 0.0, 0.0, 0.0, terms.named())
 
 
-def _named(placement: Placement) -> str:
-    return ", ".join(f"{name} {value:.2f}" for name, value in placement.terms.items())
+def _in_words(terms: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in terms.items())
 
 
 class TopoAwareP(TopoAware):
@@ -180,6 +183,6 @@ class TopoAwareP(TopoAware):
 
 
 @lru_cache(maxsize=1)
-def _shared_solver(settings: Settings, site: Site) -> Solver:
+def _shared_solutions(settings: Settings, site: Site) -> Solutions:
     """One for both policies of a configuration, so that they share what they compute."""
-    return Solver(settings, site.interference)
+    return Solutions(settings, site.interference)

@@ -20,29 +20,14 @@ the best there is, 0 the worst case, and the utility, their weighted mean, lies 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from policies.contract.interference import WORST, Interference, Kind
-from policies.errors import PolicyError
-from policies.topo_aware.machine import Machine
+from policies.topo_aware.machine import MachineGraph
+from policies.topo_aware.settings import Settings
 
 #: The largest weight of a job graph's edge.
 HEAVIEST = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Of the three terms; they count by their shares of the sum."""
-
-    communication: float = 1.0
-    interference: float = 1.0
-    fragmentation: float = 1.0
-
-    def __post_init__(self) -> None:
-        parts = (self.communication, self.interference, self.fragmentation)
-        if min(parts) < 0 or sum(parts) <= 0:
-            raise PolicyError(f"utility weights {parts}: expected none below 0 and a sum above 0")
 
 
 class Beside(NamedTuple):
@@ -53,7 +38,7 @@ class Beside(NamedTuple):
     memory_gbps: float = 0.0
 
 
-class Asked(NamedTuple):
+class JobNeeds(NamedTuple):
     """What matters of a job on one node: its GPUs there, its kind, its edge weight (0-4)."""
 
     gpus: int
@@ -62,7 +47,7 @@ class Asked(NamedTuple):
     memory_gbps: float = 0.0
 
 
-class Terms(NamedTuple):
+class UtilityTerms(NamedTuple):
     """Utility and its terms, each in [0, 1]; 1 is best."""
 
     utility: float
@@ -84,26 +69,26 @@ class Scale:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: MachineGraph,
         free: int,
         beside: tuple[Beside, ...],
-        asked: Asked,
-        weights: Weights,
+        asked: JobNeeds,
+        weights: Settings,
         interference: Interference,
     ) -> None:
         self.machine, self.free, self.beside, self.asked = machine, free, beside, asked
         self._weights, self._interference = weights, interference
         self._slowed: dict[int, float] = {}
-        self._known: dict[int, Terms] = {}
+        self._known: dict[int, UtilityTerms] = {}
 
-    def terms(self, mask: int) -> Terms:
+    def terms(self, mask: int) -> UtilityTerms:
         """The terms of one set, of the job or of a part of it while it is divided."""
-        found = self._known.get(mask)
-        if found is None:
-            found = self._known[mask] = self._terms(mask)
-        return found
+        terms = self._known.get(mask)
+        if terms is None:
+            terms = self._known[mask] = self._terms(mask)
+        return terms
 
-    def _terms(self, mask: int) -> Terms:
+    def _terms(self, mask: int) -> UtilityTerms:
         machine, count = self.machine, mask.bit_count()
         touched = machine.touched(mask)
         calm = self._calm(touched)
@@ -119,19 +104,19 @@ class Scale:
             part += weights.communication * close
             of += weights.communication
         # Rounded, so that sets that differ by a symmetry tie to the last bit.
-        return Terms(round(part / of, 9) if of > 0 else 1.0, close, calm, whole)
+        return UtilityTerms(round(part / of, 9) if of > 0 else 1.0, close, calm, whole)
 
     def _calm(self, touched: int) -> float:
         """The term of interference for a job on these sockets."""
-        found = self._slowed.get(touched)
-        if found is None:
+        calm = self._slowed.get(touched)
+        if calm is None:
             near = [job.kind for job in self.beside if self.machine.touched(job.mask) & touched]
             factor, own = self._interference.factor, self.asked.kind
             suffered = max((factor(own, kind) for kind in near), default=1.0)
             caused = sum(factor(kind, own) for kind in near)
             mean = (suffered + caused) / (len(near) + 1)
-            found = self._slowed[touched] = min(1.0, max(0.0, 1.0 - (mean - 1.0) / (WORST - 1.0)))
-        return found
+            calm = self._slowed[touched] = min(1.0, max(0.0, 1.0 - (mean - 1.0) / (WORST - 1.0)))
+        return calm
 
     def _whole(self, mask: int, touched: int, count: int) -> float:
         """The term of fragmentation."""

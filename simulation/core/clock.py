@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Progress:
+class JobProgress:
     """How far a running job has come.
 
     `left` is the share of its work that was left at `since_s` (1: all of it); `full_s` is how
@@ -60,7 +60,7 @@ class Clock:
         """Call `happens` at that second."""
         heapq.heappush(self._events, (at_s, order, next(self._serial), happens))
 
-    def run(self, job: Progress, full_s: float, ends: Callable[[], object], *order: int) -> None:
+    def run(self, job: JobProgress, full_s: float, ends: Callable[[], object], *order: int) -> None:
         """The job goes on at a new speed; call `ends` when its work is done.
 
         An end that was expected at the old speed is still in the heap and comes to nothing.

@@ -13,7 +13,7 @@ from policies import NodeState
 from simulation.errors import SimulationError
 
 
-class Room:
+class FreeCounts:
     """Free GPUs per node as counts: answers "does it fit" without looking at every node."""
 
     def __init__(self, free: Iterable[int] = ()) -> None:
@@ -45,7 +45,7 @@ class Occupancy:
             name: NodeState(name, topology, free=(1 << topology.gpus) - 1)
             for name, topology in cluster.items()
         }
-        self.room = Room(topology.gpus for topology in cluster.values())
+        self.counts = FreeCounts(topology.gpus for topology in cluster.values())
         self.gpus = sum(topology.gpus for topology in cluster.values())
 
     def take(self, masks: Mapping[str, int]) -> None:
@@ -62,6 +62,6 @@ class Occupancy:
     def _set(self, free: Mapping[str, int]) -> None:
         nodes = self.nodes.copy()
         for name, mask in free.items():
-            self.room.move(nodes[name].free.bit_count(), mask.bit_count())
+            self.counts.move(nodes[name].free.bit_count(), mask.bit_count())
             nodes[name] = replace(nodes[name], free=mask)
         self.nodes = nodes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from simulation.core.jobs import SimJob
-from simulation.core.occupancy import Occupancy, Room
+from simulation.core.occupancy import FreeCounts, Occupancy
 from simulation.core.record import Running
 
 
@@ -26,7 +26,7 @@ def in_turn(
     """
     jobs = iter(jobs)
     for job in jobs:
-        if cluster.room.fits(job.gpus_per_node):
+        if cluster.counts.fits(job.gpus_per_node):
             yield job, frozenset()
             continue
         if not easy:
@@ -35,14 +35,14 @@ def in_turn(
         for later in jobs:
             walltime = ideal_s(later) if later.walltime_s is None else later.walltime_s
             reserved = promised if now_s + walltime > start_s else frozenset()
-            if not cluster.room.fits(later.gpus_per_node):
+            if not cluster.counts.fits(later.gpus_per_node):
                 continue
-            if not reserved or _room_without(cluster, reserved).fits(later.gpus_per_node):
+            if not reserved or _counts_without(cluster, reserved).fits(later.gpus_per_node):
                 yield later, reserved
 
 
-def _room_without(cluster: Occupancy, names: frozenset[str]) -> Room:
-    return Room(
+def _counts_without(cluster: Occupancy, names: frozenset[str]) -> FreeCounts:
+    return FreeCounts(
         state.free.bit_count() for name, state in cluster.nodes.items() if name not in names
     )
 
@@ -55,14 +55,14 @@ def _promise(
     By planned ends: a job that outlives its walltime is taken to end now.
     """
     free = {name: state.free.bit_count() for name, state in cluster.nodes.items()}
-    room = Room(free.values())
+    counts = FreeCounts(free.values())
     at_s = now_s
     for other in sorted(running, key=lambda other: other.planned_end_s()):
         at_s = max(at_s, other.planned_end_s())
         for name, mask in other.masks.items():
-            room.move(free[name], free[name] + mask.bit_count())
+            counts.move(free[name], free[name] + mask.bit_count())
             free[name] += mask.bit_count()
-        if room.fits(job.gpus_per_node):
+        if counts.fits(job.gpus_per_node):
             break
     # The fullest nodes that will do, so that most of the room stays for others.
     promised: set[str] = set()

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policies import Placement, RunningJob
-from simulation.core.clock import Progress
+from simulation.core.clock import JobProgress
 from simulation.core.jobs import SimJob
 
 
 @dataclass(slots=True, kw_only=True)
-class Running(Progress):
+class Running(JobProgress):
     """A job that runs. `seen` is the job as the policy sees it beside later ones."""
 
     job: SimJob
@@ -58,7 +58,7 @@ class Record:
 
 
 @dataclass(slots=True)
-class Run:
+class SimulatedRun:
     """A whole simulated run of one policy. `decision_s`: real time of every question."""
 
     policy: str

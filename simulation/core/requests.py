@@ -7,6 +7,7 @@ out, so that one trace can be asked of every policy.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from policies import Policy, Request, RunningJob
 from policies.errors import HintError
@@ -35,7 +36,7 @@ def wrong_hint(hint: str) -> str:
     return ""
 
 
-class Asking:
+class RequestMaker:
     """Builds one policy's requests, remembering those of equal jobs."""
 
     def __init__(self, policy: Policy) -> None:
@@ -47,22 +48,15 @@ class Asking:
     def request(self, job: SimJob) -> Request:
         """The request of one job; SimulationError names a job whose hint is wrong."""
         key = (job.hint, job.gpus_per_node)
-        found = self._known.get(key)
-        if found is None:
+        request = self._known.get(key)
+        if request is None:
             defaults = {**hint_values(job.hint), "policy": self._name}
             try:
-                found = to_request(Hints(), job.gpus_per_node, defaults, policies=self._policies)
+                request = to_request(Hints(), job.gpus_per_node, defaults, policies=self._policies)
             except HintError as error:
                 raise SimulationError(f"job {job.job_id}: hint {job.hint!r}: {error}") from None
-            self._known[key] = found
-        return Request(
-            gpus_per_node=found.gpus_per_node,
-            job_id=job.job_id,
-            pattern=found.pattern,
-            sensitive=found.sensitive,
-            min_utility=found.min_utility,
-            options=found.options,
-        )
+            self._known[key] = request
+        return replace(request, job_id=job.job_id)
 
     def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:
         """The job as its later neighbours see it."""

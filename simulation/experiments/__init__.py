@@ -4,9 +4,9 @@ An experiment is a function `(seeds, **options) -> Result` in a module of its ow
 "module:function" and imported only when it is run.
 """
 
-from simulation.experiments.registry import Experiment, Figures, Registry, Result
+from simulation.experiments.registry import Experiment, ExperimentRegistry, Figures, Result
 
-__all__ = ["Experiment", "Figures", "Registry", "Result", "experiments"]
+__all__ = ["Experiment", "ExperimentRegistry", "Figures", "Result", "experiments"]
 
 _SC17 = ("fcfs", "best-fit", "topo-aware", "topo-aware-p")
 _LOADS = {"load": ("printed", "80", "95")}
@@ -18,7 +18,7 @@ _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
 
 #: Ours. A new experiment is one row: name, what it is, where, seeds, options, policies it needs.
-experiments = Registry()
+experiments = ExperimentRegistry()
 for _found in (
     Experiment("sc17-table1",
         "TOPO-AWARE's Table 1: six jobs on one Minsky, with the exhaustive bound.",

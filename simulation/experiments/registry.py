@@ -80,7 +80,7 @@ class Experiment:
         return run(tuple(self.seeds if seeds is None else seeds), **words)
 
 
-class Registry:
+class ExperimentRegistry:
     """Names -> experiments; a name is taken once."""
 
     def __init__(self) -> None:

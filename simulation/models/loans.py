@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
-from simulation.core.clock import Progress
+from simulation.core.clock import JobProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Taken:
 
 
 @dataclass(slots=True, kw_only=True)
-class RunningJob(Progress):
+class RunningLoan(JobProgress):
     """A running job: its number in the log, its GPUs, and what it takes by node."""
 
     number: int
@@ -45,7 +45,7 @@ class RunningJob(Progress):
     crowd: int = 0  # jobs on its fullest node when its speed was set, where that matters
 
 
-R = TypeVar("R", bound=RunningJob)
+R = TypeVar("R", bound=RunningLoan)
 
 
 class Nodes(Generic[R]):

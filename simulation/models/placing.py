@@ -19,8 +19,8 @@ from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import Occupancy
 from simulation.core.queue_order import in_turn
-from simulation.core.record import Record, Run, Running
-from simulation.core.requests import Asking
+from simulation.core.record import Record, Running, SimulatedRun
+from simulation.core.requests import RequestMaker
 from simulation.errors import SimulationError
 from simulation.models.speed import Neighbour, Speed, Stated
 
@@ -69,27 +69,27 @@ class Simulator:
     clock: Clock = field(default_factory=Clock)
     queue: dict[int, SimJob] = field(default_factory=dict)
     running: dict[int, Running] = field(default_factory=dict)
-    room: Occupancy = field(init=False)
-    result: Run = field(init=False)
-    _asking: Asking = field(init=False)
+    occupancy: Occupancy = field(init=False)
+    result: SimulatedRun = field(init=False)
+    _requests: RequestMaker = field(init=False)
     _waiting: dict[int, _Waiting] = field(default_factory=dict)
     _order: dict[int, int] = field(default_factory=dict)
     _on_node: dict[str, set[int]] = field(default_factory=dict)
     _snapshot: tuple[RunningJob, ...] | None = None
 
     def __post_init__(self) -> None:
-        self.room = Occupancy(self.cluster)
-        self.result = Run(self.policy.name, gpus=self.room.gpus)
-        self._asking = Asking(self.policy)
+        self.occupancy = Occupancy(self.cluster)
+        self.result = SimulatedRun(self.policy.name, gpus=self.occupancy.gpus)
+        self._requests = RequestMaker(self.policy)
         self._on_node = {name: set() for name in self.cluster}
 
-    def run(self, jobs: Iterable[SimJob]) -> Run:
+    def run(self, jobs: Iterable[SimJob]) -> SimulatedRun:
         """Run every job once; records in the order of their starts.
 
         SimulationError for a job that could never start, named with what it asked for.
         """
         for job in jobs:
-            if not self.room.room.fits(job.gpus_per_node):
+            if not self.occupancy.counts.fits(job.gpus_per_node):
                 raise SimulationError(
                     f"job {job.job_id} asks for {'+'.join(map(str, job.gpus_per_node))} GPUs;"
                     " the empty cluster has no such nodes"
@@ -105,19 +105,19 @@ class Simulator:
 
     def request(self, job: SimJob) -> Request:
         """What the policy is asked for this job."""
-        return self._asking.request(job)
+        return self._requests.request(job)
 
     def _submit(self, job: SimJob) -> None:
         self.queue[job.job_id] = job
 
     def _schedule(self) -> None:
         """One pass over the queue."""
-        if not self.queue or not any(state.free for state in self.room.nodes.values()):
+        if not self.queue or not any(state.free for state in self.occupancy.nodes.values()):
             return
         jobs = filter(self._may_ask, list(itertools.islice(self.queue.values(), DEPTH)))
         running = self.running.values()
         for job, reserved in in_turn(
-            jobs, self.room, running, self.clock.now_s, self.speed.ideal_s, easy=self.easy
+            jobs, self.occupancy, running, self.clock.now_s, self.speed.ideal_s, easy=self.easy
         ):
             self._try_start(job, reserved)
 
@@ -131,7 +131,7 @@ class Simulator:
 
         `reserved` names nodes it may not use.
         """
-        nodes = self.room.nodes
+        nodes = self.occupancy.nodes
         if reserved:
             nodes = {name: state for name, state in nodes.items() if name not in reserved}
         began = time.perf_counter()
@@ -168,14 +168,14 @@ class Simulator:
 
     def _start(self, job: SimJob, placement: Placement, *, is_forced: bool = False) -> None:
         masks = {name: mask_of(gpus) for name, gpus in placement.gpus.items()}
-        self.room.take(masks)
+        self.occupancy.take(masks)
         del self.queue[job.job_id]
         waiting = self._waiting.pop(job.job_id, None)
         run = Running(
             job=job,
             placement=placement,
             masks=masks,
-            seen=self._asking.running(job, masks),
+            seen=self._requests.running(job, masks),
             start_s=self.clock.now_s,
             ideal_s=self.speed.ideal_s(job),
             postponed=waiting.count if waiting else 0,
@@ -191,7 +191,7 @@ class Simulator:
     def _end(self, run: Running) -> None:
         del self.running[run.job.job_id]
         self._snapshot = None
-        self.room.release(run.masks)
+        self.occupancy.release(run.masks)
         for name in run.masks:
             self._on_node[name].discard(run.job.job_id)
         self._rescale(run.masks)

@@ -17,7 +17,7 @@ from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.drmaestro import HELD_BACK, DRMaestro, NetworkProfile
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended, Nodes, RunningJob
+from simulation.models.loans import Ended, Nodes, RunningLoan
 
 #: The order of events at one second: a round comes after everything that it can know of.
 _END, _RETURN, _SUBMIT, _ROUND = range(4)
@@ -34,7 +34,7 @@ class PlannedJob:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Running(RunningJob):
+class _Running(RunningLoan):
     """`flows` is the job's traffic on each machine that it lends from or to."""
 
     flows: Mapping[str, float]

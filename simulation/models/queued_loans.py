@@ -24,7 +24,7 @@ from policies.remote.r_queue import (
 )
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended, Nodes, RunningJob
+from simulation.models.loans import Ended, Nodes, RunningLoan
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class QueuedLoanSimulator:
     _jobs: Sequence[QueuedJob] = ()
     _waiting: deque[int] = field(default_factory=deque)
     _ended: dict[int, Ended] = field(default_factory=dict)
-    _loans: Nodes[RunningJob] = field(init=False)
-    _running: dict[int, RunningJob] = field(default_factory=dict)
+    _loans: Nodes[RunningLoan] = field(init=False)
+    _running: dict[int, RunningLoan] = field(default_factory=dict)
     _free: int = 0
     _idle_in_use: int = 0
     _idle_hosting: int = 0
@@ -97,7 +97,7 @@ class QueuedLoanSimulator:
         if len(self._waiting) == 1:  # else the first one was refused in this very state
             self._start_waiting()
 
-    def _end(self, running: RunningJob) -> None:
+    def _end(self, running: RunningLoan) -> None:
         self._count_time()
         del self._running[running.number]
         self._move(running, self._loans.give_back)
@@ -141,7 +141,7 @@ class QueuedLoanSimulator:
         busy = self._loans.jobs if lending_counts else self._loans.hosted
         return queue.decide(queued.job, self.nodes, busy)
 
-    def _release(self, running: RunningJob) -> Release:
+    def _release(self, running: RunningLoan) -> Release:
         """What it gives back at its end, which is known here as well as a queue could."""
         return Release(
             running.end_s() - self._clock.now_s,
@@ -153,11 +153,11 @@ class QueuedLoanSimulator:
     def _start(self, number: int, answer: RemotePlacement) -> None:
         self.placements[number] = answer
         taken = self._loans.taken(self._jobs[number].job, answer)
-        running = RunningJob(self._clock.now_s, number=number, placement=answer, taken=taken)
+        running = RunningLoan(self._clock.now_s, number=number, placement=answer, taken=taken)
         self._running[number] = running
         self._move(running, self._loans.take)
 
-    def _move(self, running: RunningJob, change: Callable[[RunningJob], None]) -> None:
+    def _move(self, running: RunningLoan, change: Callable[[RunningLoan], None]) -> None:
         """Take or give back what the job has; whoever is beside it goes at another speed then."""
         self._count_idle(running.taken, -1)
         change(running)

@@ -14,7 +14,7 @@ from functools import partial
 
 from policies.contract.scheduling import Planned, Platform, Queue, Scheduler, Started, Task
 from policies.performance import Shape
-from simulation.core.clock import Clock, Progress
+from simulation.core.clock import Clock, JobProgress
 from simulation.errors import SimulationError
 
 #: Of events at one second, ends come before arrivals.
@@ -103,7 +103,7 @@ class ShapingSimulator:
         predicted_s = float(task.latency_s[self.platform.index(shape)])
         self._running[task.job_id] = Started(task.job_id, task.profile, shape, now_s + predicted_s)
         end = partial(self._end, planned, now_s)
-        self._clock.run(Progress(now_s), self.truth(task, shape), end, _END, task.job_id)
+        self._clock.run(JobProgress(now_s), self.truth(task, shape), end, _END, task.job_id)
 
     def _end(self, planned: Planned, start_s: float) -> None:
         del self._running[planned.task.job_id]

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from gres_topology import NodeTopology
 from policies.contract.bits import mask_of
 from simulation.core.link_quality import host_mbps, judge, share_of
-from simulation.core.record import Record, Run
+from simulation.core.record import Record, SimulatedRun
 
 #: A job misses its SLO when it runs over this many times its best configuration's time.
 #: The paper draws "no slowdown" and gives no number; 1 % is below what it could draw.
@@ -24,7 +24,7 @@ def quantile(values: Sequence[float], q: float) -> float:
     return ranked[min(len(ranked) - 1, max(0, -int(-q * len(ranked) // 1) - 1))]
 
 
-def summary(run: Run, cluster: Mapping[str, NodeTopology]) -> dict[str, float | None]:
+def summary(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, float | None]:
     """Metric -> value; times in seconds, shares from 0 to 1.
 
     `makespan_s` counts from the first submit to the last end; `utilisation` is the share of

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gres_topology import NodeTopology
-from simulation.core.record import Run
+from simulation.core.record import SimulatedRun
 from simulation.report.metrics import summary
 from simulation.traces import Trace
 
@@ -47,7 +47,7 @@ def shown(value: float | None, style: str) -> str:
     return f"{value:,.{style}f}"
 
 
-def table(runs: Sequence[Run], cluster: Mapping[str, NodeTopology]) -> list[list[str]]:
+def table(runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]) -> list[list[str]]:
     """Heading and one row per policy, as text."""
     rows = [["policy", *(heading for heading, _ in TABLE.values())]]
     for run in runs:
@@ -57,7 +57,10 @@ def table(runs: Sequence[Run], cluster: Mapping[str, NodeTopology]) -> list[list
 
 
 def to_json(
-    runs: Sequence[Run], cluster: Mapping[str, NodeTopology], trace: Trace, facts: Mapping[str, Any]
+    runs: Sequence[SimulatedRun],
+    cluster: Mapping[str, NodeTopology],
+    trace: Trace,
+    facts: Mapping[str, Any],
 ) -> str:
     """{trace, jobs, rejected, left_out, nodes, gpus, ..facts, policies: {name: metrics}}."""
     return json.dumps(
@@ -76,7 +79,7 @@ def to_json(
     )
 
 
-def to_csv(runs: Iterable[Run]) -> str:
+def to_csv(runs: Iterable[SimulatedRun]) -> str:
     """One line per policy and job; `gpus` as node:GPU+GPU, nodes separated by spaces."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")

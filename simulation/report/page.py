@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from gres_topology import NodeTopology
-from simulation.core.record import Run
+from simulation.core.record import SimulatedRun
 from simulation.report import plots
 from simulation.report.output import left_out, table
 from simulation.traces import Trace
@@ -37,7 +37,10 @@ def tag(name: str, *inside: str) -> Html:
 
 
 def to_html(
-    runs: Sequence[Run], cluster: Mapping[str, NodeTopology], trace: Trace, facts: Mapping[str, Any]
+    runs: Sequence[SimulatedRun],
+    cluster: Mapping[str, NodeTopology],
+    trace: Trace,
+    facts: Mapping[str, Any],
 ) -> str:
     """The page; `facts` are the settings of the run that it names."""
     head, *rows = table(runs, cluster)

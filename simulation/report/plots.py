@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gres_topology import NodeTopology
-from simulation.core.record import Record, Run
+from simulation.core.record import Record, SimulatedRun
 from simulation.errors import SimulationError
 from simulation.report.metrics import busy_over_time
 
@@ -47,7 +47,9 @@ def _figure(width: float, height: float, draw: Callable[[Any], None]) -> str:
     return svg[svg.index("<svg") :]
 
 
-def timeline(run: Run, cluster: Mapping[str, NodeTopology], *, legend: bool = False) -> str:
+def timeline(
+    run: SimulatedRun, cluster: Mapping[str, NodeTopology], *, legend: bool = False
+) -> str:
     """Which job held which GPU when: one row per GPU, a colour per job."""
     rows = [(name, gpu) for name in sorted(cluster) for gpu in range(cluster[name].gpus)]
     place = {row: at for at, row in enumerate(rows[:TIMELINE_GPUS])}
@@ -95,19 +97,19 @@ def _curves(title: str, label: str, curves: Mapping[str, Sequence[float]], log: 
     return _figure(7, 3.2, draw)
 
 
-def slowdowns(runs: Sequence[Run]) -> str:
+def slowdowns(runs: Sequence[SimulatedRun]) -> str:
     """Run time over the best configuration's, jobs from worst to best."""
     curves = {run.policy: [record.slowdown for record in run.records] for run in runs}
     return _curves("Slowdown against the best configuration", "times", curves, log=False)
 
 
-def waits(runs: Sequence[Run]) -> str:
+def waits(runs: Sequence[SimulatedRun]) -> str:
     """Waiting time, jobs from worst to best, on a logarithmic scale from one second on."""
     curves = {run.policy: [record.waited_s for record in run.records] for run in runs}
     return _curves("Waiting time", "seconds", curves, log=True)
 
 
-def utilisation(runs: Sequence[Run]) -> str:
+def utilisation(runs: Sequence[SimulatedRun]) -> str:
     """GPUs in use over time; thinned to what can be seen, each point exact."""
 
     def draw(axes: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gres_topology import NodeTopology
 from simulation.core.jobs import SimJob
-from simulation.core.occupancy import Room
+from simulation.core.occupancy import FreeCounts
 from simulation.core.requests import wrong_hint
 
 #: More GPUs or nodes in one job than any machine has; a typing error, not a job.
@@ -104,7 +104,7 @@ def prepare(
     out; a job that fits no empty cluster is rejected by name.
     """
     ready = Trace(trace.source, trace.format, [], list(trace.rejected), dict(trace.left_out))
-    room = Room(topology.gpus for topology in cluster.values())
+    counts = FreeCounts(topology.gpus for topology in cluster.values())
     jobs = sorted(trace.jobs, key=lambda job: job.submit_s)
     first = (jobs[0].submit_s if jobs else 0) + skip_days * 86_400
     seen: set[int] = set()
@@ -116,7 +116,7 @@ def prepare(
         if most is not None and len(ready.jobs) >= most:
             ready.leave_out(f"after the first {most} jobs")
             continue
-        if not room.fits(job.gpus_per_node):
+        if not counts.fits(job.gpus_per_node):
             shape = f"{sum(job.gpus_per_node)} GPUs on {len(job.gpus_per_node)} nodes"
             where = f"job {job.name or job.job_id}"
             ready.rejected.append(Rejected(where, f"{shape}: not on this cluster"))

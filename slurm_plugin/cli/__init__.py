@@ -66,11 +66,6 @@ class LazyGroup(click.Group):
         )
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[cmd_name]}.{cmd_name} is no click command")
-        if cmd_name == "topology":
-            from slurm_plugin.cli.machines.collect import collect
-
-            assert isinstance(command, click.Group)
-            command.add_command(collect)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -159,10 +159,10 @@ class Reader:
 
     def _address(self, node: yaml.Node, name: str, key: Key) -> tuple[str, int]:
         text = self.text(node, name, key)
-        host, colon, port = text.rpartition(":")
-        if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
+        address = address_in(text)
+        if address is None:
             raise self.fail(node, name, f"{text!r} is not host:port; expected 127.0.0.1:9401, say")
-        return host.strip("[]"), int(port)
+        return address
 
     def _ports(self, node: yaml.Node, name: str, key: Key) -> tuple[int, int]:
         text = self.text(node, name, key)
@@ -170,6 +170,14 @@ class Reader:
         if not (low.isdecimal() and high.isdecimal() and 1024 <= int(low) < int(high) < 65536):
             raise self.fail(node, name, f"{text!r} is no range of ports; expected 50000-50999, say")
         return int(low), int(high)
+
+
+def address_in(text: str) -> tuple[str, int] | None:
+    """Host and port of `host:port` or `[::1]:port`; None for anything else."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        return None
+    return host.strip("[]"), int(port)
 
 
 def _full(section: str, name: str) -> str:

@@ -114,7 +114,7 @@ class Decider:
         try:
             preferences = read_preferences(asked.hint, rule)
         except HintRefused as error:
-            # Refused at submit where the bridge runs; here the job must not suffer for it.
+            # The bridge refuses such a hint at submit; without it the job starts by Slurm's choice.
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if preferences.off:
             raise _Leave("opted out by hint")
@@ -125,7 +125,7 @@ class Decider:
         counts = sorted((node.own.bit_count() for node in own.values()), reverse=True)
         request = preferences.request(tuple(counts), asked.job, asked.uid)
         policy = self.get_policy(preferences.policy)
-        # Only who looks at neighbours has them read.
+        # Running jobs are read only for a policy that looks at them.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
         cluster = Cluster(nodes, jobs, network=self.network)
         return _Prepared(asked, preferences, policy, request, cluster, own, excluded)
@@ -235,7 +235,7 @@ class Decider:
         return {name: mask_of(self._to_slurm(name, chosen)) for name, chosen in gpus.items()}
 
     def _pcie_hops(self, name: str, gpus: tuple[int, ...]) -> int:
-        """Links of the ring through `gpus` (the topology's indices) that are no GPU link."""
+        """Steps of the ring through `gpus` (the topology's indices) that leave the GPU links."""
         topology = self.machines[name].topology
         if topology is None or len(gpus) < 2:
             return 0

@@ -1,4 +1,4 @@
-"""Learns run times from jobs that end: who they were, where they sat, and beside whom."""
+"""Learns run times from jobs that end: what they were, where they ran, and beside what."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Run:
-    """A job that runs and says what it is; `met` are the kinds it shared a socket with."""
+    """A job that runs and says what it is."""
 
     kind: Kind
+    #: (node, socket).
     sockets: frozenset[tuple[str, int]]
     start_s: float
+    #: The kinds of jobs with which it shared a socket.
     met: set[Kind] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class Teacher:
-    """Follows jobs from start to end. Those met by the start notice only: of others the
-    surroundings are not known from the beginning. A job that met two kinds or more teaches
-    nothing, nor does one beside a job that does not say what it is.
+    """Follows jobs from their start to their end.
+
+    Jobs that ran before are left out: nobody knows beside what they started. Nothing is learned
+    from a job that met two kinds or more, or a job that does not say what it is.
     """
 
     learned: Learned
@@ -59,13 +62,13 @@ class Teacher:
             self._running[job.job_id] = run
 
     def ended(self, job_id: int) -> None:
-        """A job is gone; whether it did its work is asked later."""
+        """A job is gone; Slurm is asked later whether it completed."""
         run = self._running.pop(job_id, None)
         if run is not None:
             self._ended[job_id] = (run, self.clock() - run.start_s)
 
     def forget(self, job_id: int) -> None:
-        """A job is gone, nobody knows since when."""
+        """A job is gone, and it is not known since when: nothing is learned from it."""
         self._running.pop(job_id, None)
 
     def learn(self, client: SlurmClient) -> None:

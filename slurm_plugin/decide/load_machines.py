@@ -19,8 +19,8 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import ConfigError, PluginError
 from slurm_plugin.link_calibration import model_file
-from slurm_plugin.link_calibration.attach import calibrated
 from slurm_plugin.link_calibration.errors import CalibrationError
+from slurm_plugin.link_calibration.model_file import calibrated
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def load_machines(config: Config) -> Machines:
 
 
 def _check_patterns(config: Config, machines: Machines) -> None:
-    """A pattern no declared node has GPUs enough for is a mistake, not a wish."""
+    """Raises ConfigError for a pattern with more ranks than any declared node has GPUs."""
     most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
     for name, pattern in config.patterns.items():
         if most is not None and pattern.ranks > most:
@@ -107,12 +107,12 @@ class _Loader:
         return topology
 
     def _read_model(self, node_set: NodeSet, declared: NodeTopology | None, where: str) -> None:
-        """A mistake in the file is the configuration's, not a problem of each node."""
+        """Raises ConfigError for a mistake in the file: it is not a problem of each node."""
         path = node_set.bandwidth_model
         if path is None:
             return
         try:
-            self._models[path] = model_file.read(path)
+            self._models[path] = model_file.read_model(path)
             if declared is not None:
                 calibrated(declared, self._models[path], path)
         except CalibrationError as error:
@@ -220,10 +220,10 @@ class _Loader:
 
 
 def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
-    """What is expected, in the words the node's tool has.
+    """What is expected, as coarse as the node's tool tells it.
 
-    rocm-smi says XGMI for every pair that the fabric reaches, over several hops too, and
-    never how many links: such a cell neither proves nor disproves a declared one.
+    rocm-smi says XGMI for every pair that the fabric reaches, also over several hops, and never
+    how many links: such a cell neither proves nor disproves a declared one.
     """
     if expected.gpus != found.gpus:
         return expected

@@ -14,14 +14,13 @@ from gres_topology import NodeTopology
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One node's hardware as the engine uses it.
+    """One node's hardware as the engine uses it."""
 
-    `order[s]` is the topology's index of Slurm's GPU s; None is the identity. `problem`
-    is empty, or says why the node is left to Slurm; `topology` is None only then.
-    """
-
+    #: None only where there is a problem.
     topology: NodeTopology | None
+    #: The topology's index of each of Slurm's GPUs; None where both count alike.
     order: tuple[int, ...] | None = None
+    #: Why the node is left to Slurm; empty where it is not.
     problem: str = ""
     _masks: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
@@ -29,7 +28,7 @@ class Machine:
         """Slurm's mask in the topology's indices."""
         if self.order is None:
             return mask
-        # Nodes of one kind share the Machine, so few masks repeat very often.
+        # Nodes of one kind share the Machine, so that few masks come again and again.
         found = self._masks.get(mask)
         if found is None:
             found = sum(1 << t for s, t in enumerate(self.order) if mask >> s & 1)

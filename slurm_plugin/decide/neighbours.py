@@ -41,7 +41,7 @@ def running_job(
 ) -> RunningJob:
     """The job as its neighbours' policies see it; a hint that is wrong says nothing."""
     try:
-        # Whoever decides: what the job is does not depend on it.
+        # What the job is does not depend on the policy that decides.
         values = parse(hint, default_policy="topo-aware").values
     except HintError:
         values = {}

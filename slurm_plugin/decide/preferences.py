@@ -1,4 +1,4 @@
-"""What one job wishes: its own hint over the partition's defaults, within what is allowed."""
+"""What one job prefers: its own hint over the partition's defaults, within what is allowed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ class HintRefused(PluginError):
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """A hint that was understood, and who decides; `text` is its canonical form."""
+    """A hint that was understood, over the defaults."""
 
+    #: The name of the policy that decides.
     policy: str
+    #: The hint in its canonical form.
     text: str
+    #: The job is to get Slurm's own choice.
     off: bool
     _hints: hints.Hints
     _rule: Rule
@@ -35,12 +38,12 @@ class Preferences:
 
     @property
     def remote(self) -> bool:
-        """May GPUs of other nodes be borrowed? The job's own word, the rule's, the R queue's."""
+        """May it borrow GPUs of other nodes, by its hint, its rule, or as one of an R queue?"""
         return self._rule.lends and not self.off and self._remote != "no"
 
     @property
     def is_auto(self) -> bool:
-        """Only where that is predicted to end the job sooner?"""
+        """Is it to borrow only where that is predicted to end it sooner?"""
         return self.remote and self._remote == "auto"
 
     @property

@@ -75,7 +75,7 @@ class DecisionRecord:
         return self._scored(own) | {"gpus": gpus, "pcie_hops": self._hops(own)}
 
     def _hops(self, placement: Placement) -> int:
-        """Steps of the rings, all nodes together, that leave the GPUs' own links."""
+        """How many steps of the rings, on all nodes together, leave the GPUs' own links."""
         return sum(self.pcie_hops(name, gpus) for name, gpus in placement.gpus.items())
 
     def _scored(self, choice: Placement | Candidate) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which rule applies to a job: its partition's, then its account's, then its user's word.
+"""Which rule applies to a job: its partition's, then its account's, then its user's.
 
 The mode is the partition's alone. Policy and default hints are laid over each other, key
 by key, the user's last. Of the limits (`users_may_set`) the most personal one counts whole:

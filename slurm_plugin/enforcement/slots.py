@@ -1,6 +1,6 @@
 """Enforcement on stock Slurm: a job gets exact slots at submit, or waits behind a gate.
 
-Answers come from the cache (what the planner last read of Slurm), never from a call to Slurm.
+Answers come from the capacity cache, never from a call to Slurm.
 """
 
 from __future__ import annotations

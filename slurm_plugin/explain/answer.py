@@ -15,7 +15,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
 from slurm_plugin.explain import machines, search
-from slurm_plugin.explain.story import may_see, nodes_of, story
+from slurm_plugin.explain.story import may_see, nodes_of, story_of
 
 #: Version of question and answer.
 VERSION = 1
@@ -69,8 +69,8 @@ def tell(job: int, uid: int, site: Site) -> dict[str, Any]:
         records = may_see(records, uid)
     if not records:
         raise NotTold(unknown(job))
-    told = story(job, records, "engine")
-    return {"told": told, "machines": machines.shown(site.machines, nodes_of(told))}
+    story = story_of(job, records, "engine")
+    return {"told": story, "machines": machines.shown(site.machines, nodes_of(story))}
 
 
 def _question(payload: bytes) -> tuple[int, str]:

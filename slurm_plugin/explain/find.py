@@ -10,7 +10,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold
-from slurm_plugin.explain.story import nodes_of, story
+from slurm_plugin.explain.story import nodes_of, story_of
 from slurm_plugin.munge import MungeError
 from slurm_plugin.slurm.runner import Runner
 
@@ -19,7 +19,7 @@ from slurm_plugin.slurm.runner import Runner
 class Explained:
     """A story, all records behind it (where they may be read), and the nodes to draw."""
 
-    told: dict[str, Any]
+    story: dict[str, Any]
     records: list[dict[str, Any]] = field(default_factory=list)
     machines: dict[str, Any] = field(default_factory=dict)
 
@@ -45,9 +45,9 @@ def explained(
     except NotTold:
         # A job of one's own that has not come up for a start yet is known to Slurm alone.
         return Explained(_from_slurm(job, run, operators, "nothing was decided yet"))
-    told = dict(reply["told"])
-    _with_state(told, run)
-    return Explained(told, machines=reply.get("machines", {}))
+    story = dict(reply["told"])
+    _with_state(story, run)
+    return Explained(story, machines=reply.get("machines", {}))
 
 
 def _from_log(job: int, config: Config, run: Runner) -> Explained:
@@ -57,26 +57,26 @@ def _from_log(job: int, config: Config, run: Runner) -> Explained:
     if not records:
         nothing = f"job {job}: no decision in {config.decision_log.path}"
         try:
-            told = _from_slurm(job, run, slurm_says.operators(run), "nothing was decided yet")
+            story = _from_slurm(job, run, slurm_says.operators(run), "nothing was decided yet")
         except (NotTold, SlurmError) as error:
             raise NotTold(f"{nothing}; older ones are rotated away") from error
-        return Explained(told)
-    told = story(job, records, "decision log")
-    _with_state(told, run)
-    return Explained(told, records, machines.shown(load_machines(config), nodes_of(told)))
+        return Explained(story)
+    story = story_of(job, records, "decision log")
+    _with_state(story, run)
+    return Explained(story, records, machines.shown(load_machines(config), nodes_of(story)))
 
 
 def _from_slurm(job: int, run: Runner, operators: frozenset[int], remark: str) -> dict[str, Any]:
-    told = slurm_says.told_by_slurm(run, job, operators)
-    return told | {"remark": remark}
+    story = slurm_says.told_by_slurm(run, job, operators)
+    return story | {"remark": remark}
 
 
-def _with_state(told: dict[str, Any], run: Runner) -> None:
+def _with_state(story: dict[str, Any], run: Runner) -> None:
     """Whether the job runs, waits, or ended, and its loan; left out where Slurm is silent."""
     try:
-        state, loan = slurm_says.now_of(run, int(told["job"]))
+        state, loan = slurm_says.now_of(run, int(story["job"]))
     except SlurmError:
         return
-    told["state"] = state or "ended, no longer in the controller"
+    story["state"] = state or "ended, no longer in the controller"
     if loan:
-        told["loan"] = loan
+        story["loan"] = loan

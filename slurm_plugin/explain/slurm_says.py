@@ -48,11 +48,11 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
     if found is None or (uid not in operators and found["uid"] != uid):
         raise NotTold(unknown(job))
     comment = found["admin_comment"]
-    told = {"job": job, "source": "Slurm", **found}
+    story = {"job": job, "source": "Slurm", **found}
     if hints.has_hint(comment):
-        told |= {"hint": hints.hint_in(comment), "note": hints.note_in(comment)}
+        story |= {"hint": hints.hint_in(comment), "note": hints.note_in(comment)}
     loan = _loan(found)
-    return told | ({"loan": loan} if loan else {})
+    return story | ({"loan": loan} if loan else {})
 
 
 def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:

@@ -17,7 +17,7 @@ SHAPING = (
 )
 
 
-def story(job: int, records: Sequence[Record], source: str) -> Record:
+def story_of(job: int, records: Sequence[Record], source: str) -> Record:
     """The last decision's keys, and `source`, `earlier`, `started`, `tasks` beside them.
 
     `records` are one job's or one array's, oldest first, and not empty. Of an array the
@@ -37,22 +37,22 @@ def story(job: int, records: Sequence[Record], source: str) -> Record:
     chosen = records[last]
     own = [record for record in records if record.get("job") == chosen.get("job")]
     at = next(i for i, record in enumerate(own) if record is chosen)
-    told = dict(chosen) | {"source": source, "asked_for": job}
+    story = dict(chosen) | {"source": source, "asked_for": job}
     before = [_brief(record) for record in own[:at] if record.get("decision") != "started"]
-    told["earlier"] = before[-MAX_EARLIER:]
-    told["earlier_left_out"] = max(0, len(before) - MAX_EARLIER)
+    story["earlier"] = before[-MAX_EARLIER:]
+    story["earlier_left_out"] = max(0, len(before) - MAX_EARLIER)
     # A start before the last decision belongs to an earlier run of a requeued job.
     starts = [record for record in own[at + 1 :] if record.get("decision") == "started"]
     if starts:
-        told["started"] = {"time": starts[0].get("time"), "gpus": starts[0].get("gpus", {})}
+        story["started"] = {"time": starts[0].get("time"), "gpus": starts[0].get("gpus", {})}
     if shapes and chosen.get("decision") != "shape":
-        told["shaping"] = {key: shapes[-1][key] for key in SHAPING if key in shapes[-1]}
-    told |= {"shaped_before": [_shaped(one) for one in shapes[:-1]]} if shapes[1:] else {}
+        story["shaping"] = {key: shapes[-1][key] for key in SHAPING if key in shapes[-1]}
+    story |= {"shaped_before": [_shaped(one) for one in shapes[:-1]]} if shapes[1:] else {}
     others = _tasks(records, int(chosen.get("job", 0)))
     if others:
-        told["tasks"] = others[-MAX_TASKS:]
-        told["tasks_left_out"] = max(0, len(others) - MAX_TASKS)
-    return told
+        story["tasks"] = others[-MAX_TASKS:]
+        story["tasks_left_out"] = max(0, len(others) - MAX_TASKS)
+    return story
 
 
 def _brief(record: Record) -> Record:
@@ -61,11 +61,11 @@ def _brief(record: Record) -> Record:
     return {key: record[key] for key in keys if key in record} | {"gpus": choice.get("gpus", {})}
 
 
-def _tasks(records: Sequence[Record], told: int) -> list[Record]:
-    """The last decision of every other task."""
+def _tasks(records: Sequence[Record], but: int) -> list[Record]:
+    """The last decision of every task but one."""
     last: dict[int, Record] = {}
     for record in records:
-        if record.get("decision") != "started" and record.get("job") != told:
+        if record.get("decision") != "started" and record.get("job") != but:
             last[int(record.get("job", 0))] = record
     return [_brief(record) for _, record in sorted(last.items())]
 
@@ -83,21 +83,21 @@ def may_see(records: Sequence[Record], uid: int) -> list[Record]:
     return [r for r in records if r.get("job") in jobs and r.get("uid", uid) == uid]
 
 
-def nodes_of(told: Mapping[str, Any]) -> list[str]:
+def nodes_of(story: Mapping[str, Any]) -> list[str]:
     """The nodes a drawing shows: where the job started, else what was chosen."""
-    gpus = gpus_of(told)
+    gpus = gpus_of(story)
     return sorted(gpus)
 
 
-def gpus_of(told: Mapping[str, Any]) -> dict[str, list[int]]:
+def gpus_of(story: Mapping[str, Any]) -> dict[str, list[int]]:
     """node -> GPUs by Slurm's index: the started ones, in rank order where that is known."""
-    chosen: dict[str, list[int]] = told.get("chosen", {}).get("gpus", {})
-    slurm: dict[str, list[int]] = told.get("slurm", {}).get("gpus", {})
-    if "started" in told:
-        started: dict[str, list[int]] = told["started"]["gpus"]
+    chosen: dict[str, list[int]] = story.get("chosen", {}).get("gpus", {})
+    slurm: dict[str, list[int]] = story.get("slurm", {}).get("gpus", {})
+    if "started" in story:
+        started: dict[str, list[int]] = story["started"]["gpus"]
         same = {n: sorted(g) for n, g in chosen.items()} == {
             n: sorted(g) for n, g in started.items()
         }
         return chosen if same and chosen else started
-    applied = told.get("applied", True) and told.get("decision") == "use"
+    applied = story.get("applied", True) and story.get("decision") == "use"
     return chosen if applied or not slurm else slurm

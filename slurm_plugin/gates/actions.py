@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
@@ -16,27 +17,20 @@ from slurm_plugin.slurm.interface import JobUpdate, SlurmClient
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Actions:
     """Carries out one plan after the other."""
 
-    def __init__(
-        self,
-        client: SlurmClient,
-        watch: Watch,
-        write: Callable[[Build], None],
-        lease_s: int,
-        clock: Callable[[], float],
-    ) -> None:
-        self._client = client
-        self._watch = watch
-        self._write = write
-        self._lease_s = lease_s
-        self._clock = clock
-        self.backoff = Backoff()
-        #: Until when gates hold of which no field of Slurm's tells, by job id.
-        self.holds_until: dict[int, float] = {}
-        #: Jobs released and gated again, and updates that Slurm refused, so far.
-        self.counts: Counter[str] = Counter()
+    client: SlurmClient
+    watch: Watch
+    write: Callable[[Build], None]
+    lease_s: int
+    clock: Callable[[], float]
+    backoff: Backoff = field(default_factory=Backoff)
+    #: Until when gates hold of which no field of Slurm's tells, by job id.
+    holds_until: dict[int, float] = field(default_factory=dict)
+    #: Jobs released and gated again, and updates that Slurm refused, so far.
+    counts: Counter[str] = field(default_factory=Counter)
 
     def do(self, made: GatePlan, decided: Mapping[str, Build]) -> None:
         """Releases first: they are what people wait for.
@@ -48,19 +42,19 @@ class Actions:
             if all(self._update([name], step) for name, step in release.steps):
                 self.counts["released"] += len(release.jobs)
                 for name, job in release.jobs.items():
-                    self._watch.released(name, job, decided.get(name))
+                    self.watch.released(name, job, decided.get(name))
             else:
                 for name, change in release.undo:
                     self._update([name], change, quiet=True)
         for name, change in made.updates:
             if self._update([name], change) and (build := decided.get(name)):
-                self._write(build)
+                self.write(build)
 
     def renew(self, made: GatePlan) -> None:
         """Shut the gates that would open soon for another lease."""
-        now = self._clock()
+        now = self.clock()
         if made.renew:
-            until = int(now) + self._lease_s
+            until = int(now) + self.lease_s
             # Slurm refuses those that ended meanwhile, and does the others.
             self._update(made.renew, JobUpdate(begin_time=until), quiet=True)
             self.holds_until |= dict.fromkeys(made.renewed, float(until))
@@ -73,13 +67,13 @@ class Actions:
         A refusal that is to be expected (`quiet`) is no reason for a pause.
         """
         try:
-            self._client.update(names, change)
+            self.client.update(names, change)
         except SlurmError as error:
             level = logging.DEBUG if quiet else logging.WARNING
             logger.log(level, "slots: %s: %s", ", ".join(names[:5]), error)
             if not quiet:
                 self.counts["refused"] += 1
-                self.backoff.refused(names[0], self._clock())
+                self.backoff.refused(names[0], self.clock())
             return False
         if not quiet:
             self.backoff.accepted(names[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Left, Waits, Want
@@ -27,20 +27,18 @@ class NotAdmitted:
     leave: str = ""
 
 
+@dataclass(slots=True)
 class Admission:
     """Releases units into a plan, one after the other in Slurm's order."""
 
-    def __init__(
-        self, made: GatePlan, context: GateContext, choose: Choose, borrowers: LoanAdmission
-    ) -> None:
-        self._made = made
-        self._context = context
-        self._choose = choose
-        self._borrowers = borrowers
-        # What is free only gets less while a plan is made: what did not fit once never will.
-        self._no_room: set[Need] = set()
-        # When the first waiting job could start; None after anything has changed.
-        self._first_start: float | None = None
+    made: GatePlan
+    context: GateContext
+    choose: Choose
+    borrowers: LoanAdmission
+    # What is free only gets less while a plan is made: what did not fit once never will.
+    _no_room: set[Need] = field(default_factory=set)
+    # When the first waiting job could start; None after anything has changed.
+    _first_start: float | None = None
 
     def fits_nowhere(self, want: Want) -> bool:
         """Did a job of this need find no node?"""
@@ -52,7 +50,7 @@ class Admission:
 
     def admit(self, names: Sequence[str], unit: Unit) -> NotAdmitted | None:
         """Release the whole unit, its members called by these names, or nothing of it."""
-        made = self._made
+        made = self.made
         room, count, added = made.room, len(made.holds), len(made.added)
         parts: list[change.Part] = []
         for name, (job, want) in zip(names, unit.members, strict=True):
@@ -65,7 +63,7 @@ class Admission:
                 return part
             parts.append(part)
         jobs = {part.name: part.job for part in parts}
-        steps = change.release(parts, self._context.now, unit.others)
+        steps = change.release(parts, self.context.now, unit.others)
         holds, undo = tuple(made.added[added:]), change.asked_again(parts)
         made.releases.append(JobRelease(jobs, steps, holds, undo))
         return None
@@ -74,7 +72,7 @@ class Admission:
         self, name: str, job: QueuedJob, want: Want, is_first: bool
     ) -> change.Part | NotAdmitted:
         """The slots for one job, taken from what is free."""
-        made, need = self._made, want.need
+        made, need = self.made, want.need
         assert need is not None
         found = [] if need in self._no_room else groups(need, made.room)
         if not found:
@@ -82,9 +80,9 @@ class Admission:
                 self._no_room.add(need)
             if are_apart(need, made.room):
                 return NotAdmitted(APART)
-            self._borrowers.no_room(job.job_id, need)
+            self.borrowers.no_room(job.job_id, need)
             return NotAdmitted()
-        choice = self._choose(name, job, want, found)
+        choice = self.choose(name, job, want, found)
         if isinstance(choice, Left):
             return NotAdmitted(choice.note)
         if isinstance(choice, Waits):
@@ -96,7 +94,7 @@ class Admission:
         if not is_even(need, made.room[group.own], mask):
             return NotAdmitted(UNEVEN)
         taken = made.room[group.own].all_gpus if need.exclusive else mask
-        hold = need.hold(group.names, taken, end_of(job, self._context.now))
+        hold = need.hold(group.names, taken, end_of(job, self.context.now))
         if self._delays_first(hold):
             return NotAdmitted()
         made.take(hold)
@@ -105,7 +103,7 @@ class Admission:
 
     def _delays_first(self, hold: Hold) -> bool:
         """Would the first waiting job start later?"""
-        made, now = self._made, self._context.now
+        made, now = self.made, self.context.now
         if made.first is None:
             return False
         if self._first_start is None:
@@ -119,10 +117,10 @@ class Admission:
         before = hints.note_in(job.admin_comment)
         since = want.kept.since
         # A wait that begins in the future began before the clock was set back.
-        is_written = 0 < since <= self._context.now
+        is_written = 0 < since <= self.context.now
         if not is_written or _without_figures(before) != _without_figures(note):
-            update = change.waiting(job, want.kept, self._context.now, note)
-            self._made.updates.append((job.name, update))
+            update = change.waiting(job, want.kept, self.context.now, note)
+            self.made.updates.append((job.name, update))
 
 
 def _without_figures(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 
 from slurm_plugin.gates import change, slot_loans
@@ -57,39 +58,34 @@ def plan(
     return made
 
 
+@dataclass
 class _Planning:
     """One plan in the making."""
 
-    def __init__(
-        self,
-        jobs: Sequence[QueuedJob],
-        wants: Mapping[int, Want],
-        made: GatePlan,
-        context: GateContext,
-        choose: Choose,
-        matcher: LoanMatcher | None,
-        held_back: HeldBack,
-    ) -> None:
-        self._jobs = jobs
-        self._wants = wants
-        self._made = made
-        self._context = context
-        self._matcher = matcher
-        self._held_back = held_back
-        self._borrowers = LoanAdmission(made, matcher, context.now)
-        self._admission = Admission(made, context, choose, self._borrowers)
+    jobs: Sequence[QueuedJob]
+    wants: Mapping[int, Want]
+    made: GatePlan
+    context: GateContext
+    choose: Choose
+    matcher: LoanMatcher | None
+    held_back: HeldBack
+
+    def __post_init__(self) -> None:
+        self._borrowers = LoanAdmission(self.made, self.matcher, self.context.now)
+        self._admission = Admission(self.made, self.context, self.choose, self._borrowers)
         # Of arrays, by their id: tasks that run or are released, and how many may at most.
-        self._active = Counter(j.array_id for j in jobs if j.array_id and j.state != "PENDING")
-        self._throttle = {job.array_id: job.throttle for job in jobs if job.throttle}
+        arrays = [job for job in self.jobs if job.array_id]
+        self._active = Counter(job.array_id for job in arrays if job.state != "PENDING")
+        self._throttle = {job.array_id: job.throttle for job in arrays if job.throttle}
 
     def run(self) -> None:
         """First the jobs that have their slots or donors already, then gates in Slurm's order."""
-        pending = [job for job in self._jobs if job.state == "PENDING"]
-        by_id = {job.job_id: job for job in self._jobs}
+        pending = [job for job in self.jobs if job.state == "PENDING"]
+        by_id = {job.job_id: job for job in self.jobs}
         gated: list[Unit] = []
-        for unit in units_of(in_order(pending, self._context.tiers), self._wants):
+        for unit in units_of(in_order(pending, self.context.tiers), self.wants):
             wants = [want for _, want in unit.members]
-            self._made.seen.update(want.kept.state for want in wants)
+            self.made.seen.update(want.kept.state for want in wants)
             if problem := next((want.problem for want in wants if want.problem), ""):
                 self._leave(unit, problem)
             elif any(want.kept.state == PLACED for want in wants):
@@ -106,7 +102,7 @@ class _Planning:
 
     def _await_start(self, unit: Unit) -> None:
         """A released job that has not started: keep its slots, or gate it again after a while."""
-        made, context = self._made, self._context
+        made, context = self.made, self.context
         holds = [awaited_hold(job, want, made.room, context) for job, want in unit.members]
         if all(hold is not None for hold in holds):
             for (job, _), hold in zip(unit.members, holds, strict=True):
@@ -126,19 +122,19 @@ class _Planning:
     def _await_donors(self, unit: Unit, by_id: Mapping[int, QueuedJob]) -> None:
         """A job with a loan: it is released once its donors are ready."""
         [(job, want)] = unit.members
-        now = self._context.now
-        ready_s = self._context.ready_s if self._matcher is not None else None
+        now = self.context.now
+        ready_s = self.context.ready_s if self.matcher is not None else None
         outcome = slot_loans.continue_loan(
-            job, want, self._made, by_id, now, ready_s, end_of(job, now)
+            job, want, self.made, by_id, now, ready_s, end_of(job, now)
         )
-        self._made.seen[f"loan {outcome}"] += 1
+        self.made.seen[f"loan {outcome}"] += 1
         if outcome == slot_loans.MEETS:
             self._renew(unit)
 
     def _ask_to_lend(self, unit: Unit) -> None:
         """Others may lend to a job that fits nowhere."""
         job, want = unit.first
-        if self._matcher is None or want.asked is None or want.need is None:
+        if self.matcher is None or want.asked is None or want.need is None:
             return
         if not self._admission.fits_nowhere(want) or job.tasks > 1 or job.het_id:
             return
@@ -153,7 +149,7 @@ class _Planning:
             return
         for job, want in unit.members:
             update = change.give_back(job, want.kept, f"Slurm's own choice: {why}")
-            self._made.updates.append((job.name, update))
+            self.made.updates.append((job.name, update))
         self._spare_others(unit)
 
     def _spare_others(self, unit: Unit) -> None:
@@ -161,14 +157,14 @@ class _Planning:
         job, _ = unit.first
         if job.het_id == job.job_id:
             for other in unit.others:
-                self._made.updates.append((other.name, change.spared(other)))
+                self.made.updates.append((other.name, change.spared(other)))
 
     def _is_paused(self, name: str) -> bool:
-        return self._context.is_paused(name, self._context.now)
+        return self.context.is_paused(name, self.context.now)
 
     def _is_ready(self, job: QueuedJob, want: Want) -> bool:
         """Does only our gate keep the job?"""
-        now = self._context.now
+        now = self.context.now
         return (
             not job.held
             and not job.depends
@@ -177,7 +173,7 @@ class _Planning:
             and want.kept.begin <= now
             and not is_ahead(want.kept.retry_at, now, LONGEST_PAUSE_S)
             and not self._is_paused(job.name)
-            and not self._held_back(job, want)
+            and not self.held_back(job, want)
         )
 
     def _open(self, unit: Unit) -> bool:
@@ -198,7 +194,7 @@ class _Planning:
             released = True
             self._active[job.array_id] += 1
             # An array's name covers the released tasks until Slurm has split them off.
-            self._made.again |= job.tasks > 1
+            self.made.again |= job.tasks > 1
         return released
 
     def _names(self, unit: Unit) -> Iterator[list[str]]:
@@ -223,14 +219,14 @@ class _Planning:
         """
         for job, want in unit.members:
             if change.is_bare(job, want.kept):
-                self._made.updates.append((job.name, change.asked_for(want.kept)))
+                self.made.updates.append((job.name, change.asked_for(want.kept)))
         job, want = unit.first
-        now, lease_s = self._context.now, self._context.lease_s
+        now, lease_s = self.context.now, self.context.lease_s
         if want.kept.begin - now >= lease_s:
             return
         known = job.eligible if job.reason == "BeginTime" else 0
-        until = known or self._context.holds_until.get(job.job_id, 0)
+        until = known or self.context.holds_until.get(job.job_id, 0)
         # A gate that holds for longer than a lease is one from before the clock was set back.
         if until - now < lease_s / 2 or until - now > 2 * lease_s:
-            self._made.renew.append(str(job.het_id) if job.het_id else job.name)
-            self._made.renewed.append(job.job_id)
+            self.made.renew.append(str(job.het_id) if job.het_id else job.name)
+            self.made.renewed.append(job.job_id)

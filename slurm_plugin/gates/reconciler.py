@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -44,6 +45,7 @@ from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
 HoldReason = Callable[[PlacementQuestion, Shape], str]
 
 
+@dataclass(kw_only=True)
 class GateReconciler:
     """One round after the other on one Slurm. Not for two threads at once, but for submits.
 
@@ -52,57 +54,48 @@ class GateReconciler:
     started after `grace_s` is gated again.
     """
 
-    def __init__(
-        self,
-        client: SlurmClient,
-        decider: Decider,
-        cache: CapacityCache,
-        write: Callable[[Build], None],
-        *,
-        lease_s: int,
-        grace_s: int,
-        neighbours: Neighbours | None = None,
-        lending: SlurmLoans | None = None,
-        profiles: Mapping[str, Remote] | None = None,
-        hold_reason: HoldReason | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._client = client
-        self._decider = decider
-        self._cache = cache
-        self._write = write
-        self._lease_s = lease_s
-        self._grace_s = grace_s
-        self._hold_reason = hold_reason
-        self._clock = clock
+    client: SlurmClient
+    decider: Decider
+    cache: CapacityCache
+    write: Callable[[Build], None]
+    lease_s: int
+    grace_s: int
+    neighbours: Neighbours | None = None
+    lending: SlurmLoans | None = None
+    profiles: Mapping[str, Remote] = field(default_factory=dict)
+    hold_reason: HoldReason | None = None
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        """Make the parts."""
         self._matcher: LoanMatcher | None = None
-        if lending is not None:
+        if self.lending is not None:
+            rule, waiting = self.decider.rule, self.decider.waiting
             self._matcher = LoanMatcher(
-                lending, decider.rule, decider.waiting, write, clock, profiles or {}
+                self.lending, rule, waiting, self.write, self.clock, self.profiles
             )
-        self._neighbours = neighbours
         self._settings: Settings | None = None
-        self._kinds = NodeKinds(decider.machines)
-        self._wants = Wants()
-        self._watch = Watch(write)
-        self._actions = Actions(client, self._watch, write, lease_s, clock)
+        self._kinds = NodeKinds(self.decider.machines)
+        self.wants = Wants()
+        self._watch = Watch(self.write)
+        self._actions = Actions(self.client, self._watch, self.write, self.lease_s, self.clock)
         # Decisions by the name of the job or task, of the round under way.
         self._decided: dict[str, Build] = {}
         self._waiting: dict[str, int] = {}
 
     async def look(self, snapshot: Snapshot, known: int) -> GatePlan:
         """One round. `known` jobs had been seen to end when the snapshot was asked for."""
-        if self._neighbours is not None:
+        if self.neighbours is not None:
             # Policies look at who runs where: what is decided now is about this very queue.
             jobs = map(about_to_run, snapshot.jobs)
-            running = await asyncio.to_thread(self._neighbours.running_in, jobs)
-            self._neighbours.take(running, snapshot.began, starts=True)
+            running = await asyncio.to_thread(self.neighbours.running_in, jobs)
+            self.neighbours.take(running, snapshot.began, starts=True)
         self._meet(snapshot.jobs)
-        self._cache.forget(snapshot.at)
-        promised = dict(self._cache.promises)
+        self.cache.forget(snapshot.at)
+        promised = dict(self.cache.promises)
         made = await asyncio.to_thread(self._plan, snapshot, [p.hold for p in promised.values()])
         # Submits were answered meanwhile: what they were promised is not to be released.
-        newer = [p.hold for token, p in self._cache.promises.items() if token not in promised]
+        newer = [p.hold for token, p in self.cache.promises.items() if token not in promised]
         _withdraw(made, newer)
         self._publish(made, snapshot, known)
         await asyncio.to_thread(self._act, made, snapshot)
@@ -115,7 +108,7 @@ class GateReconciler:
 
     async def give_all_back(self) -> int:
         """Leave every waiting job to Slurm; how many were told."""
-        return await asyncio.to_thread(give_back, self._client)
+        return await asyncio.to_thread(give_back, self.client)
 
     async def look_after_donors(self, snapshot: Snapshot) -> None:
         """While nothing else is done: no donor outlives its borrower."""
@@ -124,10 +117,10 @@ class GateReconciler:
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode."""
-        looked, counts = self._cache.looked, self._actions.counts
+        looked, counts = self.cache.looked, self._actions.counts
         return {
-            "looked_s_ago": round(self._clock() - looked, 3) if looked > 0 else None,
-            "promised": len(self._cache.promises),
+            "looked_s_ago": round(self.clock() - looked, 3) if looked > 0 else None,
+            "promised": len(self.cache.promises),
             **self._waiting,
             **{key: counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,
@@ -136,24 +129,24 @@ class GateReconciler:
 
     def _meet(self, queue: Sequence[QueuedJob]) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their decisions are written."""
-        cache = self._cache
+        cache = self.cache
         for build in cache.observed:
-            self._write(build)
+            self.write(build)
         cache.observed.clear()
         for job in queue if cache.promises or cache.gated else ():
             kept = GateRecord.read_from(job.admin_comment)
             promise = cache.met(kept.token) if kept else None
             if promise is not None and promise.build is not None:
-                self._write(of_job(promise.build, job))
+                self.write(of_job(promise.build, job))
 
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         room = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
-        wants = self._wants.read(snapshot.jobs, emptied(room))
+        wants = self.wants.read(snapshot.jobs, emptied(room))
         matcher = self._open_matcher(snapshot)
         context = GateContext(
-            int(self._clock()),
-            self._lease_s,
-            self._grace_s,
+            int(self.clock()),
+            self.lease_s,
+            self.grace_s,
             tiers=snapshot.settings.tiers,
             is_paused=self._actions.backoff.is_paused,
             holds_until=self._actions.holds_until,
@@ -185,29 +178,29 @@ class GateReconciler:
         room = made.room
         for hold in made.added:
             room = with_hold(room, hold)
-        now = self._clock()
+        now = self.clock()
         holds = (*(held_by(job, now) for job in _active(snapshot)), *made.added)
         partitions = snapshot.settings.partitions
-        self._cache.default_partition = next((p.name for p in partitions if p.is_default), "")
-        self._cache.preempting = _preempting(snapshot.settings)
-        self._cache.look(room, holds, made.first, snapshot.at, known)
+        self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
+        self.cache.preempting = _preempting(snapshot.settings)
+        self.cache.look(room, holds, made.first, snapshot.at, known)
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         assert want.need is not None
         question = self._question(job, want)
-        choice, self._decided[name] = ask(self._decider, question, want.need, found)
+        choice, self._decided[name] = ask(self.decider, question, want.need, found)
         return choice
 
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
         """What is asked about a job, but for its candidates."""
-        now = int(self._clock())
+        now = int(self.clock())
         waited = max(0, now - (want.kept.since or now))
         return PlacementQuestion(
             job=job.job_id,
             array=job.array_id,
             uid=job.uid,
-            postponed=waited // max(1, self._decider.waiting.step_s),
+            postponed=waited // max(1, self.decider.waiting.step_s),
             waited_s=waited,
             candidates=(),
             account=job.account,
@@ -216,15 +209,15 @@ class GateReconciler:
         )
 
     def _is_held_back(self, job: QueuedJob, want: Want) -> bool:
-        if self._hold_reason is None or want.need is None:
+        if self.hold_reason is None or want.need is None:
             return False
         shape = Shape(want.need.nodes, want.need.gpus)
-        return bool(self._hold_reason(self._question(job, want), shape))
+        return bool(self.hold_reason(self._question(job, want), shape))
 
     def _act(self, made: GatePlan, snapshot: Snapshot) -> None:
         self._actions.do(made, self._decided)
         if self._matcher is not None:
-            now = self._clock()
+            now = self.clock()
             self._actions.backoff.pause(self._matcher.act(made, snapshot.jobs), now)
         self._actions.renew(made)
 

@@ -1,6 +1,6 @@
-"""What one look at Slurm comes to for one domain: who waits, who runs, what is free.
+"""A snapshot of Slurm's queue as the scheduler of one shaped partition sees it.
 
-Pure: the queue and the nodes in, a Queue for the scheduler out.
+Who waits, who runs, what is free. Pure: jobs and nodes in, a Queue for the scheduler out.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
-#: A job that ends gives its GPUs back node by node; so long nobody is started on a part of them.
+#: A job that ends gives its GPUs back node by node. For so many seconds no job starts on a part.
 COMPLETING_S = 5
-#: Reasons with which a job lacks nothing but GPUs; with others (limits, dependencies, a begin time
-#: of the user's) GPUs given to it would be idle.
+#: With these reasons a job lacks nothing but GPUs. With others (limits, dependencies, the user's
+#: own begin time) GPUs that it gets would be idle.
 _READY = ("", "None", "Resources", "Priority", "Cleaning", "ReqNodeNotAvail", "NodeDown")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One shaped job that waits, with its task."""
+    """One shaped job that waits, and its task."""
 
     job: QueuedJob
     said: ShapeNote
@@ -127,29 +127,29 @@ def domain_snapshot(
 ) -> DomainSnapshot:
     """The domain's part of what Slurm says. `is_ours`: does a job wait by our own word alone?"""
     names = frozenset(domain.rule.nodes)
-    found = DomainSnapshot(domain, now, _free(domain, names, nodes))
+    snapshot = DomainSnapshot(domain, now, _free(domain, names, nodes))
     for asked in jobs:
         job = about_to_run(asked)
         if job is not asked:
             job = replace(job, start=int(now))
-            _take(found.free, job)
+            _take(snapshot.free, job)
         said = shape_note_in(job.admin_comment)
         if job.state == "COMPLETING" and names.intersection(job.nodes):
-            found.is_settling |= now - job.end < COMPLETING_S
+            snapshot.is_settling |= now - job.end < COMPLETING_S
         if said is None or job.partition != domain.name:
             continue
         if job.state == "PENDING":
             if said.shape is None:
-                found.unshaped.append((job, said))
+                snapshot.unshaped.append((job, said))
                 continue
             task = task_of(job, said, domain) if _is_ready(job, is_ours(job)) else None
             if task is not None:
-                found.members.append(Member(job, said, task))
+                snapshot.members.append(Member(job, said, task))
         elif job.state == "RUNNING":
             task = task_of(job, said, domain)
             if task is not None:
-                found.running.append(_started(domain, job, said, task))
-    return found
+                snapshot.running.append(_started(domain, job, said, task))
+    return snapshot
 
 
 def _take(free: dict[str, int], job: QueuedJob) -> None:

@@ -15,12 +15,12 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 
-#: Names of clients' making must not fill the engine.
+#: Names that clients make up must not fill the memory.
 MAX_KEPT = 4096
 
 
 class Models(Mapping[Key, PerformanceModel]):
-    """(profile, task) -> model; what was never profiled gets the likest one's."""
+    """(profile, task) -> model. What was never profiled gets the model of the most similar."""
 
     def __init__(self, profiles: tuple[Profile, ...], path: Path) -> None:
         self._profiles = profiles
@@ -28,7 +28,7 @@ class Models(Mapping[Key, PerformanceModel]):
         self._found: dict[Key, Found | None] = {}
 
     def found(self, key: Key) -> Found | None:
-        """What the database has for a profile; None where nothing can stand in."""
+        """What the database has for a profile; None where it has nothing similar either."""
         if key not in self._found:
             if len(self._found) >= MAX_KEPT:
                 self._found.clear()
@@ -51,8 +51,8 @@ class Models(Mapping[Key, PerformanceModel]):
         return len(self._profiles)
 
 
-class Shelf:
-    """The database's file; `read` is repeated when the file has changed."""
+class ModelFile:
+    """The database's file, which is read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

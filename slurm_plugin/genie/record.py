@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.contract.scheduling import Planned, Platform, Task
-from policies.genie.submit import Candidate
+from policies.genie.submit import ShapeCandidate
 
 #: Candidates written down, the best first; the chosen one always.
 MAX_CANDIDATES = 16
@@ -24,7 +24,7 @@ class ShapeRecord:
     is_fixed: bool = False
     note: str = ""
 
-    def build(self, found: Sequence[Candidate]) -> dict[str, Any]:
+    def build(self, found: Sequence[ShapeCandidate]) -> dict[str, Any]:
         """The line's keys, but for who asked. `found`: every shape the job could have."""
         shape = self.chosen.shape
         shown = [one for at, one in enumerate(found) if at < MAX_CANDIDATES or one.shape == shape]
@@ -50,7 +50,7 @@ class ShapeRecord:
             "shapes_left_out": len(found) - len(shown),
         }
 
-    def _why(self, found: Sequence[Candidate]) -> str:
+    def _why(self, found: Sequence[ShapeCandidate]) -> str:
         if self.is_fixed:
             return "the user's own shape"
         best = next((one for one in found if one.is_in_time), found[0] if found else None)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from policies.contract.scheduling import Planned, Scheduler, Task
 from policies.errors import HintError
 from policies.genie.dynamic import Genie
-from policies.genie.submit import HINTS, Asked, candidates, too_late
+from policies.genie.submit import HINTS, ShapingRequest, candidates, too_late
 from policies.performance import Shape
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 NAME = "genie"
 #: A submit that Slurm refused later never shows in the queue.
 PROMISE_S = 3.0
-#: A job that is let start begins within so many seconds, or lacks something that is not planned
-#: (CPUs, memory, a limit): others may then go first for a while, twice as long each time.
+#: A job that is let start begins within START_S, or lacks something that is not planned (CPUs,
+#: memory, a limit). Others then go first for STALL_S, and for twice as long each further time.
 START_S, STALL_S, LONGEST_STALL_S = 4.0, 10.0, 300.0
-#: Figures older than so many polls are no ground to plan on.
+#: A snapshot older than so many polls is not planned on.
 MISSED_POLLS = 3
 BATCH_ONLY = (
     "gpu-topo: policy: genie chooses the shape of batch jobs; give srun and salloc their GPUs"
@@ -51,15 +51,18 @@ LAST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """A job that was let start, until when it should have; then it is stalled until `again`.
+    """A job that was let start.
 
-    A plan is kept until it has been carried out: GPUs come back one by one, and with each the best
-    plan would be another one. `pause` is how long the last stall took.
+    Its plan is kept until it has been carried out: GPUs come back one by one, and with each of
+    them another plan would be the best.
     """
 
     plan: Planned
+    #: Until when the job should have started; after that it is stalled.
     until: float
+    #: Until when others go first because it is stalled.
     again: float
+    #: How long this stall takes.
     pause: float
 
 
@@ -186,7 +189,7 @@ class Shaping(Wrapper):
     def under_way(
         self, snapshot: DomainSnapshot, now: float
     ) -> tuple[dict[int, Planned], frozenset[int]]:
-        """The waiting jobs that are about to start, and those that did not when they were to."""
+        """The waiting jobs that are about to start, and those that are stalled."""
         ids = {member.job.job_id for member in snapshot.members}
         ours = {job: one for job, one in self.starting.items() if job in ids}
         starting = {job: one.plan for job, one in ours.items() if now < one.until}
@@ -194,7 +197,7 @@ class Shaping(Wrapper):
         return starting, stalled
 
     def admit(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> list[int]:
-        """Keep to a new plan for as long as a job takes to begin; the jobs it is new for."""
+        """Keep each plan for as long as a job takes to start; the jobs whose plan is a new one."""
         found = []
         for job_id, (_, plan) in plans.items():
             before = self.starting.get(job_id)
@@ -215,7 +218,7 @@ class Shaping(Wrapper):
                 self.starting[job_id] = replace(one, until=until, again=until + one.pause)
 
     def _unknown(self, question: PlacementQuestion, shape: Shape | None, now: float) -> str:
-        """A job that no look has seen: it may start where its submit was told so."""
+        """For a job that no look has seen: it may start where its submit was promised that."""
         # In the slots mode a thread asks, while submits are answered.
         for promise in list(self.promises.values()):
             same = promise.uid == question.uid and promise.hint == question.hint
@@ -244,7 +247,13 @@ class Shaping(Wrapper):
             asked, preferences, said, chosen, notice, self.inner, self.separator
         )
         if isinstance(answered, Ok):
-            self._promise(asked, preferences, domain, task, chosen, token, now)
+            self._forget_old(now)
+            keys = asked.slots
+            later = keys is not None and (keys.depends or keys.held or keys.begin > now)
+            nodes, until = () if later else chosen.nodes, now + PROMISE_S
+            self.promises[token] = ShapePromise(
+                token, asked.uid, preferences.text, task, chosen.shape, nodes, until
+            )
             shaped = ShapeRecord(task, chosen, domain.platform, now, said.is_fixed, notice)
             found = candidates(task, domain.platform, now)
             self.records[token] = lambda: {**shaped.build(found), **of_submit(asked, preferences)}
@@ -257,30 +266,16 @@ class Shaping(Wrapper):
         asked: Submit,
         said: ShapeNote,
         now: float,
-    ) -> tuple[Asked, Task]:
+    ) -> tuple[ShapingRequest, Task]:
         understood = self.site.asked(preferences.values, domain, asked.account, said, now)
         job_id = LAST + len(self.promises)
         return understood, self.site.task(job_id, understood, domain, asked.account, now)
 
-    def _promise(
-        self,
-        asked: Submit,
-        preferences: Preferences,
-        domain: ShapedPartition,
-        task: Task,
-        chosen: Planned,
-        token: str,
-        now: float,
-    ) -> None:
+    def _forget_old(self, now: float) -> None:
+        """Drop what no job has come for."""
         for old in [key for key, one in self.promises.items() if one.until <= now]:
             del self.promises[old]
             self.records.pop(old, None)
-        keys = asked.slots
-        later = keys is not None and (keys.depends or keys.held or keys.begin > now)
-        nodes = () if later else chosen.nodes
-        self.promises[token] = ShapePromise(
-            token, asked.uid, preferences.text, task, chosen.shape, nodes, now + PROMISE_S
-        )
 
 
 class NoShaping(Wrapper):
@@ -322,7 +317,7 @@ def fixed_of(asked: Submit, domain: ShapedPartition) -> ShapeNote:
 
 
 def of_submit(asked: Submit, preferences: Preferences) -> dict[str, object]:
-    """What a record says of who asked."""
+    """What the decision log says of the job."""
     return {
         "uid": asked.uid,
         "account": asked.account,

@@ -1,6 +1,6 @@
-"""Where jobs are shaped, and from a hint to a Task: the site's words, the models, the user's.
+"""The partitions where jobs are shaped, and how a hint becomes a Task of the scheduler.
 
-Built from one configuration; pure but for the models, which are read when they changed.
+Made of one configuration; only the models are read again when their file has changed.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 
 from policies.contract.scheduling import Platform, Task
 from policies.errors import HintError
-from policies.genie.submit import Asked, read, task_of
+from policies.genie.submit import ShapingRequest, read, task_of
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
 from slurm_plugin.config.genie import Classes, GenieConfig, GenieRule
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.genie.models import Shelf
+from slurm_plugin.genie.models import ModelFile
 from slurm_plugin.job_notes.shape import ShapeNote
 
 
 @dataclass(slots=True)
 class ShapedPartition:
-    """One partition that is shaped: its nodes as a platform, and who makes tasks for it."""
+    """One partition whose jobs are shaped: its nodes as a platform, and what makes its tasks."""
 
     name: str
     rule: GenieRule
@@ -32,10 +32,10 @@ class ShapedPartition:
 
 @dataclass(slots=True)
 class ShapingSite:
-    """All of them; `refresh` before the first use and now and then."""
+    """All of them. `refresh` is called before the first use, and now and then."""
 
     config: GenieConfig
-    shelf: Shelf
+    shelf: ModelFile
     domains: Mapping[str, ShapedPartition] = field(default_factory=dict)
 
     def refresh(self) -> None:
@@ -67,7 +67,7 @@ class ShapingSite:
         account: str,
         said: ShapeNote,
         now_s: float,
-    ) -> Asked:
+    ) -> ShapingRequest:
         """The work and preferences of a hint; HintError for what is wrong, one line.
 
         `said` is what the user fixed beside it, `now_s` when the job was submitted.
@@ -76,14 +76,19 @@ class ShapingSite:
         return read(values, now_s, tuple(self.classes(domain, account)), shapes)
 
     def task(
-        self, job_id: int, asked: Asked, domain: ShapedPartition, account: str, now_s: float
+        self,
+        job_id: int,
+        asked: ShapingRequest,
+        domain: ShapedPartition,
+        account: str,
+        now_s: float,
     ) -> Task:
         """The job as the scheduler sees it; HintError where no model or shape can serve."""
         classes = self.classes(domain, account)
         return task_of(job_id, asked, domain.maker, now_s, classes)
 
-    def note(self, asked: Asked) -> str:
-        """What stands in for the job's profile, in a sentence; empty for the profile itself."""
+    def note(self, asked: ShapingRequest) -> str:
+        """Which profile stands in for the job's, in a sentence; empty where it has its own."""
         found = self.shelf.models.found((asked.work.profile, asked.work.task))
         return found.note if found else ""
 
@@ -129,7 +134,7 @@ def site_of(config: GenieConfig, machines: Machines, where: str) -> ShapingSite:
 
     `where` is the file, for messages.
     """
-    shelf = Shelf(config.database)
+    shelf = ModelFile(config.database)
     shelf.refresh()
     domains = {}
     for name, rule in config.partitions.items():

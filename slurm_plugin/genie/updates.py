@@ -1,6 +1,6 @@
-"""Changing Slurm as a look at the queue found it to be: one job after the other.
+"""Changes waiting jobs in Slurm, one after the other.
 
-What Slurm refused (the job started, or ended, meanwhile) is not tried again at once.
+Slurm refuses to change a job that started or ended meanwhile; that is not tried again at once.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Updates = Sequence[tuple[QueuedJob, JobUpdate]]
 
 
 class ShapeUpdates:
-    """What was done so far: `factors` by job as far as they are known, `changed` jobs in all.
-
-    `refused` is Slurm's last word against a change, empty where the last look met none.
-    """
+    """What was done so far."""
 
     def __init__(self) -> None:
+        #: Site factors by job, as far as they are known.
         self.factors: dict[int, int] = {}
+        #: How many jobs were changed.
         self.changed = 0
+        #: Why Slurm refused a change of the last look; empty where it refused none.
         self.refused = ""
         self.backoff = Backoff()
 
@@ -56,7 +56,7 @@ class ShapeUpdates:
 
 
 def in_turn(updates: Updates) -> tuple[Updates, bool]:
-    """What to do in one look, and whether something is left: of a long queue the front first."""
+    """What to do in one look, the front of a long queue first; and whether something is left."""
     only_order = 0
     now = []
     for job, update in updates:

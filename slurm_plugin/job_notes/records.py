@@ -38,6 +38,26 @@ _UNSAFE = re.compile(rb"[^A-Za-z0-9_.:/,=()&*+\-]")
 
 
 @dataclass(frozen=True, slots=True)
+class _Number:
+    """An attribute of a record: the number of one key, 0 without."""
+
+    key: str
+
+    def __get__(self, record: JobRecord, _kind: object) -> int:
+        return record.number(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """An attribute of a record: the text of one key, '' without."""
+
+    key: str
+
+    def __get__(self, record: JobRecord, _kind: object) -> str:
+        return record.get(self.key)
+
+
+@dataclass(frozen=True, slots=True)
 class JobRecord:
     """What both kinds of record have: a state, values, and maybe a loan.
 
@@ -100,15 +120,22 @@ class JobRecord:
         """The record without these values."""
         return replace(self, values={k: text for k, text in self.values.items() if k not in keys})
 
-    @property
-    def per_node(self) -> str:
-        """The GPUs that the user asked for on each node, '' for none."""
-        return self.get("tpn")
-
-    @property
-    def per_job(self) -> str:
-        """The GPUs that the user asked for the whole job, '' for none."""
-        return self.get("tpj")
+    #: The GPUs that the user asked for on each node, '' for none.
+    per_node = _Text("tpn")
+    #: The GPUs that the user asked for the whole job, '' for none.
+    per_job = _Text("tpj")
+    #: When (epoch) the job was last given its GPUs; 0 for never.
+    at = _Number("at")
+    #: Why these donors were chosen, in words.
+    loan_reason = _Text("loan_why")
+    #: When (epoch) the loan was made.
+    loan_made_at = _Number("loan_at")
+    #: How many loans of the job came to nothing.
+    loan_tries = _Number("loan_tries")
+    #: Before this epoch no other loan is tried for the job; 0: it may be tried now.
+    next_loan_at = _Number("loan_next")
+    #: Since when (epoch) the network alone keeps the job from a loan; 0 where it does not.
+    held_by_network_since = _Number("loan_held")
 
     @property
     def asked(self) -> str:
@@ -119,11 +146,6 @@ class JobRecord:
     def requests(self) -> dict[str, str]:
         """What the user asked for, by Slurm's names of the four GPU requests."""
         return {name: self.get(key) for key, name in REQUESTS.items()}
-
-    @property
-    def at(self) -> int:
-        """When (epoch) the job was last given its GPUs; 0 for never."""
-        return self.number("at")
 
     @property
     def may_borrow(self) -> bool:
@@ -142,31 +164,6 @@ class JobRecord:
             return Loan.parsed(self.get("loan"))
         except ValueError:
             return None
-
-    @property
-    def loan_reason(self) -> str:
-        """Why these donors were chosen, in words."""
-        return self.get("loan_why")
-
-    @property
-    def loan_made_at(self) -> int:
-        """When (epoch) the loan was made."""
-        return self.number("loan_at")
-
-    @property
-    def loan_tries(self) -> int:
-        """How many loans of the job came to nothing."""
-        return self.number("loan_tries")
-
-    @property
-    def next_loan_at(self) -> int:
-        """Before this epoch no other loan is tried for the job; 0: it may be tried now."""
-        return self.number("loan_next")
-
-    @property
-    def held_by_network_since(self) -> int:
-        """Since when (epoch) the network alone keeps the job from a loan; 0 where it does not."""
-        return self.number("loan_held")
 
     def with_loan(self, loan: Loan, made_at: int, reason: str) -> Self:
         """The record with a loan that was just made."""
@@ -197,10 +194,8 @@ class LoanRecord(JobRecord):
     KIND = LOAN
     STATES = (MAY, MEETS, STARTS)
 
-    @property
-    def priority(self) -> int:
-        """The job's priority before the loan."""
-        return self.number("prio")
+    #: The job's priority before the loan.
+    priority = _Number("prio")
 
     def meets(self, per_node: str, per_job: str, priority: int) -> LoanRecord:
         """The record of a job whose donors start; it keeps what the user asked for."""
@@ -262,41 +257,29 @@ class GateRecord(JobRecord):
         }
         return cls(state, {key: str(value) for key, value in values.items() if value})
 
-    @property
-    def token(self) -> str:
-        """Finds the promise that was made at the job's submit."""
-        return self.get("token")
-
-    @property
-    def begin(self) -> int:
-        """The user's own --begin (epoch), 0 without."""
-        return self.number("begin")
+    #: Finds the promise that was made at the job's submit.
+    token = _Text("token")
+    #: The user's own --begin (epoch), 0 without.
+    begin = _Number("begin")
+    #: The nodes that the user named, '' for none.
+    req_nodes = _Text("req")
+    #: How many sockets of each node the user asked for, 0 for any.
+    sockets_per_node = _Number("spn")
+    #: What the user asked for, 0 for nothing.
+    cpus_per_gpu = _Number("cpg")
+    cpus_per_task = _Number("cpt")
+    #: How many releases of the job came to nothing, one after the other.
+    tries = _Number("tries")
+    #: Before this epoch no other release is tried; 0: it may be tried now.
+    retry_at = _Number("retry")
+    #: Since when (epoch) a policy lets the job wait; 0 where none does.
+    since = _Number("since")
 
     @property
     def nodes(self) -> tuple[int, int]:
         """The fewest and the most nodes that the user asked for; 0 for no upper bound."""
         least, _, most = self.get("nodes").partition("-")
         return int(least or 1), int(most or 0)
-
-    @property
-    def req_nodes(self) -> str:
-        """The nodes that the user named, '' for none."""
-        return self.get("req")
-
-    @property
-    def sockets_per_node(self) -> int:
-        """How many sockets of each node the user asked for, 0 for any."""
-        return self.number("spn")
-
-    @property
-    def cpus_per_gpu(self) -> int:
-        """What the user asked for, 0 for nothing."""
-        return self.number("cpg")
-
-    @property
-    def cpus_per_task(self) -> int:
-        """What the user asked for, 0 for nothing."""
-        return self.number("cpt")
 
     @property
     def is_given_to_job(self) -> bool:
@@ -307,21 +290,6 @@ class GateRecord(JobRecord):
     def binds(self) -> bool:
         """Did the user ask for CPUs near the GPUs alone (--gres-flags=enforce-binding)?"""
         return self.get("bind") == "1"
-
-    @property
-    def tries(self) -> int:
-        """How many releases of the job came to nothing, one after the other."""
-        return self.number("tries")
-
-    @property
-    def retry_at(self) -> int:
-        """Before this epoch no other release is tried; 0: it may be tried now."""
-        return self.number("retry")
-
-    @property
-    def since(self) -> int:
-        """Since when (epoch) a policy lets the job wait; 0 where none does."""
-        return self.number("since")
 
     def placed(self, now: int) -> GateRecord:
         """The record of a job that is given its slots; no first component is pinned any more."""

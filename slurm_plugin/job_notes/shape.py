@@ -58,10 +58,10 @@ def shape_note_in(comment: str) -> ShapeNote | None:
         return None
     shape = None
     if words[0] != _NONE:
-        found = _SHAPE.fullmatch(words[0])
-        if found is None or not int(found[1]) or not int(found[2]):
+        match = _SHAPE.fullmatch(words[0])
+        if match is None or not int(match[1]) or not int(match[2]):
             return None
-        shape = Shape(int(found[1]), int(found[2]))
+        shape = Shape(int(match[1]), int(match[2]))
     values = dict(word.partition("=")[::2] for word in words[1:])
     numbers = {key: int(values[key]) for key in _KEYS if _NUMBER.fullmatch(values.get(key, ""))}
     return ShapeNote(

@@ -8,10 +8,10 @@ from functools import cached_property
 
 from gres_topology import NodeTopology
 from gres_topology.topology import Nic
-from policies.contract.bits import gpus_of
+from policies.contract.bits import EXACT_GPUS, gpus_of
 from policies.matching.large import grow
 from policies.scoring.rank_order import rank_order
-from policies.scoring.tables import EXACT_GPUS, tables
+from policies.scoring.tables import tables
 from slurm_plugin.errors import PluginError
 
 #: Paths to a NIC that are worth a hint, nearest first; SYS crosses the sockets' link.

@@ -1,4 +1,4 @@
-"""Donors in Slurm: companion jobs of the borrowing job's own user, kept no longer than that job.
+"""Donors in Slurm: jobs of the borrowing job's own user, which end with that job.
 
 A donor is submitted without GPUs and with a begin time far away, so that nothing starts by
 itself; then the borrower's AdminComment names it; only then it gets its GPUs and may start. So
@@ -31,11 +31,11 @@ from slurm_plugin.wire import clean_note
 
 logger = logging.getLogger(__name__)
 
-#: A running job has lost a donor when so many looks in a row do not see it run.
+#: A running job has lost a donor when this many looks in a row do not see the donor run.
 MISSED_LOOKS = 2
 #: The pause before another loan is tried for a job, doubled each time.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
-#: Beyond what Slurm's commands may take, for whoever submits donors.
+#: Seconds that the process which submits donors gets beyond the time of Slurm's commands.
 PATIENCE_S = 5.0
 
 
@@ -63,19 +63,19 @@ class SlurmLoans:
         self.counts: Counter[str] = Counter()
 
     def obstacle(self, slurm_config: Mapping[str, str]) -> str:
-        """Why nothing can be lent here, by Slurm's settings and our own parts; '' where it can."""
+        """Why nothing can be lent here, by Slurm's settings or our own; '' where it can."""
         if not slurm_config.get("TaskProlog"):
             return "slurm.conf has no TaskProlog, so no job could meet its donors"
         return self._submitter.obstacle()
 
-    def lend(self, job: QueuedJob, kept: JobRecord, offer: Offer, room: Nodes) -> Loan | None:
-        """Submit the donors of a loan and write it down; None, and all undone, where one fails."""
+    def lend(self, job: QueuedJob, record: JobRecord, offer: Offer, room: Nodes) -> Loan | None:
+        """Submit a loan's donors and record it. None where one fails; then all of it is undone."""
         donors: list[LoanDonor] = []
         try:
             for node, mask in offer.donors.items():
                 donors.append(self._submitted(job, node, mask))
             loan = Loan(offer.host, offer.mask, tuple(donors))
-            named = kept.with_loan(loan, int(self._clock()), offer.why)
+            named = record.with_loan(loan, int(self._clock()), offer.why)
             note = f"meets its donors: {loan.note(offer.why)}"
             self._client.update([job.name], self.updates.meets(job, named, note))
             self.on_named(job.job_id, loan)
@@ -91,7 +91,7 @@ class SlurmLoans:
         return loan
 
     def _submitted(self, job: QueuedJob, node: str, mask: int) -> LoanDonor:
-        """A donor that waits. Its id is its user's word: SlurmError where Slurm knows another."""
+        """Submit a donor that waits. SlurmError where the id from the user's sbatch is wrong."""
         asked = Question(job.job_id, job.uid, node, mask.bit_count())
         donor = LoanDonor(node, mask, self._submitter.donor(asked))
         there = {one.job_id: one for one in self._client.queue()}
@@ -105,9 +105,9 @@ class SlurmLoans:
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            kept = self.updates.record_of(job) if "loan=" in job.admin_comment else None
-            loan = kept.loan if kept else None
-            if kept is None or loan is None or not self.updates.is_on_loan(job, kept):
+            record = self.updates.record_of(job) if "loan=" in job.admin_comment else None
+            loan = record.loan if record else None
+            if record is None or loan is None or not self.updates.is_on_loan(job, record):
                 continue
             if job.state != "PENDING":
                 borrowers.add(job.job_id)
@@ -123,7 +123,7 @@ class SlurmLoans:
         self.cancel(orphans)
 
     def _look_after(self, job: QueuedJob, loan: Loan, there: dict[int, QueuedJob]) -> None:
-        """A job that runs goes on only with all of its donors."""
+        """A running job that lost a donor is put back into the queue."""
         donors = _donors(job, loan, there)
         is_whole = len(donors) == len(loan.donors)
         if is_whole and all(donor.state == "RUNNING" for donor in donors):
@@ -141,37 +141,38 @@ class SlurmLoans:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
             self.cancel([job.job_id])
 
-    def refuse(self, job: QueuedJob, kept: JobRecord, refusal: Refusal) -> bool:
-        """Write down why a job is lent nothing, once for every new reason; whether it was new.
+    def refuse(self, job: QueuedJob, record: JobRecord, refusal: Refusal) -> bool:
+        """Note in the job why nothing is lent to it. Whether the reason is a new one.
 
-        Figures do not count. `loan_held` is since when the network alone holds the job back.
+        Reasons that differ in figures alone are the same. The record keeps since when the network
+        alone holds the job back.
         """
         now = int(self._clock())
-        changed = kept.held_by_network(now) if refusal.is_network else kept
+        changed = record.held_by_network(now) if refusal.is_network else record
         is_known = _without_figures(clean_note(refusal.why)) == _without_figures(
             hints.note_in(job.admin_comment)
         )
-        if is_known and changed == kept:
+        if is_known and changed == record:
             return False
         comment = changed.written_into(job.admin_comment)
-        told = JobUpdate(admin_comment=hints.with_note(comment, refusal.why))
+        noted = JobUpdate(admin_comment=hints.with_note(comment, refusal.why))
         try:
-            self._client.update([job.name], told)
+            self._client.update([job.name], noted)
         except SlurmError as error:
             logger.warning("job %s: %s", job.name, error)
         return not is_known
 
     def give_up(
-        self, job: QueuedJob, kept: JobRecord, why: str, queue: Mapping[int, QueuedJob]
+        self, job: QueuedJob, record: JobRecord, why: str, queue: Mapping[int, QueuedJob]
     ) -> int:
         """End a loan that came to nothing: the job waits for local GPUs, or is refused.
 
         `queue` is by job id. Seconds until the next try.
         """
-        loan = kept.loan
-        # Longer doubled than ten times it would be a number of any length.
-        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(kept.loan_tries, 10))
-        paused = kept.paused(int(self._clock()) + pause_s)
+        loan = record.loan
+        # Doubled more often than ten times it would only become a needlessly long number.
+        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(record.loan_tries, 10))
+        paused = record.paused(int(self._clock()) + pause_s)
         is_refused = self.settings.unservable == "refuse"
         outcome = "refused" if is_refused else "waits for GPUs of one node"
         note = f"remote GPUs: {why}; {outcome}"
@@ -180,7 +181,7 @@ class SlurmLoans:
             for update in self.updates.given_up(job, paused, note):
                 self._client.update([job.name], update)
         except SlurmError as error:
-            # It has started, or ended: the next look knows.
+            # It has started, or ended: the next look will show.
             logger.warning("job %s: %s", job.name, error)
             return pause_s
         self.cancel([donor.job_id for donor in _donors(job, loan, queue)] if loan else [])
@@ -216,8 +217,8 @@ def _without_figures(text: str) -> str:
 def slurm_loans(
     settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient, updates: LoanUpdates
 ) -> SlurmLoans:
-    """The real one, over Slurm's commands."""
+    """Loans by Slurm's own commands."""
     runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
-    # It asks Slurm before its sbatch.
+    # That process asks Slurm once before its sbatch.
     submitter = Submitter(settings.submitter, 2 * slurm.timeout_s + PATIENCE_S)
     return SlurmLoans(settings, client, runner, submitter, updates)

@@ -107,11 +107,11 @@ def obstacle(
         host = room.get(loan.host)
         if host is None or not host.is_open or loan.mask & ~host.free:
             return f"the GPUs of {loan.host} are others' now"
-    found = standing(job, loan, queue)
-    if found.trouble:
-        return found.trouble
+    state = standing(job, loan, queue)
+    if state.trouble:
+        return state.trouble
     # A loan of the future was made before the clock was set back.
-    if not found.is_ready and abs(now - at) > ready_s:
+    if not state.is_ready and abs(now - at) > ready_s:
         return f"donors were not ready within {ready_s} s"
     return ""
 

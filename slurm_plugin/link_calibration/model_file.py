@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from policies.bandwidth.calibrated import WEIGHTS, Calibration
+from gres_topology import NodeTopology
+from policies.bandwidth.calibrated import WEIGHTS, Calibration, remember
 from policies.bandwidth.calibration_fit import Fit
 from policies.errors import PolicyError
 from slurm_plugin.link_calibration.errors import CalibrationError
@@ -18,10 +20,10 @@ EXPECTED = "a bandwidth model written by gputopo calibrate"
 _KEYS = ("calibration", "machine", "shape", "sizes", *WEIGHTS, "errors", "measured")
 
 
-def text(fit: Fit, sources: Mapping[tuple[int, ...], list[str]]) -> str:
+def model_text(fit: Fit, sources: Mapping[tuple[int, ...], list[str]]) -> str:
     """The file's text; `sources` names the logs of each set."""
     made = fit.calibration
-    told = {
+    content = {
         "calibration": VERSION,
         "machine": made.machine,
         "shape": made.shape,
@@ -43,10 +45,10 @@ def text(fit: Fit, sources: Mapping[tuple[int, ...], list[str]]) -> str:
         ],
     }
     head = "# Written by gputopo calibrate; named by `bandwidth_model` in gputopo.yaml.\n"
-    return head + yaml.safe_dump(told, sort_keys=False, default_flow_style=None, width=100)
+    return head + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
 
 
-def write(path: Path, content: str) -> None:
+def write_model(path: Path, content: str) -> None:
     """Write the file; raises CalibrationError."""
     try:
         path.write_text(content, encoding="utf-8")
@@ -54,7 +56,7 @@ def write(path: Path, content: str) -> None:
         raise CalibrationError(f"{path}: {error.strerror}; cannot write the model") from None
 
 
-def read(path: Path) -> Calibration:
+def read_model(path: Path) -> Calibration:
     """The calibration in `path`; raises CalibrationError, one line that starts with its name."""
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -71,8 +73,8 @@ def read(path: Path) -> Calibration:
     missing = [key for key in _KEYS[:-2] if key not in found]
     unknown = [str(key) for key in found if key not in _KEYS]
     if missing or unknown:
-        told = f"{missing[0]}: missing" if missing else f"unknown key {unknown[0]}"
-        raise CalibrationError(f"{path}: {told}; expected {', '.join(_KEYS)}")
+        wrong = f"{missing[0]}: missing" if missing else f"unknown key {unknown[0]}"
+        raise CalibrationError(f"{path}: {wrong}; expected {', '.join(_KEYS)}")
     return _calibration(path, found)
 
 
@@ -95,3 +97,19 @@ def _calibration(path: Path, found: Mapping[str, Any]) -> Calibration:
         )
     except PolicyError as error:
         raise CalibrationError(f"{path}: {error}") from error
+
+
+def with_model(topology: NodeTopology, path: Path) -> NodeTopology:
+    """The topology with the model in `path`; raises CalibrationError if it is another's."""
+    return calibrated(topology, read_model(path), path)
+
+
+def calibrated(topology: NodeTopology, calibration: Calibration, path: Path) -> NodeTopology:
+    """The topology with a model that was read from `path`; raises CalibrationError likewise."""
+    if calibration.shape != topology.shape:
+        raise CalibrationError(
+            f"{path}: fitted to {calibration.machine} ({calibration.shape}), not to"
+            f" {topology.name} ({topology.shape}); expected a model of this machine:"
+            " calibrate with its topology"
+        )
+    return replace(topology, calibration=remember(calibration))

@@ -18,7 +18,7 @@ _REASONS = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 GRACE_S = 5
 
 
-def room(nodes: Sequence[SlurmNode], shape: Shape) -> bool:
+def has_idle_gpus(nodes: Sequence[SlurmNode], shape: Shape) -> bool:
     """Are so many nodes up with so many idle GPUs each, and a CPU at least?"""
     able = [
         node
@@ -30,7 +30,7 @@ def room(nodes: Sequence[SlurmNode], shape: Shape) -> bool:
     return len(able) >= shape.nodes
 
 
-def waiter(
+def first_waiting(
     queue: Sequence[QueuedJob],
     nodes: Sequence[SlurmNode],
     ours: Collection[int],

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.profiling import idle, measure, sweep
-from slurm_plugin.profiling.measure import Ended, Measured, Unusable
+from slurm_plugin.profiling.measure import JobEnd, NoStepTime, StepTime
 from slurm_plugin.profiling.progress import Folder, Progress
-from slurm_plugin.profiling.submission import Launch, Submission, command, variables
+from slurm_plugin.profiling.submission import RunOptions, Submission, command, variables
 from slurm_plugin.profiling.sweep import DONE, FAILED, OVER, SKIPPED, SUBMITTED, SUBMITTING, WAITING
 from slurm_plugin.slurm import QueuedJob, SlurmClient, SlurmNode
 from slurm_plugin.slurm.runner import Runner
@@ -26,20 +26,19 @@ _NO_ANSWER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How to go on: runs at once, submissions of one that fails, seconds between two looks."""
+class RunLimits:
+    """How the runs go on."""
 
-    at_once: int = 1
-    tries: int = 2
-    poll_s: float = 10.0
-    startup_s: float = 0.0
+    at_once: int = 1  # runs at one time
+    tries: int = 2  # submissions of a run that fails
+    poll_s: float = 10.0  # seconds between two questions to Slurm
+    startup_s: float = 0.0  # seconds before the first iteration, as the user states them
 
 
 @dataclass(frozen=True, slots=True)
-class Slurm:
-    """Slurm: asked through the client, told by sbatch and scancel, remembered by sacct.
-
-    `submit` runs sbatch with these variables in its environment.
+class SlurmAccess:
+    """The ways to Slurm: `client` reads, `run` runs a command, `submit` runs sbatch with these
+    variables in its environment.
     """
 
     client: SlurmClient
@@ -47,17 +46,17 @@ class Slurm:
     submit: Callable[[list[str], Mapping[str, str]], str]
 
 
-class Loop:
+class ProfilingLoop:
     """Works off one folder's plan; it holds nothing that is not in the folder or in Slurm."""
 
     def __init__(
         self,
-        slurm: Slurm,
+        slurm: SlurmAccess,
         folder: Folder,
         progress: Progress,
-        asked: tuple[Submission, Launch],
-        terms: Terms,
-        tell: Callable[[str], None],
+        asked: tuple[Submission, RunOptions],
+        limits: RunLimits,
+        report: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -65,26 +64,26 @@ class Loop:
         self._folder = folder
         self._progress = progress
         self._submission, self._launch = asked
-        self._terms = terms
-        self._tell = tell
+        self._limits = limits
+        self._report = report
         self._sleep = sleep
         self._clock = clock
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def work(self) -> None:
         """Until every run is over; PluginError where nothing can be measured."""
         while not self._is_over():
             try:
-                self._look()
+                self._poll()
             except SlurmError as error:
                 self._once(f"Slurm does not answer, trying again: {error}")
             if not self._is_over():
-                self._sleep(self._terms.poll_s)
+                self._sleep(self._limits.poll_s)
 
     def _is_over(self) -> bool:
         return self._progress.is_shaped and all(run.state in OVER for run in self._progress.runs)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """Follow what was submitted, and submit what may run now."""
         client = self._slurm.client
         self._recover()
@@ -94,7 +93,7 @@ class Loop:
             self._follow(run, queue, nodes)
         self._shape()
         for run in self._in(WAITING):
-            if len(self._in(SUBMITTED)) >= self._terms.at_once or not self._may(run, queue, nodes):
+            if len(self._in(SUBMITTED)) >= self._limits.at_once or not self._may(run, queue, nodes):
                 return
             self._submit(run)
             # What it takes is not in the nodes that were read.
@@ -120,12 +119,14 @@ class Loop:
             if job:
                 self._say(run, f"job {job} is taken up again")
 
-    def _job_by_output(self, run: sweep.Run) -> int:
+    def _job_by_output(self, run: sweep.ProfilingRun) -> int:
         output = self._folder.written(self._progress, run)
         number = output.name.split(".")[-2] if output else ""
         return int(number) if number.isdecimal() else 0
 
-    def _follow(self, run: sweep.Run, queue: Sequence[QueuedJob], nodes: list[SlurmNode]) -> None:
+    def _follow(
+        self, run: sweep.ProfilingRun, queue: Sequence[QueuedJob], nodes: list[SlurmNode]
+    ) -> None:
         job = next((job for job in queue if job.job_id == run.job), None)
         if job is None:
             self._collect(run)
@@ -139,7 +140,7 @@ class Loop:
             return
         # Only who could use what it holds, or would hold, is in its way.
         held = [node for node in nodes if node.name in job.nodes] or nodes
-        other = idle.waiter(queue, held, self._ours(), self._clock(), idle.GRACE_S)
+        other = idle.first_waiting(queue, held, self._ours(), self._clock(), idle.GRACE_S)
         if other is not None:
             self._cancel(run)
             self._say(run, f"job {run.job} is cancelled: job {other.job_id} of {other.user} waits")
@@ -148,29 +149,29 @@ class Loop:
         elif job.state == "PENDING":
             self._once(f"waiting: job {run.job} is pending ({job.reason or 'None'})")
 
-    def _collect(self, run: sweep.Run) -> None:
+    def _collect(self, run: sweep.ProfilingRun) -> None:
         """A run whose job no longer waits or runs."""
         over = self._ended(run)
         if isinstance(over, str):
             return
         output = self._folder.written(self._progress, run)
         found = measure.of_run(
-            over, output, self._launch.iterations, self._terms.startup_s, self._clock()
+            over, output, self._launch.iterations, self._limits.startup_s, self._clock()
         )
-        if isinstance(found, Measured):
+        if isinstance(found, StepTime):
             run.step_s, run.by, run.startup_s = found.step_s, found.by, found.startup_s
             run.state = DONE
             self._save()
             how = "" if run.by == measure.PRINTED else ", by its run time with all start-up"
             self._say(run, f"{1000 * run.step_s:,.1f} ms per iteration{how}")
-        elif isinstance(found, Unusable) and found.again:
+        elif isinstance(found, NoStepTime) and found.again:
             self._say(run, f"job {run.job}: {found.why}; it is run again")
             run.state, run.job = WAITING, 0
             self._save()
-        elif isinstance(found, Unusable):
+        elif isinstance(found, NoStepTime):
             self._fail(run, found.why)
 
-    def _ended(self, run: sweep.Run) -> Ended | str | None:
+    def _ended(self, run: sweep.ProfilingRun) -> JobEnd | str | None:
         """How the job ended; None where nobody knows it, a text where it is not over."""
         job = self._slurm.client.job(run.job)
         if job is not None:
@@ -179,12 +180,12 @@ class Loop:
         past = measure.from_accounting(self._slurm.run, name, self._progress.created)
         return past[1] if past else None
 
-    def _fail(self, run: sweep.Run, why: str, *, last: bool = False) -> None:
+    def _fail(self, run: sweep.ProfilingRun, why: str, *, last: bool = False) -> None:
         run.failures += 1
         output = self._folder.written(self._progress, run)
         run.note = f"job {run.job}: {why}" if run.job else why
         where = f" (see {output})" if output else ""
-        if not last and run.failures < self._terms.tries:
+        if not last and run.failures < self._limits.tries:
             run.state, run.job = WAITING, 0
             self._save()
             self._say(run, f"{run.note}{where}; it is run again")
@@ -195,7 +196,7 @@ class Loop:
         if run.is_single:
             self._end_sweep(run, where)
 
-    def _end_sweep(self, failed: sweep.Run, where: str) -> None:
+    def _end_sweep(self, failed: sweep.ProfilingRun, where: str) -> None:
         """What one GPU does not hold, it does not hold in larger batches either."""
         singles = [run for run in self._progress.runs if run.is_single]
         for run in singles:
@@ -209,7 +210,7 @@ class Loop:
             )
         skipped = [str(run.local_batch) for run in singles if run.state == SKIPPED]
         if skipped:
-            self._tell(f"skipped, being larger: {', '.join(skipped)} per GPU")
+            self._report(f"skipped, being larger: {', '.join(skipped)} per GPU")
 
     # -- runs to come -----------------------------------------------------------
 
@@ -225,17 +226,19 @@ class Loop:
         progress.is_shaped = True
         self._save()
 
-    def _may(self, run: sweep.Run, queue: Sequence[QueuedJob], nodes: list[SlurmNode]) -> bool:
-        other = idle.waiter(queue, nodes, self._ours(), self._clock())
+    def _may(
+        self, run: sweep.ProfilingRun, queue: Sequence[QueuedJob], nodes: list[SlurmNode]
+    ) -> bool:
+        other = idle.first_waiting(queue, nodes, self._ours(), self._clock())
         if other is not None:
             self._once(f"waiting: job {other.job_id} of {other.user} waits for GPUs")
-        elif not idle.room(nodes, run.shape):
+        elif not idle.has_idle_gpus(nodes, run.shape):
             self._once(f"waiting: {run.shape} idle GPUs are needed on {', '.join(_few(nodes))}")
         else:
             return True
         return False
 
-    def _submit(self, run: sweep.Run) -> None:
+    def _submit(self, run: sweep.ProfilingRun) -> None:
         progress = self._progress
         run.tries += 1
         run.state, run.job, run.note = SUBMITTING, 0, ""
@@ -246,20 +249,20 @@ class Loop:
         )  # fmt: skip
         given = variables(self._launch, run.shape, run.local_batch)
         try:
-            told = self._slurm.submit(argv, given)
+            answer = self._slurm.submit(argv, given)
         except SlurmError as error:
             self._refused(run, error)
             return
-        found = _JOB.findall(told)
+        found = _JOB.findall(answer)
         if not found:
-            raise PluginError(f"sbatch said {told[:200]!r}; expected a job id")
+            raise PluginError(f"sbatch said {answer[:200]!r}; expected a job id")
         run.job, run.state = int(found[-1]), SUBMITTED
         self._save()
         self._say(run, f"job {run.job}")
 
-    def _refused(self, run: sweep.Run, error: SlurmError) -> None:
+    def _refused(self, run: sweep.ProfilingRun, error: SlurmError) -> None:
         if _NO_ANSWER.search(str(error)):
-            # It may have been taken all the same: the next look finds out.
+            # Slurm may have taken it all the same: the next poll finds out.
             raise error
         run.state = WAITING
         self._save()
@@ -267,12 +270,12 @@ class Loop:
             raise PluginError(f"the first run was refused: {error}")
         self._fail(run, str(error), last=True)
 
-    def _cancel(self, run: sweep.Run) -> None:
+    def _cancel(self, run: sweep.ProfilingRun) -> None:
         self._slurm.run(["scancel", str(run.job)])
 
     # -- what was done, and said --------------------------------------------------
 
-    def _in(self, state: str) -> list[sweep.Run]:
+    def _in(self, state: str) -> list[sweep.ProfilingRun]:
         return [run for run in self._progress.runs if run.state == state]
 
     def _ours(self) -> set[int]:
@@ -281,19 +284,19 @@ class Loop:
     def _save(self) -> None:
         self._folder.write(self._progress)
 
-    def _say(self, run: sweep.Run, text: str) -> None:
+    def _say(self, run: sweep.ProfilingRun, text: str) -> None:
         place = next(at for at, one in enumerate(self._progress.runs, start=1) if one is run)
-        self._told.clear()
-        self._tell(f"run {place} ({run}): {text}")
+        self._reported.clear()
+        self._report(f"run {place} ({run}): {text}")
 
     def _once(self, text: str) -> None:
-        """What is as it was at the last look is not said again until something happened."""
-        if text not in self._told:
-            self._told.add(text)
-            self._tell(text)
+        """Say it, but not again before something else has happened."""
+        if text not in self._reported:
+            self._reported.add(text)
+            self._report(text)
 
 
-def _wrong_shape(job: QueuedJob, run: sweep.Run) -> str:
+def _wrong_shape(job: QueuedJob, run: sweep.ProfilingRun) -> str:
     """What a running job got instead of its shape; '' where that is right."""
     counts = {len(gpus) for gpus in job.gpus.values()}
     if job.state != "RUNNING" or not counts:

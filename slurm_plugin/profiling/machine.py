@@ -19,7 +19,7 @@ OUT = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class NodeConstraints:
     """Where the user wants to run, in Slurm's own texts; '' where nothing was said."""
 
     partition: str = ""
@@ -29,7 +29,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class NodeKind:
     """Nodes of one kind. `others` have GPUs too and are kept out by --exclude."""
 
     kind: str
@@ -47,30 +47,34 @@ def models(node: SlurmNode) -> dict[str, int]:
     return found
 
 
-def choose(nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], wish: Wish) -> Machine:
-    """The kind of which the wish leaves the most nodes (then: GPUs; then: by name).
+def choose(
+    nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], constraints: NodeConstraints
+) -> NodeKind:
+    """The kind of which the constraints leaves the most nodes (then: GPUs; then: by name).
 
     PluginError where it leaves none, in words of what there is.
     """
-    names = _names(partitions, wish.partition)
+    names = _names(partitions, constraints.partition)
     usable = [node for node in nodes if node.name in names and node.gpu_count]
     if not usable:
-        raise PluginError(f"partition {wish.partition or '(the default)'}: no nodes with GPUs")
+        raise PluginError(
+            f"partition {constraints.partition or '(the default)'}: no nodes with GPUs"
+        )
     kinds: dict[str, list[SlurmNode]] = {}
-    wanted = _wanted(wish, usable)
+    wanted = _wanted(constraints, usable)
     for node in usable:
         if node.name in wanted and not OUT.intersection(node.state):
-            kinds.setdefault(_kind(node, wish.gpu_type), []).append(node)
+            kinds.setdefault(_kind(node, constraints.gpu_type), []).append(node)
     if not kinds:
         raise PluginError(
             f"none of the partition's nodes with GPUs ({_shown(usable)}) is up and as wanted:"
-            f" {_said(wish)}"
+            f" {_said(constraints)}"
         )
     kind = min(kinds, key=lambda kind: (-len(kinds[kind]), -kinds[kind][0].gpu_count, kind))
     chosen = {node.name for node in kinds[kind]}
-    return Machine(
+    return NodeKind(
         kind,
-        _count(kinds[kind][0], wish.gpu_type),
+        _count(kinds[kind][0], constraints.gpu_type),
         tuple(sorted(chosen)),
         tuple(sorted(node.name for node in usable if node.name not in chosen)),
     )
@@ -89,26 +93,28 @@ def _names(partitions: Sequence[SlurmPartition], text: str) -> set[str]:
     return {name for part in asked for name in known[part]}
 
 
-def _wanted(wish: Wish, usable: Sequence[SlurmNode]) -> set[str]:
+def _wanted(constraints: NodeConstraints, usable: Sequence[SlurmNode]) -> set[str]:
     found = {node.name for node in usable}
-    if wish.gpu_type:
-        found &= {node.name for node in usable if wish.gpu_type in models(node)}
-    if wish.nodes:
+    if constraints.gpu_type:
+        found &= {node.name for node in usable if constraints.gpu_type in models(node)}
+    if constraints.nodes:
         try:
-            asked = set(hostlist.expand(wish.nodes))
+            asked = set(hostlist.expand(constraints.nodes))
         except ValueError as error:
-            raise PluginError(f"--on {wish.nodes}: {error}") from error
+            raise PluginError(f"--on {constraints.nodes}: {error}") from error
         strange = asked - {node.name for node in usable}
         if strange:
             raise PluginError(
                 f"--on {min(strange)}: expected nodes with GPUs of the partition: {_shown(usable)}"
             )
         found &= asked
-    elif wish.constraint:
+    elif constraints.constraint:
         # What else a constraint may say is Slurm's to judge.
-        if not re.fullmatch(r"[\w.\-&]+", wish.constraint):
-            raise PluginError(f"--constraint={wish.constraint}: not judged here; add --on NODES")
-        features = set(wish.constraint.split("&"))
+        if not re.fullmatch(r"[\w.\-&]+", constraints.constraint):
+            raise PluginError(
+                f"--constraint={constraints.constraint}: not judged here; add --on NODES"
+            )
+        features = set(constraints.constraint.split("&"))
         found &= {node.name for node in usable if features <= set(node.features)}
     return found
 
@@ -129,6 +135,10 @@ def _shown(nodes: Sequence[SlurmNode]) -> str:
     return "; ".join(some[:8]) + ("; ..." if len(some) > 8 else "")
 
 
-def _said(wish: Wish) -> str:
-    said = {"GPU type": wish.gpu_type, "--on": wish.nodes, "--constraint": wish.constraint}
-    return ", ".join(f"{name} {value}" for name, value in said.items() if value) or "no wish"
+def _said(constraints: NodeConstraints) -> str:
+    said = {
+        "GPU type": constraints.gpu_type,
+        "--on": constraints.nodes,
+        "--constraint": constraints.constraint,
+    }
+    return ", ".join(f"{name} {value}" for name, value in said.items() if value) or "no constraints"

@@ -36,7 +36,7 @@ _LINE = re.compile(r"(?:\d+: )?gputopo: step_s=(\S*)\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class StepTime:
     """Seconds per iteration, and how that is known; `startup_s` is 0 where it cannot be told."""
 
     step_s: float
@@ -45,7 +45,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Unusable:
+class NoStepTime:
     """Why a run that is over tells nothing; `again` where the run itself did not fail."""
 
     why: str
@@ -53,7 +53,7 @@ class Unusable:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobEnd:
     """A job that is over: its state, and when it started and ended (epochs, 0 if unknown)."""
 
     state: str
@@ -61,12 +61,12 @@ class Ended:
     end: int = 0
 
 
-def ended(job: SlurmJob) -> Ended | None:
+def ended(job: SlurmJob) -> JobEnd | None:
     """What Slurm says of a job that is over; None of one that goes on."""
-    return Ended(job.state, job.start, job.end) if job.state in ENDED else None
+    return JobEnd(job.state, job.start, job.end) if job.state in ENDED else None
 
 
-def from_accounting(run: Runner, name: str, since: int) -> tuple[int, Ended] | None:
+def from_accounting(run: Runner, name: str, since: int) -> tuple[int, JobEnd] | None:
     """A job by its name, from sacct, with its id; None where sacct knows none, or nothing."""
     try:
         text = run(["sacct", "-X", "-n", "-P", f"--name={name}", f"--starttime=uts{since}",
@@ -77,41 +77,41 @@ def from_accounting(run: Runner, name: str, since: int) -> tuple[int, Ended] | N
         job, state, start, end = [*line.split("|"), "", "", ""][:4]
         if job.isdecimal():
             words = state.split()
-            return int(job), Ended(words[0] if words else "", _epoch(start), _epoch(end))
+            return int(job), JobEnd(words[0] if words else "", _epoch(start), _epoch(end))
     return None
 
 
-def of_run(over: Ended | None, output: Path | None, iterations: int,
-           startup_s: float, now: float) -> Measured | Unusable | None:  # fmt: skip
+def of_run(over: JobEnd | None, output: Path | None, iterations: int,
+           startup_s: float, now: float) -> StepTime | NoStepTime | None:  # fmt: skip
     """What came of a run; None where its output may not all be there yet.
 
     `over` is None for a job that neither Slurm nor its accounting knows any more.
     """
     steps, bad, last = _read(output)
     if bad:
-        return Unusable(f"printed step_s={bad!r}, expected seconds: a number greater than 0")
+        return NoStepTime(f"printed step_s={bad!r}, expected seconds: a number greater than 0")
     state = over.state if over else ""
     if state == "PREEMPTED":
-        return Unusable("preempted", again=True)
+        return NoStepTime("preempted", again=True)
     if state not in ("", "COMPLETED", "TIMEOUT"):
-        return Unusable(f"{state}{f', last line: {last}' if last else ''}")
+        return NoStepTime(f"{state}{f', last line: {last}' if last else ''}")
     if steps:
         step_s = median(steps)
         spent = over.end - over.start if over and over.start and state == "COMPLETED" else 0
-        return Measured(step_s, PRINTED, max(0.0, spent - iterations * step_s) if spent else 0.0)
+        return StepTime(step_s, PRINTED, max(0.0, spent - iterations * step_s) if spent else 0.0)
     if over is None:
-        return Unusable("gone from Slurm, and its output has no line `gputopo: step_s=SECONDS`")
+        return NoStepTime("gone from Slurm, and its output has no line `gputopo: step_s=SECONDS`")
     if now < over.end + SETTLE_S:
         return None
     if state == "TIMEOUT":
-        return Unusable("reached its time limit before it printed `gputopo: step_s=SECONDS`")
+        return NoStepTime("reached its time limit before it printed `gputopo: step_s=SECONDS`")
     step_s = (over.end - over.start - startup_s) / iterations
     if step_s <= 0:
-        return Unusable(
+        return NoStepTime(
             f"ran {over.end - over.start} s, too short to tell: print `gputopo: step_s=SECONDS`"
             " or give more --iterations"
         )
-    return Measured(step_s, RUN_TIME)
+    return StepTime(step_s, RUN_TIME)
 
 
 def _read(output: Path | None) -> tuple[list[float], str, str]:

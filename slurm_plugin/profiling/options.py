@@ -40,7 +40,7 @@ class Option:
     value: str
 
 
-def read(words: Sequence[str]) -> tuple[list[Option], int]:
+def read_options(words: Sequence[str]) -> tuple[list[Option], int]:
     """The options, and where in `words` the script's name stands (their number without one)."""
     found: list[Option] = []
     at = 0
@@ -91,5 +91,5 @@ def of_script(text: str, name: str) -> list[Option]:
             raise PluginError(
                 f"{name}:{number}: a heterogeneous job; expected a script whose job has one part"
             )
-        found += read(words)[0]
+        found += read_options(words)[0]
     return found

@@ -10,9 +10,9 @@ from statistics import median
 from policies.performance import Run as Measurement
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import machine, measure, sweep
-from slurm_plugin.profiling.machine import Machine, Wish
+from slurm_plugin.profiling.machine import NodeConstraints, NodeKind
 from slurm_plugin.profiling.progress import Progress, Settings
-from slurm_plugin.profiling.submission import Launch, Submission
+from slurm_plugin.profiling.submission import RunOptions, Submission
 from slurm_plugin.profiling.sweep import DONE, FAILED, SKIPPED, WAITING
 from slurm_plugin.slurm import SlurmClient
 
@@ -21,7 +21,7 @@ ITERATIONS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProfileRequest:
     """What the user said; None and '' where nothing was."""
 
     name: str
@@ -36,29 +36,31 @@ class Asked:
 
 
 def begin(
-    client: SlurmClient, submission: Submission, asked: Asked, cwd: Path, now: float
+    client: SlurmClient, submission: Submission, asked: ProfileRequest, cwd: Path, now: float
 ) -> Progress:
     """A new plan; PluginError where the cluster has not what was asked."""
-    wish = Wish(
+    constraints = NodeConstraints(
         submission.value("partition"),
         submission.value("constraint"),
         asked.gpu_type or submission.gpu_type,
         asked.on,
     )
-    found = machine.choose(client.nodes(), client.partitions(), wish)
+    found = machine.choose(client.nodes(), client.partitions(), constraints)
     batches = asked.batches or sweep.BATCHES
     settings = Settings(
         asked.name, asked.task, _words(submission), str(cwd), batches,
         sweep.within(asked.nodes, len(found.names), sweep.NODES, "--nodes"),
         sweep.within(asked.gpus_per_node, found.gpus_per_node, found.gpus_per_node,
                      "--gpus-per-node"),
-        asked.iterations or ITERATIONS, asked.per_gpu is not False, wish.gpu_type, asked.on,
+        asked.iterations or ITERATIONS, asked.per_gpu is not False, constraints.gpu_type, asked.on,
         found.kind, found.names, found.others,
     )  # fmt: skip
     return Progress(settings, sweep.single(batches), int(now))
 
 
-def check_same(progress: Progress, submission: Submission, asked: Asked, cwd: Path) -> None:
+def check_same(
+    progress: Progress, submission: Submission, asked: ProfileRequest, cwd: Path
+) -> None:
     """PluginError where a plan was begun otherwise than is asked now."""
     kept = progress.settings
     pairs = {
@@ -82,9 +84,9 @@ def check_same(progress: Progress, submission: Submission, asked: Asked, cwd: Pa
             )
 
 
-def launch(settings: Settings, limit_min: int, nice: int) -> Launch:
+def run_options(settings: Settings, limit_min: int, nice: int) -> RunOptions:
     """What all runs of a plan have in common."""
-    return Launch(
+    return RunOptions(
         settings.iterations, limit_min, nice, settings.task, settings.per_gpu,
         settings.gpu_type, settings.others,
     )  # fmt: skip
@@ -100,12 +102,12 @@ def again(progress: Progress) -> int:
     return len(found)
 
 
-def expected(progress: Progress) -> list[sweep.Run]:
+def expected(progress: Progress) -> list[sweep.ProfilingRun]:
     """All runs of the plan; those over shapes as they will be if every batch works."""
     if progress.is_shaped:
         return progress.runs
     settings = progress.settings
-    hoped = [sweep.Run(1, 1, batch, DONE) for batch in settings.batches]
+    hoped = [sweep.ProfilingRun(1, 1, batch, DONE) for batch in settings.batches]
     more = sweep.shaped(hoped, settings.nodes, settings.gpus_per_node, settings.task)
     return [*progress.runs, *more]
 
@@ -128,9 +130,9 @@ def startup_s(progress: Progress) -> float:
     return median(known) if known else 0.0
 
 
-def machine_of(settings: Settings) -> Machine:
+def machine_of(settings: Settings) -> NodeKind:
     """The nodes the plan was made for."""
-    return Machine(settings.kind, settings.gpus_per_node[-1], settings.names, settings.others)
+    return NodeKind(settings.kind, settings.gpus_per_node[-1], settings.names, settings.others)
 
 
 def _words(submission: Submission) -> tuple[str, ...]:

@@ -17,42 +17,42 @@ import msgspec
 
 from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
-from slurm_plugin.profiling.sweep import Run
+from slurm_plugin.profiling.sweep import ProfilingRun
 
 VERSION = 1
 FILE = "progress.json"
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What must stay the same from start to end; sweeps in samples, nodes, GPUs."""
+    """What must stay the same from start to end."""
 
     name: str
     task: str
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # sbatch and its arguments
     cwd: str
-    batches: tuple[int, ...]
-    nodes: tuple[int, ...]
-    gpus_per_node: tuple[int, ...]
+    batches: tuple[int, ...]  # samples per GPU, swept on one GPU
+    nodes: tuple[int, ...]  # swept
+    gpus_per_node: tuple[int, ...]  # swept
     iterations: int
-    per_gpu: bool
+    per_gpu: bool  # a task per GPU; else a task per node
     gpu_type: str
-    on: str
-    kind: str
-    names: tuple[str, ...]
-    others: tuple[str, ...]
+    on: str  # the nodes that the user named
+    kind: str  # of the nodes, in words
+    names: tuple[str, ...]  # of the nodes that are profiled
+    others: tuple[str, ...]  # the partition's other nodes with GPUs, kept out of the runs
 
 
 class Progress(msgspec.Struct):
     """The plan with what came of it; `created` is an epoch, `token` is in every job's name."""
 
     settings: Settings
-    runs: list[Run]
+    runs: list[ProfilingRun]
     created: int
     token: str = msgspec.field(default_factory=lambda: secrets.token_hex(4))
     version: int = VERSION
     is_shaped: bool = False
 
-    def job_name(self, run: Run) -> str:
+    def job_name(self, run: ProfilingRun) -> str:
         """The name of a run's latest job."""
         place = next(at for at, one in enumerate(self.runs, start=1) if one is run)
         return f"gputopo-{self.settings.name}-{self.token}-{place}.{run.tries}"
@@ -90,13 +90,13 @@ class Folder:
         self._replace("runs.csv", text.encode())
         return self.path / "runs.csv"
 
-    def output(self, progress: Progress, run: Run) -> Path:
+    def output(self, progress: Progress, run: ProfilingRun) -> Path:
         """Where the run's latest job writes, with Slurm's `%j`."""
         name = progress.job_name(run).removeprefix(f"gputopo-{progress.settings.name}-")
         folder = str(self.path).replace("%", "%%")
         return Path(folder) / f"{name}.%j.out"
 
-    def written(self, progress: Progress, run: Run) -> Path | None:
+    def written(self, progress: Progress, run: ProfilingRun) -> Path | None:
         """The file that the run's latest job has written; None as long as there is none."""
         name = self.output(progress, run).name
         return next(iter(sorted(self.path.glob(name.replace("%j", "*")))), None)

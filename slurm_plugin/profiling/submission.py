@@ -70,7 +70,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class RunOptions:
     """What is the same for all runs besides the user's words."""
 
     iterations: int
@@ -82,12 +82,12 @@ class Launch:
     excluded: tuple[str, ...] = ()
 
 
-def read(words: Sequence[str], variables: Mapping[str, str] = os.environ) -> Submission:
+def read_submission(words: Sequence[str], variables: Mapping[str, str] = os.environ) -> Submission:
     """What stands behind the `--`; PluginError for what cannot be profiled, in one line."""
     if not words or Path(words[0]).name != "sbatch":
         shown = words[0] if words else "nothing"
         raise PluginError(f"{shown!r} behind the `--`; expected sbatch [OPTIONS] SCRIPT")
-    found, at = options.read(words[1:])
+    found, at = options.read_options(words[1:])
     _refuse(found, _REFUSED_WORDS, "sbatch")
     bad = [name for name in _VARIABLES if variables.get(name)]
     if bad:
@@ -103,7 +103,7 @@ def read(words: Sequence[str], variables: Mapping[str, str] = os.environ) -> Sub
     )  # fmt: skip
 
 
-def variables(how: Launch, shape: Shape, local_batch: int) -> dict[str, str]:
+def variables(how: RunOptions, shape: Shape, local_batch: int) -> dict[str, str]:
     """What the script of one run finds in its environment."""
     return {
         "GPUTOPO_BATCH": str(local_batch * shape.gpus),
@@ -113,7 +113,7 @@ def variables(how: Launch, shape: Shape, local_batch: int) -> dict[str, str]:
     }
 
 
-def command(asked: Submission, how: Launch, shape: Shape, local_batch: int,
+def command(asked: Submission, how: RunOptions, shape: Shape, local_batch: int,
             name: str, output: Path) -> list[str]:  # fmt: skip
     """The sbatch command line of one run; `output` may hold Slurm's `%j`.
 
@@ -152,7 +152,7 @@ def _exporting(asked: Submission, values: Mapping[str, str]) -> list[str]:
     ours = [f"{name}={value}" for name, value in values.items()]
     # NONE is what Slurm means anyway by a list without ALL.
     text = ",".join(ours if base in ("NONE", "NIL") else [base, *ours])
-    at = options.read(asked.words)[1]
+    at = options.read_options(asked.words)[1]
     return [f"--export={text}", *_without_export(asked.words, at)]
 
 
@@ -169,7 +169,7 @@ def _without_export(words: Sequence[str], script_at: int) -> list[str]:
     return kept
 
 
-def _gpus(asked: Submission, how: Launch, shape: Shape) -> list[str]:
+def _gpus(asked: Submission, how: RunOptions, shape: Shape) -> list[str]:
     """The GPUs in every form that the script uses, else as --gres."""
     numbers = {
         "gres": shape.gpus_per_node,

@@ -13,11 +13,11 @@ import msgspec
 
 from policies.performance import INFERENCE, Shape
 from slurm_plugin.errors import PluginError
-from slurm_plugin.profiling.machine import Machine
+from slurm_plugin.profiling.machine import NodeKind
 
-#: Samples per GPU unless told; the sweep ends where one GPU holds no more.
+#: Samples per GPU where the user names none; the sweep ends where one GPU holds no more.
 BATCHES = (8, 16, 32, 64, 128, 256)
-#: Nodes at most, unless told: the curve over more of them is flat, and they are seldom idle.
+#: Most nodes where the user names none: more change little, and are seldom idle.
 NODES = 8
 #: Values of one sweep at most.
 MOST = 64
@@ -28,7 +28,7 @@ DONE, FAILED, SKIPPED = "done", "failed", "skipped"
 OVER = frozenset((DONE, FAILED, SKIPPED))
 
 
-class Run(msgspec.Struct):
+class ProfilingRun(msgspec.Struct):
     """One run of the plan, and what came of it.
 
     `tries` counts submissions, `failures` those that failed. `step_s` is seconds per
@@ -86,12 +86,14 @@ def within(asked: tuple[int, ...] | None, limit: int, most: int, what: str) -> t
     return tuple(sorted({*powers, end}))
 
 
-def single(batches: Sequence[int]) -> list[Run]:
+def single(batches: Sequence[int]) -> list[ProfilingRun]:
     """The runs on one GPU, the smallest batch first."""
-    return [Run(1, 1, batch) for batch in batches]
+    return [ProfilingRun(1, 1, batch) for batch in batches]
 
 
-def shaped(runs: Sequence[Run], nodes: Sequence[int], gpus: Sequence[int], task: str) -> list[Run]:
+def shaped(
+    runs: Sequence[ProfilingRun], nodes: Sequence[int], gpus: Sequence[int], task: str
+) -> list[ProfilingRun]:
     """The runs over nodes and over GPUs per node, at the middle batch of those that ran.
 
     None for inference, which does not synchronise, and none where no single-GPU run worked.
@@ -100,12 +102,12 @@ def shaped(runs: Sequence[Run], nodes: Sequence[int], gpus: Sequence[int], task:
     if task == INFERENCE or not ran:
         return []
     middle = ran[len(ran) // 2]
-    return [Run(1, count, middle) for count in gpus if count > 1] + [
-        Run(count, 1, middle) for count in nodes if count > 1
+    return [ProfilingRun(1, count, middle) for count in gpus if count > 1] + [
+        ProfilingRun(count, 1, middle) for count in nodes if count > 1
     ]
 
 
-def kinds(machine: Machine) -> str:
+def kinds(machine: NodeKind) -> str:
     """The machine in words."""
     count = len(machine.names)
     return f"{count} node{'s' if count > 1 else ''} of {machine.kind}"

@@ -1,7 +1,7 @@
 """Slurm's --constraint on the features of one node: names, `&`, `|`, parentheses.
 
-Users write them: each is read once, in one pass, and judged once per set of features, however
-many nodes and looks there are.
+Users write them, so each is read once, in one pass, and judged once for each set of features,
+however many nodes there are and however often the queue is looked at.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import re
 from collections.abc import Collection
 from functools import lru_cache
 
-#: The longest constraint that is judged, in characters; those of correct jobs are far shorter.
+#: The longest constraint that is judged, in characters; usual ones are far shorter.
 MAX_CHARS = 1024
 
 _TOKEN = re.compile(r"[\w.\-:+/]+|[&|()]")
-#: Constraints, and their answers, that are remembered.
+#: How many constraints, and how many answers, are remembered.
 _KEPT, _KEPT_ANSWERS = 512, 4096
 
 
 class Unsupported(Exception):
-    """A constraint about several nodes at once, which cannot be judged node by node."""
+    """A constraint that cannot be judged node by node."""
 
 
 def holds(expression: str, features: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Slurm's own order of waiting jobs."""
+"""The order in which Slurm considers waiting jobs."""
 
 from __future__ import annotations
 

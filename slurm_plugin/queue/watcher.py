@@ -1,4 +1,4 @@
-"""The one reader of Slurm's queue: whoever is due gets a snapshot, and all who are due the same."""
+"""The one reader of Slurm's queue. All who are due at the same time get the same snapshot."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Watcher:
         self._outdated_at = float("-inf")
 
     def outdate(self) -> None:
-        """Somebody changed the queue: a snapshot from before is given to nobody any more."""
+        """The queue was changed: no older snapshot is given out any more."""
         self._outdated_at = self._clock()
 
     async def snapshot(self, since: float, detail: Detail = Detail.JOBS) -> Snapshot:
         """A snapshot that shows all that happened before `since` (by `clock`).
 
-        Whoever asks while another one is read waits for it, and takes it where it is new enough.
+        A caller that comes during a reading waits for it, and takes it where it is new enough.
         Raises SlurmError where Slurm does not answer.
         """
         self._wanted = max(self._wanted, detail)

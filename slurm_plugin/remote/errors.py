@@ -10,8 +10,8 @@ class RemoteError(PluginError):
 
 
 class Refused(RemoteError):
-    """The other side is not who it should be, or says so of us."""
+    """The other side is not who it should be, or says that we are not."""
 
 
 class HungUp(Refused):
-    """The other side has said nothing about us yet; another try may fare better."""
+    """The other side turned us away before it knew who we are; another try may succeed."""

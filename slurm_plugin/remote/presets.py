@@ -89,10 +89,10 @@ def _preset(values: Mapping[Any, Any]) -> Preset:
     )
 
 
-def _server(found: object, flags: Mapping[str, bool]) -> tuple[str, ...]:
-    if not isinstance(found, list) or not found:
+def _server(value: object, flags: Mapping[str, bool]) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
         raise ValueError("server: expected a list of words: [my-server, --port, '{port}']")
-    words = tuple(str(word) for word in found)
+    words = tuple(str(word) for word in value)
     for word in words:
         _check("server", word, SERVER_FIELDS)
     text = " ".join(words)
@@ -106,12 +106,12 @@ def _server(found: object, flags: Mapping[str, bool]) -> tuple[str, ...]:
     return words
 
 
-def _variables(key: str, found: object, fields: frozenset[str], in_names: bool) -> dict[str, str]:
-    if found is None:
+def _variables(key: str, value: object, fields: frozenset[str], in_names: bool) -> dict[str, str]:
+    if value is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError(f"{key}: expected variables and their values")
-    variables = {str(name): str(text) for name, text in found.items()}
+    variables = {str(name): str(text) for name, text in value.items()}
     for name, text in variables.items():
         if in_names:
             _check(key, name, fields)

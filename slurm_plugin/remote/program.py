@@ -1,4 +1,4 @@
-"""The program for the nodes: our standard-library part in one executable file."""
+"""The program for the nodes in one executable file; it needs the standard library alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from slurm_plugin.remote.errors import RemoteError
 
 ROOT = Path(__file__).resolve().parents[1]
-#: What the nodes' programs import of ours.
+#: The modules of ours that the nodes' programs import.
 PARTS = (
     "__init__.py",
     "errors.py",
@@ -20,7 +20,7 @@ PARTS = (
     "remote/node/",
     "wire.py",
 )
-#: Not by PATH: it runs in users' environments, which may hold a Python of their own.
+#: Not found by PATH: it runs in users' environments, which may have another Python first.
 PYTHON = "/usr/bin/python3"
 
 
@@ -48,8 +48,8 @@ def write(target: Path, python: str = PYTHON) -> None:
 
 
 def _files() -> list[Path]:
-    found = []
+    files = []
     for part in PARTS:
         path = ROOT / part
-        found += sorted(path.glob("*.py")) if part.endswith("/") else [path]
-    return found
+        files += sorted(path.glob("*.py")) if part.endswith("/") else [path]
+    return files

@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
-#: What listeners are told.
+#: The event that listeners get.
 CLOCK_SET = "clock set"
 LOOK_S = 1.0
-#: Between two looks; a clock that is only corrected drifts by a thousandth of it.
+#: The least step between two looks. A clock that is only corrected drifts by far less.
 STEP_S = 2.0
 
 
@@ -27,7 +27,7 @@ def _ahead_s() -> float:
 
 
 class ClockWatch:
-    """Tells `say` of every step of the wall clock."""
+    """Calls `say` at every step of the wall clock."""
 
     def __init__(self, say: Callable[[str], None], ahead_s: Callable[[], float] = _ahead_s) -> None:
         self._say = say

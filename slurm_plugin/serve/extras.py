@@ -19,29 +19,25 @@ class Extras:
     """The optional listeners of one engine; their addresses need a restart to change."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._explain: ExplainListener | None = None
-        self._metrics: Metrics | None = None
+        config = engine.setup.config
+        self._configured: list[ExplainListener | Metrics] = []
+        if config.explain_listen is not None:
+            listener = ExplainListener(config.explain_listen, lambda: engine.setup)
+            self._configured.append(listener)
+        if config.metrics_listen is not None:
+            self._configured.append(Metrics(config.metrics_listen, engine))
+        self._started: list[ExplainListener | Metrics] = []
 
     async def start(self) -> None:
         """Start what is configured; what fails is logged and left out."""
-        config = self._engine.setup.config
-        if config.explain_listen is not None:
-            self._explain = ExplainListener(config.explain_listen, lambda: self._engine.setup)
+        for one in self._configured:
+            self._started.append(one)
             try:
-                await self._explain.start()
-            except PluginError as error:
-                logger.error("%s; going on without", error)
-        if config.metrics_listen is not None:
-            self._metrics = Metrics(config.metrics_listen, self._engine)
-            try:
-                await self._metrics.start()
+                await one.start()
             except PluginError as error:
                 logger.error("%s; going on without", error)
 
     async def stop(self) -> None:
         """Stop what was started."""
-        if self._explain is not None:
-            await self._explain.stop()
-        if self._metrics is not None:
-            await self._metrics.stop()
+        for one in self._started:
+            await one.stop()

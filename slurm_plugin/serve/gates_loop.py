@@ -1,4 +1,4 @@
-"""Looks at the queue, and at the jobs of it that wait for slots."""
+"""The loop that opens the gates of jobs that wait for slots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 #: A job with its slots starts within some tenths of a second.
 STARTING_S = 0.3
-#: Figures that so many polls have not renewed are no ground to place on.
+#: Jobs are not placed by figures that this many polls have not renewed.
 MISSED_POLLS = 3
 
 
@@ -79,7 +79,7 @@ class GatesLoop(QueueLoop):
         if made.seen["placed"] or made.releases or made.offers or made.seen["loan meets"]:
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
-        # A promise nobody took up gives its GPUs back in time.
+        # A promise that no job took up must give its GPUs back in time.
         return min(poll_s, PROMISE_S) if cache.has_promised else poll_s
 
     async def _give_back(self, setup: Setup, reconciler: GateReconciler, since: float) -> None:
@@ -104,10 +104,10 @@ class GatesLoop(QueueLoop):
         folder = config.topo_aware.profiles
         cache.fresh_s = MISSED_POLLS * config.slots.poll_s
         self._reconciler = GateReconciler(
-            client,
-            setup.decider,
-            cache,
-            self.engine.write,
+            client=client,
+            decider=setup.decider,
+            cache=cache,
+            write=self.engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,

@@ -1,4 +1,4 @@
-"""Looks at the queue and lends, often while donors start."""
+"""The loop that lends GPUs in the select mode; it looks often while donors start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slurm_plugin.serve.setup import Setup
 POLL_S = 5.0
 #: Donors start within some tenths of a second.
 STARTING_S = 0.3
-#: A job whose donors are ready starts at once, or lacks something that nobody thought of.
+#: A job whose donors are ready starts within so many seconds, or lacks something unforeseen.
 GRACE_S = 30
 
 

@@ -2,7 +2,7 @@
 
 One asyncio protocol object per connection. A line over the limit, a half line that never
 ends, a reader that never reads: each costs that client its connection and nobody else
-anything. What a line means is `Answerer`'s business.
+anything. What a line means is for the `Answerer` to say.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import stat
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from slurm_plugin.errors import PluginError
 from slurm_plugin.protocol import MAX_REQUEST_BYTES, Error
@@ -43,12 +43,8 @@ class Answer(NamedTuple):
     later: Coroutine[None, None, bytes] | None = None
 
 
-class Answerer(Protocol):
-    """Answers one request line (without its LF). Never raises."""
-
-    def __call__(self, line: bytes) -> Answer:
-        """The answer to `line`."""
-        ...
+#: Answers one request line (without its LF). Never raises.
+Answerer = Callable[[bytes], Answer]
 
 
 class Connection(asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""The engine's mind: one line in, one Answer out, and everything that is counted."""
+"""Answers lines: one in, one Answer out, counted and written down."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 SWITCHED_OFF = "gpu-topo: no shapes are chosen at present; ask for GPUs yourself (--gpus, --gres)"
 #: Nodes left to Slurm that `status` names; the rest is counted.
 MAX_PROBLEMS = 100
-#: Longest reason shown, so that the whole fits into one reply line.
+#: Longest reason shown: all of it has to fit into one reply line.
 MAX_PROBLEM_CHARS = 200
 
 
@@ -63,13 +63,14 @@ class Engine:
         self.turn = asyncio.Lock()
 
     def listen(self, heard: Callable[[str], None], status: Callable[[], dict[str, Any]]) -> None:
-        """Somebody who is told of every submit that was let in, every ended job, reload and step of
-        the clock (by its verb), and what it adds to `status`."""
+        """`heard` is told the verb of each event from now on: a submit that was not refused, the
+        end of a job, a reload, a step of the clock. `status` adds to what `gputopo status` shows.
+        """
         self._heard.append(heard)
         self._tell.append(status)
 
     def say(self, verb: str) -> None:
-        """Tell all who listen."""
+        """Tell all listeners of an event."""
         for heard in self._heard:
             heard(verb)
 
@@ -162,7 +163,7 @@ class Engine:
             return None
 
     def write(self, build: Callable[[], dict[str, Any]]) -> None:
-        """A line of the decision log that no question led to."""
+        """Write a line of the decision log that belongs to no question."""
         self._after(build, 0.0)()
 
     def _after(self, build: Callable[[], dict[str, Any]], took_s: float) -> Callable[[], None]:

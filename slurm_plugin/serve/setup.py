@@ -68,7 +68,7 @@ class Setup:
         return self.decider.machines
 
     def looks_at_jobs(self) -> bool:
-        """Whether a policy the rules name goes by who runs beside a job."""
+        """Does a policy of the rules go by who runs beside a job?"""
         return any(LooksAt.RUNNING_JOBS in policy.looks_at for policy in self.policies())
 
     def policies(self) -> list[Policy]:
@@ -143,7 +143,7 @@ def _chained(
 
 
 def _first_look(setup: Setup) -> None:
-    """Who runs beside whom, before the first question; a Slurm that is down is not waited for."""
+    """Learn who runs beside whom before the first question; a Slurm that is down is not awaited."""
     patience_s = min(FIRST_LOOK_S, setup.config.slurm.timeout_s)
     client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
     try:

@@ -1,7 +1,7 @@
-"""Looks at the queue and plans the jobs whose shapes are chosen.
+"""The loop that plans the jobs whose shapes GENIE chooses.
 
-Slurm is read and changed in a thread; what submits and starts are answered by changes in the event
-loop alone. All state is Slurm's: the first look after a start is like any other.
+Plans are made, and Slurm is changed, in a thread. What submits and starts are answered by is
+changed in the event loop alone. All state is Slurm's: the first look is like any other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policies.errors import HintError
 from policies.genie.submit import candidates
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.gates.watch import of_job
-from slurm_plugin.genie import look
+from slurm_plugin.genie.changes import Changes, changes, released
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
@@ -35,11 +35,11 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 
-#: Told to whoever opens gates: jobs may start that were not to start before.
+#: The event by which the gates loop learns that jobs may start now which could not before.
 PLANNED = "planned"
 #: Without shapes to choose there is nothing to look at.
 IDLE_S = 5.0
-#: A job that was let go is soon seen to run.
+#: A job that may start is soon seen to run.
 SETTLING_S = 0.15
 
 
@@ -51,7 +51,7 @@ class ShapingLoop(QueueLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._tasks: dict[int, tuple[object, Task | None]] = {}
-        self._acts = ShapeUpdates()
+        self._updates = ShapeUpdates()
         self._shaping: Shaping | None = None
 
     def heard(self, verb: str) -> None:
@@ -70,9 +70,9 @@ class ShapingLoop(QueueLoop):
         shaping = self.engine.setup.shaping
         if shaping is None:
             return {}
-        acts = self._acts
-        told: dict[str, Any] = {"changed": acts.changed, "domains": shaping.status()}
-        return {"genie": told | ({"refused": acts.refused} if acts.refused else {})}
+        updates = self._updates
+        status: dict[str, Any] = {"changed": updates.changed, "domains": shaping.status()}
+        return {"genie": status | ({"refused": updates.refused} if updates.refused else {})}
 
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two looks if nothing is heard."""
@@ -110,15 +110,15 @@ class ShapingLoop(QueueLoop):
         `events` had happened when the snapshot was asked for.
         """
         self._meet(shaping, seen)
-        self._acts.forget(seen.jobs)
+        self._updates.forget(seen.jobs)
         made = await asyncio.to_thread(self._planned, shaping, seen)
         updates: list[tuple[QueuedJob, JobUpdate]] = []
         starts: list[int] = []
-        for name, (snapshot, plans, changes) in made.items():
+        for name, (snapshot, plans, to_change) in made.items():
             shaping.snapshots[name], shaping.plans[name] = snapshot, plans
             starts += shaping.admit(plans, seen.at)
-            updates += changes.updates + self._first_shapes(shaping, snapshot)
-            for job, task, plan in changes.reshaped:
+            updates += to_change.updates + self._first_shapes(shaping, snapshot)
+            for job, task, plan in to_change.reshaped:
                 if self._may_change(job, seen):
                     self._write(snapshot.domain, job, task, plan, seen.at)
         shaping.events_seen = events
@@ -126,7 +126,7 @@ class ShapingLoop(QueueLoop):
         shaping.starting = {job: one for job, one in shaping.starting.items() if job in waits}
         now, later = in_turn([one for one in updates if self._may_change(one[0], seen)])
         if now:
-            await asyncio.to_thread(self._acts.do, setup.client, now, seen.at)
+            await asyncio.to_thread(self._updates.do, setup.client, now, seen.at)
             setup.watcher.outdate()
         shaping.told_slurm(starts, shaping.clock())
         if starts:
@@ -134,7 +134,7 @@ class ShapingLoop(QueueLoop):
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
     def _may_change(self, job: QueuedJob, seen: Snapshot) -> bool:
-        return not self._acts.backoff.is_paused(job.name, seen.at)
+        return not self._updates.backoff.is_paused(job.name, seen.at)
 
     def _meet(self, shaping: Shaping, seen: Snapshot) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
@@ -152,16 +152,16 @@ class ShapingLoop(QueueLoop):
 
     def _planned(
         self, shaping: Shaping, seen: Snapshot
-    ) -> dict[str, tuple[DomainSnapshot, dict[int, tuple[int, Planned]], look.Changes]]:
+    ) -> dict[str, tuple[DomainSnapshot, dict[int, tuple[int, Planned]], Changes]]:
         kept: dict[int, tuple[object, Task | None]] = {}
 
         def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task | None:
             key = (job.admin_comment, job.submit, job.account, id(domain.maker))
-            found = self._tasks.get(job.job_id)
-            if found is None or found[0] != key:
-                found = (key, self._task(shaping, job, said, domain))
-            kept[job.job_id] = found
-            return found[1]
+            entry = self._tasks.get(job.job_id)
+            if entry is None or entry[0] != key:
+                entry = (key, self._task(shaping, job, said, domain))
+            kept[job.job_id] = entry
+            return entry[1]
 
         made = {}
         for name, domain in shaping.site.domains.items():
@@ -171,14 +171,14 @@ class ShapingLoop(QueueLoop):
             plans = planned(
                 shaping.scheduler, queue, starting.values(), is_settling=snapshot.is_settling
             )
-            changes = look.changes(
+            to_change = changes(
                 snapshot,
                 plans,
-                self._acts.factors,
+                self._updates.factors,
                 separator=shaping.separator,
                 now=seen.at,
             )
-            made[name] = (snapshot, plans, changes)
+            made[name] = (snapshot, plans, to_change)
         self._tasks = kept
         return made
 
@@ -203,10 +203,10 @@ class ShapingLoop(QueueLoop):
         updates = []
         for job, said in snapshot.unshaped:
             task = self._task(shaping, job, said, snapshot.domain)
-            if task is None or self._acts.backoff.is_paused(job.name, snapshot.at):
+            if task is None or self._updates.backoff.is_paused(job.name, snapshot.at):
                 continue
             plan = shaping.plan(snapshot.domain, task, snapshot.at)
-            updates.append((job, look.released(job, said, plan.shape, shaping.separator)))
+            updates.append((job, released(job, said, plan.shape, shaping.separator)))
             self._write(snapshot.domain, job, task, plan, snapshot.at)
         return updates
 
@@ -223,8 +223,8 @@ class ShapingLoop(QueueLoop):
             "hint": hints.hint_in(job.admin_comment),
             "policy": "genie",
         }
-        found = candidates(task, domain.platform, now)
-        self.engine.write(lambda: {**line.build(found), **who})
+        shapes = candidates(task, domain.platform, now)
+        self.engine.write(lambda: {**line.build(shapes), **who})
 
 
 def _is_ours(job: QueuedJob) -> bool:

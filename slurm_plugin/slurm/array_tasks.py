@@ -8,14 +8,14 @@ from typing import Any
 
 def task_runs(text: str) -> tuple[range, ...]:
     """The task numbers of `1-3,7%2` or `0-8:4`; ValueError for one cut short (`1-3,...`)."""
-    found = []
+    runs = []
     for part in filter(None, text.partition("%")[0].strip("[]").split(",")):
         match = re.fullmatch(r"(\d{1,8})(?:-(\d{1,8})(?::(\d{1,8}))?)?", part)
         if match is None or match[3] == "0":
             raise ValueError(f"{text[:60]!r} are no array tasks; expected forms like 1-3,7")
         first = int(match[1])
-        found.append(range(first, int(match[2] or first) + 1, int(match[3] or 1)))
-    return tuple(found)
+        runs.append(range(first, int(match[2] or first) + 1, int(match[3] or 1)))
+    return tuple(runs)
 
 
 def ranges(runs: tuple[range, ...]) -> str:

@@ -21,7 +21,7 @@ def counts(text: str, name: str = "gpu") -> dict[str, int]:
 
     Raises ValueError that quotes the item it could not read.
     """
-    found: dict[str, int] = {}
+    by_type: dict[str, int] = {}
     for item in _items(text):
         match = _ITEM.match(item)
         if match is None:
@@ -29,18 +29,18 @@ def counts(text: str, name: str = "gpu") -> dict[str, int]:
         if match["name"] == name:
             kind = match["type"] or ""
             kind = "" if kind == "(null)" else kind
-            found[kind] = found.get(kind, 0) + int(match["count"] or 1)
-    return found
+            by_type[kind] = by_type.get(kind, 0) + int(match["count"] or 1)
+    return by_type
 
 
 def indices(text: str, name: str = "gpu") -> tuple[int, ...]:
     """The indices of GRES `name` named by IDX marks, ascending; empty for `IDX:N/A`."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for item in _items(text):
         match = _INDEX.search(item)
         if item.removeprefix("gres:").removeprefix("gres/").startswith(f"{name}:") and match:
-            found.update(index_list(match[1]))
-    return tuple(sorted(found))
+            numbers.update(index_list(match[1]))
+    return tuple(sorted(numbers))
 
 
 def index_list(text: str) -> list[int]:

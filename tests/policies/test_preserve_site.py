@@ -18,7 +18,8 @@ from policies.errors import PolicyError
 from policies.mapa import Mapa, MapaPreserveSite
 from policies.matching.links import link_mbps
 from policies.registry import registry
-from policies.scoring.tables import FUTURES, Tables
+from policies.scoring.node_tables import FUTURES
+from policies.scoring.tables import Tables
 
 #: The policies that say so on their pages.
 SPARING = ("mapa", "mapa-widest", "mapa-preserve-site")

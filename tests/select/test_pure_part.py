@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from c_program import built, claims_in, needs_compiler, run
 
 from slurm_plugin import protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "select"
-CLAIMS = [
-    claim
-    for path in sorted(Path(__file__).parent.glob("*_test.c"))
-    for claim in re.findall(r"^\tTEST\((\w+)\)", path.read_text(), re.M)
-]
-
-needs_compiler = pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("make")), reason="no gcc and make here"
-)
+CLAIMS = claims_in(Path(__file__).parent)
 pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """pure_test with address and undefined-behaviour sanitizers, ending at the first error."""
-    out = tmp_path_factory.mktemp("select")
-    target = out / "pure_test_sanitized"
-    command = ["make", "-C", str(PLUGIN), f"OUT={out}", str(target)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
-    return target
-
-
-def run(program: Path, *args: str, stdin: str = "") -> str:
-    """The program's output; its errors fail the test."""
-    done = subprocess.run(
-        [program, *args], input=stdin, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    """Everything without Slurm, built once."""
+    return built(PLUGIN, tmp_path_factory.mktemp("select"))
 
 
 def test_every_claim_is_known_here(program: Path) -> None:

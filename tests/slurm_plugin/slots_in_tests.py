@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from machines_in_tests import basic_decider
 
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
@@ -68,6 +73,26 @@ def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
         priority=100 - job_id, eligible=eligible,
         admin_comment=f"[gpu-slots: gated token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node]",
     )  # fmt: skip
+
+
+def reconciler(
+    folder: Path, slurm: Remembering, cache: CapacityCache | None = None,
+    lines: list[dict[str, Any]] | None = None, **more: Any,
+) -> GateReconciler:  # fmt: skip
+    """The reconciler of the basic configuration at `NOW`; `lines` take the decision log."""
+    written = [] if lines is None else lines
+    values = {
+        "decider": basic_decider(folder), "cache": cache or CapacityCache(), "lease_s": 120,
+        "grace_s": 30, "write": lambda build: written.append(build()), "clock": lambda: float(NOW),
+    }  # fmt: skip
+    return GateReconciler(client=slurm, **{**values, **more})  # type: ignore[arg-type]
+
+
+def record_in(text: str | None) -> GateRecord:
+    """What a comment keeps of a gate or slots."""
+    found = GateRecord.read_from(text or "")
+    assert found is not None
+    return found
 
 
 class Nobody:

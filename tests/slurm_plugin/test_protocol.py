@@ -12,6 +12,7 @@ from slurm_plugin import protocol, wire
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.protocol import Admin, Notice, Place, Submit
 from slurm_plugin.question import CandidateNode
+from slurm_plugin.slots_keys import FORMS, SlotsKeys
 
 texts = st.text(max_size=200)
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,30}", fullmatch=True)
@@ -40,6 +41,9 @@ places = st.builds(
     type=texts,
     hint=texts,
 )
+keys = st.builds(
+    SlotsKeys, form=st.sampled_from(FORMS), begin=numbers, exclusive=st.booleans(), features=texts
+)
 submits = st.builds(
     Submit,
     id=numbers,
@@ -50,6 +54,7 @@ submits = st.builds(
     tasks=numbers,
     user=texts,
     hint=texts,
+    slots=st.none() | keys,
 )
 notices = st.builds(
     Notice,

@@ -30,8 +30,8 @@ from slurm_plugin.gates import planning, released
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.want import Wants
+from slurm_plugin.genie.changes import asked_shape
 from slurm_plugin.genie.domain_snapshot import domain_snapshot
-from slurm_plugin.genie.look import asked_shape
 from slurm_plugin.lending.at_start import planning as at_start
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.protocol import Submit, encode_request

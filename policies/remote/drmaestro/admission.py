@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies.remote.capacity import Capacities, NodeCapacity
-from policies.remote.drmaestro.phases import Kind, holds, kind
+from policies.remote.drmaestro.costs import Kind, holds, kind
 from policies.remote.jobs import RemoteJob
 
 #: More tasks than any machine is asked to hold.

@@ -55,12 +55,12 @@ def by_networkx(network: FlowNetwork) -> Flows:
     if not network.arcs:
         return {}
     try:
-        _, found = nx.network_simplex(graph)
+        _, flows = nx.network_simplex(graph)
     except nx.NetworkXUnfeasible as error:
         raise PolicyError(f"a flow network without a solution: {error}") from None
     return {
         (tail, head): units
-        for tail, heads in found.items()
+        for tail, heads in flows.items()
         for head, units in heads.items()
         if units
     }

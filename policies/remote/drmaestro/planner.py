@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from policies.contract.nouns import Cluster, Wait
 from policies.remote.capacity import NodeCapacity, capacities, copies
 from policies.remote.drmaestro.admission import admitted
+from policies.remote.drmaestro.assigning import assign_gpus
+from policies.remote.drmaestro.costs import Costs, Task
 from policies.remote.drmaestro.flow import FlowSolver, best_solver
-from policies.remote.drmaestro.phases import Costs, Task, host_tasks, lend_gpus
+from policies.remote.drmaestro.hosting import host_tasks
 from policies.remote.jobs import Answer, RemoteJob, RemotePlacement, RemoteTask
 
 Nodes = dict[str, NodeCapacity]
@@ -75,7 +77,7 @@ class DRMaestro:
         hosted = host_tasks(jobs, left, self.costs, self.solve)
         if leave := _leave({i: _hosted_tasks(i, job, hosted) for i, job in jobs.items()}):
             return {}, leave
-        given = lend_gpus(jobs, hosted, left, self.costs, self.solve)
+        given = assign_gpus(jobs, hosted, left, self.costs, self.solve)
         if leave := _leave({i: _whole_tasks(i, job, given) for i, job in jobs.items()}):
             return {}, leave
         # Seniors first, so that the same GPUs go to the same job whatever the solver's order.

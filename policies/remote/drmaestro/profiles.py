@@ -48,5 +48,5 @@ UNKNOWN_SENSITIVITY = 1.0
 
 def sensitivity_of(application: str) -> float:
     """The sensitivity of a named application, neutral where it has no profile."""
-    found = RODINIA.get(application)
-    return UNKNOWN_SENSITIVITY if found is None else found.sensitivity
+    profile = RODINIA.get(application)
+    return UNKNOWN_SENSITIVITY if profile is None else profile.sensitivity

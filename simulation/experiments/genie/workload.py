@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.contract.scheduling import NORMAL, PRIOR, URGENT, Platform, Task
-from policies.genie.tasks import TaskMaker, Wish
+from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import (
     INFERENCE,
     TASKS,
@@ -103,7 +103,7 @@ def make(spec: Spec, seed: int, maker: TaskMaker, shapes: str = "users") -> Work
         work = Work(profile, batch, max(1, round(base_s / float(step_s))), task)
         job_id = len(tasks) + 1
         asked = _asked(maker, work, {"users": gpus, "smallest": 1, "largest": 10**6}[shapes])
-        tasks.append(maker.task(job_id, work, at_s, Wish(service, requested=asked)))
+        tasks.append(maker.task(job_id, work, at_s, TaskConstraints(service, requested=asked)))
         works[job_id] = work
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
+from gres_topology import NodeTopology
+from gres_topology.catalog import load
 from policies import Policy, Site
 from policies.registry import registry
 from simulation.core.jobs import SimJob
@@ -31,6 +33,11 @@ def loaded(name: str) -> Any:
 def workload(name: str) -> list[SimJob]:
     """One of the authors' workloads; durations come from their profile, not from it."""
     return from_sc17(name, loaded(name)).jobs
+
+
+def cluster(machines: int) -> dict[str, NodeTopology]:
+    """So many machines of section 3.1, by name."""
+    return {f"minsky{number:04}": load(MACHINE) for number in range(1, machines + 1)}
 
 
 def policies() -> Sequence[Policy]:

@@ -11,9 +11,9 @@ from statistics import fmean
 
 from gres_topology.catalog import load as machine
 from simulation.core.jobs import SimJob, at_load, offered_load
-from simulation.core.record import Run
+from simulation.core.record import SimulatedRun
 from simulation.experiments import Figures, Result
-from simulation.experiments.sc17 import MACHINE, loaded, policies, workload
+from simulation.experiments.sc17 import MACHINE, cluster, loaded, policies, workload
 from simulation.experiments.sc17.profile import Profiled
 from simulation.models.placing import Simulator
 from simulation.report.metrics import SLO_SLOWDOWN, summary
@@ -47,14 +47,15 @@ def jobs_of(name: str, machines: int, load: str) -> list[SimJob]:
     return at_load(jobs, machines * machine(MACHINE).gpus, int(load) / 100, ideal_s)
 
 
-def runs_of(jobs: Sequence[SimJob], machines: int, progress: Progress | None = None) -> list[Run]:
+def runs_of(
+    jobs: Sequence[SimJob], machines: int, progress: Progress | None = None
+) -> list[SimulatedRun]:
     """One run per policy, first in, first out."""
     speed = Profiled(loaded("prof_from_experiments_full"))
-    cluster = {f"minsky{number:04}": machine(MACHINE) for number in range(1, machines + 1)}
     runs = []
     for policy in policies():
-        told = progress(policy.name, len(jobs)) if progress else None
-        runs.append(Simulator(cluster, policy, speed, progress=told).run(jobs))
+        report = progress(policy.name, len(jobs)) if progress else None
+        runs.append(Simulator(cluster(machines), policy, speed, progress=report).run(jobs))
     return runs
 
 
@@ -62,12 +63,11 @@ def _result(name: str, workload_name: str, machines: int, load: str, paper: Figu
     from simulation.report.progress import bars
 
     jobs = jobs_of(workload_name, machines, load)
-    cluster = {f"minsky{number:04}": machine(MACHINE) for number in range(1, machines + 1)}
     with bars() as progress:
         runs = runs_of(jobs, machines, progress)
     measured: dict[str, dict[str, float | None]] = {}
     for run in runs:
-        numbers = summary(run, cluster)
+        numbers = summary(run, cluster(machines))
         measured[run.policy] = {key: numbers[key] for key in METRICS}
         measured[run.policy]["decision_mean_s"] = fmean(run.decision_s)
     ideal_s = Profiled(loaded("prof_from_experiments_full")).ideal_s

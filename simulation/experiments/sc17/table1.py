@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gres_topology.catalog import load
 from simulation.core.jobs import SimJob
-from simulation.core.record import Run
+from simulation.core.record import SimulatedRun
 from simulation.experiments import Result
 from simulation.experiments.sc17 import MACHINE, loaded, policies, workload
 from simulation.experiments.sc17.exhaustive import best_makespan_s
@@ -56,7 +56,7 @@ def jobs_of(variant: str) -> list[SimJob]:
     return found
 
 
-def runs_of(variant: str) -> list[Run]:
+def runs_of(variant: str) -> list[SimulatedRun]:
     """One run per policy, first in, first out."""
     speed = Profiled(loaded("prof_from_experiments_full"))
     cluster = {"minsky1": load(MACHINE)}

@@ -52,9 +52,9 @@ def explain(
         for record in found.records:
             click.echo(json.dumps(record) if as_json else in_words(record))
     else:
-        click.echo(json.dumps(found.told) if as_json else in_words(found.told))
+        click.echo(json.dumps(found.story) if as_json else in_words(found.story))
     if plot is not None:
-        _draw(found.machines, gpus_of(found.told), int(found.told["job"]), plot)
+        _draw(found.machines, gpus_of(found.story), int(found.story["job"]), plot)
 
 
 def _checked(job: str) -> str:
@@ -73,12 +73,12 @@ def _settings(path: Path) -> Config | None:
 
 
 def _address(text: str | None) -> tuple[str, int] | None:
-    if text is None:
-        return None
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    from slurm_plugin.config.yaml_reader import address_in
+
+    address = None if text is None else address_in(text)
+    if text is not None and address is None:
         raise click.UsageError(f"--engine {text!r}: expected host:port")
-    return host.strip("[]"), int(port)
+    return address
 
 
 def _draw(machines: dict[str, object], gpus: dict[str, list[int]], job: int, target: Path) -> None:

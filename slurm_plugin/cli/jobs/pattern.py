@@ -38,8 +38,8 @@ def show(file: Path, as_edges: bool, as_json: bool) -> None:
         click.echo(graph_file.edge_list(graph))
         return
     if as_json:
-        told = {"kind": graph.kind, "ranks": graph.ranks, "edges": graph.edges}
-        click.echo(json.dumps(told | {"gpus": graph.labels, "same_as": same}))
+        facts = {"kind": graph.kind, "ranks": graph.ranks, "edges": graph.edges}
+        click.echo(json.dumps(facts | {"gpus": graph.labels, "same_as": same}))
         return
     click.echo(f"{file}: {graph.kind}, {graph.ranks} ranks, {len(graph.edges)} edges")
     click.echo(" ".join(f"{a}-{b}" for a, b in graph.edges))

@@ -37,14 +37,9 @@ def place(
     import json
 
     from gres_topology import find
-    from policies import Cluster, NodeState, Placement, Wait
-    from policies.registry import registry
-    from slurm_plugin.config.sections import Rule
+    from policies import Wait
     from slurm_plugin.config.settings import load_policies
-    from slurm_plugin.decide.judge import with_scores
-    from slurm_plugin.decide.machines import mask_of
-    from slurm_plugin.decide.preferences import read_preferences
-    from slurm_plugin.link_calibration.attach import with_model
+    from slurm_plugin.link_calibration.model_file import with_model
 
     load_policies()
     topology = find(machine) if model is None else with_model(find(machine), model)
@@ -53,23 +48,36 @@ def place(
         raise click.UsageError(
             f"--gpus {gpus}: only {len(available)} of {topology.gpus} GPUs are free on {machine}"
         )
-    hint, patterns = _with_pattern(hint, pattern, topology)
-    wish = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))
-    if wish.off:
-        raise click.UsageError("--hint off: the job opts out, Slurm chooses")
-    state = NodeState(topology.name, topology, mask_of(available))
-    policy = registry.get(wish.policy)
-    request, cluster = wish.request((gpus,), None), Cluster({topology.name: state})
-    outcome = policy.place(request, cluster)
-    if isinstance(outcome, Placement):
-        outcome = with_scores(outcome, request, cluster.nodes)
-    told = _told(outcome)
+    outcome = _outcome(topology, available, gpus, *_with_pattern(hint, pattern, topology))
+    facts = _facts(outcome)
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(facts))
     elif isinstance(outcome, Wait):
         click.echo(f"wait at most {outcome.at_most_s:g} s: {outcome.reason}")
     else:
-        click.echo(_text(told))
+        click.echo(_text(facts))
+
+
+def _outcome(
+    topology: NodeTopology, free: list[int], gpus: int, hint: str, patterns: dict[str, str]
+) -> Placement | Wait:
+    """What the hint's policy answers for one job on this machine alone."""
+    from policies import Cluster, NodeState, Placement
+    from policies.registry import registry
+    from slurm_plugin.config.sections import Rule
+    from slurm_plugin.decide.judge import with_scores
+    from slurm_plugin.decide.machines import mask_of
+    from slurm_plugin.decide.preferences import read_preferences
+
+    preferences = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))
+    if preferences.off:
+        raise click.UsageError("--hint off: the job opts out, Slurm chooses")
+    request = preferences.request((gpus,), None)
+    cluster = Cluster({topology.name: NodeState(topology.name, topology, mask_of(free))})
+    outcome = registry.get(preferences.policy).place(request, cluster)
+    if isinstance(outcome, Placement):
+        return with_scores(outcome, request, cluster.nodes)
+    return outcome
 
 
 def _available(topology: NodeTopology, free: str | None) -> list[int]:
@@ -110,17 +118,17 @@ def _with_pattern(
     return ",".join(part for part in (hint.strip(), f"pattern={name}") if part), patterns
 
 
-def _told(outcome: Placement | Wait) -> dict[str, Any]:
+def _facts(outcome: Placement | Wait) -> dict[str, Any]:
     from policies import Wait
 
-    told: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     placement = outcome
     if isinstance(outcome, Wait):
-        told = {"wait_s": outcome.at_most_s, "wait_reason": outcome.reason}
+        facts = {"wait_s": outcome.at_most_s, "wait_reason": outcome.reason}
         placement = outcome.instead  # type: ignore[assignment]
     if placement is None or isinstance(placement, Wait):
-        return told
-    return told | {
+        return facts
+    return facts | {
         "nodes": {name: list(gpus) for name, gpus in placement.gpus.items()},
         "gpus": [gpu for gpus in placement.gpus.values() for gpu in gpus],
         "score": placement.score,
@@ -134,12 +142,12 @@ def _told(outcome: Placement | Wait) -> dict[str, Any]:
     }
 
 
-def _text(told: dict[str, Any]) -> str:
+def _text(facts: dict[str, Any]) -> str:
     where = ", ".join(
-        f"{name}: GPUs {','.join(map(str, gpus))}" for name, gpus in told["nodes"].items()
+        f"{name}: GPUs {','.join(map(str, gpus))}" for name, gpus in facts["nodes"].items()
     )
     return (
-        f"{where}\n{told['policy']}: {told['reason']}\n"
-        f"score {told['score']:.2f}, effective {told['effbw_gbps']:.2f} GB/s,"
-        f" sum {told['agg_gbps']:.2f} GB/s, left {told['preserved_gbps']:.2f} GB/s"
+        f"{where}\n{facts['policy']}: {facts['reason']}\n"
+        f"score {facts['score']:.2f}, effective {facts['effbw_gbps']:.2f} GB/s,"
+        f" sum {facts['agg_gbps']:.2f} GB/s, left {facts['preserved_gbps']:.2f} GB/s"
     )

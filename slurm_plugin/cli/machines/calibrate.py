@@ -47,17 +47,17 @@ def calibrate(
     except PolicyError as error:
         raise CalibrationError(str(error)) from error
     if output is not None:
-        model_file.write(output, model_file.text(found, measured.sources))
+        model_file.write_model(output, model_file.model_text(found, measured.sources))
     if plot is not None:
         draw(found, plot)
-    click.echo(json.dumps(_told(found)) if as_json else _text(found))
+    click.echo(json.dumps(_facts(found)) if as_json else _text(found))
     if output is not None and not as_json:
         click.echo(
             f"written to {output}; name it as bandwidth_model of these nodes in gputopo.yaml"
         )
 
 
-def _told(found: Fit) -> dict[str, object]:
+def _facts(found: Fit) -> dict[str, object]:
     from policies.bandwidth.calibrated import WEIGHTS
 
     made = found.calibration
@@ -70,8 +70,8 @@ def _told(found: Fit) -> dict[str, object]:
         "worst_error": float(found.errors.max()),
         "unseen_error": float(found.unseen.mean()),
         "sets": [
-            {"gpus": gpus, "measured_gbps": float(gbps), "model_gbps": float(told)}
-            for gpus, gbps, told in zip(found.sets, found.measured, found.predicted, strict=True)
+            {"gpus": gpus, "measured_gbps": float(gbps), "model_gbps": float(model)}
+            for gpus, gbps, model in zip(found.sets, found.measured, found.predicted, strict=True)
         ],
     }
 
@@ -79,9 +79,9 @@ def _told(found: Fit) -> dict[str, object]:
 def _text(found: Fit) -> str:
     made = found.calibration
     table = []
-    for gpus, gbps, told in zip(found.sets, found.measured, found.predicted, strict=True):
-        error = f"{100 * (told / gbps - 1):>+7.1f} %"
-        table.append(f"{','.join(map(str, gpus)):<20} {gbps:>9.2f} {told:>9.2f} {error}")
+    for gpus, gbps, model in zip(found.sets, found.measured, found.predicted, strict=True):
+        error = f"{100 * (model / gbps - 1):>+7.1f} %"
+        table.append(f"{','.join(map(str, gpus)):<20} {gbps:>9.2f} {model:>9.2f} {error}")
     low, high = made.sizes
     worst = found.sets[int(found.errors.argmax())]
     return "\n".join(

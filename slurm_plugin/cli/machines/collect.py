@@ -59,12 +59,12 @@ def collect(
         outcomes.append(outcome)
         if not as_json:
             click.echo(f"{outcome.node}: {outcome.what}: {outcome.text}")
-    told = _tell_engine(settings.socket)
+    reply = _tell_engine(settings.socket)
     if as_json:
         rows = [dataclasses.asdict(outcome) for outcome in outcomes]
-        click.echo(json.dumps({"nodes": rows, "engine": told}, indent=2))
+        click.echo(json.dumps({"nodes": rows, "engine": reply}, indent=2))
     else:
-        click.echo(told)
+        click.echo(reply)
     raise SystemExit(any(outcome.what in (CHANGED, FAILED) for outcome in outcomes))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from slurm_plugin.cli.machines.collect import collect
 from slurm_plugin.cli.machines.numa import numa_option, with_numa
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def one_line_errors(command: F) -> F:
 @click.group()
 def topology() -> None:
     """Machines: the catalog, reports of real nodes, gres.conf."""
+
+
+topology.add_command(collect)
 
 
 @topology.command(name="list")

@@ -14,10 +14,10 @@ import click
 from slurm_plugin.cli.profiles.options import database_option, fitting_options, task_option
 
 if TYPE_CHECKING:
-    from slurm_plugin.profiling.loop import Slurm
-    from slurm_plugin.profiling.plan import Asked
+    from slurm_plugin.profiling.loop import SlurmAccess
+    from slurm_plugin.profiling.plan import ProfileRequest
     from slurm_plugin.profiling.progress import Folder, Progress
-    from slurm_plugin.profiling.submission import Launch, Submission
+    from slurm_plugin.profiling.submission import RunOptions, Submission
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -98,12 +98,12 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
     and prints `gputopo: step_s=SECONDS`. Stopped, it goes on where it was: same command again.
     """
     from slurm_plugin.profiling import plan, submission
-    from slurm_plugin.profiling.loop import Slurm
+    from slurm_plugin.profiling.loop import SlurmAccess
     from slurm_plugin.profiling.progress import Folder
     from slurm_plugin.slurm import CommandLine
     from slurm_plugin.slurm.runner import ProcessRunner
 
-    asked_words = submission.read(words)
+    asked_words = submission.read_submission(words)
     command = Path(asked_words.command)
     place = command.parent if command.is_absolute() else None
     runner = ProcessRunner(place)
@@ -116,7 +116,7 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
         plan.check_same(found, asked_words, asked, cwd)
     else:
         found = plan.begin(client, asked_words, asked, cwd, time.time())
-    how = plan.launch(found.settings, given["limit"], given["nice"])
+    how = plan.run_options(found.settings, given["limit"], given["nice"])
     _print_plan(found, asked_words, how, folder, full=given["dry_run"])
     if given["dry_run"]:
         return
@@ -124,7 +124,7 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
     with folder.locked():
         # Another profile run may have worked here until a moment ago.
         found = folder.read() or found
-        slurm = Slurm(client, runner, lambda argv, env: _submit(place, argv, env))
+        slurm = SlurmAccess(client, runner, lambda argv, env: _submit(place, argv, env))
         _work(slurm, folder, found, (asked_words, how), given)
     _store(folder, found, given)
 
@@ -135,9 +135,9 @@ def _submit(place: Path | None, argv: list[str], variables: Mapping[str, str]) -
     return ProcessRunner(place, environment={**os.environ, **variables})(argv, timeout_s=60)
 
 
-def _asked(submission: Submission, given: dict[str, Any]) -> Asked:
+def _asked(submission: Submission, given: dict[str, Any]) -> ProfileRequest:
     from policies.contract.hint_keys import PROFILE
-    from slurm_plugin.profiling.plan import Asked
+    from slurm_plugin.profiling.plan import ProfileRequest
     from slurm_plugin.profiling.sweep import values
 
     name = given["name"]
@@ -153,14 +153,14 @@ def _asked(submission: Submission, given: dict[str, Any]) -> Asked:
         for key in ("batches", "nodes", "gpus_per_node")
     }
     per_gpu = None if given["tasks"] is None else given["tasks"] == "gpu"
-    return Asked(
+    return ProfileRequest(
         name, given["task"], **lists, iterations=given["iterations"], per_gpu=per_gpu,
         gpu_type=given["gpu_type"], on=given["on"],
     )  # fmt: skip
 
 
 def _print_plan(
-    progress: Progress, submission: Submission, how: Launch, folder: Folder, *, full: bool
+    progress: Progress, submission: Submission, how: RunOptions, folder: Folder, *, full: bool
 ) -> None:
     from slurm_plugin.profiling import plan, sweep
     from slurm_plugin.profiling.submission import command, variables
@@ -183,24 +183,26 @@ def _print_plan(
             submission, how, first.shape, first.local_batch, progress.job_name(first),
             folder.output(progress, first),
         )  # fmt: skip
-        told = variables(how, first.shape, first.local_batch)
-        click.echo(" ".join([*(f"{key}={text}" for key, text in told.items()), shlex.join(argv)]))
+        exported = variables(how, first.shape, first.local_batch)
+        click.echo(
+            " ".join([*(f"{key}={text}" for key, text in exported.items()), shlex.join(argv)])
+        )
 
 
 def _work(
-    slurm: Slurm, folder: Folder, progress: Progress,
-    asked: tuple[Submission, Launch], given: dict[str, Any],
+    slurm: SlurmAccess, folder: Folder, progress: Progress,
+    asked: tuple[Submission, RunOptions], given: dict[str, Any],
 ) -> None:  # fmt: skip
     from slurm_plugin.profiling import plan
-    from slurm_plugin.profiling.loop import Loop, Terms
+    from slurm_plugin.profiling.loop import ProfilingLoop, RunLimits
     from slurm_plugin.profiling.sweep import SUBMITTED
 
     if given["again"]:
         click.echo(f"{plan.again(progress)} runs are run again")
     folder.write(progress)
-    terms = Terms(given["at_once"], given["tries"], given["poll"], given["startup"])
+    terms = RunLimits(given["at_once"], given["tries"], given["poll"], given["startup"])
     try:
-        Loop(slurm, folder, progress, asked, terms, click.echo).work()
+        ProfilingLoop(slurm, folder, progress, asked, terms, click.echo).work()
     except KeyboardInterrupt:
         jobs = [str(run.job) for run in progress.runs if run.state == SUBMITTED]
         left = f"job {', '.join(jobs)} stays in Slurm; " if jobs else ""

@@ -11,7 +11,7 @@ from slurm_plugin.cli.options import json_option
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
-    from simulation.core.record import Run
+    from simulation.core.record import SimulatedRun
     from simulation.traces import Trace
 
 _OUT = click.Path(path_type=Path, dir_okay=False)
@@ -103,7 +103,7 @@ def simulate(
 
 def _runs(
     trace: Trace, cluster: dict[str, NodeTopology], names: tuple[str, ...], easy: bool, part: float
-) -> list[Run]:
+) -> list[SimulatedRun]:
     from policies.errors import RegistryError
     from policies.registry import registry
     from simulation.errors import SimulationError
@@ -139,7 +139,7 @@ def _write(path: Path, text: str) -> None:
     click.echo(f"wrote {path}", err=True)
 
 
-def _print(runs: list[Run], cluster: dict[str, NodeTopology], trace: Trace) -> None:
+def _print(runs: list[SimulatedRun], cluster: dict[str, NodeTopology], trace: Trace) -> None:
     from simulation.report import output as report
     from slurm_plugin.cli import tables
 

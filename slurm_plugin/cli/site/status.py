@@ -33,64 +33,64 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
         from slurm_plugin.config import settings as config
 
         settings = config.load(config_path)
-        told = client.status(settings.socket)
-        told["unasked"] = _unasked(told, settings.slurm)
+        state = client.status(settings.socket)
+        state["unasked"] = _unasked(state, settings.slurm)
     else:
-        told = client.status(socket_path)
-    click.echo(json.dumps(told, indent=2) if as_json else _text(told))
+        state = client.status(socket_path)
+    click.echo(json.dumps(state, indent=2) if as_json else _text(state))
 
 
-def _unasked(told: dict[str, Any], settings: SlurmConfig) -> int:
+def _unasked(state: dict[str, Any], settings: SlurmConfig) -> int:
     from slurm_plugin import client
     from slurm_plugin.errors import SlurmError
     from slurm_plugin.slurm import choose
 
     try:
-        return client.unasked(told, choose.client(settings))
+        return client.unasked(state, choose.client(settings))
     except SlurmError:
         return 0  # the engine's own numbers are worth showing without Slurm
 
 
-def _text(told: dict[str, Any]) -> str:
-    replies = ", ".join(f"{count} {reply}" for reply, count in told["replies"].items()) or "none"
+def _text(state: dict[str, Any]) -> str:
+    replies = ", ".join(f"{count} {reply}" for reply, count in state["replies"].items()) or "none"
     lines = [
-        f"up {told['uptime_s']:.0f} s, {told['config']}, enforcement {told['enforcement']}",
-        f"replies: {replies}; {told['late']} late",
-        f"decisions: {told['decisions_written']} logged, {told['decisions_lost']} lost",
+        f"up {state['uptime_s']:.0f} s, {state['config']}, enforcement {state['enforcement']}",
+        f"replies: {replies}; {state['late']} late",
+        f"decisions: {state['decisions_written']} logged, {state['decisions_lost']} lost",
     ]
-    if told["killed"]:
+    if state["killed"]:
         lines.insert(1, "SWITCHED OFF by the kill switch: everything is passed")
-    if told.get("unasked"):
+    if state.get("unasked"):
         lines.insert(
-            1, f"NOT ASKED about {told['unasked']} jobs with GPUs that started: see gputopo doctor"
+            1, f"NOT ASKED about {state['unasked']} jobs with GPUs that started: see gputopo doctor"
         )
-    for verb, times in told["answer_ms"].items():
+    for verb, times in state["answer_ms"].items():
         lines.append(f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms")
-    for reason, count in sorted(told["passes"].items()):
+    for reason, count in sorted(state["passes"].items()):
         lines.append(f"passed {count}: {reason}")
-    if "slots" in told:
-        lines.append(_slots(told["slots"]))
-    for name, domain in told.get("genie", {}).get("domains", {}).items():
+    if "slots" in state:
+        lines.append(_slots(state["slots"]))
+    for name, domain in state.get("genie", {}).get("domains", {}).items():
         counts = ", ".join(f"{domain[key]} {key}" for key in ("waiting", "running", "held"))
         lines.append(f"genie, partition {name}: {counts}; {domain['profiles']} profiles")
-    for name, rule in told["partitions"].items():
+    for name, rule in state["partitions"].items():
         lines.append(f"partition {name}: {rule['mode']}, {rule['policy']}")
     lines.append(
-        f"nodes: {told['nodes']} declared, {told['nodes_left_to_slurm_count']} left to Slurm"
+        f"nodes: {state['nodes']} declared, {state['nodes_left_to_slurm_count']} left to Slurm"
     )
-    lines += [f"  {name}: {why}" for name, why in told["nodes_left_to_slurm"].items()]
-    if told["neighbours"]["age_s"] is not None:
-        known = told["neighbours"]
+    lines += [f"  {name}: {why}" for name, why in state["nodes_left_to_slurm"].items()]
+    if state["neighbours"]["age_s"] is not None:
+        known = state["neighbours"]
         lines.append(f"neighbours: {known['jobs']} jobs, read {known['age_s']:.0f} s ago")
-    if told["tables_bytes"] is not None:
-        lines.append(f"tables: {told['tables_bytes'] / 1e6:.1f} MB")
+    if state["tables_bytes"] is not None:
+        lines.append(f"tables: {state['tables_bytes'] / 1e6:.1f} MB")
     return "\n".join(lines)
 
 
-def _slots(told: dict[str, Any]) -> str:
-    looked = told["looked_s_ago"]
+def _slots(state: dict[str, Any]) -> str:
+    looked = state["looked_s_ago"]
     when = "Slurm was not read yet" if looked is None else f"Slurm was read {looked:.1f} s ago"
-    counts = ", ".join(f"{told.get(key, 0)} {key}" for key in _SLOTS)
+    counts = ", ".join(f"{state.get(key, 0)} {key}" for key in _SLOTS)
     return f"slots: {counts}; {when}"
 
 

@@ -1,4 +1,4 @@
-"""What Slurm's own record says of the job that borrows."""
+"""What Slurm's own record says about the job that borrows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NONE = ("", "(null)", "N/A")
 
 @dataclass(frozen=True, slots=True)
 class Borrower:
-    """A job that waits; `time_limit` as sbatch takes it, it and `account` '' where it has none."""
+    """A waiting job; `time_limit` (in sbatch's words) and `account` may be ''."""
 
     job_id: int
     uid: int
@@ -28,22 +28,22 @@ class Borrower:
 
 
 def question(job_id: int) -> list[str]:
-    """The command that tells of a job; its user is to run it, who always sees it."""
+    """The command that shows a job. It is run as the job's user, who always sees it."""
     return ["squeue", "--noheader", f"--jobs={job_id}", f"--format={_FIELDS}"]
 
 
-def borrower(job_id: int, uid: int, told: str) -> Borrower:
-    """The job in what squeue told; SlurmError where it does not wait, or is not this user's."""
-    found = _RECORD.fullmatch(told)
-    if found is None or int(found[1]) != job_id:
-        raise SlurmError(f"job {job_id}: squeue said {told[:80]!r}; expected one job that waits")
-    state, account = found[3], found[6]
-    if int(found[2]) != uid:
-        raise SlurmError(f"job {job_id}: it is of uid {found[2]}; expected {uid}, as asked for")
+def borrower(job_id: int, uid: int, output: str) -> Borrower:
+    """The job in squeue's output; SlurmError where it does not wait, or is not this user's."""
+    match = _RECORD.fullmatch(output)
+    if match is None or int(match[1]) != job_id:
+        raise SlurmError(f"job {job_id}: squeue said {output[:80]!r}; expected one job that waits")
+    state, account = match[3], match[6]
+    if int(match[2]) != uid:
+        raise SlurmError(f"job {job_id}: it is of uid {match[2]}; expected {uid}, as asked for")
     if state != "PENDING":
         raise SlurmError(f"job {job_id}: it is {state}; expected one that waits")
     if account in _NONE:
         account = ""
     elif not _ACCOUNT.fullmatch(account):
         raise SlurmError(f"job {job_id}: account {account[:60]!r} cannot be asked for again")
-    return Borrower(job_id, uid, found[4], "" if found[5] == "NOT_SET" else found[5], account)
+    return Borrower(job_id, uid, match[4], "" if match[5] == "NOT_SET" else match[5], account)

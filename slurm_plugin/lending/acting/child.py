@@ -1,4 +1,4 @@
-"""Runs one of Slurm's commands as a user, with no right of ours left in it.
+"""Runs one of Slurm's commands as a user, without any of our own rights.
 
 setpriv (util-linux) takes the rights away: whatever it then becomes has no capability in any of
 the five sets, and can gain none, neither by a setuid program nor by being root.
@@ -16,7 +16,7 @@ from pathlib import Path
 from slurm_plugin.errors import SlurmError
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: More than this of either of its streams is not read.
+#: The most that is read of either of its streams.
 MAX_BYTES = 8192
 _NOTHING = (
     *("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs"),
@@ -25,14 +25,14 @@ _NOTHING = (
 
 
 class Commands:
-    """Slurm's commands in `bin_dir` (None: by PATH), each `timeout_s` at most."""
+    """Slurm's commands in `bin_dir` (None: found by PATH); each may take `timeout_s`."""
 
     def __init__(self, bin_dir: Path | None, timeout_s: float) -> None:
         self._bin_dir = bin_dir
         self._timeout_s = timeout_s
 
     def run(self, uid: int, argv: list[str]) -> str:
-        """What it printed that ran as this user, in the user's own group alone."""
+        """What a command printed that ran as this user, with only the user's own group."""
         try:
             user = pwd.getpwuid(uid)
         except KeyError as error:
@@ -55,13 +55,13 @@ class Commands:
 
 
 def _environment(user: pwd.struct_passwd) -> dict[str, str]:
-    """The user's, with nothing of ours but where slurm.conf is; sbatch carries it into the job."""
-    found = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": PATH}
-    return found | {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
+    """The user's environment; of ours only where slurm.conf is. sbatch carries it into the job."""
+    environment = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": PATH}
+    return environment | {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
 
 
 def _ran(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[int, str, str]:
-    """A command's exit status and its two streams; it is ended where it takes too long."""
+    """A command's exit status and its two streams. A command that takes too long is ended."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -80,16 +80,16 @@ def _ran(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[int
 
 
 def _streams(child: subprocess.Popen[bytes], timeout_s: float) -> tuple[str, str]:
-    """What a command prints and complains until it ends.
+    """What a command prints to both of its streams until it ends.
 
     TimeoutError where that takes too long, OSError where it says more than anybody wants to hear.
     """
     assert child.stdout is not None
     assert child.stderr is not None
     end = time.monotonic() + timeout_s
-    told = {child.stdout.fileno(): b"", child.stderr.fileno(): b""}
+    output = {child.stdout.fileno(): b"", child.stderr.fileno(): b""}
     with selectors.DefaultSelector() as still:
-        for stream in told:
+        for stream in output:
             still.register(stream, selectors.EVENT_READ)
         while still.get_map():
             ready = still.select(max(0.0, end - time.monotonic()))
@@ -97,11 +97,11 @@ def _streams(child: subprocess.Popen[bytes], timeout_s: float) -> tuple[str, str
                 raise TimeoutError
             for key, _ in ready:
                 part = os.read(key.fd, MAX_BYTES)
-                told[key.fd] += part
+                output[key.fd] += part
                 if not part:
                     still.unregister(key.fd)
-                if len(told[key.fd]) > MAX_BYTES:
+                if len(output[key.fd]) > MAX_BYTES:
                     raise OSError(f"it printed more than {MAX_BYTES} bytes")
     child.wait(max(0.0, end - time.monotonic()))
-    out, err = (text.decode(errors="replace") for text in told.values())
+    out, err = (text.decode(errors="replace") for text in output.values())
     return out, err

@@ -1,4 +1,4 @@
-"""What a donor is: the words of its sbatch, composed of root's own configuration."""
+"""How a donor is submitted: the words of its sbatch, made from root's own configuration."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from slurm_plugin.job_notes import donor
 from slurm_plugin.lending.acting.borrower import Borrower
 from slurm_plugin.lending.acting.question import Question
 
-#: Until then a donor has got its GPUs, or its engine is gone and another one looks after it.
+#: By then a donor has its GPUs, or its engine is gone and the next one looks after it.
 BEGIN = "now+3600"
 
 
 def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
     """The command line that submits a donor."""
-    found = [
+    words = [
         *("sbatch", "--parsable", f"--job-name={donor.NAME}", "--nodes=1", "--ntasks=1"),
         f"--comment={donor.submitted(asked.borrower)}",
         f"--cpus-per-task={settings.donor_cpus * asked.gpus}",
@@ -24,18 +24,18 @@ def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
         f"--nodelist={asked.node}",
         f"--partition={job.partition}",
         *(f"--begin={BEGIN}", "--no-requeue", "--chdir=/"),
-        # The limits of the process that submits are no user's.
+        # The limits of this process are not the user's.
         *("--propagate=NONE", "--output=/dev/null", "--error=/dev/null"),
     ]
     if job.time_limit:
-        found.append(f"--time={job.time_limit}")
+        words.append(f"--time={job.time_limit}")
     if job.account:
-        found.append(f"--account={job.account}")
-    return [*found, f"--wrap={script(asked, settings)}"]
+        words.append(f"--account={job.account}")
+    return [*words, f"--wrap={script(asked, settings)}"]
 
 
 def script(asked: Question, settings: RemoteConfig) -> str:
-    """The line of a donor's script: the program of the nodes, and what it is to do."""
+    """The line of a donor's script: the nodes' program, and its task."""
     low, high = settings.ports
     task = {
         "parent": asked.borrower,

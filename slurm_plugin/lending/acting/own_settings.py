@@ -1,4 +1,4 @@
-"""What the process that acts for users reads of gputopo.yaml, and whose file that may be."""
+"""What the process that acts for users reads of gputopo.yaml, and who may own that file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Settings:
 
 
 def load(path: Path) -> Settings:
-    """These parts of gputopo.yaml; nothing else of it is looked at.
+    """These parts of gputopo.yaml; the rest is not read.
 
     ConfigError where they are wrong, or where others than root could have written them.
     """
@@ -39,9 +39,9 @@ def load(path: Path) -> Settings:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    found = {name: value for name, (_, value) in reader.mapping(root, "").items()}
-    slurm = reader.settings(SlurmConfig, found.get("slurm"), "slurm")
-    remote = reader.settings(RemoteConfig, found.get("remote"), "remote")
+    sections = {name: value for name, (_, value) in reader.mapping(root, "").items()}
+    slurm = reader.settings(SlurmConfig, sections.get("slurm"), "slurm")
+    remote = reader.settings(RemoteConfig, sections.get("remote"), "remote")
     return Settings(remote, slurm.bin_dir, slurm.timeout_s)
 
 
@@ -64,11 +64,11 @@ def check_owner(path: Path) -> None:
     real = path.resolve()
     for one in {path, *path.parents, real, *real.parents}:
         try:
-            found = one.stat()
+            status = one.stat()
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-        is_shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-        if found.st_uid not in (0, os.geteuid()) or (found.st_mode & 0o022 and not is_shared):
+        is_shared = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, os.geteuid()) or (status.st_mode & 0o022 and not is_shared):
             raise ConfigError(
                 f"{path}: others than root may write {one}, and what stands in it runs as users;"
                 f" chown root {one}; chmod go-w {one}"

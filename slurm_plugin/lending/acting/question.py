@@ -17,7 +17,7 @@ from slurm_plugin.errors import SlurmError
 #: Longest line of either side.
 MAX_BYTES = 512
 READY = b"ready"
-#: One node, as slurm.conf may name it: neither a list of nodes nor a file with one.
+#: One node by a name that slurm.conf allows: neither a host list nor a file with one.
 _DONOR = re.compile(
     rb"donor ([1-9][0-9]{0,9}) ([0-9]{1,10}) ([A-Za-z0-9][A-Za-z0-9_.-]{0,254}) ([1-9][0-9]{0,2})"
 )
@@ -33,7 +33,7 @@ class Question:
     gpus: int
 
     def line(self) -> bytes:
-        """As it is asked, without its line feed."""
+        """The question's line, without its line feed."""
         return f"donor {self.borrower} {self.uid} {self.node} {self.gpus}".encode()
 
 
@@ -41,10 +41,10 @@ def read(line: bytes) -> Question | None:
     """What a line asks for; None for READY. SlurmError for anything else."""
     if line == READY:
         return None
-    found = _DONOR.fullmatch(line)
-    if found is None:
+    match = _DONOR.fullmatch(line)
+    if match is None:
         raise SlurmError(f"{line[:60]!r}: expected ready, or donor JOBID UID NODE GPUS")
-    return Question(int(found[1]), int(found[2]), found[3].decode(), int(found[4]))
+    return Question(int(match[1]), int(match[2]), match[3].decode(), int(match[4]))
 
 
 def line_of(peer: socket.socket) -> bytes:
@@ -68,15 +68,17 @@ class Submitter:
         self._timeout_s = timeout_s
 
     def donor(self, asked: Question) -> int:
-        """The id of a donor that was submitted now; SlurmError with the reason where none was.
+        """Submit a donor and return its job id; SlurmError says why none was submitted.
 
         The id is what the user's own sbatch printed: whose job it is must be looked up.
         """
-        told = self._ask(asked.line())
+        answer = self._ask(asked.line())
         try:
-            return int(told)
+            return int(answer)
         except ValueError as error:
-            raise SlurmError(f"{self._path}: answered {told[:60]!r}, which is no job id") from error
+            raise SlurmError(
+                f"{self._path}: answered {answer[:60]!r}, which is no job id"
+            ) from error
 
     def obstacle(self) -> str:
         """Why no donor can be submitted now; '' where one can."""
@@ -92,14 +94,14 @@ class Submitter:
                 peer.settimeout(self._timeout_s)
                 peer.connect(str(self._path))
                 peer.sendall(line + b"\n")
-                told = line_of(peer).decode(errors="replace")
+                answer = line_of(peer).decode(errors="replace")
         except OSError as error:
             why = error.strerror or error
             raise SlurmError(
                 f"donors cannot be submitted: {self._path}: {why}; see systemctl status"
                 " gputopo-donors"
             ) from error
-        verb, _, rest = told.partition(" ")
+        verb, _, rest = answer.partition(" ")
         if verb != "ok":
-            raise SlurmError(rest or f"{self._path}: answered {told[:60]!r}")
+            raise SlurmError(rest or f"{self._path}: answered {answer[:60]!r}")
         return rest

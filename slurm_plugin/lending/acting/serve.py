@@ -1,4 +1,4 @@
-"""The process that acts for users: one question at a time, and nothing kept between two."""
+"""The process that acts for users. It answers one question at a time and remembers nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from slurm_plugin.notify import Notifier
 
 logger = logging.getLogger(__name__)
 
-#: What a peer has for its line, and for taking our answer.
+#: Seconds for a peer to send its line, and again to take our answer.
 PEER_S = 2.0
-#: Between two questions: no more than twenty a second.
+#: Seconds between two questions: no more than twenty a second.
 PAUSE_S = 0.05
-#: How many may stand in line.
+#: How many connections may wait.
 WAITING = 16
 _JOB_ID = re.compile(r"([1-9][0-9]{0,9})(;[\w.-]+)?")
 
@@ -51,11 +51,11 @@ def serve(config: Path, user: str) -> None:
 
 
 def listening(path: Path, gid: int) -> socket.socket:
-    """A socket for root and this group; others are not even let in to be refused."""
+    """A socket that only root and this group may connect to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask, group = os.umask(0o117), os.getegid()
     try:
-        # Made in this group, it need not be given to it: that would take CAP_CHOWN.
+        # The socket is made with this group; changing it later would take CAP_CHOWN.
         os.setegid(gid)
         if path.is_socket():
             path.unlink()
@@ -72,28 +72,28 @@ def listening(path: Path, gid: int) -> socket.socket:
 
 
 def talk(peer: socket.socket, allowed: set[int], config: Path) -> None:
-    """Answer one peer, whatever it does."""
+    """Answer one peer. Whatever it does, no exception leaves here."""
     peer.settimeout(PEER_S)
     try:
         line = question.line_of(peer)
         _, uid, _ = struct.unpack("iII", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if uid not in allowed:
             raise SlurmError(f"uid {uid} may not ask; only the engine does")
-        told = f"ok {answer(question.read(line), config)}"
+        reply = f"ok {answer(question.read(line), config)}"
     except PluginError as error:
-        told = f"error {error}"
+        reply = f"error {error}"
         logger.warning("refused: %s", error)
     except OSError as error:
         logger.warning("a peer said nothing: %s", error)
         return
     except Exception:
         logger.exception("a question could not be answered")
-        told = "error it could not be answered; see journalctl -u gputopo-donors"
+        reply = "error it could not be answered; see journalctl -u gputopo-donors"
     try:
-        plain = "".join(c if c.isprintable() else " " for c in told)
+        plain = "".join(c if c.isprintable() else " " for c in reply)
         peer.sendall(plain.encode()[: MAX_BYTES - 1] + b"\n")
     except OSError as error:
-        logger.warning("a peer did not wait for %r: %s", told, error)
+        logger.warning("a peer did not wait for %r: %s", reply, error)
 
 
 def answer(asked: Question | None, config: Path) -> str:
@@ -109,12 +109,12 @@ def answer(asked: Question | None, config: Path) -> str:
             " borrow nothing"
         )
     commands = Commands(settings.bin_dir, settings.timeout_s)
-    # Asked as the user: the answer is the user's to forge, and says nothing of anybody else.
+    # Run as the user. The user could forge the answer, but only about the user's own jobs.
     record = commands.run(asked.uid, borrower.question(asked.borrower))
     job = borrower.borrower(asked.borrower, asked.uid, record)
-    told = commands.run(asked.uid, donor.words(asked, job, settings.remote)).strip()
-    found = _JOB_ID.fullmatch(told)
-    if found is None:
-        raise SlurmError(f"sbatch: {told[:100]!r} is no job id")
-    logger.info("job %s: a donor of job %d, as uid %d", found[1], job.job_id, job.uid)
-    return found[1]
+    output = commands.run(asked.uid, donor.words(asked, job, settings.remote)).strip()
+    job_id = _JOB_ID.fullmatch(output)
+    if job_id is None:
+        raise SlurmError(f"sbatch: {output[:100]!r} is no job id")
+    logger.info("job %s: a donor of job %d, as uid %d", job_id[1], job.job_id, job.uid)
+    return job_id[1]

@@ -1,4 +1,4 @@
-"""DRMaestro's answer for all waiting jobs at once, and the R queue's where there is none."""
+"""DRMaestro's answer for all waiting jobs together, and the R queue's where there is none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from slurm_plugin.queue.capacity import Node, with_hold
 
 logger = logging.getLogger(__name__)
 
-#: The network alone is in the way.
+#: Only the load of the network is in the way.
 NETWORK_BUSY = Refusal(f"drmaestro: {HELD_BACK.reason}", by_choice=True, is_network=True)
 
 
@@ -65,14 +65,14 @@ class Round:
         return [self._answer(index) for index in range(len(self.jobs))]
 
     def _answer(self, index: int) -> Offer | Refusal:
-        found = self._answers.get(index, TOO_FEW)
+        answer = self._answers.get(index, TOO_FEW)
         left = replace(self.capacity, nodes=self._left)
-        if found is TOO_FEW:
+        if answer is TOO_FEW:
             return too_little(self.jobs[index], left, self.settings)
-        return found
+        return answer
 
     def _groups(self) -> dict[frozenset[str], list[int]]:
-        """Jobs that may use the same nodes, in the order of the first of each."""
+        """Jobs by the nodes that they may use; groups in the order of their first job."""
         groups: dict[frozenset[str], list[int]] = {}
         for index, job in enumerate(self.jobs):
             if job.is_auto and job.use.work is None:
@@ -87,7 +87,7 @@ class Round:
         )
 
     def _solve(self, indexes: Sequence[int], names: Sequence[str]) -> None:
-        """Ask about the jobs that nothing was found for yet, on these nodes of one model."""
+        """Ask about the jobs without a loan so far, on these nodes of one GPU model."""
         asked = [index for index in indexes if not self._is_lent(index)]
         if not asked:
             return
@@ -109,7 +109,7 @@ class Round:
                 self._answers.setdefault(index, TOO_FEW)
             elif not self._take(index, answer, names):
                 again.append(index)
-        # A plan may leave a job no GPU on its own node, or too many donors: that cannot be done.
+        # An answer may give a job no GPU on its own node, or too many donors. That cannot be done.
         self._in_turn([index for index in again if self._answers[index] is TOO_FEW])
 
     def _remote(self, job: Borrower) -> RemoteJob:
@@ -117,7 +117,7 @@ class Round:
         return replace(asked_by(job), max_slowdown=most)
 
     def _take(self, index: int, answer: RemotePlacement, names: Sequence[str]) -> bool:
-        """Make an offer of a placement; False where that cannot be, or gains nothing."""
+        """Turn a placement into an offer; False where it cannot be done, or gains nothing."""
         job = self.jobs[index]
         nodes = [self._left[name] for name in names]
         wait_s = local_wait_s(job, self.capacity, self.settings) if job.is_auto else math.inf

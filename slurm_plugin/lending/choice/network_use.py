@@ -15,7 +15,7 @@ from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_profiles import Remote
 
-#: The network share taken for a job of which nothing is known: the thesis's largest (NW).
+#: The network share of a job about which nothing is known: the thesis's largest (NW).
 UNKNOWN_SHARE = max(known.idle for known in RODINIA.values())
 
 
@@ -33,12 +33,12 @@ class NetworkUse:
     max_slowdown: float | None = None
 
 
-#: Of a job without a profile.
+#: The use of a job without a profile.
 UNKNOWN = NetworkUse()
 
 
 def network_use(name: str, written: Mapping[str, Remote], wires: NetworkSpeeds) -> NetworkUse:
-    """What the profile `name` says; UNKNOWN for a name that nothing is known of."""
+    """What the profile `name` says; UNKNOWN for a name about which nothing is known."""
     said, measured = written.get(name), RODINIA.get(name)
     if said is None:
         return NetworkUse(None, measured.idle, measured.sensitivity) if measured else UNKNOWN
@@ -52,7 +52,7 @@ def network_use(name: str, written: Mapping[str, Remote], wires: NetworkSpeeds) 
 
 
 def _work(said: Remote, wires: NetworkSpeeds) -> JobWork | None:
-    """`run_s` is the time with local GPUs: what the model gives to GPUs and bytes is part of it."""
+    """The work behind `run_s`, the time with local GPUs. GPU calls and transfers are part of it."""
     if said.run_s is None:
         return None
     work = JobWork(
@@ -71,7 +71,7 @@ def _work(said: Remote, wires: NetworkSpeeds) -> JobWork | None:
 
 
 def _share(work: JobWork, wires: NetworkSpeeds) -> float:
-    """What remote GPUs alone add, as a share of the time with them."""
+    """The time that remote GPUs add, as a share of the time with them."""
     near_s, far_s = execution_s(work, wires, False), execution_s(work, wires, True)
     return max(0.0, 1 - near_s / far_s) if far_s else 0.0
 

@@ -108,30 +108,30 @@ NOT_PREDICTED = Refusal(
 
 
 def offer(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Offer | Refusal:
-    """The best loan for this job now, by the R queue's rule; for `remote=auto` if it gains.
+    """The best loan for this job now by the R queue's rule; with `remote=auto` only one that gains.
 
     At least one GPU is local. Of several GPU models, the one that needs the fewest donors' GPUs.
     """
     if job.is_auto and job.use.work is None:
         return NOT_PREDICTED
-    found: list[Offer] = []
-    declined = [TOO_FEW]
+    offers: list[Offer] = []
+    refusals = [TOO_FEW]
     wait_s = local_wait_s(job, capacity, settings) if job.is_auto else 0.0
     for nodes in by_model(job, capacity):
         for answer in _answers(job, nodes, settings):
             made = judged(job, answer, nodes, settings, wait_s)
             if isinstance(made, Offer):
-                found.append(made)
+                offers.append(made)
                 break
             if made.by_choice:
-                declined.insert(0, made)
-    if not found and declined[0] is TOO_FEW:
+                refusals.insert(0, made)
+    if not offers and refusals[0] is TOO_FEW:
         return too_little(job, capacity, settings)
-    return max(found, key=lambda one: one.mask.bit_count(), default=declined[0])
+    return max(offers, key=lambda one: one.mask.bit_count(), default=refusals[0])
 
 
 def too_little(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Refusal:
-    """What is missing for a job that nothing can be lent to: GPUs, or what they need beside."""
+    """What is missing where nothing can be lent: GPUs, or CPUs and memory beside them."""
     if settings.preset.max_donors:
         return TOO_FEW
     sums = [sum(node.free.bit_count() for node in nodes) for nodes in by_model(job, capacity)]
@@ -145,7 +145,7 @@ def judged(
     settings: RemoteConfig,
     wait_s: float,
 ) -> Offer | Refusal:
-    """A placement as an offer: what can be enacted, and with `remote=auto` what gains.
+    """A placement as an offer, where it can be carried out and, with `remote=auto`, gains.
 
     `wait_s` is when local GPUs will be free. What can be enacted has a GPU beside the job, and
     no more donors than the middleware knows.
@@ -167,7 +167,7 @@ def judged(
 
 
 def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> float:
-    """Seconds until one of the job's nodes has all of its GPUs free, as jobs end by their limits.
+    """Seconds until one of the job's nodes has enough free GPUs, if jobs end by their time limits.
 
     Jobs that wait in front of it are not looked at: it may be later.
     """
@@ -192,7 +192,7 @@ def _on(nodes: Sequence[Node], release: Release) -> Release:
 def _answers(
     job: Borrower, nodes: Sequence[Node], settings: RemoteConfig
 ) -> Iterator[RemotePlacement]:
-    """The R queue's answer on nodes of one model; for `remote=auto` also by its network's order.
+    """The R queue's answers on nodes of one model; with `remote=auto` also one by network order.
 
     The one that the model calls quicker stands first.
     """
@@ -200,8 +200,8 @@ def _answers(
     orders = [queue, replace(queue, donors=NETWORK_AWARE)] if job.is_auto else [queue]
     running = {node.name: node.jobs for node in nodes}
     rooms = rooms_of(nodes, settings)
-    found = [one.decide(asked_by(job), rooms, running) for one in orders]
-    placed = [answer for answer in found if isinstance(answer, RemotePlacement)]
+    answers = [one.decide(asked_by(job), rooms, running) for one in orders]
+    placed = [answer for answer in answers if isinstance(answer, RemotePlacement)]
     if job.is_auto and job.use.work is not None:
         auto, work = AutoRQueue(queue, settings.wires), job.use.work
         placed.sort(key=lambda answer: auto.predicted_s(answer, work, running))
@@ -209,7 +209,7 @@ def _answers(
 
 
 def asked_by(job: Borrower) -> RemoteJob:
-    """The job in the words of the rules."""
+    """The job in the R queue's terms."""
     return RemoteJob(
         Request((job.gpus,)),
         job.cpus,
@@ -222,7 +222,7 @@ def asked_by(job: Borrower) -> RemoteJob:
 
 
 def by_model(job: Borrower, capacity: SpareCapacity) -> list[list[Node]]:
-    """The nodes this job may use, those of one GPU model together, in the order of names."""
+    """The nodes that this job may use, grouped by GPU model, in the order of names."""
     models: dict[str, list[Node]] = {}
     for name in sorted(job.usable & capacity.nodes.keys()):
         node = capacity.nodes[name]
@@ -231,7 +231,7 @@ def by_model(job: Borrower, capacity: SpareCapacity) -> list[list[Node]]:
 
 
 def rooms_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCapacity]:
-    """The nodes in the words of the rules; a GPU lent takes a donor's CPUs and memory, too."""
+    """The nodes in the R queue's terms. A GPU that is lent takes a donor's CPUs and memory, too."""
     cpus, memory_mb = settings.donor_cpus, settings.donor_memory_mb
     return {
         node.name: NodeCapacity(node.name, node.free, node.cpus, node.memory_mb, cpus, memory_mb)

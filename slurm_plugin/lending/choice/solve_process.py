@@ -1,4 +1,4 @@
-"""DRMaestro's own process: reads a planner, jobs and rooms, answers, until the engine is gone.
+"""DRMaestro's own process: it answers questions about jobs and nodes until the engine is gone.
 
 A solver holds Python's lock while it works, and submits are answered within milliseconds: it
 has no place in the engine's process.
@@ -14,7 +14,7 @@ from policies.errors import PolicyError
 from policies.remote.drmaestro import best_solver
 
 READY = "ready"
-#: Below the engine itself where both want the same core.
+#: Nicer than the engine by so much, in case both want the same core.
 NICER = 5
 
 

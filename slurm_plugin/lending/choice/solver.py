@@ -1,4 +1,4 @@
-"""Asks DRMaestro in a process of its own, for so long and no longer."""
+"""Asks DRMaestro, which runs in a process of its own, and waits for a bounded time."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from policies.remote.drmaestro import DRMaestro, best_solver, by_ortools
 logger = logging.getLogger(__name__)
 
 COMMAND = (sys.executable, "-m", "slurm_plugin.lending.choice.solve_process")
-#: A process that is not there after so many seconds is started anew.
+#: Seconds after which a process that does not answer yet is started anew.
 START_S = 30.0
-#: After a failure the R queue decides for so long.
+#: Seconds after a failure in which the R queue decides.
 PAUSE_S = 60.0
-#: With NetworkX nodes times waiting jobs, such as 200 times 200: half a second on one core.
+#: The most nodes times waiting jobs for NetworkX: 200 times 200 takes half a second on one core.
 MOST_WITHOUT_ORTOOLS = 40_000
 
 Answers = Sequence[RemotePlacement | Wait]
 
 
 class Unsolved(Exception):
-    """There is no answer in time; the text says why."""
+    """There is no answer in time. The text says why."""
 
 
 class Starting(Unsolved):
@@ -70,19 +70,19 @@ class Solver:
             connection.send((planner, list(jobs), dict(rooms)))
             if not connection.poll(self._limit_s):
                 raise Unsolved(f"no answer within {self._limit_s:g} s")
-            found = connection.recv()
+            answers = connection.recv()
         except (EOFError, OSError) as error:
             self._fail()
             raise Unsolved("the solver's process is gone") from error
         except Unsolved:
             self._fail()
             raise
-        if isinstance(found, str):
-            raise Unsolved(found)
-        return list(found)
+        if isinstance(answers, str):
+            raise Unsolved(answers)
+        return list(answers)
 
     def _ready(self) -> Connection:
-        """The connection to a process that listens; raises Starting while it does not yet."""
+        """The connection to a process that listens. Raises Starting until it does."""
         if self._process is None or self._connection is None:
             self._start()
         assert self._connection is not None
@@ -104,7 +104,7 @@ class Solver:
         ours, theirs = multiprocessing.Pipe()
         words = [*self._command, str(theirs.fileno())]
         try:
-            # In a session of its own: it ends when the line closes, not by a terminal's signal.
+            # In a session of its own, so that it ends when its connection closes, not by a signal.
             self._process = subprocess.Popen(
                 words,
                 stdin=subprocess.DEVNULL,

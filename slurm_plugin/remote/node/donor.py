@@ -30,13 +30,13 @@ from slurm_plugin.remote.node.preset import Preset
 from slurm_plugin.remote.node.relay import DonorEnd, Streams
 
 ANY, LOOPBACK = "0.0.0.0", "127.0.0.1"
-#: How long a server may take until it listens, and how many ports it is offered.
+#: Seconds until a server must listen, and how many ports are tried.
 LISTENS_S = 20.0
 TRIES = 3
-#: How often the job it lends to is looked at; how long that job may wait for its start.
+#: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 LOOK_S = 30.0
 PATIENCE_S = 180.0
-#: A failure stands in the comment for so long; then the donor's job ends by itself.
+#: A failure stands in the comment for so many seconds; then the donor's job ends by itself.
 SHOWN_S = 30.0
 
 
@@ -70,7 +70,7 @@ class Task:
 
 
 def read(text: str, environment: Mapping[str, str], program: str) -> Task:
-    """The task as the engine wrote it; raises RemoteError."""
+    """The task that the engine wrote. Raises RemoteError for anything else."""
     try:
         values = json.loads(text)
         return Task(
@@ -101,9 +101,9 @@ class Donor:
     async def open(self) -> int:
         """Start the server and the door; the door's port. Raises RemoteError in one line."""
         task, host = self._task, socket.gethostname()
-        found = echo.devices()
-        if len(found) != task.gpus:
-            raise RemoteError(f"{host}: {len(found)} GPUs; expected {task.gpus}")
+        devices = echo.devices()
+        if len(devices) != task.gpus:
+            raise RemoteError(f"{host}: {len(devices)} GPUs; expected {task.gpus}")
         command = task.preset.server[0].format_map(self._values(0))
         if shutil.which(command) is None:
             raise RemoteError(f"{host}: {command}: no such program")
@@ -116,7 +116,7 @@ class Donor:
             raise RemoteError(f"{host}: {error}") from error
         info = {
             "host": host,
-            "gpus": len(found),
+            "gpus": len(devices),
             "port": 0 if task.relays else self._server_port,
             "preset": json.loads(task.preset.text()),
         }
@@ -199,7 +199,7 @@ class Donor:
             raise RemoteError(f"{words[0]}: {error.strerror or error}") from error
 
     async def _listens(self, port: int) -> bool:
-        """Whether the server came to listen, and it is a server of our own user."""
+        """Does a server of our own user listen, within its time?"""
         assert self._process is not None
         for _ in range(int(LISTENS_S / 0.1)):
             if self._process.returncode is not None:
@@ -221,7 +221,7 @@ class Donor:
         return await self._process.wait()
 
     async def stop_server(self) -> None:
-        """End the server: asked first, then killed."""
+        """End the server: it is asked to first, then killed."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -246,11 +246,11 @@ class Donor:
 async def until_over(
     parent: int,
     job_id: int,
-    ask: Callable[[int], tuple[str, str] | None] = slurm.told,
+    ask: Callable[[int], tuple[str, str] | None] = slurm.job_state,
     look_s: float = LOOK_S,
     patience_s: float = PATIENCE_S,
 ) -> None:
-    """Until the job this one lends to has ended, names it no more, or does not start for too long.
+    """Until the borrowing job ends, no longer names this donor, or has waited too long.
 
     A Slurm that does not answer says nothing about that job.
     """
@@ -258,13 +258,13 @@ async def until_over(
     waits_since = loop.time()
     has_run = False
     while True:
-        found = await asyncio.to_thread(ask, parent)
-        if found is not None:
-            state, comment = found
-            # node/GPUs/job/port: neither the GPUs nor the port are a job.
+        answer = await asyncio.to_thread(ask, parent)
+        if answer is not None:
+            state, comment = answer
+            # In node/GPUs/job/port neither the GPUs nor the port are a job.
             is_named = re.search(rf"[=,][^/,\s]+/[0-9a-f]+/{job_id}(?!\d)", comment)
             is_over = not state or state in slurm.OVER or not is_named
-            # Put back into the queue, its next start finds other donors.
+            # A job that was put back into the queue gets other donors for its next start.
             if is_over or (state == "PENDING" and has_run):
                 return
             has_run = has_run or state != "PENDING"
@@ -285,15 +285,15 @@ async def run(task: Task, vouching: Vouching) -> int:
     except RemoteError as error:
         await donor.close()
         print(f"{NAME}: {error}", file=sys.stderr)
-        told = failed(task.parent, str(error))
-        await asyncio.to_thread(slurm.say, task.job_id, told)
+        report = failed(task.parent, str(error))
+        await asyncio.to_thread(slurm.say, task.job_id, report)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), SHOWN_S)
         return 1
-    told = ready(task.parent, port)
-    if not await asyncio.to_thread(slurm.say, task.job_id, told):
+    report = ready(task.parent, port)
+    if not await asyncio.to_thread(slurm.say, task.job_id, report):
         await asyncio.sleep(2)
-        await asyncio.to_thread(slurm.say, task.job_id, told)
+        await asyncio.to_thread(slurm.say, task.job_id, report)
     waits: list[asyncio.Future[Any]] = [
         asyncio.ensure_future(ended.wait()),
         asyncio.ensure_future(donor.server_ended()),

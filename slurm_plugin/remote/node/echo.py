@@ -36,7 +36,7 @@ def devices() -> list[str]:
 
 async def serve(bind: str, port: int, subject: str, vouching: Vouching) -> asyncio.Server:
     """Tell everybody who connects what this host lends; with a subject, only the job's user."""
-    told = {"host": socket.gethostname(), "devices": devices()}
+    info = {"host": socket.gethostname(), "devices": devices()}
     strangers = Strangers()
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,7 +44,7 @@ async def serve(bind: str, port: int, subject: str, vouching: Vouching) -> async
             if subject:
                 await handshake.let_in(reader, writer, subject, vouching, strangers)
             await asyncio.wait_for(reader.readline(), ANSWER_S)
-            writer.write(json.dumps(told).encode() + b"\n")
+            writer.write(json.dumps(info).encode() + b"\n")
             await writer.drain()
         streams.close(writer)
 
@@ -60,9 +60,9 @@ async def ask(address: str, subject: str, vouching: Vouching) -> tuple[str, list
             if subject:
                 await handshake.prove(reader, writer, subject, vouching)
             writer.write(b"list\n")
-            found = json.loads(await reader.readline())
+            answer = json.loads(await reader.readline())
             streams.close(writer)
-            return str(found["host"]), [str(device) for device in found["devices"]]
+            return str(answer["host"]), [str(device) for device in answer["devices"]]
     except Refused as error:
         raise RemoteError(f"{address}: {error}") from error
     except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
@@ -72,8 +72,8 @@ async def ask(address: str, subject: str, vouching: Vouching) -> tuple[str, list
 async def _list(addresses: Sequence[str], subjects: Sequence[str]) -> None:
     for i, address in enumerate(addresses):
         subject = subjects[i] if i < len(subjects) else ""
-        host, found = await ask(address, subject, Munge())
-        print(f"{host} {','.join(found)}")
+        host, names = await ask(address, subject, Munge())
+        print(f"{host} {','.join(names)}")
 
 
 def client(argv: Sequence[str] | None = None) -> int:

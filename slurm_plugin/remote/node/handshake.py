@@ -25,9 +25,9 @@ from slurm_plugin.remote.errors import HungUp, Refused
 from slurm_plugin.remote.node.strangers import Strangers, being_checked
 
 HELLO = "gputopo-relay/1"
-#: A client seals its credential in some milliseconds; who needs longer is none of ours.
+#: A client of ours seals its credential within milliseconds; one that needs longer is refused.
 HANDSHAKE_S = 2.0
-#: The server's credential is waited for longer: its node may be busy.
+#: The server gets longer for its credential: its node may be busy.
 ANSWER_S = 10.0
 MAX_LINE_BYTES = 8192
 _WORD = re.compile(r"[0-9a-f]{32}\Z")
@@ -41,12 +41,12 @@ class Vouching(Protocol):
         ...
 
     def opened(self, sealed: str) -> tuple[int, str]:
-        """The uid of who sealed it, and the text. Raises Refused where nobody can tell."""
+        """The uid that sealed it, and the text. Raises Refused where that cannot be known."""
         ...
 
 
 class Munge:
-    """munge's own commands; what is sealed only the same user (or root) can open."""
+    """By munge's own commands. Only the same user (or root) can open what is sealed."""
 
     def seal(self, text: str) -> str:
         """A credential of this process's user."""
@@ -56,12 +56,12 @@ class Munge:
             raise Refused(f"munge: {error}") from error
 
     def opened(self, sealed: str) -> tuple[int, str]:
-        """What munged says of a credential."""
+        """What munged says about a credential."""
         try:
-            found = munge.open_sealed(sealed.encode())
+            credential = munge.open_sealed(sealed.encode())
         except munge.MungeError as error:
             raise Refused(f"munge: {error}") from error
-        return found.uid, found.payload.decode(errors="replace")
+        return credential.uid, credential.payload.decode(errors="replace")
 
 
 async def let_in(
@@ -71,7 +71,7 @@ async def let_in(
     vouching: Vouching,
     strangers: Strangers,
 ) -> None:
-    """The server's part. Raises Refused for a stranger, who is told no more than that."""
+    """The server's part. Raises Refused for a stranger, who learns nothing else."""
     ours = secrets.token_hex(16)
     with strangers.place(writer) as source:
         writer.write(f"{HELLO} {ours}\n".encode())
@@ -97,7 +97,7 @@ async def prove(
     subject: str,
     vouching: Vouching,
 ) -> None:
-    """The client's part: ours first, and then the server's.
+    """The client's part: its own proof first, then the server's.
 
     Raises Refused, and HungUp where another try may fare better.
     """

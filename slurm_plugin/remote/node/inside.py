@@ -22,7 +22,7 @@ from slurm_plugin.remote.node import sockets, streams
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL", "--")
 LOOPBACK = "127.0.0.1"
-#: What is said over the Unix socket: a connection comes along, or: does the server listen?
+#: What is sent over the Unix socket: a connection, or the question whether the server listens.
 CONNECT, ASK, YES, NO = b"c", b"?", b"y", b"n"
 _PR_SET_PDEATHSIG = 1
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -55,19 +55,19 @@ class Outside:
         return self._theirs.fileno()
 
     def handed_over(self) -> None:
-        """The program inside has its end: ours of it is closed, so that its death is seen."""
+        """The program inside has its end. Our copy of it is closed, so that its death shows."""
         self._theirs.close()
 
     def listens(self) -> bool:
         """Does the server listen? Raises RemoteError where the program inside has ended."""
         try:
             self._ours.send(ASK)
-            told = self._ours.recv(16)
+            answer = self._ours.recv(16)
         except OSError as error:
             raise RemoteError(f"its network namespace is gone: {error}") from error
-        if not told:
+        if not answer:
             raise RemoteError("its network namespace is gone")
-        return told == YES
+        return answer == YES
 
     async def reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the server inside; OSError where that has ended."""
@@ -83,7 +83,7 @@ class Outside:
 
 
 def end_with_parent() -> None:
-    """In a process about to start a server: die with the parent, however it dies."""
+    """For a process about to start a server: it dies with its parent, however that dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -24,7 +24,7 @@ from slurm_plugin.remote.node.preset import Server
 from slurm_plugin.remote.node.relay import Door, JobEnd
 
 LOOPBACK = "127.0.0.1"
-#: Set by the engine at submit: this job may borrow. Set by us once it did.
+#: Set by the engine at submit: this job may borrow. Set here once it has borrowed.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
 ALIVE_S = 1.0
 #: The records that name the donors of a job that runs, by their state.
@@ -55,15 +55,15 @@ def door_of(job_id: int, lent: LoanDonor) -> Door:
 async def meet(
     job_id: int, donors: Sequence[LoanDonor], vouching: Vouching
 ) -> tuple[dict[str, str], list[tuple[Door, socket.socket]]]:
-    """What the tasks are told, and for whom somebody has to listen on loopback.
+    """The tasks' variables, and the donors for which somebody has to listen on loopback.
 
     Raises RemoteError where one donor is away, is not who it should be, or lends another number.
     """
     doors = [door_of(job_id, lent) for lent in donors]
-    told = await asyncio.gather(*(relay.ask(door, vouching) for door in doors))
+    infos = await asyncio.gather(*(relay.ask(door, vouching) for door in doors))
     servers: list[Server] = []
     ends: list[tuple[Door, socket.socket]] = []
-    for lent, door, info in zip(donors, doors, told, strict=True):
+    for lent, door, info in zip(donors, doors, infos, strict=True):
         if info.get("gpus") != lent.gpus:
             raise RemoteError(f"{lent.node} lends {info.get('gpus')} GPUs; expected {lent.gpus}")
         port = int(info.get("port") or 0)
@@ -74,16 +74,16 @@ async def meet(
             ends.append((door, sock))
             host, port = LOOPBACK, sock.getsockname()[1]
         servers.append(Server(host, port, lent.gpus, lent.job_id, door.subject))
-    middleware = preset.from_text(_text(told[0].get("preset")))
+    middleware = preset.from_text(_text(infos[0].get("preset")))
     variables = middleware.client_environment(servers)
     variables[JOINED] = ",".join(f"{lent.node}:{lent.gpus}" for lent in donors)
     return variables, ends
 
 
-def _text(found: Any) -> str:
+def _text(value: Any) -> str:
     import json
 
-    return json.dumps(found)
+    return json.dumps(value)
 
 
 async def keep(ends: Sequence[tuple[Door, socket.socket]], vouching: Vouching, pid: int) -> None:
@@ -106,22 +106,22 @@ def _is_alive(pid: int) -> bool:
 
 
 def exports(variables: Mapping[str, str]) -> str:
-    """The TaskProlog's words to slurmstepd. A step inside must not ask for more than is here."""
+    """The TaskProlog's lines for slurmstepd. A step must not ask for more GPUs than are here."""
     lines = [f"export {name}={value}" for name, value in variables.items()]
     lines += [f"unset {name}" for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS", ASKED)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def main(environment: Mapping[str, str] = os.environ) -> int:
-    """`join`: 0 once all is ready, or nothing was lent; else the job is put back."""
+    """`join`: 0 once all donors are ready or nothing was lent; else the job is put back."""
     job_id = int(environment.get("SLURM_JOB_ID") or 0)
     try:
-        told = slurm.told(job_id)
-        if told is None:
+        state = slurm.job_state(job_id)
+        if state is None:
             raise RemoteError("slurmctld does not answer")
-        donors = donors_in(told[1])
+        donors = donors_in(state[1])
         if not donors:
-            # Its steps need not ask again.
+            # The job's steps need not ask again.
             sys.stdout.write(f"unset {ASKED}\n")
             return 0
         variables, ends = asyncio.run(meet(job_id, donors, Munge()))
@@ -137,7 +137,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def _leave_behind(ends: Sequence[tuple[Door, socket.socket]], pid: int) -> None:
-    """The job's end goes on in a process of its own, which belongs to the job."""
+    """The job's end of the relay runs on in a process of its own, which belongs to the job."""
     sys.stdout.flush()
     if os.fork():
         return

@@ -18,23 +18,23 @@ def in_order(low: int, high: int, start: int) -> Iterator[int]:
 
 
 def take(bind: str, low: int, high: int, start: int) -> socket.socket:
-    """A socket bound to a free port of the range: from then on nobody else can have it.
+    """A socket bound to a free port of the range, which nobody else can take from then on.
 
     Raises RemoteError where every port is taken.
     """
     for port in in_order(low, high, start):
-        found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        # Not SO_REUSEADDR on purpose would leave a port unusable for a minute after each job.
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Without SO_REUSEADDR a port could not be used for a minute after each job.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            found.bind((bind, port))
-            found.listen(64)
+            listener.bind((bind, port))
+            listener.listen(64)
         except OSError as error:
-            found.close()
+            listener.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise RemoteError(f"port {port}: {error.strerror or error}") from error
         else:
-            return found
+            return listener
     raise RemoteError(f"no free port in {low}-{high}")
 
 

@@ -47,7 +47,7 @@ class Preset:
     each_gpu: Mapping[str, str] = field(default_factory=dict)
 
     def needs_trust(self) -> str:
-        """Why it can be used only where the site trusts its network; '' where it need not."""
+        """Why it needs a network that the site trusts; '' where it does not."""
         if self.authenticates:
             return ""
         if not self.takes_port:
@@ -71,13 +71,13 @@ class Preset:
             "ids": ",".join(str(server.job_id) for server in servers),
             "subjects": ",".join(server.subject for server in servers),
         }
-        found = {name: text.format_map(values) for name, text in self.environment.items()}
+        variables = {name: text.format_map(values) for name, text in self.environment.items()}
         gpus = [(server, gpu) for server in servers for gpu in range(server.gpus)]
         for i, (server, gpu) in enumerate(gpus):
             one = {"i": i, "host": server.host, "port": server.port, "gpu": gpu}
             one["id"] = server.job_id
-            found |= {k.format_map(one): v.format_map(one) for k, v in self.each_gpu.items()}
-        return found
+            variables |= {k.format_map(one): v.format_map(one) for k, v in self.each_gpu.items()}
+        return variables
 
 
 def from_text(text: str) -> Preset:

@@ -26,7 +26,7 @@ from slurm_plugin.remote.node.strangers import CHECKS_PER_SOURCE, Strangers
 logger = logging.getLogger(__name__)
 
 CONNECT_S = 10.0
-#: A client that was one too many before the door comes again, after a pause up to this.
+#: A client that was turned away because of too many tries again, after a pause up to this.
 AGAIN_S = 0.2
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -95,7 +95,7 @@ class DonorEnd:
 
 
 async def enter(door: Door, wish: str, vouching: Vouching) -> Streams:
-    """A connection to a donor after the handshake, `wish` being said. Raises Refused."""
+    """A connection to a donor after the handshake, once `wish` was sent. Raises Refused."""
     now = asyncio.get_running_loop().time
     end = now() + CONNECT_S
     while True:
@@ -126,18 +126,18 @@ async def _try_to_enter(door: Door, wish: str, vouching: Vouching) -> Streams:
 
 
 async def ask(door: Door, vouching: Vouching) -> dict[str, Any]:
-    """What a donor tells about itself, once both have proved who they are. Raises RemoteError."""
+    """What a donor says about itself, once both have proved who they are. Raises RemoteError."""
     reader, writer = await enter(door, "info", vouching)
     try:
         async with asyncio.timeout(CONNECT_S):
-            found = json.loads(await reader.readline())
+            info = json.loads(await reader.readline())
     except (OSError, TimeoutError, ValueError) as error:
         raise RemoteError(f"{door.host}:{door.port}: no word of its devices: {error}") from error
     finally:
         streams.close(writer)
-    if not isinstance(found, dict):
+    if not isinstance(info, dict):
         raise RemoteError(f"{door.host}:{door.port}: no word of its devices")
-    return found
+    return info
 
 
 class JobEnd:
@@ -146,7 +146,7 @@ class JobEnd:
     def __init__(self, door: Door, vouching: Vouching) -> None:
         self._door = door
         self._vouching = vouching
-        # More at a time would only wait before the donor's door.
+        # More at a time would only wait at the donor.
         self._entering = asyncio.Semaphore(CHECKS_PER_SOURCE)
         self._server: asyncio.Server | None = None
         self.refused = 0
@@ -164,7 +164,7 @@ class JobEnd:
         try:
             near, far_end = (writer.get_extra_info(name) for name in ("peername", "sockname"))
             is_ours = owner_of(near, far_end) == os.getuid()
-            # In this order: an end that stands after the question is the one that was asked about.
+            # In this order: if the connection stands after the question, the question was about it.
             if not is_ours or not sockets.stands(writer.get_extra_info("socket")):
                 self.refused += 1
                 logger.warning("refused a connection of another user of this node")

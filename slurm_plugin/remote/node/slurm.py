@@ -1,4 +1,4 @@
-"""The little that programs on a node ask of Slurm, as the job's user."""
+"""What programs on a node ask Slurm, as the job's user."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _run(*argv: str) -> tuple[int, str, str]:
 
 
 def say(job_id: int, text: str) -> bool:
-    """Put one line into the comment of a job of one's own; whether Slurm took it."""
+    """Put one line into the comment of the user's own job; whether Slurm took it."""
     return _run("scontrol", "update", f"JobId={job_id}", f"Comment={text}")[0] == 0
 
 
-def told(job_id: int) -> tuple[str, str] | None:
-    """A job's state, and what the engine wrote down about it.
+def job_state(job_id: int) -> tuple[str, str] | None:
+    """A job's state, and the engine's record of it.
 
     The state is '' for a job that is no more; None where Slurm does not answer.
     """
@@ -44,5 +44,5 @@ def told(job_id: int) -> tuple[str, str] | None:
 
 
 def requeue(job_id: int) -> bool:
-    """Put a job of one's own back into the queue; whether Slurm did."""
+    """Put the user's own job back into the queue; whether Slurm did."""
     return _run("scontrol", "requeue", str(job_id))[0] == 0

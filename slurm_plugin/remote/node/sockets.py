@@ -1,4 +1,4 @@
-"""Whose a TCP socket of this host is: one question to the kernel about one socket (sock_diag).
+"""Which user owns a TCP socket of this host: one question to the kernel (sock_diag).
 
 A socket is named by both its addresses and both its ports, and the answer must be about that very
 one: others may have the same ports, and where there is no such connection the kernel answers with
@@ -37,7 +37,7 @@ _OWNER = struct.Struct("=IIIII")
 
 @dataclass(frozen=True)
 class _Socket:
-    """One socket as the kernel knows it; `inode` 0 is one that no process holds any more."""
+    """One socket as the kernel knows it; with `inode` 0 no process holds it any more."""
 
     near: tuple[IPv4Address | IPv6Address, int]
     far: tuple[IPv4Address | IPv6Address, int]
@@ -47,35 +47,35 @@ class _Socket:
 
 
 def owner_of(near: Address, far: Address) -> int | None:
-    """The uid whose socket is `near` and connected to `far`; None where there is no such one.
+    """The uid whose socket `near` is connected to `far`; None where there is none.
 
     Raises RemoteError where the kernel cannot be asked.
     """
     asked = _plain(near), _plain(far)
-    found = _ask(*asked)
-    if found is None or (found.near, found.far) != asked:
+    end = _ask(*asked)
+    if end is None or (end.near, end.far) != asked:
         return None
-    return found.uid if found.state == _ESTABLISHED and found.inode else None
+    return end.uid if end.state == _ESTABLISHED and end.inode else None
 
 
 def listener(port: int) -> int | None:
-    """The uid of whoever takes connections to a port of this host's loopback; None: nobody.
+    """The uid that listens at a port of this host's loopback; None where nobody does.
 
     Raises RemoteError where the kernel cannot be asked.
     """
-    found = _ask(_plain((LOOPBACK, port)), _plain(("0.0.0.0", 0)))
-    if found is None or found.near[1] != port or found.state != _LISTENS:
+    end = _ask(_plain((LOOPBACK, port)), _plain(("0.0.0.0", 0)))
+    if end is None or end.near[1] != port or end.state != _LISTENS:
         return None
-    return found.uid
+    return end.uid
 
 
 def stands(sock: socket.socket) -> bool:
-    """Is this very end of a connection still established? Else another may have its addresses."""
+    """Is this end of a connection still established? If not, another may have its addresses."""
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
 
 
 def check(listening: socket.socket) -> None:
-    """Raises RemoteError where the kernel does not tell that a socket of our own is ours."""
+    """Raises RemoteError where the kernel does not recognise a socket of our own as ours."""
     if listener(listening.getsockname()[1]) != os.getuid():
         raise RemoteError("the kernel does not tell whose a socket is; load its module tcp_diag")
 
@@ -92,7 +92,7 @@ def _unmapped(host: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
 def _ask(
     near: tuple[IPv4Address | IPv6Address, int], far: tuple[IPv4Address | IPv6Address, int]
 ) -> _Socket | None:
-    """What the kernel answers to these addresses, which may be another socket than that asked."""
+    """The kernel's answer for these addresses; it may be about another socket."""
     if near[0].version != far[0].version:
         return None
     family = socket.AF_INET if near[0].version == 4 else socket.AF_INET6
@@ -112,7 +112,7 @@ def _ask(
 
 
 def _read(answer: bytes) -> _Socket | None:
-    """The socket in an answer. Raises RemoteError for an error other than that there is none."""
+    """The socket in an answer; None without one. Raises RemoteError for any other error."""
     kind = _HEADER.unpack_from(answer)[1]
     at = _HEADER.size
     if kind == _NLMSG_ERROR:

@@ -1,4 +1,4 @@
-"""Who stands before a door and has not proven who they are: few, and not for long.
+"""Clients that have not proved yet who they are: there may be only a few, and not for long.
 
 The job's own node must come in whoever stands there, on the same node, too. So a source (an
 address) has so many places, and where they are taken one that has said nothing for long makes room
@@ -18,13 +18,13 @@ from slurm_plugin.remote.errors import Refused
 
 #: Places for one source, and for all: each costs a descriptor and at most some 20 kB.
 PER_SOURCE, IN_ALL = 64, 256
-#: Credentials of one source that munged is asked about at a time.
+#: How many credentials of one source are checked by munged at a time.
 CHECKS_PER_SOURCE = 4
 
 
 @dataclass
 class _Source:
-    """The strangers of one address: those who have said nothing, oldest first, and the others."""
+    """The strangers of one address: silent ones, the oldest first, and those that have spoken."""
 
     silent: dict[asyncio.StreamWriter, None] = field(default_factory=dict)
     speaking: int = 0
@@ -37,14 +37,14 @@ class _Source:
 
 
 class Strangers:
-    """The places before one door."""
+    """The places at one donor."""
 
     def __init__(self) -> None:
         self._sources: dict[str, _Source] = {}
 
     @contextlib.contextmanager
     def place(self, writer: asyncio.StreamWriter) -> Iterator[_Source]:
-        """A place for a connection. Raises Refused where all are taken by who has spoken."""
+        """A place for a connection. Raises Refused where all places are kept."""
         name = source_of(writer)
         source = self._sources.get(name) or _Source()
         self._make_room(source)
@@ -65,7 +65,7 @@ class Strangers:
             crowded = max(self._sources.values(), key=lambda other: len(other.silent))
         if not crowded.silent:
             raise Refused("too many strangers are being looked at")
-        # One of the older half: were it the oldest, a crowd of just so many a second kept all out.
+        # Any of the older half: if always the oldest went, a steady crowd kept all others out.
         older = list(crowded.silent)[: len(crowded.silent) // 2 + 1]
         goes = random.choice(older)
         del crowded.silent[goes]
@@ -74,7 +74,7 @@ class Strangers:
 
 @contextlib.asynccontextmanager
 async def being_checked(source: _Source, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-    """A stranger who has spoken, while it is found out who that is: nobody takes this place."""
+    """A stranger that has spoken keeps its place while munged is asked who it is."""
     if writer not in source.silent:
         raise Refused("hung up on before its words were read")
     del source.silent[writer]

@@ -9,7 +9,7 @@
 #include "request.h"
 #include "wait.h"
 
-/* What a selection changes in a job's record, to start the next one equally */
+/* What a selection changes in a job's record: the next one starts from it too */
 typedef struct {
 	uint64_t pn_min_memory;
 	uint32_t min_cpus, total_cpus;
@@ -57,7 +57,7 @@ typedef struct {
 	bool reselect;		/* Slurm's own choice was overwritten */
 } decision_t;
 
-/* Scheduling passes have no name; the counters of finished ones do. */
+/* Passes have no number of their own; this counts those that are over. */
 static uint64_t this_pass(void)
 {
 	if (!&slurmctld_diag_stats)
@@ -67,9 +67,9 @@ static uint64_t this_pass(void)
 }
 
 /*
- * RET how long one answer may take, or 0: this pass has had its share. An engine
- * is never blamed for missing a deadline that was cut short, and the budget is
- * not overdrawn either: without room for a full deadline nothing is asked.
+ * RET how long one answer may take, or 0 if this pass has no time left for a full
+ * deadline: a shorter one would count as a failure of the engine, and a full one
+ * would overdraw the budget.
  */
 static int64_t answer_limit_us(int64_t now_us)
 {
@@ -277,7 +277,7 @@ static gt_result_t obey(decision_t *decision)
 
 /* ---------------------------------------------------------------- deciding */
 
-/* The advice failed half way: what cons_tres alone would give, once more. */
+/* The advice could not be followed: cons_tres selects once more, alone. */
 static void select_unmasked(decision_t *decision)
 {
 	const gt_test_t *test = decision->question.test;

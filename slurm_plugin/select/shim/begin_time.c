@@ -3,6 +3,21 @@
 #include "alarm.h"
 #include "protocol.h"
 
+extern void gt_note_write(job_record_t *job, const char *note)
+{
+	gt_bracket_t bracket;
+	char *comment;
+
+	gt_bracket_read(job->admin_comment, &bracket);
+	comment = gt_bracket_write(job->admin_comment,
+				   gt_hint(&bracket, job->comment), note);
+	if (!comment)
+		return;
+	xfree(job->admin_comment);
+	job->admin_comment = xstrdup(comment);
+	free(comment);
+}
+
 extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting)
 {
 	gt_bracket_t bracket;
@@ -14,12 +29,8 @@ extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting)
 extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting,
 			       const char *why)
 {
-	char sentence[GT_NOTE_MAX + 160] = "", same[GT_NOTE_MAX + 1], *comment;
-	gt_bracket_t bracket;
-	gt_slice_t hint;
+	char sentence[GT_NOTE_MAX + 160] = "", same[GT_NOTE_MAX + 1];
 
-	gt_bracket_read(job->admin_comment, &bracket);
-	hint = bracket.found ? bracket.hint : gt_comment_hint(job->comment);
 	if (waiting && !why) {
 		snprintf(same, sizeof(same), "%.*s", (int) waiting->why.len,
 			 waiting->why.len ? waiting->why.text : "");
@@ -27,11 +38,7 @@ extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting,
 	}
 	if (waiting)
 		gt_waiting_write(sentence, sizeof(sentence), waiting, why);
-	if (!(comment = gt_bracket_write(job->admin_comment, hint, sentence)))
-		return;
-	xfree(job->admin_comment);
-	job->admin_comment = xstrdup(comment);
-	free(comment);
+	gt_note_write(job, sentence);
 }
 
 extern void gt_begin_time_set(job_record_t *job, gt_waiting_t *waiting,

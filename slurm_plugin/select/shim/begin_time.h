@@ -8,6 +8,9 @@
 #include "admin_comment.h"
 #include "compat.h"
 
+/* The job's AdminComment with this note in our bracket; "": none */
+extern void gt_note_write(job_record_t *job, const char *note);
+
 /* RET true if there is such a sentence; its reason points into AdminComment */
 extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting);
 

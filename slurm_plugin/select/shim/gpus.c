@@ -2,7 +2,7 @@
 
 #include "mig.h"
 
-static int is_gpu(void *item, void *key)
+extern int gt_is_gpu(void *item, void *key)
 {
 	(void) key;
 	return !xstrcmp(((gres_state_t *) item)->gres_name, "gpu");
@@ -14,7 +14,7 @@ extern gres_node_state_t *gt_node_gpus(int index)
 	gres_state_t *found;
 
 	if (!node || !node->gres_list ||
-	    !(found = list_find_first(node->gres_list, is_gpu, NULL)))
+	    !(found = list_find_first(node->gres_list, gt_is_gpu, NULL)))
 		return NULL;
 	return found->gres_data;
 }

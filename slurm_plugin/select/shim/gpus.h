@@ -6,6 +6,9 @@
 
 #define GT_GPUS_MAX 64		/* bits of a mask */
 
+/* RET true for the GRES "gpu"; for list_find_first() */
+extern int gt_is_gpu(void *item, void *key);
+
 /* The GPU record of node `index`, or NULL */
 extern gres_node_state_t *gt_node_gpus(int index);
 

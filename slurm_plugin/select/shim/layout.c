@@ -65,7 +65,7 @@ static const char *wrong_node(int index)
 	return gres ? WRONG_SIZE("a GRES record", gres) : NULL;
 }
 
-/* The first node with GPUs: is its GRES record what we take it for? */
+/* RET NULL, or how a node's GPU record differs from what was compiled */
 static const char *wrong_gpus(int index)
 {
 	gres_node_state_t *gpus = gt_node_gpus(index);
@@ -108,8 +108,9 @@ static const char *wrong_tables(void)
 }
 
 /*
- * Of one release to the next a field may come or go before those we read. What
- * is found by its place alone comes first, what a pointer leads to last.
+ * From one release to the next Slurm adds and removes fields, which moves those
+ * that we read. Fields of the record itself are checked first, what its
+ * pointers lead to afterwards.
  */
 static const char *wrong_job(const job_record_t *job)
 {

@@ -13,12 +13,12 @@ extern void gt_layout_forget(void);
 /* RET true if the nodes' records are as expected; one log line if they are not */
 extern bool gt_layout_nodes(void);
 
-/* RET true if neither the nodes' nor a job's records are known to be otherwise */
+/* RET true unless the nodes' or a job's records were found to differ */
 extern bool gt_layout_known(void);
 
 /*
- * The same, and this job's record is as expected; `job` is one of slurmctld's
- * table. A record that is not means that no job's is: one log line says so.
+ * The same, and this job's record is as expected; `job` is in slurmctld's table.
+ * If one job's record differs, all do: one log line says so.
  */
 extern bool gt_layout_job(const job_record_t *job);
 

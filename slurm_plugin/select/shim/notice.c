@@ -1,11 +1,12 @@
 #include "notice.h"
 
 #include "admin_comment.h"
+#include "begin_time.h"
 #include "gpus.h"
 #include "plugin.h"
 #include "wait.h"
 
-/* From the choice to the start is one call chain under the job write lock. */
+/* Slurm chooses, begins and starts a job in one go, under the job write lock. */
 static struct {
 	const job_record_t *chosen;
 	gt_result_t result;
@@ -84,23 +85,13 @@ static bool write_note(const job_record_t *job, const gt_bracket_t *bracket,
 
 extern void gt_notice_begin(job_record_t *job)
 {
-	char note[GT_NOTE_MAX + 1], *comment;
+	char note[GT_NOTE_MAX + 1];
 	gt_bracket_t bracket;
-	gt_slice_t hint;
 
 	next.begun = job;
 	gt_bracket_read(job->admin_comment, &bracket);
-	if (gt_plugin.active &&
-	    write_note(job, &bracket, note, sizeof(note))) {
-		hint = bracket.found ? bracket.hint :
-				       gt_comment_hint(job->comment);
-		comment = gt_bracket_write(job->admin_comment, hint, note);
-		if (comment) {
-			xfree(job->admin_comment);
-			job->admin_comment = xstrdup(comment);
-			free(comment);
-		}
-	}
+	if (gt_plugin.active && write_note(job, &bracket, note, sizeof(note)))
+		gt_note_write(job, note);
 	next.chosen = NULL;
 	gt_wait_begun(job);
 }
@@ -113,17 +104,11 @@ static void begin_line(gt_line_t *line, const char *verb,
 	gt_line_number(line, "array", job->array_job_id);
 }
 
-static int find_gpu(void *item, void *key)
-{
-	(void) key;
-	return !xstrcmp(((gres_state_t *) item)->gres_name, "gpu");
-}
-
 /* RET true if the job has GPUs that we can name */
 static bool add_gpus(gt_line_t *line, const job_record_t *job)
 {
 	gres_state_t *found = job->gres_list_alloc ?
-		list_find_first(job->gres_list_alloc, find_gpu, NULL) : NULL;
+		list_find_first(job->gres_list_alloc, gt_is_gpu, NULL) : NULL;
 	gres_job_state_t *gpus = found ? found->gres_data : NULL;
 	bool any = false;
 	uint32_t n = 0;
@@ -148,7 +133,7 @@ extern void gt_notice_started(const job_record_t *job)
 	gt_line_t *line = &gt_plugin.line;
 
 	if (next.begun != job)
-		return;		/* a job that runs on while slurmctld starts */
+		return;		/* it was running before slurmctld started */
 	next.begun = NULL;
 	if (!gt_plugin_may_act())
 		return;
@@ -162,7 +147,7 @@ extern void gt_notice_ended(const job_record_t *job)
 	gt_line_t *line = &gt_plugin.line;
 
 	if (!gt_plugin_may_act() || !job->gres_list_req ||
-	    !list_find_first(job->gres_list_req, find_gpu, NULL))
+	    !list_find_first(job->gres_list_req, gt_is_gpu, NULL))
 		return;
 	begin_line(line, "ended", job);
 	if (gt_line_end(line))

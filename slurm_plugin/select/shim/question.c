@@ -9,10 +9,10 @@
 #define NAME_BYTES 1024
 
 /*
- * Slurm sorts nodes by sched_weight. Its low byte is cons_tres's own note on a
- * node while it selects, no preference of the site; then come 32 bits, the
- * node's Weight, and above them what must come last: a node to boot first, or
- * one outside the job's flexible reservation.
+ * Slurm sorts nodes by sched_weight. Its low byte is used by cons_tres while it
+ * selects. The next 32 bits are the node's Weight. The highest bits are set for
+ * nodes to be taken last: one that must boot first, or one outside of the job's
+ * flexible reservation.
  */
 static uint64_t weight(const node_record_t *node)
 {
@@ -57,7 +57,7 @@ static void write_hint(gt_line_t *line, const job_record_t *job)
 	char *text;
 
 	gt_bracket_read(job->admin_comment, &bracket);
-	hint = bracket.found ? bracket.hint : gt_comment_hint(job->comment);
+	hint = gt_hint(&bracket, job->comment);
 	if (!hint.len)
 		return;
 	text = xstrndup(hint.text, hint.len);

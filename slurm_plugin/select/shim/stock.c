@@ -7,7 +7,7 @@
 
 gt_stock_t gt_stock;
 
-/* A copy of this plugin behind us would take us for the stock one in its turn. */
+/* A copy of this plugin is not the stock one: each would call the other. */
 static bool is_ours(void *handle)
 {
 	const char *name = dlsym(handle, "plugin_name");

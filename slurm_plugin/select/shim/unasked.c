@@ -4,16 +4,16 @@
 #include "layout.h"
 #include "plugin.h"
 
-/* One such start may be a chance, so many are none. */
+/* One such start may be chance; so many are not. */
 #define STARTS 10
 
 static int starts;
 static const job_record_t *begun;
 
-/* Until the first question: from then on the engine and its counters tell. */
+/* Only before the first question: later the engine's own counters tell. */
 static bool in_doubt(const job_record_t *job)
 {
-	/* not begun: it runs on while slurmctld starts */
+	/* a job that did not begin now was running before slurmctld started */
 	return job == begun && gt_plugin.active && gt_plugin.considered != job &&
 	       !gt_plugin.stats.asked && starts < STARTS &&
 	       !gt_kill_switch_thrown(&gt_plugin.kill_switch) &&

@@ -1,6 +1,7 @@
 /*
- * GPU jobs that start without having come by us, counted by the nodes' books:
- * these do not depend on a job's record, which may be misread (layout.h).
+ * Counts GPU jobs that started although we were not called for them. The nodes'
+ * counts of GPUs in use show that without reading a job's record, which may be
+ * laid out otherwise than we think (layout.h).
  */
 #ifndef GT_UNASKED_H
 #define GT_UNASKED_H
@@ -11,8 +12,8 @@
 extern void gt_unasked_begin(const job_record_t *job);
 
 /*
- * RET GPUs in use in the whole cluster, before this job's are taken; 0 if that
- * does not matter: it came by us, or others have and were asked about.
+ * RET GPUs in use in the whole cluster, before this job's are taken; 0 if nobody
+ * needs to know: we were called for this job, or have asked about others.
  */
 extern uint64_t gt_unasked_gpus(const job_record_t *job);
 

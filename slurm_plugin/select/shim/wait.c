@@ -4,14 +4,14 @@
 #include "plugin.h"
 #include "sleepers.h"
 
-/* Tasks of an array that start so soon after the first waited with it. */
+/* Array tasks that start within so many seconds of the first share its waits. */
 #define TOGETHER_S 60
 
 /* ---------------------------------------------------------------- settling */
 
 /*
- * Slurm takes the begin time off the tasks that a limit on how many may run at
- * once (%N) holds back, and gives them a new one: that is nobody's wish.
+ * Slurm itself changes the begin time of array tasks that a limit on how many
+ * may run at once (%N) holds back, so a new one there was not set by a user.
  */
 static bool has_task_limit(const job_record_t *job)
 {
@@ -21,7 +21,7 @@ static bool has_task_limit(const job_record_t *job)
 	return array && array->array_recs && array->array_recs->max_run_tasks;
 }
 
-/* RET true if tasks before these waited, but these could not have started then */
+/* RET true if the note is of earlier tasks, when these could not start anyway */
 static bool is_anothers(const job_record_t *job, const gt_waiting_t *waiting)
 {
 	return !waiting->until && waiting->begin &&
@@ -65,7 +65,7 @@ extern void gt_wait_sleep_on(job_record_t *job,
 
 /* -------------------------------------------------------------- postponing */
 
-/* The GPUs are free because others were ended for it: it would end more later. */
+/* Other jobs were ended for its GPUs; if it waited, more would be ended later. */
 static bool has_preempted(const job_record_t *job)
 {
 	return job->details->preempt_start_time ||
@@ -83,7 +83,7 @@ static bool may_wait(const job_record_t *job, const gt_postponement_t *earlier,
 	       !earlier->overridden && earlier->waited_s < bound_s;
 }
 
-/* The longest the job may wait, by the engine's last word about it. */
+/* The longest the job may wait; site_s is the bound in the engine's reply. */
 static uint32_t bound_s(uint32_t site_s)
 {
 	return gt_wait_bound_s(site_s, gt_plugin.config.max_wait_s);
@@ -136,7 +136,7 @@ extern bool gt_wait_postpone(job_record_t *job,
 	if (!waiting.since)
 		waiting.since = now;
 	waiting.cap = cap;
-	/* 0 would be set to the present later, and look like somebody's wish */
+	/* Slurm would change 0 to the present, which would look like an update */
 	if (!job->details->begin_time)
 		job->details->begin_time = now;
 	waiting.begin = job->details->begin_time;
@@ -177,7 +177,7 @@ extern void gt_wait_begun(const job_record_t *task)
 
 	if (!others || others == task || !gt_sleepers_is_waiting(others, &waiting))
 		return;
-	/* Slurm copied the note of this task: they sleep no more, but waited */
+	/* Slurm copied this task's note: the others waited, and wait no more */
 	waiting.until = 0;
 	waiting.begin = time(NULL);
 	gt_wait_note_write(others, &waiting, NULL);

@@ -17,7 +17,7 @@ typedef struct {
 	uint32_t postponed;	/* what the engine is told */
 	uint64_t waited_s;
 	bool overridden;	/* somebody else set its begin time meanwhile */
-	bool asleep;		/* its time has not come: Slurm tries on */
+	bool asleep;		/* its begin time lies ahead, yet Slurm tries it */
 } gt_postponement_t;
 
 /*
@@ -27,8 +27,8 @@ typedef struct {
 extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier);
 
 /*
- * cons_tres cannot start it in this one of its partitions: a job that was
- * postponed in another one a moment ago sleeps on.
+ * cons_tres cannot start the job in this partition. If it was postponed in
+ * another of its partitions a moment ago, it goes on sleeping.
  */
 extern void gt_wait_sleep_on(job_record_t *job,
 			     const gt_postponement_t *earlier);
@@ -47,7 +47,7 @@ extern bool gt_wait_postpone(job_record_t *job,
  */
 extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier);
 
-/* A task of an array begins: what the others have waited is known from now on. */
+/* A task of an array begins: the others keep the count of its waits. */
 extern void gt_wait_begun(const job_record_t *task);
 
 #endif

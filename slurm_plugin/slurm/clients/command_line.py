@@ -62,12 +62,12 @@ class CommandLine:
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
         if self._reader is not None:
-            found = self._reader.read()
+            jobs = self._reader.read()
             late = self._commands.exclusive
-            return squeue_table.with_exclusive(self._run, found) if late else found
+            return squeue_table.with_exclusive(self._run, jobs) if late else jobs
         argv = self._commands.jobs
-        found = rows.queue(self._run(list(argv)), " ".join(argv))
-        return squeue_table.with_cpus_per_task(self._run, found)
+        jobs = rows.queue(self._run(list(argv)), " ".join(argv))
+        return squeue_table.with_cpus_per_task(self._run, jobs)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """`scontrol update`, one call for up to AT_ONCE jobs; held ones are then released."""
@@ -91,7 +91,7 @@ class CommandLine:
 
     def job(self, job_id: int) -> SlurmJob | None:
         """One job by its id (of an array: the first task listed), None if unknown."""
-        return rows.found(self.jobs(), job_id)
+        return rows.find_job(self.jobs(), job_id)
 
     def config(self) -> Mapping[str, str]:
         """`scontrol show config`: text on every release."""
@@ -106,7 +106,7 @@ class CommandLine:
 
     def partitions(self) -> list[SlurmPartition]:
         """`scontrol show partitions --oneliner`: text on every release."""
-        found = []
+        partitions = []
         text = self._run(["scontrol", "--oneliner", "show", "partitions"])
         for line in text.splitlines():
             pairs = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
@@ -115,5 +115,5 @@ class CommandLine:
                 names = () if nodes in ("", "(null)") else hostlist.expand(nodes)
                 default = pairs.get("Default") == "YES"
                 tier = int(pairs.get("PriorityTier") or 1)
-                found.append(SlurmPartition(pairs["PartitionName"], names, default, tier))
-        return sorted(found, key=lambda partition: partition.name)
+                partitions.append(SlurmPartition(pairs["PartitionName"], names, default, tier))
+        return sorted(partitions, key=lambda partition: partition.name)

@@ -89,13 +89,13 @@ class PySlurm(CommandLine):
     def nodes(self) -> list[SlurmNode]:
         """Every node, by name; what is in use comes from the jobs that hold it."""
         used = _used(_layout(job) for job in self._load("Jobs").values())
-        found = [_node(node, used.get(node.name, {})) for node in self._load("Nodes").values()]
-        return sorted(found, key=lambda node: node.name)
+        nodes = [_node(node, used.get(node.name, {})) for node in self._load("Nodes").values()]
+        return sorted(nodes, key=lambda node: node.name)
 
     def jobs(self) -> list[SlurmJob]:
         """Every job the controller holds, by id."""
-        found = [_job(job) for job in self._load("Jobs").values()]
-        return sorted(found, key=lambda job: job.job_id)
+        jobs = [_job(job) for job in self._load("Jobs").values()]
+        return sorted(jobs, key=lambda job: job.job_id)
 
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
@@ -105,13 +105,13 @@ class PySlurm(CommandLine):
             asked[int(job_id)] = dict(zip(_ASKED, texts, strict=True)) | {
                 "cpus_per_task": int(cpus or 0)
             }
-        found = []
+        jobs = []
         for job in self._load("Jobs").values():
             state = rows.queue_state((job.state or "",))
             # One that came or went between the two questions is in the next answer.
             if state and job.id in asked:
-                found.append(_queued(job, state, asked[job.id]))
-        return sorted(found, key=lambda job: job.job_id)
+                jobs.append(_queued(job, state, asked[job.id]))
+        return sorted(jobs, key=lambda job: job.job_id)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """`Job.modify` where it can, `scontrol update` for the rest."""
@@ -136,7 +136,7 @@ class PySlurm(CommandLine):
 
     def partitions(self) -> list[SlurmPartition]:
         """Every partition, by name."""
-        found = [
+        partitions = [
             SlurmPartition(
                 part.name,
                 hostlist.expand(part.nodes) if part.nodes else (),
@@ -145,7 +145,7 @@ class PySlurm(CommandLine):
             )
             for part in self._load("Partitions").values()
         ]
-        return sorted(found, key=lambda partition: partition.name)
+        return sorted(partitions, key=lambda partition: partition.name)
 
     def _load(self, what: str) -> Any:
         """`pyslurm.WHAT.load()`; SlurmError with its words."""
@@ -168,25 +168,25 @@ def _layout(job: Any) -> _Layout:
             f"PySlurm: the GPUs of job {job.id} cannot be read ({error}); give GPUs a Type= in"
             " gres.conf or set slurm.client: command"
         ) from error
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    gpus: dict[str, dict[str, tuple[int, ...]]] = {}
     for node, layout in layouts.items():
         for name, held in (layout.get("gres") or {}).items():
             kind, _, model = name.partition(":")
             indices = held.get("indexes") if isinstance(held, dict) else None
             if kind == "gpu" and indices and indices != "N/A":
-                found.setdefault(node, {})[model] = tuple(gres_text.index_list(indices))
-    return found
+                gpus.setdefault(node, {})[model] = tuple(gres_text.index_list(indices))
+    return gpus
 
 
 def _used(layouts: Iterable[_Layout]) -> dict[str, dict[str, tuple[int, ...]]]:
     """The layouts of all jobs together."""
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    used: dict[str, dict[str, tuple[int, ...]]] = {}
     for layout in layouts:
         for node, types in layout.items():
             for model, indices in types.items():
-                of_node = found.setdefault(node, {})
+                of_node = used.setdefault(node, {})
                 of_node[model] = of_node.get(model, ()) + indices
-    return found
+    return used
 
 
 def _gpus(layout: _Layout) -> dict[str, tuple[int, ...]]:

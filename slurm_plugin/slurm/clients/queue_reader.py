@@ -39,7 +39,7 @@ class _Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A job as JSON told it, and the table's row of that moment."""
+    """A job as JSON has it, and the table's row of that moment."""
 
     watched: tuple[tuple[str, ...], ...]
     job: QueuedJob
@@ -70,21 +70,21 @@ class QueueReader:
         # A job that came after the table was read is in the next one; one that ended since is in
         # none.
         self._known = known
-        found = (known.job for known in known.values() if known.job.state)
-        return sorted(found, key=lambda job: job.job_id)
+        jobs = (known.job for known in known.values() if known.job.state)
+        return sorted(jobs, key=lambda job: job.job_id)
 
     def _table(self) -> dict[int, _Seen]:
         """The jobs in the table; an array's waiting tasks are rows of one job id."""
-        found: dict[int, _Seen] = {}
+        rows_by_id: dict[int, _Seen] = {}
         first = 1 + len(_TABLE)
         for row in squeue_table.read(self._run, _COLUMNS):
             job_id, watched = int(row[0]), tuple(row[first:])
-            before = found.get(job_id)
+            before = rows_by_id.get(job_id)
             if before is None:
-                found[job_id] = _Seen(tuple(row[1:first]), (watched,))
+                rows_by_id[job_id] = _Seen(tuple(row[1:first]), (watched,))
             else:
-                found[job_id] = _Seen(before.now, (*before.watched, watched[:1]))
-        return found
+                rows_by_id[job_id] = _Seen(before.now, (*before.watched, watched[:1]))
+        return rows_by_id
 
     def _is_known(self, job_id: int, seen: _Seen) -> bool:
         known = self._known.get(job_id)
@@ -105,16 +105,16 @@ class QueueReader:
     def _ask_one(self, job_id: int) -> list[QueuedJob]:
         argv = [*self._one_job, str(job_id)]
         # An array's id brings all its tasks.
-        found = rows.queue(self._run(argv), " ".join(argv))
-        return [job for job in found if job.job_id == job_id]
+        jobs = rows.queue(self._run(argv), " ".join(argv))
+        return [job for job in jobs if job.job_id == job_id]
 
 
 def _now(job: QueuedJob, now: tuple[str, ...]) -> QueuedJob:
     """The job with the table's state, reason, priority and times."""
     state, reason = rows.queue_state((now[0],)), now[1]
     priority, start, eligible = (int(text) if text.isdecimal() else 0 for text in now[2:])
-    told = (job.state, job.reason, job.priority, job.start, job.eligible)
-    if told == (state, reason, priority, start, eligible):
+    before = (job.state, job.reason, job.priority, job.start, job.eligible)
+    if before == (state, reason, priority, start, eligible):
         return job
     return replace(
         job, state=state, reason=reason, priority=priority, start=start, eligible=eligible

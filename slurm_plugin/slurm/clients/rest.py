@@ -84,14 +84,14 @@ class Rest(CommandLine):
     def _api(self) -> str:
         """The newest API that this slurmrestd offers, such as `v0.0.42`."""
         _, body = self._call("GET", "/openapi/v3")
-        found = re.findall(rb"/slurm\\?/v(\d+)\.(\d+)\.(\d+)\\?/job", body)
-        found += re.findall(rb"v(\d+)\.(\d+)\.(\d+)_job", body)
-        if not found:
+        versions = re.findall(rb"/slurm\\?/v(\d+)\.(\d+)\.(\d+)\\?/job", body)
+        versions += re.findall(rb"v(\d+)\.(\d+)\.(\d+)_job", body)
+        if not versions:
             raise SlurmError(
                 f"slurmrestd at {self._path}: offers no API of slurmctld;"
                 " start it with -s openapi/slurmctld (22.05: -s openapi/v0.0.38)"
             )
-        return "v" + ".".join(map(str, max(tuple(map(int, version)) for version in found)))
+        return "v" + ".".join(map(str, max(tuple(map(int, version)) for version in versions)))
 
     @property
     def _is_old(self) -> bool:
@@ -118,11 +118,11 @@ class Rest(CommandLine):
 
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
-        found = rows.queue(self._get(self._jobs_path), "slurmrestd: jobs")
+        jobs = rows.queue(self._get(self._jobs_path), "slurmrestd: jobs")
         if self._is_old:
-            return squeue_table.with_cpus_per_task(self._run, found)
+            return squeue_table.with_cpus_per_task(self._run, jobs)
         # Later APIs do not say which jobs are exclusive.
-        return squeue_table.with_exclusive(self._run, found) if self._is_late else found
+        return squeue_table.with_exclusive(self._run, jobs) if self._is_late else jobs
 
     @property
     def _jobs_path(self) -> str:
@@ -136,7 +136,7 @@ class Rest(CommandLine):
             return None
         self._check("job", status, body)
         jobs = rows.jobs(body, f"slurmrestd: job {job_id}")
-        return rows.found(jobs, job_id) or next(iter(jobs), None)
+        return rows.find_job(jobs, job_id) or next(iter(jobs), None)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """One POST per job over one connection.
@@ -177,27 +177,27 @@ class Rest(CommandLine):
 
     def _description(self, change: JobUpdate) -> dict[str, Any]:
         """The change as the API's job description."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name in _TRES:
             if (text := getattr(change, name)) is not None:
-                found[name] = update_text.tres(text, "/")
+                fields[name] = update_text.tres(text, "/")
         for name, key in _PLAIN.items():
             if (value := getattr(change, name)) is not None:
-                found[key] = value
+                fields[key] = value
         for name, key in _NUMBERS.items():
             if (value := getattr(change, name)) is not None:
-                found[key] = _number(value)
+                fields[key] = _number(value)
         for name, key in _NODES.items():
             if (text := getattr(change, name)) is not None:
                 # An empty list would leave the nodes as they are; one empty name clears them.
-                found[key] = list(hostlist.expand(text)) if text else [""]
+                fields[key] = list(hostlist.expand(text)) if text else [""]
         if change.num_nodes is not None:
-            found["minimum_nodes"], high = change.num_nodes
-            found |= {"maximum_nodes": high} if high else {}
+            fields["minimum_nodes"], high = change.num_nodes
+            fields |= {"maximum_nodes": high} if high else {}
         if change.begin_time is not None:
             at = int(time.time()) if change.begin_time == NOW else change.begin_time
-            found["begin_time"] = _number(at)
-        return found
+            fields["begin_time"] = _number(at)
+        return fields
 
     def _get(self, what: str) -> bytes:
         status, body = self._call("GET", f"/slurm/{self._api}/{what}")
@@ -254,9 +254,9 @@ class Rest(CommandLine):
 
     def _check(self, what: str, status: int, body: bytes) -> None:
         """Raises SlurmError with Slurm's words for a reply that is an error."""
-        told = [str(fault) for fault in self._faults(body)]
-        if told or status >= http.client.BAD_REQUEST:
-            shown = "; ".join(told[:3]) or body[:200].decode(errors="replace") or "no message"
+        faults = [str(fault) for fault in self._faults(body)]
+        if faults or status >= http.client.BAD_REQUEST:
+            shown = "; ".join(faults[:3]) or body[:200].decode(errors="replace") or "no message"
             # A question that fails: most often there is nobody to ask.
             hint = "; is slurmctld up?" if "update" not in what else ""
             raise SlurmError(f"slurmrestd: {what}: {status}: {' '.join(shown.split())}{hint}")

@@ -247,16 +247,16 @@ def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
     except msgspec.ValidationError as error:
         key = kind.__struct_fields__[0]
         if f"$.{key}[" in str(error):
-            told = f"an entry of {key!r} cannot be read: {error}"
+            problem = f"an entry of {key!r} cannot be read: {error}"
         else:
-            told = f"no list {key!r} in the reply: {error}"
-        raise SlurmError(f"{shown}: {told}") from error
+            problem = f"no list {key!r} in the reply: {error}"
+        raise SlurmError(f"{shown}: {problem}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SlurmError(f"{shown}: the reply is not JSON: {error}") from error
     # 22.05's commands exit 0 whatever went wrong.
     if reply.errors:
-        told = "; ".join(map(str, reply.errors[:3]))
-        raise SlurmError(f"{shown}: {told}; is slurmctld up?")
+        problem = "; ".join(map(str, reply.errors[:3]))
+        raise SlurmError(f"{shown}: {problem}; is slurmctld up?")
     # 24.11's `scontrol show jobs --json` prints an empty list, no error and exits 0 when
     # slurmctld is down. Mistaken for an empty queue, that would be a disaster.
     if reply.last_update is not None and number(reply.last_update) == 0:
@@ -287,7 +287,7 @@ def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
 
     A job that cannot be read (a list of array tasks cut short, say) is left out, and said once.
     """
-    found = []
+    jobs_in_queue = []
     for row in decode(text, Jobs, shown).jobs:
         try:
             job = row.queued()
@@ -295,16 +295,16 @@ def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
             _left_out(row.job_id, f"{shown}: job {row.job_id} is left out: {error}")
             continue
         if job is not None:
-            found.append(job)
-    return sorted(found, key=lambda job: job.job_id)
+            jobs_in_queue.append(job)
+    return sorted(jobs_in_queue, key=lambda job: job.job_id)
 
 
 @lru_cache(1024)
-def _left_out(job_id: int, told: str) -> None:
-    logger.warning(told)
+def _left_out(job_id: int, text: str) -> None:
+    logger.warning(text)
 
 
-def found(jobs: Sequence[SlurmJob], job_id: int) -> SlurmJob | None:
+def find_job(jobs: Sequence[SlurmJob], job_id: int) -> SlurmJob | None:
     """The job of this id (of an array: the first task listed); None without one."""
     exact = [job for job in jobs if job.job_id == job_id]
     return next(iter(exact or [job for job in jobs if job.array_id == job_id]), None)

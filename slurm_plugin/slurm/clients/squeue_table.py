@@ -1,6 +1,6 @@
 """squeue's columns, read so that no user's text can pass for another column.
 
-`squeue -O` ends each field with whatever it is told. Told a word that nobody can guess, its
+`squeue -O` ends each field with a text of the caller's choice. With one that nobody can guess the
 output is unambiguous whatever a job's name or comment holds, line breaks included.
 """
 
@@ -43,26 +43,26 @@ def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
 
 def with_cpus_per_task(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
     """The jobs with their CPUs per task, which 22.05's JSON always has as null."""
-    told = {int(job): int(cpus or 0) for job, cpus in read(run, ("JobId", "cpus-per-task"))}
-    return [replace(job, cpus_per_task=told.get(job.job_id, 0)) for job in jobs]
+    cpus = {int(job): int(text or 0) for job, text in read(run, ("JobId", "cpus-per-task"))}
+    return [replace(job, cpus_per_task=cpus.get(job.job_id, 0)) for job in jobs]
 
 
 def exclusive(run: Runner) -> dict[int, bool]:
     """Which jobs are exclusive, where squeue has the column; else nothing."""
     try:
-        return {int(job): is_exclusive(told) for job, told in read(run, ("JobId", "Exclusive"))}
+        return {int(job): is_exclusive(text) for job, text in read(run, ("JobId", "Exclusive"))}
     except SlurmError as error:
         if NO_COLUMN in str(error):
             return {}
         raise
 
 
-def is_exclusive(told: str) -> bool:
+def is_exclusive(text: str) -> bool:
     """Whether squeue's column Exclusive says that the job shares its nodes with nobody."""
-    return told == "NODE"
+    return text == "NODE"
 
 
 def with_exclusive(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
     """The jobs as squeue tells which of them are exclusive."""
-    told = exclusive(run)
-    return [replace(job, exclusive=told.get(job.job_id, job.exclusive)) for job in jobs]
+    by_id = exclusive(run)
+    return [replace(job, exclusive=by_id.get(job.job_id, job.exclusive)) for job in jobs]

@@ -35,27 +35,27 @@ def words(jobs: Sequence[str], change: JobUpdate, separator: str) -> list[str]:
 
     Raises SlurmError for a value that scontrol would read as something else.
     """
-    found = [f"JobId={','.join(jobs)}"]
+    texts = [f"JobId={','.join(jobs)}"]
     # Other kinds of request first: those of the node are refused while they stand.
     for name in (*_TRES, *(name for name in _WORDS if name not in _TRES)):
         value = getattr(change, name)
         if value is not None:
             text = tres(value, separator) if name in _TRES else str(value)
-            found.append(f"{_WORDS[name]}={text}")
+            texts.append(f"{_WORDS[name]}={text}")
     if change.tres_per_node is not None:
         # Not `Gres=`, which makes `gres/` of an empty text.
-        found.append(f"TresPerNode={tres(change.tres_per_node, separator)}")
+        texts.append(f"TresPerNode={tres(change.tres_per_node, separator)}")
     if change.num_nodes is not None:
         low, high = change.num_nodes
-        found.append(f"NumNodes={low}-{high}" if high else f"NumNodes={low}")
+        texts.append(f"NumNodes={low}-{high}" if high else f"NumNodes={low}")
     if change.begin_time is not None:
         # `uts` is scontrol's word for an epoch: no time zone can shift it.
         at = "now" if change.begin_time == NOW else f"uts{change.begin_time}"
-        found.append(f"StartTime={at}")
-    for word in found:
+        texts.append(f"StartTime={at}")
+    for word in texts:
         if "\n" in word or "\0" in word:
             raise SlurmError(f"scontrol update: {word!r} has a line break; nothing was changed")
-    return found
+    return texts
 
 
 def tres(text: str, separator: str) -> str:

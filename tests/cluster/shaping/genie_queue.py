@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from policies.contract.scheduling import Planned, Platform, Queue, Started, Task
 from policies.genie.dynamic import Genie
-from policies.genie.tasks import TaskMaker, Wish
+from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import INFERENCE, TRAINING, Run, Shape, Work, fit
 from simulation.models.shaping import Done, ShapingSimulator
 
@@ -48,7 +48,7 @@ class Coming:
     def task(self, job_id: int, at_s: float) -> Task:
         """The job as the simulator sees it, submitted at `at_s`."""
         deadline_s = at_s + self.deadline_s if self.deadline_s else None
-        return MAKER.task(job_id, self.work, at_s, Wish(self.service, deadline_s))
+        return MAKER.task(job_id, self.work, at_s, TaskConstraints(self.service, deadline_s))
 
 
 #: Job 1 is the first of them. A test holds that neither seconds nor nodes matter.
@@ -93,7 +93,7 @@ def simulated(seed: int = 0) -> list[Step]:
     def truth(task: Task, shape: Shape) -> float:
         return slower * QUEUE[task.job_id - 1].ends_after if task.job_id else blocked_s
 
-    first = MAKER.task(0, FIRST, 0.0, Wish(shapes=(Shape(2, 8),)))
+    first = MAKER.task(0, FIRST, 0.0, TaskConstraints(shapes=(Shape(2, 8),)))
     tasks = [first, *(job.task(at, at_s[at - 1]) for at, job in enumerate(QUEUE, 1))]
     return list(_steps(ShapingSimulator(PLATFORM, OnAnyNode(draw), truth).run(tasks)))
 

@@ -13,7 +13,7 @@ from live_harness import CONFIG, admin_comment, all_jobs, by_policy, explained, 
 from modes import enforcement
 
 from policies.genie.submit import candidates
-from policies.genie.tasks import Wish
+from policies.genie.tasks import TaskConstraints
 from policies.performance import Work
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
@@ -197,7 +197,7 @@ def test_the_expected_shapes_are_those_of_the_models() -> None:
     """Needs no cluster."""
     two = tuple(shape for shape in PLATFORM.shapes if shape.nodes == 2)
     for shapes, wanted in (((), BEST), (two, BEST_OF_TWO)):
-        task = MAKER.task(1, WIDE, 0.0, Wish(shapes=shapes))
+        task = MAKER.task(1, WIDE, 0.0, TaskConstraints(shapes=shapes))
         assert str(candidates(task, PLATFORM, 0.0)[0].shape) == wanted
 
 

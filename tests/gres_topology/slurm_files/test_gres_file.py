@@ -3,12 +3,9 @@
 import dataclasses
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gres_topology import (
     NumaNode,
-    SlurmIndex,
     TopologyError,
     catalog,
     cpulist,
@@ -133,22 +130,10 @@ class TestSlots:
 
 
 class TestSlurmIndex:
-    def test_masks_go_both_ways(self):
-        index = SlurmIndex((2, 0, 1, 3))
-        assert index.mask_to_topology(0b0001) == 0b0100
-        assert index.mask_to_slurm(0b0100) == 0b0001
-        assert index.to_slurm == (1, 2, 0, 3)
-
-    @given(st.permutations(range(8)), st.integers(0, 255))
-    def test_there_and_back_is_the_same_mask(self, permutation, mask):
-        index = SlurmIndex(tuple(permutation))
-        assert index.mask_to_slurm(index.mask_to_topology(mask)) == mask
-        assert index.mask_to_topology(mask).bit_count() == mask.bit_count()
-
     def test_identity_and_explicit(self):
         machine = catalog.load("minsky")
         assert mapping.identity(machine).to_topology == (0, 1, 2, 3)
-        assert mapping.explicit(machine, [3, 2, 1, 0]).mask_to_topology(0b0011) == 0b1100
+        assert mapping.explicit(machine, [3, 2, 1, 0]).to_topology == (3, 2, 1, 0)
 
     def test_gres_conf_order_and_minors_give_the_permutation(self):
         machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1))
@@ -175,7 +160,3 @@ class TestSlurmIndex:
     def test_a_wrong_permutation_is_refused(self, wrong):
         with pytest.raises(TopologyError):
             mapping.explicit(catalog.load("minsky"), wrong)
-
-    def test_a_mask_beyond_the_gpus_is_refused(self):
-        with pytest.raises(TopologyError, match="names more than 4 GPUs"):
-            SlurmIndex((0, 1, 2, 3)).mask_to_topology(0b10000)

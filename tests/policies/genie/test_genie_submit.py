@@ -8,7 +8,7 @@ from policies.contract.hint_keys import KEYS
 from policies.contract.scheduling import Platform
 from policies.errors import HintError
 from policies.genie.submit import HINTS, Within, candidates, read, task_of, too_late
-from policies.genie.tasks import TaskMaker, Wish
+from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import Run, Shape, Work, fit
 
 NOW = 1_795_000_000.0
@@ -26,19 +26,21 @@ def test_the_keys_are_those_of_the_grammar():
 def test_a_hint_becomes_work_and_wish():
     asked = read(GIVEN, NOW)
     assert asked.work == Work("resnet50", 256, 20000, "training")
-    assert asked.wish == Wish("prior")
+    assert asked.constraints == TaskConstraints("prior")
     task = task_of(7, asked, MAKER, NOW)
     assert task.deadline_s - NOW == pytest.approx(20000 * 0.35, rel=0.05)
 
 
 def test_without_a_class_a_job_is_normal_training():
     asked = read({key: GIVEN[key] for key in ("profile", "batch", "iterations")}, NOW)
-    assert (asked.wish.service, asked.work.task) == ("normal", "training")
+    assert (asked.constraints.service, asked.work.task) == ("normal", "training")
 
 
 def test_a_deadline_may_be_a_duration_or_a_time():
-    assert read({**GIVEN, "deadline": "90m"}, NOW).wish.deadline_s == NOW + 5400
-    assert read({**GIVEN, "deadline": "2030-01-01T00:00Z"}, NOW).wish.deadline_s == 1893456000
+    assert read({**GIVEN, "deadline": "90m"}, NOW).constraints.deadline_s == NOW + 5400
+    assert (
+        read({**GIVEN, "deadline": "2030-01-01T00:00Z"}, NOW).constraints.deadline_s == 1893456000
+    )
 
 
 def test_shapes_the_user_fixed_are_respected():

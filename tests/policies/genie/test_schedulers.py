@@ -25,7 +25,7 @@ from policies.genie.algorithm import GeniePaper
 from policies.genie.baselines import FIFO, MIN_MIN, TETRIS_CER, TETRIS_PERF, WEIGHTED_FAIR, Capacity
 from policies.genie.dynamic import Genie
 from policies.genie.schedulers import schedulers
-from policies.genie.tasks import TaskMaker, Wish
+from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import Run, Shape, Work, fit
 
 PLATFORM = Platform(4, 4)
@@ -93,7 +93,7 @@ MAKER = TaskMaker(
 
 @pytest.mark.parametrize(("service", "times"), [(URGENT, 0), (PRIOR, 1), (NORMAL, 2)])
 def test_a_deadline_is_arrival_plus_the_class_times_the_single_gpu_latency(service, times):
-    made = MAKER.task(1, Work("cnn", 16, 100), 50.0, Wish(service))
+    made = MAKER.task(1, Work("cnn", 16, 100), 50.0, TaskConstraints(service))
     single = made.latency_s[PLATFORM.index(Shape(1, 1))]
     assert made.deadline_s == pytest.approx(50.0 + times * single)
     assert single == pytest.approx(200, rel=0.1)
@@ -102,7 +102,7 @@ def test_a_deadline_is_arrival_plus_the_class_times_the_single_gpu_latency(servi
 def test_a_batch_too_large_for_one_gpu_takes_its_class_from_the_smallest_shape_it_fits():
     work = Work("cnn", 60, 10)
     assert MAKER.smallest(work) == Shape(1, 4)
-    made = MAKER.task(1, work, 0.0, Wish(PRIOR))
+    made = MAKER.task(1, work, 0.0, TaskConstraints(PRIOR))
     assert made.deadline_s == pytest.approx(made.latency_s[PLATFORM.index(Shape(1, 4))])
     assert made.latency_s[PLATFORM.index(Shape(1, 2))] == inf
     assert made.ratio[PLATFORM.index(Shape(1, 2))] == -inf
@@ -110,7 +110,7 @@ def test_a_batch_too_large_for_one_gpu_takes_its_class_from_the_smallest_shape_i
 
 
 def test_an_explicit_deadline_goes_before_the_class():
-    made = MAKER.task(1, Work("cnn", 16, 100), 50.0, Wish(URGENT, deadline_s=777.0))
+    made = MAKER.task(1, Work("cnn", 16, 100), 50.0, TaskConstraints(URGENT, deadline_s=777.0))
     assert made.deadline_s == 777.0
 
 
@@ -121,7 +121,7 @@ def test_the_ratio_is_the_rate_over_the_cost():
 
 
 def test_a_shape_the_user_fixed_is_the_only_one():
-    made = MAKER.task(1, Work("cnn", 16, 100), 0.0, Wish(shapes=(Shape(2, 2),)))
+    made = MAKER.task(1, Work("cnn", 16, 100), 0.0, TaskConstraints(shapes=(Shape(2, 2),)))
     assert np.flatnonzero(np.isfinite(made.latency_s)).tolist() == [PLATFORM.index(Shape(2, 2))]
     assert made.requested == Shape(2, 2)
 
@@ -131,7 +131,11 @@ def test_a_shape_the_user_fixed_is_the_only_one():
     [
         (Work("gpt", 8, 1), None, "no profile 'gpt' for training; expected one of cnn"),
         (Work("cnn", 9999, 1), None, "batch 9999 of cnn fits no shape of up to 4x4 GPUs"),
-        (Work("cnn", 60, 1), Wish(shapes=(Shape(1, 2),)), "does not fit 1x2; expected 1x4 or more"),
+        (
+            Work("cnn", 60, 1),
+            TaskConstraints(shapes=(Shape(1, 2),)),
+            "does not fit 1x2; expected 1x4 or more",
+        ),
     ],
 )
 def test_a_job_that_cannot_run_is_refused(work, wish, said):

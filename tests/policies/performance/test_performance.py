@@ -20,8 +20,8 @@ from policies.performance import (
     read_runs,
     shapes_of,
 )
-from policies.performance.calibrated import Calibrated
-from policies.performance.paper import Genie
+from policies.performance.calibrated import CalibratedModel
+from policies.performance.paper import PaperModel
 
 SHAPES = shapes_of(4, 4)
 
@@ -99,7 +99,7 @@ def test_eq_5_to_8_hold_where_runs_obey_them():
         for batch in (16, 32, 64, 128)
     ]
     model = fit("genie", lightweight(runs))
-    assert isinstance(model, Genie)
+    assert isinstance(model, PaperModel)
     assert model.gamma == pytest.approx(0.5)
     assert model.gamma_lambda / model.gamma == pytest.approx(0.4)
     assert model.steps_s([Shape(3, 2)], 192)[0] == pytest.approx(step(3, 6, 32))
@@ -211,4 +211,4 @@ def test_an_unknown_kind_and_foreign_data_are_refused():
 
 
 def test_the_default_is_the_calibrated_model():
-    assert isinstance(fit(KINDS[0], every_run()), Calibrated)
+    assert isinstance(fit(KINDS[0], every_run()), CalibratedModel)

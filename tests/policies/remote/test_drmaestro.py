@@ -25,8 +25,9 @@ from policies.remote.drmaestro import (
     slowdown,
 )
 from policies.remote.drmaestro.admission import admitted
+from policies.remote.drmaestro.assigning import assign_gpus, gpu_network
 from policies.remote.drmaestro.flow import FlowNetwork
-from policies.remote.drmaestro.phases import host_tasks, lend_gpus, lending_network
+from policies.remote.drmaestro.hosting import host_tasks
 
 MINSKY = load("minsky")
 ORTOOLS = importlib.util.find_spec("ortools") is not None
@@ -186,12 +187,12 @@ def test_gpus_are_lent_at_the_cost_that_trying_everything_finds(free, drawn, loa
         for number, (gpus, _, sensitivity, remote) in enumerate(drawn)
     }
     hosted = {(number, 0): f"n{host}" for number, (_, host, _, _) in enumerate(drawn)}
-    network = lending_network(asked, hosted, capacities(found), costs)
+    network = gpu_network(asked, hosted, capacities(found), costs)
     flows = by_networkx(network)
     assert network.cost(flows) == cheapest_lending(asked, hosted, found, costs)
     if ORTOOLS:
         assert network.cost(by_ortools(network)) == network.cost(flows)
-    lent = lend_gpus(asked, hosted, capacities(found), costs, by_networkx)
+    lent = assign_gpus(asked, hosted, capacities(found), costs, by_networkx)
     told = sum(
         sum(
             count * costs.remote_gpu(asked[task[0]].sensitivity, name)

@@ -148,7 +148,7 @@ def test_hundreds_of_jobs_may_come_and_go_at_once():
 
 
 def test_forgetting_solutions_changes_no_answer(monkeypatch):
-    monkeypatch.setattr("policies.topo_aware.solver.MOST_SOLUTIONS", 3)
+    monkeypatch.setattr("policies.topo_aware.solutions.MOST_SOLUTIONS", 3)
     monkeypatch.setattr("policies.topo_aware.machine.MOST_SETS", 5)
     forgetful = built()
     for request, cluster in states(78, 100):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from simulation.core.clock import Clock, Progress
+from simulation.core.clock import Clock, JobProgress
 
 
 def test_events_come_by_time_then_by_their_order_then_as_they_were_added():
@@ -21,7 +21,7 @@ def test_events_come_by_time_then_by_their_order_then_as_they_were_added():
 def test_a_job_that_is_slowed_and_freed_ends_once_when_its_work_is_done():
     """100 s of work: 40 s alone, 20 s at half speed (10 s of work), 50 s alone."""
     clock, ends = Clock(), []
-    job = Progress(0.0)
+    job = JobProgress(0.0)
     speeds = [(0.0, 100.0), (40.0, 200.0), (60.0, 100.0)]
     for at_s, full_s in speeds:
         clock.at(at_s, partial(clock.run, job, full_s, lambda: ends.append(clock.now_s)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 
 import pytest
 from click.testing import CliRunner
 
 from simulation import SimulationError
-from simulation.experiments import Experiment, Registry, Result, experiments
+from simulation.experiments import Experiment, ExperimentRegistry, Result, experiments
+from simulation.experiments.drmaestro import workload as drmaestro
+from simulation.experiments.rqueue import philly
+from simulation.experiments.rqueue import workload as rqueue
 
 
 def two_jobs(seeds, variant="long"):
@@ -43,14 +47,14 @@ def command(*arguments):
 
 
 def test_a_name_is_taken_once():
-    registry = Registry()
+    registry = ExperimentRegistry()
     registry.register(Experiment("x", "", "a:b"))
     with pytest.raises(SimulationError, match=r"'x' is registered already \(a:b\)"):
         registry.register(Experiment("x", "", "c:d"))
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    registry = Registry()
+    registry = ExperimentRegistry()
     registry.register(Experiment("known", "", "a:b"))
     with pytest.raises(SimulationError, match="no experiment named 'other': expected one of known"):
         registry.get("other")
@@ -103,10 +107,24 @@ def test_seeds_that_are_none_are_refused_in_one_line(registered):
 
 
 def test_an_experiment_is_offered_only_where_its_policies_are_installed():
-    registry = Registry()
+    registry = ExperimentRegistry()
     registry.register(Experiment("here", "", "a:b", needs=("mapa", "first-fit")))
     registry.register(Experiment("not-here", "", "a:b", needs=("mapa", "somebody-elses")))
     assert registry.names() == ("here",)
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_every_experiment_offered_is_there(name):
+    module, function = experiments.get(name).where.split(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_the_words_of_an_option_are_those_its_experiment_knows():
+    assert experiments.get("rqueue-philly").options["nodes"] == tuple(philly.SHARES)
+    for name in ("rqueue-tsubame", "rqueue-shrink"):
+        assert experiments.get(name).options["year"] == tuple(rqueue.YEARS)
+    for name in ("drmaestro-testbed", "drmaestro-scale", "drmaestro-network"):
+        assert experiments.get(name).options["in-reach"] == tuple(map(str, drmaestro.FREE_TASKS))
 
 
 def test_what_draws_nothing_takes_no_seeds(registered):

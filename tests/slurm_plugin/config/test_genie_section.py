@@ -51,26 +51,6 @@ def test_the_papers_classes_hold_where_the_site_names_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("genie: {late: never}", "1: genie.late: 'never' is not one of accept, refuse"),
-        ("genie: {colour: red}", "1: genie.colour: unknown key"),
-        ("genie: {partitions: {a: {}}}", "1: genie.partitions.a.nodes: missing"),
-        ("genie: {partitions: {a: {nodes: 'n[1'}}}", "1: genie.partitions.a.nodes: "),
-        ("genie: {classes: {vip: 1}}", "genie.classes.vip: no such class; allowed: urgent, prior"),
-        ("genie: {classes: {prior: soon}}", "genie.classes.prior: 'soon'; expected times the"),
-        ("genie: {classes: [prior]}", "genie.classes: expected classes (urgent, prior, normal)"),
-        ("genie: {classes: {}}", "genie.classes: expected classes"),
-        ("genie:\n  accounts: {a: {}}", "2: genie.accounts.a.classes: missing"),
-    ],
-)
-def test_a_mistake_is_named_with_its_line(text: str, says: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        config.parse(text, FILE)
-    assert says in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("nodes", "says"),
     [
         ("dgx[1-4]", "genie.partitions.dl.nodes: dgx4 is not declared"),

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
+from slots_in_tests import record_in
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, decode, encode_request
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
 from slurm_plugin.slots_keys import SlotsKeys
@@ -66,9 +66,7 @@ def left(reply: object) -> str:
 
 
 def state_of(values: dict[str, str]) -> str:
-    found = GateRecord.read_from(values["admin_comment"])
-    assert found is not None
-    return found.state
+    return record_in(values["admin_comment"]).state
 
 
 def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path: Path) -> None:
@@ -77,8 +75,7 @@ def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path: Path) -> Non
     assert state.is_awaited, "when it starts is to be seen soon"
     assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
     assert (values["req_nodes"], values["min_nodes"], values["max_nodes"]) == ("dgx1", "1", "1")
-    found = GateRecord.read_from(values["admin_comment"])
-    assert found is not None
+    found = record_in(values["admin_comment"])
     assert (found.state, found.get("tpn"), found.get("by")) == ("placed", "gres/gpu:2", "node")
     assert values["admin_comment"].startswith("[gpu-topo: ")
 
@@ -188,6 +185,7 @@ def test_what_cannot_start_as_one_job_now_is_gated(tmp_path: Path, key: str) -> 
         (submit(features="[a*2]"), "the constraint (a*2) cannot be judged"),
         (submit(hint="off"), "opted out by hint"),
         (submit(reservation="r"), "the job runs in a reservation"),
+        (submit(overcommit=True), "with --overcommit Slurm starts no job on slots"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -210,37 +208,39 @@ def test_a_bad_hint_is_refused(tmp_path: Path) -> None:
     assert isinstance(mode(tmp_path, cache()).on_submit(submit(hint="nonsense=1")), Refuse)
 
 
-def test_two_nodes_get_the_same_slots(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, cache("dgx1", "dgx2")).on_submit(submit(nodes=2)))
-    assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
-    assert (values["req_nodes"], values["min_nodes"]) == ("dgx1,dgx2", "2")
+PAIR = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
+FIELDS = {
+    "two nodes get the same slots": (
+        submit(nodes=2),
+        {"tres_per_node": PAIR, "req_nodes": "dgx1,dgx2", "min_nodes": "2"},
+    ),
+    "a direct srun gets its slots for the whole job": (
+        submit(nodes=2, batch=False),
+        {"tres_per_job": "gres/gpu:v100.s0:2,gres/gpu:v100.s3:2", "tres_per_node": ""},
+    ),
+    "a direct srun by model gets its slots per node": (
+        submit(batch=False, type="v100"),
+        {"tres_per_node": PAIR},
+    ),
+    "what is no GPU stays in the request": (
+        submit(form="task", tpn="", tpt="cpu=4,gres/gpu=1", tasks=2),
+        {"tres_per_task": "cpu=4"},
+    ),
+    "Slurm 22.05 is told in its own words": (
+        submit(tpn="gres:gpu:2"),
+        {"tres_per_node": PAIR.replace("/", ":")},
+    ),
+    "CPUs per GPU become CPUs per task": (
+        submit(cpus_per_gpu=3),
+        {"cpus_per_tres": "", "min_cpus": "6", "cpus_per_task": "6"},
+    ),
+}
 
 
-def test_a_direct_srun_gets_its_slots_for_the_whole_job(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, cache("dgx1", "dgx2")).on_submit(submit(nodes=2, batch=False)))
-    assert values["tres_per_job"] == "gres/gpu:v100.s0:2,gres/gpu:v100.s3:2"
-    assert values["tres_per_node"] == ""
-
-
-def test_a_direct_srun_by_model_gets_its_slots_per_node(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, cache()).on_submit(submit(batch=False, type="v100")))
-    assert values["tres_per_node"] == "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
-
-
-def test_what_is_no_gpu_stays_in_the_request(tmp_path: Path) -> None:
-    asked = submit(form="task", tpn="", tpt="cpu=4,gres/gpu=1", tasks=2)
-    values = told(mode(tmp_path, cache()).on_submit(asked))
-    assert values["tres_per_task"] == "cpu=4"
-
-
-def test_22_05_gets_its_own_words(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, cache()).on_submit(submit(tpn="gres:gpu:2")))
-    assert values["tres_per_node"] == "gres:gpu:v100.s0:1,gres:gpu:v100.s3:1"
-
-
-def test_cpus_per_gpu_become_cpus_per_task(tmp_path: Path) -> None:
-    values = told(mode(tmp_path, cache()).on_submit(submit(cpus_per_gpu=3)))
-    assert (values["cpus_per_tres"], values["min_cpus"], values["cpus_per_task"]) == ("", "6", "6")
+@pytest.mark.parametrize(("asked", "fields"), FIELDS.values(), ids=FIELDS)
+def test_the_fields_of_a_placed_job(tmp_path: Path, asked: Submit, fields: dict[str, str]) -> None:
+    values = told(mode(tmp_path, cache("dgx1", "dgx2")).on_submit(asked))
+    assert {key: values[key] for key in fields} == fields
 
 
 def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path: Path) -> None:
@@ -260,11 +260,6 @@ def test_a_job_without_a_partition_stays_in_the_default_one(tmp_path: Path) -> N
     assert (
         left(mode(tmp_path, state).on_submit(submit(partition=""))) == "no node can ever serve it"
     )
-
-
-def test_the_keys_travel() -> None:
-    asked = submit(begin=5, exclusive=True, features="(a|b)&c", exc_nodes="dgx[1-2]")
-    assert decode(encode_request(asked)) == asked
 
 
 def test_a_job_that_may_push_others_aside_is_slurms_own(tmp_path: Path) -> None:
@@ -326,10 +321,6 @@ def test_a_job_with_more_cpus_or_memory_than_any_node_has_is_slurms_own(tmp_path
     assert state_of(told(mode(tmp_path, state).on_submit(fits))) == "placed"
 
 
-def test_a_job_with_overcommit_is_slurms_own(tmp_path: Path) -> None:
-    assert "--overcommit" in left(mode(tmp_path, cache()).on_submit(submit(overcommit=True)))
-
-
 def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(tmp_path: Path) -> None:
     scattered = cache(free=0b0001_1000)
     asked = submit(2, enforce_binding=True)
@@ -364,8 +355,7 @@ def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(
     ours = lending_mode(tmp_path, cache(free=0b11))
     answer = ours.on_submit(submit(4, hint="remote=allow"))
     values = told(answer)
-    kept = GateRecord.read_from(values["admin_comment"])
-    assert kept is not None
+    kept = record_in(values["admin_comment"])
     assert (kept.state, kept.get("remote"), kept.get("tpn")) == ("gated", "1", "gres/gpu:4")
     assert values["env.GPUTOPO_REMOTE"] == "allow"
 

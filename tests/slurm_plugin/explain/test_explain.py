@@ -254,7 +254,7 @@ def as_owner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(run: Slurm, text: str = "7", address: Any = None) -> dict[str, Any]:
-    return explained(text, None, address, run).told
+    return explained(text, None, address, run).story
 
 
 def test_without_an_engine_slurm_tells_what_stands_in_admin_comment(as_owner: None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slurm_plugin.explain.loans import in_comment
-from slurm_plugin.explain.story import story
+from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
@@ -33,7 +33,7 @@ def comment(state: str, note: str = "", **more: str) -> str:
 
 def told(*lines: dict[str, Any]) -> str:
     """The story of these lines of the log, in words."""
-    return in_words(story(7, [{"time": "T", **line} for line in lines], "decision log"))
+    return in_words(story_of(7, [{"time": "T", **line} for line in lines], "decision log"))
 
 
 def test_a_loan_is_told_with_its_donors_and_both_predictions() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slurm_plugin.explain.story import gpus_of, may_see, story
+from slurm_plugin.explain.story import gpus_of, may_see, story_of
 from slurm_plugin.explain.text import in_words
 
 SCORES = {"score": 40.0, "effbw_gbps": 40.0, "agg_gbps": 50.0, "preserved_gbps": 400.0}
@@ -31,7 +31,7 @@ WAIT = record("wait", note="mapa: a pair comes free", wait_s=30)
 
 
 def test_postponements_and_the_start_are_told_beside_the_last_decision() -> None:
-    told = story(5, [WAIT, WAIT, record("use"), started(n1=[0, 3])], "decision log")
+    told = story_of(5, [WAIT, WAIT, record("use"), started(n1=[0, 3])], "decision log")
     assert told["decision"] == "use"
     assert [r["wait_s"] for r in told["earlier"]] == [30, 30]
     words = in_words(told)
@@ -46,24 +46,24 @@ def test_postponements_and_the_start_are_told_beside_the_last_decision() -> None
 
 
 def test_a_start_elsewhere_is_said() -> None:
-    told = story(5, [record("use"), started(n1=[4, 5])], "decision log")
+    told = story_of(5, [record("use"), started(n1=[4, 5])], "decision log")
     assert "n1: 4,5  (not as chosen" in in_words(told)
     assert gpus_of(told) == {"n1": [4, 5]}
 
 
 def test_gpus_are_drawn_in_rank_order_where_they_are_known() -> None:
-    assert gpus_of(story(5, [record("use"), started(n1=[0, 3])], "")) == {"n1": [3, 0]}
-    assert gpus_of(story(5, [record("use", applied=False)], "")) == {"n1": [0, 1]}
+    assert gpus_of(story_of(5, [record("use"), started(n1=[0, 3])], "")) == {"n1": [3, 0]}
+    assert gpus_of(story_of(5, [record("use", applied=False)], "")) == {"n1": [0, 1]}
 
 
 def test_a_start_of_an_earlier_run_is_not_the_start_of_this_one() -> None:
-    told = story(5, [record("use"), started(n1=[0, 3]), record("use")], "")
+    told = story_of(5, [record("use"), started(n1=[0, 3]), record("use")], "")
     assert "started" not in told
 
 
 def test_of_an_array_every_task_is_named() -> None:
     records = [record("use", job=job, array=10) for job in (11, 12, 10)]
-    told = story(10, records, "decision log")
+    told = story_of(10, records, "decision log")
     assert told["job"] == 10
     assert [task["job"] for task in told["tasks"]] == [11, 12]
     assert "job 11  use  n1: 3,0" in in_words(told)
@@ -72,10 +72,10 @@ def test_of_an_array_every_task_is_named() -> None:
 def test_a_pass_says_why_and_a_wait_what_would_be() -> None:
     passed = record("pass", note="Slurm's own choice: opted out by hint")
     del passed["chosen"], passed["reason"]
-    words = in_words(story(5, [passed], ""))
+    words = in_words(story_of(5, [passed], ""))
     assert "left to Slurm's own choice" in words.splitlines()[0]
     assert "because       Slurm's own choice: opted out by hint" in words
-    assert "would be now  n1: 3,0" in in_words(story(5, [WAIT], ""))
+    assert "would be now  n1: 3,0" in in_words(story_of(5, [WAIT], ""))
 
 
 def test_a_stranger_sees_nothing_and_an_owner_only_their_own() -> None:
@@ -87,7 +87,7 @@ def test_a_stranger_sees_nothing_and_an_owner_only_their_own() -> None:
 
 
 def test_nothing_in_a_story_can_move_the_cursor() -> None:
-    words = in_words(story(5, [record("use", hint="\x1b[2J\x9b2J\r")], ""))
+    words = in_words(story_of(5, [record("use", hint="\x1b[2J\x9b2J\r")], ""))
     assert words.replace("\n", "").isprintable()
 
 
@@ -95,7 +95,7 @@ def test_a_policy_of_terms_shows_them_for_the_choice_and_for_what_it_was_chosen_
     terms = {"communication": 0.25, "interference": 1.0, "fragmentation": 0.5}
     chosen = {"gpus": {"n1": [0, 1]}, **SCORES, "score": 0.58, "terms": terms}
     other = {"gpus": {"n2": [0, 2]}, "score": 0.33, "terms": dict.fromkeys(terms, 0.33)}
-    words = in_words(story(5, [record("use", chosen=chosen, candidates=[other])], ""))
+    words = in_words(story_of(5, [record("use", chosen=chosen, candidates=[other])], ""))
     own = "utility 0.58 (communication 0.25, interference 1.00, fragmentation 0.50)"
     assert f"chosen        n1: 0,1  {own}, effective 40.00 GB/s" in words
     assert "looked at     n2: 0,2  utility 0.33 (communication 0.33" in words
@@ -114,7 +114,9 @@ SHAPE = {
 
 
 def test_of_a_waiting_job_its_shape_is_told_and_those_it_could_have_had() -> None:
-    words = in_words(story(5, [{**SHAPE, "shape": "1x2", "why": "earlier"}, SHAPE], "decision log"))
+    words = in_words(
+        story_of(5, [{**SHAPE, "shape": "1x2", "why": "earlier"}, SHAPE], "decision log")
+    )
     assert "job 5  T0  shaped" in words
     assert "asked         a shape in partition dl; hint: policy=genie" in words
     assert "shape         1x4  the highest ratio" in words
@@ -127,11 +129,11 @@ def test_of_a_waiting_job_its_shape_is_told_and_those_it_could_have_had() -> Non
 
 def test_beside_its_placement_a_jobs_shape_is_told_too() -> None:
     records = [SHAPE, record("use"), started(n1=[0, 3])]
-    told = story(5, records, "decision log")
+    told = story_of(5, records, "decision log")
     assert (told["decision"], told["shaping"]["shape"], told["earlier"]) == ("use", "1x4", [])
     words = in_words(told)
     assert "placed" in words
     assert "shape         1x4" in words
-    late = in_words(story(5, [{**SHAPE, "allowance_s": -5.0}, *records[1:]], ""))
+    late = in_words(story_of(5, [{**SHAPE, "allowance_s": -5.0}, *records[1:]], ""))
     assert "5 s late as predicted" in late
     assert may_see(records, 1001) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
-from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look
+from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look, reconciler
 
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
@@ -16,7 +16,6 @@ from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
-from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.snapshot import read_snapshot
@@ -35,17 +34,7 @@ def test_slots_promised_during_a_look_are_not_released_to_another_job(
         cache.promise("new", Hold(promised), NOW)
         return ""
 
-    planner = GateReconciler(
-        slurm,  # type: ignore[arg-type]
-        basic_decider(tmp_path),
-        cache,
-        lambda build: None,
-        lease_s=120,
-        grace_s=30,
-        hold_reason=a_submit_comes,
-        clock=lambda: float(NOW),
-    )
-    made = look(planner, slurm)
+    made = look(reconciler(tmp_path, slurm, cache, hold_reason=a_submit_comes), slurm)
     is_taken = promised == {"dgx1": 0b1000}
     assert [update.tres_per_node is None for _, update in slurm.updates] == [False] * (not is_taken)
     assert made.again is is_taken
@@ -67,18 +56,9 @@ def test_slots_promised_during_a_look_are_not_lent_either(
         cache.promise("new", Hold(promised), NOW)
         return ""
 
-    planner = GateReconciler(
-        slurm,  # type: ignore[arg-type]
-        replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text))),
-        cache,
-        lambda build: None,
-        lease_s=120,
-        grace_s=30,
-        lending=lender,
-        hold_reason=a_submit_comes,
-        clock=lambda: float(NOW),
-    )
-    made = look(planner, slurm)
+    decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
+    more = {"decider": decider, "lending": lender, "hold_reason": a_submit_comes}
+    made = look(reconciler(tmp_path, slurm, cache, **more), slurm)
     is_taken = promised != {"dgx1": 0b100}
     assert len(lender.asked) == (not is_taken)
     assert made.again is is_taken
@@ -90,15 +70,7 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
 ) -> None:
     """2 s, 4 s and so on, and five minutes at most; the gate need not be renewed meanwhile."""
     slurm, now = Remembering(gated(1, eligible=NOW + 10_000), refuses=True), [float(NOW)]
-    planner = GateReconciler(
-        slurm,  # type: ignore[arg-type]
-        basic_decider(tmp_path),
-        CapacityCache(),
-        lambda build: None,
-        lease_s=10_000,
-        grace_s=30,
-        clock=lambda: now[0],
-    )
+    planner = reconciler(tmp_path, slurm, lease_s=10_000, clock=lambda: now[0])
 
     async def at_every_second() -> list[float]:
         tried = []
@@ -147,14 +119,6 @@ def test_only_partitions_above_the_lowest_tier_preempt_and_only_where_tiers_do(
     tmp_path: Path, preempt_type: str, preempting: set[str]
 ) -> None:
     cache = CapacityCache()
-    planner = GateReconciler(
-        Tiers(preempt_type),  # type: ignore[arg-type]
-        basic_decider(tmp_path),
-        cache,
-        lambda build: None,
-        lease_s=120,
-        grace_s=30,
-        clock=lambda: float(NOW),
-    )
-    look(planner, Tiers(preempt_type))
+    slurm = Tiers(preempt_type)
+    look(reconciler(tmp_path, slurm, cache), slurm)
     assert cache.preempting == preempting

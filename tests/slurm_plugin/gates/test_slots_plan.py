@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from slots_in_tests import record_in
 
 from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import Choice, Choose, Chosen, GateContext, GatePlan, Left, Waits, Want
@@ -42,26 +43,25 @@ def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) 
     return Chosen(found[0], lowest(found[0].free, want.need.gpus), "dgx1:0 by test: why")
 
 
+DGX1 = Node("dgx1", V100, 0xFF, 40, 1000, partitions=frozenset({"batch"}))
+
+
 def planned(
     *jobs: QueuedJob,
-    free: int = 0xFF,
     choose: Choose = first_choice,
-    is_open: bool = True,
     context: GateContext = TERMS,
+    others: Sequence[Node] = (),
+    **node: object,
 ) -> GatePlan:
-    batch = frozenset({"batch"})
-    node = Node("dgx1", V100, free, 40, 1000, partitions=batch, is_open=is_open)
-    room = {"dgx1": node}
+    """On dgx1 with these fields of its own, and others."""
+    nodes = (replace(DGX1, **node), *others)  # type: ignore[arg-type]
+    room = {one.name: one for one in nodes}
     return plan(jobs, Wants().read(jobs, emptied(room)), room, context, choose)
-
-
-def released(made: GatePlan) -> list[str]:
-    return made.released
 
 
 def test_gates_open_in_slurms_order_while_there_is_room() -> None:
     made = planned(gated(3, 4), gated(2, 4), gated(1, 4))
-    assert released(made) == ["1", "2"]
+    assert made.released == ["1", "2"]
     assert made.first == Need(4, 1, 1, partitions=frozenset({"batch"}))
 
 
@@ -70,8 +70,7 @@ def test_a_release_names_exact_slots_and_opens_the_gate() -> None:
     [(_, update)] = release.steps
     assert update.tres_per_node == "gres/gpu:v100.s3:1,gres/gpu:v100.s4:1"
     assert (update.begin_time, update.req_nodes, update.num_nodes) == (NOW, "dgx1", (1, 1))
-    kept = GateRecord.read_from(update.admin_comment or "")
-    assert kept is not None
+    kept = record_in(update.admin_comment)
     assert (kept.state, kept.get("tpn"), kept.get("at")) == ("placed", "gres/gpu:2", "1000")
 
 
@@ -81,7 +80,7 @@ def test_a_lower_job_passes_the_first_only_if_it_ends_before_that_one_could_star
     )
     short, long = gated(2, time_limit_s=100), gated(3, time_limit_s=101)
     made = planned(running, gated(1, 8), short, long, free=0xFC)
-    assert released(made) == ["2"]
+    assert made.released == ["2"]
 
 
 def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody() -> None:
@@ -91,7 +90,7 @@ def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody(
         gated(3, 8, keys="begin=2000"),
         gated(4, 8),
     )
-    assert released(made) == ["4"]
+    assert made.released == ["4"]
 
 
 def test_a_gate_is_renewed_at_half_its_lease() -> None:
@@ -144,7 +143,7 @@ def test_a_requeued_job_gives_its_slots_to_others_until_its_time() -> None:
     requeued = replace(placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), eligible=1120)
     made = planned(requeued, gated(2, 8))
     assert [name for name, _ in made.updates] == ["1"]
-    assert released(made) == ["2"]
+    assert made.released == ["2"]
 
 
 def test_the_tries_of_a_requeued_job_are_counted_anew() -> None:
@@ -153,8 +152,7 @@ def test_the_tries_of_a_requeued_job_are_counted_anew() -> None:
     [(_, update)] = planned(
         replace(job, admin_comment=comment, reason="BeginTime", eligible=1120)
     ).updates
-    kept = GateRecord.read_from(update.admin_comment or "")
-    assert kept is not None
+    kept = record_in(update.admin_comment)
     assert (kept.tries, kept.retry_at) == (1, 1001)
 
 
@@ -179,7 +177,7 @@ def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones() -> No
         return Waits("mapa: 0.4") if name == "1" else first_choice(name, job, want, found)
 
     made = planned(gated(1, 8), gated(2), choose=choose)
-    assert released(made) == ["2"]
+    assert made.released == ["2"]
     [(name, update)] = made.updates
     kept = GateRecord.read_from(update.admin_comment or "")
     assert name == "1"
@@ -214,9 +212,8 @@ def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_
     given = {"tres_per_node": slots, "req_nodes": "dgx1", "eligible": 990}
     stuck = gated(1, admin_comment=comment, reason="AssocGrpGRES", **given)
     made = planned(stuck, gated(2, 8))
-    assert released(made) == ["2"]
-    kept = GateRecord.read_from(made.updates[0][1].admin_comment or "")
-    assert kept is not None
+    assert made.released == ["2"]
+    kept = record_in(made.updates[0][1].admin_comment)
     assert (kept.get("tries"), kept.get("retry")) == ("4", "1008")
 
 
@@ -232,14 +229,14 @@ def array(tasks: str, number: int, gpus: int = 2, **more: object) -> QueuedJob:
 
 def test_the_tasks_of_an_array_are_released_one_by_one_and_the_rest_is_not_touched() -> None:
     made = planned(array("1-9", 9, eligible=1001))
-    assert released(made) == ["7_1", "7_2", "7_3", "7_4"]
+    assert made.released == ["7_1", "7_2", "7_3", "7_4"]
     assert made.again
     assert not made.renew
 
 
 def test_an_arrays_throttle_counts_its_running_and_released_tasks() -> None:
     running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
-    assert released(planned(running, array("1-9", 9, throttle=3))) == ["7_1", "7_2"]
+    assert planned(running, array("1-9", 9, throttle=3)).released == ["7_1", "7_2"]
 
 
 def test_the_last_task_of_an_array_waits_for_its_turn_too() -> None:
@@ -248,38 +245,32 @@ def test_the_last_task_of_an_array_waits_for_its_turn_too() -> None:
         for i in range(2)
     ]
     last = gated(7, name="7_2", array_id=7, task="2", throttle=2)
-    assert not released(planned(*running, last))
-    assert released(planned(running[0], last)) == ["7_2"]
+    assert not planned(*running, last).released
+    assert planned(running[0], last).released == ["7_2"]
 
 
 def test_an_array_behind_its_throttle_blocks_nobody() -> None:
     running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
     made = planned(running, array("1-9", 9, gpus=8, throttle=1), gated(9))
-    assert released(made) == ["9"]
+    assert made.released == ["9"]
     assert made.first is None
 
 
 def test_an_array_with_tasks_beyond_9999_is_released_like_any_other() -> None:
-    assert released(planned(array("9999-10001", 3))) == ["7_9999", "7_10000", "7_10001"]
+    assert planned(array("9999-10001", 3)).released == ["7_9999", "7_10000", "7_10001"]
 
 
 def test_a_job_with_more_cpus_than_any_node_has_is_left_to_slurm() -> None:
-    room = {"dgx1": Node("dgx1", V100, 0, 0, 0, partitions=frozenset({"batch"}), all_cpus=40)}
-    jobs = [gated(1, cpus=40), gated(2, cpus=41)]
-    made = plan(jobs, Wants().read(jobs, emptied(room)), room, TERMS, first_choice)
-    [(name, update)] = made.updates
+    full = {"free": 0, "cpus": 0, "memory_mb": 0, "all_cpus": 40}
+    [(name, update)] = planned(gated(1, cpus=40), gated(2, cpus=41), **full).updates
     assert name == "2"
     assert "no node can ever serve it" in (update.admin_comment or "")
 
 
 def test_a_job_with_cores_near_its_gpus_alone_waits_for_room_on_one_socket() -> None:
     job = gated(1, keys="bind=1")
-    batch = frozenset({"batch"})
-    node = Node("dgx1", V100, 0b11000, 40, 1000, partitions=batch, sockets=(0x0F, 0xF0))
     for free, names in ((0b11000, []), (0b11001000, ["1"])):
-        room = {"dgx1": replace(node, free=free)}
-        made = plan([job], Wants().read([job], emptied(room)), room, TERMS, first_choice)
-        assert released(made) == names
+        assert planned(job, free=free, sockets=(0x0F, 0xF0)).released == names
 
 
 def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come() -> None:
@@ -297,10 +288,10 @@ def test_on_slurm_22_05_a_job_that_had_slots_can_only_have_them_again() -> None:
     job = gated(1, admin_comment=comment, tres_per_node=had)
     [release] = planned(job).releases
     assert release.steps[-1][1].tres_per_node == had
-    assert not released(planned(job, free=0b11011111))
+    assert not planned(job, free=0b11011111).released
     # elsewhere an update takes the former slots away
     newer = replace(job, admin_comment=comment.replace("gres:gpu", "gres/gpu"))
-    assert released(planned(newer, free=0b11011111)) == ["1"]
+    assert planned(newer, free=0b11011111).released == ["1"]
 
 
 def test_on_slurm_22_05_a_job_that_did_not_start_is_told_what_it_is_tied_to() -> None:
@@ -315,14 +306,11 @@ def test_on_slurm_22_05_a_job_that_did_not_start_is_told_what_it_is_tied_to() ->
 def test_on_slurm_22_05_a_job_that_had_slots_waits_for_a_node_that_has_such() -> None:
     comment = "[gpu-slots: gated tpn=gres:gpu:1 nodes=1-1 by=node tries=1]"
     job = gated(1, admin_comment=comment, tres_per_node="gres:gpu:p100.s0:1")
-    p100 = Node("minsky1", ("p100.s0", "p100.s1"), 3, 40, 1000, partitions=frozenset({"batch"}))
-    v100 = replace(p100, name="dgx1", gpu_types=V100)
-    room = {"minsky1": replace(p100, is_open=False), "dgx1": v100}
-    made = plan([job], Wants().read([job], emptied(room)), room, TERMS, first_choice)
-    assert not released(made)
+    p100 = replace(DGX1, name="minsky1", gpu_types=("p100.s0", "p100.s1"), free=3)
+    made = planned(job, free=3, others=[replace(p100, is_open=False)])
+    assert not made.released
     assert not made.updates
-    room |= {"minsky1": p100}
-    made = plan([job], Wants().read([job], emptied(room)), room, TERMS, first_choice)
+    made = planned(job, free=3, others=[p100])
     assert made.releases[0].steps[-1][1].req_nodes == "minsky1"
 
 
@@ -333,8 +321,7 @@ def test_on_slurm_22_05_a_job_that_lost_its_request_gets_it_back() -> None:
     [(name, update)] = planned(gated(1, admin_comment=comment, **bare)).updates[:1]
     assert (name, update.tres_per_job, update.tres_per_node) == ("1", "gres:gpu:9", "")
     job = gated(1, admin_comment=comment, **bare)
-    kept = GateRecord.read_from(comment)
-    assert kept is not None
+    kept = record_in(comment)
     assert change.give_back(job, kept, "").tres_per_job == "gres:gpu:9"
     assert change.give_back(replace(job, tres_per_job="gres:gpu:9"), kept, "").tres_per_job is None
 
@@ -395,7 +382,7 @@ def test_a_heterogeneous_job_left_to_slurm_is_left_whole() -> None:
 
 def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room() -> None:
     made = planned(component(0, 4), component(1, 8, eligible=1001), gated(9))
-    assert released(made) == []
+    assert made.released == []
     assert made.renew == []
     made = planned(component(0, 4, eligible=1001), component(1, 8), gated(9, time_limit_s=0))
     assert made.renew == ["5"]
@@ -423,8 +410,8 @@ def test_a_job_released_before_is_gated_again_and_not_waited_for() -> None:
 
 
 def test_a_pause_of_before_is_over() -> None:
-    assert released(planned(gated(1, keys="tries=1 retry=1002"))) == []
-    assert released(planned(gated(1, keys=f"tries=1 retry={SET_BACK}"))) == ["1"]
+    assert planned(gated(1, keys="tries=1 retry=1002")).released == []
+    assert planned(gated(1, keys=f"tries=1 retry={SET_BACK}")).released == ["1"]
 
 
 def test_a_wait_for_something_better_begins_anew() -> None:

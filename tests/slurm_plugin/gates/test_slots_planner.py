@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
-from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look
+from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look, reconciler
 
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import GatePlan
-from slurm_plugin.gates.reconciler import GateReconciler, HoldReason
+from slurm_plugin.gates.reconciler import HoldReason
 from slurm_plugin.gates.watch import Watch
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
@@ -34,17 +34,7 @@ def looked(
 ) -> list[dict[str, Any]]:
     """One look; the lines of the decision log."""
     lines: list[dict[str, Any]] = []
-    planner = GateReconciler(
-        slurm,  # type: ignore[arg-type]
-        basic_decider(folder),
-        cache,
-        lambda build: lines.append(build()),
-        lease_s=120,
-        grace_s=30,
-        hold_reason=hold_reason,
-        clock=lambda: float(NOW),
-    )
-    look(planner, slurm)
+    look(reconciler(folder, slurm, cache, lines, hold_reason=hold_reason), slurm)
     return lines
 
 
@@ -172,17 +162,7 @@ def test_a_job_that_fits_on_no_node_borrows(
     text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     cache = CapacityCache()
-    planner = GateReconciler(
-        slurm,  # type: ignore[arg-type]
-        decider,
-        cache,
-        lambda build: None,
-        lease_s=120,
-        grace_s=30,
-        lending=lender,
-        clock=lambda: float(NOW),
-    )
-    look(planner, slurm)
+    look(reconciler(tmp_path, slurm, cache, decider=decider, lending=lender), slurm)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
     assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
@@ -208,17 +188,9 @@ def borrowing(
     text = BASIC + f"enforcement: slots\nremote: {{{{allow: yes, {settings}}}}}\n"
     config = basic_config(folder, text)
     lender = Remembers(config.remote, slurm)
-    planner = GateReconciler(
-        slurm,  # type: ignore[arg-type]
-        replace(basic_decider(folder), rule=Rules(config)),
-        CapacityCache(),
-        lambda build: lines.append(build()),
-        lease_s=120,
-        grace_s=30,
-        lending=lender,
-        profiles=PROFILES,
-        clock=lambda: float(NOW),
-    )
+    decider = replace(basic_decider(folder), rule=Rules(config))
+    lends = {"lending": lender, "profiles": PROFILES}
+    planner = reconciler(folder, slurm, lines=lines, decider=decider, **lends)
     try:
         look(planner, slurm)
         deadline = time.monotonic() + patience_s

@@ -381,7 +381,7 @@ def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(
         " *) echo down >&2; exit 1 ;; esac"
     )
     with commands(tmp_path, monkeypatch, scontrol=script):
-        assert [slurm.told(n) for n in (1, 2, 3)] == [("RUNNING", "[a b]"), ("", ""), None]
+        assert [slurm.job_state(n) for n in (1, 2, 3)] == [("RUNNING", "[a b]"), ("", ""), None]
 
 
 def test_a_job_whose_donor_is_away_is_put_back_and_not_started(
@@ -411,7 +411,7 @@ async def keep(ends, vouching, pid):
     open(sys.argv[1], "a").write("kept\\n")
 
 join.meet, join.keep = meet, keep
-slurm.told = lambda job_id: ("RUNNING", {comment!r})
+slurm.job_state = lambda job_id: ("RUNNING", {comment!r})
 assert join.main({{"SLURM_JOB_ID": "7"}}) == 0
 open(sys.argv[1], "a").write("over\\n")
 """

@@ -29,7 +29,6 @@ from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
     Admin,
     Submit,
-    decode,
     encode_request,
     split,
     unquote,
@@ -121,10 +120,6 @@ def test_nothing_is_refused_or_written_where_nothing_is_enforced(
 @pytest.mark.parametrize("hint", ["a]b", "x|y", "%0a", "\n", '"', "'", "a" * 3000, "é"])
 def test_no_hint_reaches_the_admin_comment_unread(engine: Engine, hint: str) -> None:
     assert submitted(engine, hint=hint)[0] == "refuse"
-
-
-def test_a_job_without_a_hint_is_left_alone_at_submit(engine: Engine) -> None:
-    assert submitted(engine)[0] == "pass"
 
 
 def test_garbage_is_an_error_and_ends_the_connection(engine: Engine) -> None:
@@ -288,10 +283,6 @@ def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(
     with pytest.raises(EngineDown, match="nobody listens"):
         client.ask(path, Admin("ping", 1))
     bind(path).close()
-
-
-def test_what_the_client_sends_is_what_the_engine_reads() -> None:
-    assert decode(encode_request(SUBMIT)) == SUBMIT
 
 
 def test_the_systemd_unit_fits_the_engine() -> None:

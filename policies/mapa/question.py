@@ -1,72 +1,22 @@
-"""mapa: match the application's pattern to the node's links (MAPA, SC'21, section 3).
-
-`mapa` (the default) balances effective bandwidth, the weakest link and what is left for
-others; `mapa-preserve` is the paper's Algorithm 1, `mapa-greedy` its Greedy, and
-`mapa-widest` gives up bandwidth sooner than a PCIe hop; `mapa-preserve-site` is Algorithm 1
-that weighs what is left by what the site usually asks.
-"""
+"""One question to a policy of the family: the best set of every candidate node, then the node."""
 
 from __future__ import annotations
 
-from policies.contract.hint_keys import MIN_UTILITY, PACK, PATTERN, SENSITIVE, SPREAD, HintKey
 from policies.contract.nodes import Key, assign_near, groups_of
-from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request, Wait
-from policies.contract.policy import UNKNOWN_SITE, LooksAt, Policy, Site
-from policies.patterns.pattern import told
-from policies.scoring.objectives import (
-    AGGREGATE,
-    BALANCED,
-    EFFBW,
-    PRESERVED,
-    WIDEST,
-    Objective,
-    near_nics,
-    site_insensitive,
-    site_sensitive,
-)
-from policies.scoring.tables import TOP, Choice, Tables, tables
-
-#: How long a job that waits for a better set waits before it is asked about again.
-WAIT_S = 60.0
+from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request
+from policies.matching.choice import Choice
+from policies.patterns.pattern import described
+from policies.scoring.objectives import Objective, near_nics
+from policies.scoring.tables import TOP, Tables
 
 
-class Mapa(Policy):
-    """Pattern matching on every candidate node, then the node that is best for all."""
-
-    name = "mapa"
-    hints: tuple[HintKey, ...] = (PATTERN, SENSITIVE, MIN_UTILITY, PACK, SPREAD)
-    #: By what sets are ranked for jobs that feel slow links, and for those that do not.
-    sensitive: Objective = BALANCED
-    insensitive: Objective = PRESERVED
-
-    def __init__(self, tables: Tables = tables) -> None:
-        self.tables: Tables = tables
-
-    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
-        """Choose GPUs for one job that fits, or wait for its minimal utility."""
-        asked = _Question(request, cluster, self._objective(request), self.tables)
-        placement = asked.answer(self.name)
-        if placement.utility < request.min_utility:
-            return Wait(
-                f"the best free GPUs reach {placement.utility:.2f} of the ideal bandwidth,"
-                f" and the job asks for {request.min_utility:.2f}",
-                at_most_s=WAIT_S,
-                instead=placement,
-            )
-        return placement
-
-    def _objective(self, request: Request) -> Objective:
-        alone = max(request.gpus_per_node) == 1
-        return self.sensitive if request.sensitive or alone else self.insensitive
-
-
-class _Question:
+class Question:
     """One request against one snapshot."""
 
     def __init__(
-        self, request: Request, cluster: Cluster, objective: Objective, known: Tables
+        self, request: Request, cluster: Cluster, objective: Objective, tables: Tables
     ) -> None:
-        self._request, self._nodes, self._tables = request, cluster.nodes, known
+        self._request, self._nodes, self._tables = request, cluster.nodes, tables
         self._objective = objective
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._ideals: dict[int, float] = {}
@@ -130,6 +80,7 @@ class _Question:
         return (-self._utility(choice, count), -choice.weakest_gbps)
 
     def answer(self, policy: str) -> Placement:
+        """The placement, in the name of that policy."""
         counts = self._request.gpus_per_node
         pairs = assign_near(counts, self._nodes, self._groups, self._key, self._network)
         chosen = [(state, count, self._top(state, count)) for state, count in pairs]
@@ -173,7 +124,7 @@ class _Question:
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
             return f"the GPU whose loss hurts the rest least{self._apart(own)}{exact}"
-        pattern = told(self._request.pattern, self._request.gpus_per_node)
+        pattern = described(self._request.pattern, self._request.gpus_per_node)
         return (
             f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)},"
             f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}"
@@ -217,41 +168,3 @@ def _candidate(choices: list[tuple[str, Choice]]) -> Candidate:
         agg_gbps=sum(choice.agg_gbps for _, choice in choices),
         preserved_gbps=sum(choice.preserved_gbps for _, choice in choices),
     )
-
-
-class MapaWidest(Mapa):
-    """Gives up bandwidth sooner than it takes a PCIe hop."""
-
-    name = "mapa-widest"
-    sensitive = WIDEST
-
-
-class MapaPreserve(Mapa):
-    """The paper's Algorithm 1."""
-
-    name = "mapa-preserve"
-    sensitive = EFFBW
-
-
-class MapaGreedy(Mapa):
-    """The paper's Greedy."""
-
-    name = "mapa-greedy"
-    sensitive = insensitive = AGGREGATE
-
-
-class MapaPreserveSite(Mapa):
-    """Algorithm 1 that weighs what is left by what the site usually asks."""
-
-    name = "mapa-preserve-site"
-    looks_at = frozenset({LooksAt.USUAL_JOBS})
-
-    def __init__(self, site: Site = UNKNOWN_SITE) -> None:
-        super().__init__()
-        self.sensitive = site_sensitive(site.usual_jobs)
-        self.insensitive = site_insensitive(site.usual_jobs)
-
-    @classmethod
-    def build(cls, settings: None, site: Site) -> MapaPreserveSite:
-        """For the sizes of jobs that the site usually has."""
-        return cls(site)

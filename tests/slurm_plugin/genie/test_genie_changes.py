@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from policies.contract.scheduling import Task
 from policies.performance import Shape
 from slurm_plugin.gates.slot_request import recorded_demand
+from slurm_plugin.genie.changes import Changes, changes, released
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
-from slurm_plugin.genie.look import Changes, changes, released
 from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition

@@ -1,4 +1,4 @@
-"""The pure part of the slots mode: names, brackets, candidates, backfill."""
+"""Where jobs could start, who goes first, and who may pass whom."""
 
 import math
 import random
@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.gates.slot_request import gpus_by_slot
-from slurm_plugin.job_notes.records import GateRecord, without_gate
-from slurm_plugin.queue import backfill, features, order
+from slurm_plugin.queue import backfill, order
 from slurm_plugin.queue.candidates import Need, first_hold, groups
 from slurm_plugin.queue.capacity import Hold, Node, nodes_of, with_hold, without_hold
-from slurm_plugin.slurm import slot_types as names
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
@@ -28,76 +26,6 @@ def node(name, free=0xFF, slots=V100, **other):
 
 def room(*nodes):
     return {n.name: n for n in nodes}
-
-
-@pytest.mark.parametrize(
-    ("gpu_type", "index"),
-    [("v100.s3", 3), ("s0", 0), ("v100", None), ("", None), ("a100-sxm4.s12", 12), ("xs1", None)],
-)
-def test_a_slot_type_ends_in_its_index(gpu_type, index):
-    assert names.index_of(gpu_type) == index
-
-
-def test_slots_stand_in_the_order_of_their_index_and_two_digits_do_not_come_before_one():
-    gpus = {f"s{i}": 1 for i in (10, 2, 0, 1, 3, 4, 5, 6, 7, 8, 9)}
-    assert names.slots_of(gpus) == tuple(f"s{i}" for i in range(11))
-
-
-@pytest.mark.parametrize("gpus", [{"v100": 8}, {"s0": 2}, {"s0": 1, "s2": 1}, {"s0": 1, "a.s0": 1}])
-def test_a_node_without_one_type_per_gpu_has_no_slots(gpus):
-    assert names.slots_of(gpus) == ()
-
-
-def test_a_mask_becomes_the_request_for_its_slots():
-    assert names.request(V100, 0b1001, 2) == "gpu:v100.s0:2,gpu:v100.s3:2"
-
-
-@pytest.mark.parametrize("value", ["a b]c|d", "gres/gpu:2,cpu=4", "100%", "é", "(v100|a100)&ib"])
-def test_a_bracket_comes_back_as_it_was_written(value):
-    written = GateRecord("gated", {"token": "t1", "tpn": value})
-    text = written.text()
-    assert GateRecord.read_from(f"site's word [gpu-topo: ring] {text}") == written
-    assert not set("]|") & set(text[1:-1])
-
-
-def test_a_new_bracket_replaces_the_old_one_and_leaves_the_rest():
-    old = "site [gpu-topo: ring | note] [gpu-slots: gated token=a]"
-    new = GateRecord("placed", {"token": "b"}).written_into(old)
-    assert new == "site [gpu-topo: ring | note] [gpu-slots: placed token=b]"
-    assert without_gate(new) == "site [gpu-topo: ring | note]"
-
-
-def test_a_request_too_long_for_a_comment_is_refused():
-    with pytest.raises(ValueError, match="over 1536"):
-        GateRecord("gated", {"req": "n" * 1600}).text()
-
-
-@pytest.mark.parametrize("text", ["", "[gpu-topo: x]", "[gpu-slots: what a=b]", "[gpu-slots: ]"])
-def test_a_comment_without_a_state_of_ours_has_no_bracket(text):
-    assert GateRecord.read_from(text) is None
-
-
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("", True),
-        ("v100", True),
-        ("a100", False),
-        ("v100&ib", True),
-        ("a100|ib", True),
-        ("(a100|v100)&ib", True),
-        ("(a100|v100)&no", False),
-        ("a100&x|ib", True),
-    ],
-)
-def test_constraints_are_judged_as_slurm_does(expression, expected):
-    assert features.holds(expression, {"v100", "ib"}) is expected
-
-
-@pytest.mark.parametrize("expression", ["[a|b]", "a*2", "(a", "a&", "a,b", "a)b"])
-def test_constraints_over_several_nodes_are_not_guessed_at(expression):
-    with pytest.raises(features.Unsupported):
-        features.holds(expression, {"a"})
 
 
 def test_free_slots_are_what_slurm_does_not_use():

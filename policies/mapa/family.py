@@ -1,0 +1,90 @@
+"""The policies of MAPA (SC'21, section 3): match the application's pattern to the node's links."""
+
+from __future__ import annotations
+
+from policies.contract.hint_keys import MIN_UTILITY, PACK, PATTERN, SENSITIVE, SPREAD, HintKey
+from policies.contract.nouns import Cluster, Placement, Request, Wait
+from policies.contract.policy import UNKNOWN_SITE, LooksAt, Policy, Site
+from policies.mapa.question import Question
+from policies.scoring.objectives import (
+    AGGREGATE,
+    BALANCED,
+    EFFBW,
+    PRESERVED,
+    WIDEST,
+    Objective,
+    site_insensitive,
+    site_sensitive,
+)
+from policies.scoring.tables import Tables, tables
+
+#: How long a job that waits for a better set waits before it is asked about again.
+WAIT_S = 60.0
+
+
+class Mapa(Policy):
+    """The default: balances effective bandwidth, the weakest link and what is left for others."""
+
+    name = "mapa"
+    hints: tuple[HintKey, ...] = (PATTERN, SENSITIVE, MIN_UTILITY, PACK, SPREAD)
+    #: By what sets are ranked for jobs that feel slow links, and for those that do not.
+    sensitive: Objective = BALANCED
+    insensitive: Objective = PRESERVED
+
+    def __init__(self, tables: Tables = tables) -> None:
+        self.tables: Tables = tables
+
+    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
+        """Choose GPUs for one job that fits, or wait for its minimal utility."""
+        asked = Question(request, cluster, self._objective(request), self.tables)
+        placement = asked.answer(self.name)
+        if placement.utility < request.min_utility:
+            return Wait(
+                f"the best free GPUs reach {placement.utility:.2f} of the ideal bandwidth,"
+                f" and the job asks for {request.min_utility:.2f}",
+                at_most_s=WAIT_S,
+                instead=placement,
+            )
+        return placement
+
+    def _objective(self, request: Request) -> Objective:
+        alone = max(request.gpus_per_node) == 1
+        return self.sensitive if request.sensitive or alone else self.insensitive
+
+
+class MapaWidest(Mapa):
+    """Gives up bandwidth sooner than it takes a PCIe hop."""
+
+    name = "mapa-widest"
+    sensitive = WIDEST
+
+
+class MapaPreserve(Mapa):
+    """The paper's Algorithm 1."""
+
+    name = "mapa-preserve"
+    sensitive = EFFBW
+
+
+class MapaGreedy(Mapa):
+    """The paper's Greedy."""
+
+    name = "mapa-greedy"
+    sensitive = insensitive = AGGREGATE
+
+
+class MapaPreserveSite(Mapa):
+    """Algorithm 1 that weighs what is left by what the site usually asks."""
+
+    name = "mapa-preserve-site"
+    looks_at = frozenset({LooksAt.USUAL_JOBS})
+
+    def __init__(self, site: Site = UNKNOWN_SITE) -> None:
+        super().__init__()
+        self.sensitive = site_sensitive(site.usual_jobs)
+        self.insensitive = site_insensitive(site.usual_jobs)
+
+    @classmethod
+    def build(cls, settings: None, site: Site) -> MapaPreserveSite:
+        """For the sizes of jobs that the site usually has."""
+        return cls(site)

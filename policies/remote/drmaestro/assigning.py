@@ -1,0 +1,76 @@
+"""DRMaestro's second flow (thesis section 5.3.3): GPUs for tasks that have a machine.
+
+A unit of flow is one GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from policies.remote.capacity import Capacities
+from policies.remote.drmaestro.costs import Costs, Task
+from policies.remote.drmaestro.flow import FlowNetwork, FlowSolver
+from policies.remote.jobs import RemoteJob
+
+
+def assign_gpus(
+    jobs: Mapping[int, RemoteJob],
+    hosted: Mapping[Task, str],
+    nodes: Capacities,
+    costs: Costs,
+    solve: FlowSolver,
+) -> dict[Task, dict[str, int]]:
+    """Phase 2: how many GPUs each hosted task gets from which machine (its own included).
+
+    Takes nothing from `nodes`. A task may come out with fewer than it asked for.
+    """
+    network = gpu_network(jobs, hosted, nodes, costs)
+    flows = solve(network)
+    donors_of: dict[float, list[str]] = {}
+    for (tail, head), units in flows.items():
+        if isinstance(tail, tuple) and isinstance(head, tuple) and tail[0] == "any":
+            donors_of.setdefault(tail[1], []).extend([head[1]] * units)
+    for donors in donors_of.values():
+        donors.sort(reverse=True)
+    given: dict[Task, dict[str, int]] = {}
+    for task, host in hosted.items():
+        got = given.setdefault(task, {})
+        local = flows.get((("task", task), ("gpus", host)), 0)
+        if local:
+            got[host] = local
+        kept = donors_of.get(jobs[task[0]].sensitivity, [])
+        for _ in range(flows.get((("task", task), ("any", jobs[task[0]].sensitivity)), 0)):
+            donor = kept.pop()
+            got[donor] = got.get(donor, 0) + 1
+    return given
+
+
+def gpu_network(
+    jobs: Mapping[int, RemoteJob],
+    hosted: Mapping[Task, str],
+    nodes: Capacities,
+    costs: Costs,
+) -> FlowNetwork:
+    """Phase 2's network: task -> its machine's GPUs, or any donor's by sensitivity -> sink."""
+    network = FlowNetwork()
+    total, classes = 0, set()
+    for task, host in hosted.items():
+        job, (index, number) = jobs[task[0]], task
+        gpus = job.request.gpus_per_node[number]
+        total += gpus
+        network.supply(("task", task), gpus)
+        network.arc(("task", task), ("gpus", host), gpus)
+        network.arc(("task", task), "sink", gpus, costs.leave(jobs[index]))
+        if job.remote_allowed and gpus:
+            classes.add(job.sensitivity)
+            network.arc(("task", task), ("any", job.sensitivity), gpus)
+    network.supply("sink", -total)
+    for name, node in nodes.items():
+        network.arc(("gpus", name), "sink", node.free.bit_count())
+        lendable = node.lendable()
+        network.arc(("donor", name), ("gpus", name), lendable)
+        if lendable:
+            for sensitivity in sorted(classes):
+                price = costs.remote_gpu(sensitivity, name)
+                network.arc(("any", sensitivity), ("donor", name), lendable, price)
+    return network

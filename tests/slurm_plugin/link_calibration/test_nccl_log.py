@@ -1,0 +1,221 @@
+"""Logs of nccl-tests: what is read of them, which GPUs they are of, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nccl_logs import DGX1V_BUSES, log, rank_line
+
+from gres_topology import NodeTopology, catalog
+from slurm_plugin.link_calibration import nccl_log as log_file
+from slurm_plugin.link_calibration.errors import CalibrationError
+from slurm_plugin.link_calibration.gather import gpus_of
+
+DGX1V = catalog.load("dgx1v")
+ALL = tuple(range(8))
+
+
+def read(text: str) -> log_file.Log:
+    return log_file.parse(text, Path("a.log"))
+
+
+@pytest.mark.parametrize("form", ["0000:{bus}:00", "0x{bus}", "0000:{bus}:00.0"])
+@pytest.mark.parametrize("test", ["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf"])
+def test_a_log_is_read_in_every_releases_format(form: str, test: str) -> None:
+    found = read(log((0, 3, 2), 44.0, form=form, test=test))
+    assert found.host == "dgx1"
+    assert len(found.gpus) == 3
+    assert found.busbw_gbps == pytest.approx(44.0 * 64 / 65, abs=0.01)
+    assert gpus_of([read(log(ALL, 128.0, form=form)), found], DGX1V)[1] == (0, 2, 3)
+
+
+def test_older_releases_name_no_collective_and_print_no_root() -> None:
+    text = log((0, 3), 43.0, named=False).replace("      -1 ", " ").replace(" Group  0", "")
+    assert read(text).busbw_gbps == pytest.approx(43.0, rel=0.02)
+
+
+def test_labels_of_srun_and_debug_lines_do_not_matter() -> None:
+    lines = ["dgx1:42:42 [0] NCCL INFO Channel 00/12 : 0 1", *log((0, 3), 43.0).splitlines()]
+    text = "\n".join(f"0: {line}" for line in lines)
+    assert read(text) == read("\n".join(lines))
+
+
+def test_the_out_of_place_column_counts() -> None:
+    assert read(log((0, 3), 43.0, in_place=11.0)).busbw_gbps > 40
+
+
+@pytest.mark.parametrize("said", ["N/A", "0", "0e+00", "2e-07"])
+def test_no_error_is_written_in_several_ways(said: str) -> None:
+    """Not checked, a count, and the largest deviation of releases before 2.12."""
+    assert read(log((0, 3), 43.0, wrong=said)).busbw_gbps > 40
+
+
+GOOD = log((0, 3), 43.0)
+OTHER_RANK = rank_line(1, "0000:0b:00")
+WRONG = [
+    ("empty", "", "a.log:1: no `Rank` line; expected the output of all_reduce_perf"),
+    ("another file", "hello\n", "a.log:1: no `Rank` line"),
+    ("very many wrong results", log((0, 3), 43.0, wrong="1.2e+06"), "#wrong is 1.2e+06"),
+    ("wrong results", log((0, 3), 43.0, wrong="7"), "#wrong is 7; expected 0"),
+    (
+        "values out of bounds",
+        GOOD.replace("values : 0 OK", "values : 12 FAILED"),
+        "a.log:21: 12 values out of bounds",
+    ),
+    ("cut off", GOOD[: GOOD.index("# Out of")], "a.log:20: ends without `Avg bus bandwidth`"),
+    ("cut off in a row", GOOD[: GOOD.index("# Out of") - 40], "columns; expected 12 or 13"),
+    (
+        "small messages only",
+        log((0, 3), 43.0, sizes=(1 << 10, 1 << 20)),
+        "2 rows, none of 16 MiB or more: small messages measure latency",
+    ),
+    ("no rows", log((0, 3), 43.0, sizes=(1 << 20,)).replace("  1048576", "x"), "0 rows, none of"),
+    ("one GPU", log((0,), 0.0), "one GPU; expected two or more"),
+    (
+        "another collective",
+        GOOD.replace("all_reduce_perf", "alltoall_perf"),
+        "a.log:2: a log of alltoall_perf; expected the output of all_reduce_perf",
+    ),
+    (
+        "a collective that is not named and not certain",
+        log((0, 3, 2), 43.0, named=False, test="all_gather_perf"),
+        "is that of another collective",
+    ),
+    (
+        "a rank line missing",
+        log((0, 2, 3), 43.0).replace(rank_line(2, "0000:0b:00") + "\n", ""),
+        "is that of another collective, or `Rank` lines are missing",
+    ),
+    ("a rank missing", GOOD.replace("Rank  1", "Rank  2"), "ranks [0, 2]; expected all from 0 on"),
+    ("two runs", GOOD + GOOD, "another run begins here"),
+    (
+        "two nodes",
+        GOOD.replace(OTHER_RANK, rank_line(1, "0000:0b:00", host="dgx2")),
+        "host dgx2 beside dgx1; expected one node",
+    ),
+    (
+        "GPUs of two kinds",
+        GOOD.replace(OTHER_RANK, rank_line(1, "0000:0b:00", "Tesla P100-SXM2-16GB")),
+        "Tesla P100-SXM2-16GB beside Tesla V100-SXM2-16GB",
+    ),
+    (
+        "two ranks at one address",
+        GOOD.replace(OTHER_RANK, rank_line(1, "0000:06:00")),
+        "a second GPU at [0000:06:00]",
+    ),
+    ("nothing reached", log((0, 3), 1e-4), "0 GB/s; expected a bandwidth above zero"),
+    ("no numbers", GOOD.replace(" 42.34 ", " fast ", 1), "not a row of numbers"),
+    ("infinite", GOOD.replace(" 42.34 ", "   inf "), "another collective"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+def test_what_is_no_whole_run_is_refused_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(CalibrationError) as caught:
+        read(text)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("a.log:")
+    assert "\n" not in str(caught.value)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, len(GOOD) - 1), st.text(max_size=12), st.integers(0, 80))
+def test_a_damaged_log_is_read_or_refused_in_one_line(at: int, put: str, lost: int) -> None:
+    try:
+        found = read(GOOD[:at] + put + GOOD[at + lost :])
+    except CalibrationError as error:
+        told = str(error)
+    else:
+        told = "a.log:"
+        assert 0 < found.busbw_gbps < float("inf")
+        assert len(found.gpus) >= 2
+    assert told.startswith("a.log:")
+    assert len(told.splitlines()) == 1
+
+
+# Which GPUs
+
+
+def at_addresses(*buses: str) -> NodeTopology:
+    return replace(DGX1V, pci=tuple(f"0000:{bus}:00.0" for bus in buses))
+
+
+def test_a_topology_that_knows_addresses_needs_no_log_of_all_gpus() -> None:
+    found = [read(log((7, 0), 43.0, form=form)) for form in ("0000:{bus}:00", "0x{bus}")]
+    assert gpus_of(found, at_addresses(*DGX1V_BUSES)) == [(0, 7), (0, 7)]
+    # The topology's order counts, not that of the addresses.
+    assert gpus_of(found[:1], at_addresses(*reversed(DGX1V_BUSES))) == [(0, 7)]
+    assert gpus_of([read(log((0, 1), 21.0))], at_addresses(*reversed(DGX1V_BUSES))) == [(6, 7)]
+
+
+def test_domains_tell_gpus_of_the_same_bus_number_apart() -> None:
+    pci = tuple(f"{domain:04x}:00:00.0" for domain in range(1, 9))
+    azure = replace(DGX1V, pci=pci)
+    short = log((0, 3), 43.0, buses=["00"] * 2 + ["01"] * 6, form="0x{bus}")
+    with pytest.raises(CalibrationError, match=r"\[0x00\] fits 8 GPUs of dgx1v; expected one"):
+        gpus_of([read(short)], azure)
+    full = log((0, 3), 43.0, buses=[f"{n:04x}" for n in range(1, 9)], form="{bus}:00:00")
+    assert gpus_of([read(full)], azure) == [(0, 3)]
+
+
+OTHER_MACHINE = [
+    (
+        "other addresses",
+        log((0, 3), 43.0, buses=("c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8")),
+        at_addresses(*DGX1V_BUSES),
+        "no GPU of dgx1v is at [0000:c1:00] (they are at 0000:06:00.0, ",
+    ),
+    (
+        "another model",
+        log((0, 3), 43.0, name="NVIDIA A100-SXM4-40GB"),
+        DGX1V,
+        "NVIDIA A100-SXM4-40GB; dgx1v has Tesla V100-SXM2-16GB: another machine",
+    ),
+    (
+        "a model whose name begins alike",
+        log(ALL, 128.0, name="NVIDIA A10 40GB"),
+        replace(DGX1V, model="NVIDIA A100-SXM4-40GB"),
+        "NVIDIA A10 40GB; dgx1v has NVIDIA A100-SXM4-40GB: another machine",
+    ),
+    ("more GPUs", log(ALL, 128.0), replace(catalog.load("minsky"), model=None), "8 GPUs; minsky"),
+    (
+        "some GPUs, and nothing to find them by",
+        log((0, 3), 43.0),
+        DGX1V,
+        "a.log: the logs of host dgx1 name 2 of 8 GPUs, and dgx1v has no PCI addresses",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "topology", "message"),
+    [o[1:] for o in OTHER_MACHINE],
+    ids=[o[0] for o in OTHER_MACHINE],
+)
+def test_a_log_of_another_machine_is_refused(
+    text: str, topology: NodeTopology, message: str
+) -> None:
+    with pytest.raises(CalibrationError) as caught:
+        gpus_of([read(text)], topology)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "A100-SXM4-80GB"),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100"),
+        ("AMD Instinct MI250X", "AMD Instinct MI250X / MI250"),
+        ("NVIDIA L40S", "L40S"),
+        ("AMD Instinct MI300X OAM", "AMD Instinct MI300X"),
+        ("NVIDIA RTX 6000 Ada Generation", "Tesla V100-SXM2-16GB"),
+        ("NVIDIA Graphics Device", "Tesla V100-SXM2-16GB"),
+    ],
+)
+def test_spellings_of_one_model_are_the_same_machine(name: str, model: str) -> None:
+    topology = replace(DGX1V, model=model)
+    assert gpus_of([read(log(ALL, 128.0, name=name))], topology) == [ALL]
