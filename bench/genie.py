@@ -66,7 +66,7 @@ def queues(seed: int = SEED) -> Iterator[Queue]:
 
 
 def shaping_of(queue: Queue) -> Shaping:
-    """Shaping whose last look saw this queue."""
+    """Shaping that saw this queue at its last poll."""
     known = models()
     profiles = tuple(
         Profile(Traits(name), task, model, ()) for (name, task), model in known.items()

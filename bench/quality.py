@@ -120,6 +120,11 @@ def figures(found: dict[str, list[list[Verdict]]], results: dict[str, int]) -> I
         "share of multi-GPU rings",
         compared_with=f"stock Slurm with Links: {hops['stock']:.4f}",
     )
+    yield from quartiles(found)
+
+
+def quartiles(found: dict[str, list[list[Verdict]]]) -> Iterator[Figure]:
+    """Effective bandwidth of the multi-GPU jobs of all seeds."""
     for name, q in (("q1", 0.25), ("median", 0.5), ("q3", 0.75)):
         value = {
             side: quantile([verdict.effbw_gbps for run in runs for verdict in run], q)

@@ -3,8 +3,8 @@
 What the select plugin would wait for on a large cluster: from the first byte written to
 the last byte of the reply, one question at a time, over the Unix socket. Each clone of a
 recorded node gets random free GPUs (how many: uniform from none to all; which: uniform),
-new ones at every question, so no two questions see the same cluster. With 16-GPU nodes
-among them that is told too, and beside it a cluster in which one node in a hundred changes
+new ones at every question, so no two questions see the same cluster. Two figures
+more have 16-GPU nodes among them: one as above, one in which a hundredth of the nodes changes
 between two questions.
 """
 

@@ -54,10 +54,10 @@ def child(case: str, name: str) -> None:
     """What the process of one run prints."""
     began = time.perf_counter()
     _, numbers = simulated(case, name)
-    told = {key: numbers[key] for key in TOLD}
-    told["seconds"] = time.perf_counter() - began
-    told["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(told))
+    row = {key: numbers[key] for key in TOLD}
+    row["seconds"] = time.perf_counter() - began
+    row["mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(row))
 
 
 def run() -> Iterator[Figure]:

@@ -138,10 +138,10 @@ def run() -> Iterator[Figure]:
         if worst_ms is not None:
             yield at_most(f"{name}.worst", found[machines]["worst_ms"], "ms", worst_ms)
     growth = found[GROWTH[-1]]["median_ms"] / found[GROWTH[0]]["median_ms"]
-    told = {str(machines): _rounded(row) for machines, row in found.items()}
+    rows = {str(machines): _rounded(row) for machines, row in found.items()}
     times = GROWTH[-1] / GROWTH[0]
     yield Figure(
-        f"topo-aware.growth_over_{times:g}x_machines", round(growth, 2), "times", detail=told
+        f"topo-aware.growth_over_{times:g}x_machines", round(growth, 2), "times", detail=rows
     )
 
 

@@ -19,6 +19,7 @@ from slurm_cluster.description import DEFAULT, Description
 from slurm_cluster.faults import Faults
 from slurm_cluster.hosts import POLL_S, ClusterError, NoEngineError, until
 from slurm_cluster.slurm import STATE
+from slurm_cluster.slurm_text import parse_jobs
 from slurm_plugin.wire import split, unquote
 
 CLUSTER_SH = Path(__file__).parent / "cluster.sh"
@@ -197,18 +198,34 @@ class Cluster(Faults):
         Works in any variant without asking for particular GPUs: fills the node, then
         cancels what holds the others.
         """
-        wanted = set(gpus)
-        args = ["-w", node, "--gres=gpu:1", "-p", "off"]
-        ids = [self.sbatch(*args, user=user, script="sleep 3600") for _ in range(self.gpus[node])]
-        holders = {self.wait_running(jobid).gpus[node][0]: jobid for jobid in ids}
-        self.cancel(*(jobid for gpu, jobid in holders.items() if gpu not in wanted))
-        deadline = time.monotonic() + 20
-        while set(used := self.gres_used()[node]) != wanted:
-            if time.monotonic() > deadline:
-                raise ClusterError(f"{node} has {used} in use, wanted {sorted(wanted)}")
-            time.sleep(POLL_S)
+        return self.occupy_nodes({node: gpus}, user=user)[node]
+
+    def occupy_nodes(
+        self, busy: Mapping[str, Iterable[int]], *, user: str = "bob"
+    ) -> dict[str, list[int]]:
+        """The same on several nodes at once."""
+        wanted = {node: sorted(set(gpus)) for node, gpus in busy.items()}
+        one = "sbatch --parsable -o /dev/null -p off --gres=gpu:1 --wrap 'sleep 3600'"
+        lines = [f"{one} -w {node}" for node in wanted for _ in range(self.gpus[node])]
+        ids = set(map(int, self.run("ctl", " && ".join(lines), user=user).out.split()))
+        until(lambda: ids == self._holders(ids).keys(), f"all of {', '.join(wanted)} is in use", 30)
+        holders = {place: jobid for jobid, place in self._holders(ids).items()}
+        kept = {(node, gpu) for node, gpus in wanted.items() for gpu in gpus}
+        self.cancel(*(jobid for place, jobid in holders.items() if place not in kept))
+
+        def is_so() -> bool:
+            used = self.gres_used()
+            return all(used[node] == tuple(gpus) for node, gpus in wanted.items())
+
+        until(is_so, f"in use is exactly {wanted}")
         self.look()
-        return [holders[gpu] for gpu in sorted(wanted)]
+        return {node: [holders[node, gpu] for gpu in gpus] for node, gpus in wanted.items()}
+
+    def _holders(self, ids: set[int]) -> dict[int, tuple[str, int]]:
+        """The node and the GPU of each of these jobs of one GPU that runs."""
+        told = parse_jobs(self.run("ctl", ["scontrol", "show", "job", "-d"]).out)
+        held = {job.id: job.gpus for job in told if job.id in ids and job.gpus}
+        return {jobid: (node, gpus[0]) for jobid, has in held.items() for node, gpus in has.items()}
 
     # -- the variants -------------------------------------------------------
 

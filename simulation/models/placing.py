@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gres_topology import NodeTopology
-from policies import Cluster, Placement, Policy, Request, RunningJob, Wait
+from policies import Cluster, Placement, Policy, RunningJob, Wait
 from policies.contract.bits import mask_of
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
@@ -103,10 +103,6 @@ class Simulator:
         self.result.records.sort(key=lambda record: self._order[record.job.job_id])
         return self.result
 
-    def request(self, job: SimJob) -> Request:
-        """What the policy is asked for this job."""
-        return self._requests.request(job)
-
     def _submit(self, job: SimJob) -> None:
         self.queue[job.job_id] = job
 
@@ -135,7 +131,7 @@ class Simulator:
         if reserved:
             nodes = {name: state for name, state in nodes.items() if name not in reserved}
         began = time.perf_counter()
-        answer = self.policy.place(self.request(job), Cluster(nodes, self._jobs()))
+        answer = self.policy.place(self._requests.request(job), Cluster(nodes, self._jobs()))
         self.result.decision_s.append(time.perf_counter() - began)
         if isinstance(answer, Wait):
             if self._may_wait(job, answer):

@@ -52,7 +52,7 @@ class Speed(Protocol):
 class Stated:
     """Every job takes what its trace says, wherever it runs."""
 
-    has_neighbours: bool = False
+    has_neighbours = False
 
     def full_s(
         self,
@@ -70,7 +70,7 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class ByBandwidth:
+class ByBandwidth(Stated):
     """A stated part of the time is communication and grows as bandwidth shrinks.
 
     duration * ((1 - c) + c / share), share = effective bandwidth over that of the best set
@@ -80,7 +80,6 @@ class ByBandwidth:
     """
 
     communication: float
-    has_neighbours: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.communication <= 1:
@@ -96,7 +95,3 @@ class ByBandwidth:
         """The stated duration, stretched."""
         share = min(share_of(nodes[name], mask_of(order)) for name, order in gpus.items())
         return job.duration_s * (1 - self.communication + self.communication / max(share, 0.01))
-
-    def ideal_s(self, job: SimJob) -> float:
-        """The stated duration."""
-        return job.duration_s

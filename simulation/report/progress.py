@@ -11,7 +11,10 @@ LONG = 1000
 
 @contextmanager
 def bars() -> Iterator[Callable[[str, int], Callable[[int], None]]]:
-    """Gives a function that begins a bar: (name, jobs in all) -> told the jobs done so far."""
+    """Gives a function that begins a bar (name, jobs in all).
+
+    What that returns is to be called with the number of jobs done so far.
+    """
     from rich.console import Console
     from rich.progress import Progress
 

@@ -50,8 +50,8 @@ def learned(log: DecisionLogConfig) -> Shares:
         return ()
     sizes = Counter(gpus for counts in jobs.values() for gpus in counts if 0 < gpus <= MOST_GPUS)
     usual = shares(sizes)
-    told = ", ".join(f"{gpus}: {100 * share:.0f} %" for gpus, share in usual)
-    logger.info("usual jobs by GPUs per node, of %d in the decision log: %s", len(jobs), told)
+    listed = ", ".join(f"{gpus}: {100 * share:.0f} %" for gpus, share in usual)
+    logger.info("usual jobs by GPUs per node, of %d in the decision log: %s", len(jobs), listed)
     return usual
 
 

@@ -44,5 +44,5 @@ class Wrapper:
         return self.inner.on_place(question)
 
     def on_start(self, notice: Notice) -> None:
-        """The inner one is told."""
+        """Passed on to the inner one."""
         self.inner.on_start(notice)

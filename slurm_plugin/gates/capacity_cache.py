@@ -22,7 +22,7 @@ MOST_UNMET, UNMET_S = 20, 60.0
 
 @dataclass(frozen=True, slots=True)
 class SlotPromise:
-    """What a submit was told; it ends when a look sees the job in Slurm."""
+    """What a submit was promised; it ends when a look sees the job in Slurm."""
 
     #: Its slots; empty behind a gate.
     hold: Hold

@@ -12,7 +12,7 @@ from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.demand import gpus_of
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
-#: What `NumNodes=` is told where the user gave no upper bound.
+#: The upper bound in `NumNodes=` where the user gave none.
 OPEN_MAX = 500
 
 #: Between two updates no gate may open, even if no engine comes back for weeks.

@@ -20,7 +20,7 @@ def waiting(client: SlurmClient) -> list[tuple[QueuedJob, GateRecord]]:
 
 
 def give_back(client: SlurmClient) -> int:
-    """Leave every waiting job to Slurm; how many were told.
+    """Leave every waiting job to Slurm; how many there were.
 
     Raises SlurmError when Slurm does not answer, or refused some (the others are done).
     """
@@ -32,6 +32,6 @@ def give_back(client: SlurmClient) -> int:
         except SlurmError as error:
             refused.append(f"{job.name}: {error}")
     if refused:
-        told = "; ".join(refused[:5])
-        raise SlurmError(f"{done} jobs were given back, {len(refused)} were not: {told}")
+        first = "; ".join(refused[:5])
+        raise SlurmError(f"{done} jobs were given back, {len(refused)} were not: {first}")
     return done

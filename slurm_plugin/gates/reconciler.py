@@ -107,7 +107,7 @@ class GateReconciler:
             self._matcher.close()
 
     async def give_all_back(self) -> int:
-        """Leave every waiting job to Slurm; how many were told."""
+        """Leave every waiting job to Slurm; how many there were."""
         return await asyncio.to_thread(give_back, self.client)
 
     async def look_after_donors(self, snapshot: Snapshot) -> None:

@@ -41,7 +41,7 @@ class Watch:
             if build is not None:
                 self._write(of_job(build, job))
         running = {job.job_id: job for job in ours if job.state == "RUNNING"}
-        # After a start of the engine it is not known which of them were told of already.
+        # After a start of the engine it is not known which of them have their line already.
         for job_id in running.keys() - (running if self._running is None else self._running):
             self._started(running[job_id])
         self._running = set(running)

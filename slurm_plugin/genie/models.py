@@ -70,7 +70,7 @@ class ModelFile:
             self.models = Models(tuple(Database(self._path).all()), self._path)
             self._seen, self._told = seen, ""
         except (OSError, PluginError) as error:
-            # Those known already stay; a missing file is told of once.
+            # Those known already stay; a missing file is logged once.
             if str(error) != self._told:
                 logger.warning("genie: %s; %d profiles are known", error, len(self.models))
             self._told = str(error)

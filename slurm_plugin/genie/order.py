@@ -1,8 +1,9 @@
 """The queue's order as site factors: shaped jobs exchange their priorities among themselves.
 
 The set of their priorities stays what Slurm's multifactor plugin made it (age, fair share, quality
-of service), so against all other jobs the group stands where it stood; within it the
-scheduler's order counts. Ties are told apart by one point each, downwards where there is room.
+of service), so against all other jobs the group stands where it stood; within it the scheduler's
+order counts. Jobs of equal priority get one point of difference each, downwards where there is
+room.
 """
 
 from __future__ import annotations

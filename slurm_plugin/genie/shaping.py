@@ -210,7 +210,7 @@ class Shaping(Wrapper):
         return found
 
     def told_slurm(self, jobs: Iterable[int], now: float) -> None:
-        """Slurm has been told of these starts by now: their time to begin counts from here."""
+        """Slurm knows of these starts by now: their time to begin counts from here."""
         for job_id in jobs:
             one = self.starting.get(job_id)
             if one is not None:

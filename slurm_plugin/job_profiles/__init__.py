@@ -1,4 +1,4 @@
-"""What is known of jobs' run times: files a site writes, and what finished jobs taught."""
+"""Run times of jobs: the files that a site writes, and those learned from finished jobs."""
 
 from slurm_plugin.job_profiles.files import Remote, interference, read_profiles, read_remote
 from slurm_plugin.job_profiles.learned import Learned

@@ -48,17 +48,15 @@ class _Beside(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Remote(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a job does to the GPUs it borrows: seconds with local ones, calls, GB, and feelings.
+    """How a job uses GPUs that it borrows; `network_share` and `sensitivity` are DRMaestro's."""
 
-    `network_share` and `sensitivity` are DRMaestro's: the share of its time that is network on
-    an idle one, and by which share a full one lengthens it.
-    """
-
-    run_s: _Positive | None = None
+    run_s: _Positive | None = None  # seconds on local GPUs
     gpu_calls: _NotNegative = 0.0
     gpu_cpu_gb: _NotNegative = 0.0
     gpu_gpu_gb: _NotNegative = 0.0
+    # The share of its time that is network, on an idle network.
     network_share: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
+    # The share by which a full network lengthens it.
     sensitivity: _NotNegative | None = None
     max_slowdown: Annotated[float, msgspec.Meta(ge=1)] | None = None
 

@@ -1,9 +1,10 @@
-"""What finished jobs taught: the 95th percentile of their run times, by kind and surroundings.
+"""Run times learned from finished jobs: their 95th percentile, by kind and surroundings.
 
 As the paper's profile (SC17, section 5.1): the 95th percentile of at least five runs, alone and
-beside another job, each for GPUs on one socket and over several. Only jobs that say what they
-are (`profile=`) and that Slurm calls COMPLETED teach; times are from start to end. Each user's
-runs are their own (`Kind.user`): nobody moves the jobs of others by what they call theirs.
+beside another job, each for GPUs on one socket and over several. Only jobs
+that name a profile (`profile=`) and that Slurm calls COMPLETED count; times are from start to end.
+Each user's runs are kept apart (`Kind.user`), so that nobody can move the jobs of others by the
+name that they give their own.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from slurm_plugin import whole_file
 
 logger = logging.getLogger(__name__)
 
-#: Runs before a time is believed, and runs kept of each sort.
+#: How many runs a time needs before it is used, and how many of each sort are kept.
 ENOUGH, KEPT = 5, 200
-#: Sorts of runs remembered, those that taught last: in all, and of one user.
+#: Most sorts of runs that are kept, in all and of one user; the oldest are forgotten.
 MOST_SORTS, MOST_OF_ONE = 4_000, 200
-#: All of these take less; a larger file is none of ours.
+#: What is kept takes less than this; a larger file was not written by us.
 MAX_BYTES = 32 << 20
 
 
@@ -64,12 +65,12 @@ class Learned:
     def add(self, sort: Sort, seconds: float) -> None:
         """One finished run."""
         runs = self._runs.pop(sort, [])
-        self._make_room(sort.kind.user)
+        self._forget_oldest(sort.kind.user)
         self._runs[sort] = [*runs, round(seconds, 1)][-KEPT:]
         self._is_dirty = True
 
-    def _make_room(self, user: int) -> None:
-        """One sort more of this user has to be within the bounds: the oldest go."""
+    def _forget_oldest(self, user: int) -> None:
+        """Forget the oldest sorts, so that one more of this user is within the bounds."""
         own = [sort for sort in self._runs if sort.kind.user == user]
         oldest = own if len(own) >= MOST_OF_ONE else list(self._runs)
         most = MOST_OF_ONE if oldest is own else MOST_SORTS
@@ -115,13 +116,13 @@ class Learned:
         except FileNotFoundError:
             return
         except (OSError, msgspec.DecodeError) as error:
-            # It can be learned again; the engine need not fail for it.
+            # Run times can be learned again, so the engine starts without them.
             logger.error("%s: cannot be read: %s; starting anew", path, error)
             return
         known = [row for row in rows if NOBODY not in (row.kind.user, row.other and row.other.user)]
         if len(known) < len(rows):
-            told = "%s: %d of %d sorts of runs are left out: an older release did not note whose"
-            logger.warning(told, path, len(rows) - len(known), len(rows))
+            message = "%s: %d of %d sorts of runs are left out: an older release did not note whose"
+            logger.warning(message, path, len(rows) - len(known), len(rows))
         of: Counter[int] = Counter()
         for row in known[:MOST_SORTS]:
             of[row.kind.user] += 1

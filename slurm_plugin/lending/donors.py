@@ -68,14 +68,14 @@ class SlurmLoans:
             return "slurm.conf has no TaskProlog, so no job could meet its donors"
         return self._submitter.obstacle()
 
-    def lend(self, job: QueuedJob, kept: JobRecord, offer: Offer, room: Nodes) -> Loan | None:
+    def lend(self, job: QueuedJob, record: JobRecord, offer: Offer, room: Nodes) -> Loan | None:
         """Submit a loan's donors and record it. None where one fails; then all of it is undone."""
         donors: list[LoanDonor] = []
         try:
             for node, mask in offer.donors.items():
                 donors.append(self._submitted(job, node, mask))
             loan = Loan(offer.host, offer.mask, tuple(donors))
-            named = kept.with_loan(loan, int(self._clock()), offer.why)
+            named = record.with_loan(loan, int(self._clock()), offer.why)
             note = f"meets its donors: {loan.note(offer.why)}"
             self._client.update([job.name], self.updates.meets(job, named, note))
             self.on_named(job.job_id, loan)
@@ -105,9 +105,9 @@ class SlurmLoans:
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            kept = self.updates.record_of(job) if "loan=" in job.admin_comment else None
-            loan = kept.loan if kept else None
-            if kept is None or loan is None or not self.updates.is_on_loan(job, kept):
+            record = self.updates.record_of(job) if "loan=" in job.admin_comment else None
+            loan = record.loan if record else None
+            if record is None or loan is None or not self.updates.is_on_loan(job, record):
                 continue
             if job.state != "PENDING":
                 borrowers.add(job.job_id)
@@ -141,18 +141,18 @@ class SlurmLoans:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
             self.cancel([job.job_id])
 
-    def refuse(self, job: QueuedJob, kept: JobRecord, refusal: Refusal) -> bool:
+    def refuse(self, job: QueuedJob, record: JobRecord, refusal: Refusal) -> bool:
         """Note in the job why nothing is lent to it. Whether the reason is a new one.
 
         Reasons that differ in figures alone are the same. The record keeps since when the network
         alone holds the job back.
         """
         now = int(self._clock())
-        changed = kept.held_by_network(now) if refusal.is_network else kept
+        changed = record.held_by_network(now) if refusal.is_network else record
         is_known = _without_figures(clean_note(refusal.why)) == _without_figures(
             hints.note_in(job.admin_comment)
         )
-        if is_known and changed == kept:
+        if is_known and changed == record:
             return False
         comment = changed.written_into(job.admin_comment)
         noted = JobUpdate(admin_comment=hints.with_note(comment, refusal.why))
@@ -163,16 +163,16 @@ class SlurmLoans:
         return not is_known
 
     def give_up(
-        self, job: QueuedJob, kept: JobRecord, why: str, queue: Mapping[int, QueuedJob]
+        self, job: QueuedJob, record: JobRecord, why: str, queue: Mapping[int, QueuedJob]
     ) -> int:
         """End a loan that came to nothing: the job waits for local GPUs, or is refused.
 
         `queue` is by job id. Seconds until the next try.
         """
-        loan = kept.loan
+        loan = record.loan
         # Doubled more often than ten times it would only become a needlessly long number.
-        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(kept.loan_tries, 10))
-        paused = kept.paused(int(self._clock()) + pause_s)
+        pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(record.loan_tries, 10))
+        paused = record.paused(int(self._clock()) + pause_s)
         is_refused = self.settings.unservable == "refuse"
         outcome = "refused" if is_refused else "waits for GPUs of one node"
         note = f"remote GPUs: {why}; {outcome}"

@@ -16,10 +16,10 @@ LENT, NOT_LENT, LOAN_OVER = "lent", "not lent", "loan over"
 DECISIONS = (LENT, NOT_LENT, LOAN_OVER)
 
 
-def lent(job: QueuedJob, kept: JobRecord, loan: Loan, why: str) -> Build:
+def lent(job: QueuedJob, record: JobRecord, loan: Loan, why: str) -> Build:
     """A loan was made; its donors start now."""
     return lambda: {
-        **_who(job, kept),
+        **_who(job, record),
         "decision": LENT,
         "why": why,
         "host": loan.host,
@@ -31,17 +31,17 @@ def lent(job: QueuedJob, kept: JobRecord, loan: Loan, why: str) -> Build:
     }
 
 
-def refused(job: QueuedJob, kept: JobRecord, why: Refusal) -> Build:
+def refused(job: QueuedJob, record: JobRecord, why: Refusal) -> Build:
     """The job could borrow, and had better wait."""
-    return lambda: {**_who(job, kept), "decision": NOT_LENT, "why": why.why}
+    return lambda: {**_who(job, record), "decision": NOT_LENT, "why": why.why}
 
 
-def over(job: QueuedJob, kept: JobRecord, why: str, pause_s: int) -> Build:
+def over(job: QueuedJob, record: JobRecord, why: str, pause_s: int) -> Build:
     """A loan came to nothing; the next try comes after `pause_s` seconds."""
-    return lambda: {**_who(job, kept), "decision": LOAN_OVER, "why": why, "pause_s": pause_s}
+    return lambda: {**_who(job, record), "decision": LOAN_OVER, "why": why, "pause_s": pause_s}
 
 
-def _who(job: QueuedJob, kept: JobRecord) -> dict[str, Any]:
+def _who(job: QueuedJob, record: JobRecord) -> dict[str, Any]:
     return {
         "job": job.job_id,
         "array": 0,
@@ -49,5 +49,5 @@ def _who(job: QueuedJob, kept: JobRecord) -> dict[str, Any]:
         "account": job.account,
         "partition": job.partition,
         "hint": hints.hint_in(job.admin_comment),
-        "asked": kept.asked or job.tres_per_node or job.tres_per_job,
+        "asked": record.asked or job.tres_per_node or job.tres_per_job,
     }

@@ -1,1 +1,5 @@
-"""Fits a bandwidth model to a site's own nccl-tests and rccl-tests logs."""
+"""Bandwidths measured on site, by nccl-tests or rccl-tests, as the model `calibrated`.
+
+`nccl_log` reads one log, `gather` puts the logs of one kind of machine together, `model_file`
+writes the fitted model and gives it to a topology.
+"""

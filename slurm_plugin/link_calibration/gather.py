@@ -1,6 +1,6 @@
 """What each set of GPUs reached, from the logs of one kind of machine.
 
-Which GPUs of the topology a log's ranks were is told by PCI address, never guessed.
+A log's ranks are GPUs of the topology by their PCI address; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def gpus_of(logs: Sequence[Log], topology: NodeTopology) -> list[tuple[int, ...]
 
 def _same_model(log: Log, topology: NodeTopology) -> None:
     """The products' families are the same, where both names say one."""
-    told = log.gpus[0].name
-    here, there = (set(_FAMILY.findall(name.lower())) for name in (topology.model or "", told))
+    printed = log.gpus[0].name
+    here, there = (set(_FAMILY.findall(name.lower())) for name in (topology.model or "", printed))
     if here and there and not here & there:
         raise log.fail(
-            log.gpus[0].line, f"{told}; {topology.name} has {topology.model}: another machine"
+            log.gpus[0].line, f"{printed}; {topology.name} has {topology.model}: another machine"
         )
 
 
@@ -78,8 +78,8 @@ def _at(log: Log, gpu: Gpu, known: dict[str, int], topology: NodeTopology) -> in
     if len(matching) == 1:
         return matching[0]
     if matching:
-        told = f"[{gpu.address}] fits {len(matching)} GPUs of {topology.name}; expected one"
-        raise log.fail(gpu.line, f"{told}: use nccl-tests of 2023 or later, which print domains")
+        message = f"[{gpu.address}] fits {len(matching)} GPUs of {topology.name}; expected one"
+        raise log.fail(gpu.line, f"{message}: use nccl-tests of 2023 or later, which print domains")
     raise log.fail(
         gpu.line,
         f"no GPU of {topology.name} is at [{gpu.address}] (they are at"

@@ -23,7 +23,7 @@ _KEYS = ("calibration", "machine", "shape", "sizes", *WEIGHTS, "errors", "measur
 def model_text(fit: Fit, sources: Mapping[tuple[int, ...], list[str]]) -> str:
     """The file's text; `sources` names the logs of each set."""
     made = fit.calibration
-    told = {
+    content = {
         "calibration": VERSION,
         "machine": made.machine,
         "shape": made.shape,
@@ -45,7 +45,7 @@ def model_text(fit: Fit, sources: Mapping[tuple[int, ...], list[str]]) -> str:
         ],
     }
     head = "# Written by gputopo calibrate; named by `bandwidth_model` in gputopo.yaml.\n"
-    return head + yaml.safe_dump(told, sort_keys=False, default_flow_style=None, width=100)
+    return head + yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=100)
 
 
 def write_model(path: Path, content: str) -> None:
@@ -73,8 +73,8 @@ def read_model(path: Path) -> Calibration:
     missing = [key for key in _KEYS[:-2] if key not in found]
     unknown = [str(key) for key in found if key not in _KEYS]
     if missing or unknown:
-        told = f"{missing[0]}: missing" if missing else f"unknown key {unknown[0]}"
-        raise CalibrationError(f"{path}: {told}; expected {', '.join(_KEYS)}")
+        wrong = f"{missing[0]}: missing" if missing else f"unknown key {unknown[0]}"
+        raise CalibrationError(f"{path}: {wrong}; expected {', '.join(_KEYS)}")
     return _calibration(path, found)
 
 

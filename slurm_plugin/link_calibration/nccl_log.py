@@ -126,24 +126,24 @@ class _Reader:
         rank, host, address, name = int(found[1]), found[2], found[4].lower(), found[5].strip()
         first = next(iter(self._gpus.values()), None)
         if rank in self._gpus or self._rows:
-            told = "another run begins here, or each process ran alone (a build without MPI)"
-            raise self._fail(number, f"{told}; expected one run per file")
+            message = "another run begins here, or each process ran alone (a build without MPI)"
+            raise self._fail(number, f"{message}; expected one run per file")
         if first is not None and host != self._host:
             raise self._fail(number, f"host {host} beside {self._host}; expected one node")
         if first is not None and name != first.name:
             raise self._fail(number, f"{name} beside {first.name}; expected GPUs of one kind")
         if any(gpu.address == address for gpu in self._gpus.values()):
-            told = (
+            message = (
                 f"a second GPU at [{address}]; expected one rank per GPU, each at its own address"
             )
-            raise self._fail(number, told)
+            raise self._fail(number, message)
         self._gpus[rank], self._host = Gpu(address, name, number), host
 
     def _row(self, number: int, fields: list[str]) -> None:
         # Before 2.12 there was no column `root`.
         if len(fields) not in (12, 13):
-            told = f"{len(fields)} columns; expected 12 or 13: the log is cut off or mixed"
-            raise self._fail(number, told)
+            message = f"{len(fields)} columns; expected 12 or 13: the log is cut off or mixed"
+            raise self._fail(number, message)
         if not self._gpus:
             raise self._fail(number, "a row before any `Rank` line; expected which GPUs ran")
         if self._ended:
@@ -183,20 +183,20 @@ class _Reader:
         if not self._gpus:
             raise self._fail(1, f"no `Rank` line; expected {EXPECTED}")
         if not self._ended:
-            told = "ends without `Avg bus bandwidth`; expected a whole run: it was cut off"
-            raise self._fail(last, told)
+            message = "ends without `Avg bus bandwidth`; expected a whole run: it was cut off"
+            raise self._fail(last, message)
         ranks = sorted(self._gpus)
         if ranks != list(range(len(ranks))):
             raise self._fail(self._gpus[ranks[-1]].line, f"ranks {ranks}; expected all from 0 on")
         if len(ranks) < 2:
             raise self._fail(self._gpus[0].line, "one GPU; expected two or more of one node")
         if self._largest < LEAST_BYTES:
-            told = f"{self._rows} rows, none of {LEAST_BYTES >> 20} MiB or more"
+            message = f"{self._rows} rows, none of {LEAST_BYTES >> 20} MiB or more"
             raise self._fail(
-                self._ended, f"{told}: small messages measure latency; expected -e 256M, say"
+                self._ended, f"{message}: small messages measure latency; expected -e 256M, say"
             )
         if not 0 < self._best < float("inf"):
-            told = f"{self._best:g} GB/s; expected a bandwidth above zero"
-            raise self._fail(self._ended, told)
+            message = f"{self._best:g} GB/s; expected a bandwidth above zero"
+            raise self._fail(self._ended, message)
         gpus = tuple(self._gpus[rank] for rank in ranks)
         return Log(self._path, self._host, gpus, self._best)

@@ -1,1 +1,6 @@
-"""The lightweight profiler (GENIE, section 5.1.5): B + N + G short runs as Slurm jobs."""
+"""Runs a job's script a few times to learn its speed (GENIE, section 5.1.5): B + N + G short runs.
+
+`plan` begins a profile or takes one up again, `loop` works it off and gives way to other jobs
+(`idle`), `submission` and `options` make the sbatch command of a run, `measure` reads what a run
+took, `progress` keeps it all in one folder. `speed_models` fits the runs.
+"""

@@ -249,13 +249,13 @@ class ProfilingLoop:
         )  # fmt: skip
         given = variables(self._launch, run.shape, run.local_batch)
         try:
-            told = self._slurm.submit(argv, given)
+            answer = self._slurm.submit(argv, given)
         except SlurmError as error:
             self._refused(run, error)
             return
-        found = _JOB.findall(told)
+        found = _JOB.findall(answer)
         if not found:
-            raise PluginError(f"sbatch said {told[:200]!r}; expected a job id")
+            raise PluginError(f"sbatch said {answer[:200]!r}; expected a job id")
         run.job, run.state = int(found[-1]), SUBMITTED
         self._save()
         self._say(run, f"job {run.job}")

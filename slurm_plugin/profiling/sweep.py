@@ -15,9 +15,9 @@ from policies.performance import INFERENCE, Shape
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling.machine import NodeKind
 
-#: Samples per GPU unless told; the sweep ends where one GPU holds no more.
+#: Samples per GPU where the user names none; the sweep ends where one GPU holds no more.
 BATCHES = (8, 16, 32, 64, 128, 256)
-#: Nodes at most, unless told: the curve over more of them is flat, and they are seldom idle.
+#: Most nodes where the user names none: more change little, and are seldom idle.
 NODES = 8
 #: Values of one sweep at most.
 MOST = 64

@@ -38,6 +38,11 @@ class Watcher:
         self._settings_at = float("-inf")
         self._outdated_at = float("-inf")
 
+    @property
+    def newest(self) -> Snapshot | None:
+        """The newest snapshot, whatever happened since; None before the first one."""
+        return self._newest
+
     def outdate(self) -> None:
         """The queue was changed: no older snapshot is given out any more."""
         self._outdated_at = self._clock()

@@ -166,22 +166,22 @@ class Metrics:
     def _of_engine(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        told = self._engine.counters.snapshot()
+        counted = self._engine.counters.snapshot()
         for name, doc, label, counts in (
-            ("messages", "Messages by verb.", "verb", told["messages"]),
-            ("replies", "Replies by kind.", "reply", told["replies"]),
-            ("passes", "Questions left to Slurm's own choice.", "reason", told["passes"]),
+            ("messages", "Messages by verb.", "verb", counted["messages"]),
+            ("replies", "Replies by kind.", "reply", counted["replies"]),
+            ("passes", "Questions left to Slurm's own choice.", "reason", counted["passes"]),
         ):
             family = CounterMetricFamily(f"gputopo_{name}", doc, labels=[label])
             for value, count in counts.items():
                 family.add_metric([value], count)
             yield family
-        yield CounterMetricFamily("gputopo_late", "Answers after the deadline.", told["late"])
-        yield GaugeMetricFamily("gputopo_uptime_seconds", "Since the start.", told["uptime_s"])
+        yield CounterMetricFamily("gputopo_late", "Answers after the deadline.", counted["late"])
+        yield GaugeMetricFamily("gputopo_uptime_seconds", "Since the start.", counted["uptime_s"])
         times = GaugeMetricFamily(
             "gputopo_answer_seconds", "Latest answer times.", labels=["verb", "quantile"]
         )
-        for verb, found in told["answer_ms"].items():
+        for verb, found in counted["answer_ms"].items():
             for key, quantile in (("p50", "0.5"), ("p99", "0.99"), ("max", "1")):
                 times.add_metric([verb, quantile], found[key] / 1e3)
         yield times

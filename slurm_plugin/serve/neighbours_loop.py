@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.serve.poll_schedule import AGE_SHARE
 from slurm_plugin.serve.queue_loop import QueueLoop
 from slurm_plugin.serve.setup import Setup
 
@@ -20,10 +22,13 @@ class NeighboursLoop(QueueLoop):
 
     name = "neighbours"
     _is_failing = False
+    # When the snapshot that was taken last began (monotonic seconds).
+    _began = float("-inf")
 
     def heard(self, verb: str) -> None:
         """Only another configuration, whose neighbours are not known yet."""
         if verb == "reload":
+            self._began = float("-inf")
             self.schedule.heard(verb)
 
     def poll_s(self, setup: Setup) -> float:
@@ -35,8 +40,13 @@ class NeighboursLoop(QueueLoop):
         neighbours = setup.neighbours
         if not neighbours.is_wanted:
             return IDLE_S
+        snapshot = setup.watcher.newest
+        least = max(self._began, time.monotonic() - self.poll_s(setup))
         try:
-            snapshot = await setup.watcher.snapshot(since)
+            if snapshot is None or snapshot.began <= least:
+                # Nobody else has read the queue meanwhile.
+                snapshot = await setup.watcher.snapshot(since)
+            self._began = snapshot.began
             running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
             neighbours.take(running, snapshot.began)
             await asyncio.to_thread(neighbours.learn, setup.client)
@@ -48,4 +58,6 @@ class NeighboursLoop(QueueLoop):
         if self._is_failing:
             logger.info("who runs beside whom is known again")
         self._is_failing = False
-        return self.poll_s(setup)
+        # Others that look as often have read the queue again by then.
+        age_s = time.monotonic() - snapshot.began
+        return max(0.0, (1 + AGE_SHARE) * self.poll_s(setup) - age_s)

@@ -42,24 +42,13 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     server = LineServer(first.config.socket, engine.answer)
     extras = Extras(engine)
     ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    reloads: set[asyncio.Task[None]] = set()
-
-    def reload_soon() -> None:
-        task = loop.create_task(_reload(engine, notifier))
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
-
     try:
         await server.start()
         await extras.start()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ended.set)
-        loop.add_signal_handler(signal.SIGHUP, reload_soon)
+        _handle_signals(engine, notifier, ended)
         _announce(engine, notifier)
-        beside = [loop.create_task(_feed(notifier))]
-        beside.append(loop.create_task(ClockWatch(engine.say).run()))
-        beside += [loop.create_task(one.run()) for one in loops]
+        running = (_feed(notifier), ClockWatch(engine.say).run(), *(one.run() for one in loops))
+        beside = [asyncio.create_task(one) for one in running]
         await ended.wait()
         for task in beside:
             task.cancel()
@@ -69,6 +58,21 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         await server.stop()
         await asyncio.to_thread(log.close)
     logger.info("stopped")
+
+
+def _handle_signals(engine: Engine, notifier: Notifier, ended: asyncio.Event) -> None:
+    """SIGTERM and SIGINT end the engine, SIGHUP reloads its configuration."""
+    loop = asyncio.get_running_loop()
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload_soon() -> None:
+        task = loop.create_task(_reload(engine, notifier))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    loop.add_signal_handler(signal.SIGHUP, reload_soon)
 
 
 async def _reload(engine: Engine, notifier: Notifier) -> None:

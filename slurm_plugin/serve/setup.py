@@ -164,8 +164,8 @@ def _network(config: Config) -> Network | None:
     joined = {name for domain in found.domains for name in domain.nodes}
     alone = sorted(name for item in config.nodes for name in item.nodes if name not in joined)
     if alone:
-        told = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
-        logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), told)
+        listed = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
+        logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), listed)
     return found
 
 

@@ -11,8 +11,9 @@ import pytest
 # The harness lies beside the tests that use it; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from lending_harness import lending_site, taken_away_after
+from live_harness import Watch, watched
 from modes import MODES, enforcement, use, wanted
-from remote_harness import as_found, lent
 from select_harness import FakeEngine, scripted_engine
 
 from slurm_cluster.cluster import Cluster
@@ -83,6 +84,13 @@ def cluster(live: Cluster) -> Iterator[Cluster]:
         yield live
 
 
+@pytest.fixture
+def watch(cluster: Cluster) -> Iterator[Watch]:
+    """No GPU is held by two jobs at any moment of the test."""
+    with watched(cluster) as samples:
+        yield samples
+
+
 @pytest.fixture(scope="module")
 def scripted(session_cluster: Cluster) -> Iterator[FakeEngine]:
     """The scripted engine in place of the real one, for all tests of a file."""
@@ -98,16 +106,16 @@ def engine(cluster: Cluster, scripted: FakeEngine) -> FakeEngine:
 
 
 @pytest.fixture(scope="module")
-def site_as_found(session_cluster: Cluster) -> Iterator[None]:
+def lending_is_taken_away(session_cluster: Cluster) -> Iterator[None]:
     """Nothing of a site that lends stays behind a file of tests."""
-    with as_found(session_cluster):
+    with taken_away_after(session_cluster):
         yield
 
 
 @pytest.fixture
-def lends(live: Cluster, site_as_found: None) -> Iterator[Cluster]:
+def lending(live: Cluster, lending_is_taken_away: None) -> Iterator[Cluster]:
     """A site that lends, and at the end no donor, no server, no GPU more in use."""
     if live.release < (24, 11):
         pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
-    with lent(live) as site:
+    with lending_site(live) as site:
         yield site

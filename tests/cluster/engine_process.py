@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from slurm_plugin import client
@@ -86,6 +86,20 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def connected(port: int, count: int, says: bytes = b"") -> ExitStack:
+    """As many connections to a port of this host as it lets in, each of which has said this."""
+    clients = ExitStack()
+    for _ in range(count):
+        client = clients.enter_context(socket.socket())
+        client.settimeout(0.2)
+        try:
+            client.connect(("127.0.0.1", port))
+            client.sendall(says)
+        except OSError:
+            continue  # not let in: no less of an attack
+    return clients
+
+
 @contextmanager
 def engine(folder: Path, more: str = "", descriptors: int | None = None) -> Iterator[EngineProcess]:
     """The engine until the block ends; `more` is added to its configuration."""
@@ -116,10 +130,10 @@ def engine(folder: Path, more: str = "", descriptors: int | None = None) -> Iter
             env={**os.environ, "NOTIFY_SOCKET": ""},
             preexec_fn=few,
         )
-    found = EngineProcess(folder, process)
+    result = EngineProcess(folder, process)
     try:
-        _until_it_looked(found)
-        yield found
+        _until_it_looked(result)
+        yield result
     finally:
         process.terminate()
         try:
@@ -129,15 +143,15 @@ def engine(folder: Path, more: str = "", descriptors: int | None = None) -> Iter
             process.wait()
 
 
-def _until_it_looked(found: EngineProcess) -> None:
+def _until_it_looked(result: EngineProcess) -> None:
     """The first submit that gets its slots: the engine has read Slurm."""
     deadline = time.monotonic() + 60
     while True:
-        assert found.process.poll() is None, found.log()
-        assert time.monotonic() < deadline, found.log()
-        if found.path.exists():
+        assert result.process.poll() is None, result.log()
+        assert time.monotonic() < deadline, result.log()
+        if result.path.exists():
             try:
-                slots = found.status().get("slots")
+                slots = result.status().get("slots")
             except client.EngineDown:
                 slots = None
             if isinstance(slots, dict) and slots.get("looked_s_ago") is not None:

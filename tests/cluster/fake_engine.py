@@ -14,7 +14,8 @@ Runs inside the controller with nothing but Python.
   unless         "then" if "node" is a candidate, else "otherwise"
   silence half garbage close huge late   what a broken engine does
 
-"submit" beside it is the answer to `submit`, %ID% replaced (otherwise pass).
+"submit" beside it is the answer to `submit`, %ID% replaced (otherwise pass); "submit_is" is what
+a broken engine does instead.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def broken(action: str, number: str) -> bytes | None:
         case "half":
             return f"use id={number} node=dg".encode()
         case "garbage":
-            return b"\x00\xff\x1b[2J Traceback (most recent call last):\n" * 3
+            return b"\x00\xff\x1b[2J an exception was raised:\n" * 3
         case "huge":
             return f"use id={number} note=".encode() + b"x" * 10_000_000 + b"\n"
         case "close":
@@ -133,10 +134,10 @@ def broken(action: str, number: str) -> bytes | None:
 
 def choose(rule: Rule, hint: str) -> Rule:
     """The rule for a question's hint."""
-    found: Rule = rule
+    result: Rule = rule
     if "hints" in rule:
-        found = rule["hints"].get(hint, rule["else"])
-    return found
+        result = rule["hints"].get(hint, rule["else"])
+    return result
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -163,8 +164,13 @@ class Handler(socketserver.StreamRequestHandler):
                 self.wfile.write(sent)
         elif verb == "submit" and (number := re.search(r" id=(\d+)", line)):
             with open(RULE) as file:
-                text: str = json.load(file).get("submit", "pass id=%ID%")
-            self.wfile.write(text.replace("%ID%", number[1]).encode() + b"\n")
+                rule = json.load(file)
+            text: str = rule.get("submit", "pass id=%ID%")
+            sent = text.replace("%ID%", number[1]).encode() + b"\n"
+            if "submit_is" in rule:
+                sent = broken(rule["submit_is"], number[1])
+            if sent is not None:
+                self.wfile.write(sent)
 
 
 class Server(socketserver.ThreadingUnixStreamServer):

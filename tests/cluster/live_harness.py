@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import pytest
 
 from gres_topology import NodeTopology, catalog
 from policies import Cluster as Snapshot
@@ -14,7 +19,7 @@ from policies import NodeState, Placement, hints
 from policies.registry import registry
 from slurm_cluster import description
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import ClusterError, until
+from slurm_cluster.hosts import ClusterError, Result, until
 from slurm_cluster.slurm import RECORD
 from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 
@@ -27,7 +32,26 @@ MACHINES = _OURS.machines
 GPUS = _OURS.gpus
 HOLD = f"{RECORD}; sleep 300"
 CONFIG = "/etc/slurm/gputopo.yaml"
+#: Prints the files of ours on a host.
+OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
 WATCH_S = 0.2
+#: A job that waits while these GPUs of dgx1 are in use: the other two are far from each other.
+PICKY = "--comment=gpu-topo: min-utility=0.9"
+TAKEN = (1, 2, 3, 4, 6, 7)
+
+
+#: Slurm 22.05 writes "gres:gpu:2" for "gres/gpu:2", and gives srun and salloc no slots.
+OLD = os.environ.get("SUITE") == "bookworm"
+GPU = "gres:gpu:" if OLD else "gres/gpu:"
+SHOW_GPUS = "echo gpus $CUDA_VISIBLE_DEVICES"
+not_on_old = pytest.mark.skipif(OLD, reason="on 22.05 srun and salloc get no slots")
+
+
+def gpus_of_tasks(result: Result) -> set[tuple[int, ...]]:
+    """What every task of SHOW_GPUS saw."""
+    lines = [line for line in result.out.splitlines() if line.startswith("gpus ")]
+    assert lines, result
+    return {parse_indices(line.removeprefix("gpus ")) for line in lines}
 
 
 # -- settings -----------------------------------------------------------------
@@ -37,6 +61,13 @@ def configure_engine(cluster: Cluster, lines: str) -> None:
     """Adds lines to gputopo.yaml until the next reset."""
     cluster.run("ctl", ["sh", "-c", f'printf "%s\\n" "$1" >>{CONFIG}', "sh", lines])
     cluster.engine("restart")
+
+
+def preemption(node: str) -> str:
+    """Lines of slurm.conf: jobs of partition `high` end those of `low` on this node."""
+    partition = "PartitionName={} Nodes={} PriorityTier={} DefaultTime=10"
+    parts = [partition.format("low", node, 1), partition.format("high", node, 9)]
+    return "\n".join(["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *parts])
 
 
 # -- many jobs at once --------------------------------------------------------
@@ -89,6 +120,45 @@ def end(cluster: Cluster, ids: Sequence[int], left: Busy | None = None) -> None:
 def is_used(cluster: Cluster, busy: Busy) -> bool:
     """Whether exactly these GPUs are in use."""
     return cluster.gres_used() == {node: tuple(sorted(busy.get(node, ()))) for node in GPUS}
+
+
+def kill_slurmctld(cluster: Cluster) -> None:
+    """SIGKILL, and a new slurmctld on what was saved."""
+    cluster.saved()
+    cluster.slurmctld("kill")
+    cluster.slurmctld("start")
+
+
+# -- what Slurm and the engine say of a job -------------------------------------
+
+
+def eligible_time(cluster: Cluster, jobid: int) -> int:
+    """The job's begin time, as Unix time."""
+    return time_of(cluster, jobid, "EligibleTime")
+
+
+def time_of(cluster: Cluster, jobid: int, field: str) -> int:
+    """A time that Slurm tells of a job, as Unix time."""
+    text = cluster.job(jobid).fields[field]
+    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
+
+
+def postponed(cluster: Cluster, jobid: int) -> Job:
+    """The job's record once it shows that it was postponed."""
+    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
+    return cluster.job(jobid)
+
+
+def admin_comment(cluster: Cluster, jobid: int) -> str:
+    """The job's AdminComment; "" where it has none."""
+    return cluster.job(jobid).fields.get("AdminComment", "")
+
+
+def explained(cluster: Cluster, job: object, user: str = "root") -> dict[str, Any]:
+    """`gputopo explain JOB --json`, asked by this user."""
+    argv = ["gputopo", "explain", str(job), "--json"]
+    found: dict[str, Any] = json.loads(cluster.run("ctl", argv, user=user).out)
+    return found
 
 
 # -- what the policy says -----------------------------------------------------
@@ -149,11 +219,11 @@ class Watch:
             found = self._cluster.run("ctl", ["scontrol", "show", "job", "-d"], check=False)
             if not found.code:
                 self.samples += 1
-                self._look(parse_jobs(found.out))
+                self._check(parse_jobs(found.out))
             if self._stop.wait(WATCH_S):
                 return
 
-    def _look(self, jobs: list[Job]) -> None:
+    def _check(self, jobs: list[Job]) -> None:
         owner: dict[tuple[str, int], int] = {}
         for job in jobs:
             if job.state not in ("RUNNING", "SUSPENDED"):

@@ -27,21 +27,8 @@ PIECES = (
 )  # fmt: skip
 NAMES = ("n[1-65536,1-65536,1-65536]", "dgx[1-99999]", "[[", "dgx1," * 900, "n[0-1][0-1]", "-")
 FEATURES = ("a|" * 2000 + "a", "(" * 500 + "a" + ")" * 500, "a&" * 900 + "a", "[a*9|b*9]", "v100|")
-COUNTS = (
-    "1",
-    "1",
-    "1",
-    "2",
-    "2",
-    "0",
-    "7",
-    "65533",
-    "1000000",
-    "2000000000",
-    "4294967293",
-    "1k",
-    "1-2000000000",
-)
+COUNTS = ("1", "1", "1", "2", "2", "0", "7", "65533", "1000000", "2000000000", "4294967293", "1k",
+          "1-2000000000")  # fmt: skip
 FORMS = ("--gres=gpu:{}", "--gpus={}", "--gpus-per-task={} -n{}", "-N{} --gres=gpu:1",
          "--gpus={} -N{}", "--gres=gpu:v100.s{}:1", "--ntasks-per-gpu={} -n{}")  # fmt: skip
 FOREIGN = (
@@ -90,9 +77,9 @@ _REQUESTS = (
 
 def text_of(chance: random.Random, victim: int = 1) -> str:
     """Some pieces, as a user's text."""
-    found = "".join(chance.choices(PIECES, k=chance.randint(1, 7)))
+    result = "".join(chance.choices(PIECES, k=chance.randint(1, 7)))
     start = chance.choice(("", "gpu-topo: ", "gpu-topo: pattern=ring "))
-    return start + found.replace("{victim}", str(victim))
+    return start + result.replace("{victim}", str(victim))
 
 
 def job_of(chance: random.Random) -> dict[str, object]:
@@ -183,9 +170,9 @@ def victims_of(cluster: Cluster) -> tuple[int, int]:
 def as_slurm_has(cluster: Cluster, jobs: tuple[int, ...]) -> dict[int, tuple[object, ...]]:
     """What no other user may change of these jobs."""
     kept = ("Priority", "Restarts", "NumNodes", "AdminComment", "Comment", "TimeLimit", "UserId")
-    told = cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out
-    found = [job for job in parse_jobs(told) if job.id in jobs]
-    return {job.id: (job.state, job.gpus, *(job.fields.get(key) for key in kept)) for job in found}
+    output = cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out
+    result = [job for job in parse_jobs(output) if job.id in jobs]
+    return {job.id: (job.state, job.gpus, *(job.fields.get(key) for key in kept)) for job in result}
 
 
 def engine_memory_mb(cluster: Cluster) -> int:

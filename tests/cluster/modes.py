@@ -10,10 +10,10 @@ _current = ""
 
 def wanted() -> tuple[str, ...]:
     """The ways to test: $GPUTOPO_ENFORCEMENT, or both; ValueError for anything else."""
-    found = os.environ.get("GPUTOPO_ENFORCEMENT") or ""
-    if found and found not in MODES:
-        raise ValueError(f"GPUTOPO_ENFORCEMENT={found!r}: expected one of {', '.join(MODES)}")
-    return (found,) if found else MODES
+    result = os.environ.get("GPUTOPO_ENFORCEMENT") or ""
+    if result and result not in MODES:
+        raise ValueError(f"GPUTOPO_ENFORCEMENT={result!r}: expected one of {', '.join(MODES)}")
+    return (result,) if result else MODES
 
 
 def use(mode: str) -> None:

@@ -11,15 +11,14 @@ from typing import Any
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import until
-from slurm_cluster.slurm_text import Job, parse_jobs
+from slurm_cluster.slurm_text import parse_jobs
 
 SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
 PID = "/tmp/fake_engine.pid"
 SCRIPT = Path(__file__).with_name("fake_engine.py")
 SETTINGS = "/etc/slurm/gputopo-select.conf"
 SWITCH = "/etc/slurm/gputopo.disable"
-# Lowest indices first is Slurm's habit; this order is nobody's but ours.
+# Slurm takes the lowest indices first; a job with GPUs in this order was placed by us.
 OURS = [6, 3, 5, 0, 7, 2, 4, 1]
 PREFER: dict[str, Any] = {"do": "prefer", "order": OURS, "note": "by preference"}
 #: What 22.05 takes for --gres=gpu:2 of an empty node: it finds the pair by Links.
@@ -27,6 +26,9 @@ PAIRS_22_05 = {"dgx1": (0, 3), "dgx2": (0, 3), "bridged1": (0, 2)}
 # A wait must outlast whatever Slurm does by itself within a test.
 LONG_S = 300
 LAZY: dict[str, Any] = {"do": "wait", "s": LONG_S, "note": "for a pair"}
+#: Jobs with this hint wait; all others get GPUs in our order.
+LAZY_HINT = "--comment=gpu-topo: lazy"
+LAZY_BY_HINT: dict[str, Any] = {"hints": {"lazy": LAZY}, "else": PREFER}
 
 
 def stock_pair(cluster: Cluster, node: str = "dgx1") -> dict[str, tuple[int, ...]]:
@@ -90,6 +92,10 @@ class FakeEngine:
         """
         if closed or self.settings != {**SETTLED, **settings}:
             self.settle(**settings)
+        self.ready()
+
+    def ready(self) -> None:
+        """It runs, answers `pass` and knows of no question; no kill switch."""
         self.rule(do="pass")
         alive = f"rm -f {SWITCH}; [ -S {SOCKET} ] && kill -CONT $(cat {PID}) && : >{LOG}"
         if self.cluster.run("ctl", alive, check=False).code:
@@ -112,14 +118,14 @@ class FakeEngine:
 
     def questions(self, jobid: int) -> list[dict[str, list[str]]]:
         """The questions about a job, each as key -> values."""
-        found = []
+        result = []
         for line in self.lines():
             fields: dict[str, list[str]] = {}
             for key, _, value in (token.partition("=") for token in line.split()[1:]):
                 fields.setdefault(key, []).append(value)
             if fields["job"] == [str(jobid)]:
-                found.append(fields)
-        return found
+                result.append(fields)
+        return result
 
     def own_choice(self, jobid: int) -> dict[str, tuple[int, ...]]:
         """The GPUs that Slurm itself was about to take, from the last question about a job."""
@@ -153,23 +159,6 @@ def scripted_engine(cluster: Cluster) -> Iterator[FakeEngine]:
 def all_running(cluster: Cluster, jobid: int, count: int) -> bool:
     """Whether the array or heterogeneous job has so many records, all running."""
     return [job.state for job in cluster.jobs(jobid)] == ["RUNNING"] * count
-
-
-def eligible_time(cluster: Cluster, jobid: int) -> int:
-    """The job's begin time, as Unix time."""
-    return time_of(cluster, jobid, "EligibleTime")
-
-
-def time_of(cluster: Cluster, jobid: int, field: str) -> int:
-    """A time that Slurm tells of a job, as Unix time."""
-    text = cluster.job(jobid).fields[field]
-    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
-
-
-def postponed(cluster: Cluster, jobid: int) -> Job:
-    """The job's record once it shows that it was postponed."""
-    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
-    return cluster.job(jobid)
 
 
 def clear(cluster: Cluster) -> None:

@@ -34,8 +34,8 @@ written for the other 15.
 
 
 def _all() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = yaml.safe_load(JUDGED.read_text(encoding="utf-8")) or {}
-    return found
+    result: dict[str, dict[str, str]] = yaml.safe_load(JUDGED.read_text(encoding="utf-8")) or {}
+    return result
 
 
 def judged(one: Mutant) -> str:
@@ -47,29 +47,29 @@ def judged(one: Mutant) -> str:
 Found = Sequence[tuple[Mutant, Mapping[str, Any] | None]]
 
 
-def _row(name: str, found: Found) -> str:
-    outcomes = [told["outcome"] for _, told in found if told]
+def _row(name: str, result: Found) -> str:
+    outcomes = [output["outcome"] for _, output in result if output]
     caught, hung = outcomes.count("caught"), outcomes.count("hung")
-    equal = sum(judged(one).startswith("equivalent") for one in _left(found))
-    left = len(_left(found)) - equal
+    equal = sum(judged(one).startswith("equivalent") for one in _left(result))
+    left = len(_left(result)) - equal
     share = 100 * (caught + hung) / max(1, len(outcomes))
-    cells = (len(found), len(outcomes), caught, hung, equal, left)
+    cells = (len(result), len(outcomes), caught, hung, equal, left)
     return f"| {name} | {' | '.join(map(str, cells))} | {share:.1f} % |"
 
 
-def _left(found: Found) -> list[Mutant]:
-    return [one for one, told in found if told and told["outcome"] == "survived"]
+def _left(result: Found) -> list[Mutant]:
+    return [one for one, output in result if output and output["outcome"] == "survived"]
 
 
 def report(results: Mapping[str, Found], measuring_s: float) -> str:
     """docs/mutants.md."""
-    rows = [_row(part, found) for part, found in results.items()]
+    rows = [_row(part, result) for part, result in results.items()]
     for name, is_c in (("**all but C**", False), ("**C**", True)):
-        some = [found for part, found in results.items() if (part in C_PARTS) is is_c]
+        some = [result for part, result in results.items() if (part in C_PARTS) is is_c]
         if some:
-            rows.append(_row(name, [item for found in some for item in found]))
-    every = [item for found in results.values() for item in found]
-    took_s = sum(told["seconds"] for _, told in every if told)
+            rows.append(_row(name, [item for result in some for item in result]))
+    every = [item for result in results.values() for item in result]
+    took_s = sum(output["seconds"] for _, output in every if output)
     lines = [
         _HEAD,
         "| part | drawn | tried | caught | hung | equivalent | survived | caught of tried |",

@@ -153,7 +153,7 @@ _SPACED = ("<", "<=", ">", ">=", "+", "-", "*")
 #: Kind, pattern, replacement; on lines whose comments and strings are blanked.
 _BOTH: list[_Rule] = [
     *(("operator", rf"(?<= ){re.escape(old)}(?= )", _SWAPS[old]) for old in _SPACED),
-    ("constant", r"(?<![\w.])\d+(?![\w.])", lambda found: str(int(found[0]) + 1)),
+    ("constant", r"(?<![\w.])\d+(?![\w.])", lambda result: str(int(result[0]) + 1)),
     ("constant", r"\btrue\b", "false"),
     ("constant", r"\bfalse\b", "true"),
 ]
@@ -190,15 +190,15 @@ _BLANKED = {
 
 
 def _by_rules(text: str, suffix: str) -> Iterator[tuple[int, int, str, str]]:
-    def blank(found: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", "\x01", found[0])
+    def blank(result: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", "\x01", result[0])
 
     blanked = _BLANKED[suffix].sub(blank, text).split("\n")
     for number, (line, masked) in enumerate(zip(text.split("\n"), blanked, strict=True), 1):
         for kind, pattern, new in _RULES[suffix]:
-            for found in re.finditer(pattern, masked):
-                other = new(found) if callable(new) else new
-                yield number, number, kind, line[: found.start()] + other + line[found.end() :]
+            for result in re.finditer(pattern, masked):
+                other = new(result) if callable(new) else new
+                yield number, number, kind, line[: result.start()] + other + line[result.end() :]
 
 
 def mutants(root: Path, path: str) -> list[Mutant]:
@@ -210,12 +210,12 @@ def mutants(root: Path, path: str) -> list[Mutant]:
         seen[line] += 1
     suffix = Path(path).suffix
     made = _python(text) if suffix == ".py" else _by_rules(text, suffix)
-    found = {
+    result = {
         Mutant(path, number, first, nth[number - 1], kind, lines[number - 1], new)
         for number, first, kind, new in made
         if new != lines[number - 1]
     }
-    return sorted(found, key=lambda one: (one.line, one.becomes, one.first))
+    return sorted(result, key=lambda one: (one.line, one.becomes, one.first))
 
 
 def mutated(text: str, one: Mutant) -> str:

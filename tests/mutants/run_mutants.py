@@ -50,12 +50,12 @@ MEASURING_LIMIT_S = 6 * 3600
 def files(part: str) -> list[str]:
     """The part's files; of C those that the pure tests build."""
     paths = (path for pattern in PARTS[part][1:] for path in ROOT.glob(pattern))
-    found = sorted(str(path.relative_to(ROOT)) for path in paths)
+    result = sorted(str(path.relative_to(ROOT)) for path in paths)
     makefile = ROOT / "slurm_plugin" / part / "Makefile"
     if part == "spank":
         pure = re.findall(r"^PURE = (.*)", makefile.read_text(), re.M)[0].split()
-        found = [name for name in found if Path(name).stem in pure]
-    return found
+        result = [name for name in result if Path(name).stem in pure]
+    return result
 
 
 def sample(part: str) -> list[Mutant]:
@@ -136,13 +136,13 @@ class Measured:
                 names |= self._in_files([one.path]) or self._in_files(
                     _importing(one.path, MEASURED)
                 )
-        found: dict[str, float] = {}
+        result: dict[str, float] = {}
         left = BUDGET_S
         for name in sorted(names, key=lambda name: self.times[name]):
-            if not found or self.times[name] <= left:
-                found[name] = self.times[name]
+            if not result or self.times[name] <= left:
+                result[name] = self.times[name]
                 left -= self.times[name]
-        return found
+        return result
 
     @property
     def times(self) -> dict[str, float]:
@@ -158,9 +158,9 @@ class Measured:
         return digest(*sorted(names), *sorted(self._files[name]["is"] for name in files))
 
     def _lines(self, path: str) -> dict[int, list[str]]:
-        found = CoverageData(str(KEPT / "coverage.db"))
-        found.read()
-        return found.contexts_by_lineno(path)
+        result = CoverageData(str(KEPT / "coverage.db"))
+        result.read()
+        return result.contexts_by_lineno(path)
 
     def _on_line(self, one: Mutant) -> set[str]:
         lines = self._lines(one.path)
@@ -191,19 +191,19 @@ class Verdicts:
         self._known: dict[str, dict[str, Any]] = json.loads(kept)
 
     def known(self, one: Mutant) -> dict[str, Any] | None:
-        found = self._known.get(one.id)
-        return found if found and found["code"] == _code(one) else None
+        result = self._known.get(one.id)
+        return result if result and result["code"] == _code(one) else None
 
     def find(self, tree: Path, one: Mutant, measured: Measured) -> None:
         """Try the mutant, unless it is known to be caught, or to survive these or any tests."""
-        tests, found = measured.tests_of(one), self.known(one)
+        tests, result = measured.tests_of(one), self.known(one)
         these, is_equal = measured.of_tests(tests), judged(one).startswith("equivalent")
-        if found and (found["outcome"] != "survived" or found["tests"] == these or is_equal):
+        if result and (result["outcome"] != "survived" or result["tests"] == these or is_equal):
             return
-        told = verdict(tree, one, tests)
-        print(told.outcome, f"{told.seconds} s", one.path, one.line, one.id, flush=True)
+        output = verdict(tree, one, tests)
+        print(output.outcome, f"{output.seconds} s", one.path, one.line, one.id, flush=True)
         of = {"code": _code(one), "tests": these, "of": len(tests)}
-        self._known[one.id] = {**told.__dict__, **of}
+        self._known[one.id] = {**output.__dict__, **of}
         self._path.write_text(json.dumps(self._known, indent=1))
 
 

@@ -58,9 +58,9 @@ BECOMES = {
 )
 def test_one_line_is_another(tmp_path: Path, name: str, text: str, becomes: set[str]) -> None:
     (tmp_path / name).write_text(text)
-    found = mutants(tmp_path, name)
-    assert {one.becomes.strip() for one in found} == becomes
-    assert len({one.id for one in found}) == len(becomes)
+    result = mutants(tmp_path, name)
+    assert {one.becomes.strip() for one in result} == becomes
+    assert len({one.id for one in result}) == len(becomes)
 
 
 def test_what_its_language_does_not_take_is_no_mutant(tmp_path: Path) -> None:
@@ -85,12 +85,12 @@ def test_a_mutant_is_caught_or_hangs_or_survives(tmp_path: Path) -> None:
         "def test_waits(): time.sleep(100 * code_here.waits_s)\n"
     )
     tests = {f"test_code.py::test_{name}": 0.1 for name in ("flaky", "there", "waits")}
-    found = {
+    result = {
         one.becomes: verdict(tree, one, tests, spare_s=5.0).outcome
         for one in mutants(tree, code.name)
         if one.becomes in ("there = 2 < 2", "waits_s = 1", "unseen = 4")
     }
-    assert found == {"there = 2 < 2": "caught", "waits_s = 1": "hung", "unseen = 4": "survived"}
+    assert result == {"there = 2 < 2": "caught", "waits_s = 1": "hung", "unseen = 4": "survived"}
 
 
 def test_no_mutant_stays_where_it_was_put(tmp_path: Path) -> None:

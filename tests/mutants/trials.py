@@ -40,8 +40,8 @@ class Ran:
 def tracked() -> list[str]:
     """The files of the working tree that are git's, or would be."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [name for name in told.split("\0") if name and (ROOT / name).is_file()]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in output.split("\0") if name and (ROOT / name).is_file()]
 
 
 @contextlib.contextmanager

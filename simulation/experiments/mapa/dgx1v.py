@@ -152,14 +152,14 @@ _NOTES = (
 )
 
 
-def _told(measured: Mapping[str, Mapping[str, float | None]], row: str, metric: str) -> str:
+def _shown(measured: Mapping[str, Mapping[str, float | None]], row: str, metric: str) -> str:
     value = measured[row].get(metric)
     return "-" if value is None else f"{value:.3f}" if value < 20 else f"{value:.0f}"
 
 
 def _verdict(measured: Mapping[str, Mapping[str, float | None]]) -> str:
     """The paper's three figures beside ours and the most anybody could reach."""
-    told = partial(_told, measured)
+    say = partial(_shown, measured)
     asked = {
         "75th percentile 1.124": "sensitive_speedup_p75",
         "the same, per network": "per_network_speedup_p75",
@@ -170,7 +170,7 @@ def _verdict(measured: Mapping[str, Mapping[str, float | None]]) -> str:
     parts = [
         f"{words}: "
         + ", ".join(
-            f"{told('mapa-preserve' + tail, metric)} of at most {told(ORACLE + tail, metric)}{how}"
+            f"{say('mapa-preserve' + tail, metric)} of at most {say(ORACLE + tail, metric)}{how}"
             for tail, how in tails.items()
         )
         for words, metric in asked.items()
@@ -184,12 +184,12 @@ def _verdict(measured: Mapping[str, Mapping[str, float | None]]) -> str:
 def _numbering(measured: Mapping[str, Mapping[str, float | None]]) -> str:
     """Why Baseline is as bad in the paper as it is."""
     row = f"{BASELINE}, renumbered"
-    told = partial(_told, measured)
+    say = partial(_shown, measured)
     return (
         "Baseline takes the lowest ids, so it depends on how the GPUs are numbered, which the paper"
         " does not say. As nvidia-smi numbers a DGX-1V, neighbours are linked: Baseline's third"
-        f" quartile of sensitive jobs is {told(BASELINE, 'sensitive_time_p75_s')} s (the paper:"
+        f" quartile of sensitive jobs is {say(BASELINE, 'sensitive_time_p75_s')} s (the paper:"
         f" 540). `renumbered` draws a numbering for each seed:"
-        f" {told(row, 'sensitive_time_p75_s')} s, VGG-16 {told(row, 'vgg-16_time_p75_s')} s (785),"
-        f" AlexNet {told(row, 'alexnet_time_p75_s')} s (511)."
+        f" {say(row, 'sensitive_time_p75_s')} s, VGG-16 {say(row, 'vgg-16_time_p75_s')} s (785),"
+        f" AlexNet {say(row, 'alexnet_time_p75_s')} s (511)."
     )

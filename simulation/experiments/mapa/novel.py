@@ -99,8 +99,8 @@ def _relations(graph: str, measured: Mapping[str, Mapping[str, float | None]]) -
     others = policies()[:3]
 
     def of(policies_: Sequence[str], word: str) -> str:
-        told = (measured[name].get(f"sensitive_effbw_{word}_gbps") for name in policies_)
-        return ", ".join("-" if value is None else f"{value:.1f}" for value in told)
+        values = (measured[name].get(f"sensitive_effbw_{word}_gbps") for name in policies_)
+        return ", ".join("-" if value is None else f"{value:.1f}" for value in values)
 
     ours, names = ("mapa-preserve",), ", ".join(others)
     lowest = (

@@ -21,14 +21,14 @@ from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 
 G_QUEUE, SHARED = "g-queue", "nodes shared, nothing remote"
 R_QUEUE, OURS = "r-queue, the paper's donors", "r-queue, local first"
-LENT = "r-queue, a node that only lends runs nothing"
+IDLE_DONORS = "r-queue, a node that only lends runs nothing"
 AUTO = "r-queue, local first, only where it gains"
 BOUND = "bound: one pool of all GPUs"
 QUEUES: dict[str, GQueue | RQueue | AutoRQueue] = {
     G_QUEUE: GQueue(),
     SHARED: RQueue(LEAST_OCCUPIED, remote=False),
     R_QUEUE: RQueue(LEAST_OCCUPIED),
-    LENT: RQueue(LEAST_OCCUPIED, lending_counts=False),
+    IDLE_DONORS: RQueue(LEAST_OCCUPIED, lending_counts=False),
     OURS: RQueue(LOCAL_FIRST),
     AUTO: AutoRQueue(RQueue(LOCAL_FIRST)),
 }
@@ -111,7 +111,7 @@ def tsubame(seeds: Sequence[int], year: str = "printed") -> Result:
         log = jobs(seed, year=YEARS[year])
         base, idle = simulated(G_QUEUE, log)
         rows[G_QUEUE].append(means(base) | idle)
-        for name in (SHARED, R_QUEUE, LENT, OURS, AUTO):
+        for name in (SHARED, R_QUEUE, IDLE_DONORS, OURS, AUTO):
             ended, idle = simulated(name, log)
             rows[name].append(figures(ended, base) | idle)
         pooled = means(simulated(BOUND, log)[0])

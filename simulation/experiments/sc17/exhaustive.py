@@ -51,15 +51,15 @@ class _Search:
     clairvoyant: bool
     sockets: list[tuple[int, ...]] = field(init=False)
     ideal: list[float] = field(init=False)
-    looked_at: int = 0
+    states: int = 0
 
     def __post_init__(self) -> None:
         self.sockets = [gpus_of(mask) for mask in domains(self.topology)]
         self.ideal = [self.speed.ideal_s(job) for job in self.jobs]
 
-    def look(self, now_s: float, running: tuple[_Job, ...], waiting: tuple[int, ...]) -> None:
+    def explore(self, now_s: float, running: tuple[_Job, ...], waiting: tuple[int, ...]) -> None:
         """Everything that can follow this state; waiting holds those not started, in order."""
-        self.looked_at += 1
+        self.states += 1
         if not waiting:
             self.best_s = min(self.best_s, self._drain(now_s, running))
             return
@@ -87,11 +87,11 @@ class _Search:
         moments = [*arrivals, *(run.end_s() for run in running)]
         if not waiting or not moments:
             if not waiting:
-                self.look(now_s, running, waiting)
+                self.explore(now_s, running, waiting)
             return
         then_s = min(moments)
         left = tuple(run for run in running if run.end_s() > then_s + 1e-9)
-        self.look(then_s, self._rescaled(then_s, left), waiting)
+        self.explore(then_s, self._rescaled(then_s, left), waiting)
 
     def _could_run_well(self, now_s: float, running: tuple[_Job, ...], at: int) -> bool:
         """Whether the job could start now, run at its best and slow nobody."""
@@ -160,5 +160,5 @@ def best_makespan_s(
         raise SimulationError(f"the exhaustive search takes up to {MOST} jobs of one node each")
     search = _Search(jobs, topology, speed, float("inf"), clairvoyant)
     start = min(job.submit_s for job in jobs)
-    search.look(start, (), tuple(range(len(jobs))))
+    search.explore(start, (), tuple(range(len(jobs))))
     return search.best_s

@@ -54,8 +54,8 @@ def runs_of(
     speed = Profiled(loaded("prof_from_experiments_full"))
     runs = []
     for policy in policies():
-        told = progress(policy.name, len(jobs)) if progress else None
-        runs.append(Simulator(cluster(machines), policy, speed, progress=told).run(jobs))
+        report = progress(policy.name, len(jobs)) if progress else None
+        runs.append(Simulator(cluster(machines), policy, speed, progress=report).run(jobs))
     return runs
 
 

@@ -37,13 +37,8 @@ def place(
     import json
 
     from gres_topology import find
-    from policies import Cluster, NodeState, Placement, Wait
-    from policies.registry import registry
-    from slurm_plugin.config.sections import Rule
+    from policies import Wait
     from slurm_plugin.config.settings import load_policies
-    from slurm_plugin.decide.judge import with_scores
-    from slurm_plugin.decide.machines import mask_of
-    from slurm_plugin.decide.preferences import read_preferences
     from slurm_plugin.link_calibration.model_file import with_model
 
     load_policies()
@@ -53,16 +48,7 @@ def place(
         raise click.UsageError(
             f"--gpus {gpus}: only {len(available)} of {topology.gpus} GPUs are free on {machine}"
         )
-    hint, patterns = _with_pattern(hint, pattern, topology)
-    wish = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))
-    if wish.off:
-        raise click.UsageError("--hint off: the job opts out, Slurm chooses")
-    state = NodeState(topology.name, topology, mask_of(available))
-    policy = registry.get(wish.policy)
-    request, cluster = wish.request((gpus,), None), Cluster({topology.name: state})
-    outcome = policy.place(request, cluster)
-    if isinstance(outcome, Placement):
-        outcome = with_scores(outcome, request, cluster.nodes)
+    outcome = _outcome(topology, available, gpus, *_with_pattern(hint, pattern, topology))
     facts = _facts(outcome)
     if as_json:
         click.echo(json.dumps(facts))
@@ -70,6 +56,28 @@ def place(
         click.echo(f"wait at most {outcome.at_most_s:g} s: {outcome.reason}")
     else:
         click.echo(_text(facts))
+
+
+def _outcome(
+    topology: NodeTopology, free: list[int], gpus: int, hint: str, patterns: dict[str, str]
+) -> Placement | Wait:
+    """What the hint's policy answers for one job on this machine alone."""
+    from policies import Cluster, NodeState, Placement
+    from policies.registry import registry
+    from slurm_plugin.config.sections import Rule
+    from slurm_plugin.decide.judge import with_scores
+    from slurm_plugin.decide.machines import mask_of
+    from slurm_plugin.decide.preferences import read_preferences
+
+    preferences = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))
+    if preferences.off:
+        raise click.UsageError("--hint off: the job opts out, Slurm chooses")
+    request = preferences.request((gpus,), None)
+    cluster = Cluster({topology.name: NodeState(topology.name, topology, mask_of(free))})
+    outcome = registry.get(preferences.policy).place(request, cluster)
+    if isinstance(outcome, Placement):
+        return with_scores(outcome, request, cluster.nodes)
+    return outcome
 
 
 def _available(topology: NodeTopology, free: str | None) -> list[int]:

@@ -97,22 +97,25 @@ def show(
     note = "; ".join(filter(None, (short, found.note)))
     size = batch or found.model.max_local_batch
     rows = predictions(found.model, size, task, nodes, gpus_per_node)
+    own = found.profile.traits.name
     if plot is not None:
-        from slurm_plugin.speed_models.drawing import draw
-
-        own = found.profile.traits.name
         title = name if own == name else f"{name} (as {own})"
-        draw(rows, size, f"{title}, {task}, batch {size}", plot)
+        _draw(rows, size, f"{title}, {task}, batch {size}", plot)
     if as_json:
-        facts = {"profile": found.profile.traits.name, "asked": model, "task": task,
-                "likeness": found.likeness, "note": note, "batch": size,
-                "model": found.model.kind, "rows": [_plain(row) for row in rows]}  # fmt: skip
-        click.echo(json.dumps(facts, indent=2))
+        facts = {"profile": own, "asked": model, "task": task, "likeness": found.likeness,
+                 "note": note, "batch": size, "model": found.model.kind}  # fmt: skip
+        click.echo(json.dumps(facts | {"rows": [_plain(row) for row in rows]}, indent=2))
         return
-    click.echo(in_words(found.profile.traits.name, task, found.model, found.profile.runs))
+    click.echo(in_words(own, task, found.model, found.profile.runs))
     if note:
         click.echo(note)
     _print(rows, size)
+
+
+def _draw(rows: list[Row], batch: int, title: str, target: Path) -> None:
+    from slurm_plugin.speed_models.drawing import draw
+
+    draw(rows, batch, title, target)
 
 
 def _runs(file: Path) -> list[Run]:

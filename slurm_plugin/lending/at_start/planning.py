@@ -87,13 +87,13 @@ def plan(
     waiting = []
     pending = [job for job in queue if job.state == "PENDING"]
     for job in in_order(pending, context.tiers):
-        kept = LoanRecord.read_from(job.admin_comment)
-        if kept is not None and kept.state != MAY:
-            planning.at_loan(job, kept)
+        record = LoanRecord.read_from(job.admin_comment)
+        if record is not None and record.state != MAY:
+            planning.at_loan(job, record)
         elif _asks_for_gpus(job):
-            waiting.append((job, kept))
-    for job, kept in waiting:
-        planning.at_waiting(job, kept)
+            waiting.append((job, record))
+    for job, record in waiting:
+        planning.at_waiting(job, record)
     planning.admission.settle()
     return made
 
@@ -106,8 +106,8 @@ def _asks_for_gpus(job: QueuedJob) -> bool:
 
 
 def _has_loan(job: QueuedJob) -> bool:
-    kept = LoanRecord.read_from(job.admin_comment)
-    return kept is not None and kept.names_loan
+    record = LoanRecord.read_from(job.admin_comment)
+    return record is not None and record.names_loan
 
 
 def shares_of(job_id: int, loan: Loan, why: str = "") -> dict[int, Share]:
@@ -134,35 +134,35 @@ class _Planning:
         self._jobs = jobs
         self.admission = LoanAdmission(made, matcher, context.now)
 
-    def at_loan(self, job: QueuedJob, kept: LoanRecord) -> None:
+    def at_loan(self, job: QueuedJob, record: LoanRecord) -> None:
         """A job with a loan: it goes on, starts, or is given up."""
         made, now = self._made, self._context.now
-        loan = kept.loan
-        if kept.state == STARTS and (job.eligible > now + REQUEUED_S or loan is None):
+        loan = record.loan
+        if record.state == STARTS and (job.eligible > now + REQUEUED_S or loan is None):
             # It ran, and asks for all of its GPUs again.
-            made.back.append((job, self._updates.given_up(job, kept, "starts anew")))
+            made.back.append((job, self._updates.given_up(job, record, "starts anew")))
             return
-        why = self._in_the_way(job, kept, loan)
+        why = self._in_the_way(job, record, loan)
         if why or loan is None:
-            made.broken.append((job, kept, why or "the loan cannot be read"))
+            made.broken.append((job, record, why or "the loan cannot be read"))
             return
         end = end_of(job, self._context.now)
         made.take(self._local(job, loan, end))
-        self._reserve(job, kept, loan, end)
+        self._reserve(job, record, loan, end)
         standing = loans.standing(job, loan, self._jobs)
-        if kept.state == MEETS and standing.is_ready:
-            update = self._updates.starts(job, kept, loan.with_ports(standing.ports))
+        if record.state == MEETS and standing.is_ready:
+            update = self._updates.starts(job, record, loan.with_ports(standing.ports))
             made.starts.append((job, update))
 
-    def _in_the_way(self, job: QueuedJob, kept: LoanRecord, loan: Loan | None) -> str:
-        context, room_now, at = self._context, self._made.room, kept.loan_made_at
-        if kept.state == MEETS:
-            if not start_loans.is_whole(job, kept) or job.req_nodes:
+    def _in_the_way(self, job: QueuedJob, record: LoanRecord, loan: Loan | None) -> str:
+        context, room_now, at = self._context, self._made.room, record.loan_made_at
+        if record.state == MEETS:
+            if not start_loans.is_whole(job, record) or job.req_nodes:
                 return "its request was changed"
             return loans.obstacle(job, loan, at, room_now, self._jobs, context.now, context.ready_s)
-        if not start_loans.is_local(job, kept):
+        if not start_loans.is_local(job, record):
             return "its request was changed"
-        if abs(context.now - kept.at) > context.grace_s:
+        if abs(context.now - record.at) > context.grace_s:
             return f"not started by Slurm ({job.reason})"
         # GPUs in use may be its own already: the nodes were read after the queue.
         return loans.obstacle(job, loan, at, None, self._jobs, context.now, context.ready_s)
@@ -171,24 +171,24 @@ class _Planning:
         memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
         return Hold({loan.host: loan.mask}, job.cpus, memory, end)
 
-    def _reserve(self, job: QueuedJob, kept: LoanRecord, loan: Loan, end: float) -> None:
+    def _reserve(self, job: QueuedJob, record: LoanRecord, loan: Loan, end: float) -> None:
         """Reserve for the jobs of a loan what they do not hold themselves yet."""
-        shares = shares_of(job.job_id, loan, kept.loan_reason)
+        shares = shares_of(job.job_id, loan, record.loan_reason)
         for share in loan.donors:
             donor = self._jobs[share.job_id]
             if donor.state == "PENDING":
                 self._made.take(loans.donors_hold(share, donor, end))
             else:
                 del shares[share.job_id]
-        self._made.reserved[job.job_id] = Reservation(shares, self._until(kept))
+        self._made.reserved[job.job_id] = Reservation(shares, self._until(record))
 
-    def _until(self, kept: LoanRecord) -> float:
+    def _until(self, record: LoanRecord) -> float:
         """When a loan's reservation ends, whatever happens (epoch)."""
-        since = kept.at or kept.loan_made_at
-        most = self._context.grace_s if kept.state == STARTS else self._context.ready_s or 0
+        since = record.at or record.loan_made_at
+        most = self._context.grace_s if record.state == STARTS else self._context.ready_s or 0
         return float(since + most + REQUEUED_S)
 
-    def at_waiting(self, job: QueuedJob, kept: LoanRecord | None) -> None:
+    def at_waiting(self, job: QueuedJob, record: LoanRecord | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""
         made = self._made
         if job.held or job.depends or job.reason not in READY:
@@ -209,5 +209,5 @@ class _Planning:
         is_paused = self._context.paused.get(job.name, 0) > self._context.now
         # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
         is_spread = bool(job.tres_per_job) and job.max_nodes != 1
-        if kept is not None and not (job.array_id or job.het_id or is_paused or is_spread):
-            self.admission.ask(Candidate(job, kept, asked, need))
+        if record is not None and not (job.array_id or job.het_id or is_paused or is_spread):
+            self.admission.ask(Candidate(job, record, asked, need))

@@ -37,7 +37,7 @@ class Reservation:
     until: float
 
     def on(self, node: str) -> int:
-        """The GPUs of a node that are kept."""
+        """The mask of GPUs that are reserved on a node."""
         mask = 0
         for share in self.shares.values():
             mask |= share.mask if share.node == node else 0
@@ -45,45 +45,45 @@ class Reservation:
 
 
 class Reservations:
-    """All reservations, by the borrower's id. A table is never changed, but replaced as a whole:
+    """All reservations, by the borrower's id.
 
-    one thread writes, another reads.
+    One thread writes and another reads: the table is never changed, but replaced as a whole.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._kept: Mapping[int, Reservation] = {}
+        self._by_borrower: Mapping[int, Reservation] = {}
 
-    def keep(self, kept: Mapping[int, Reservation]) -> None:
-        """These, and nothing else, are kept from now on."""
-        self._kept = dict(kept)
+    def keep(self, reservations: Mapping[int, Reservation]) -> None:
+        """These, and no others, hold from now on."""
+        self._by_borrower = dict(reservations)
 
-    def add(self, job_id: int, kept: Reservation) -> None:
-        """This is kept besides."""
-        self._kept = {**self._kept, job_id: kept}
+    def add(self, job_id: int, reservation: Reservation) -> None:
+        """This one holds besides."""
+        self._by_borrower = {**self._by_borrower, job_id: reservation}
 
     def drop(self, job_id: int) -> None:
-        """Nothing is kept for this job any more."""
-        self._kept = {job: one for job, one in self._kept.items() if job != job_id}
+        """Nothing is reserved for this job any more."""
+        self._by_borrower = {job: one for job, one in self._by_borrower.items() if job != job_id}
 
     @property
     def is_empty(self) -> bool:
-        """Is nothing kept for anybody?"""
-        return not self._kept
+        """Is nothing reserved?"""
+        return not self._by_borrower
 
     def answer(self, asked: PlacementQuestion) -> PlacementQuestion | Use | WaitFor:
-        """The question as the job may see it: without GPUs that are kept for others.
+        """The question as the job may see it: without GPUs that are reserved for others.
 
         A wait where Slurm could start it on nothing else; for a loan's own job its share.
         """
-        kept = self._valid()
-        for one in kept.values():
+        reservations = self._valid()
+        for one in reservations.values():
             if asked.job in one.shares:
                 return _own(asked, one.shares[asked.job])
         nodes, missing = [], []
         for node in asked.candidates:
             free = node.free
-            for one in kept.values():
+            for one in reservations.values():
                 free &= ~one.on(node.name)
             count = node.own.bit_count()
             own = node.own & free
@@ -97,7 +97,7 @@ class Reservations:
         return replace(asked, candidates=tuple(nodes))
 
     def wait(self, asked: PlacementQuestion) -> WaitFor | None:
-        """A wait for a job that would take GPUs which are kept for others, by Slurm's choice."""
+        """A wait where Slurm's own choice would take GPUs that are reserved for others."""
         for job, one in self._valid().items():
             touches = any(one.on(node.name) & node.own for node in asked.candidates)
             if touches and asked.job not in one.shares:
@@ -107,7 +107,7 @@ class Reservations:
 
     def _valid(self) -> dict[int, Reservation]:
         now = self._clock()
-        return {job: one for job, one in self._kept.items() if one.until > now}
+        return {job: one for job, one in self._by_borrower.items() if one.until > now}
 
 
 def _own(asked: PlacementQuestion, share: Share) -> PlacementQuestion | Use:

@@ -46,15 +46,15 @@ class StartLoans:
         """The job's record; None without one."""
         return LoanRecord.read_from(job.admin_comment)
 
-    def is_on_loan(self, job: QueuedJob, kept: LoanRecord) -> bool:
+    def is_on_loan(self, job: QueuedJob, record: LoanRecord) -> bool:
         """Does the job need its donors? Not where its begin time came first: it runs locally."""
         if job.state == "PENDING":
             return True
-        return kept.state == STARTS and job.state != "COMPLETING"
+        return record.state == STARTS and job.state != "COMPLETING"
 
-    def meets(self, job: QueuedJob, kept: LoanRecord, note: str) -> JobUpdate:
+    def meets(self, job: QueuedJob, record: LoanRecord, note: str) -> JobUpdate:
         """A begin time far enough away keeps the job waiting while its donors start."""
-        meets = kept.meets(job.tres_per_node, job.tres_per_job, job.priority)
+        meets = record.meets(job.tres_per_node, job.tres_per_job, job.priority)
         comment = _with(job, meets, note)
         return JobUpdate(begin_time=self.now + self.ready_s + GATE_S, admin_comment=comment)
 
@@ -67,38 +67,38 @@ class StartLoans:
             admin_comment=donor.entry(parent),
         )
 
-    def starts(self, job: QueuedJob, kept: LoanRecord, loan: Loan) -> JobUpdate:
+    def starts(self, job: QueuedJob, record: LoanRecord, loan: Loan) -> JobUpdate:
         """The update that lets a job start on its local GPUs, all donors being ready.
 
         CPUs are among it: by them Slurm refuses the whole update of a job that runs.
         """
-        note = loan.note(kept.loan_reason)
+        note = loan.note(record.loan_reason)
         return JobUpdate(
             begin_time=NOW,
-            tres_per_node=_local(kept, loan),
-            tres_per_job="" if kept.per_job else None,
+            tres_per_node=_local(record, loan),
+            tres_per_job="" if record.per_job else None,
             req_nodes=loan.host,
             min_cpus=job.cpus or None,
             priority=self._first(),
-            admin_comment=_with(job, kept.starts(loan, self.now), note),
+            admin_comment=_with(job, record.starts(loan, self.now), note),
         )
 
-    def given_up(self, job: QueuedJob, kept: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
+    def given_up(self, job: QueuedJob, record: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
         """First the job's own request, as long as it waits; then its record without the loan.
 
         The record names the loan until the request is the user's again: a job that started
         meanwhile has to meet its donors.
         """
-        without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, kept.over(), note))
-        if kept.state != STARTS:
+        without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, record.over(), note))
+        if record.state != STARTS:
             return (without_loan,)
         back = JobUpdate(min_cpus=job.cpus or None)
-        if is_local(job, kept):
+        if is_local(job, record):
             # Another request than ours is the user's, or an administrator's: it stays.
-            per_node, per_job = kept.per_node, kept.per_job or None
+            per_node, per_job = record.per_node, record.per_job or None
             back = replace(back, tres_per_node=per_node, tres_per_job=per_job, req_nodes="")
         if self.is_basic:
-            back = replace(back, priority=min(kept.priority, HIGHEST) or None)
+            back = replace(back, priority=min(record.priority, HIGHEST) or None)
         else:
             back = replace(back, is_released=not job.held or None)
         return back, without_loan
@@ -107,17 +107,17 @@ class StartLoans:
         return min(self.highest + 1, HIGHEST)
 
 
-def is_local(job: QueuedJob, kept: LoanRecord) -> bool:
+def is_local(job: QueuedJob, record: LoanRecord) -> bool:
     """Does the job ask for its local GPUs alone?"""
-    loan = kept.loan
-    if loan is None or (kept.per_job and job.tres_per_job):
+    loan = record.loan
+    if loan is None or (record.per_job and job.tres_per_job):
         return False
-    return same(job.tres_per_node, _local(kept, loan))
+    return same(job.tres_per_node, _local(record, loan))
 
 
-def is_whole(job: QueuedJob, kept: LoanRecord) -> bool:
+def is_whole(job: QueuedJob, record: LoanRecord) -> bool:
     """Does the job ask for what it asked for before the loan?"""
-    return same(job.tres_per_node, kept.per_node) and same(job.tres_per_job, kept.per_job)
+    return same(job.tres_per_node, record.per_node) and same(job.tres_per_job, record.per_job)
 
 
 def same(one: str, other: str) -> bool:
@@ -134,13 +134,13 @@ def local_request(text: str, gpus: int) -> str:
     return ",".join(filter(None, (_gpus(model, gpus), demand.without_gpus(text))))
 
 
-def _local(kept: LoanRecord, loan: Loan) -> str:
-    return local_request(kept.asked, loan.mask.bit_count())
+def _local(record: LoanRecord, loan: Loan) -> str:
+    return local_request(record.asked, loan.mask.bit_count())
 
 
 def _gpus(model: str, count: int) -> str:
     return f"gpu:{model}:{count}" if model else f"gpu:{count}"
 
 
-def _with(job: QueuedJob, kept: LoanRecord, note: str) -> str:
-    return hints.with_note(kept.written_into(job.admin_comment), note)
+def _with(job: QueuedJob, record: LoanRecord, note: str) -> str:
+    return hints.with_note(record.written_into(job.admin_comment), note)

@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from lending_harness import ASKS, FOUR, HOLD, borrower, donors
 from live_harness import all_jobs
-from remote_harness import ASKS, FOUR, HOLD, borrower, donors
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -42,8 +42,8 @@ suid() { test "$(FOLDER/id -u)" = 0; }
 def rights() -> list[str]:
     """What gives a process of root's the capabilities that the unit leaves it."""
     unit = resources.files("slurm_plugin").joinpath("systemd/gputopo-donors.service").read_text()
-    [found] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
-    sets = ",".join(f"+{one.removeprefix('CAP_').lower()}" for one in found.split())
+    [result] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
+    sets = ",".join(f"+{one.removeprefix('CAP_').lower()}" for one in result.split())
     return ["setpriv", f"--bounding-set=-all,{sets}", "--inh-caps=-all", "--no-new-privs", "--"]
 
 
@@ -123,8 +123,8 @@ def part() -> Iterator[Part]:
 
 def has_nothing(told: list[str]) -> bool:
     """No capability in any set, and none to be had."""
-    found = dict(line.split(":", 1) for line in told if ":\t" in line)
-    return all(int(found[one], 16) == 0 for one in SETS) and found["NoNewPrivs"].strip() == "1"
+    result = dict(line.split(":", 1) for line in told if ":\t" in line)
+    return all(int(result[one], 16) == 0 for one in SETS) and result["NoNewPrivs"].strip() == "1"
 
 
 def test_no_child_inherits_the_right_or_can_regain_it(part: Part) -> None:
@@ -257,8 +257,7 @@ def commands_of_ours(cluster: Cluster, sbatch: str) -> Iterator[None]:
         "ctl", f"mkdir {BIN}; touch {BIN}/told.squeue {BIN}/told.sbatch; chmod 666 {BIN}/t*"
     )
     for name, line in lines.items():
-        script = f"#!/bin/sh\n{STATUS}\n{line}\n"
-        cluster.run("ctl", ["sh", "-c", f'printf "%s" "$1" >{BIN}/{name}', "sh", script])
+        cluster.put("ctl", f"{BIN}/{name}", f"#!/bin/sh\n{STATUS}\n{line}\n")
     cluster.run("ctl", f"chmod 755 {BIN}/squeue {BIN}/sbatch")
     # The engine has read its own settings already; the other part reads them at each question.
     cluster.run("ctl", f"echo 'slurm: {{bin_dir: {BIN}}}' >>/etc/slurm/gputopo.yaml")
@@ -272,43 +271,43 @@ def commands_of_ours(cluster: Cluster, sbatch: str) -> Iterator[None]:
 @pytest.mark.cluster
 @pytest.mark.enforced
 @pytest.mark.long("half a minute; every test that borrows passes through it")
-def test_the_engine_itself_has_no_right_and_jobs_borrow(lends: Cluster) -> None:
-    status = lends.run("ctl", f"cat /proc/{lends.engine_pid()}/status").out.splitlines()
+def test_the_engine_itself_has_no_right_and_jobs_borrow(lending: Cluster) -> None:
+    status = lending.run("ctl", f"cat /proc/{lending.engine_pid()}/status").out.splitlines()
     assert has_nothing(status), status
-    with commands_of_ours(lends, 'exec sbatch "$@"'):
-        job = borrower(lends)
+    with commands_of_ours(lending, 'exec sbatch "$@"'):
+        job = borrower(lending)
         told = {
-            name: lends.run("ctl", f"cat {BIN}/told.{name}").out.splitlines()
+            name: lending.run("ctl", f"cat {BIN}/told.{name}").out.splitlines()
             for name in ("squeue", "sbatch")
         }
     for status in told.values():
         assert has_nothing(status)
         assert "Uid:\t2001\t2001\t2001\t2001" in status
-    [donor] = donors(lends)
+    [donor] = donors(lending)
     for key in ("UserId", "GroupId", "Account", "Partition", "TimeLimit"):
         assert donor.fields[key] == job.fields[key]
 
 
 @pytest.mark.cluster
 @pytest.mark.enforced
-def test_nobody_else_on_the_host_can_have_a_donor_submitted(lends: Cluster) -> None:
+def test_nobody_else_on_the_host_can_have_a_donor_submitted(lending: Cluster) -> None:
     mallory = ("--reuid=mallory", "--regid=mallory", "--clear-groups")
-    assert "Permission denied" in asked(lends, "ready\\n", *mallory)
+    assert "Permission denied" in asked(lending, "ready\\n", *mallory)
     told = asked(
-        lends, "donor 1 2001 dgx2 1\\n", "--reuid=mallory", "--regid=slurm", "--clear-groups"
+        lending, "donor 1 2001 dgx2 1\\n", "--reuid=mallory", "--regid=slurm", "--clear-groups"
     )
     assert told == "error uid 2003 may not ask; only the engine does"
 
 
 @pytest.mark.cluster
 @pytest.mark.enforced
-def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lends: Cluster) -> None:
-    """What whoever has taken over the engine could ask for."""
+def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending: Cluster) -> None:
+    """What somebody could ask for who has taken over the engine."""
     engine = ("--reuid=slurm", "--regid=slurm", "--clear-groups")
-    before = {job.id for job in all_jobs(lends)}
-    roots = lends.sbatch("--hold", "-p", "off", user="root")
-    bobs = lends.sbatch("--hold", "-p", "off", user="bob")
-    runs = next(job for job in all_jobs(lends) if job.state == "RUNNING")
+    before = {job.id for job in all_jobs(lending)}
+    roots = lending.sbatch("--hold", "-p", "off", user="root")
+    bobs = lending.sbatch("--hold", "-p", "off", user="bob")
+    runs = next(job for job in all_jobs(lending) if job.state == "RUNNING")
     uid = runs.fields["UserId"].partition("(")[2].rstrip(")")
     for line, why in (
         ("donor 999999 2001 dgx2 1", "Invalid job id"),
@@ -319,32 +318,32 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lends: Clus
         (f"donor {roots} 2001 dgx2 1 --uid=0", "expected ready, or donor JOBID UID NODE GPUS"),
         ("x" * 600, "expected one line"),
     ):
-        told = asked(lends, f"{line}\\n", *engine)
+        told = asked(lending, f"{line}\\n", *engine)
         assert told.startswith("error ")
         assert why in told
-    assert {job.id for job in all_jobs(lends)} == {*before, roots, bobs}
-    waits = lends.sbatch("--hold", "-p", "off", "-t", "7")
-    told = asked(lends, f"donor {waits} 2001 dgx2 1\\n", *engine)
+    assert {job.id for job in all_jobs(lending)} == {*before, roots, bobs}
+    waits = lending.sbatch("--hold", "-p", "off", "-t", "7")
+    told = asked(lending, f"donor {waits} 2001 dgx2 1\\n", *engine)
     assert told.startswith("ok ")
-    made = lends.job(int(told.split()[1]))
+    made = lending.job(int(told.split()[1]))
     assert (made.fields["JobName"], made.fields["TimeLimit"]) == ("gpu-donor", "00:07:00")
     assert made.fields["UserId"].startswith("alice(")
-    # Nobody names it, so it is nobody's donor: the engine ends it.
-    until(lambda: lends.job(made.id).state == "CANCELLED", "the donor is ended", 30)
+    # No loan names this donor, so the engine ends it.
+    until(lambda: lending.job(made.id).state == "CANCELLED", "the donor is ended", 30)
 
 
 @pytest.mark.cluster
 @pytest.mark.enforced
 @pytest.mark.long("40 s of kills")
-def test_killed_while_it_submits_it_leaves_nothing_behind(lends: Cluster) -> None:
-    """The donor is in Slurm, and nobody was told its id."""
-    seen = len([job for job in all_jobs(lends) if job.fields["JobName"] == "gpu-donor"])
-    with commands_of_ours(lends, 'command sbatch "$@"; touch /tmp/submitted; sleep 20'):
-        waits = lends.sbatch(*FOUR, ASKS, script=HOLD)
-        until(lambda: not lends.run("ctl", "test -e /tmp/submitted", check=False).code, "sbatch")
-        lends.run("ctl", "clusterctl donors kill; rm /tmp/submitted")
-    assert len([job for job in all_jobs(lends) if job.fields["JobName"] == "gpu-donor"]) > seen
-    until(lambda: not donors(lends), "the donor that nobody names is ended", 30)
-    assert lends.job(waits).state == "PENDING"
-    lends.run("ctl", "clusterctl donors start")
-    lends.wait_running(waits, timeout_s=120)
+def test_killed_while_it_submits_it_leaves_nothing_behind(lending: Cluster) -> None:
+    """The donor is in Slurm, but its id was not passed on."""
+    seen = len([job for job in all_jobs(lending) if job.fields["JobName"] == "gpu-donor"])
+    with commands_of_ours(lending, 'command sbatch "$@"; touch /tmp/submitted; sleep 20'):
+        waits = lending.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: not lending.run("ctl", "test -e /tmp/submitted", check=False).code, "sbatch")
+        lending.run("ctl", "clusterctl donors kill; rm /tmp/submitted")
+    assert len([job for job in all_jobs(lending) if job.fields["JobName"] == "gpu-donor"]) > seen
+    until(lambda: not donors(lending), "the donor that nobody names is ended", 30)
+    assert lending.job(waits).state == "PENDING"
+    lending.run("ctl", "clusterctl donors start")
+    lending.wait_running(waits, timeout_s=120)

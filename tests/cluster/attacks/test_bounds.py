@@ -30,8 +30,8 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
-    with engine(tmp_path_factory.mktemp("engine")) as found:
-        yield found
+    with engine(tmp_path_factory.mktemp("engine")) as running:
+        yield running
 
 
 @pytest.mark.parametrize("keys", HOSTILE.values(), ids=HOSTILE)
@@ -39,9 +39,9 @@ def test_beside_a_hostile_submit_an_ordinary_one_is_answered_in_time(
     running: EngineProcess, keys: dict[str, str]
 ) -> None:
     before, seen = running.memory_mb(), len(running.log())
-    told: list[str] = []
+    output: list[str] = []
     mallory = threading.Thread(
-        target=lambda: told.extend(running.submitted(**keys)[0] for _ in range(3))
+        target=lambda: output.extend(running.submitted(**keys)[0] for _ in range(3))
     )
     mallory.start()
     slowest = 0.0
@@ -50,7 +50,7 @@ def test_beside_a_hostile_submit_an_ordinary_one_is_answered_in_time(
         assert verb == "ok"
         slowest = max(slowest, took)
     mallory.join()
-    assert len(told) == 3
+    assert len(output) == 3
     assert slowest < WAIT_S
     assert running.memory_mb() - before < MEMORY_MB
     assert "Traceback" not in running.log()[seen:]

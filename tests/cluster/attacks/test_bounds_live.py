@@ -29,7 +29,7 @@ def memory_kb(cluster: Cluster) -> int:
     return int(cluster.run("ctl", f"grep VmHWM /proc/{cluster.engine_pid()}/status").out.split()[1])
 
 
-SHORT = ("ranges of ranges", "nested parentheses")
+SHORT = ("ranges of ranges",)
 CASES = [
     pytest.param(
         options,

@@ -53,6 +53,6 @@ def test_after_a_monstrous_job_the_next_ones_hint_is_still_checked(cluster: Clus
             check=False,
         )
         wrong = ["sbatch", "--gres=gpu:1", "--comment=gpu-topo: pattern=nonsense", "--wrap=true"]
-        told = cluster.run("ctl", wrong, user="bob", check=False)
-        assert told.code == 1
-        assert "pattern" in told.err
+        output = cluster.run("ctl", wrong, user="bob", check=False)
+        assert output.code == 1
+        assert "pattern" in output.err

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from engine_process import EngineProcess, engine, free_port
+from engine_process import EngineProcess, connected, engine, free_port
 
 from slurm_plugin.port import MAX_OF_ONE, REQUEST_S
 
@@ -39,8 +39,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EnginePro
     before = os.environ["PATH"]
     os.environ["PATH"] = f"{tools}:{before}"
     try:
-        with engine(folder, f"explain_listen: 127.0.0.1:{port}\n", DESCRIPTORS) as found:
-            yield found, port
+        with engine(folder, f"explain_listen: 127.0.0.1:{port}\n", DESCRIPTORS) as running:
+            yield running, port
     finally:
         os.environ["PATH"] = before
 
@@ -66,18 +66,10 @@ def test_idle_connections_take_no_descriptors_and_end_in_time(
 ) -> None:
     running, port = served
     before = running.descriptors()
-    clients = [socket.socket() for _ in range(DESCRIPTORS)]
-    for client in clients:
-        client.settimeout(0.2)
-        try:
-            client.connect(("127.0.0.1", port))
-        except OSError:
-            continue
-    assert running.descriptors() <= before + MAX_OF_ONE + 2
-    assert running.submitted()[0] == "ok"
-    time.sleep(REQUEST_S + 0.5)
-    for client in clients:
-        client.close()
+    with connected(port, DESCRIPTORS):
+        assert running.descriptors() <= before + MAX_OF_ONE + 2
+        assert running.submitted()[0] == "ok"
+        time.sleep(REQUEST_S + 0.5)
     alice_is_answered(port)
 
 

@@ -6,10 +6,9 @@ import socket
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
-from engine_process import EngineProcess, engine, free_port
+from engine_process import EngineProcess, connected, engine, free_port
 
 from slurm_plugin.port import MAX_OPEN, REQUEST_S
 
@@ -22,15 +21,15 @@ DESCRIPTORS = 256
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EngineProcess, int]]:
     port = free_port()
     more = f"metrics_listen: 127.0.0.1:{port}\n"
-    with engine(tmp_path_factory.mktemp("engine"), more, DESCRIPTORS) as found:
-        yield found, port
+    with engine(tmp_path_factory.mktemp("engine"), more, DESCRIPTORS) as running:
+        yield running, port
 
 
 def scraped(port: int) -> bytes:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
-        found = reply.read()
-        assert isinstance(found, bytes)
-        return found
+        result = reply.read()
+        assert isinstance(result, bytes)
+        return result
 
 
 def until_scraped(port: int) -> None:
@@ -44,19 +43,6 @@ def until_scraped(port: int) -> None:
             time.sleep(0.2)
         else:
             return
-
-
-def connected(port: int, count: int, says: bytes = b"") -> ExitStack:
-    clients = ExitStack()
-    for _ in range(count):
-        client = clients.enter_context(socket.socket())
-        client.settimeout(0.2)
-        try:
-            client.connect(("127.0.0.1", port))
-            client.sendall(says)
-        except OSError:
-            continue  # not let in: no less of an attack
-    return clients
 
 
 def test_as_many_idle_connections_as_the_engine_has_descriptors_take_none(

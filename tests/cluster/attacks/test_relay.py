@@ -19,9 +19,9 @@ import pytest
 # The stand-in for munge lies beside the unit tests.
 sys.path.append(str(Path(__file__).parents[2] / "slurm_plugin"))
 
+from lending_harness import PROGRAM, borrower, donors
 from paper_donor import bound, donor
 from paper_munge import PaperMunge
-from remote_harness import PROGRAM, borrower, donors
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -120,8 +120,8 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing() -> None:
 
     async def attack() -> None:
         munge = PaperMunge()
-        async with donor(munge) as lent:
-            end, sock = JobEnd(lent.door, munge), bound()
+        async with donor(munge) as served:
+            end, sock = JobEnd(served.door, munge), bound()
             await end.start(sock)
             port = sock.getsockname()[1]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -150,13 +150,13 @@ def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count: int,
     async def attack() -> None:
         munge = SlowMunge()
         async with (
-            donor(munge) as lent,
-            mallory(CROWD, lent.door.host, lent.door.port, count, how, 60) as crowd,
+            donor(munge) as served,
+            mallory(CROWD, served.door.host, served.door.port, count, how, 60) as crowd,
         ):
             assert await told(crowd) == count
             for _ in range(5):
                 start = time.monotonic()
-                assert await relay.ask(lent.door, munge) == {"gpus": 2}
+                assert await relay.ask(served.door, munge) == {"gpus": 2}
                 assert time.monotonic() - start < 6
 
     asyncio.run(asyncio.wait_for(attack(), 60))
@@ -170,9 +170,11 @@ def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptor
     """Six hundred silent ones stand before the door; it holds few of them, for two seconds."""
 
     async def attack() -> None:
-        async with donor(PaperMunge()) as lent:
+        async with donor(PaperMunge()) as served:
             before = open_files()
-            async with mallory(CROWD, lent.door.host, lent.door.port, 600, "silent", 0.1) as crowd:
+            async with mallory(
+                CROWD, served.door.host, served.door.port, 600, "silent", 0.1
+            ) as crowd:
                 await told(crowd)
                 assert open_files() - before < 300
                 await asyncio.sleep(4)
@@ -186,8 +188,8 @@ def test_endless_words_fill_no_memory() -> None:
     """A stranger who never ends the line is stopped at the length of one."""
 
     async def attack() -> None:
-        async with donor(PaperMunge()) as lent:
-            reader, writer = await asyncio.open_connection(lent.door.host, lent.door.port)
+        async with donor(PaperMunge()) as served:
+            reader, writer = await asyncio.open_connection(served.door.host, served.door.port)
             await reader.readline()
             sent = 0
             with contextlib.suppress(OSError):
@@ -196,7 +198,7 @@ def test_endless_words_fill_no_memory() -> None:
                     await asyncio.wait_for(writer.drain(), 5)
                     sent += 65536
             assert sent < 32 << 20
-            assert lent.end.refused == 1
+            assert served.end.refused == 1
 
     asyncio.run(asyncio.wait_for(attack(), 60))
 
@@ -214,19 +216,18 @@ PROGRAMS = {"steals": STEALS, "crowd": CROWD, "holds": HOLDS}
 
 
 @pytest.fixture
-def attacked(lends: Cluster) -> Iterator[Cluster]:
+def attacked(lending: Cluster) -> Iterator[Cluster]:
     """The programs where every node can read them; what mallory left running is ended."""
     for name, text in PROGRAMS.items():
-        script = f'printf "%s" "$1" >/cluster/remote/{name}.py'
-        lends.run("ctl", ["sh", "-c", script, "sh", text])
-    yield lends
+        lending.put("ctl", f"/cluster/remote/{name}.py", text)
+    yield lending
     for host in ("ctl", "dgx1", "dgx2"):
-        lends.run(host, "pkill -u mallory", check=False)
-    lends.run("ctl", "rm -f /cluster/remote/*.py")
+        lending.run(host, "pkill -u mallory", check=False)
+    lending.run("ctl", "rm -f /cluster/remote/*.py")
 
 
 def left_running(cluster: Cluster, host: str, user: str, program: str, *args: object) -> int:
-    """One of PROGRAMS goes on by itself; the number it told first."""
+    """Starts one of PROGRAMS in the background; the number that it prints first."""
     told_at = f"/tmp/{program}.{user}"
     words = " ".join(map(str, ("python3", f"/cluster/remote/{program}.py", *args)))
     cluster.run(host, f"rm -f {told_at}")

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from live_harness import by_policy, end, running, submit_many, visible, watched
+from live_harness import (
+    PICKY,
+    TAKEN,
+    by_policy,
+    end,
+    postponed,
+    running,
+    submit_many,
+    visible,
+    watched,
+)
 from select_harness import stock_pair
 
 from slurm_cluster.cluster import Cluster
@@ -15,7 +25,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 TAKE_OVER_S = 90
 HINT = "--comment=gpu-topo: pattern=ring"
-PICKY = "--comment=gpu-topo: min-utility=0.9"
 
 
 @pytest.fixture
@@ -47,13 +56,13 @@ def take_over(cluster: Cluster) -> None:
 @pytest.mark.long("a standby takes over after more than a minute")
 def test_the_backup_goes_on_without_an_engine(backup: Cluster) -> None:
     """Jobs keep their GPUs there and back; new ones get Slurm's own, then ours again."""
-    backup.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    backup.occupy("dgx1", TAKEN)
     with watched(backup):
         held = submit_many(backup, [("-w", node, "--gres=gpu:3") for node in ("dgx2", "amd1")])
         gpus = running(backup, held)
         assert gpus == [by_policy({}, (3,), (node,)) for node in ("dgx2", "amd1")]
         picky = backup.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
-        until(lambda: backup.job(picky).reason == "BeginTime", "the picky job waits")
+        postponed(backup, picky)
         used = backup.gres_used()
 
         take_over(backup)
@@ -78,4 +87,4 @@ def test_the_backup_goes_on_without_an_engine(backup: Cluster) -> None:
         assert visible(backup, held) == [got for pair in gpus for got in pair.values()]
         again = submit_many(backup, [("-w", "bridged1", "--gres=gpu:2", HINT)])
         assert running(backup, again) == [by_policy(slurms, (2,), ("bridged1",))]
-        end(backup, [*held, *new, *again, picky], {"dgx1": (1, 2, 3, 4, 6, 7)})
+        end(backup, [*held, *new, *again, picky], {"dgx1": TAKEN})

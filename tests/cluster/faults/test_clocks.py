@@ -11,9 +11,17 @@ from __future__ import annotations
 import time
 
 import pytest
-from live_harness import Watch, advised_again, by_policy, configure_engine, end, running
+from live_harness import (
+    Watch,
+    advised_again,
+    by_policy,
+    configure_engine,
+    eligible_time,
+    end,
+    running,
+)
 from modes import enforcement
-from select_harness import SWITCH, eligible_time, stock_pair
+from select_harness import SWITCH, stock_pair
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.faults import FAKED_CLOCK
@@ -118,7 +126,7 @@ def test_the_clock_is_set_while_a_job_waits(site: Cluster, hours: int) -> None:
 @both_ways
 @pytest.mark.slots
 def test_a_submit_that_comes_to_nothing_keeps_gpus_for_no_hour(site: Cluster, hours: int) -> None:
-    """Its promise is of before the clock was set."""
+    """The GPUs were promised to it before the clock was set, and are free again soon after."""
     with site.clock_of("slurmctld", "engine") as set_to:
         site.run("ctl", "sbatch --test-only -w dgx1 --gres=gpu:8 --wrap true", user="alice")
         set_to(hours)

@@ -44,8 +44,8 @@ def test_accounting_is_gone(watch: Watch, cluster: Cluster, daemon: str) -> None
         jobid = cluster.sbatch(*PAIR, sleep_s=300)
         assert running(cluster, [jobid]) == [by_policy({}, (2,), ("dgx1",))]
         end(cluster, [jobid])
-        told = cluster.run("ctl", ["gputopo", "explain", str(jobid)]).out
-        assert "dgx1" in told
+        output = cluster.run("ctl", ["gputopo", "explain", str(jobid)]).out
+        assert "dgx1" in output
     advised_again(cluster)
 
 

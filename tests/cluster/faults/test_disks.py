@@ -50,16 +50,16 @@ def test_the_engines_disk_is_full(small_disk: Cluster) -> None:
         advised_again(small_disk)
         lost = small_disk.status()["decisions_lost"]
     before = small_disk.engine_log(10_000).count(said)
-    told = small_disk.sbatch(*PAIR, sleep_s=300)
-    small_disk.wait_running(told)
-    end(small_disk, [told])
+    output = small_disk.sbatch(*PAIR, sleep_s=300)
+    small_disk.wait_running(output)
+    end(small_disk, [output])
     assert "writing works again" in small_disk.engine_log()
     assert small_disk.status()["decisions_lost"] == lost
     assert small_disk.engine_log(10_000).count(said) == before == at_start + 1
     # Before it is the half line of the moment when the disk was full.
     [*_, last] = small_disk.run("ctl", ["cat", DECISIONS]).out.splitlines()
-    assert json.loads(last)["job"] == told
-    assert small_disk.run("ctl", ["gputopo", "explain", str(told)]).out
+    assert json.loads(last)["job"] == output
+    assert small_disk.run("ctl", ["gputopo", "explain", str(output)]).out
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from lending_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
 from live_harness import Watch, by_policy, end, running
-from remote_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -36,7 +36,7 @@ FAULTS = {
     "gone": Cluster.killed,
     "without slurmd": without_slurmd,
 }
-#: Slurm gives up a node after 25 s here (remote_harness.prepare), or within a ping of 8 s more.
+#: Slurm gives up a node after 25 s here (lending_harness.prepare), or within a ping of 8 s more.
 DOWN_S = 120
 
 
@@ -45,8 +45,8 @@ def is_down(cluster: Cluster, node: str) -> bool:
 
 
 def is_up(cluster: Cluster, *nodes: str) -> bool:
-    told = cluster.run("ctl", f"sinfo -h -n {','.join(nodes)} -o %T").out
-    return not set(told.split()) - {"idle", "mixed"}
+    output = cluster.run("ctl", f"sinfo -h -n {','.join(nodes)} -o %T").out
+    return not set(output.split()) - {"idle", "mixed"}
 
 
 def as_before(cluster: Cluster) -> None:
@@ -57,40 +57,39 @@ def as_before(cluster: Cluster) -> None:
     until(lambda: is_up(cluster, *BUSY), "the nodes are up again", DOWN_S)
     cluster.run("ctl", "squeue -h -u bob -o %A | sort -u | xargs -r scancel")
     until(lambda: not cluster.run("ctl", "squeue -h -u bob").out, "bob has no job", 60)
-    for node in BUSY:
-        occupy(cluster, node)
+    occupy(cluster, *BUSY)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_node_of_a_donor_is(lends: Cluster, fault: str) -> None:
+def test_the_node_of_a_donor_is(lending: Cluster, fault: str) -> None:
     """The borrower is put back; once there are GPUs again it meets a donor and runs."""
-    job = borrower(lends)
-    [donor] = donors(lends)
+    job = borrower(lending)
+    [donor] = donors(lending)
     [node] = donor.gpus
-    lends.run("ctl", f"rm -f /home/alice/echo.{job.id}")
-    with FAULTS[fault](lends, node):
-        until(lambda: int(lends.job(job.id).fields["Restarts"]) > 0, "it is put back", DOWN_S)
-        # Lest it takes what bob is to have again.
-        lends.run("ctl", f"scontrol hold {job.id}")
-        until(lambda: is_down(lends, node), f"{node} is down", DOWN_S)
-    as_before(lends)
-    lends.run("ctl", f"scontrol release {job.id}")
-    lends.wait_running(job.id, timeout_s=200)
-    assert echoed(lends, job.id)[-1] == "exit 0"
-    lends.cancel(job.id)
-    nothing_is_left(lends)
+    lending.run("ctl", f"rm -f /home/alice/echo.{job.id}")
+    with FAULTS[fault](lending, node):
+        until(lambda: int(lending.job(job.id).fields["Restarts"]) > 0, "it is put back", DOWN_S)
+        # Held, or it would take the GPUs that bob's jobs are to have again.
+        lending.run("ctl", f"scontrol hold {job.id}")
+        until(lambda: is_down(lending, node), f"{node} is down", DOWN_S)
+    as_before(lending)
+    lending.run("ctl", f"scontrol release {job.id}")
+    lending.wait_running(job.id, timeout_s=200)
+    assert echoed(lending, job.id)[-1] == "exit 0"
+    lending.cancel(job.id)
+    nothing_is_left(lending)
 
 
 @pytest.mark.parametrize("fault", ["gone", "without slurmd"])
-def test_the_node_of_a_borrower_is(lends: Cluster, fault: str) -> None:
+def test_the_node_of_a_borrower_is(lending: Cluster, fault: str) -> None:
     """Its donor does not outlive it."""
-    job = borrower(lends)
+    job = borrower(lending)
     [node] = job.gpus
-    with FAULTS[fault](lends, node):
-        until(lambda: not donors(lends), "no donor is left", DOWN_S)
-    lends.cancel(job.id)
-    as_before(lends)
-    nothing_is_left(lends)
+    with FAULTS[fault](lending, node):
+        until(lambda: not donors(lending), "no donor is left", DOWN_S)
+    lending.cancel(job.id)
+    as_before(lending)
+    nothing_is_left(lending)
 
 
 @pytest.mark.parametrize("fault", ["out of reach", "standing still"])

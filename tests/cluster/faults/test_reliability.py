@@ -13,20 +13,22 @@ from contextlib import contextmanager
 
 import pytest
 from live_harness import (
+    PICKY,
+    TAKEN,
     Watch,
     advised_again,
-    by_policy,
     end,
+    kill_slurmctld,
+    postponed,
     running,
     submit_many,
     visible,
-    watched,
 )
 from mallory import Mallory, as_slurm_has, victims_of
 from select_harness import stock_pair
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import Result, until
+from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
@@ -40,7 +42,6 @@ FORMS = (
 )
 COUNTS = (2, 3, 1, 2, 4)
 SHORT = "sleep 1"
-PICKY = "--comment=gpu-topo: min-utility=0.9"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,13 +49,6 @@ def settings(session_cluster: Cluster) -> Iterator[None]:
     """The usual deadline, but a failed engine is tried again after a second."""
     with session_cluster.at_home(deadline_ms=50):
         yield
-
-
-@pytest.fixture
-def watch(cluster: Cluster) -> Iterator[Watch]:
-    """No GPU is held by two jobs at any moment of the test."""
-    with watched(cluster) as found:
-        yield found
 
 
 # -- the engine ---------------------------------------------------------------
@@ -172,44 +166,9 @@ def finish(cluster: Cluster, ids: Sequence[int]) -> None:
 # -- bad input ----------------------------------------------------------------
 
 
-def submit(cluster: Cluster, hint: str) -> Result:
-    """One sbatch with this hint."""
-    return cluster.run(
-        "ctl",
-        ["sbatch", "-o", "/dev/null", "--gres=gpu:1", f"--comment=gpu-topo: {hint}", "--wrap=true"],
-        user="alice",
-        check=False,
-    )
-
-
-@pytest.mark.parametrize(
-    ("hint", "said"),
-    [
-        ("patern=ring", "unknown key 'patern'; expected one of policy, pattern"),
-        ("pattern=circle", "pattern: 'circle'; expected ring"),
-        ("min-utility=2", "min-utility: '2'; expected a number from 0 to 1"),
-        ("off,pattern=ring", "off: stands alone"),
-        ("pattern=ring\nx", "control character"),
-        ("pattern=ring\x1b[31m", "control character"),
-        ("""pattern="ring'$(id)%41""", "pattern: "),
-        ("pattern=ring]", "hints are printable ASCII without [, ] and |"),
-        ("pattern=" + "x" * 100_000, "bytes long, at most 1024"),
-    ],
-    ids=["key", "value", "number", "off", "line feed", "escape", "quotes", "bracket", "100 kB"],
-)
-def test_a_bad_hint_is_refused_in_one_line(cluster: Cluster, hint: str, said: str) -> None:
-    """The user reads what is wrong; nothing is queued, the engine and slurmctld go on."""
-    refused = submit(cluster, hint)
-    assert refused.code != 0
-    (line,) = [line for line in refused.err.splitlines() if "gpu-topo" in line]
-    assert said in line
-    assert line.isprintable()
-    assert cluster.run("ctl", "squeue -h").out == ""
-    assert submit(cluster, "pattern=ring").code == 0
-
-
+@pytest.mark.long("the same in the other mode", "slots")
 def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
-    """In a script's #SBATCH line the job is refused, whoever does it; on the socket, hung up."""
+    """A job script with such a line is refused; a client of the socket is disconnected."""
     hint = "head -c 10000000 /dev/zero | tr '\\0' x"
     script = f"(echo '#!/bin/sh'; printf '#SBATCH --comment=gpu-topo:'; {hint}; echo)"
     refused = cluster.run("ctl", f"{script} | sbatch --gres=gpu:1", user="alice", check=False)
@@ -226,17 +185,10 @@ def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
 # -- slurmctld ----------------------------------------------------------------
 
 
-def killed(cluster: Cluster) -> None:
-    """SIGKILL, and a new slurmctld on what was saved."""
-    cluster.saved()
-    cluster.slurmctld("kill")
-    cluster.slurmctld("start")
-
-
 RESTARTS = {
     "restart": Cluster.restart_slurmctld,
     "scontrol reconfigure": Cluster.reconfigure,
-    "SIGKILL": killed,
+    "SIGKILL": kill_slurmctld,
 }
 
 
@@ -249,13 +201,13 @@ def test_slurmctld_comes_back_with_every_job_as_it_was(
     cluster: Cluster, watch: Watch, way: str
 ) -> None:
     """Running jobs keep their GPUs; pending and postponed ones wait on and then start."""
-    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    cluster.occupy("dgx1", TAKEN)
     held = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
     before = running(cluster, held)
     full = submit_many(cluster, [("-w", "minsky1", "--gres=gpu:4")] * 2)
     cluster.wait_running(full[0])
     picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
-    until(lambda: cluster.job(picky).reason == "BeginTime", "the picky job waits")
+    postponed(cluster, picky)
     used = cluster.gres_used()
     RESTARTS[way](cluster)
     until(lambda: cluster.gres_used() == used, "the same GPUs in use")
@@ -269,6 +221,7 @@ def test_slurmctld_comes_back_with_every_job_as_it_was(
     assert len(got) == 2
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_slurmctld_starts_while_the_engine_is_away(cluster: Cluster, watch: Watch) -> None:
     """Neither needs the other to start; advice begins when both are there."""
     jobid = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
@@ -281,20 +234,3 @@ def test_slurmctld_starts_while_the_engine_is_away(cluster: Cluster, watch: Watc
     end(cluster, [stock, jobid])
     cluster.engine("start")
     advised_again(cluster, start_s=30, timeout_s=60)
-
-
-@pytest.mark.long("a detail of what a shorter test shows")
-def test_the_engine_restarts_under_running_jobs(cluster: Cluster, watch: Watch) -> None:
-    """It remembers nothing and needs not to: the next question says which GPUs are free."""
-    first = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)
-    busy = cluster.wait_running(first).gpus
-    cluster.engine("kill")
-    cluster.engine("start")
-
-    def advised() -> bool:
-        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
-        got = cluster.wait_running(jobid).gpus
-        end(cluster, [jobid], busy)
-        return got == by_policy(busy, (2,), ("dgx1",))
-
-    until(advised, "advice for what the first job left", 60)

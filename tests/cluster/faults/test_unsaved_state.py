@@ -9,8 +9,8 @@ has again.
 from __future__ import annotations
 
 import pytest
-from live_harness import Watch, by_policy, end, running
-from remote_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
+from lending_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
+from live_harness import PICKY, TAKEN, Watch, by_policy, end, postponed, running
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-PICKY = "--comment=gpu-topo: min-utility=0.9"
 FULL = ("-w", "dgx1", "--gres=gpu:8")
 
 
@@ -71,41 +70,41 @@ def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
 
 def test_a_wait_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     """A job that began to wait is forgotten, one that waited and was cancelled is there again."""
-    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    cluster.occupy("dgx1", TAKEN)
     before = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
-    until(lambda: cluster.job(before).reason == "BeginTime", "it waits")
+    postponed(cluster, before)
     with cluster.forgotten():
         cluster.cancel(before)
         lost = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
-        until(lambda: cluster.job(lost).reason == "BeginTime", "it waits, too")
+        postponed(cluster, lost)
     assert cluster.job(before).state == "PENDING"
     new = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
     assert new == lost
-    until(lambda: cluster.job(new).reason == "BeginTime", "the new one of that id waits")
+    postponed(cluster, new)
     cluster.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
     settled(cluster, [before, new])
 
 
-def test_a_loan_that_was_not_saved(lends: Cluster) -> None:
+def test_a_loan_that_was_not_saved(lending: Cluster) -> None:
     """The borrower and its donor run on the nodes, and slurmctld knows of no loan."""
-    kept = lends.sbatch(*FOUR, ASKS, "-H", script=f"{ECHO}; sleep 5")
-    with lends.forgotten():
-        lends.run("ctl", f"scontrol release {kept}")
-        lends.wait_running(kept, timeout_s=60)
-        assert donors(lends)
-    lends.run("ctl", f"scontrol release {kept}; rm -f /home/alice/echo.{kept}")
-    settled(lends, [kept])
-    assert echoed(lends, kept)[-1] == "exit 0"
-    nothing_is_left(lends)
+    kept = lending.sbatch(*FOUR, ASKS, "-H", script=f"{ECHO}; sleep 5")
+    with lending.forgotten():
+        lending.run("ctl", f"scontrol release {kept}")
+        lending.wait_running(kept, timeout_s=60)
+        assert donors(lending)
+    lending.run("ctl", f"scontrol release {kept}; rm -f /home/alice/echo.{kept}")
+    settled(lending, [kept])
+    assert echoed(lending, kept)[-1] == "exit 0"
+    nothing_is_left(lending)
 
 
-def test_the_end_of_a_loan_that_was_not_saved(lends: Cluster) -> None:
+def test_the_end_of_a_loan_that_was_not_saved(lending: Cluster) -> None:
     """Slurmctld has the loan still, and neither borrower nor donor is on any node."""
-    job = borrower(lends)
-    with lends.forgotten():
-        lends.cancel(job.id)
-        nothing_is_left(lends)
-    lends.cancel(job.id)
-    new = lends.sbatch(*FOUR, ASKS, script=f"{ECHO}; sleep 5")
-    settled(lends, [new])
-    nothing_is_left(lends)
+    job = borrower(lending)
+    with lending.forgotten():
+        lending.cancel(job.id)
+        nothing_is_left(lending)
+    lending.cancel(job.id)
+    new = lending.sbatch(*FOUR, ASKS, script=f"{ECHO}; sleep 5")
+    settled(lending, [new])
+    nothing_is_left(lending)

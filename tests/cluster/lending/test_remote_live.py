@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
-from live_harness import all_jobs
-from remote_harness import (
+from lending_harness import (
     ASKS,
     BUSY,
     ECHO,
@@ -21,6 +21,7 @@ from remote_harness import (
     nothing_is_left,
     settings_of,
 )
+from live_harness import admin_comment, all_jobs
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
@@ -33,227 +34,285 @@ once = pytest.mark.slots
 # -- two local, two remote ----------------------------------------------------
 
 
-def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lends: Cluster) -> None:
+def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lending: Cluster) -> None:
     """The same job twice: without asking it waits as in stock Slurm; asking, it starts."""
-    waits = lends.sbatch(*FOUR, script=HOLD)
-    job = borrower(lends)
-    assert lends.job(waits).state == "PENDING"
+    waits = lending.sbatch(*FOUR, script=HOLD)
+    job = borrower(lending)
+    assert lending.job(waits).state == "PENDING"
     [(host, local)] = job.gpus.items()
     other = "dgx2" if host == "dgx1" else "dgx1"
     free = {node: tuple(sorted(set(range(8)) - set(gpus))) for node, gpus in BUSY.items()}
     assert local == free[host]
-    [donor] = donors(lends)
+    [donor] = donors(lending)
     assert donor.gpus == {other: free[other]}
     assert donor.fields["UserId"] == job.fields["UserId"]
     assert donor.fields["Account"] == job.fields["Account"] == "research"
     remote = ",".join(map(str, free[other]))
-    assert echoed(lends, job.id) == [f"{other} {remote}", "exit 0"]
+    assert echoed(lending, job.id) == [f"{other} {remote}", "exit 0"]
     assert "over the network" in job.fields["AdminComment"]
-    environment = lends.env_of(job.id)
+    environment = lending.env_of(job.id)
     assert environment["GPUTOPO_REMOTE_GPUS"] == f"{other}:2"
     assert environment["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, local))
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_steps_of_the_job_reach_its_donors_too(lends: Cluster) -> None:
+def test_steps_of_the_job_reach_its_donors_too(lending: Cluster) -> None:
     script = (
         f"f=$HOME/echo.$SLURM_JOB_ID; srun -n2 {PROGRAM} echo >$f.tmp 2>&1; mv $f.tmp $f; sleep 600"
     )
-    job = borrower(lends, "-n2", script=script)
-    [donor] = donors(lends)
+    job = borrower(lending, "-n2", script=script)
+    [donor] = donors(lending)
     [(node, gpus)] = donor.gpus.items()
     line = f"{node} {','.join(map(str, gpus))}"
-    assert sorted(echoed(lends, job.id)) == [line, line]
+    assert sorted(echoed(lending, job.id)) == [line, line]
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_strangers_are_refused(lends: Cluster) -> None:
+def test_strangers_are_refused(lending: Cluster) -> None:
     """Another user: at the donor's door, at the job's own end of the relay, with echo's words."""
-    job = borrower(lends)
-    [donor] = donors(lends)
+    job = borrower(lending)
+    [donor] = donors(lending)
     [node] = donor.gpus
     port = donor.fields["Comment"].rpartition("=")[2]
-    address = lends.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+    address = lending.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
     assert address.startswith("127.0.0.1:")
     host = next(iter(job.gpus))
-    mine = lends.run(host, [PROGRAM, "echo", address], user="alice")
+    mine = lending.run(host, [PROGRAM, "echo", address], user="alice")
     assert mine.out.split()[0] == node
     for where, target in ((host, address), (host, f"{node}:{port}"), ("ctl", f"{node}:{port}")):
         for user in ("bob", "root"):
-            done = lends.run(where, [PROGRAM, "echo", target], user=user, check=False)
+            done = lending.run(where, [PROGRAM, "echo", target], user=user, check=False)
             assert done.code == 1, (where, target, user, done)
             assert "no answer" in done.err
-    shown = lends.run("ctl", f"scontrol show job {job.id}; scontrol show job {donor.id}").out
+    shown = lending.run("ctl", f"scontrol show job {job.id}; scontrol show job {donor.id}").out
     assert "MUNGE" not in shown
 
 
 @once
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_middleware_that_authenticates_by_itself_is_reached_directly(lends: Cluster) -> None:
-    with settings_of(lends, "preset: echo-own"):
-        job = borrower(lends)
-        [donor] = donors(lends)
+def test_middleware_that_authenticates_by_itself_is_reached_directly(lending: Cluster) -> None:
+    with settings_of(lending, "preset: echo-own"):
+        job = borrower(lending)
+        [donor] = donors(lending)
         [(node, gpus)] = donor.gpus.items()
-        assert echoed(lends, job.id) == [f"{node} {','.join(map(str, gpus))}", "exit 0"]
-        address = lends.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+        assert echoed(lending, job.id) == [f"{node} {','.join(map(str, gpus))}", "exit 0"]
+        address = lending.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
         assert address.startswith(f"{node}:")
         subject = {"GPUTOPO_ECHO_SERVERS": address, "GPUTOPO_ECHO_SUBJECTS": f"{job.id}/{donor.id}"}
         for user, code in (("alice", 0), ("bob", 1), ("root", 1)):
-            told = lends.run("ctl", [PROGRAM, "echo"], user=user, env=subject, check=False)
-            assert told.code == code, told
-        lends.cancel(job.id)
-        nothing_is_left(lends)
+            output = lending.run("ctl", [PROGRAM, "echo"], user=user, env=subject, check=False)
+            assert output.code == code, output
+        lending.cancel(job.id)
+        nothing_is_left(lending)
 
 
 SLOW = "name: slow\nserver: [sh, -c, sleep 4, '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
 
 
 @pytest.mark.long("20 s of waiting")
-def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lends: Cluster) -> None:
+def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending: Cluster) -> None:
     """A server that never listens: the job that came later starts when the loan is given up."""
-    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/slow.yaml', "sh", SLOW])
-    with settings_of(lends, "preset: slow.yaml"):
-        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
-        until(lambda: [job.state for job in donors(lends)] == ["RUNNING"], "a donor runs", 30)
-        small = lends.sbatch("-p", "dgx", "--gres=gpu:1", script=HOLD)
+    lending.put("ctl", "/etc/slurm/slow.yaml", SLOW)
+    with settings_of(lending, "preset: slow.yaml"):
+        jobid = lending.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: [job.state for job in donors(lending)] == ["RUNNING"], "a donor runs", 30)
+        small = lending.sbatch("-p", "dgx", "--gres=gpu:1", script=HOLD)
         for _ in range(10):
-            is_small_first = lends.job(small).state == "RUNNING"
-            assert not is_small_first or not donors(lends)
+            is_small_first = lending.job(small).state == "RUNNING"
+            assert not is_small_first or not donors(lending)
             time.sleep(0.3)
-        until(lambda: "before it listened" in note_of(lends, jobid), "the loan is given up", 120)
-        lends.wait_running(small, timeout_s=60)
-        lends.cancel(jobid, small)
+        until(
+            lambda: "before it listened" in admin_comment(lending, jobid),
+            "the loan is given up",
+            120,
+        )
+        lending.wait_running(small, timeout_s=60)
+        lending.cancel(jobid, small)
 
 
 # -- ends ---------------------------------------------------------------------
 
 
-def test_donors_end_when_the_job_is_cancelled(lends: Cluster) -> None:
-    job = borrower(lends)
-    lends.cancel(job.id)
-    nothing_is_left(lends)
+@pytest.mark.long("the same in the other mode", "slots")
+def test_donors_end_when_the_job_is_cancelled(lending: Cluster) -> None:
+    job = borrower(lending)
+    lending.cancel(job.id)
+    nothing_is_left(lending)
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_donors_end_when_the_job_ends_or_fails(lends: Cluster) -> None:
+def test_donors_end_when_the_job_ends_or_fails(lending: Cluster) -> None:
     for code in (0, 3):
-        jobid = lends.sbatch(*FOUR, ASKS, script=f"{ECHO}; exit {code}")
-        lends.wait_finished(jobid)
-        assert echoed(lends, jobid)[-1] == "exit 0"
-        nothing_is_left(lends)
+        jobid = lending.sbatch(*FOUR, ASKS, script=f"{ECHO}; exit {code}")
+        lending.wait_finished(jobid)
+        assert echoed(lending, jobid)[-1] == "exit 0"
+        nothing_is_left(lending)
 
 
 @once
 @pytest.mark.long("Slurm counts time limits in minutes")
-def test_donors_end_with_the_jobs_time(lends: Cluster) -> None:
-    job = borrower(lends, "-t", "1")
-    lends.wait_state(job.id, "TIMEOUT", timeout_s=150)
-    nothing_is_left(lends)
+def test_donors_end_with_the_jobs_time(lending: Cluster) -> None:
+    job = borrower(lending, "-t", "1")
+    lending.wait_state(job.id, "TIMEOUT", timeout_s=150)
+    nothing_is_left(lending)
 
 
 @pytest.mark.long("a detail of what a shorter test shows", "slots")
-def test_a_requeued_job_gets_donors_anew(lends: Cluster) -> None:
-    job = borrower(lends, "--requeue")
-    [before] = donors(lends)
-    lends.run("ctl", f"rm /home/alice/echo.{job.id}")
-    lends.run("ctl", ["scontrol", "requeue", str(job.id)])
-    lends.wait_running(job.id, timeout_s=120)
-    assert echoed(lends, job.id)[-1] == "exit 0"
-    [after] = donors(lends)
+def test_a_requeued_job_gets_donors_anew(lending: Cluster) -> None:
+    job = borrower(lending, "--requeue")
+    [before] = donors(lending)
+    lending.run("ctl", f"rm /home/alice/echo.{job.id}")
+    lending.run("ctl", ["scontrol", "requeue", str(job.id)])
+    lending.wait_running(job.id, timeout_s=120)
+    assert echoed(lending, job.id)[-1] == "exit 0"
+    [after] = donors(lending)
     assert after.id != before.id
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_job_that_loses_its_donor_does_not_go_on(lends: Cluster) -> None:
-    job = borrower(lends, "--requeue")
-    [donor] = donors(lends)
-    lends.cancel(donor.id)
-    until(lambda: lends.job(job.id).state != "RUNNING", "the job is put back", 30)
+def test_a_job_that_loses_its_donor_does_not_go_on(lending: Cluster) -> None:
+    job = borrower(lending, "--requeue")
+    [donor] = donors(lending)
+    lending.cancel(donor.id)
+    until(lambda: lending.job(job.id).state != "RUNNING", "the job is put back", 30)
 
 
 # -- restarts -----------------------------------------------------------------
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_restarted_slurmctld_knows_borrower_and_donor(lends: Cluster) -> None:
-    job = borrower(lends)
-    [donor] = donors(lends)
-    lends.restart_slurmctld()
-    lends.look()
-    assert [found.id for found in donors(lends)] == [donor.id]
-    assert lends.job(job.id).state == "RUNNING"
+def test_a_restarted_slurmctld_knows_borrower_and_donor(lending: Cluster) -> None:
+    job = borrower(lending)
+    [donor] = donors(lending)
+    lending.restart_slurmctld()
+    lending.look()
+    assert [result.id for result in donors(lending)] == [donor.id]
+    assert lending.job(job.id).state == "RUNNING"
 
 
 @once
 @pytest.mark.long("half a minute of waiting")
-def test_without_an_engine_donors_end_by_themselves(lends: Cluster) -> None:
-    job = borrower(lends)
-    lends.engine("kill")
-    lends.cancel(job.id)
-    until(lambda: not donors(lends), "no donor is left", 60)
-    lends.engine("start")
+def test_without_an_engine_donors_end_by_themselves(lending: Cluster) -> None:
+    job = borrower(lending)
+    lending.engine("kill")
+    lending.cancel(job.id)
+    until(lambda: not donors(lending), "no donor is left", 60)
+    lending.engine("start")
+
+
+# -- the engine is killed again and again ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("jobs", "kills"),
+    [
+        pytest.param(2, 1, marks=pytest.mark.long("the same in the other mode", "slots")),
+        pytest.param(
+            *(50, 10),
+            marks=[pytest.mark.long("50 borrowers, five minutes"), pytest.mark.timeout(900)],
+        ),
+    ],
+)
+def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(
+    lending: Cluster, jobs: int, kills: int
+) -> None:
+    """Every job ends well, and nothing is left."""
+    dice = random.Random(8)
+    script = f"{ECHO}; sleep 0.5"
+    ids = [lending.sbatch(*FOUR, ASKS, "-t", "5", script=script) for _ in range(jobs)]
+    for _ in range(kills):
+        time.sleep(dice.uniform(0.2, 6))
+        lending.engine("kill")
+        time.sleep(dice.uniform(0, 2))
+        lending.engine("start")
+    listed = f"squeue -h -j {','.join(map(str, ids))} -o %A 2>/dev/null"
+    until(lambda: not lending.run("ctl", listed, check=False).out.strip(), "all are over", 600)
+    states = {job.id: job.state for job in all_jobs(lending) if job.id in ids}
+    assert set(states.values()) <= {"COMPLETED"}, states
+    output = [echoed(lending, jobid)[-1] for jobid in ids]
+    assert set(output) == {"exit 0"}
+    nothing_is_left(lending)
+
+
+@pytest.mark.select_plugin
+@pytest.mark.long("15 s; waits until Slurm starts a requeued job")
+def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending: Cluster) -> None:
+    """No engine, and a donor that is no more: TaskProlog alone puts the job back."""
+    script = f"echo ran >>$HOME/ran.$SLURM_JOB_ID; {ECHO}; sleep 600"
+    jobid = lending.sbatch(*FOUR, ASKS, "-H", "--requeue", script=script)
+    lending.engine("stop")
+    loan = f"dgx1/c0,dgx2/3/{jobid + 100000}/50000"
+    said = f"[gpu-topo: remote=allow] [gpu-loan: starts remote=1 tpn=gres/gpu:4 loan={loan} at=1]"
+    words = ["gres=gpu:2", "ReqNodeList=dgx1", f"AdminComment={said}"]
+    lending.run("ctl", ["scontrol", "update", f"jobid={jobid}", *words])
+    lending.run("ctl", ["scontrol", "release", str(jobid)])
+    until(lambda: int(lending.job(jobid).fields["Restarts"]) > 0, "the job is put back", 60)
+    assert lending.run("ctl", f"cat /home/alice/ran.{jobid}", check=False).code
+    lending.engine("start")
+    lending.wait_running(jobid, timeout_s=120)
+    assert echoed(lending, jobid)[-1] == "exit 0"
+    assert lending.run("ctl", f"cat /home/alice/ran.{jobid}").out.split() == ["ran"]
 
 
 # -- what cannot be -----------------------------------------------------------
 
 
-def note_of(cluster: Cluster, jobid: int) -> str:
-    """What the job's AdminComment tells people."""
-    return cluster.job(jobid).fields.get("AdminComment", "")
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ("preset: missing.yaml", "rkudad: no such program"),
-        ("ports: 50000-50001", "no free port in 50000-50001"),
+        pytest.param("preset: missing.yaml", "rkudad: no such program", id="missing program"),
+        pytest.param(
+            *("ports: 50000-50001", "no free port in 50000-50001"),
+            marks=pytest.mark.long("another reason for the same"),
+            id="ports used up",
+        ),
     ],
-    ids=["missing program", "ports used up"],
 )
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
-    lends: Cluster, settings: str, says: str
+    lending: Cluster, settings: str, says: str
 ) -> None:
     """It starts on local GPUs as soon as there are enough."""
-    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
+    lending.put("ctl", "/etc/slurm/missing.yaml", MISSING)
     wide = [("-p", "off", "-w", node) for node in BUSY]
-    holders = [lends.sbatch(*args, script=TAKES_PORTS, user="bob") for args in wide]
+    holders = [lending.sbatch(*args, script=TAKES_PORTS, user="bob") for args in wide]
     for holder in holders:
-        lends.wait_running(holder)
-    with settings_of(lends, settings):
-        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
-        until(lambda: says in note_of(lends, jobid), says, 60)
-        assert "waits for GPUs of one node" in note_of(lends, jobid)
-        assert lends.job(jobid).state == "PENDING"
-        until(lambda: not donors(lends), "no donor is left", 30)
-        lends.cancel(jobid, *holders)
+        lending.wait_running(holder)
+    with settings_of(lending, settings):
+        jobid = lending.sbatch(*FOUR, ASKS, script=HOLD)
+        until(lambda: says in admin_comment(lending, jobid), says, 60)
+        assert "waits for GPUs of one node" in admin_comment(lending, jobid)
+        assert lending.job(jobid).state == "PENDING"
+        until(lambda: not donors(lending), "no donor is left", 30)
+        lending.cancel(jobid, *holders)
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_site_may_refuse_such_a_job(lends: Cluster) -> None:
-    lends.run("ctl", ["sh", "-c", 'echo "$1" >/etc/slurm/missing.yaml', "sh", MISSING])
-    with settings_of(lends, "preset: missing.yaml, unservable: refuse"):
-        jobid = lends.sbatch(*FOUR, ASKS, script=HOLD)
-        lends.wait_state(jobid, "CANCELLED", timeout_s=60)
-        assert "rkudad: no such program; refused" in note_of(lends, jobid)
+def test_a_site_may_refuse_such_a_job(lending: Cluster) -> None:
+    lending.put("ctl", "/etc/slurm/missing.yaml", MISSING)
+    with settings_of(lending, "preset: missing.yaml, unservable: refuse"):
+        jobid = lending.sbatch(*FOUR, ASKS, script=HOLD)
+        lending.wait_state(jobid, "CANCELLED", timeout_s=60)
+        assert "rkudad: no such program; refused" in admin_comment(lending, jobid)
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_where_nothing_is_lent_asking_is_refused_in_one_line(lends: Cluster) -> None:
+def test_where_nothing_is_lent_asking_is_refused_in_one_line(lending: Cluster) -> None:
     with (
-        settings_of(lends, "allow: no"),
+        settings_of(lending, "allow: no"),
         pytest.raises(ClusterError, match="remote: GPUs of other nodes are not lent here"),
     ):
-        lends.sbatch(*FOUR, ASKS, script=HOLD)
+        lending.sbatch(*FOUR, ASKS, script=HOLD)
 
 
-def test_an_r_queue_lends_without_being_asked(lends: Cluster) -> None:
-    with settings_of(lends, "r_queues: [dgx]"):
-        jobid = lends.sbatch(*FOUR, script=HOLD)
-        lends.wait_running(jobid, timeout_s=60)
-        assert echoed(lends, jobid)[-1] == "exit 0"
-        lends.cancel(jobid)
-        nothing_is_left(lends)
+@pytest.mark.long("the same in the other mode", "slots")
+def test_an_r_queue_lends_without_being_asked(lending: Cluster) -> None:
+    with settings_of(lending, "r_queues: [dgx]"):
+        jobid = lending.sbatch(*FOUR, script=HOLD)
+        lending.wait_running(jobid, timeout_s=60)
+        assert echoed(lending, jobid)[-1] == "exit 0"
+        lending.cancel(jobid)
+        nothing_is_left(lending)
 
 
 # -- the baseline (last: it takes the site away) ------------------------------

@@ -48,16 +48,16 @@ def live_files(folder: Path) -> dict[str, str]:
 
     MatrixError names a file of live tests without a docstring.
     """
-    found = {}
+    result = {}
     for path in sorted(folder.rglob("test_*.py"), key=lambda path: path.name):
         text = path.read_text(encoding="utf-8")
         if "pytest.mark.cluster" not in text:
             continue
-        told = ast.get_docstring(ast.parse(text, str(path)))
-        if not told:
+        output = ast.get_docstring(ast.parse(text, str(path)))
+        if not output:
             raise MatrixError(f"{path}: no docstring; its first line is a row of docs/matrix.md")
-        found[path.name] = told.splitlines()[0]
-    return found
+        result[path.name] = output.splitlines()[0]
+    return result
 
 
 def cell(junit: str) -> Cell:
@@ -98,17 +98,17 @@ class _Notes:
         return f"[{', '.join(map(str, numbers))}]"
 
 
-def words(found: Cell | None, notes: _Notes) -> str:
+def words(result: Cell | None, notes: _Notes) -> str:
     """One cell in words."""
-    if found is None:
+    if result is None:
         return "not run"
-    passed, failed, skipped = found["passed"], found["failed"], found["skipped"]
+    passed, failed, skipped = result["passed"], result["failed"], result["skipped"]
     without = notes.of(list(skipped)) if skipped else ""
     if not passed and not failed:
         return f"not applicable {without}"
     ran = passed + failed
-    told = f"{passed} of {ran}" if failed else f"all {passed} passed"
-    return f"{told}; {sum(skipped.values())} not applicable {without}" if skipped else told
+    output = f"{passed} of {ran}" if failed else f"all {passed} passed"
+    return f"{output}; {sum(skipped.values())} not applicable {without}" if skipped else output
 
 
 def table(titles: Mapping[str, str], results: Results) -> str:

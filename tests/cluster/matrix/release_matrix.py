@@ -97,8 +97,8 @@ def run_suite(suite: str, modes: list[str], files: list[str], project: str) -> N
     try:
         for mode in modes:
             for name in files:
-                told = run_file(name, suite, mode, project)
-                print(f"{suite} {mode} {name}: {told}", flush=True)
+                output = run_file(name, suite, mode, project)
+                print(f"{suite} {mode} {name}: {output}", flush=True)
                 write_table()
     finally:
         if not os.environ.get("GPUTOPO_KEEP"):

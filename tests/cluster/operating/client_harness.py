@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar
+import base64
+import pickle
+from dataclasses import dataclass
+from typing import Any
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError
@@ -15,27 +16,20 @@ REST_USER = "gputopo-rest"
 REST_SOCKET = "/run/gputopo-rest/rest.sock"
 PYTHON = "/opt/gputopo/bin/python"
 
-# Runs in the controller: one call of one client, its answer as JSON.
+# Runs in the controller: one call of one client; what it is asked and what it answers is pickled.
 _CALL = """
-import dataclasses, json, sys
+import base64, pickle, sys
 from pathlib import Path
-from slurm_plugin.config.sections import SlurmConfig
+from slurm_plugin.config.settings import SlurmConfig
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import JobUpdate, choose
-kind, socket, call, arguments = json.loads(sys.argv[1])
+from slurm_plugin.slurm import choose
+kind, socket, call, arguments = pickle.loads(base64.b64decode(sys.argv[1]))
 settings = SlurmConfig(client=kind, rest_socket=Path(socket), bin_dir=None, timeout_s=10)
 try:
-    client = choose.client(settings)
-    if call == "update":
-        change = {k: tuple(v) if isinstance(v, list) else v for k, v in arguments[1].items()}
-        arguments = [arguments[0], JobUpdate(**change)]
-    found = getattr(client, call)(*arguments)
+    answer = getattr(choose.client(settings), call)(*arguments)
 except SlurmError as error:
-    print(json.dumps({"error": str(error)}))
-else:
-    plain = lambda noun: dataclasses.asdict(noun) if dataclasses.is_dataclass(noun) else noun
-    found = [plain(noun) for noun in found] if isinstance(found, list) else plain(found)
-    print(json.dumps({"found": found}))
+    answer = error
+print(base64.b64encode(pickle.dumps(answer)).decode())
 """
 
 # slurmrestd as its own user, whose privileges come from its AdminLevel. What an unprivileged
@@ -56,8 +50,6 @@ tail -5 /var/log/slurmrestd.log >&2
 exit 1
 """
 _STOP_REST = 'pid=$(cat /run/slurmrestd.pid) && rm /run/slurmrestd.pid && kill "$pid"'
-
-_Noun = TypeVar("_Noun", SlurmNode, SlurmJob, QueuedJob, SlurmPartition)
 
 
 def start_rest(cluster: Cluster) -> None:
@@ -92,21 +84,21 @@ class RemoteClient:
     def call(self, name: str, *arguments: Any) -> Any:
         """The answer; SlurmError with the words it had there."""
         user = REST_USER if self.kind == "rest" else "root"
-        told = json.dumps([self.kind, self.socket, name, arguments])
+        asked = base64.b64encode(pickle.dumps((self.kind, self.socket, name, arguments))).decode()
         line = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups"]
-        done = self.cluster.run("ctl", [*line, PYTHON, "-c", _CALL, told])
-        reply = json.loads(done.out)
-        if "error" in reply:
-            raise SlurmError(reply["error"])
-        return reply["found"]
+        done = self.cluster.run("ctl", [*line, PYTHON, "-c", _CALL, asked])
+        answer = pickle.loads(base64.b64decode(done.out))
+        if isinstance(answer, SlurmError):
+            raise answer
+        return answer
 
     def nodes(self) -> dict[str, SlurmNode]:
         """By name."""
-        return {row["name"]: _noun(SlurmNode, row) for row in self.call("nodes")}
+        return {node.name: node for node in self.call("nodes")}
 
     def queue(self) -> dict[str, QueuedJob]:
         """By the name an update uses."""
-        return {row["name"]: _noun(QueuedJob, row) for row in self.call("queue")}
+        return {job.name: job for job in self.call("queue")}
 
     def queued(self, name: str | int) -> QueuedJob:
         """One of the queue."""
@@ -114,32 +106,17 @@ class RemoteClient:
 
     def jobs(self) -> dict[int, SlurmJob]:
         """By id."""
-        return {row["job_id"]: _noun(SlurmJob, row) for row in self.call("jobs")}
+        return {job.job_id: job for job in self.call("jobs")}
 
     def job(self, job_id: int) -> SlurmJob | None:
         """One job."""
-        row = self.call("job", job_id)
-        return None if row is None else _noun(SlurmJob, row)
+        job: SlurmJob | None = self.call("job", job_id)
+        return job
 
     def partitions(self) -> dict[str, SlurmPartition]:
         """By name."""
-        return {row["name"]: _noun(SlurmPartition, row) for row in self.call("partitions")}
+        return {partition.name: partition for partition in self.call("partitions")}
 
     def update(self, jobs: list[str], change: JobUpdate) -> None:
-        """The change, without what it leaves alone."""
-        told = {name: value for name, value in asdict(change).items() if value is not None}
-        self.call("update", jobs, told)
-
-
-def _noun(kind: type[_Noun], row: dict[str, Any]) -> _Noun:
-    """The dataclass again: JSON has made lists of its tuples."""
-    names = {field.name for field in fields(kind)}
-    return kind(**{name: _tuples(value) for name, value in row.items() if name in names})
-
-
-def _tuples(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(value)
-    if isinstance(value, dict):
-        return {key: _tuples(inner) for key, inner in value.items()}
-    return value
+        """The change of these jobs."""
+        self.call("update", jobs, change)

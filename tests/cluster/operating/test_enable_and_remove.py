@@ -11,14 +11,17 @@ from collections.abc import Iterator
 import pytest
 from live_harness import (
     GPUS,
+    OURS_ON_A_NODE,
+    PICKY,
+    TAKEN,
     Gpus,
     Watch,
     by_policy,
     end,
+    postponed,
     running,
     submit_many,
     visible,
-    watched,
 )
 from node_variants import RESTART_SLURMD
 from select_harness import SWITCH, stock_pair
@@ -30,18 +33,16 @@ from slurm_cluster.slurm_text import parse_indices
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
-OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
 OUR_PAIR = {"dgx1": (0, 3)}
 # Runs until told to, then notes its environment a second time.
 GO_ON = f"{RECORD}; until [ -e $HOME/go-on ]; do sleep 0.2; done; env >$HOME/end.$SLURM_JOB_ID.env"
 
 
 @pytest.fixture(autouse=True)
-def watch(cluster: Cluster) -> Iterator[Watch]:
-    """No GPU is held by two jobs at any moment of the test."""
+def no_files(cluster: Cluster, watch: Watch) -> Iterator[None]:
+    """What the jobs of a test wait for, and what they leave."""
     cluster.run("ctl", "rm -f /home/alice/go-on")
-    with watched(cluster) as found:
-        yield found
+    yield
     cluster.run("ctl", "rm -f /home/alice/go-on /home/alice/end.*.env")
 
 
@@ -57,6 +58,7 @@ def pair(cluster: Cluster) -> Gpus:
 def test_jobs_live_through_enabling_and_removing(cluster: Cluster) -> None:
     """Started under stock, under ours, and pending all along: same GPUs, good ends, one each."""
     cluster.switch("stock")
+    slurmd = cluster.run("dgx1", "cat /run/slurmd.pid").out
     old = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1")], script=GO_ON)
     old_gpus = running(cluster, old)
     full = cluster.sbatch("-w", "minsky1", "--gres=gpu:4", script=GO_ON)
@@ -81,6 +83,7 @@ def test_jobs_live_through_enabling_and_removing(cluster: Cluster) -> None:
         assert list(gpus.values()) == [at_end(cluster, jobid)]
         assert visible(cluster, [jobid]) == list(gpus.values())
     cluster.wait_idle()
+    assert cluster.run("dgx1", "cat /run/slurmd.pid").out == slurmd
     assert pair(cluster) == stock_pair(cluster)
 
 
@@ -95,10 +98,10 @@ def test_a_postponed_job_wakes_by_itself_after_removal(cluster: Cluster) -> None
     """Nobody has to help: its begin time comes, and stock Slurm starts it."""
     cluster.run("ctl", "sed -i '$a waiting: {step_s: 10}' /etc/slurm/gputopo.yaml")
     cluster.engine("restart")
-    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
-    picky = ("-w", "dgx1", "--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9")
+    cluster.occupy("dgx1", TAKEN)
+    picky = ("-w", "dgx1", "--gres=gpu:2", PICKY)
     jobid = cluster.sbatch(*picky, sleep_s=300)
-    until(lambda: cluster.job(jobid).reason == "BeginTime", "the picky job waits")
+    postponed(cluster, jobid)
     cluster.switch("stock")
 
     def runs() -> bool:
@@ -112,13 +115,11 @@ def test_a_postponed_job_wakes_by_itself_after_removal(cluster: Cluster) -> None
 
 def test_the_kill_switch_stops_everything_but_the_jobs(cluster: Cluster) -> None:
     """One file: Slurm's own choice at once, hints no longer checked, jobs as they were."""
-    cluster.occupy("dgx1", (1, 2, 3, 4, 6, 7))
+    cluster.occupy("dgx1", TAKEN)
     held = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
     gpus = cluster.wait_running(held).gpus
-    picky = cluster.sbatch(
-        "-w", "dgx1", "--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9", sleep_s=300
-    )
-    until(lambda: cluster.job(picky).reason == "BeginTime", "the picky job waits")
+    picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
+    postponed(cluster, picky)
     cluster.run("ctl", f"touch {SWITCH}; sleep 1.2")
     odd = cluster.sbatch("-w", "bridged1", "--gres=gpu:2", "--comment=gpu-topo: oops", sleep_s=300)
     assert cluster.wait_running(odd).gpus == stock_pair(cluster, "bridged1")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from live_harness import CONFIG, explained
 from modes import enforcement
 from select_harness import stock_pair, told_stock_pair
 
@@ -19,8 +20,6 @@ pytestmark = [
     pytest.mark.long("the same in the other mode", "slots"),
 ]
 
-CONFIG = "/etc/slurm/gputopo.yaml"
-
 
 def gputopo(cluster: Cluster, *args: str, check: bool = True) -> Result:
     return cluster.run("ctl", ["gputopo", *args], check=check, timeout_s=120)
@@ -29,26 +28,26 @@ def gputopo(cluster: Cluster, *args: str, check: bool = True) -> Result:
 def doctor(cluster: Cluster) -> list[dict[str, Any]]:
     """What doctor finds wrong."""
     done = gputopo(cluster, "doctor", "--json", check=False)
-    told = json.loads(done.out)
-    assert done.code == (0 if told["ok"] else 1)
-    return [finding for finding in told["findings"] if finding["level"] == "fail"]
+    output = json.loads(done.out)
+    assert done.code == (0 if output["ok"] else 1)
+    return [finding for finding in output["findings"] if finding["level"] == "fail"]
 
 
 def status(cluster: Cluster) -> dict[str, Any]:
-    told = json.loads(gputopo(cluster, "status", "--json").out)
-    assert isinstance(told, dict)
-    return told
+    output = json.loads(gputopo(cluster, "status", "--json").out)
+    assert isinstance(output, dict)
+    return output
 
 
 def collect(cluster: Cluster, *args: str) -> dict[str, tuple[str, str]]:
     """What happened to each node: (word, details)."""
     done = gputopo(cluster, "topology", "collect", *args, "--json", check=False)
-    told = json.loads(done.out)
-    assert told["engine"] == "the engine reloaded"
-    found = {row["node"]: (row["what"], row["text"]) for row in told["nodes"]}
-    bad = any(what in ("changed", "failed") for what, _ in found.values())
+    output = json.loads(done.out)
+    assert output["engine"] == "the engine reloaded"
+    result = {row["node"]: (row["what"], row["text"]) for row in output["nodes"]}
+    bad = any(what in ("changed", "failed") for what, _ in result.values())
     assert done.code == int(bad), done.err
-    return found
+    return result
 
 
 @pytest.fixture
@@ -63,10 +62,10 @@ def clean(cluster: Cluster) -> Iterator[Cluster]:
 
 def configure(cluster: Cluster, old: str, new: str) -> None:
     """Change the engine's configuration for this test, and have it reload."""
-    text = cluster.run("ctl", ["cat", CONFIG]).out
+    text = cluster.read("ctl", CONFIG)
     assert old in text
     cluster.run("ctl", f"[ -e {CONFIG}.kept ] || cp -p {CONFIG} {CONFIG}.kept")
-    cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >{CONFIG}', "sh", text.replace(old, new)])
+    cluster.put("ctl", CONFIG, text.replace(old, new))
     cluster.run("ctl", "kill -HUP $(clusterctl engine pid)")
 
 
@@ -114,27 +113,16 @@ def test_status_and_explain_tell_what_slurm_did(clean: Cluster) -> None:
     jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
     (gpus,) = clean.wait_running(jobid).gpus.values()
     clean.look()
-    told = status(clean)
+    output = status(clean)
     asked, reply = ("submit", "ok") if enforcement() == "slots" else ("place", "use")
-    assert told["replies"][reply] >= 1
-    assert told["answer_ms"][asked]["p99"] < told["uptime_s"] * 1e3
-    record = json.loads(gputopo(clean, "explain", str(jobid), "--json").out)
+    assert output["replies"][reply] >= 1
+    assert output["answer_ms"][asked]["p99"] < output["uptime_s"] * 1e3
+    record = explained(clean, jobid)
     assert tuple(sorted(record["chosen"]["gpus"]["dgx1"])) == gpus
     slurms = told_stock_pair(clean)
     assert record["slurm"]["gpus"] == slurms
     ours_is_better = record["chosen"]["effbw_gbps"] > record["slurm"]["effbw_gbps"]
     assert ours_is_better == (slurms["dgx1"] != list(gpus))
-
-
-@pytest.mark.enforced
-@pytest.mark.select_plugin
-def test_observe_logs_what_would_be_done_and_changes_nothing(clean: Cluster) -> None:
-    jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", "-p", "observe", sleep_s=60)
-    (gpus,) = clean.wait_running(jobid).gpus.values()
-    assert gpus == stock_pair(clean)["dgx1"]
-    record = json.loads(gputopo(clean, "explain", str(jobid), "--json").out)
-    assert record["applied"] is False
-    assert sorted(record["chosen"]["gpus"]["dgx1"]) == [0, 3]
 
 
 @pytest.mark.enforced

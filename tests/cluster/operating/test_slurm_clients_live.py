@@ -84,11 +84,11 @@ def client(request: pytest.FixtureRequest, live: Cluster, scene: Scene) -> Remot
 def client_of(request: pytest.FixtureRequest, live: Cluster, kind: str) -> RemoteClient:
     """That client; PySlurm's tests are skipped where it cannot be built."""
     if kind == "pyslurm":
-        told = request.getfixturevalue("pyslurm")
-        if "PySlurm: built" not in told:
+        output = request.getfixturevalue("pyslurm")
+        if "PySlurm: built" not in output:
             if in_ci() and live.suite == "trixie":
-                pytest.fail(f"in CI PySlurm must be there: {told}", pytrace=False)
-            pytest.skip(told)
+                pytest.fail(f"in CI PySlurm must be there: {output}", pytrace=False)
+            pytest.skip(output)
     return RemoteClient(live, kind)
 
 
@@ -100,8 +100,8 @@ def submitted(scene: Scene, *options: str) -> str:
 def test_the_release_and_the_configuration_are_slurmctlds(
     client: RemoteClient, scene: Scene
 ) -> None:
-    told = scene.cluster.run("ctl", "slurmctld -V").out.split()[1]
-    assert client.call("version") == told
+    output = scene.cluster.run("ctl", "slurmctld -V").out.split()[1]
+    assert client.call("version") == output
     config = client.call("config")
     assert config["ClusterName"] == "gputopo"
     # An epoch, as every time that Slurm's commands are asked for.

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from live_harness import GPUS, Busy, Watch, by_policy, end, running, submit_many, visible, watched
+from live_harness import (
+    Busy,
+    by_policy,
+    end,
+    preemption,
+    running,
+    submit_many,
+)
 from modes import enforcement
-from node_variants import DGX2, other_gpus, wait_node
+from node_variants import other_gpus, wait_node
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.slurm import RECORD
 from slurm_cluster.slurm_text import Job
 
-pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.enforced,
+    pytest.mark.usefixtures("watch"),
+]
 
 PAIR = {"dgx1": (0, 3)}
 LEFT_OF_PAIR = by_policy(PAIR, (2,), ("dgx1",))
-
-
-@pytest.fixture(autouse=True)
-def watch(cluster: Cluster) -> Iterator[Watch]:
-    """No GPU is held by two jobs at any moment of the test."""
-    with watched(cluster) as found:
-        yield found
 
 
 def pair(cluster: Cluster, *args: str) -> int:
@@ -68,6 +71,7 @@ def test_a_requeued_job_is_advised_anew(cluster: Cluster) -> None:
     assert cluster.wait_running(first, timeout_s=60).gpus == LEFT_OF_PAIR
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_node_that_goes_down_frees_its_gpus(cluster: Cluster) -> None:
     """The job leaves the node, the books are empty, and the node is used as before."""
     jobid = pair(cluster, "--no-requeue")
@@ -109,6 +113,7 @@ def test_a_job_that_gives_up_a_node(cluster: Cluster) -> None:
     assert cluster.wait_running(other).gpus == by_policy({}, (3,), (gone,))
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_in_a_reservation_of_nodes(cluster: Cluster) -> None:
     """Its nodes are the candidates; outside of it nobody gets them."""
     reserve = "reservationname=r users=alice starttime=now duration=10 nodes=dgx1"
@@ -122,16 +127,10 @@ def test_a_job_in_a_reservation_of_nodes(cluster: Cluster) -> None:
     assert cluster.wait_running(outside).gpus == by_policy({}, (3,), ("dgx2",))
 
 
-PREEMPTION = """PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-PartitionName=low Nodes=dgx1 PriorityTier=1 DefaultTime=10
-PartitionName=high Nodes=dgx1 PriorityTier=9 DefaultTime=10"""
-
-
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> None:
     """Two jobs of four give way to one of three; nobody shares a GPU on the way."""
-    cluster.configure_extra(PREEMPTION)
+    cluster.configure_extra(preemption("dgx1"))
     victims = submit_many(cluster, [("-p", "low", "--gres=gpu:4")] * 2)
     running(cluster, victims)
     winner = cluster.sbatch("-p", "high", "--gres=gpu:3", sleep_s=300)
@@ -146,11 +145,6 @@ def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> No
 # -- shared and sliced GPUs ---------------------------------------------------
 
 
-def environment(cluster: Cluster, jobid: int) -> str:
-    """CUDA_VISIBLE_DEVICES inside the job, as it is."""
-    return cluster.env_of(jobid).get("CUDA_VISIBLE_DEVICES", "")
-
-
 @pytest.mark.select_plugin
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_mps_jobs_share_their_gpu_and_nothing_else(cluster: Cluster) -> None:
@@ -162,28 +156,10 @@ def test_mps_jobs_share_their_gpu_and_nothing_else(cluster: Cluster) -> None:
             for _ in range(2)
         ]
         running(cluster, sharing)
-        shared = {environment(cluster, jobid) for jobid in sharing}
+        shared = {cluster.env_of(jobid).get("CUDA_VISIBLE_DEVICES", "") for jobid in sharing}
         assert len(shared) == 1
         assert all("AdminComment" not in cluster.job(jobid).fields for jobid in sharing)
         whole = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
         got = cluster.wait_running(whole).gpus
         assert got == by_policy({"dgx2": [int(gpu) for gpu in shared]}, (2,), ("dgx2",))
         end(cluster, [*sharing, whole])
-
-
-@pytest.mark.select_plugin
-@pytest.mark.long("GPUs of other kinds are declared on every node first")
-def test_mig_slices_are_slurms_business(cluster: Cluster) -> None:
-    """Typed slices and a plain --gres=gpu on such a node: as if we were not there."""
-    gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100/\\1Type=1g.5gb/"
-    with other_gpus(cluster, "s/gpu:v100:8/gpu:1g.5gb:8/", gres):
-        with cluster.slurmctld_log_of() as log:
-            forms = ("--gres=gpu:1g.5gb:2", "--gres=gpu:2")
-            ids = submit_many(cluster, [("-w", "dgx2", form) for form in forms])
-            got = running(cluster, ids)
-        assert [len(gpus["dgx2"]) for gpus in got] == [2, 2]
-        assert visible(cluster, ids) == [gpus["dgx2"] for gpus in got]
-        assert not [line for line in log if "gputopo:" in line]
-        assert all("AdminComment" not in cluster.job(jobid).fields for jobid in ids)
-        end(cluster, ids)
-    assert cluster.gres_used() == dict.fromkeys(GPUS, ())

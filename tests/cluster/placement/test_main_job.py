@@ -7,7 +7,6 @@ request with `gpu-topo: off` in the same state of the cluster.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from live_harness import (
     Gpus,
     by_policy,
     end,
+    explained,
     is_used,
     running,
     submit_many,
@@ -46,6 +46,10 @@ FRAGMENTED: Busy = {
     "amd1": (0, 3, 5),
 }
 STATES = {"empty nodes": EMPTY, "fragmented nodes": FRAGMENTED}
+in_both_states = pytest.mark.parametrize(
+    "state",
+    ["fragmented nodes", pytest.param("empty nodes", marks=pytest.mark.long("the simpler state"))],
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,12 +66,19 @@ def hold(live: Cluster) -> Iterator[Callable[[Busy], None]]:
     def prepare(busy: Busy) -> None:
         if not is_used(live, busy):
             live.reset()
-            for node, gpus in busy.items():
-                live.occupy(node, gpus)
+            live.occupy_nodes(busy)
 
     yield prepare
     live.run("ctl", "scancel -u alice")
     until(lambda: not live.run("ctl", "squeue -h -u alice").out, "alice's jobs are gone")
+
+
+def test_an_empty_dgx1_gives_a_double_link(live: Cluster, hold: Callable[[Busy], None]) -> None:
+    """The table's first line: Slurm takes 0,1 (one NVLink), we take two links' worth."""
+    hold(EMPTY)
+    jobid = live.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    (pair,) = live.wait_running(jobid).gpus.values()
+    assert topology_of("dgx1").kinds[pair[0]][pair[1]] == "NV2"
 
 
 class Form(NamedTuple):
@@ -146,18 +157,10 @@ def test_each_machine_gives_the_gpus_the_policy_says(
             assert_not_worse(node, ours[node][node], stock[node][node])
 
 
-def test_an_empty_dgx1_gives_a_double_link(live: Cluster, hold: Callable[[Busy], None]) -> None:
-    """The table's first line: Slurm takes 0,1 (one NVLink), we take two links' worth."""
-    hold(EMPTY)
-    jobid = live.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    (pair,) = live.wait_running(jobid).gpus.values()
-    assert topology_of("dgx1").kinds[pair[0]][pair[1]] == "NV2"
-
-
 TYPES = {"dgx1": "v100", "minsky1": "p100", "bridged1": "a100", "amd1": "mi250x"}
 
 
-@pytest.mark.parametrize("state", STATES)
+@in_both_states
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_typed_request(live: Cluster, hold: Callable[[Busy], None], state: str) -> None:
     """--gres=gpu:v100:2 and the like: the best node of that type, the policy's GPUs on it."""
@@ -196,6 +199,7 @@ def test_interactive_jobs(live: Cluster, hold: Callable[[Busy], None], tool: str
     assert tuple(sorted(parse_indices(first))) == job.gpus["dgx2"]
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_tasks_of_an_array_one_after_the_other(live: Cluster, hold: Callable[[Busy], None]) -> None:
     """Each task gets what the policy says for what the earlier ones left."""
     hold(FRAGMENTED)
@@ -208,7 +212,8 @@ def test_tasks_of_an_array_one_after_the_other(live: Cluster, hold: Callable[[Bu
         busy += job.gpus["dgx1"]
 
 
-@pytest.mark.parametrize("state", STATES)
+@in_both_states
+@pytest.mark.long("the same in the other mode", "slots")
 def test_two_nodes_with_their_own_gaps(
     live: Cluster, hold: Callable[[Busy], None], state: str
 ) -> None:
@@ -247,14 +252,16 @@ def test_parts_of_a_heterogeneous_job(live: Cluster, hold: Callable[[Busy], None
 def got_by(cluster: Cluster, *args: str) -> Gpus:
     """What one job of these options gets; it ends before this returns."""
     jobid = cluster.sbatch(*args, script="sleep 300")
-    found = cluster.wait_running(jobid).gpus
+    result = cluster.wait_running(jobid).gpus
     cluster.cancel(jobid)
     cluster.wait_finished(jobid)
     cluster.look()
-    return found
+    return result
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 5])
+@pytest.mark.parametrize(
+    "count", [2, 5, *(pytest.param(n, marks=pytest.mark.long("another number")) for n in (1, 4))]
+)
 @pytest.mark.long("the same in the other mode", "slots")
 def test_the_best_connected_node_of_all(
     live: Cluster, hold: Callable[[Busy], None], count: int
@@ -336,15 +343,16 @@ MIX = (
 )
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_off_and_observe_change_nothing(live: Cluster, hold: Callable[[Busy], None]) -> None:
     """Hint off, partitions off and observe: job by job what stock Slurm gives."""
 
     def placements(*extra: str) -> list[Gpus]:
         # started in this order: each state follows from the one before
         ids = submit_many(live, [(*args, *extra) for args in MIX], script="sleep 300")
-        found = running(live, ids)
+        result = running(live, ids)
         end(live, ids)
-        return found
+        return result
 
     def by_stock_slurm() -> list[Gpus]:
         if enforcement() == "slots":
@@ -371,10 +379,10 @@ def test_observe_writes_down_what_would_have_been_done(
     hold(EMPTY)
     jobid = live.sbatch("-p", "observe", "-w", "bridged1", "--gres=gpu:2", script="sleep 300")
     got = live.wait_running(jobid)
-    told = json.loads(live.run("ctl", ["gputopo", "explain", str(jobid), "--json"]).out)
-    assert told["applied"] is False
-    assert {n: tuple(g) for n, g in told["slurm"]["gpus"].items()} == got.gpus
-    chosen = {node: tuple(sorted(gpus)) for node, gpus in told["chosen"]["gpus"].items()}
+    output = explained(live, jobid)
+    assert output["applied"] is False
+    assert {n: tuple(g) for n, g in output["slurm"]["gpus"].items()} == got.gpus
+    chosen = {node: tuple(sorted(gpus)) for node, gpus in output["chosen"]["gpus"].items()}
     assert chosen == by_policy(EMPTY, (2,), ("bridged1",))
     # 22.05 finds the bridged pair by itself
     assert (chosen == got.gpus) == (live.release < (23, 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from live_harness import by_policy, configure_engine
+from live_harness import PICKY, TAKEN, by_policy, configure_engine, postponed, time_of
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
@@ -14,9 +14,6 @@ from slurm_cluster.slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
-PICKY = "--comment=gpu-topo: min-utility=0.9"
-# Only GPUs on different sockets of dgx1 are left: far from the ideal pair.
-TAKEN = (1, 2, 3, 4, 6, 7)
 IN_SLOTS = re.compile(
     r"\[gpu-topo: min-utility=0\.9 \| mapa: the best free GPUs reach 0\.\d\d of the ideal"
     r" bandwidth, and the job asks for 0\.90\] \[gpu-slots: gated .*\]"
@@ -34,22 +31,16 @@ def holders(cluster: Cluster) -> list[int]:
     return cluster.occupy("dgx1", TAKEN)
 
 
-def postponed(cluster: Cluster, *args: str) -> Job:
+def picky(cluster: Cluster, *args: str) -> Job:
     """A picky job on dgx1, once it says that it waits."""
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, *args, sleep_s=300)
-    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid} waits")
-    return cluster.job(jobid)
+    return postponed(cluster, jobid)
 
 
-def start_time(cluster: Cluster, jobid: int) -> int:
-    """When the job started, as Unix time."""
-    text = cluster.job(jobid).fields["StartTime"]
-    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
-
-
+@pytest.mark.long("the same in the other mode", "slots")
 def test_the_user_reads_why_the_job_waits(cluster: Cluster, holders: list[int]) -> None:
     """Reason=BeginTime, and AdminComment has the share reached and the share asked for."""
-    job = postponed(cluster)
+    job = picky(cluster)
     assert job.state == "PENDING"
     sentence = IN_SLOTS if enforcement() == "slots" else SENTENCE
     assert sentence.fullmatch(job.fields["AdminComment"]), job.fields["AdminComment"]
@@ -57,36 +48,19 @@ def test_the_user_reads_why_the_job_waits(cluster: Cluster, holders: list[int]) 
 
 def test_a_job_end_wakes_it_for_the_better_set(cluster: Cluster, holders: list[int]) -> None:
     """GPU 3 comes free, a double link to GPU 0: the job starts on both, before its time."""
-    job = postponed(cluster)
+    job = picky(cluster)
     cluster.cancel(holders[TAKEN.index(3)])
     started = cluster.wait_running(job.id, timeout_s=60)
     assert started.gpus == {"dgx1": (0, 3)}
-    if found := SENTENCE.fullmatch(job.fields["AdminComment"]):
-        assert start_time(cluster, job.id) < int(found[2])
+    if result := SENTENCE.fullmatch(job.fields["AdminComment"]):
+        assert time_of(cluster, job.id, "StartTime") < int(result[2])
     assert "waiting" not in started.fields["AdminComment"]
-
-
-@pytest.mark.long("a detail of what a shorter test shows")
-def test_an_end_that_helps_nobody_leaves_it_waiting(cluster: Cluster, holders: list[int]) -> None:
-    """GPU 2 has one link to 0: not enough. The job is asked about again, and waits on."""
-    job = postponed(cluster)
-    cluster.cancel(holders[TAKEN.index(2)])
-
-    def asked_again() -> bool:
-        comment = cluster.job(job.id).fields["AdminComment"]
-        return comment != job.fields["AdminComment"] and bool(SENTENCE.fullmatch(comment))
-
-    if enforcement() == "slots":
-        cluster.look()  # it is asked again, and has nothing new to say
-    else:
-        until(asked_again, "the engine is asked again")
-    assert cluster.job(job.id).state == "PENDING"
 
 
 @pytest.mark.long("the same in the other mode", "slots")
 def test_nobody_else_waits(cluster: Cluster, holders: list[int]) -> None:
     """Jobs of lower priority start beside it, on the very GPUs it does not want."""
-    job = postponed(cluster, "--nice=0")
+    job = picky(cluster, "--nice=0")
     ids = [
         cluster.sbatch("-w", "dgx1", "--nice=500", "--gres=gpu:1", sleep_s=300) for _ in range(2)
     ]
@@ -116,10 +90,3 @@ def test_a_node_that_is_good_enough_needs_no_wait(cluster: Cluster, holders: lis
     got = cluster.wait_running(jobid)
     assert got.gpus == by_policy({"dgx1": TAKEN}, (2,), ("amd1", "bridged1", "dgx2", "minsky1"))
     assert "waiting" not in got.fields["AdminComment"]
-
-
-@pytest.mark.long("the same in the other mode", "slots")
-def test_a_job_that_opted_out_starts_on_what_is_left(cluster: Cluster, holders: list[int]) -> None:
-    """off: no wait, no choice."""
-    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", "--comment=gpu-topo: off", sleep_s=300)
-    assert cluster.wait_running(jobid).gpus == {"dgx1": (0, 5)}

@@ -25,7 +25,7 @@ def test_two_nodes_are_taken_below_one_switch(cluster: Cluster) -> None:
     assert "nodes below" not in without.fields["AdminComment"]
     cluster.cancel(alone)
     cluster.wait_idle()
-    cluster.run("ctl", ["sh", "-c", f'printf "%s" "$1" >{TOPOLOGY_CONF}', "sh", SWITCHES])
+    cluster.put("ctl", TOPOLOGY_CONF, SWITCHES)
     configure_engine(cluster, f"topology_conf: {TOPOLOGY_CONF}")
     jobid = cluster.sbatch("-N2", "--gres=gpu:8", sleep_s=300)
     job = cluster.wait_running(jobid)

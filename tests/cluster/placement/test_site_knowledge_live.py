@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_harness import Busy, Gpus, configure_engine, topology_of
+from live_harness import Busy, Gpus, topology_of
 
 from policies import Cluster as Snapshot
 from policies import NodeState, Placement, Request, Site
@@ -31,11 +32,14 @@ SITE = {
 }  # fmt: skip
 
 
-def put(cluster: Cluster, name: str, text: str) -> str:
-    """A file of the site's beside gputopo.yaml; its path."""
-    path = f"{FOLDER}/{name}"
-    cluster.run("ctl", ["sh", "-c", f'mkdir -p {FOLDER}; printf "%s" "$1" >{path}', "sh", text])
-    return path
+@pytest.fixture(scope="module", autouse=True)
+def site(session_cluster: Cluster) -> Iterator[None]:
+    """A reset leads to an engine with a pattern of the site's own that knows its usual jobs."""
+    session_cluster.run("ctl", ["mkdir", "-p", FOLDER])
+    session_cluster.put("ctl", f"{FOLDER}/halo.txt", HALO)
+    lines = f"patterns: {{halo: {FOLDER}/halo.txt}}\nusual_jobs: {{4: 1, 8: 1}}"
+    with session_cluster.at_home(yaml=lines):
+        yield
 
 
 def left(busy: Busy) -> Snapshot:
@@ -52,14 +56,12 @@ def given(answer: object) -> Gpus:
 
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_pattern_of_the_sites_own(cluster: Cluster) -> None:
-    """Jobs ask for it by name; one of another size is placed as a ring and told so."""
+    """Jobs ask for it by name; one of another size is placed as a ring, and its comment says so."""
     graph = graph_file.read(HALO, "halo.txt")
     name = add_graph("halo", graph.ranks, graph.edges)
     wanted = given(Mapa().place(Request((4,), pattern=name), left(BUSY)))
     assert wanted != given(Mapa().place(Request((4,)), left(BUSY)))
     cluster.occupy("dgx1", BUSY["dgx1"])
-    configure_engine(cluster, f"patterns: {{halo: {put(cluster, 'halo.txt', HALO)}}}")
-    cluster.look()
     hint = "--comment=gpu-topo: pattern=halo"
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", hint, sleep_s=300)
     job = cluster.wait_running(jobid)
@@ -74,7 +76,6 @@ def test_what_the_site_measured(cluster: Cluster) -> None:
     """gputopo calibrate on the controller; five GPUs then avoid the hop that was slow."""
     source = NCCL_LOGS.read_text(encoding="utf-8")
     script = f"{source}\nprint(*write(Path('{FOLDER}'), {SITE!r}))"
-    cluster.run("ctl", ["mkdir", "-p", FOLDER])
     logs = cluster.run("ctl", ["python3", "-c", script]).out.split()
     model = f"{FOLDER}/dgx1v-model.yaml"
     command = ["gputopo", "calibrate", *logs, "--topology", "dgx1v", "--output", model]
@@ -99,8 +100,6 @@ def test_what_the_site_usually_asks(cluster: Cluster) -> None:
     usual = {4: 1, 8: 1}
     policy = MapaPreserveSite(Site(shares(usual)))
     wanted = given(policy.place(Request((1,)), left({})))
-    configure_engine(cluster, "usual_jobs: {4: 1, 8: 1}")
-    cluster.look()
     hint = "--comment=gpu-topo: policy=mapa-preserve-site"
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:1", hint, sleep_s=300)
     job = cluster.wait_running(jobid)

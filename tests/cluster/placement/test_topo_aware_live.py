@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
-from live_harness import configure_engine
+from live_harness import configure_engine, postponed
 
 from gres_topology import catalog
 from policies.registry import registry
@@ -17,7 +17,6 @@ from simulation.experiments.sc17.table1 import jobs_of
 from simulation.models.placing import Simulator
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_cluster.slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
@@ -28,6 +27,13 @@ WATCHED = "users: {alice: {policy: topo-aware-p}}"
 WAITS = "policy=topo-aware-p,min-utility=0.5,batch=1"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def watched_site(session_cluster: Cluster) -> Iterator[None]:
+    """A reset leads to an engine that watches neighbours."""
+    with session_cluster.at_home(yaml=WATCHED):
+        yield
+
+
 def submit(cluster: Cluster, gpus: int, hint: str, *args: str, seconds: float = 300) -> int:
     """A job on the minsky."""
     hint = f"--comment=gpu-topo: {hint}"
@@ -36,14 +42,8 @@ def submit(cluster: Cluster, gpus: int, hint: str, *args: str, seconds: float = 
 
 def neighbours(cluster: Cluster) -> dict[str, float | None]:
     """What the engine knows of running jobs."""
-    found: dict[str, float | None] = cluster.status()["neighbours"]
-    return found
-
-
-def waiting(cluster: Cluster, jobid: int) -> Job:
-    """The job, once it says that it waits."""
-    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid} waits")
-    return cluster.job(jobid)
+    result: dict[str, float | None] = cluster.status()["neighbours"]
+    return result
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def waiting(cluster: Cluster, jobid: int) -> Job:
         for name in POLICIES
     ],
 )
+@pytest.mark.long("a minute; in the select mode in every run", "slots")
 def test_table_1_gets_the_gpus_the_simulator_says(cluster: Cluster, name: str) -> None:
     """The authors' six jobs, submitted and ended in the order in which that happens there."""
-    configure_engine(cluster, WATCHED)
     jobs = jobs_of("authors")
     speed = Profiled(loaded("prof_from_experiments_full"))
     run = Simulator({NODE: catalog.load("minsky")}, registry.get(name), speed).run(jobs)
@@ -83,20 +83,19 @@ def test_table_1_gets_the_gpus_the_simulator_says(cluster: Cluster, name: str) -
 
 def in_order(records: Sequence[Record]) -> list[tuple[str, int]]:
     """What happens to which job, one after the other."""
-    found = []
+    result = []
     for one in records:
         at_s = {"end": one.end_s, "submit": one.job.submit_s, "start": one.start_s}
-        found += [(at_s[what], order, what, one.job.job_id) for order, what in enumerate(at_s)]
-    return [(what, number) for _, _, what, number in sorted(found)]
+        result += [(at_s[what], order, what, one.job.job_id) for order, what in enumerate(at_s)]
+    return [(what, number) for _, _, what, number in sorted(result)]
 
 
 @pytest.mark.long("the same in the other mode", "slots")
 def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -> None:
     """One free GPU on each socket: topo-aware-p waits, says why, and starts on a pair."""
-    configure_engine(cluster, WATCHED)
     holders = dict(zip((0, 2), cluster.occupy(NODE, (0, 2)), strict=True))
-    job = submit(cluster, 2, "policy=topo-aware-p,min-utility=0.5,batch=1")
-    comment = waiting(cluster, job).fields["AdminComment"]
+    job = submit(cluster, 2, WAITS)
+    comment = postponed(cluster, job).fields["AdminComment"]
     assert "the best free GPUs have a utility of 0." in comment
     assert "communication 0.00" in comment
     assert "the job asks for 0.50" in comment
@@ -124,21 +123,6 @@ def test_without_postponing_it_takes_the_split_pair(cluster: Cluster) -> None:
     assert cluster.wait_running(job).gpus == {NODE: (1, 3)}
 
 
-@pytest.mark.long("a detail of what a shorter test shows")
-def test_a_wait_outlives_the_engine_and_slurmctld(cluster: Cluster) -> None:
-    configure_engine(cluster, WATCHED)
-    holders = cluster.occupy(NODE, (0, 2))
-    job = submit(cluster, 2, "policy=topo-aware-p,min-utility=0.5,batch=1")
-    waiting(cluster, job)
-    cluster.engine("restart")
-    cluster.restart_slurmctld()
-    # On a node that has not registered yet Slurm 22.05 starts jobs without their GPUs.
-    until(lambda: cluster.gres_used()[NODE] == (0, 2), "the node has registered")
-    assert cluster.job(job).state == "PENDING"
-    cluster.cancel(holders[0])
-    assert cluster.wait_running(job, timeout_s=90).gpus == {NODE: (0, 1)}
-
-
 @pytest.mark.long("the same in the other mode", "slots")
 def test_tasks_of_an_array_wait_and_start_each_on_a_pair(cluster: Cluster) -> None:
     holders = cluster.occupy(NODE, (0, 2))
@@ -161,37 +145,11 @@ def test_what_depends_on_a_job_that_waits_starts_after_it(cluster: Cluster) -> N
     holders = cluster.occupy(NODE, (0, 2))
     first = submit(cluster, 2, WAITS, seconds=1)
     after = submit(cluster, 2, WAITS, f"--dependency=afterok:{first}")
-    waiting(cluster, first)
+    postponed(cluster, first)
     until(lambda: cluster.job(after).reason == "Dependency", "the other depends on it")
     cluster.cancel(holders[1])
     assert cluster.wait_finished(first).state == "COMPLETED"
     assert cluster.wait_running(after, timeout_s=60).gpus == {NODE: (2, 3)}
-
-
-@pytest.mark.select_plugin
-def test_a_job_waits_inside_its_reservation(cluster: Cluster) -> None:
-    holders = cluster.occupy(NODE, (0, 2), user="alice")
-    reserve = f"reservationname=r users=alice starttime=now duration=10 nodes={NODE}"
-    cluster.run("ctl", f"scontrol create reservation {reserve} flags=ignore_jobs")
-    job = submit(cluster, 2, WAITS, "--reservation=r")
-    waiting(cluster, job)
-    cluster.cancel(holders[0])
-    assert cluster.wait_running(job, timeout_s=60).gpus == {NODE: (0, 1)}
-
-
-@pytest.mark.select_plugin
-def test_a_preempting_job_gets_a_pair_of_what_it_freed(cluster: Cluster) -> None:
-    """One victim on each socket gives way, or both; the winner never gets a split pair."""
-    lines = """PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-PartitionName=low Nodes=minsky1 PriorityTier=1 DefaultTime=10
-PartitionName=high Nodes=minsky1 PriorityTier=9 DefaultTime=10"""
-    cluster.configure_extra(lines)
-    victims = [submit(cluster, 2, "policy=topo-aware", "-p", "low") for _ in range(2)]
-    held = {cluster.wait_running(jobid).gpus[NODE] for jobid in victims}
-    assert held == {(0, 1), (2, 3)}
-    winner = submit(cluster, 2, WAITS, "-p", "high")
-    assert cluster.wait_running(winner, timeout_s=90).gpus[NODE] in held
 
 
 @pytest.mark.long("the same in the other mode", "slots")
@@ -199,7 +157,6 @@ def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(
     cluster: Cluster,
 ) -> None:
     """A tiny batch on GPU 0, started before: the next one goes to the other socket."""
-    configure_engine(cluster, WATCHED)
     first = submit(cluster, 1, "policy=topo-aware,batch=1")
     assert cluster.wait_running(first).gpus == {NODE: (0,)}
     cluster.engine("restart")
@@ -210,7 +167,7 @@ def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(
 
 @pytest.mark.long("10 s of waiting")
 def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster: Cluster) -> None:
-    configure_engine(cluster, f"{WATCHED}\ntopo_aware: {{refresh_s: 1}}")
+    configure_engine(cluster, "topo_aware: {refresh_s: 1}")
     ids = cluster.occupy(NODE, (0, 2))
     until(lambda: neighbours(cluster)["jobs"] == 2, "both are known", 10)
     cluster.cancel(*ids)
@@ -224,13 +181,13 @@ def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
     """Five jobs of one kind, alone on their socket; a failed one teaches nothing."""
     path = "/var/lib/gputopo/learned-profiles.json"
     cluster.run("ctl", f"rm -f {path}")
-    configure_engine(cluster, f"{WATCHED}\ntopo_aware: {{refresh_s: 1}}")
+    configure_engine(cluster, "topo_aware: {refresh_s: 1}")
     hint = "--comment=gpu-topo: policy=topo-aware,profile=bert,batch=4"
 
     def runs() -> list[float]:
         told = cluster.run("ctl", f"cat {path}", check=False).out
-        found: list[float] = json.loads(told)[0]["seconds"] if told else []
-        return found
+        result: list[float] = json.loads(told)[0]["seconds"] if told else []
+        return result
 
     def wrote(least: int) -> int:
         until(lambda: len(runs()) >= least, f"{least} runs are written down", 30)
@@ -240,5 +197,5 @@ def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
         job = cluster.sbatch("-w", NODE, "--gres=gpu:2", hint, script=script)
         cluster.wait_finished(job)
         assert wrote(number) == number
-    # By slots a start is seen by a look at the queue, some tenths of a second later.
+    # With slots the engine sees a start when it polls the queue, tenths of a second later.
     assert all(2 <= seconds < 20 for seconds in runs()), runs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from live_harness import preemption
 from node_variants import DGX2, RESTART_SLURMD, other_gpus, wait_node
 from select_harness import PREFER, FakeEngine, assert_no_overlap, clear, stock_pair
 
@@ -163,15 +164,9 @@ def test_reserved_gpus(cluster: Cluster, engine: FakeEngine) -> None:
         cluster.run("ctl", "scontrol delete reservationname=r")
 
 
-PREEMPTION = """PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-PartitionName=low Nodes=dgx1 PriorityTier=1 DefaultTime=10
-PartitionName=high Nodes=dgx1 PriorityTier=9 DefaultTime=10"""
-
-
 def test_preemption(cluster: Cluster, engine: FakeEngine) -> None:
     """While victims hold the GPUs nothing is asked; afterwards the job is an ordinary one."""
-    cluster.configure_extra(PREEMPTION)
+    cluster.configure_extra(preemption("dgx1"))
     engine.rule(do="pass")
     cluster.wait_running(cluster.sbatch("-p", "low", "--gres=gpu:8", sleep_s=300))
     engine.rule(**PREFER)
@@ -187,8 +182,10 @@ def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:
     """A node of MIG slices is neither asked about nor offered to others."""
     gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100/\\1Type=1g.5gb/"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:1g.5gb:8/", gres):
-        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:1g.5gb:2")
-        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:2")
+        for form in ("--gres=gpu:1g.5gb:2", "--gres=gpu:2"):
+            jobid = assert_unasked(cluster, engine, "-w", "dgx2", form)
+            assert "AdminComment" not in cluster.job(jobid).fields
+            assert cluster.visible_gpus(jobid) == cluster.job(jobid).gpus["dgx2"]
         jobid = cluster.sbatch("-x", "dgx2", "--gres=gpu:1", sleep_s=30)
         cluster.wait_running(jobid)
         anywhere = cluster.sbatch("--gres=gpu:1", sleep_s=30)

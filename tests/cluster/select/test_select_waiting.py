@@ -6,15 +6,15 @@ import re
 import time
 
 import pytest
+from live_harness import eligible_time, postponed, time_of
 from select_harness import (
     LAZY,
+    LAZY_BY_HINT,
+    LAZY_HINT,
     PREFER,
     FakeEngine,
     all_running,
     assert_no_overlap,
-    eligible_time,
-    postponed,
-    time_of,
 )
 
 from slurm_cluster.cluster import Cluster
@@ -34,9 +34,9 @@ def test_a_postponed_job_says_why_and_starts_in_time(cluster: Cluster, engine: F
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     job = postponed(cluster, jobid)
     sentence = r"waiting 1/10 since (\d+): a pair comes free \(until (\d+), begin (\d+)\)"
-    told = re.fullmatch(rf"\[gpu-topo: \| {sentence}\]", job.fields["AdminComment"])
-    assert told, job.fields["AdminComment"]
-    since, until_s, begin = map(int, told.groups())
+    output = re.fullmatch(rf"\[gpu-topo: \| {sentence}\]", job.fields["AdminComment"])
+    assert output, job.fields["AdminComment"]
+    since, until_s, begin = map(int, output.groups())
     assert until_s == since + 6
     job = cluster.wait_running(jobid, timeout_s=20)
     started = time_of(cluster, jobid, "StartTime")
@@ -51,9 +51,8 @@ def test_a_postponed_job_says_why_and_starts_in_time(cluster: Cluster, engine: F
 
 def test_the_rest_of_the_partition_is_not_delayed(cluster: Cluster, engine: FakeEngine) -> None:
     """Jobs of lower priority start at once beside a postponed one."""
-    engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
-    lazy = "--comment=gpu-topo: lazy"
-    waiting = cluster.sbatch(lazy, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    engine.rule(**LAZY_BY_HINT)
+    waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     low = ("-w", "dgx1", "--nice=100", "--gres=gpu:1")
     for jobid in [cluster.sbatch(*low, sleep_s=30) for _ in range(3)]:
         cluster.wait_running(jobid, timeout_s=5)
@@ -62,10 +61,9 @@ def test_the_rest_of_the_partition_is_not_delayed(cluster: Cluster, engine: Fake
 
 def test_backfill_goes_on_beside_a_postponed_job(cluster: Cluster, engine: FakeEngine) -> None:
     """A job that only backfill can start is not held up by the postponed one's plans."""
-    engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
+    engine.rule(**LAZY_BY_HINT)
     cluster.wait_running(cluster.sbatch("-w", "dgx1", "-t5", "--gres=gpu:6", sleep_s=300))
-    lazy = "--comment=gpu-topo: lazy"
-    waiting = cluster.sbatch(lazy, "-w", "dgx1", "--gres=gpu:1", sleep_s=30)
+    waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:1", sleep_s=30)
     postponed(cluster, waiting)
     cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=30)
     small = cluster.sbatch("-w", "dgx1", "-t1", "--nice=100", "--gres=gpu:2", sleep_s=10)
@@ -159,10 +157,10 @@ def test_an_update_of_the_start_time_wins(cluster: Cluster, engine: FakeEngine) 
 @pytest.mark.long("11 s of waiting")
 def test_a_start_time_set_by_hand_is_not_taken_back(cluster: Cluster, engine: FakeEngine) -> None:
     """After an update into the future, the end of another job wakes nobody."""
-    engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
+    engine.rule(**LAZY_BY_HINT)
     holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
     cluster.wait_running(holder)
-    jobid = cluster.sbatch("--comment=gpu-topo: lazy", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    jobid = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     postponed(cluster, jobid)
     cluster.run("ctl", ["scontrol", "update", f"jobid={jobid}", "StartTime=now+600"])
     wanted = eligible_time(cluster, jobid)
@@ -198,11 +196,10 @@ def test_heterogeneous_jobs_are_never_postponed(cluster: Cluster, engine: FakeEn
 
 def test_a_restart_keeps_running_and_waiting_jobs(cluster: Cluster, engine: FakeEngine) -> None:
     """slurmctld restarts and reconfigures: GPUs, waits and counts stay, and a job end wakes."""
-    engine.rule(hints={"lazy": LAZY}, **{"else": PREFER})
+    engine.rule(**LAZY_BY_HINT)
     running = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)
     gpus = cluster.wait_running(running).gpus
-    lazy = "--comment=gpu-topo: lazy"
-    waiting = cluster.sbatch(lazy, "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
     sentence = postponed(cluster, waiting).fields["AdminComment"]
     for action in (cluster.restart_slurmctld, cluster.reconfigure):
         action()
@@ -213,22 +210,3 @@ def test_a_restart_keeps_running_and_waiting_jobs(cluster: Cluster, engine: Fake
     engine.rule(**PREFER)
     cluster.cancel(running)
     assert cluster.wait_running(waiting, timeout_s=15).gpus == {"dgx1": (3, 6)}
-
-
-@pytest.mark.long("a minute: Slurm's own pass over the queue")
-def test_removing_the_plugin_disturbs_nothing(cluster: Cluster, engine: FakeEngine) -> None:
-    """Stock Slurm takes over: GPUs stay, and the waiting job starts when its time has come."""
-    lazy = {**LAZY, "s": 15}
-    engine.rule(hints={"lazy": lazy}, **{"else": PREFER})
-    running = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)
-    gpus = cluster.wait_running(running).gpus
-    hint = "--comment=gpu-topo: lazy"
-    waiting = cluster.sbatch(hint, "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    postponed(cluster, waiting)
-    cluster.switch("stock")
-    assert cluster.job(running).gpus == gpus
-    taken = cluster.wait_running(waiting, timeout_s=90).gpus["dgx1"]
-    assert set(taken).isdisjoint(gpus["dgx1"])
-    cluster.switch("gputopo")
-    assert cluster.job(running).gpus == gpus
-    assert_no_overlap(cluster)

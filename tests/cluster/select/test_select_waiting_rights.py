@@ -5,24 +5,20 @@ from __future__ import annotations
 import time
 
 import pytest
-from select_harness import LAZY, PREFER, SWITCH, FakeEngine, eligible_time, postponed, time_of
+from live_harness import eligible_time, postponed, preemption, time_of
+from select_harness import LAZY, LAZY_HINT, PREFER, SWITCH, FakeEngine
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
-HINT = "--comment=gpu-topo: lazy"
-PREEMPTION = """PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-PartitionName=low Nodes=dgx1 PriorityTier=1 DefaultTime=10
-PartitionName=high Nodes=dgx1 PriorityTier=9 DefaultTime=10"""
 
 
 def test_a_job_that_preempted_others_is_never_postponed(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
     """Its victims are gone: would it sleep now, others took the GPUs and it ended those, too."""
-    cluster.configure_extra(PREEMPTION)
+    cluster.configure_extra(preemption("dgx1"))
     victim = cluster.sbatch("-p", "low", "--gres=gpu:8", sleep_s=300)
     cluster.wait_running(victim)
     engine.rule(**LAZY)
@@ -39,7 +35,7 @@ def test_waits_count_where_jobs_end_all_the_time(cluster: Cluster, engine: FakeE
     short = ("-w", "dgx1", "--gres=gpu:1", "--nice=500", "--array=0-99%4")
     busy = cluster.sbatch(*short, script="sleep 1", user="bob")
     until(lambda: engine.lines("ended"), "jobs end")
-    jobid = cluster.sbatch(HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=60)
+    jobid = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=60)
     began = time_of(cluster, jobid, "SubmitTime")
     job = cluster.wait_running(jobid, timeout_s=35)
     assert time_of(cluster, jobid, "StartTime") - began >= 15
@@ -76,7 +72,7 @@ def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(
 def test_a_task_that_a_limit_held_back_has_waits_of_its_own(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
-    """With %1 Slurm gives the second task a new begin time: nobody's wish, and a new wait."""
+    """With %1 Slurm gives the second task a new begin time: its waits are counted from zero."""
     engine.settle(max_postponements=2)
     engine.rule(do="wait", s=2, note="later")
     jobid = cluster.sbatch("-w", "dgx1", "--array=0-1%1", "--gres=gpu:2", script="sleep 8")
@@ -130,7 +126,9 @@ def test_the_kill_switch_gives_the_begin_time_back(cluster: Cluster, engine: Fak
 PARTITIONS = "PartitionName=a Nodes=dgx1 DefaultTime=10\nPartitionName=b Nodes=dgx2 DefaultTime=10"
 
 
-@pytest.mark.parametrize("node", ["dgx1", "dgx2"])
+@pytest.mark.parametrize(
+    "node", ["dgx1", pytest.param("dgx2", marks=pytest.mark.long("the other of two partitions"))]
+)
 def test_an_end_in_any_of_its_partitions_wakes_a_job(
     cluster: Cluster, engine: FakeEngine, node: str
 ) -> None:

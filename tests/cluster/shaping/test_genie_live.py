@@ -5,17 +5,16 @@ In both ways of enforcing. Time is scaled: to the models jobs take hours, and th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_harness import CONFIG, all_jobs, by_policy, configure_engine, submit_many
+from live_harness import CONFIG, admin_comment, all_jobs, by_policy, explained, submit_many
 from modes import enforcement
 
 from policies.genie.submit import candidates
 from policies.genie.tasks import TaskConstraints
-from policies.performance import INFERENCE, Work
+from policies.performance import Work
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
 from slurm_cluster.slurm import RECORD
@@ -39,19 +38,26 @@ genie:
 """
 
 
-@pytest.fixture
-def shaping(cluster: Cluster) -> Iterator[Cluster]:
-    """A cluster whose engine shapes the jobs of partition dgx."""
+@pytest.fixture(scope="module")
+def profiles(session_cluster: Cluster) -> Iterator[None]:
+    """From here on a reset leads to an engine that shapes the jobs of partition dgx."""
+    session_cluster.run("ctl", ["mkdir", "-p", FOLDER])
     for name, some in RUNS.items():
         rows = [f"{run.nodes},{run.gpus},{run.local_batch},{run.step_s}" for run in some]
-        text = "\n".join(["nodes,gpus,local_batch,step_s", *rows])
         file = f"{FOLDER}/{name}.csv"
-        cluster.run("ctl", ["sh", "-c", f'mkdir -p {FOLDER}; printf "%s" "$1" >{file}', "sh", text])
-        cluster.run("ctl", ["gputopo", "profile", "fit", file, "--database", DATABASE])
-    configure_engine(cluster, GENIE)
-    looked(cluster)
-    yield cluster
-    cluster.run("ctl", f"rm -rf {FOLDER}")
+        session_cluster.put("ctl", file, "\n".join(["nodes,gpus,local_batch,step_s", *rows]))
+        session_cluster.run("ctl", ["gputopo", "profile", "fit", file, "--database", DATABASE])
+    with session_cluster.at_home(yaml=GENIE):
+        yield
+    session_cluster.run("ctl", ["rm", "-rf", FOLDER])
+
+
+@pytest.fixture
+def shaping(profiles: None, cluster: Cluster) -> Cluster:
+    """A cluster whose engine shapes jobs, and knows what Slurm's books say."""
+    until(lambda: cluster.status()["genie"]["domains"], "the engine has looked at the queue", 20)
+    cluster.look()
+    return cluster
 
 
 @pytest.fixture
@@ -59,12 +65,6 @@ def reshapes(live: Cluster) -> None:
     """Only where a waiting job can be given another shape."""
     if enforcement() == "slots" and live.release < (23, 2):
         pytest.skip("on 22.05 with slots a waiting job keeps its shape")
-
-
-def looked(cluster: Cluster) -> None:
-    """The engine knows what Slurm's books say."""
-    until(lambda: cluster.status()["genie"]["domains"], "the engine has looked at the queue", 20)
-    cluster.look()
 
 
 def hint(work: Work, service: str = "normal", **more: object) -> str:
@@ -89,13 +89,6 @@ def refused(cluster: Cluster, *args: str) -> str:
     lines = [line for line in done.err.splitlines() if "gpu-topo" in line]
     assert len(lines) == 1, done.err
     return lines[0]
-
-
-def told(cluster: Cluster, jobid: int) -> dict[str, Any]:
-    """`gputopo explain`."""
-    found = json.loads(cluster.run("ctl", ["gputopo", "explain", str(jobid), "--json"]).out)
-    assert isinstance(found, dict)
-    return found
 
 
 # -- a queue ------------------------------------------------------------------
@@ -127,9 +120,9 @@ def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: 
     """These jobs run, with these shapes, and the engine knows; fails where others do."""
 
     def now() -> tuple[dict[int, str], int]:
-        found = {job.id: shape_of(job) for job in all_jobs(cluster) if job.state == "RUNNING"}
+        result = {job.id: shape_of(job) for job in all_jobs(cluster) if job.state == "RUNNING"}
         known = cluster.status()["genie"]["domains"]["dgx"]["waiting"]
-        return {ids.index(job): shape for job, shape in found.items()}, known
+        return {ids.index(job): shape for job, shape in result.items()}, known
 
     try:
         until(lambda: now() == (running, waiting), "the simulator's jobs run", 90)
@@ -248,39 +241,10 @@ def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(
     assert "highest cost-effective ratio of those in time" in words
 
 
-#: No GPU holds 256 samples. Inference does not synchronise; only training was profiled.
-OTHER_WORK = [Work("wide", 256, 2000), Work("wide", 64, 2000, INFERENCE)]
-
-
-@pytest.mark.long("a detail of what a shorter test shows")
-def test_a_class_counts_from_the_smallest_shape_that_holds_the_batch(
-    shaping: Cluster,
-) -> None:
-    """`explain` shows the deadline, and every shape with its latency."""
-    for work in OTHER_WORK:
-        jobid = shaping.sbatch("-p", "dgx", hint(work, "prior"), sleep_s=300)
-        shaping.wait_running(jobid)
-        until(lambda: "deadline" in shape_told(shaping, jobid), "the shape is written down")  # noqa: B023
-        said = shape_told(shaping, jobid)
-        submit = shaping.job(jobid).fields["SubmitTime"]
-        at = int(shaping.run("ctl", ["date", "-d", submit, "+%s"]).out)
-        assert said["deadline"] - at == pytest.approx(MAKER.expected_s(work, "prior"), abs=3)
-        latencies = {
-            str(shape): pytest.approx(float(seconds), rel=1e-3)
-            for shape, seconds in zip(PLATFORM.shapes, MAKER.latencies_s(work), strict=True)
-            if seconds < float("inf")
-        }
-        assert {one["shape"]: one["latency_s"] for one in said["shapes"]} == latencies
-        assert said["shape"] == said["shapes"][0]["shape"]
-        shaping.cancel(jobid)
-        shaping.wait_idle()
-        shaping.look()
-
-
 def shape_told(cluster: Cluster, jobid: int) -> dict[str, Any]:
     """What `gputopo explain` says of the shape; empty before it was written down."""
-    found = told(cluster, jobid)
-    shaped: dict[str, Any] = found.get("shaping") or found
+    result = explained(cluster, jobid)
+    shaped: dict[str, Any] = result.get("shaping") or result
     return shaped
 
 
@@ -300,7 +264,7 @@ def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping:
     for given, before, wanted in RESHAPED:
         nodes = ("dgx1", "dgx2")[: int(wanted[0])]
         jobid = submitted(shaping, *given, hint(WIDE))
-        until(lambda: f"[gpu-shape: {before}" in comment(shaping, jobid), f"shaped {before}")  # noqa: B023
+        until(lambda: f"[gpu-shape: {before}" in admin_comment(shaping, jobid), f"shaped {before}")  # noqa: B023
         shaping.cancel(*(full[node].pop() for node in nodes for _ in range(2)))
         job = shaping.wait_running(jobid, timeout_s=60)
         assert shape_of(job) == f"{wanted[0]}x2"
@@ -308,11 +272,6 @@ def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping:
         assert tasks_of(shaping, jobid) == int(wanted[2])
         per_node = shaping.env_of(jobid).get("SLURM_NTASKS_PER_NODE", "")
         assert per_node == ("1" if "--ntasks-per-node=1" in given else "")
-
-
-def comment(cluster: Cluster, jobid: int) -> str:
-    """The AdminComment."""
-    return cluster.job(jobid).fields.get("AdminComment", "")
 
 
 FIXED = [
@@ -330,14 +289,14 @@ def test_what_the_user_fixed_is_kept(shaping: Cluster) -> None:
     for given, shape in FIXED:
         jobid = submitted(shaping, *given, hint(WIDE))
         assert shape_of(shaping.wait_running(jobid)) == shape, given
-        assert f"[gpu-shape: {shape}" in comment(shaping, jobid)
+        assert f"[gpu-shape: {shape}" in admin_comment(shaping, jobid)
         shaping.cancel(jobid)
         shaping.wait_idle()
         shaping.look()
 
 
 def let_in(cluster: Cluster, work: Work, **more: object) -> str:
-    """The line told to a job that runs all the same."""
+    """The warning that a job gets which is accepted and runs."""
     argv = ["sbatch", "--parsable", "-p", "dgx", hint(work, **more), "--wrap", "sleep 60"]
     done = cluster.run("ctl", argv, user="alice")
     (line,) = [line for line in done.err.splitlines() if "gpu-topo" in line]

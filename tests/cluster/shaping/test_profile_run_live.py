@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from select_harness import time_of
+from live_harness import time_of
 
 from simulation.experiments.pollux import runs_of
 from slurm_cluster.cluster import Cluster
@@ -34,7 +34,7 @@ BERT = {
 }
 HELD_OUT = [key for key in BERT if key[0] == 2 and key[1] > 1]
 HEAD = "#!/bin/sh\n#SBATCH --mem=100\n"
-#: Looks up its step by Slurm's own variables, sleeps and tells it: a shape that is none fails.
+#: Finds its seconds by Slurm's own variables, sleeps so long and prints them; fails otherwise.
 SLEEPS = """
 [ "$SLURM_NTASKS" = $((SLURM_NNODES * SLURM_GPUS_ON_NODE)) ] || exit 4
 [ "$GPUTOPO_BATCH" = $((SLURM_NTASKS * GPUTOPO_LOCAL_BATCH)) ] || exit 5
@@ -69,7 +69,7 @@ def clear(cluster: Cluster) -> None:
 
 def write(cluster: Cluster, name: str, text: str) -> None:
     """A file in alice's home."""
-    cluster.run("ctl", ["sh", "-c", f'printf %s "$1" >{HOME}/{name}', "sh", text], user="alice")
+    cluster.put("ctl", f"{HOME}/{name}", text, user="alice")
 
 
 def command(*options: str, script: str = "bert.sh") -> list[str]:
@@ -100,8 +100,8 @@ def ended(cluster: Cluster, pid: int) -> bool:
 def progress(cluster: Cluster) -> dict[str, Any]:
     """What the command wrote down."""
     text = cluster.run("ctl", ["cat", f"{FOLDER}/progress.json"]).out
-    found: dict[str, Any] = json.loads(text)
-    return found
+    result: dict[str, Any] = json.loads(text)
+    return result
 
 
 def states(cluster: Cluster) -> list[str]:
@@ -131,8 +131,8 @@ def test_a_model_from_few_runs_knows_shapes_that_never_ran(home: Cluster) -> Non
     for nodes, gpus, batch in HELD_OUT:
         show = ["gputopo", "profile", "show", "ber", "--database", DATABASE, "--json",
                 "--batch", str(batch * nodes * gpus)]  # fmt: skip
-        told = json.loads(home.run("ctl", show, user="alice").out)
-        row = next(row for row in told["rows"] if row["shape"] == f"{nodes}x{gpus}")
+        output = json.loads(home.run("ctl", show, user="alice").out)
+        row = next(row for row in output["rows"] if row["shape"] == f"{nodes}x{gpus}")
         off[nodes, gpus, batch] = row["step_s"] * FASTER / BERT[nodes, gpus, batch] - 1
     assert max(map(abs, off.values())) < ERROR, off
 
@@ -149,7 +149,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
     until(lambda: "run 2 " in said(home), "the second run is submitted")
     home.run("ctl", ["kill", "-9", str(again)])
     assert states(home) == ["done", "submitted"]
-    # As if it had been killed between sbatch and writing down what that said.
+    # The state after a kill between the submit and writing down the job id.
     lost = r's/"submitted"/"submitting"/; s/"job": [0-9]*/"job": 0/'
     home.run("ctl", ["sed", "-i", lost, f"{FOLDER}/progress.json"])
     home.wait_idle()
@@ -172,7 +172,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
 
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home: Cluster) -> None:
-    """Nothing is submitted while bob waits; when he comes later, the run that runs is his."""
+    """Nothing is submitted while bob waits; when he comes later, it cancels its run."""
     # Ten times as long as the others, so that bob can come while it runs.
     slow = ("--iterations", str(12 * ITERATIONS), "--batches", "4", "--nodes", "1")
     whole = ("-w", "dgx1", "--gres=gpu:8", "-n1")

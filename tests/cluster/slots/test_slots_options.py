@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 
 import pytest
-from live_harness import all_jobs, submit_many, watched
+from live_harness import OLD, all_jobs, submit_many, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -15,7 +14,6 @@ from slurm_plugin.gates.admission import APART
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
-OLD = os.environ.get("SUITE") == "bookworm"
 SOME_S = "sleep 1"
 GATED = "[gpu-slots: gated "
 #: Options, the GPUs of the whole job (nodes that are the job's alone: 4 or more), and its nodes.
@@ -112,12 +110,12 @@ def ran(cluster: Cluster, ids: Sequence[int]) -> None:
 def accounted(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, int]]:
     """The GPUs and nodes of each job that the accounting knows them of."""
     words = ["sacct", "-X", "-n", "-P", "-o", "JobIDRaw,AllocTRES", "-j", ",".join(map(str, ids))]
-    found = {}
+    result = {}
     for line in cluster.run("ctl", words).out.split():
         jobid, _, tres = line.partition("|")
         items = dict(item.split("=", 1) for item in tres.split(",") if item)
-        found[int(jobid)] = int(items.get("gres/gpu", 0)), int(items.get("node", 0))
-    return found
+        result[int(jobid)] = int(items.get("gres/gpu", 0)), int(items.get("node", 0))
+    return result
 
 
 @pytest.mark.long("half a minute of jobs")

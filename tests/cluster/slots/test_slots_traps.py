@@ -5,63 +5,45 @@ Each test is a trap of Slurm's that the slots mode steps around.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from live_harness import GPU, OLD, SHOW_GPUS, gpus_of_tasks, not_on_old
 from select_harness import FakeEngine, clear
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import Result, until
-from slurm_cluster.slurm import RECORD_EACH_NODE
-from slurm_cluster.slurm_text import Job, parse_indices
+from slurm_cluster.slurm_text import Job
 
 pytestmark = pytest.mark.cluster
 
 SETTINGS = "/etc/slurm/gputopo-bridge.conf"
-# 22.05 writes "gres:gpu:2" for "gres/gpu:2", and per task, too.
-OLD = os.environ.get("SUITE") == "bookworm"
-GPU, GPU_PER_TASK = ("gres:gpu:", "gres:gpu:") if OLD else ("gres/gpu:", "gres/gpu=")
-not_on_old = pytest.mark.skipif(OLD, reason="on 22.05 srun and salloc get no slots")
+GPU_PER_TASK = GPU if OLD else "gres/gpu="
 NOTHING_OF_OURS = "TresPerJob= TresPerTask= TresPerSocket= TresBind="
-SHOW_GPUS = "srun sh -c 'echo gpus $CUDA_VISIBLE_DEVICES'"
-_kept: dict[str, FakeEngine] = {}
+SHOW_IN_STEP = f"srun sh -c '{SHOW_GPUS}'"
 
 
 @pytest.fixture(scope="module")
-def engine_stop() -> Iterator[None]:
-    """At the end of the file the cluster is what it was."""
-    yield
-    for engine in _kept.values():
-        engine.stop()
-        engine.cluster.run("ctl", f"rm -f {SETTINGS}")
-        engine.cluster.reset()
-    _kept.clear()
+def scripted(session_cluster: Cluster) -> Iterator[FakeEngine]:
+    """The scripted engine beside stock Slurm with a GRES type per GPU."""
+    with session_cluster.at_home(variant="gputopo-slots", engine=False, deadline_ms=None):
+        session_cluster.put("ctl", SETTINGS, "deadline_ms = 800\nretry_first_s = 0.1\n")
+        fake = FakeEngine(session_cluster)
+        session_cluster.restart_slurmctld()
+        yield fake
+        fake.stop()
 
 
 @pytest.fixture
-def engine(live: Cluster, engine_stop: None) -> Iterator[FakeEngine]:
-    """A scripted engine beside stock Slurm with a GRES type per GPU; no job is left over."""
-    if not _kept:
-        live.reset()
-        live.run("ctl", f"printf 'deadline_ms = 800\\nretry_first_s = 0.1\\n' >{SETTINGS}")
-        live.engine("stop")
-        live.switch("gputopo-slots")
-        live.engine("stop")
-        _kept["engine"] = FakeEngine(live)
+def engine(live: Cluster, scripted: FakeEngine) -> Iterator[FakeEngine]:
+    """It answers `pass` until a test says otherwise; no job is left over."""
     clear(live)
-    _kept["engine"].rule(do="pass")
-    yield _kept["engine"]
+    scripted.ready()
+    yield scripted
     clear(live)
-
-
-@pytest.fixture
-def slurm(engine: FakeEngine) -> Cluster:
-    """The same cluster, where the engine leaves every job alone."""
-    return engine.cluster
 
 
 def gres(slots: Sequence[int], model: str = "v100", count: int = 1) -> str:
@@ -120,20 +102,13 @@ def release(node: str, slots: Sequence[int], nodes: int = 1) -> str:
     return f"StartTime=now ReqNodeList={node} gres={gres(slots)} {NOTHING_OF_OURS} NumNodes={nodes}"
 
 
-def gpus_of_steps(result: Result) -> set[tuple[int, ...]]:
-    """What every task of `SHOW_GPUS` saw."""
-    lines = [line for line in result.out.splitlines() if line.startswith("gpus ")]
-    assert lines, result
-    return {parse_indices(line.removeprefix("gpus ")) for line in lines}
-
-
 def step_in(slurm: Cluster, jobid: int) -> Result:
     """The output file of a batch job that ended."""
     slurm.wait_finished(jobid)
     return slurm.run("ctl", ["cat", f"/home/alice/slots.{jobid}"])
 
 
-def batch(slurm: Cluster, *args: str, script: str = SHOW_GPUS) -> int:
+def batch(slurm: Cluster, *args: str, script: str = SHOW_IN_STEP) -> int:
     """A batch job whose output is kept for `step_in`."""
     command = ["sbatch", "--parsable", "-o", "slots.%j", *args, "--wrap", script]
     return int(slurm.run("ctl", command, user="alice").out)
@@ -162,16 +137,6 @@ def test_whatever_the_user_wrote_the_job_gets_exactly_its_slots(engine: FakeEngi
         assert slurm.visible_gpus(jobid) == expected, name
 
 
-def test_two_nodes_get_the_same_slots_on_each(engine: FakeEngine) -> None:
-    """Slurm takes a GRES type on every node; NumNodes is fixed with the slots (--gpus=4 is not)."""
-    slurm = engine.cluster
-    places(engine, "dgx[1-2]", (1, 6), nodes=2)
-    jobid = slurm.sbatch("-N1-2", "--gpus=v100:4", script=f"{RECORD_EACH_NODE}; sleep 60")
-    assert slurm.wait_running(jobid).gpus == {"dgx1": (1, 6), "dgx2": (1, 6)}
-    for node in ("dgx1", "dgx2"):
-        assert slurm.visible_gpus(jobid, node=node) == (1, 6)
-
-
 def test_steps_inside_inherit_no_model(engine: FakeEngine) -> None:
     """sbatch leaves SLURM_GPUS=v100:2 and the like behind, which would break every srun."""
     slurm = engine.cluster
@@ -181,23 +146,16 @@ def test_steps_inside_inherit_no_model(engine: FakeEngine) -> None:
         ["-n2", "--gpus-per-task=v100:1"],
     ):
         places(engine, "dgx1", (2, 5))
-        seen = gpus_of_steps(step_in(slurm, batch(slurm, *args)))
+        seen = gpus_of_tasks(step_in(slurm, batch(slurm, *args)))
         assert seen in ({(2, 5)}, {(2,), (5,)}), args
 
 
 def test_cpus_and_memory_per_gpu_become_the_jobs_own(engine: FakeEngine) -> None:
     """Two GRES types and --cpus-per-gpu in one job are refused by Slurm."""
     slurm = engine.cluster
-    places(
-        engine,
-        "dgx1",
-        (0, 3),
-        cpus_per_tres="",
-        cpus_per_task=6,
-        min_cpus=6,
-    )
+    places(engine, "dgx1", (0, 3), cpus_per_tres="", cpus_per_task=6, min_cpus=6)
     jobid = batch(slurm, "-n1", "--gpus=2", "--cpus-per-gpu=3", "--mem-per-gpu=100")
-    assert gpus_of_steps(step_in(slurm, jobid)) == {(0, 3)}
+    assert gpus_of_tasks(step_in(slurm, jobid)) == {(0, 3)}
     fields = slurm.job(jobid).fields
     assert fields["NumCPUs"] == "6"
     assert "mem=200M" in fields["TRES" if OLD else "AllocTRES"]
@@ -226,13 +184,11 @@ def test_srun_and_salloc_run_with_their_slots(engine: FakeEngine) -> None:
     places(engine, "dgx1", (), **per_job)
     for args in INTERACTIVE:
         for command in (["srun", *args], ["salloc", *args, "srun"]):
-            done = interactive(slurm, *command, "sh", "-c", "echo gpus $CUDA_VISIBLE_DEVICES")
-            assert gpus_of_steps(done) in ({(0, 3)}, {(0,), (3,)}), command
+            done = interactive(slurm, *command, "sh", "-c", SHOW_GPUS)
+            assert gpus_of_tasks(done) in ({(0, 3)}, {(0,), (3,)}), command
     places(engine, "dgx[1-2]", (), 2, **{**per_job, "tres_per_job": gres((0, 3), count=2)})
-    two = interactive(
-        slurm, "srun", "-N2", "--gpus=4", "sh", "-c", "echo gpus $CUDA_VISIBLE_DEVICES"
-    )
-    assert gpus_of_steps(two) == {(0, 3)}
+    two = interactive(slurm, "srun", "-N2", "--gpus=4", "sh", "-c", SHOW_GPUS)
+    assert gpus_of_tasks(two) == {(0, 3)}
 
 
 @not_on_old
@@ -240,8 +196,8 @@ def test_srun_by_model_takes_gres_only(engine: FakeEngine) -> None:
     """The step of --gres=gpu:v100:2 takes over the job's slots; other forms ask for v100 again."""
     slurm = engine.cluster
     places(engine, "dgx1", (0, 3))
-    show = ["sh", "-c", "echo gpus $CUDA_VISIBLE_DEVICES"]
-    assert gpus_of_steps(interactive(slurm, "srun", "--gres=gpu:v100:2", *show)) == {(0, 3)}
+    show = ["sh", "-c", SHOW_GPUS]
+    assert gpus_of_tasks(interactive(slurm, "srun", "--gres=gpu:v100:2", *show)) == {(0, 3)}
     for args in (["--gpus=v100:2"], ["-n2", "--gpus-per-task=v100:1"]):
         for tool in ("srun", "salloc"):
             refused = interactive(slurm, tool, *args, *show)
@@ -262,21 +218,23 @@ def test_with_the_client_side_script_every_form_takes_a_model(engine: FakeEngine
     )
     places(engine, "dgx1", (), tres_per_node="", tres_per_job=gres((0, 3)), tres_bind="")
     env = ["env", "SLURM_CONF=/tmp/filtered/slurm.conf"]
-    show = ["sh", "-c", "echo gpus $CUDA_VISIBLE_DEVICES"]
+    show = ["sh", "-c", SHOW_GPUS]
     for args in (["--gpus=v100:2"], ["-N1", "--gpus-per-node=v100:2"], ["--gres=gpu:v100:2"]):
-        assert gpus_of_steps(interactive(slurm, *env, "srun", *args, *show)) == {(0, 3)}, args
+        assert gpus_of_tasks(interactive(slurm, *env, "srun", *args, *show)) == {(0, 3)}, args
     assert " features=v100 " in engine.lines("submit")[-1]
     step = ["srun", "--gpus=a100:1", *show]
-    assert gpus_of_steps(interactive(slurm, *env, "salloc", "--gpus=2", *step)) == {(0,)}
+    assert gpus_of_tasks(interactive(slurm, *env, "salloc", "--gpus=2", *step)) == {(0,)}
 
 
 # -- the engine is away -------------------------------------------------------
 
 
-def test_without_an_engine_a_request_by_model_runs_where_the_model_is(slurm: Cluster) -> None:
+def test_without_an_engine_a_request_by_model_runs_where_the_model_is(
+    engine: FakeEngine,
+) -> None:
     """Slurm has no type v100 any more, so the bridge says it by the node's feature."""
-    fake = _kept["engine"]
-    fake.stop()
+    slurm = engine.cluster
+    engine.stop()
     try:
         jobs = [
             slurm.sbatch("--gres=gpu:a100:2", sleep_s=60),
@@ -285,21 +243,6 @@ def test_without_an_engine_a_request_by_model_runs_where_the_model_is(slurm: Clu
         for jobid in jobs:
             assert set(slurm.wait_running(jobid).gpus) == {"bridged1"}
             assert len(slurm.visible_gpus(jobid)) == 2
-    finally:
-        fake.start()
-
-
-@pytest.mark.long("40 s until a gate lapses")
-def test_a_gate_that_is_not_renewed_opens_to_the_original_request(engine: FakeEngine) -> None:
-    """The gate is a begin time: Slurm itself opens it."""
-    slurm = engine.cluster
-    gates(engine, seconds=4)
-    jobid = slurm.sbatch("--gpus=p100:3", sleep_s=60)
-    engine.stop()
-    try:
-        assert (slurm.job(jobid).state, slurm.job(jobid).reason) == ("PENDING", "BeginTime")
-        # where nothing else happens, 26.05 looks again only after sched_interval (60 s)
-        assert len(slurm.wait_running(jobid, timeout_s=80).gpus["minsky1"]) == 3
     finally:
         engine.start()
 
@@ -320,21 +263,13 @@ def gated(engine: FakeEngine, *args: str) -> Iterator[int]:
 def test_users_neither_open_the_gate_nor_pick_gpus(engine: FakeEngine) -> None:
     """One clear line each; what is the user's own stays the user's."""
     slurm = engine.cluster
-    picked = slurm.run(
-        "ctl", ["sbatch", "--gres=gpu:v100.s3:1", "--wrap", "true"], user="alice", check=False
-    )
+    argv = ["sbatch", "--gres=gpu:v100.s3:1", "--wrap", "true"]
+    picked = slurm.run("ctl", argv, user="alice", check=False)
     assert picked.code != 0
     assert "v100.s3 is one particular GPU" in picked.err
     with gated(engine, "--gres=gpu:v100:2") as jobid:
-        for words in (
-            "StartTime=now",
-            "gres=gpu:1",
-            "gres=gpu:v100.s3:1",
-            "ReqNodeList=dgx1",
-            "ExcNodeList=dgx1",
-            "Features=a100",
-            "NumNodes=2",
-        ):
+        changes = "StartTime=now gres=gpu:1 gres=gpu:v100.s3:1 ReqNodeList=dgx1 ExcNodeList=dgx1"
+        for words in (*changes.split(), "Features=a100", "NumNodes=2"):
             assert update(slurm, jobid, words, user="alice").code != 0, words
         assert slurm.job(jobid).fields["TresPerNode"] == f"{GPU}2"
         for words in ("TimeLimit=5", "JobName=mine", "Comment=mine"):
@@ -344,16 +279,6 @@ def test_users_neither_open_the_gate_nor_pick_gpus(engine: FakeEngine) -> None:
         job = slurm.job(jobid)
         assert (job.state, job.reason) != ("RUNNING", "None")
         assert "gpu-slots: gated" in job.fields["AdminComment"]
-
-
-def test_a_users_own_begin_time_reaches_the_engine(engine: FakeEngine) -> None:
-    """The engine's gate may only be later; here it leaves the job alone."""
-    slurm = engine.cluster
-    jobid = slurm.sbatch("--gres=gpu:1", "--begin=now+600")
-    (line,) = [line for line in engine.lines("submit") if " begin=0 " not in line][-1:]
-    begin = int(line.partition(" begin=")[2].split()[0])
-    assert 500 < begin - time.time() < 700
-    assert slurm.job(jobid).state == "PENDING"
 
 
 RELEASED = {
@@ -412,8 +337,8 @@ def test_only_on_22_05_a_job_never_loses_slots_it_once_had(engine: FakeEngine) -
 def requested(job: Job) -> dict[str, str]:
     """The fields of a request that are set."""
     names = ("TresPerJob", "TresPerNode", "TresPerTask", "TresPerSocket", "ReqNodeList", "TresBind")
-    found = {name: job.fields.get(name, "") for name in names}
-    return {name: text for name, text in found.items() if text not in ("", "(null)")}
+    result = {name: job.fields.get(name, "") for name in names}
+    return {name: text for name, text in result.items() if text not in ("", "(null)")}
 
 
 @not_on_old
@@ -421,50 +346,16 @@ def test_a_gated_srun_is_released_into_slots_per_job(engine: FakeEngine) -> None
     """It waits with a line that says so, and its step then sees the slots."""
     slurm = engine.cluster
     gates(engine, seconds=3600)
-    start = "srun --gpus=2 sh -c 'echo gpus $CUDA_VISIBLE_DEVICES' >srun.out 2>&1 &"
+    start = f"srun --gpus=2 sh -c '{SHOW_GPUS}' >srun.out 2>&1 &"
     slurm.run("ctl", start, user="alice")
     until(lambda: slurm.run("ctl", "squeue -h -o %A").out.strip(), "the job is queued")
     jobid = int(slurm.run("ctl", "squeue -h -o %A").out)
     words = f"StartTime=now ReqNodeList=dgx1 TresPerNode= TresPerJob={gres((0, 3))} NumNodes=1"
     assert update(slurm, jobid, words).code == 0
     slurm.wait_finished(jobid)
-    told = slurm.run("ctl", "cat /home/alice/srun.out")
-    assert "queued and waiting for resources" in told.out
-    assert gpus_of_steps(told) == {(0, 3)}
-
-
-def test_array_tasks_are_released_one_by_one(engine: FakeEngine) -> None:
-    """The others keep their gate and their request."""
-    slurm = engine.cluster
-    gates(engine, seconds=3600)
-    jobid = slurm.sbatch("--array=0-2", "--gpus=2", sleep_s=60)
-    assert let_go(slurm, f"{jobid}_1", release("dgx1", (0, 3))).code == 0
-    until(lambda: [j.gpus for j in slurm.jobs(jobid) if j.gpus] == [{"dgx1": (0, 3)}], "it runs")
-    waiting = [job for job in slurm.jobs(jobid) if job.state == "PENDING"]
-    assert {requested(job)["TresPerJob"] for job in waiting} == {f"{GPU}2"}
-
-
-def test_the_first_component_of_a_heterogeneous_job_can_be_pinned(engine: FakeEngine) -> None:
-    """scontrol refuses ReqNodeList for it, so the bridge takes the node from the bracket."""
-    slurm = engine.cluster
-    gates(engine, seconds=3600)
-    jobid = slurm.sbatch("-n1", "--gpus=2", ":", "-n1", "--gpus=1", sleep_s=60)
-    first, second = slurm.jobs(jobid)
-    assert update(slurm, first.id, "ReqNodeList=dgx2").code != 0
-    comment = ["scontrol", "update", f"JobId={first.id}"]
-    comment += [
-        "AdminComment=[gpu-slots: placed token=1 pin=dgx2]",
-        f"gres={gres((2, 5))}",
-        "TresPerJob=",
-    ]
-    if OLD:
-        update(slurm, first.id, "TresPerJob=")
-    slurm.run("ctl", comment)
-    words = f"ReqNodeList=dgx1 gres={gres((7,))} TresPerJob= NumNodes=1"
-    assert let_go(slurm, second.id, words).code == 0
-    assert update(slurm, first.id, "StartTime=now").code == 0
-    assert slurm.wait_running(first.id).gpus == {"dgx2": (2, 5)}
-    assert slurm.wait_running(second.id).gpus == {"dgx1": (7,)}
+    output = slurm.run("ctl", "cat /home/alice/srun.out")
+    assert "queued and waiting for resources" in output.out
+    assert gpus_of_tasks(output) == {(0, 3)}
 
 
 def test_a_requeued_job_comes_back_with_its_slots_behind_a_begin_time(engine: FakeEngine) -> None:
@@ -494,10 +385,8 @@ def test_a_prolog_sees_the_last_slot_only(engine: FakeEngine) -> None:
     """Slurm's own flaw, which docs/slots.md tells administrators of; the job sees all."""
     slurm = engine.cluster
     prolog = "#!/bin/sh\necho $SLURM_JOB_GPUS >/tmp/prolog.$SLURM_JOB_ID\n"
-    slurm.run(
-        "ctl",
-        ["sh", "-c", 'printf "$1" >/cluster/prolog; chmod +x $2', "sh", prolog, "/cluster/prolog"],
-    )
+    slurm.put("ctl", "/cluster/prolog", prolog)
+    slurm.run("ctl", "chmod +x /cluster/prolog")
     slurm.configure_extra("Prolog=/cluster/prolog")
     slurm.reconfigure()
     places(engine, "dgx1", (1, 6))

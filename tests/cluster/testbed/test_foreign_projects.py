@@ -29,8 +29,8 @@ def test_machines_of_the_catalog_and_a_node_without_gpus(slurm_cluster: Clean) -
     assert cluster.visible_gpus(pair) == cluster.job(pair).gpus["hgx1"]
     assert cluster.wait_running(node).gpus == {"mi2": tuple(range(8))}
     assert cluster.wait_running(plain).gpus == {}
-    told = cluster.run("hgx1", "nvidia-smi -L").out.splitlines()
-    assert [line.split(" (")[0] for line in told] == [
+    output = cluster.run("hgx1", "nvidia-smi -L").out.splitlines()
+    assert [line.split(" (")[0] for line in output] == [
         f"GPU {gpu}: NVIDIA H100 80GB HBM3" for gpu in range(8)
     ]
     assert cluster.run("cpu1", "nvidia-smi", check=False).code == 127

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 
 import pytest
@@ -9,6 +10,9 @@ from click.testing import CliRunner
 
 from simulation import SimulationError
 from simulation.experiments import Experiment, ExperimentRegistry, Result, experiments
+from simulation.experiments.drmaestro import workload as drmaestro
+from simulation.experiments.rqueue import philly
+from simulation.experiments.rqueue import workload as rqueue
 
 
 def two_jobs(seeds, variant="long"):
@@ -107,6 +111,20 @@ def test_an_experiment_is_offered_only_where_its_policies_are_installed():
     registry.register(Experiment("here", "", "a:b", needs=("mapa", "first-fit")))
     registry.register(Experiment("not-here", "", "a:b", needs=("mapa", "somebody-elses")))
     assert registry.names() == ("here",)
+
+
+@pytest.mark.parametrize("name", experiments.names())
+def test_every_experiment_offered_is_there(name):
+    module, function = experiments.get(name).where.split(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_the_words_of_an_option_are_those_its_experiment_knows():
+    assert experiments.get("rqueue-philly").options["nodes"] == tuple(philly.SHARES)
+    for name in ("rqueue-tsubame", "rqueue-shrink"):
+        assert experiments.get(name).options["year"] == tuple(rqueue.YEARS)
+    for name in ("drmaestro-testbed", "drmaestro-scale", "drmaestro-network"):
+        assert experiments.get(name).options["in-reach"] == tuple(map(str, drmaestro.FREE_TASKS))
 
 
 def test_what_draws_nothing_takes_no_seeds(registered):

@@ -10,7 +10,6 @@ import pytest
 from gres_topology.catalog import load
 from simulation import SimulationError
 from simulation.core.jobs import SimJob
-from simulation.experiments import experiments
 from simulation.experiments.mapa import dgx1v, graphs, novel, overhead
 from simulation.experiments.mapa.jobs import ByEffBw, effbw_gbps, job_file, network_of, seconds
 from simulation.experiments.mapa.readings import QUANTILES, averaged, five
@@ -197,9 +196,3 @@ def test_overhead_asks_for_every_size_up_to_the_node():
         f"gpus_{k:02}_{word}_s" for k in range(2, 7) for word in ("first", "again")
     ]
     assert all(value > 0 for value in row.values())
-
-
-def test_all_four_are_offered_with_twenty_seeds_where_something_is_drawn():
-    drawn = ("mapa-dgx1v", "mapa-torus16", "mapa-cubemesh16")
-    assert {*drawn, "mapa-overhead"} <= set(experiments.names())
-    assert all(len(experiments.get(name).seeds) == 20 for name in drawn)

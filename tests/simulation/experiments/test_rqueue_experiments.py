@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from policies.remote.r_queue import NetworkSpeeds, execution_s
-from simulation.experiments import experiments
 from simulation.experiments.rqueue import occupancy, philly, workload
 from simulation.experiments.rqueue.tsubame import (
     OURS,
@@ -113,8 +112,3 @@ def test_the_drawn_year_leaves_the_papers_gpus_idle():
     )
     assert idle / (365 * 86_400) == pytest.approx(78.02, rel=1e-3)
     assert times.max() == 96 * 3600
-
-
-def test_the_experiments_are_offered():
-    assert experiments.get("rqueue-philly").options["nodes"] == tuple(philly.SHARES)
-    assert "rqueue-occupancy" in experiments.names()

@@ -8,7 +8,6 @@ from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.drmaestro import RODINIA, Costs, DRMaestro, NetworkProfile, by_networkx
 from simulation import SimulationError
-from simulation.experiments import experiments
 from simulation.experiments.drmaestro import runs, workload
 from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
@@ -122,11 +121,6 @@ def test_the_applications_are_those_whose_network_shares_are_printed():
     log = workload.jobs(1, 700, 60.0, True)
     assert {job.network for job in log} == set(RODINIA.values())
     assert all(54 <= job.alone_s <= 66 for job in log)
-
-
-def test_the_experiments_are_offered_with_every_count_in_reach():
-    for name in ("drmaestro-testbed", "drmaestro-scale", "drmaestro-network"):
-        assert experiments.get(name).options["in-reach"] == tuple(map(str, workload.FREE_TASKS))
 
 
 def test_the_drawn_jobs_come_and_run_at_the_rates_that_are_stated():

@@ -8,7 +8,6 @@ from policies import Request
 from policies.remote import RemoteJob
 from policies.remote.r_queue import LEAST_OCCUPIED, GQueue, JobWork, NetworkSpeeds, RQueue
 from simulation import SimulationError
-from simulation.experiments import experiments
 from simulation.experiments.rqueue import tsubame, workload
 from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
 
@@ -141,12 +140,3 @@ def test_no_queue_starts_a_job_sooner_than_one_pool_of_all_gpus(name, pooled):
     assert any(job.wait_s for job in pooled)
     for bound, job in zip(pooled, ended, strict=True):
         assert job.wait_s >= bound.wait_s - 1e-3
-
-
-def test_the_choices_of_the_year_are_those_there_are():
-    for name in ("rqueue-tsubame", "rqueue-shrink"):
-        assert experiments.get(name).options["year"] == tuple(workload.YEARS)
-
-
-def test_both_experiments_are_offered():
-    assert {"rqueue-tsubame", "rqueue-shrink"} <= set(experiments.names())

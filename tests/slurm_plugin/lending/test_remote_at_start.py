@@ -335,7 +335,7 @@ class Slurm:
             raise SlurmError("Job is no longer pending execution")
 
     def kept(self) -> list[list[int]]:
-        return [sorted(one.shares) for one in self.reserved._kept.values()]
+        return [sorted(one.shares) for one in self.reserved._by_borrower.values()]
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
         self.told.append((" ".join(argv), None))

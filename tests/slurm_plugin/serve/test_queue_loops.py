@@ -98,6 +98,20 @@ def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(
     assert slurm.asked["queue"] == 1
 
 
+def test_neighbours_take_what_others_have_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Themselves they read only where nobody else has since."""
+    slurm = Slurm()
+    *_, lending, ours = loops(tmp_path, monkeypatch, slurm, REMOTE)
+    ours.engine.setup.neighbours.is_wanted = True
+    readings = []
+    for one in (lending, ours, ours):
+        look([one])
+        readings.append(slurm.asked["queue"])
+    assert readings == [1, 1, 2]
+
+
 def test_of_neighbours_nothing_is_read_until_a_policy_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,6 +14,8 @@ from slurm_plugin.slurm import gres_text
         ("gpu:v100:2(IDX:0,3)", {"v100": 2}, (0, 3)),
         ("gpu:(null):4(IDX:0-3)", {"": 4}, (0, 1, 2, 3)),
         ("gpu:4", {"": 4}, ()),
+        ("gpu:2(IDX:5,7)", {"": 2}, (5, 7)),
+        ("gpu:s1:1(IDX:1),gpu:s6:1(IDX:6)", {"s1": 1, "s6": 1}, (1, 6)),
         ("gpu:v100:0(IDX:N/A)", {"v100": 0}, ()),
         ("gpu:a100:2(IDX:0-1),gpu:t4:1(IDX:5),shard:4", {"a100": 2, "t4": 1}, (0, 1, 5)),
         ("gres:gpu:2,gres/gpu:tesla:1", {"": 2, "tesla": 1}, ()),

@@ -33,5 +33,5 @@ if __name__ == "__main__":
 def test_dask_jobqueue(cluster):
     python = cluster.install("dask-jobqueue", user="bob")
     cluster.put("ctl", "/home/bob/job.py", DASK, user="bob")
-    told = cluster.run("ctl", [python, "job.py"], user="bob", timeout_s=120)
-    assert told.out == "285\n"
+    output = cluster.run("ctl", [python, "job.py"], user="bob", timeout_s=120)
+    assert output.out == "285\n"

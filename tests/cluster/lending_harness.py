@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from live_harness import all_jobs, configure_engine, is_used, watched
+from live_harness import CONFIG, all_jobs, configure_engine, is_used, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
@@ -18,7 +18,7 @@ REMOTE = f"allow: yes, program: {PROGRAM}, donor_memory_mb: 64"
 BUSY = {"dgx1": (0, 1, 2, 3, 4, 5), "dgx2": (2, 3, 4, 5, 6, 7)}
 FOUR = ("-p", "dgx", "--gres=gpu:4", "--mem=200")
 ASKS = "--comment=gpu-topo: remote=allow"
-#: What echo told, and then how it ended: complete, or not at all.
+#: Writes what echo printed and its exit status; the file is there when it is complete.
 ECHO = (
     f"f=$HOME/echo.$SLURM_JOB_ID; {PROGRAM} echo >$f.tmp 2>&1; echo exit $? >>$f.tmp; mv $f.tmp $f"
 )
@@ -32,7 +32,7 @@ HOLD = f"env >$HOME/job.$SLURM_JOB_ID.env; {ECHO}; sleep 600"
 
 
 @contextmanager
-def as_found(cluster: Cluster) -> Iterator[None]:
+def taken_away_after(cluster: Cluster) -> Iterator[None]:
     """The site is prepared once for most tests of a file, and taken away after the last."""
     yield
     cluster.run("ctl", f"rm -rf {FOLDER}")
@@ -48,11 +48,11 @@ def prepare(cluster: Cluster) -> None:
     # A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
     cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25")
     cluster.reconfigure()
-    lending(cluster)
+    start_lending(cluster)
 
 
 @contextmanager
-def lent(cluster: Cluster) -> Iterator[Cluster]:
+def lending_site(cluster: Cluster) -> Iterator[Cluster]:
     """A block in which the site lends. At the end no donor, no server, no GPU more in use."""
     if not is_prepared(cluster):
         prepare(cluster)
@@ -63,19 +63,20 @@ def lent(cluster: Cluster) -> Iterator[Cluster]:
         nothing_is_left(cluster)
 
 
-def lending(cluster: Cluster) -> None:
+def start_lending(cluster: Cluster) -> None:
     """The site lends, and but for four GPUs everything on the two nodes is taken."""
     configure_engine(cluster, f"{remote('')}\nslots: {{poll_s: 1}}")
     cluster.look()
-    for node, gpus in BUSY.items():
-        if cluster.gres_used()[node] != gpus:
-            occupy(cluster, node)
+    used = cluster.gres_used()
+    occupy(cluster, *(node for node, gpus in BUSY.items() if used[node] != gpus))
 
 
-def occupy(cluster: Cluster, node: str) -> None:
-    """All but two GPUs of a node are taken for good: a loan delays nobody who waits for them."""
-    ids = ",".join(map(str, cluster.occupy(node, BUSY[node])))
-    cluster.run("ctl", f"scontrol update jobid={ids} TimeLimit=UNLIMITED")
+def occupy(cluster: Cluster, *nodes: str) -> None:
+    """All but two GPUs of each node are taken for good: a loan delays nobody who waits for them."""
+    held = cluster.occupy_nodes({node: BUSY[node] for node in nodes}) if nodes else {}
+    for ids in held.values():
+        words = f"jobid={','.join(map(str, ids))} TimeLimit=UNLIMITED"
+        cluster.run("ctl", f"scontrol update {words}")
 
 
 def remote(settings: str) -> str:
@@ -86,11 +87,11 @@ def remote(settings: str) -> str:
 
 def is_prepared(cluster: Cluster) -> bool:
     """Has the test before left all as `lending` made it?"""
-    line = cluster.run("ctl", "grep ^remote: /etc/slurm/gputopo.yaml", check=False).out.strip()
-    told = cluster.run("ctl", f"test -x {PROGRAM}", check=False)
+    line = cluster.run("ctl", f"grep ^remote: {CONFIG}", check=False).out.strip()
+    output = cluster.run("ctl", f"test -x {PROGRAM}", check=False)
     return (
         line == remote("")
-        and not told.code
+        and not output.code
         and cluster.engine_pid() is not None
         and is_used(cluster, BUSY)
         and not donors(cluster)
@@ -98,14 +99,18 @@ def is_prepared(cluster: Cluster) -> bool:
 
 
 @contextmanager
-def settings_of(cluster: Cluster, settings: str) -> Iterator[None]:
-    """The engine with these settings besides for the length of a block."""
-    for line in (remote(settings), remote("")):
-        cluster.run("ctl", ["sed", "-i", f"s#^remote:.*#{line}#", "/etc/slurm/gputopo.yaml"])
+def settings_of(cluster: Cluster, settings: str, lines: str = "") -> Iterator[None]:
+    """The engine with these settings of `remote` and these lines besides, while the block lasts."""
+    before = cluster.read("ctl", CONFIG)
+    cluster.put("ctl", CONFIG, before.replace(remote(""), remote(settings)) + lines)
+    try:
         cluster.engine("restart")
         cluster.look()
-        if line != remote(""):
-            yield
+        yield
+    finally:
+        cluster.put("ctl", CONFIG, before)
+        cluster.engine("restart")
+        cluster.look()
 
 
 def nothing_is_left(cluster: Cluster) -> None:

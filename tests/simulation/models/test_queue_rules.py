@@ -12,10 +12,7 @@ from policies.contract.hint_keys import MIN_UTILITY
 from policies.registry import registry
 from simulation import SimJob, SimulationError, Simulator
 from simulation.core.jobs import mixed_jobs
-from simulation.core.link_quality import judge
 from simulation.models.placing import Postponing
-from simulation.report.clairvoyant import best_possible
-from simulation.report.metrics import summary
 
 DGX = {"n1": load("dgx1v")}
 
@@ -108,57 +105,3 @@ def test_no_gpu_is_given_twice_and_every_job_runs_once(policy, seed, kinds):
 def test_the_same_seed_gives_the_same_jobs():
     assert mixed_jobs(3) == mixed_jobs(3)
     assert mixed_jobs(3) != mixed_jobs(4)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "share", "hop"),
-    [
-        ((0, 3), 1.0, False),
-        ((0, 1), 21.61 / 39.08, False),
-        ((0, 5), 10.09 / 39.08, True),
-        ((0, 2, 3), 1.0, False),
-        ((0, 1, 2, 3, 4), 53.61 / 53.61, True),
-        ((0, 2, 3, 4, 6), 51.80 / 53.61, False),
-        ((4,), 1.0, False),
-    ],
-    ids=["double", "single", "PCIe", "three", "five by eq. 2", "five without PCIe", "one GPU"],
-)
-def test_the_judge_on_a_dgx1v(gpus, share, hop):
-    verdict = judge(DGX["n1"], gpus)
-    assert verdict.share == pytest.approx(share, abs=2e-3)
-    assert verdict.pcie_hop is hop
-
-
-@pytest.mark.parametrize("gpus", [(), (8,), (0, 9)], ids=["none", "no such", "one of two"])
-def test_the_judge_refuses_gpus_that_do_not_exist(gpus):
-    with pytest.raises(SimulationError, match="no such GPU set"):
-        judge(DGX["n1"], gpus)
-
-
-def test_a_run_without_rings_has_no_bandwidth():
-    run = Simulator(DGX, registry.get("mapa")).run([SimJob(1, (1,), 5.0)])
-    assert summary(run, DGX)["bandwidth_share"] is None
-
-
-def test_nobody_beats_the_bound_that_knows_the_future():
-    jobs = mixed_jobs(0, 40)
-    bound, _ = best_possible(DGX["n1"], jobs, 0.0)
-    for name in registry.names():
-        run = Simulator(DGX, registry.get(name)).run(jobs)
-        assert summary(run, DGX)["bandwidth_share"] <= bound + 1e-9
-
-
-def test_the_bound_weighs_hops():
-    jobs = mixed_jobs(0, 40)
-    share, hops = best_possible(DGX["n1"], jobs, 0.0)
-    careful_share, careful_hops = best_possible(DGX["n1"], jobs, 1.0)
-    assert careful_hops <= hops
-    assert careful_share <= share + 1e-9
-
-
-@pytest.mark.parametrize(
-    "job", [SimJob(1, (2, 2), 1.0), SimJob(1, (2,), 1.0, submit_s=3.0)], ids=["nodes", "later"]
-)
-def test_the_bound_refuses_what_it_cannot_bound(job):
-    with pytest.raises(SimulationError, match="the bound takes single-node jobs"):
-        best_possible(DGX["n1"], [job], 0.0)

@@ -1,0 +1,53 @@
+"""Jobs behind their gates: how to make one, and what the engine says of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from live_harness import eligible_time
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm_text import Job
+
+
+def gated(cluster: Cluster, *args: str, sleep_s: float = 300) -> int:
+    """A job that waits behind its gate; its id."""
+    jobid = cluster.sbatch(*args, sleep_s=sleep_s)
+    until(lambda: is_gated(cluster.job(jobid)), f"job {jobid} waits behind its gate")
+    return jobid
+
+
+def renewed(cluster: Cluster, jobid: int) -> None:
+    """Waits until the job's gate is shut for longer than now."""
+    begin = eligible_time(cluster, jobid)
+    until(lambda: eligible_time(cluster, jobid) > begin, f"the gate of {jobid} is renewed")
+
+
+def is_gated(job: Job) -> bool:
+    """Does the job wait for the engine?"""
+    return job.state == "PENDING" and "[gpu-slots: gated " in job.fields.get("AdminComment", "")
+
+
+def stays_gated(cluster: Cluster, jobid: int) -> bool:
+    """Has the engine looked and left the job, or every part of it, where it is?"""
+    cluster.look()
+    cluster.look()  # begins when all that the first one decided is done
+    return all(map(is_gated, cluster.jobs(jobid)))
+
+
+@contextmanager
+def engine_away(cluster: Cluster) -> Iterator[None]:
+    """No engine for the length of the block."""
+    cluster.engine("kill")
+    yield
+    cluster.engine("start")
+
+
+def listed(cluster: Cluster) -> list[dict[str, Any]]:
+    """`gputopo slots list`."""
+    result = json.loads(cluster.run("ctl", ["gputopo", "slots", "list", "--json"]).out)
+    return list(result["jobs"])

@@ -1,0 +1,252 @@
+"""enforcement: slots when something goes wrong, and when it is switched off: no job is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from live_harness import (
+    GPU,
+    OLD,
+    Watch,
+    by_policy,
+    configure_engine,
+    kill_slurmctld,
+    running,
+    submit_many,
+    visible,
+)
+from select_harness import SWITCH
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from tests.cluster.slots.gated import engine_away, gated, is_gated, listed, stays_gated
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+
+ALL = tuple(range(8))
+
+
+# -- what goes wrong ----------------------------------------------------------
+
+
+@pytest.mark.long("15 s of waiting")
+def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
+    cluster: Cluster, watch: Watch
+) -> None:
+    """A limit of Slurm's own stands against the start: gate again, try again, later and later."""
+    cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=1")
+    cluster.configure_extra("AccountingStorageEnforce=limits")
+    try:
+        first = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", sleep_s=300)
+        cluster.wait_running(first)
+        second = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", sleep_s=300)
+        until(lambda: "tries=" in cluster.job(second).fields["AdminComment"], "it is gated again")
+        if not OLD:  # there a job keeps its slots until it is given others
+            assert cluster.job(second).fields["TresPerNode"] == "gres/gpu:4"
+        other = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", user="bob", sleep_s=300)
+        cluster.wait_running(other)
+        cluster.cancel(first, other)
+        assert len(cluster.wait_running(second, timeout_s=60).gpus["dgx1"]) == 4
+    finally:
+        cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=-1")
+
+
+@pytest.mark.long("a minute until the engine gives up")
+def test_what_no_release_starts_is_left_to_slurm(cluster: Cluster) -> None:
+    """The engine counts free CPUs; a user may ask for all cores of a socket, where each has 7."""
+    configure_engine(cluster, "slots: {grace_s: 2}")
+    cluster.look()
+    one_each = cluster.sbatch(
+        "-p", "off", "-w", "dgx1", "-n2", "--ntasks-per-socket=1", sleep_s=300
+    )
+    cluster.wait_running(one_each)
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", "-B", "1:8:1", sleep_s=300)
+    until(
+        lambda: "Slurm's own choice: 6 releases" in cluster.job(jobid).fields["AdminComment"],
+        "it is left to Slurm",
+        120,
+    )
+    job = cluster.job(jobid)
+    assert job.state == "PENDING"
+    assert OLD or job.fields["TresPerNode"] == f"{GPU}2"
+    cluster.cancel(one_each)
+    assert len(cluster.wait_running(jobid, timeout_s=60).gpus["dgx1"]) == 2
+
+
+def test_a_release_somebody_broke_is_repaired(cluster: Cluster, watch: Watch) -> None:
+    """The engine dies between release and start; an administrator took the slots away."""
+    cluster.occupy("dgx1", (0, 3))
+    cluster.run("ctl", "scontrol update partitionname=dgx state=down")
+    try:
+        jobid = cluster.sbatch("-p", "dgx", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+        with engine_away(cluster):
+            words = f"JobId={jobid} TresPerNode=gres/gpu:2 ReqNodeList= Comment=broken"
+            cluster.run("ctl", f"scontrol update {words}")
+        until(lambda: "tries=1" in cluster.job(jobid).fields["AdminComment"], "gated again")
+    finally:
+        cluster.run("ctl", "scontrol update partitionname=dgx state=up")
+    assert cluster.wait_running(jobid, timeout_s=60).gpus == by_policy(
+        {"dgx1": (0, 3)}, (2,), ("dgx1",)
+    )
+
+
+@pytest.mark.long("a detail of what a shorter test shows")
+def test_a_job_whose_node_closes_before_it_starts_runs_elsewhere(
+    cluster: Cluster, watch: Watch
+) -> None:
+    """On 22.05, where it is tied to the GPU types it had, on such a node again."""
+    others = "amd1,bridged1,dgx1,dgx2"
+    try:
+        state(cluster, others, "drain")
+        jobid = cluster.sbatch("--requeue", "--gres=gpu:1", sleep_s=300)
+        at_first = cluster.wait_running(jobid).gpus
+        assert set(at_first) == {"minsky1"}
+        state(cluster, "minsky1", "drain")
+        cluster.run("ctl", f"scontrol requeue {jobid}")
+        until(lambda: is_gated(cluster.job(jobid)), "it is gated again", 60)
+        state(cluster, others, "resume")
+        if OLD:
+            assert stays_gated(cluster, jobid)
+            state(cluster, "minsky1", "resume")
+        result = cluster.wait_running(jobid, timeout_s=60).gpus
+        assert result == at_first if OLD else "minsky1" not in result
+    finally:
+        state(cluster, others, "resume")
+        state(cluster, "minsky1", "resume")
+
+
+def state(cluster: Cluster, nodes: str, word: str) -> None:
+    """Sets nodes to a state, as an administrator does; no error where they have it already."""
+    words = f"nodename={nodes} state={word}" + (" reason=test" if word == "drain" else "")
+    cluster.run("ctl", f"scontrol update {words}", check=False)
+
+
+def killed_engine(cluster: Cluster) -> None:
+    """SIGKILL, away until every gate has lapsed."""
+    cluster.engine("kill")
+    until(lambda: not shut(cluster), "all gates have lapsed", 30)
+    cluster.engine("start")
+
+
+def shut(cluster: Cluster) -> list[str]:
+    """The begin times to come of waiting jobs."""
+    output = "date +%FT%T; squeue -h -t PD -O EligibleTime:32"
+    now, *begins = cluster.run("ctl", output).out.split()
+    return [begin for begin in begins if begin > now]
+
+
+@pytest.mark.skipif(not OLD, reason="only on 22.05 a release takes two updates")
+def test_an_engine_that_ends_between_two_updates_leaves_no_job_without_gpus(
+    cluster: Cluster, watch: Watch
+) -> None:
+    """The test makes the first update of a release; the job waits until an engine is back."""
+    configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
+    cluster.look()
+    busy = cluster.occupy("dgx1", ALL)
+    jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2")
+    with engine_away(cluster):
+        cluster.run("ctl", f"scontrol update jobid={jobid} gres= StartTime=now+365days")
+        cluster.cancel(*busy)
+        passed_over(cluster, jobid)
+    started = cluster.wait_running(jobid)
+    assert len(started.gpus["dgx1"]) == 2
+
+
+def passed_over(cluster: Cluster, jobid: int) -> None:
+    """Slurm has room for the job and starts a later one of the same size in its place."""
+    cluster.wait_running(cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=1), timeout_s=80)
+    assert cluster.job(jobid).state == "PENDING"
+
+
+MANY = pytest.mark.long("a minute of jobs")
+
+
+@pytest.mark.parametrize(
+    ("count", "trouble"),
+    [
+        pytest.param(16, killed_engine, id="killed engine"),
+        pytest.param(200, killed_engine, id="killed engine, 200 jobs", marks=MANY),
+        pytest.param(200, kill_slurmctld, id="killed slurmctld, 200 jobs", marks=MANY),
+    ],
+)
+def test_gated_jobs_survive(cluster: Cluster, watch: Watch, count: int, trouble: Any) -> None:
+    """All of them run to their end, none twice, none is lost."""
+    configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
+    cluster.look()
+    holders = submit_many(cluster, [("-w", node, "--exclusive", "--gres=gpu:1") for node in NODES])
+    running(cluster, holders)
+    request = ["sbatch", "--parsable", "-o", "ran.%j.%s", "--open-mode=append", "--gres=gpu:2"]
+    script = "'echo ran $SLURM_RESTART_COUNT >>ran.$SLURM_JOB_ID; sleep 0.5'"
+    loop = f"rm -f ran.*; for i in $(seq {count}); do {' '.join(request)} --wrap {script}; done"
+    ids = [int(word) for word in cluster.run("ctl", loop, user="alice", timeout_s=120).out.split()]
+    until(lambda: cluster.status()["slots"]["gated"] >= count, "all wait behind gates", 60)
+    trouble(cluster)
+    cluster.cancel(*holders)
+    until(lambda: not cluster.run("ctl", "squeue -h -u alice").out, "all are over", 180)
+    # What the jobs print, sbatch's own words among it, would be a line more.
+    output = cluster.run("ctl", "grep -H '' ran.*", user="alice").out.splitlines()
+    assert sorted(output) == sorted(f"ran.{jobid}:ran" for jobid in ids)
+    seen = [gpus for jobid in ids for held in watch.held.get(jobid, ()) for _, gpus in held]
+    assert {len(gpus) for gpus in seen} == {2}
+
+
+NODES = ("amd1", "bridged1", "dgx1", "dgx2", "minsky1")
+
+
+# -- away with it -------------------------------------------------------------
+
+
+def test_release_all_gives_every_job_its_own_request_back(cluster: Cluster) -> None:
+    """With the kill switch set nothing is gated again, and Slurm runs the jobs as written."""
+    busy = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
+    cluster.wait_running(busy)
+    ids = [
+        gated(cluster, "-w", "dgx1", "--gpus=v100:2"),
+        gated(cluster, "-w", "dgx1", "-n2", "--gpus-per-task=1"),
+    ]
+    cluster.engine("stop")
+    try:
+        done = cluster.run("ctl", ["gputopo", "slots", "release-all"])
+        assert done.out == "2 waiting jobs given back to Slurm\n"
+        assert "gates new jobs" in done.err
+        assert listed(cluster) == []
+        cluster.cancel(busy)
+        got = [gpus["dgx1"] for gpus in running(cluster, ids)]
+        assert [len(gpus) for gpus in got] == [2, 2]
+        assert visible(cluster, ids) == got
+        assert cluster.job(ids[0]).fields["TresPerJob"] == f"{GPU}2"
+    finally:
+        cluster.engine("start")
+
+
+def test_the_kill_switch_gives_waiting_jobs_back(cluster: Cluster) -> None:
+    """Within a poll of the engine, and new jobs are Slurm's own."""
+    busy = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
+    cluster.wait_running(busy)
+    jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2")
+    cluster.run("ctl", f"touch {SWITCH}")
+    try:
+        until(lambda: not is_gated(cluster.job(jobid)), "it is Slurm's own")
+        cluster.cancel(busy)
+        later = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+        for job in (cluster.wait_running(jobid), cluster.wait_running(later)):
+            assert "gpu-slots" not in job.fields.get("AdminComment", "")
+            assert job.fields["TresPerNode"] == f"{GPU}2"
+    finally:
+        cluster.run("ctl", f"rm -f {SWITCH}")
+
+
+def test_a_watched_partition_is_only_written_down(cluster: Cluster) -> None:
+    """Slurm's own GPUs, nothing in the job, and what the policy would have given in the log."""
+    jobid = cluster.sbatch("-p", "observe", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    job = cluster.wait_running(jobid)
+    left_alone = cluster.sbatch("-p", "off", "-w", "dgx2", "--gres=gpu:2", sleep_s=300)
+    assert job.gpus["dgx1"] == cluster.wait_running(left_alone).gpus["dgx2"]
+    assert "gpu-slots" not in job.fields.get("AdminComment", "")
+    log = 'grep \'"mode":"observe"\' /var/log/gputopo/decisions.jsonl | tail -1'
+    until(lambda: bool(cluster.run("ctl", log).out), "the decision is in the log")
+    line = json.loads(cluster.run("ctl", log).out)
+    assert line["chosen"]["gpus"] == {"dgx1": [0, 3]}
+    assert not line["applied"]
