@@ -13,8 +13,6 @@ class BandwidthModel(ABC):
     """Predicts the effective bandwidth of many sets of one size at once."""
 
     name: str
-    #: One sentence for the reader of a number: where it comes from and what must hold.
-    assumes: str
 
     @abstractmethod
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:

@@ -32,14 +32,14 @@ def cables_mbps(topology: NodeTopology) -> Ints:
 
 
 class Cables(BandwidthModel):
-    """Rings of three GPUs or more over a mesh of NVLink or xGMI cables: the narrowest cut."""
+    """Rings of three GPUs or more over a mesh of NVLink or xGMI cables: the narrowest cut.
+
+    Assumes that a collective fills all cables, as the rings of NCCL's and RCCL's channels do:
+    0.83 x the narrowest cut of the set, per direction, where it has a ring of such links, else
+    0.83 x its widest ring's weakest link.
+    """
 
     name = "cables"
-    assumes = (
-        "NVLink or xGMI links are cables of their own, and a collective fills them all, as the"
-        " rings of NCCL's and RCCL's channels do: 0.83 x the narrowest cut of the set, per"
-        " direction, where it has a ring of such links, else 0.83 x its widest ring's weakest link"
-    )
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
         """Why the model does not hold for this machine, pattern and size; None if it does."""

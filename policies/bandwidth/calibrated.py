@@ -78,13 +78,9 @@ def remember(calibration: Calibration) -> str:
 
 
 class CalibratedBandwidth(BandwidthModel):
-    """What the site's own nccl-tests or rccl-tests reached, and what lies between."""
+    """Ring collectives of the sizes that the site's own nccl-tests or rccl-tests measured."""
 
     name = "calibrated"
-    assumes = (
-        "the site's own logs of this kind of node; ring collectives of the sizes measured and"
-        " between; the narrowest hop and the direct links of the least linked GPU tell sets apart"
-    )
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
         """Why the model does not hold for this machine, pattern and size; None if it does."""

@@ -63,10 +63,6 @@ class MapaDgx1v(BandwidthModel):
     """
 
     name = "mapa-dgx1v"
-    assumes = (
-        "eq. 2 with Table 2's coefficients, fitted on 31 NCCL allocations of one DGX-1V;"
-        " rings of 2 to 5 GPUs where every direct link is NV2 at 50 or NV1 at 25 GB/s"
-    )
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
         """Why the model does not hold for this machine, pattern and size; None if it does."""
@@ -114,10 +110,6 @@ class Rings(BandwidthModel):
     """
 
     name = "rings"
-    assumes = (
-        "a collective runs at the pace of its narrowest hop: 0.83 x the weakest link of the set's"
-        " widest matching, on any machine and pattern; one ring is counted"
-    )
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
         """It holds everywhere."""

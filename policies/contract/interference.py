@@ -27,7 +27,7 @@ UNKNOWN_SLOWED = (TINY_SLOWED + SMALL_SLOWED + 1.0 + 1.0) / 4
 
 
 class Kind(NamedTuple):
-    """What jobs are told apart by; batch 0: unknown, profile "": none given.
+    """By what jobs differ; batch 0: unknown, profile "": none given.
 
     `user` is whose jobs they are (uid): anybody may call a job anything, so what was learned under
     a name counts for its user alone. NOBODY is what the site itself measured, for all.
@@ -40,7 +40,7 @@ class Kind(NamedTuple):
 
     @property
     def of_all(self) -> Kind:
-        """The same, whoever's."""
+        """The same for any user."""
         return self._replace(user=NOBODY)
 
 

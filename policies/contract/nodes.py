@@ -30,7 +30,7 @@ class AlikeNodes:
 def groups_of(nodes: Mapping[str, NodeState], *, by_nic: bool = False) -> list[AlikeNodes]:
     """The candidates as groups, in the order of their first names.
 
-    `by_nic`: nodes whose GPUs are not equally far from their NICs are told apart, too.
+    `by_nic`: nodes whose GPUs are not equally far from their NICs are in different groups.
     """
     groups: dict[tuple[object, ...], AlikeNodes] = {}
     for name in sorted(nodes):
@@ -89,7 +89,7 @@ def assign_near(
 ) -> list[tuple[NodeState, int]]:
     """As `assign`, for several nodes as few switches apart as the weights allow.
 
-    `groups` are told apart by their NICs. Of the lowest domains with room: the one whose
+    `groups` are made with `by_nic`. Of the lowest domains with room: the one whose
     worst node ranks best, then the one with the fewest free GPUs (so that others stay
     whole), then by name.
     """

@@ -16,16 +16,15 @@ from gres_topology import Network, NodeTopology
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """One candidate node at the moment of the question.
-
-    `free` is the mask of GPUs the job may take here; `own` the GPUs Slurm itself
-    would take (0 where it would not use the node); `weight` is Slurm's node Weight.
-    """
+    """One candidate node at the moment of the question."""
 
     name: str
     topology: NodeTopology
+    #: Mask of the GPUs that the job may take here.
     free: int
+    #: Mask of the GPUs that Slurm itself would take; 0 where it would not use the node.
     own: int = 0
+    #: Slurm's node Weight.
     weight: int = 1
     free_cpus: int | None = None
     free_memory_mb: int | None = None
@@ -33,18 +32,16 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job beside which the new one would run (a cache rebuilt from Slurm).
-
-    `gpus` holds a mask per node; `profile`, `batch` and `memory_gbps` (host memory
-    bandwidth per node, GB/s) are what its hint says; `user` is its owner's uid, where that is
-    known. Not changed once made: a policy may take the same object for the same job.
-    """
+    """A job that runs (read from Slurm). A policy may take the same object for the same job."""
 
     job_id: int
+    #: Mask of its GPUs by node.
     gpus: Mapping[str, int]
+    #: What its hint says: profile, batch size, host memory bandwidth per node in GB/s.
     profile: str | None = None
     batch: int | None = None
     memory_gbps: float = 0.0
+    #: Its owner's uid, where that is known.
     user: int | None = None
 
 
@@ -62,20 +59,21 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one job asks of a policy.
+    """What one job asks of a policy."""
 
-    `gpus_per_node` holds one count per node wanted, largest first: (4, 4) is two nodes
-    with four GPUs each. `min_utility` in [0, 1] is the utility below which the job would
-    rather wait: under mapa the share of the ideal (the best set of that size on an empty
-    node), under topo-aware-p the mean of its three terms. `user` is the owner's uid.
-    """
-
+    #: One count per node wanted, largest first: (4, 4) is two nodes with four GPUs each.
     gpus_per_node: tuple[int, ...]
     job_id: int | None = None
+    #: Which ranks talk to which, by name.
     pattern: str = "ring"
+    #: Whether the job feels slow links.
     sensitive: bool = True
+    #: The utility in [0, 1] below which the job would rather wait: under mapa the share of the
+    #: ideal (the best set of that size on an empty node), under topo-aware-p its three terms' mean.
     min_utility: float = 0.0
+    #: The other hint keys that the policy reads, with their values.
     options: Mapping[str, str] = field(default_factory=dict)
+    #: The owner's uid.
     user: int | None = None
 
 
@@ -95,22 +93,23 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The answer: node -> GPUs in rank order, its scores, and why.
+    """The answer."""
 
-    `effbw_gbps` and `agg_gbps` are the minimum and the sum over nodes, `preserved_gbps`
-    the sum over the nodes used; `utility` is in [0, 1] as in Request.min_utility. `terms`
-    names what the utility is made of, where a policy can tell: each in [0, 1], 1 is best.
-    """
-
+    #: GPUs in rank order, by node.
     gpus: Mapping[str, tuple[int, ...]]
     policy: str
     reason: str
     score: float = 0.0
+    #: The minimum over the nodes.
     effbw_gbps: float = 0.0
+    #: Sums over the nodes used: the links used, and those left among the free GPUs.
     agg_gbps: float = 0.0
     preserved_gbps: float = 0.0
+    #: In [0, 1], as `Request.min_utility`.
     utility: float = 1.0
+    #: What the policy compared, its own choice first.
     candidates: tuple[Candidate, ...] = ()
+    #: What the utility is made of, where the policy has such terms: each in [0, 1], 1 is best.
     terms: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -30,21 +30,19 @@ _STARVING, _URGENT, _IN_TIME, _TOO_MUCH, _LATE = range(5)
 
 @dataclass(frozen=True, slots=True)
 class Genie:
-    """The default.
-
-    `margin`: predictions are taken so many times longer when a deadline is at stake, since they
-    are off by some 10 %. `patience_s`: a task so much over its deadline goes first and nobody
-    passes it any more, so that nobody waits for ever; `urgent_patience_s`: the same for urgent
-    ones, whose deadline is their arrival.
-    """
+    """The default."""
 
     name: str = "genie"
+    #: Predicted times are multiplied by this before they are held against a deadline, since
+    #: predictions are off by some 10 %.
     margin: float = 1.1
+    #: A task that is so many seconds over its deadline goes first, and no other task passes it.
     patience_s: float = 7 * 86400.0
+    #: The same for urgent tasks, whose deadline is their arrival.
     urgent_patience_s: float = 3600.0
 
     def plan(self, queue: Queue) -> list[Planned]:
-        """Choose shapes, order, start whoever fits."""
+        """Choose shapes and the order, and start every task that fits."""
         if not queue.waiting:
             return []
         table = TaskTable.of(queue)
@@ -114,10 +112,10 @@ def _started(
     order: Indices,
     holding: int,
 ) -> list[Planned]:
-    """Start in order whoever has a shape that fits now; among those the highest ratio.
+    """Start, in order, every task with a shape that fits now; of its shapes the highest ratio.
 
-    A task that can still be in time starts only with a shape that is. Nobody passes the first
-    `holding`. What does not fit now will not once more is taken, so one pass is enough.
+    A task that can still be in time starts only with a shape that is in time. No task passes the
+    first `holding` ones. One pass is enough: GPUs only become fewer while tasks start.
     """
     possible = np.logical_or.reduce(meets, axis=1).reshape(-1, 1)
     allowed = np.where(possible, meets, np.isfinite(table.latency_s))[order]

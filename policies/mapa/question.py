@@ -139,7 +139,7 @@ class Question:
         return ", nodes joined by no switch" if joined is None else f", nodes below {joined.name}"
 
     def _by(self, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]) -> str:
-        """Where the site's own measurements told every number: that they did."""
+        """Words for the reason where every figure comes from the site's own measurements."""
         if not all(state.topology.calibration for state, _, _ in chosen):
             return ""
         models = {

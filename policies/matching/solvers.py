@@ -140,7 +140,7 @@ class PathSolver:
         return self._compact.mbps(self._ends(k).max(axis=0))
 
     def order(self, mask: int | None = None) -> tuple[int, ...]:
-        """See Solver; a path is read from the end where it was left off."""
+        """The GPUs of a best matching in rank order; a path is read from its last GPU backwards."""
         mask = (1 << self._n) - 1 if mask is None else mask
         size, rows = mask.bit_count(), rows_of(self._n)
         self._grow(size)

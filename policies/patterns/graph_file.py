@@ -1,6 +1,6 @@
 """Reads an application's pattern from a text: who talks to whom (MAPA, SC'21, section 3.1).
 
-Three kinds, told apart by what they look like:
+Three kinds, recognised by their contents:
 - an edge list: `0 1` (or `0-1`, `0,1`) per line, `#` comments;
 - the graphs NCCL writes (`NCCL_GRAPH_DUMP_FILE`): its rings and trees, all channels together;
 - NVLink traffic counters before and after a run (`policies.patterns.traffic`).

@@ -18,16 +18,13 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One way of talking: a name, its edges for k ranks, and what it stands for.
-
-    `ranks` is the only k there is (None: any).
-    """
+    """Which ranks talk to which."""
 
     name: str
     edges: Callable[[int], tuple[Edge, ...]]
-    doc: str
     #: Whether every set of a 16-GPU node can be tabulated (a solver of its own).
     tabulated: bool = False
+    #: The only number of ranks it has; None: any.
     ranks: int | None = None
 
     @property
@@ -41,7 +38,7 @@ class Pattern:
 
     @property
     def title(self) -> str:
-        """The name people wrote: without what tells two contents of it apart."""
+        """The name as people wrote it, without the digest of its edges."""
         return self.name.partition("@")[0]
 
 
@@ -78,20 +75,24 @@ def _hypercube(k: int) -> tuple[Edge, ...]:
 PATTERNS: dict[str, Pattern] = {
     pattern.name: pattern
     for pattern in (
-        Pattern(
-            "ring", _ring, "ring all-reduce (NCCL, RCCL); two ranks are one link", tabulated=True
-        ),
-        Pattern("tree", _tree, "balanced binary tree; rank r's parent is (r-1)//2", tabulated=True),
-        Pattern("chain", _chain, "pipeline: rank r talks to r+1", tabulated=True),
-        Pattern("star", _star, "parameter server: rank 0 talks to all", tabulated=True),
-        Pattern("all-to-all", _all_to_all, "every rank talks to every other", tabulated=True),
-        Pattern("ring+tree", _ring_tree, "a ring and a balanced tree (NCCL's two algorithms)"),
-        Pattern("hypercube", _hypercube, "recursive doubling: ranks that differ in one bit"),
+        # Ring all-reduce (NCCL, RCCL); two ranks are one link.
+        Pattern("ring", _ring, tabulated=True),
+        # A balanced binary tree: rank r's parent is (r-1)//2.
+        Pattern("tree", _tree, tabulated=True),
+        # A pipeline: rank r talks to r+1.
+        Pattern("chain", _chain, tabulated=True),
+        # A parameter server: rank 0 talks to all.
+        Pattern("star", _star, tabulated=True),
+        Pattern("all-to-all", _all_to_all, tabulated=True),
+        # NCCL's two algorithms.
+        Pattern("ring+tree", _ring_tree),
+        # Recursive doubling: ranks that differ in one bit.
+        Pattern("hypercube", _hypercube),
     )
 }
 
 #: The patterns whose sets are tabulated on every node of up to 16 GPUs.
-TABULATED: tuple[str, ...] = tuple(name for name, found in PATTERNS.items() if found.tabulated)
+TABULATED: tuple[str, ...] = tuple(name for name, pattern in PATTERNS.items() if pattern.tabulated)
 
 
 #: Patterns read from files, by a name that holds a digest of their edges. Two contents never
@@ -107,7 +108,7 @@ def add_graph(name: str, ranks: int, edges: Sequence[Edge]) -> str:
     kept = tuple(sorted(edges))
     digest = hashlib.sha256(repr((ranks, kept)).encode()).hexdigest()[:8]
     full = f"{name}@{digest}"
-    _SITES[full] = Pattern(full, lambda _: kept, f"{ranks} ranks of a file", ranks=ranks)
+    _SITES[full] = Pattern(full, lambda _: kept, ranks=ranks)
     return full
 
 

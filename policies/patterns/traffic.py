@@ -36,7 +36,7 @@ def looks_like(text: str) -> bool:
 
 
 def edges(text: str, source: str) -> set[Pair]:
-    """Pairs of GPUs (nvidia-smi's numbers) that talked; PatternError if it cannot be told."""
+    """Pairs of GPUs (nvidia-smi's numbers) that talked; PatternError where that is unclear."""
     reader = _Reader(source)
     for number, line in enumerate(text.splitlines(), 1):
         reader.line(number, line.strip())

@@ -28,17 +28,15 @@ FUTURES = 3
 
 @dataclass(frozen=True)
 class SetTable:
-    """Every k-subset of one kind of node, row i = row i of `members(gpus, k)`.
-
-    `agg` is the best matching's sum of links, `weakest` the narrowest link of the widest
-    matching (both MB/s), `effbw` GB/s by the model named. `agg` is computed when asked for:
-    what is left for later jobs is counted over many sizes, and needs no sums.
-    """
+    """Every k-subset of one kind of node, row i = row i of `members(gpus, k)`."""
 
     masks: Ints
+    #: The narrowest link of each set's widest matching, MB/s.
     weakest: Ints
+    #: Effective bandwidth by the model of that name, GB/s.
     effbw: Floats
     model: str
+    #: Computes `agg`, when it is asked for: what later jobs lose needs no sums.
     sums: Callable[[], Ints]
 
     @cached_property
@@ -154,7 +152,7 @@ class NodeTables:
         return total / max(sum(share for _, share in usual), 1e-9)
 
     def score(self, k: int, free: int, objective: Objective) -> tuple[Ints, Scored]:
-        """The k-subsets of `free` (row numbers of `sets(k)`) and what speaks for each."""
+        """The k-subsets of `free` (row numbers of `sets(k)`) and what is known of each."""
         table = self.sets(k)
         rows = np.flatnonzero((table.masks & ~np.int64(free)) == 0)
         masks = table.masks[rows]

@@ -20,48 +20,45 @@ Across = Literal["bandwidth", "sum", "destroys", "loss"]
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What is known about every candidate set of one free mask, one entry per set.
+    """What is known about every candidate set of one free mask, one entry per set."""
 
-    `share`, `wide_share`: effective bandwidth and weakest link over the ideal of the size.
-    `agg_share`: the sum of the links used over the largest of the size.
-    `nic` is the sum over the set of how far each GPU's nearest NIC is, where that is asked for.
-    `agg`, `preserved`, `broken` in MB/s: the links used, those left among the free GPUs,
-    the widest one cut (single GPUs only). `loss` in [0, 1] as in `NodeTables.future_of`.
-    """
-
+    #: GPUs in each set.
     k: int
+    #: Effective bandwidth, weakest link and sum of links over the best of that size, [0, 1].
     share: Floats
     wide_share: Floats
     agg_share: Floats
     effbw_gbps: Floats
+    #: The sum of the links used, and of those left among the free GPUs, MB/s.
     agg: Ints
     preserved: Ints
+    #: The widest link cut, MB/s; single GPUs only.
     broken: Ints
+    #: What later jobs lose, [0, 1] (`NodeTables.future_of`); None where nobody asked.
     loss: Floats | None
+    #: Sum over the set of how far each GPU's nearest NIC is; None where nobody asked.
     nic: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A named order on candidate sets.
-
-    `prefers` says which of a set's matchings gives the rank order: the one with the widest
-    weakest link, the best `effbw`, or the largest `agg`. `across` says what decides between
-    nodes: the job's own `bandwidth`, the `sum` of its links, what it `destroys`, or its `loss`.
-    `demand` is what later jobs are expected to ask (see `policies.contract.demand`).
-    `spares_links`: a single GPU never cuts a wider link while it could cut a narrower one.
-    `nic_distance`: see `near_nics`.
-    """
+    """A named order on candidate sets."""
 
     name: str
+    #: Columns to compare in order, larger first; equal sets go by the lowest GPU ids.
     keys: Callable[[Scored], list[Floats | Ints]]
     score: Callable[[Scored], Floats]
+    #: Which of a set's matchings gives the rank order: the one with the `widest` weakest link,
+    #: the best `effbw`, or the largest `agg`.
     prefers: str
+    #: Whether `Scored.loss` is computed.
     looks_ahead: bool
-    doc: str
+    #: What decides between nodes: the job's own `bandwidth`, the `sum` of its links, the bandwidth
+    #: it `destroys` for others, or their `loss`.
     across: Across = "bandwidth"
+    #: Shares of the sizes that later jobs are expected to ask for.
     demand: Shares = ()
-    spares_links: bool = False
+    #: Per GPU how far the nearest NIC is, for jobs of several nodes; empty: it does not count.
     nic_distance: tuple[int, ...] = ()
 
 
@@ -81,7 +78,7 @@ SUM_WEIGHT = 0.1
 LOSS_WEIGHT = 0.4
 
 
-def balanced(name: str, weakest_weight: float, loss_weight: float, doc: str) -> Objective:
+def balanced(name: str, weakest_weight: float, loss_weight: float) -> Objective:
     """Share of the ideal, weakest link, sum of links, less what later jobs lose; weighted.
 
     A single GPU has no links: it breaks the narrowest one it can, then costs least.
@@ -97,15 +94,12 @@ def balanced(name: str, weakest_weight: float, loss_weight: float, doc: str) -> 
         first: list[Floats | Ints] = [-sets.broken] if sets.k == 1 else []
         return [*first, score(sets), sets.preserved]
 
-    return Objective(
-        name, keys, score, prefers="widest", looks_ahead=True, doc=doc, spares_links=True
-    )
+    return Objective(name, keys, score, prefers="widest", looks_ahead=True)
 
 
 def _plain(
     name: str,
     prefers: str,
-    doc: str,
     *columns: Callable[[Scored], Floats | Ints],
     per_gbps: int = 1,
     across: Across = "bandwidth",
@@ -118,37 +112,32 @@ def _plain(
     def keys(sets: Scored) -> list[Floats | Ints]:
         return [column(sets) for column in columns]
 
-    return Objective(name, keys, score, prefers, looks_ahead=False, doc=doc, across=across)
+    return Objective(name, keys, score, prefers, looks_ahead=False, across=across)
 
 
-BALANCED = balanced(
-    "balanced",
-    WEAKEST_WEIGHT,
-    LOSS_WEIGHT,
-    "share of the ideal effective bandwidth, the weakest link, and what is left for others",
-)
-WIDEST = balanced(
-    "widest", 1.0, LOSS_WEIGHT, "as balanced, but a narrow hop weighs as much as the whole ideal"
-)
+#: Share of the ideal effective bandwidth, the weakest link, and what is left for others.
+BALANCED = balanced("balanced", WEAKEST_WEIGHT, LOSS_WEIGHT)
+#: As BALANCED, but a narrow hop weighs as much as the whole ideal.
+WIDEST = balanced("widest", 1.0, LOSS_WEIGHT)
+#: Largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most.
 EFFBW = _plain(
     "effbw",
     "effbw",
-    "largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most",
     lambda sets: sets.effbw_gbps,
     lambda sets: sets.preserved,
 )
+#: Largest sum of the links used (MAPA Greedy).
 AGGREGATE = _plain(
     "aggregate",
     "agg",
-    "largest sum of the links used (MAPA Greedy)",
     lambda sets: sets.agg,
     per_gbps=MB_PER_GB,
     across="sum",
 )
+#: Most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs).
 PRESERVED = _plain(
     "preserved",
     "widest",
-    "most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs)",
     lambda sets: sets.preserved,
     lambda sets: sets.effbw_gbps,
     per_gbps=MB_PER_GB,
@@ -173,9 +162,7 @@ def site_sensitive(demand: Shares) -> Objective:
         lambda sets: sets.effbw_gbps,
         prefers="effbw",
         looks_ahead=True,
-        doc="largest effective bandwidth; ties cost the jobs the site usually asks for least",
         demand=demand,
-        spares_links=True,
     )
 
 
@@ -187,7 +174,6 @@ def site_insensitive(demand: Shares) -> Objective:
         lambda sets: -_loss(sets),
         prefers="widest",
         looks_ahead=True,
-        doc="what costs the jobs the site usually asks for least, then most bandwidth left",
         across="loss",
         demand=demand,
     )

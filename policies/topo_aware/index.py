@@ -22,7 +22,7 @@ _Jobs = tuple[RunningJob, ...]
 
 
 class State(NamedTuple):
-    """What a node is told apart by; the shape stands for the topology."""
+    """By what nodes differ; the shape stands for the topology."""
 
     shape: str
     free: int

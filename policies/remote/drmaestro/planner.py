@@ -2,7 +2,7 @@
 
 Jobs start whole or not at all. The thesis leaves out every job of which a part placement no place;
 that wastes what those jobs held, so the younger half of them is left out
-and the rest solved again, and whoever still fits into what remains is added at the end.
+and the rest solved again, and jobs that still fit into what remains are added at the end.
 Running jobs stay where they are.
 """
 

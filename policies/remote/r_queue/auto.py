@@ -67,7 +67,7 @@ class AutoRQueue:
         wait_s: float,
         limit_s: float = float("inf"),
     ) -> Answer:
-        """A placement with remote GPUs, whoever found it, if the job ends sooner there.
+        """A placement with remote GPUs, of any policy, if the job ends sooner there.
 
         Sooner than by waiting `wait_s` for local GPUs, and within its time limit: Slurm would
         end it there.
