@@ -106,7 +106,7 @@ def test_remote_auto_lends_when_waiting_would_take_longer(lending: Cluster) -> N
 
 def solvers(cluster: Cluster) -> list[str]:
     """DRMaestro's processes beside the engine."""
-    output = cluster.run("ctl", "pgrep -f lending[.]solve_process", check=False)
+    output = cluster.run("ctl", "pgrep -f lending[.]choice[.]solve_process", check=False)
     return output.out.split()
 
 
