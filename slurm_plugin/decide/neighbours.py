@@ -138,6 +138,9 @@ class Neighbours:
 
         `starts`: no notices tell of starts, so a job that was not there before starts now.
         """
+        if self._read_at is not None and began < self._read_at:
+            # Another one that is newer was taken meanwhile.
+            return
         is_first = self._read_at is None
         before = self._running
         # A notice that came since the snapshot began is newer than it.

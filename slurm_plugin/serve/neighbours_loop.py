@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve.poll_schedule import AGE_SHARE
@@ -22,13 +21,10 @@ class NeighboursLoop(QueueLoop):
 
     name = "neighbours"
     _is_failing = False
-    # When the snapshot that was taken last began (monotonic seconds).
-    _began = float("-inf")
 
     def heard(self, verb: str) -> None:
         """Only another configuration, whose neighbours are not known yet."""
         if verb == "reload":
-            self._began = float("-inf")
             self.schedule.heard(verb)
 
     def poll_s(self, setup: Setup) -> float:
@@ -40,24 +36,28 @@ class NeighboursLoop(QueueLoop):
         neighbours = setup.neighbours
         if not neighbours.is_wanted:
             return IDLE_S
-        snapshot = setup.watcher.newest
-        least = max(self._began, time.monotonic() - self.poll_s(setup))
+        age_s, poll_s = neighbours.age_s(), self.poll_s(setup)
         try:
-            if snapshot is None or snapshot.began <= least:
-                # Nobody else has read the queue meanwhile.
-                snapshot = await setup.watcher.snapshot(since)
-            self._began = snapshot.began
-            running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
-            neighbours.take(running, snapshot.began)
+            if age_s is None or age_s >= poll_s:
+                age_s = await self._take(setup, since)
+            # Else the gates loop has just taken one.
             await asyncio.to_thread(neighbours.learn, setup.client)
         except SlurmError as error:
             if not self._is_failing:
                 logger.warning("who runs beside whom is not known: %s", error)
             self._is_failing = True
-            return self.poll_s(setup)
+            return poll_s
         if self._is_failing:
             logger.info("who runs beside whom is known again")
         self._is_failing = False
         # Others that look as often have read the queue again by then.
-        age_s = time.monotonic() - snapshot.began
-        return max(0.0, (1 + AGE_SHARE) * self.poll_s(setup) - age_s)
+        return max(0.0, (1 + AGE_SHARE) * poll_s - age_s)
+
+    async def _take(self, setup: Setup, since: float) -> float:
+        """Take what another loop has read lately, or else a new snapshot; its age in seconds."""
+        neighbours, snapshot = setup.neighbours, setup.watcher.newest
+        if snapshot is None or snapshot.began <= neighbours.clock() - self.poll_s(setup):
+            snapshot = await setup.watcher.snapshot(since)
+        running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
+        neighbours.take(running, snapshot.began)
+        return neighbours.clock() - snapshot.began

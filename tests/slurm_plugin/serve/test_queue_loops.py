@@ -104,12 +104,15 @@ def test_neighbours_take_what_others_have_read(
     """Themselves they read only where nobody else has since."""
     slurm = Slurm()
     *_, lending, ours = loops(tmp_path, monkeypatch, slurm, REMOTE)
-    ours.engine.setup.neighbours.is_wanted = True
-    readings = []
+    neighbours, readings = ours.engine.setup.neighbours, []
+    neighbours.is_wanted = True
     for one in (lending, ours, ours):
         look([one])
         readings.append(slurm.asked["queue"])
-    assert readings == [1, 1, 2]
+    assert readings == [1, 1, 1]
+    neighbours.clock = lambda: time.monotonic() + ours.poll_s(ours.engine.setup)
+    look([ours])
+    assert slurm.asked["queue"] == 2
 
 
 def test_of_neighbours_nothing_is_read_until_a_policy_asks(
