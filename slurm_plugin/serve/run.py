@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.gates.capacity_cache import CapacityCache
@@ -24,6 +26,29 @@ from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.shaping_loop import ShapingLoop
 
 logger = logging.getLogger(__name__)
+
+#: Seconds between two lines about connections that could not be accepted.
+SILENT_S = 10.0
+
+
+class DescriptorsGone:
+    """Says at most every ten seconds that no descriptor is left for a connection.
+
+    asyncio tries a hundred times a second for each socket, and writes a traceback each time: the
+    log would fill the disk. Every other error is written as asyncio would.
+    """
+
+    def __init__(self) -> None:
+        self._silent_until = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What asyncio calls with an error that nobody awaits."""
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + SILENT_S
+            logger.error("connections wait: %s; raise LimitNOFILE of the engine's unit", error)
 
 
 async def serve(path: Path, notifier: Notifier | None = None) -> None:
@@ -42,6 +67,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     server = LineServer(first.config.socket, engine.answer)
     extras = Extras(engine)
     ended = asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(DescriptorsGone())
     try:
         await server.start()
         await extras.start()

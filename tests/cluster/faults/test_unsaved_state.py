@@ -39,9 +39,13 @@ def settled(cluster: Cluster, ids: list[int]) -> None:
     Slurm itself starts a job that it put back after a credential's lifetime: two minutes.
     """
 
+    left = set(ids)
+
     def over() -> bool:
+        """Asks no more for a job that has completed: Slurm forgets it after two minutes."""
         cluster.run("ctl", RESUME, check=False)
-        return {cluster.job(jobid).state for jobid in ids} == {"COMPLETED"}
+        left.difference_update([one for one in left if cluster.job(one).state == "COMPLETED"])
+        return not left
 
     until(over, f"jobs {ids} are completed", 240)
 

@@ -245,7 +245,7 @@ def test_a_watched_partition_is_only_written_down(cluster: Cluster) -> None:
     left_alone = cluster.sbatch("-p", "off", "-w", "dgx2", "--gres=gpu:2", sleep_s=300)
     assert job.gpus["dgx1"] == cluster.wait_running(left_alone).gpus["dgx2"]
     assert "gpu-slots" not in job.fields.get("AdminComment", "")
-    log = 'grep \'"mode":"observe"\' /var/log/gputopo/decisions.jsonl | tail -1'
+    log = f'grep \'"mode":"observe"\' /var/log/gputopo/decisions.jsonl | grep \'"job":{jobid},\''
     until(lambda: bool(cluster.run("ctl", log).out), "the decision is in the log")
     line = json.loads(cluster.run("ctl", log).out)
     assert line["chosen"]["gpus"] == {"dgx1": [0, 3]}

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -271,6 +272,23 @@ def test_the_process_answers_reloads_at_sighup_and_ends_at_sigterm(
     assert [record["applied"] for record in records] == [True, False]
     with pytest.raises(EngineDown, match="no such socket: the engine is not running"):
         client.ask(path, Admin("ping", 1))
+
+
+def test_without_descriptors_the_engine_says_little_and_answers_when_it_has_some(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    path, log = tmp_path / "engine.sock", tmp_path / "engine.log"
+    assert client.ask(path, Admin("ping", 1))
+    soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    highest = max(int(one.name) for one in Path(f"/proc/{process.pid}/fd").iterdir())
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (highest + 1, hard))
+    with pytest.raises(EngineDown):
+        client.ask(path, Admin("ping", 1), timeout_s=3)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    assert client.ask(path, Admin("ping", 1), timeout_s=30)
+    said = log.read_text().splitlines()
+    assert [line for line in said if "Too many open files; raise LimitNOFILE" in line]
+    assert len(said) < 20, said
 
 
 def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(
