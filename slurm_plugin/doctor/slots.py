@@ -8,7 +8,7 @@ from pathlib import Path
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.lending.acting.question import Submitter
-from slurm_plugin.slurm import SlurmNode
+from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.slurm.slot_types import slots_of
 
 _GUIDE = "see docs/slots.md"

@@ -31,7 +31,7 @@ from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
-from slurm_plugin.slurm.interface import SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 logger = logging.getLogger(__name__)
 

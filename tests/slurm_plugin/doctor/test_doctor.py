@@ -80,9 +80,6 @@ class FakeSlurm:
     def queue(self) -> list[QueuedJob]:
         return self.all_jobs
 
-    def job(self, job_id: int) -> SlurmJob | None:
-        return None
-
     def config(self) -> Mapping[str, str]:
         return self.values
 
