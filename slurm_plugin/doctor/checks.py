@@ -23,9 +23,8 @@ def examine(installation: Installation) -> Iterator[Finding]:
             text = " ".join(str(error).split())
             if text not in reported:
                 reported.add(text)
-                yield Finding(
-                    name, "fail", text, "fix this first; what depends on it was not checked"
-                )
+                fix = "fix this first; what depends on it was not checked"
+                yield Finding(name, "fail", text, fix)
 
 
 def check_config(here: Installation) -> Iterator[Finding]:

@@ -11,7 +11,8 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
-from slurm_plugin.slurm import SlurmClient, SlurmNode
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import SlurmNode
 
 
 class Installation:
