@@ -18,13 +18,16 @@ from policies import Cluster, LooksAt, NodeState, Placement, Policy, Request, Ru
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of, usable
-from slurm_plugin.decide.notes import use_note
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.question import CandidateNode, PlacementQuestion
+from slurm_plugin.wire import MAX_NOTE_BYTES
 
 logger = logging.getLogger(__name__)
+
+#: Bytes of a note that are kept for the policy's name and the beginning of its reason.
+REASON_BYTES = 80
 
 
 class Decision(NamedTuple):
@@ -245,3 +248,24 @@ class Decider:
 
     def _to_slurm(self, name: str, gpus: tuple[int, ...]) -> tuple[int, ...]:
         return self.machines[name].to_slurm(gpus)
+
+
+def use_note(gpus: Mapping[str, tuple[int, ...]], policy: str, reason: str) -> str:
+    """The note in AdminComment on what was chosen, by whom, and why.
+
+    `dgx1:0,3 by mapa: REASON`, GPUs in rank order by Slurm's index, at most 200 bytes.
+
+    Of many nodes the first are named and the others counted.
+    """
+    shown: list[str] = []
+    left = MAX_NOTE_BYTES - REASON_BYTES
+    for name, indices in gpus.items():
+        word = f"{name}:{','.join(map(str, indices))}"
+        if len(word) + 1 > left:
+            break
+        shown.append(word)
+        left -= len(word) + 1
+    if len(shown) < len(gpus):
+        shown.append(f"and {len(gpus) - len(shown)} more nodes")
+    text = f"{' '.join(shown)} by {policy}: {reason}"
+    return text.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
