@@ -46,6 +46,10 @@ class Installation:
         """`scontrol show config`."""
         return dict(self.slurm.config())
 
+    def beside_slurm_conf(self, name: str) -> Path:
+        """A file in the directory of slurm.conf."""
+        return Path(self.slurm_config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name(name)
+
     @cached_property
     def nodes(self) -> list[SlurmNode]:
         """Slurm's nodes."""
