@@ -11,9 +11,8 @@ from typing import Any
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import read_remote
-from slurm_plugin.lending.donors import slurm_loans
+from slurm_plugin.lending.donors import LoanUpdates, slurm_loans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.updates import LoanUpdates
 from slurm_plugin.serve.poll_schedule import PollSchedule
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
