@@ -1,6 +1,5 @@
 /* Sets of logical CPUs: `0-3,8` read, written, intersected. Pure: no Slurm header. */
-#ifndef GT_CPUSET_H
-#define GT_CPUSET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ extern void gt_cpuset_print(const gt_cpuset_t *set, char *text, size_t size);
 extern void gt_cpuset_and(gt_cpuset_t *set, const gt_cpuset_t *other);
 extern unsigned gt_cpuset_count(const gt_cpuset_t *set);
 extern bool gt_cpuset_equal(const gt_cpuset_t *a, const gt_cpuset_t *b);
-
-#endif

@@ -1,10 +1,7 @@
 /* CRC-32 (IEEE 802.3, as zlib's crc32 and gzip have it). Pure: no Slurm header. */
-#ifndef GT_CRC32_H
-#define GT_CRC32_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 extern uint32_t gt_crc32(const char *text, size_t len);
-
-#endif

@@ -2,8 +2,7 @@
  * Which GPUs a task has, in Slurm's indices and rank order, and what it must call them.
  * Pure: no Slurm header.
  */
-#ifndef GT_DEVICES_H
-#define GT_DEVICES_H
+#pragma once
 
 #include "order.h"
 #include "settings.h"
@@ -41,5 +40,3 @@ extern bool gt_devices(const gt_table_t *table, const gt_settings_t *settings,
 /* The list for *_VISIBLE_DEVICES. */
 extern void gt_devices_print(const gt_table_t *table, const gt_devices_t *devices,
 			     char *text, size_t size);
-
-#endif

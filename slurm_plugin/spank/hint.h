@@ -3,8 +3,7 @@
  * engine's, which has refused wrong ones at submit; here they are passed over.
  * Pure: no Slurm header.
  */
-#ifndef GT_HINT_H
-#define GT_HINT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ extern bool gt_hint_apply(const char *hint, gt_settings_t *settings);
 
 /* Whether the text can be carried. RET NULL, or what is wrong with it. */
 extern const char *gt_hint_refused(const char *hint);
-
-#endif

@@ -1,6 +1,5 @@
 /* Reads one number; strtoul would take blanks and signs. Pure: no Slurm header. */
-#ifndef GT_NUMBER_H
-#define GT_NUMBER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -23,5 +22,3 @@ static inline bool gt_number(const char **text, unsigned long most, unsigned lon
 	*text = at;
 	return true;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The plugin's settings: the arguments of its plugstack.conf line. Pure: no Slurm header. */
-#ifndef GT_SETTINGS_H
-#define GT_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ extern bool gt_settings_parse(gt_settings_t *settings, int argc, char *const arg
 extern bool gt_bind_parse(const char *word, size_t len, bool *bind);
 extern bool gt_mem_parse(const char *word, size_t len, gt_mem_t *mem);
 extern const char *gt_mem_name(gt_mem_t mem);
-
-#endif

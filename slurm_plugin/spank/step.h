@@ -1,6 +1,5 @@
 /* What one step on one node needs once: settings, hint, table, and the one log line. */
-#ifndef GT_STEP_H
-#define GT_STEP_H
+#pragma once
 
 #include <slurm/spank.h>
 
@@ -30,5 +29,3 @@ extern void gt_getenv(spank_t spank, const char *name, char *value, int size);
 extern void gt_step_gpus(spank_t spank, char *gpus, int size);
 
 extern long gt_now_us(void);
-
-#endif

@@ -2,8 +2,7 @@
  * The node's launch table, as `gputopo launch-table` writes it (docs/binding.md has the
  * format). Read whole and checked before anything of it is believed. Pure: no Slurm header.
  */
-#ifndef GT_TABLE_H
-#define GT_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ extern void gt_table_free(gt_table_t *table);
 
 extern const gt_pattern_t *gt_table_pattern(const gt_table_t *table, const char *name);
 extern const gt_numa_t *gt_table_numa(const gt_table_t *table, int number);
-
-#endif

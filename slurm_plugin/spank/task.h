@@ -1,10 +1,7 @@
 /* One task, just before it becomes the user's program. */
-#ifndef GT_TASK_H
-#define GT_TASK_H
+#pragma once
 
 #include <slurm/spank.h>
 
 /* Sets environment, CPUs and memory policy; trouble is logged and the task left alone. */
 extern void gt_task_init(spank_t spank);
-
-#endif

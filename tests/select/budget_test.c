@@ -2,7 +2,7 @@
 
 #include "../claims.h"
 
-static void a_pass_has_one_budget(void)
+CLAIM(a_pass_has_one_budget)
 {
 	gt_budget_t budget = { 0 };
 
@@ -16,8 +16,3 @@ static void a_pass_has_one_budget(void)
 	CHECK(gt_budget_left(&budget, 2, 103999, 500, 100000) == -100);
 	CHECK(gt_budget_left(&budget, 2, 104000, 500, 100000) == 500);
 }
-
-const claim_t budget_claims[] = {
-	TEST(a_pass_has_one_budget),
-	{ NULL, NULL },
-};

@@ -43,7 +43,7 @@ static bool becomes(gt_kill_switch_t *kill_switch, bool thrown)
 	return false;
 }
 
-static void the_kill_switch_is_seen_within_a_second(void)
+CLAIM(the_kill_switch_is_seen_within_a_second)
 {
 	static gt_kill_switch_t kill_switch;
 	char path[] = "/tmp/gt-switch-XXXXXX";
@@ -65,7 +65,7 @@ static void the_kill_switch_is_seen_within_a_second(void)
 }
 
 /* Nor does a wait end at once, as by another clock than its end is told in. */
-static void a_clock_set_back_holds_no_look_up(void)
+CLAIM(a_clock_set_back_holds_no_look_up)
 {
 	static gt_kill_switch_t kill_switch;
 
@@ -78,7 +78,7 @@ static void a_clock_set_back_holds_no_look_up(void)
 	gt_kill_switch_stop(&kill_switch);
 }
 
-static void a_file_system_that_hangs_holds_nobody_up(void)
+CLAIM(a_file_system_that_hangs_holds_nobody_up)
 {
 	static gt_kill_switch_t kill_switch;
 
@@ -91,10 +91,3 @@ static void a_file_system_that_hangs_holds_nobody_up(void)
 	hangs = false;
 	alarm(0);
 }
-
-const claim_t kill_switch_claims[] = {
-	TEST(the_kill_switch_is_seen_within_a_second),
-	TEST(a_clock_set_back_holds_no_look_up),
-	TEST(a_file_system_that_hangs_holds_nobody_up),
-	{ NULL, NULL },
-};

@@ -99,7 +99,7 @@ static gt_rpc_t ask(const gt_config_t *config, uint64_t id)
 	return rc;
 }
 
-static void answers_come_over_one_kept_connection(void)
+CLAIM(answers_come_over_one_kept_connection)
 {
 	server_t server = { .answers = { "pass id=1\n", "wait id=2 s=5\n" } };
 	gt_config_t config;
@@ -116,7 +116,7 @@ static void answers_come_over_one_kept_connection(void)
 	CHECK_TEXT(server.heard, "place id=1\nplace id=2\n");
 }
 
-static void late_answers_are_skipped_by_their_id(void)
+CLAIM(late_answers_are_skipped_by_their_id)
 {
 	server_t server = { .answers = { "pass id=3\nuse id=4 node=a/1\n" } };
 	gt_config_t config;
@@ -128,7 +128,7 @@ static void late_answers_are_skipped_by_their_id(void)
 	stop(&server);
 }
 
-static void silence_ends_at_the_deadline_and_opens_the_breaker(void)
+CLAIM(silence_ends_at_the_deadline_and_opens_the_breaker)
 {
 	server_t server = { .answers = { "use id=1 no" } };
 	gt_config_t config;
@@ -152,7 +152,7 @@ static void silence_ends_at_the_deadline_and_opens_the_breaker(void)
 	stop(&server);
 }
 
-static void one_late_answer_of_a_working_engine_is_forgiven(void)
+CLAIM(one_late_answer_of_a_working_engine_is_forgiven)
 {
 	server_t server = { .answers = { "pass id=1\n", "use id=2 no" } };
 	gt_config_t config;
@@ -169,7 +169,7 @@ static void one_late_answer_of_a_working_engine_is_forgiven(void)
 	stop(&server);
 }
 
-static void a_stale_connection_is_replaced_within_the_question(void)
+CLAIM(a_stale_connection_is_replaced_within_the_question)
 {
 	server_t server = { .answers = { "pass id=1\n", "pass id=2\n" },
 			    .close_after = 1 };
@@ -184,7 +184,7 @@ static void a_stale_connection_is_replaced_within_the_question(void)
 	stop(&server);
 }
 
-static void an_engine_that_dies_is_told_from_one_that_closes(void)
+CLAIM(an_engine_that_dies_is_told_from_one_that_closes)
 {
 	server_t server = { .answers = { NULL }, .dies = true };
 	gt_config_t config;
@@ -201,7 +201,7 @@ static void an_engine_that_dies_is_told_from_one_that_closes(void)
 	stop(&server);
 }
 
-static void nobody_listening_is_told_at_once(void)
+CLAIM(nobody_listening_is_told_at_once)
 {
 	gt_config_t config;
 
@@ -213,7 +213,7 @@ static void nobody_listening_is_told_at_once(void)
 	CHECK(ask(&config, 2) == GT_RPC_BREAKER);
 }
 
-static void garbage_closes_the_connection(void)
+CLAIM(garbage_closes_the_connection)
 {
 	server_t server = { .answers = { "what?\n", "use id=2 node=\n",
 					 "pass id=9\n" } };
@@ -229,7 +229,7 @@ static void garbage_closes_the_connection(void)
 	stop(&server);
 }
 
-static void a_reply_without_an_end_is_garbage(void)
+CLAIM(a_reply_without_an_end_is_garbage)
 {
 	static char endless[GT_REPLY_MAX + 2];
 	server_t server = { .answers = { endless } };
@@ -243,14 +243,14 @@ static void a_reply_without_an_end_is_garbage(void)
 	stop(&server);
 }
 
-static void a_new_channel_is_no_file(void)
+CLAIM(a_new_channel_is_no_file)
 {
 	gt_channel_init(&channel);
 	gt_channel_close(&channel);
 	CHECK(fcntl(STDIN_FILENO, F_GETFD) >= 0);
 }
 
-static void notices_never_block(void)
+CLAIM(notices_never_block)
 {
 	server_t server = { .answers = { NULL }, .delay_ms = 20 };
 	gt_config_t config;
@@ -272,7 +272,7 @@ static void notices_never_block(void)
 	stop(&server);
 }
 
-static void a_notice_is_dropped_only_where_nobody_listens(void)
+CLAIM(a_notice_is_dropped_only_where_nobody_listens)
 {
 	server_t server = { .answers = { NULL } };
 	gt_config_t config;
@@ -294,19 +294,3 @@ static void a_notice_is_dropped_only_where_nobody_listens(void)
 	gt_line_free(&line);
 	gt_channel_close(&channel);
 }
-
-const claim_t rpc_claims[] = {
-	TEST(answers_come_over_one_kept_connection),
-	TEST(late_answers_are_skipped_by_their_id),
-	TEST(silence_ends_at_the_deadline_and_opens_the_breaker),
-	TEST(one_late_answer_of_a_working_engine_is_forgiven),
-	TEST(a_stale_connection_is_replaced_within_the_question),
-	TEST(an_engine_that_dies_is_told_from_one_that_closes),
-	TEST(nobody_listening_is_told_at_once),
-	TEST(garbage_closes_the_connection),
-	TEST(a_reply_without_an_end_is_garbage),
-	TEST(a_new_channel_is_no_file),
-	TEST(notices_never_block),
-	TEST(a_notice_is_dropped_only_where_nobody_listens),
-	{ NULL, NULL },
-};

@@ -11,7 +11,7 @@ static bool settings(const char *text, gt_config_t *config, char *wrong)
 	return gt_config_parse(config, "select.conf", copy, wrong, 300);
 }
 
-static void settings_start_from_the_defaults(void)
+CLAIM(settings_start_from_the_defaults)
 {
 	gt_config_t config;
 	char wrong[300];
@@ -23,7 +23,7 @@ static void settings_start_from_the_defaults(void)
 	CHECK_TEXT(config.kill_switch, "/etc/slurm/gputopo.disable");
 }
 
-static void settings_are_read(void)
+CLAIM(settings_are_read)
 {
 	gt_config_t config;
 	char wrong[300];
@@ -34,7 +34,7 @@ static void settings_are_read(void)
 	CHECK_TEXT(config.socket, "/tmp/x=y.sock");
 }
 
-static void a_bad_setting_is_named_and_nothing_of_it_kept(void)
+CLAIM(a_bad_setting_is_named_and_nothing_of_it_kept)
 {
 	static const char *const bad[][2] = {
 		{ "deadline=5", "select.conf line 1: unknown key \"deadline\"" },
@@ -67,7 +67,7 @@ static void a_bad_setting_is_named_and_nothing_of_it_kept(void)
 	}
 }
 
-static void a_missing_file_means_the_defaults(void)
+CLAIM(a_missing_file_means_the_defaults)
 {
 	gt_config_t config;
 	char wrong[300] = "";
@@ -76,11 +76,3 @@ static void a_missing_file_means_the_defaults(void)
 	CHECK(config.deadline_ms == 50);
 	CHECK(!gt_config_load(&config, "/", wrong, 300));
 }
-
-const claim_t settings_claims[] = {
-	TEST(settings_start_from_the_defaults),
-	TEST(settings_are_read),
-	TEST(a_bad_setting_is_named_and_nothing_of_it_kept),
-	TEST(a_missing_file_means_the_defaults),
-	{ NULL, NULL },
-};

@@ -2,7 +2,7 @@
 
 #include "../claims.h"
 
-static void counters_tell_median_and_maximum(void)
+CLAIM(counters_tell_median_and_maximum)
 {
 	static gt_stats_t stats;
 	char line[512];
@@ -22,7 +22,7 @@ static void counters_tell_median_and_maximum(void)
 	CHECK(strstr(line, "added_us_median=7 added_us_max=500"));
 }
 
-static void a_line_is_due_by_count_or_by_time(void)
+CLAIM(a_line_is_due_by_count_or_by_time)
 {
 	static gt_stats_t stats;
 
@@ -36,9 +36,3 @@ static void a_line_is_due_by_count_or_by_time(void)
 	CHECK(gt_stats_due(&stats, 2, 0, 100));
 	CHECK(!gt_stats_due(&stats, 0, 0, 100));
 }
-
-const claim_t stats_claims[] = {
-	TEST(counters_tell_median_and_maximum),
-	TEST(a_line_is_due_by_count_or_by_time),
-	{ NULL, NULL },
-};

@@ -4,8 +4,7 @@
  * is that of slurm_plugin/job_notes/brackets.py.
  * Pure: no Slurm header.
  */
-#ifndef GT_ADMIN_COMMENT_H
-#define GT_ADMIN_COMMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ extern void gt_waiting_write(char *note, size_t size,
 
 /* RET true if the note is such a sentence. */
 extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting);
-
-#endif

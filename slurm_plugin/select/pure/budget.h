@@ -2,8 +2,7 @@
  * How much lock time this scheduling pass has already been made longer by us.
  * Pure: the caller says what a pass is and what time it is.
  */
-#ifndef GT_BUDGET_H
-#define GT_BUDGET_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ extern int64_t gt_budget_left(gt_budget_t *budget, uint64_t pass,
 			      int64_t window_us);
 
 extern void gt_budget_spend(gt_budget_t *budget, int64_t spent_us);
-
-#endif

@@ -2,8 +2,7 @@
  * Is the kill-switch file there? A thread looks twice a second, so whoever asks
  * (slurmctld, under its locks) never waits for a file system. Pure.
  */
-#ifndef GT_KILL_SWITCH_H
-#define GT_KILL_SWITCH_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -27,5 +26,3 @@ extern void gt_kill_switch_watch(gt_kill_switch_t *kill_switch,
 extern bool gt_kill_switch_thrown(gt_kill_switch_t *kill_switch);
 
 extern void gt_kill_switch_stop(gt_kill_switch_t *kill_switch);
-
-#endif

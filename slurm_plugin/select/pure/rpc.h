@@ -3,8 +3,7 @@
  * block, and a breaker that stops asking for a while after a failure.
  * The caller holds slurmctld's job write lock, so nothing here is shared.
  */
-#ifndef GT_RPC_H
-#define GT_RPC_H
+#pragma once
 
 #include "protocol.h"
 #include "settings.h"
@@ -52,5 +51,3 @@ extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,
 
 /* RET true once per outage (and every ten minutes of it): worth a log line. */
 extern bool gt_channel_should_log(gt_channel_t *channel);
-
-#endif

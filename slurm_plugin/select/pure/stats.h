@@ -1,6 +1,5 @@
 /* What came of the questions, and what they cost. Pure. */
-#ifndef GT_STATS_H
-#define GT_STATS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
 /* `asked=12 used=9 ... added_us_median=310 added_us_max=2100` */
 extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
 			  size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the files of this plugin share while it is loaded in slurmctld. */
-#ifndef GT_PLUGIN_H
-#define GT_PLUGIN_H
+#pragma once
 
 #include "budget.h"
 #include "compat.h"
@@ -46,5 +45,3 @@ extern bool gt_plugin_may_read(const job_record_t *job);
 /* Counts what came of one job test and tells the log when it is time. */
 extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
 			    int64_t added_us);
-
-#endif
