@@ -86,10 +86,10 @@ static void stop(server_t *server)
 static gt_channel_t channel;
 static gt_reply_t reply;
 
-static gt_rpc_t ask(const gt_config_t *config, uint64_t id)
+static gt_result_t ask(const gt_config_t *config, uint64_t id)
 {
 	gt_line_t line = { 0 };
-	gt_rpc_t rc;
+	gt_result_t rc;
 
 	gt_line_begin(&line, "place");
 	gt_line_number(&line, "id", id);
@@ -107,9 +107,9 @@ CLAIM(answers_come_over_one_kept_connection)
 
 	start(&server, &config);
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_RPC_OK && reply.kind == GT_REPLY_PASS);
+	CHECK(ask(&config, 1) == GT_ANSWERED && reply.kind == GT_REPLY_PASS);
 	fd = channel.fd;
-	CHECK(ask(&config, 2) == GT_RPC_OK && reply.wait_s == 5);
+	CHECK(ask(&config, 2) == GT_ANSWERED && reply.wait_s == 5);
 	CHECK(channel.fd == fd);
 	gt_channel_close(&channel);
 	stop(&server);
@@ -123,7 +123,7 @@ CLAIM(late_answers_are_skipped_by_their_id)
 
 	start(&server, &config);
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 4) == GT_RPC_OK && reply.kind == GT_REPLY_USE);
+	CHECK(ask(&config, 4) == GT_ANSWERED && reply.kind == GT_REPLY_USE);
 	gt_channel_close(&channel);
 	stop(&server);
 }
@@ -137,16 +137,16 @@ CLAIM(silence_ends_at_the_deadline_and_opens_the_breaker)
 	start(&server, &config);
 	config.deadline_ms = 30;
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_RPC_TIMEOUT);
+	CHECK(ask(&config, 1) == GT_TIMEOUT);
 	CHECK(gt_now_us() - before_us >= 30000);
 	CHECK(channel.fd < 0);
-	CHECK(ask(&config, 2) == GT_RPC_BREAKER);
+	CHECK(ask(&config, 2) == GT_BREAKER);
 	CHECK(gt_channel_should_log(&channel));
 	CHECK(!gt_channel_should_log(&channel));
 	channel.breaker_until_us = 0;
 	server.answers[1] = "pass id=3\n";
 	config.deadline_ms = 300;
-	CHECK(ask(&config, 3) == GT_RPC_OK && !channel.failing);
+	CHECK(ask(&config, 3) == GT_ANSWERED && !channel.failing);
 	CHECK(gt_channel_should_log(&channel));
 	gt_channel_close(&channel);
 	stop(&server);
@@ -160,11 +160,11 @@ CLAIM(one_late_answer_of_a_working_engine_is_forgiven)
 	start(&server, &config);
 	config.deadline_ms = 300;
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_RPC_OK);
+	CHECK(ask(&config, 1) == GT_ANSWERED);
 	config.deadline_ms = 30;
-	CHECK(ask(&config, 2) == GT_RPC_TIMEOUT && channel.failing);
-	CHECK(ask(&config, 3) == GT_RPC_TIMEOUT);
-	CHECK(ask(&config, 4) == GT_RPC_BREAKER);
+	CHECK(ask(&config, 2) == GT_TIMEOUT && channel.failing);
+	CHECK(ask(&config, 3) == GT_TIMEOUT);
+	CHECK(ask(&config, 4) == GT_BREAKER);
 	gt_channel_close(&channel);
 	stop(&server);
 }
@@ -177,9 +177,9 @@ CLAIM(a_stale_connection_is_replaced_within_the_question)
 
 	start(&server, &config);
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_RPC_OK);
+	CHECK(ask(&config, 1) == GT_ANSWERED);
 	usleep(20000);
-	CHECK(ask(&config, 2) == GT_RPC_OK && reply.id == 2);
+	CHECK(ask(&config, 2) == GT_ANSWERED && reply.id == 2);
 	gt_channel_close(&channel);
 	stop(&server);
 }
@@ -191,12 +191,12 @@ CLAIM(an_engine_that_dies_is_told_from_one_that_closes)
 
 	start(&server, &config);
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_RPC_DOWN);
+	CHECK(ask(&config, 1) == GT_DOWN);
 	CHECK_TEXT(channel.wrong, "connection lost: Connection reset by peer");
 	channel.breaker_until_us = 0;
 	server.dies = false;
 	server.close_after = 1;
-	CHECK(ask(&config, 2) == GT_RPC_DOWN);
+	CHECK(ask(&config, 2) == GT_DOWN);
 	CHECK_TEXT(channel.wrong, "connection lost: closed by the engine");
 	stop(&server);
 }
@@ -208,9 +208,9 @@ CLAIM(nobody_listening_is_told_at_once)
 	gt_config_defaults(&config);
 	snprintf(config.socket, sizeof(config.socket), "/nonexistent/e.sock");
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_RPC_DOWN);
+	CHECK(ask(&config, 1) == GT_DOWN);
 	CHECK(strstr(channel.wrong, "/nonexistent/e.sock: No such file"));
-	CHECK(ask(&config, 2) == GT_RPC_BREAKER);
+	CHECK(ask(&config, 2) == GT_BREAKER);
 }
 
 CLAIM(garbage_closes_the_connection)
@@ -222,7 +222,7 @@ CLAIM(garbage_closes_the_connection)
 	start(&server, &config);
 	gt_channel_init(&channel);
 	for (uint64_t id = 1; id <= 3; id++) {
-		CHECK(ask(&config, id) == GT_RPC_GARBAGE);
+		CHECK(ask(&config, id) == GT_GARBAGE);
 		CHECK(channel.fd < 0 && channel.wrong[0]);
 		channel.breaker_until_us = 0;
 	}
@@ -238,7 +238,7 @@ CLAIM(a_reply_without_an_end_is_garbage)
 	memset(endless, 'a', sizeof(endless) - 1);
 	start(&server, &config);
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_RPC_GARBAGE);
+	CHECK(ask(&config, 1) == GT_GARBAGE);
 	CHECK_TEXT(channel.wrong, "a reply over 65536 bytes");
 	stop(&server);
 }

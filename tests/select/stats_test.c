@@ -36,3 +36,18 @@ CLAIM(a_line_is_due_by_count_or_by_time)
 	CHECK(gt_stats_due(&stats, 2, 0, 100));
 	CHECK(!gt_stats_due(&stats, 0, 0, 100));
 }
+
+CLAIM(a_pass_has_one_budget)
+{
+	gt_budget_t budget = { 0 };
+
+	CHECK(gt_budget_left(&budget, 1, 1000, 500, 100000) == 500);
+	budget.spent_us += 300;
+	CHECK(gt_budget_left(&budget, 1, 2000, 500, 100000) == 200);
+	budget.spent_us += 300;
+	CHECK(gt_budget_left(&budget, 1, 3000, 500, 100000) == -100);
+	CHECK(gt_budget_left(&budget, 2, 4000, 500, 100000) == 500);
+	budget.spent_us += 600;
+	CHECK(gt_budget_left(&budget, 2, 103999, 500, 100000) == -100);
+	CHECK(gt_budget_left(&budget, 2, 104000, 500, 100000) == 500);
+}

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum { TEXT, NUMBER, YESNO } kind_t;
@@ -65,13 +66,11 @@ static bool read_text(const char *value, char *out, char *expected, size_t size)
 static bool read_number(const char *value, const setting_t *setting,
 			uint32_t *out, char *expected, size_t size)
 {
-	uint64_t number = 0;
 	size_t digits = strspn(value, "0123456789");
-	bool good = digits && digits < 10 && !value[digits];
+	uint64_t number = strtoull(value, NULL, 10);
 
-	for (size_t i = 0; good && i < digits; i++)
-		number = number * 10 + (uint64_t) (value[i] - '0');
-	if (!good || number < setting->min || number > setting->max) {
+	if (!digits || digits > 9 || value[digits] ||
+	    number < setting->min || number > setting->max) {
 		snprintf(expected, size, "a number from %u to %u", setting->min,
 			 setting->max);
 		return false;
