@@ -1,4 +1,4 @@
-/* Sets of logical CPUs: `0-3,8` read, written, intersected. Pure: no Slurm header. */
+/* Numbers, and sets of logical CPUs: `0-3,8` read, written, intersected. Pure: no Slurm header. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,6 +11,12 @@
 typedef struct {
 	unsigned long bits[GT_CPUS / GT_WORD];
 } gt_cpuset_t;
+
+/*
+ * Decimal digits at *text, at most `most`; strtoul would take blanks and signs.
+ * RET false, *text unmoved, when there are none.
+ */
+extern bool gt_number(const char **text, unsigned long most, unsigned long *value);
 
 /* RET false when text is no list of numbers below GT_CPUS; *set is then undefined. */
 extern bool gt_cpuset_parse(gt_cpuset_t *set, const char *text);

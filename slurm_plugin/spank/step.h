@@ -29,3 +29,6 @@ extern void gt_getenv(spank_t spank, const char *name, char *value, int size);
 extern void gt_step_gpus(spank_t spank, char *gpus, int size);
 
 extern long gt_now_us(void);
+
+/* Sets a task's environment, CPUs and memory policy, just before it becomes the user's program. */
+extern void gt_task_init(spank_t spank);

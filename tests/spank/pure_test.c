@@ -11,8 +11,6 @@
 #include <stdlib.h>
 
 #include "../claims.h"
-#include "crc32.h"
-#include "hint.h"
 #include "kernel.h"
 #include "plan.h"
 

@@ -3,7 +3,6 @@
 #include <stdint.h>
 
 #include "../claims.h"
-#include "hint.h"
 
 static gt_settings_t settings;
 static char wrong[GT_NOTE];

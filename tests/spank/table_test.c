@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "../claims.h"
-#include "crc32.h"
 #include "order.h"
 
 /* Every table is read through this: in pieces, of one byte even, and interrupted. */
