@@ -66,12 +66,12 @@ def grow(question: Place, nodes: int, masks: FreeMasks) -> Place:
     chose. A question that has as many already is returned unchanged.
     """
     clones = []
-    for i in range(nodes - len(question.nodes)):
-        origin = question.nodes[i % len(question.nodes)]
+    for i in range(nodes - len(question.candidates)):
+        origin = question.candidates[i % len(question.candidates)]
         name = f"{origin.name}-{i % MOST_CLONES:03d}"
         free = masks.of(name, origin.total)
         clones.append(CandidateNode(name, origin.total, free, 0, origin.weight))
-    return replace(question, nodes=question.nodes + tuple(clones))
+    return replace(question, candidates=question.candidates + tuple(clones))
 
 
 def renumbered(question: Place, number: int) -> bytes:
@@ -90,7 +90,7 @@ def machines_of(questions: Sequence[Place], kinds: Mapping[str, str]) -> dict[st
     Raises ValueError for a node no prefix fits.
     """
     machines = {}
-    for name in sorted({node.name for question in questions for node in question.nodes}):
+    for name in sorted({node.name for question in questions for node in question.candidates}):
         machine = next((kinds[prefix] for prefix in kinds if name.startswith(prefix)), None)
         if machine is None:
             raise ValueError(f"recorded node {name}: expected one of {', '.join(kinds)}...")

@@ -38,15 +38,15 @@ KINDS = {
 
 def with_big_node(question: Place) -> Place:
     """The question with one more candidate, an empty 16-GPU machine, to clone from."""
-    first = question.nodes[0]
+    first = question.candidates[0]
     big = replace(first, name="big1", total=16, free=(1 << 16) - 1, own=0)
-    return replace(question, nodes=(*question.nodes, big))
+    return replace(question, candidates=(*question.candidates, big))
 
 
 def check(question: Place, reply: bytes) -> str:
     """The reply's verb; AssertionError when it takes a GPU that is not free."""
     words = reply.decode("ascii").split()
-    free = {node.name: node.free for node in question.nodes}
+    free = {node.name: node.free for node in question.candidates}
     for word in words:
         if word.startswith("node="):
             name, mask = word[len("node=") :].split("/")

@@ -13,7 +13,7 @@ from slurm_plugin.protocol import Admin, Message, encode_request
 from slurm_plugin.wire import split, unquote
 
 if TYPE_CHECKING:
-    from slurm_plugin.slurm.interface import SlurmClient
+    from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 MAX_REPLY = 1 << 20
 #: After a failure the select plugin does not ask for a while (breaker_s); that is no fault.

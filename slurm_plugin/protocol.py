@@ -13,7 +13,6 @@ from typing import Any
 
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.question import CandidateNode, PlacementQuestion
-from slurm_plugin.slots_keys import SlotsKeys, read_keys
 from slurm_plugin.wire import clean_note, encode, split, unquote
 
 MAX_REQUEST_BYTES = 1 << 20
@@ -21,12 +20,44 @@ MAX_REPLY_BYTES = 64 << 10
 MAX_HINT_BYTES = 4096
 MAX_NAME_BYTES = 1024
 MAX_NODE_GPUS = 256
+FORMS = ("node", "job", "task", "socket")
 
 _MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
 _CANDIDATE = re.compile(rf"({_NAME})/(\d{{1,3}})/({_MASK})/({_MASK})/(\d{{1,10}})\Z")
 _NODE_MASK = re.compile(rf"({_NAME})/({_MASK})\Z")
 _DECIMAL = re.compile(r"\d{1,18}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsKeys:
+    """What the slots mode adds to a submit, named as in docs/protocol.md; 0 or '' is unset."""
+
+    form: str
+    batch: bool = True
+    array: bool = False
+    het: bool = False
+    exclusive: bool = False
+    depends: bool = False
+    held: bool = False
+    enforce_binding: bool = False
+    overcommit: bool = False
+    begin: int = 0
+    time_s: int = 0
+    cpus: int = 0
+    cpus_per_task: int = 0
+    cpus_per_gpu: int = 0
+    mem_node_mb: int = 0
+    mem_cpu_mb: int = 0
+    mem_gpu_mb: int = 0
+    features: str = ""
+    req_nodes: str = ""
+    exc_nodes: str = ""
+    reservation: str = ""
+    tpn: str = ""
+    tpj: str = ""
+    tpt: str = ""
+    tps: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +86,12 @@ class Submit:
     tasks_per_node: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(PlacementQuestion):
     """slurmctld asks about a job that is about to start."""
 
     id: int
-    job: int
-    array: int
-    uid: int
-    postponed: int
-    waited_s: int
-    nodes: tuple[CandidateNode, ...]
-    account: str = ""
-    partition: str = ""
     type: str = ""
-    hint: str = ""
-
-    def question(self) -> PlacementQuestion:
-        """What it asks."""
-        return PlacementQuestion(
-            *(self.job, self.array, self.uid, self.postponed, self.waited_s, self.nodes),
-            *(self.account, self.partition, self.hint),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,26 +233,37 @@ class _Fields:
             raise ProtocolError(f"{self.verb}: {key}= is longer than {most} bytes")
         return value
 
-    def read(self, kind: type[Submit | Place]) -> dict[str, Any]:
-        """All numbers and texts of a message of this kind but its id."""
-        return {
-            key: self.number(key, default)
-            if is_number
-            else self.text(key, MAX_HINT_BYTES if key == "hint" else MAX_NAME_BYTES)
-            for key, is_number, default in _PLAIN_FIELDS[kind]
-        }
+    def read(self, kind: type[Submit | Place | SlotsKeys]) -> dict[str, Any]:
+        """All numbers, flags and texts of a message of this kind but its id."""
+        values: dict[str, Any] = {}
+        for one in _PLAIN_FIELDS[kind]:
+            if one.type == "str":
+                most = MAX_NAME_BYTES if one.name in _NAMES else MAX_HINT_BYTES
+                values[one.name] = self.text(one.name, most)
+            elif one.type == "bool":
+                values[one.name] = self.number(one.name, 0) != 0
+            elif one.name != "id":
+                default = None if one.default is MISSING else one.default
+                values[one.name] = self.number(one.name, default)
+        return values
+
+    def slots(self) -> SlotsKeys | None:
+        """What the slots mode adds; None where the submit is of another mode."""
+        if not self.number("slots", 0):
+            return None
+        keys = SlotsKeys(**self.read(SlotsKeys))
+        if keys.form not in FORMS:
+            listed = ", ".join(FORMS)
+            raise ProtocolError(f"submit: form={keys.form!r}; expected one of {listed}")
+        return keys
 
 
-def _plain_fields(kind: type[Submit | Place]) -> list[tuple[str, bool, int | None]]:
-    """Name, whether it is a number, and the number's default (None: it must be given)."""
-    return [
-        (one.name, one.type == "int", None if one.default is MISSING else one.default)
-        for one in fields(kind)
-        if one.type in ("int", "str") and one.name != "id"
-    ]
-
-
-_PLAIN_FIELDS = {kind: _plain_fields(kind) for kind in (Submit, Place)}
+#: Texts that are names; the others may be longer.
+_NAMES = ("user", "account", "partition", "type")
+_PLAIN_FIELDS = {
+    kind: [one for one in fields(kind) if one.type in ("int", "str", "bool")]
+    for kind in (Submit, Place, SlotsKeys)
+}
 
 
 def _candidates(texts: list[str]) -> tuple[CandidateNode, ...]:
@@ -285,10 +311,9 @@ def decode(line: bytes) -> Message:
     try:
         if verb == "place":
             nodes = _candidates(given.nodes)
-            return Place(id=message_id, nodes=nodes, **given.read(Place))
+            return Place(id=message_id, candidates=nodes, **given.read(Place))
         if verb == "submit":
-            slots = read_keys(given.text, given.number) if given.number("slots", 0) else None
-            return Submit(id=message_id, slots=slots, **given.read(Submit))
+            return Submit(id=message_id, slots=given.slots(), **given.read(Submit))
         if verb in ("ping", "status", "reload"):
             return Admin(verb, message_id)
     except ProtocolError as error:
@@ -307,16 +332,15 @@ def encode_request(message: Message) -> bytes:
         return encode(message.kind, pairs)
     if isinstance(message, Admin):
         return encode(message.verb, [("id", str(message.id))])
-    pairs = []
-    for key in message.__slots__:
-        value = getattr(message, key)
-        if isinstance(value, SlotsKeys):
-            pairs += [("slots", "1"), *value.pairs()]
-        elif key != "nodes" or isinstance(message, Submit):
-            pairs += [] if value in ("", None) else [(key, str(value))]
-    if isinstance(message, Place):
-        pairs += [
-            ("node", f"{n.name}/{n.total}/{n.free:x}/{n.own:x}/{n.weight}") for n in message.nodes
-        ]
-        return encode("place", pairs)
-    return encode("submit", pairs)
+    pairs = _plain_pairs(message)
+    if isinstance(message, Submit):
+        slots = [("slots", "1"), *_plain_pairs(message.slots)] if message.slots else []
+        return encode("submit", pairs + slots)
+    nodes = [f"{n.name}/{n.total}/{n.free:x}/{n.own:x}/{n.weight}" for n in message.candidates]
+    return encode("place", pairs + [("node", node) for node in nodes])
+
+
+def _plain_pairs(message: Submit | Place | SlotsKeys) -> list[tuple[str, str]]:
+    """The numbers, flags and texts as they travel; a text that is unset does not."""
+    values = ((one.name, getattr(message, one.name)) for one in _PLAIN_FIELDS[type(message)])
+    return [(k, v if isinstance(v, str) else str(int(v))) for k, v in values if v != ""]

@@ -1,7 +1,7 @@
 """What every placement begins with: a job about to start, and the nodes where it could.
 
-A `place` line of slurmctld becomes one (`Place.question` in protocol.py); in the slots mode
-enforcement and gates build their own.
+A `place` line of slurmctld is one (`Place` in protocol.py); in the slots mode enforcement and gates
+build their own.
 """
 
 from __future__ import annotations

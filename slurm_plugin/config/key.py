@@ -1,7 +1,7 @@
 """Settings classes: each field is one key of gputopo.yaml, declared once.
 
 A settings class is a frozen dataclass. What a field's annotation and default do not say stands in
-its `metadata`: the meaning in one line, bounds, an example; `setting` writes it.
+its `metadata`, under the names of Key's fields: meaning, bounds, an example; `setting` writes it.
 `yaml_reader.Reader.settings` reads an instance from YAML; `reference` prints the tables of
 docs/configuration.md and the JSON Schema from the same fields.
 
@@ -23,17 +23,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    TypedDict,
-    TypeVar,
-    Union,
-    Unpack,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Value = TypeVar("Value")
 
@@ -75,30 +65,19 @@ class Key:
     inherits: bool = False
 
 
-class Stated(TypedDict, total=False):
-    """What a field may state besides its default and meaning, as in Key."""
-
-    kind: str
-    low: float
-    high: float
-    example: str
-    shown: str
-    inherits: bool
-
-
-def setting(default: Value, about: str, **stated: Unpack[Stated]) -> Value:
-    """A field of a settings class: one key and its default."""
+def setting(default: Value, about: str, **stated: Any) -> Value:
+    """A field of a settings class: one key, its default, and what else Key says of it."""
     made: Value = field(default=default, metadata={"about": about, **stated})
     return made
 
 
-def computed(factory: Callable[[], Value], about: str, **stated: Unpack[Stated]) -> Value:
+def computed(factory: Callable[[], Value], about: str, **stated: Any) -> Value:
     """A key whose default is made anew for each instance."""
     made: Value = field(default_factory=factory, metadata={"about": about, **stated})
     return made
 
 
-def required(about: str, **stated: Unpack[Stated]) -> Any:
+def required(about: str, **stated: Any) -> Any:
     """A key that must be given."""
     return field(metadata={"about": about, **stated})
 

@@ -5,7 +5,7 @@ Every error names file, line and key and says what is allowed; unknown keys are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, make_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -182,8 +182,8 @@ def _check_section(name: str, settings: type) -> None:
         raise RegistryError(f"{settings.__name__} cannot be a section: {error!r}") from None
 
 
-def load(path: Path) -> Config:
-    """The configuration in `path`.
+def load(path: Path, only: Collection[str] = ()) -> Config:
+    """The configuration in `path`; of `only` these keys, where they are named.
 
     Raises ConfigError naming file, line and key.
     """
@@ -191,10 +191,10 @@ def load(path: Path) -> Config:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return parse(text, path)
+    return parse(text, path, only)
 
 
-def parse(text: str, path: Path) -> Config:
+def parse(text: str, path: Path, only: Collection[str] = ()) -> Config:
     """The configuration written in `text`; `path` is for messages and relative files."""
     path = path.absolute()
     with_sections = load_policies()
@@ -206,4 +206,6 @@ def parse(text: str, path: Path) -> Config:
         raise ConfigError(f"{path}:{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}:1: not YAML: {error}") from error
+    if only and isinstance(root, yaml.MappingNode):
+        root.value = [(key, value) for key, value in root.value if key.value in only]
     return SiteReader(path).settings(with_sections, root, unset={"path": path})

@@ -21,7 +21,8 @@ from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of
 from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Notice
 from slurm_plugin.question import PlacementQuestion
-from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob
 
 #: Hints of jobs that were asked about and have not started yet.
 MOST_HINTS = 20_000

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from slurm_plugin.doctor import engine, genie, slots, slurm_files
+from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
+from slurm_plugin.speed_models.database import Database
 
 
 def examine(installation: Installation) -> Iterator[Finding]:
@@ -15,21 +17,23 @@ def examine(installation: Installation) -> Iterator[Finding]:
     reported: set[str] = set()
     for name, check in CHECKS.items():
         try:
-            yield from check(installation)
+            for found in check(installation):
+                yield replace(found, check=name)
         except PluginError as error:
             text = " ".join(str(error).split())
             if text not in reported:
                 reported.add(text)
-                yield fail(name, text, "fix this first; what depends on it was not checked")
+                fix = "fix this first; what depends on it was not checked"
+                yield Finding(name, "fail", text, fix)
 
 
 def check_config(here: Installation) -> Iterator[Finding]:
     """gputopo.yaml is valid and its topologies are found."""
     settings = here.config
-    yield ok("config", f"{settings.path}: {len(here.machines)} nodes declared")
+    yield ok(f"{settings.path}: {len(here.machines)} nodes declared")
     modes = {rule.mode for rule in settings.partitions.values()}
     if modes == {"off"}:
-        yield warn("config", "every partition is off", "set mode: observe or enforce in partitions")
+        yield warn("every partition is off", "set mode: observe or enforce in partitions")
 
 
 def check_nodes(here: Installation) -> Iterator[Finding]:
@@ -38,22 +42,20 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
     for name, machine in here.machines.items():
         node = slurm.get(name)
         if node is None:
-            yield warn("nodes", f"{name} is declared, Slurm does not know it", "fix nodes:")
+            yield warn(f"{name} is declared, Slurm does not know it", "fix nodes:")
         elif machine.problem:
-            yield fail("nodes", f"{name} is left to Slurm: {machine.problem}", _FIX_NODE)
+            yield fail(f"{name} is left to Slurm: {machine.problem}", _FIX_NODE)
         elif machine.topology is not None and machine.topology.gpus != node.gpu_count:
             yield fail(
-                "nodes",
                 f"{name}: Slurm has {node.gpu_count} GPUs, its topology {machine.topology.name}"
                 f" {machine.topology.gpus}",
                 "correct topology: in gputopo.yaml or Gres= in slurm.conf",
             )
         else:
-            yield ok("nodes", f"{name}: {node.gpu_count} GPUs")
+            yield ok(f"{name}: {node.gpu_count} GPUs")
     for name, node in slurm.items():
         if node.gpu_count and name not in here.machines:
             yield warn(
-                "nodes",
                 f"{name} has {node.gpu_count} GPUs and is not declared: left to Slurm",
                 "declare it under nodes: in gputopo.yaml",
             )
@@ -72,19 +74,14 @@ def check_partitions(here: Installation) -> Iterator[Finding]:
         if name == "default":
             continue
         if name in known:
-            yield ok("partitions", f"{name}: {rule.mode}")
+            yield ok(f"{name}: {rule.mode}")
         else:
-            yield warn("partitions", f"{name} is no partition of Slurm", "fix partitions:")
+            yield warn(f"{name} is no partition of Slurm", "fix partitions:")
 
 
 def check_slurm(here: Installation) -> Iterator[Finding]:
     """slurmctld answers."""
-    yield ok("slurm", f"slurmctld {here.slurm.version()} answers")
-
-
-def check_bridge(here: Installation) -> Iterator[Finding]:
-    """The Lua bridge is loaded."""
-    return slurm_files.bridge(here.slurm_config)
+    yield ok(f"slurmctld {here.slurm.version()} answers")
 
 
 def check_plugin(here: Installation) -> Iterator[Finding]:
@@ -93,29 +90,37 @@ def check_plugin(here: Installation) -> Iterator[Finding]:
     try:
         enforcement = here.config.enforcement
     except PluginError:
-        enforcement = slots.bridge_enforcement(here.slurm_config)
+        enforcement = slots.bridge_enforcement(here)
     if enforcement == "select":
         yield from slurm_files.plugin(here.slurm_config)
-
-
-def check_enforcement(here: Installation) -> Iterator[Finding]:
-    """Bridge and engine enforce the same way; what `enforcement: slots` needs is there."""
-    enforcement = here.config.enforcement
-    yield from slots.bridge_half(here.slurm_config, enforcement)
-    if enforcement == "slots":
-        yield from slots.settings(here.slurm_config)
-        yield from slots.gres_types(here.nodes, here.machines)
-    if here.config.remote.allow:
-        yield from slots.lending(here.slurm_config, here.config.remote)
 
 
 def check_genie(here: Installation) -> Iterator[Finding]:
     """The partitions whose jobs are shaped are Slurm's, and the models are there."""
     settings = here.config.genie
     if settings is None:
-        yield ok("genie", "no jobs are shaped")
+        yield ok("no jobs are shaped")
+        return
+    known = {partition.name: set(partition.nodes) for partition in here.slurm.partitions()}
+    for name, rule in settings.partitions.items():
+        nodes = known.get(name)
+        if nodes is None:
+            yield fail(f"{name} is no partition of Slurm", "fix genie.partitions")
+        elif nodes != set(rule.nodes):
+            other = ", ".join(sorted(nodes ^ set(rule.nodes))[:5])
+            problem = f"{name}: Slurm's nodes and genie.partitions.{name}.nodes differ in {other}"
+            yield fail(problem, "name the partition's nodes, all of one kind")
+        else:
+            yield ok(f"{name}: {len(nodes)} nodes, classes {', '.join(rule.classes)}")
+    priority = here.slurm_config.get("PriorityType", "")
+    if "multifactor" not in priority:
+        problem = f"the queue's order is not kept: PriorityType is {priority or 'not known'}"
+        yield warn(problem, "PriorityType=priority/multifactor")
+    count = len(Database(settings.database).all())
+    if count:
+        yield ok(f"{settings.database}: {count} profiles")
     else:
-        yield from genie.findings(settings, here.slurm.partitions(), here.slurm_config)
+        yield warn(f"{settings.database}: no profiles", "gputopo profile fit FILE")
 
 
 CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
@@ -125,10 +130,12 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "socket": engine.check_socket,
     "engine": engine.check_engine,
     "decision log": engine.check_decision_log,
-    "bridge": check_bridge,
+    "bridge": slurm_files.check_bridge,
     "select plugin": check_plugin,
     "questions": engine.check_questions,
-    "enforcement": check_enforcement,
+    "enforcement": slots.check_bridge_half,
+    "slots": slots.check_slots,
+    "remote": slots.check_remote,
     "partitions": check_partitions,
     "nodes": check_nodes,
     "genie": check_genie,

@@ -17,9 +17,9 @@ def check_kill_switch(here: Installation) -> Iterator[Finding]:
     """The file that switches everything off is absent."""
     switch = here.config.kill_switch
     if switch.exists():
-        yield fail("kill switch", f"{switch} exists: everything is passed", f"rm {switch}")
+        yield fail(f"{switch} exists: everything is passed", f"rm {switch}")
     else:
-        yield ok("kill switch", f"{switch} is absent")
+        yield ok(f"{switch} is absent")
 
 
 def check_socket(here: Installation) -> Iterator[Finding]:
@@ -28,26 +28,25 @@ def check_socket(here: Installation) -> Iterator[Finding]:
     try:
         info = path.lstat()
     except FileNotFoundError:
-        yield fail("socket", f"{path} is missing", "systemctl start gputopo")
+        yield fail(f"{path} is missing", "systemctl start gputopo")
         return
     except PermissionError:
-        yield fail("socket", f"{path} cannot be seen", "run doctor as root or SlurmUser")
+        yield fail(f"{path} cannot be seen", "run doctor as root or SlurmUser")
         return
     if not stat.S_ISSOCK(info.st_mode):
-        yield fail("socket", f"{path} is not a socket", "move the file away, restart gputopo")
+        yield fail(f"{path} is not a socket", "move the file away, restart gputopo")
         return
     mode = stat.S_IMODE(info.st_mode)
     if mode & 0o007:
-        yield fail("socket", f"{path} has mode {mode:04o}", f"chmod 0660 {path}")
+        yield fail(f"{path} has mode {mode:04o}", f"chmod 0660 {path}")
     wanted = _slurm_user(here.slurm_config)
     if wanted is not None and info.st_uid != wanted:
         yield fail(
-            "socket",
             f"{path} belongs to {_user_name(info.st_uid)}, SlurmUser is {_user_name(wanted)}",
             "set User= and Group= of gputopo.service to SlurmUser, restart gputopo",
         )
     elif not mode & 0o007:
-        yield ok("socket", f"{path} {mode:04o} {_user_name(info.st_uid)}")
+        yield ok(f"{path} {mode:04o} {_user_name(info.st_uid)}")
 
 
 def check_engine(here: Installation) -> Iterator[Finding]:
@@ -55,21 +54,19 @@ def check_engine(here: Installation) -> Iterator[Finding]:
     try:
         status = client.status(here.config.socket)
     except EngineDown as error:
-        yield fail("engine", str(error), "systemctl start gputopo; journalctl -u gputopo")
+        yield fail(str(error), "systemctl start gputopo; journalctl -u gputopo")
         return
     if status.get("config") != str(here.config.path):
         yield warn(
-            "engine",
             f"the engine reads {status.get('config')}, doctor {here.config.path}",
             "give both the same --config",
         )
     if status.get("decisions_lost"):
         yield warn(
-            "engine",
             f"{status['decisions_lost']} decisions could not be logged",
             f"check space and owner of {here.config.decision_log.path}",
         )
-    yield ok("engine", f"answers; up {status.get('uptime_s')} s")
+    yield ok(f"answers; up {status.get('uptime_s')} s")
 
 
 def check_decision_log(here: Installation) -> Iterator[Finding]:
@@ -78,14 +75,14 @@ def check_decision_log(here: Installation) -> Iterator[Finding]:
     try:
         space = os.statvfs(folder)
     except OSError as error:
-        yield fail("decision log", f"{folder}: {error.strerror}", f"make {folder} for SlurmUser")
+        yield fail(f"{folder}: {error.strerror}", f"make {folder} for SlurmUser")
         return
     free_mb = space.f_bavail * space.f_frsize >> 20
     wanted_mb = here.config.decision_log.max_mb
     if free_mb < wanted_mb:
-        yield warn("decision log", f"{folder}: {free_mb} MB left", f"free {wanted_mb} MB or more")
+        yield warn(f"{folder}: {free_mb} MB left", f"free {wanted_mb} MB or more")
     else:
-        yield ok("decision log", f"{folder}: {free_mb} MB left")
+        yield ok(f"{folder}: {free_mb} MB left")
 
 
 def check_questions(here: Installation) -> Iterator[Finding]:
@@ -96,14 +93,13 @@ def check_questions(here: Installation) -> Iterator[Finding]:
         return  # check_engine reports it
     if jobs := client.unasked(status, here.slurm):
         yield fail(
-            "questions",
             f"{jobs} jobs with GPUs have started and the engine was neither asked nor told about"
             " any: slurmctld does not use our select plugin",
             "look for gputopo in slurmctld's log; restart slurmctld if PluginDir or the plugin"
             " changed since its start; rebuild the plugin from the source of this very Slurm",
         )
     else:
-        yield ok("questions", f"{status.get('messages', {}).get('place', 0)} so far")
+        yield ok(f"{status.get('messages', {}).get('place', 0)} so far")
 
 
 def _slurm_user(values: dict[str, str]) -> int | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-OK, WARN, FAIL = "ok", "warn", "fail"
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report; `fix` says what to do unless `level` is ok."""
+    """One line of the report; `level` is ok, warn or fail, `fix` says what to do unless it is ok.
+
+    `check` is the check's name, which `examine` fills in.
+    """
 
     check: str
     level: str
@@ -17,16 +18,16 @@ class Finding:
     fix: str = ""
 
 
-def ok(check: str, text: str) -> Finding:
+def ok(text: str) -> Finding:
     """All is well."""
-    return Finding(check, OK, text)
+    return Finding("", "ok", text)
 
 
-def warn(check: str, text: str, fix: str) -> Finding:
+def warn(text: str, fix: str) -> Finding:
     """Works, but somebody should know."""
-    return Finding(check, WARN, text, fix)
+    return Finding("", "warn", text, fix)
 
 
-def fail(check: str, text: str, fix: str) -> Finding:
+def fail(text: str, fix: str) -> Finding:
     """Does not work as configured."""
-    return Finding(check, FAIL, text, fix)
+    return Finding("", "fail", text, fix)

@@ -11,7 +11,8 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
-from slurm_plugin.slurm import SlurmClient, SlurmNode
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import SlurmNode
 
 
 class Installation:
@@ -44,6 +45,10 @@ class Installation:
     def slurm_config(self) -> dict[str, str]:
         """`scontrol show config`."""
         return dict(self.slurm.config())
+
+    def beside_slurm_conf(self, name: str) -> Path:
+        """A file in the directory of slurm.conf."""
+        return Path(self.slurm_config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name(name)
 
     @cached_property
     def nodes(self) -> list[SlurmNode]:

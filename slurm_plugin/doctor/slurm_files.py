@@ -7,6 +7,7 @@ from pathlib import Path
 
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok
+from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.slurm.releases import parse_version
 
 PLUGIN_FILE = "select_cons_tres.so"
@@ -14,28 +15,23 @@ PLUGIN_FILE = "select_cons_tres.so"
 _OURS = b"gputopo"
 
 
-def bridge(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
+def check_bridge(here: Installation) -> Iterator[Finding]:
     """job_submit.lua: listed, present beside slurm.conf, and ours."""
-    plugins = [name.strip() for name in slurm_config.get("JobSubmitPlugins", "").split(",")]
+    plugins = [name.strip() for name in here.slurm_config.get("JobSubmitPlugins", "").split(",")]
     names = [name.removeprefix("job_submit/") for name in plugins]
-    script = Path(slurm_config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name(
-        "job_submit.lua"
-    )
+    script = here.beside_slurm_conf("job_submit.lua")
     if "lua" not in names:
-        yield fail(
-            "bridge", "JobSubmitPlugins does not name lua", "JobSubmitPlugins=lua in slurm.conf"
-        )
+        yield fail("JobSubmitPlugins does not name lua", "JobSubmitPlugins=lua in slurm.conf")
         return
     try:
         text = script.read_text(errors="replace")
     except OSError as error:
-        yield fail("bridge", f"{script}: {error.strerror}", "link our job_submit.lua there")
+        yield fail(f"{script}: {error.strerror}", "link our job_submit.lua there")
         return
     if "gputopo" in text:
-        yield ok("bridge", f"{script} is loaded")
+        yield ok(f"{script} is loaded")
     else:
         yield fail(
-            "bridge",
             f"{script} is not ours and does not load ours",
             "add the lines of the operator's guide to your job_submit.lua",
         )
@@ -45,7 +41,6 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
     """select_cons_tres.so: ours comes first in PluginDir and has slurmctld's version."""
     if slurm_config.get("SelectType") != "select/cons_tres":
         yield fail(
-            "select plugin",
             f"SelectType is {slurm_config.get('SelectType')}",
             "SelectType=select/cons_tres in slurm.conf",
         )
@@ -54,7 +49,6 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
     for folder in folders:
         if not folder.is_dir():
             yield fail(
-                "select plugin",
                 f"{folder} of PluginDir does not exist here: daemons that restart will not start",
                 f"mkdir {folder} on every host that reads slurm.conf, or drop it from PluginDir",
             )
@@ -62,19 +56,15 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
     ours = [path for path in files if _is_ours(path)]
     if not ours:
         yield fail(
-            "select plugin",
             f"no {PLUGIN_FILE} of ours in PluginDir {slurm_config.get('PluginDir')}",
             "build slurm_plugin/select for this release and put its directory first in PluginDir",
         )
     elif files[0] != ours[0]:
         yield fail(
-            "select plugin",
-            f"{files[0]} is found before {ours[0]}",
-            f"put {ours[0].parent} first in PluginDir",
+            f"{files[0]} is found before {ours[0]}", f"put {ours[0].parent} first in PluginDir"
         )
     elif len(files) == 1:
         yield fail(
-            "select plugin",
             f"only {ours[0]} is found: it needs Slurm's own behind it",
             "append Slurm's plugin directory to PluginDir",
         )
@@ -93,14 +83,13 @@ def _fits(path: Path, version: str) -> Finding:
     try:
         number = uint32_symbol(path, "plugin_version")
     except (OSError, ValueError) as error:
-        return fail("select plugin", str(error), "rebuild slurm_plugin/select")
+        return fail(str(error), "rebuild slurm_plugin/select")
     built = f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
     parse_version(version)
     if built != version.split("-")[0]:
         # slurmctld skips such a file: jobs run, but nobody asks us.
         return fail(
-            "select plugin",
             f"{path} is built for {built}, slurmctld is {version}: it is not loaded",
             f"rebuild slurm_plugin/select against Slurm {version}",
         )
-    return ok("select plugin", f"{path} for {built} comes first")
+    return ok(f"{path} for {built} comes first")

@@ -3,9 +3,8 @@
 Policies never know which of them is in use, nor what is wrapped around it (`interface.py`).
 """
 
-from slurm_plugin.enforcement.interface import KEEP_S, Enforcement, Wrapper
-from slurm_plugin.enforcement.reserving import Reserving
+from slurm_plugin.enforcement.interface import KEEP_S, Enforcement
 from slurm_plugin.enforcement.select import Select
 from slurm_plugin.enforcement.slots import Slots
 
-__all__ = ["KEEP_S", "Enforcement", "Reserving", "Select", "Slots", "Wrapper"]
+__all__ = ["KEEP_S", "Enforcement", "Select", "Slots"]

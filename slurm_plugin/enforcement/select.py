@@ -10,16 +10,23 @@ from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.job_notes import hints
+from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.lending.at_start.start_loans import MARK
-from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, SubmitReply, Use, WaitFor
 from slurm_plugin.question import PlacementQuestion
+
+WAITS = "GPUs are kept for a loan"
 
 
 class Select:
-    """The recommended way: `slurm_plugin/select` asks at the moment a job starts."""
+    """The recommended way: `slurm_plugin/select` asks at the moment a job starts.
 
-    def __init__(self, decider: Decider) -> None:
+    `reserved` are the GPUs of loans in the making: other jobs do not see them, or wait.
+    """
+
+    def __init__(self, decider: Decider, reserved: Reservations) -> None:
         self.decider = decider
+        self._reserved = reserved
 
     def on_submit(self, asked: Submit) -> SubmitReply:
         """Refuses a bad hint where the partition is enforced; keeps a good one."""
@@ -41,11 +48,20 @@ class Select:
         return Ok({**values, "set.admin_comment": " ".join(brackets)})
 
     def on_place(self, question: PlacementQuestion) -> Decision:
-        """The decision, unchanged: the plugin takes exact GPUs."""
-        return self.decider.decide(question)
-
-    def on_start(self, notice: Notice) -> None:
-        """Nothing: Slurm counts the GPUs itself."""
+        """The decision on the GPUs that are not reserved; a loan's own job gets its share."""
+        decider, reserved = self.decider, self._reserved
+        mode = decider.rule(question.partition, question.account, question.uid).mode
+        if mode != "enforce" or reserved.is_empty:
+            return decider.decide(question)
+        seen = reserved.answer(question)
+        if isinstance(seen, WaitFor):
+            return decider.settled(question, seen, WAITS)
+        if isinstance(seen, Use):
+            return decider.settled(question, seen, "its share of a loan")
+        decision = decider.decide(seen)
+        # Slurm's own choice knows nothing of what is kept.
+        wait = reserved.wait(question) if isinstance(decision.reply, Pass) else None
+        return decider.settled(question, wait, WAITS) if wait else decision
 
 
 def _could_borrow(asked: Submit) -> bool:

@@ -23,14 +23,13 @@ from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending.borrowing import may_borrow
-from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
+from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable, need_of
 from slurm_plugin.queue.features import Unsupported
-from slurm_plugin.slots_keys import SlotsKeys
 
 #: Decisions of partitions that are only observed, kept until the next look writes them.
 MAX_OBSERVED = 1000
@@ -137,9 +136,6 @@ class Slots:
     def on_place(self, question: PlacementQuestion) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
         return self.decider.decide(question)
-
-    def on_start(self, notice: Notice) -> None:
-        """Nothing: the next look at the queue shows it."""
 
     def _need(self, job: _Submission) -> Need:
         """What the job needs; raises Unplaceable, saying why it is left to Slurm."""

@@ -8,34 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Protocol
+from typing import Any
 
 from slurm_plugin import munge
-from slurm_plugin.config.settings import Config
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
 from slurm_plugin.explain import machines, search
-from slurm_plugin.explain.story import may_see, nodes_of, story_of
+from slurm_plugin.explain.story import gpus_of, may_see, story_of
 
 #: Version of question and answer.
 VERSION = 1
 MAX_QUESTION_BYTES = 1024
 #: An answer as JSON; munge takes 1 MiB, base64 included.
 MAX_ANSWER_BYTES = 500_000
-
-
-class Site(Protocol):
-    """What the engine answers from at present."""
-
-    @property
-    def config(self) -> Config:
-        """Where its decision log is."""
-        ...
-
-    @property
-    def machines(self) -> Machines:
-        """The nodes as it knows them."""
-        ...
 
 
 class NotTold(PluginError):
@@ -47,7 +33,7 @@ def unknown(job: int) -> str:
     return f"job {job}: no decision for a job of yours with this number"
 
 
-def answer(asked: munge.Opened, site: Site) -> bytes:
+def answer(asked: munge.Opened, log: DecisionLogConfig, known: Machines) -> bytes:
     """The credential that answers a question, for the user who asked it alone.
 
     Raises MungeError where munge does not seal it. Blocking (files, a process): to be called in a
@@ -56,21 +42,21 @@ def answer(asked: munge.Opened, site: Site) -> bytes:
     reply: dict[str, Any] = {"gputopo": VERSION}
     try:
         job, reply["nonce"] = _question(asked.payload)
-        reply |= tell(job, asked.uid, site)
+        reply |= tell(job, asked.uid, log, known)
     except NotTold as error:
         reply["message"] = str(error)
     return munge.seal(_encoded(reply), only_uid=asked.uid)
 
 
-def tell(job: int, uid: int, site: Site) -> dict[str, Any]:
+def tell(job: int, uid: int, log: DecisionLogConfig, known: Machines) -> dict[str, Any]:
     """`told` and the `machines` to draw, as far as `uid` may see; raises NotTold."""
-    records = search.find(site.config.decision_log, job)
+    records = search.find(log, job)
     if uid not in (0, os.getuid()):
         records = may_see(records, uid)
     if not records:
         raise NotTold(unknown(job))
     story = story_of(job, records, "engine")
-    return {"told": story, "machines": machines.shown(site.machines, nodes_of(story))}
+    return {"told": story, "machines": machines.shown(known, gpus_of(story))}
 
 
 def _question(payload: bytes) -> tuple[int, str]:

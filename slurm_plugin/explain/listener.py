@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from slurm_plugin import munge
-from slurm_plugin.explain.answer import Site, answer
+from slurm_plugin.config.sections import DecisionLogConfig
+from slurm_plugin.decide.machines import Machines
+from slurm_plugin.explain.answer import answer
 from slurm_plugin.munge import MungeError
 from slurm_plugin.port import Port
 
@@ -34,44 +35,27 @@ MAX_USERS = 4096
 BUSY = b"error the engine is busy; ask again in a second\n"
 
 
-class Allowance:
-    """A bucket of tokens: `RATE` per second, `BURST` at most."""
-
-    def __init__(
-        self, clock: Callable[[], float], rate: float = RATE, burst: float = BURST
-    ) -> None:
-        self._clock, self._rate, self._burst = clock, rate, burst
-        self._left, self._seen = burst, clock()
-
-    def take(self) -> bool:
-        """Whether one more is allowed now."""
-        now = self._clock()
-        self._left = min(self._burst, self._left + (now - self._seen) * self._rate)
-        self._seen = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-
 class Allowances:
-    """One bucket per user, and one question of each at a time."""
+    """What each user may ask: `RATE` per second, `BURST` at once, one question at a time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._of: OrderedDict[int, Allowance] = OrderedDict()
+        #: How many questions each user had left, and when; who asked last stands last.
+        self._left: dict[int, tuple[float, float]] = {}
         self._asking: set[int] = set()
 
     def begin(self, uid: int) -> bool:
         """Whether this user may ask now; `end` when it is answered."""
-        self._of.setdefault(uid, Allowance(self._clock))
-        self._of.move_to_end(uid)
-        if len(self._of) > MAX_USERS:
-            self._of.popitem(last=False)
-        if uid in self._asking or not self._of[uid].take():
-            return False
-        self._asking.add(uid)
-        return True
+        now = self._clock()
+        left, seen = self._left.pop(uid, (BURST, now))
+        left = min(BURST, left + (now - seen) * RATE)
+        is_allowed = left >= 1 and uid not in self._asking
+        self._left[uid] = (left - is_allowed, now)
+        if len(self._left) > MAX_USERS:
+            del self._left[next(iter(self._left))]
+        if is_allowed:
+            self._asking.add(uid)
+        return is_allowed
 
     def end(self, uid: int) -> None:
         """The user's question is over."""
@@ -79,9 +63,11 @@ class Allowances:
 
 
 class ExplainListener:
-    """Serves credentials at one address; `site` gives what the engine answers from at present."""
+    """Serves credentials at one address; `site` gives the log and the nodes of the moment."""
 
-    def __init__(self, address: tuple[str, int], site: Callable[[], Site]) -> None:
+    def __init__(
+        self, address: tuple[str, int], site: Callable[[], tuple[DecisionLogConfig, Machines]]
+    ) -> None:
         self.address = address
         self._site = site
         self._port = Port("explain_listen", address, b"\n", self._reply, BUSY)
@@ -127,7 +113,7 @@ class ExplainListener:
         assert allowances is not None
         if not allowances.begin(asked.uid):
             return BUSY
-        work = loop.run_in_executor(self._threads, answer, asked, self._site())
+        work = loop.run_in_executor(self._threads, answer, asked, *self._site())
         # Not before the thread is done, though nobody may wait for it any more.
         work.add_done_callback(lambda _: allowances.end(asked.uid))
         return await asyncio.shield(work) + b"\n"

@@ -17,7 +17,7 @@ MAX_DRAWN = 4
 def shown(machines: Machines, nodes: Iterable[str]) -> dict[str, Any]:
     """JSON of the first few known nodes: `topology`, and `order` (Slurm's GPU -> topology's)."""
     found: dict[str, Any] = {}
-    for name in nodes:
+    for name in sorted(nodes):
         machine = machines.get(name)
         if machine is not None and machine.topology is not None and len(found) < MAX_DRAWN:
             order = machine.order or range(machine.topology.gpus)

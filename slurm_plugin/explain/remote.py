@@ -43,19 +43,14 @@ def ask(address: tuple[str, int], job: int, trusted_uids: frozenset[int]) -> dic
 
 
 def _exchange(address: tuple[str, int], credential: bytes, where: str) -> bytes:
-    data = bytearray()
     try:
-        with socket.create_connection(address, TIMEOUT_S) as sock:
+        with socket.create_connection(address, TIMEOUT_S) as sock, sock.makefile("rb") as stream:
             sock.sendall(credential + b"\n")
-            while not data.endswith(b"\n"):
-                part = sock.recv(65536)
-                if not part:
-                    break
-                data += part
-                if len(data) > munge.MAX_CREDENTIAL_BYTES:
-                    raise EngineDown(f"{where}: the answer does not end")
+            data = stream.readline(munge.MAX_CREDENTIAL_BYTES)
     except OSError as error:
         raise EngineDown(f"{where}: {error}") from error
     if not data.endswith(b"\n"):
-        raise EngineDown(f"{where}: hung up in the middle of its answer")
-    return bytes(data).strip()
+        is_long = len(data) == munge.MAX_CREDENTIAL_BYTES
+        why = "the answer does not end" if is_long else "hung up in the middle of its answer"
+        raise EngineDown(f"{where}: {why}")
+    return data.strip()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ import msgspec
 
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
-from slurm_plugin.explain.attribution import attributed
 
 BLOCK_BYTES = 128 << 10
 #: Rest after each block: a thread that only reads takes the lock back before others get it.
@@ -70,3 +69,30 @@ def _lines(path: Path, needles: tuple[bytes, bytes]) -> Iterator[bytes]:
     except FileNotFoundError:
         # Rotated away between the listing and now, or never there.
         return
+
+
+def attributed(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The records, oldest first; what was decided directly before a task's start gets its id.
+
+    Slurm asks about an array under the array's own job id and splits the task off when it
+    starts, so that only the start (`started`) names the task's id.
+    """
+    held: dict[int, dict[str, Any]] = {}
+    for record in records:
+        array = int(record.get("array") or 0)
+        if not array:
+            yield record
+            continue
+        before = held.pop(array, None)
+        if record.get("decision") == "started":
+            if before is not None:
+                yield before | {"job": record.get("job")}
+            yield record
+            continue
+        if before is not None:
+            yield before
+        if record.get("decision") in ("use", "pass") and record.get("job") == array:
+            held[array] = record
+        else:
+            yield record
+    yield from held.values()

@@ -11,9 +11,10 @@ import re
 from typing import Any
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.explain import loans
 from slurm_plugin.explain.answer import NotTold, unknown
-from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes import donor, hints
+from slurm_plugin.job_notes.loan import gpu_indices
+from slurm_plugin.job_notes.records import GATED, MAY, GateRecord, JobRecord, LoanRecord
 from slurm_plugin.slurm.runner import Runner
 
 _PAIR = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
@@ -56,7 +57,7 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
 
 
 def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:
-    """State and reason in one line, and the loan as it stands (`loans.in_comment`).
+    """State and reason in one line, and the loan as it stands (`loan_in`).
 
     Both empty when the controller no longer holds the job.
     """
@@ -66,7 +67,7 @@ def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:
 
 def _loan(found: dict[str, Any]) -> dict[str, Any]:
     is_waiting = str(found["state"]).startswith("PENDING")
-    return loans.in_comment(found["admin_comment"], is_waiting)
+    return loan_in(found["admin_comment"], is_waiting)
 
 
 def _of_controller(run: Runner, job: int) -> dict[str, Any] | None:
@@ -110,4 +111,41 @@ def _pairs(line: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in _PAIR.findall(line):
         found.setdefault(key, value)
+    return found
+
+
+def loan_in(comment: str, is_waiting: bool = True) -> dict[str, Any]:
+    """Who lends what by AdminComment, or why nothing was lent; empty for all other jobs.
+
+    `is_waiting`: the job has not started; where GPUs are chosen then, only Slurm tells.
+    `host`, `gpus`, `donors` and `why` of one that borrows; `waits`, `tries` and `next` (epoch)
+    of one that would; `lends_to` of a donor.
+    """
+    if parent := donor.borrower_in(comment):
+        return {"lends_to": parent}
+    kept = GateRecord.read_from(comment) or LoanRecord.read_from(comment)
+    if kept is None or not kept.may_borrow:
+        return {}
+    loan = kept.loan
+    if loan is None:
+        waits = kept.state == GATED or (kept.state == MAY and is_waiting)
+        return _waiting(kept, hints.note_in(comment)) if waits else {}
+    return {
+        "asked": kept.asked,
+        "host": loan.host,
+        "gpus": gpu_indices(loan.mask),
+        "donors": [
+            {"node": one.node, "gpus": gpu_indices(one.mask), "job": one.job_id}
+            for one in loan.donors
+        ],
+        "why": kept.loan_reason,
+    }
+
+
+def _waiting(kept: JobRecord, note: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"asked": kept.asked, "waits": note}
+    if kept.loan_tries:
+        found["tries"] = kept.loan_tries
+    if kept.next_loan_at:
+        found["next"] = kept.next_loan_at
     return found

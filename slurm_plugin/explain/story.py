@@ -83,12 +83,6 @@ def may_see(records: Sequence[Record], uid: int) -> list[Record]:
     return [r for r in records if r.get("job") in jobs and r.get("uid", uid) == uid]
 
 
-def nodes_of(story: Mapping[str, Any]) -> list[str]:
-    """The nodes a drawing shows: where the job started, else what was chosen."""
-    gpus = gpus_of(story)
-    return sorted(gpus)
-
-
 def gpus_of(story: Mapping[str, Any]) -> dict[str, list[int]]:
     """node -> GPUs by Slurm's index: the started ones, in rank order where that is known."""
     chosen: dict[str, list[int]] = story.get("chosen", {}).get("gpus", {})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from slurm_plugin.explain.lines import gpu_list, line, loan_lines, shape_lines
 from slurm_plugin.lending.record import DECISIONS, LENT
 
 #: How each decision is said, by (decision, applied).
@@ -27,13 +27,14 @@ def in_words(story: Mapping[str, Any]) -> str:
     """The whole story, one line per fact; nothing in it can move the cursor."""
     lines = [_headline(story), *_asked(story)]
     if "state" in story:
-        lines.append(line("state", story["state"]))
-    lines += [*loan_lines(story), *shape_lines(story), *_choices(story), *_started(story)]
-    lines += [*_candidates(story), *_earlier(story), *_tasks(story)]
+        lines.append(_line("state", story["state"]))
+    lines += [*_loan(story), *_shape(story), *_choices(story), *_started(story)]
+    lines += [_choice("looked at", one) for one in story.get("candidates", [])]
+    lines += [*_earlier(story), *_tasks(story)]
     if "admin_comment" in story:
-        lines.append(line("AdminComment", story["admin_comment"] or "nothing of ours"))
+        lines.append(_line("AdminComment", story["admin_comment"] or "nothing of ours"))
     if story.get("remark"):
-        lines.append(line("remark", story["remark"]))
+        lines.append(_line("remark", story["remark"]))
     return "\n".join(printable(one) for one in lines)
 
 
@@ -56,7 +57,7 @@ def _asked(story: Mapping[str, Any]) -> list[str]:
     if "decision" not in story:
         return []
     if story["decision"] == "shape":
-        return [line("asked", f"a shape in partition {story['partition']}; hint: {story['hint']}")]
+        return [_line("asked", f"a shape in partition {story['partition']}; hint: {story['hint']}")]
     if story["decision"] in DECISIONS:
         return _asked_to_borrow(story)
     counts = story.get("gpus_per_node")
@@ -64,24 +65,24 @@ def _asked(story: Mapping[str, Any]) -> list[str]:
     where = f"partition {story.get('partition') or '-'} ({story.get('mode', '-')})"
     account = f", account {story['account']}" if story.get("account") else ""
     hint = story.get("hint") or "none, the site's defaults"
-    lines = [line("asked", f"{wanted} GPUs in {where}{account}; hint: {hint}")]
+    lines = [_line("asked", f"{wanted} GPUs in {where}{account}; hint: {hint}")]
     if "policy" in story:
         nodes = story.get("candidate_nodes", "?")
         text = f"policy {story['policy']}, pattern {story['pattern']}, {nodes} nodes to choose from"
-        lines.append(line("decided by", text))
+        lines.append(_line("decided by", text))
     why = story.get("reason") or story.get("note") or story.get("why", "")
     if story.get("decision") != "use":
         why = story.get("note") or why
-    return [*lines, line("because", why)] if why else lines
+    return [*lines, _line("because", why)] if why else lines
 
 
 def _asked_to_borrow(story: Mapping[str, Any]) -> list[str]:
     asked, partition = story.get("asked") or "?", story.get("partition") or "-"
-    lines = [line("asked", f"{asked} in partition {partition}; hint: {story.get('hint') or '-'}")]
+    lines = [_line("asked", f"{asked} in partition {partition}; hint: {story.get('hint') or '-'}")]
     why = story.get("why")
     # The lines of the loan say it where there are any.
     if story["decision"] != LENT and story.get("loan", {}).get("waits") != why:
-        lines.append(line("because", str(why or "")))
+        lines.append(_line("because", str(why or "")))
     return lines
 
 
@@ -95,15 +96,15 @@ def _choices(story: Mapping[str, Any]) -> list[str]:
         own = {key: value for key, value in story["slurm"].items() if key != "score"}
         lines.append(_choice("Slurm's own", own))
     if "alt" in story:
-        lines.append(line("else", f"{gpu_list(story['alt'])}, within the nodes Slurm chose"))
+        lines.append(_line("else", f"{_gpu_list(story['alt'])}, within the nodes Slurm chose"))
     lines += [
-        line("left out", f"{name}: {why}") for name, why in story.get("excluded_nodes", {}).items()
+        _line("left out", f"{name}: {why}") for name, why in story.get("excluded_nodes", {}).items()
     ]
     return lines
 
 
 def _choice(title: str, choice: Mapping[str, Any]) -> str:
-    text = gpu_list(choice.get("gpus", {}))
+    text = _gpu_list(choice.get("gpus", {}))
     facts = []
     if choice.get("terms"):
         terms = ", ".join(f"{name} {value:.2f}" for name, value in choice["terms"].items())
@@ -120,7 +121,7 @@ def _choice(title: str, choice: Mapping[str, Any]) -> str:
         text += "  " + ", ".join(facts)
     if choice.get("pcie_hops"):
         text += f", {choice['pcie_hops']} PCIe hops"
-    return line(title, text)
+    return _line(title, text)
 
 
 def _started(story: Mapping[str, Any]) -> list[str]:
@@ -133,29 +134,90 @@ def _started(story: Mapping[str, Any]) -> list[str]:
     differs = (
         "" if same or not applied else "  (not as chosen: it did not fit beside CPUs or memory)"
     )
-    return [line("started", f"{story['started']['time']}  {gpu_list(gpus)}{differs}")]
-
-
-def _candidates(story: Mapping[str, Any]) -> list[str]:
-    return [_choice("looked at", candidate) for candidate in story.get("candidates", [])]
+    return [_line("started", f"{story['started']['time']}  {_gpu_list(gpus)}{differs}")]
 
 
 def _earlier(story: Mapping[str, Any]) -> list[str]:
     lines = []
     if story.get("earlier_left_out"):
-        lines.append(line("before", f"{story['earlier_left_out']} more decisions"))
+        lines.append(_line("before", f"{story['earlier_left_out']} more decisions"))
     for record in story.get("earlier", []):
         said = f"postponed {record['wait_s']} s" if "wait_s" in record else record["decision"]
         why = record.get("note") or record.get("why", "")
-        lines.append(line("before", f"{record.get('time', '')}  {said}: {why}"))
+        lines.append(_line("before", f"{record.get('time', '')}  {said}: {why}"))
     return lines
 
 
 def _tasks(story: Mapping[str, Any]) -> list[str]:
     lines = [
-        line("task", f"job {task['job']}  {task['decision']}  {gpu_list(task['gpus'])}")
+        _line("task", f"job {task['job']}  {task['decision']}  {_gpu_list(task['gpus'])}")
         for task in story.get("tasks", [])
     ]
     if story.get("tasks_left_out"):
-        lines.append(line("task", f"and {story['tasks_left_out']} more"))
+        lines.append(_line("task", f"and {story['tasks_left_out']} more"))
+    return lines
+
+
+def _line(title: str, text: str) -> str:
+    """One fact, indented below the headline."""
+    return f"  {title:{12}}  {text}"
+
+
+def _gpu_list(gpus: Mapping[str, Any]) -> str:
+    """`dgx1: 0,3; dgx2: 1,2`."""
+    return "; ".join(f"{name}: {','.join(map(str, some))}" for name, some in gpus.items())
+
+
+def _moment(epoch_s: float) -> str:
+    """A time in ISO 8601, UTC."""
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="seconds")
+
+
+def _loan(story: Mapping[str, Any]) -> list[str]:
+    """Who lends to the job, or to whom it lends, or why nothing is lent.
+
+    As Slurm has it now, else as it was decided.
+    """
+    loan = story.get("loan") or (story if story.get("decision") == "lent" else {})
+    if "lends_to" in loan:
+        return [_line("lends to", f"job {loan['lends_to']}, and ends with it")]
+    if "waits" in loan:
+        text = loan["waits"] or "no reason was told yet"
+        if loan.get("tries"):
+            text += f"; loans that came to nothing: {loan['tries']}"
+        if loan.get("next"):
+            text += f"; next try at {_moment(loan['next'])}"
+        return [_line("not lent", text)]
+    if not loan.get("donors"):
+        return []
+    lines = [_line("runs on", f"{_gpu_list({loan['host']: loan['gpus']})}, its own GPUs")]
+    lines += [
+        _line("lent", f"{_gpu_list({one['node']: one['gpus']})}, by job {one['job']}")
+        for one in loan["donors"]
+    ]
+    return [*lines, _line("lent because", loan["why"])] if loan.get("why") else lines
+
+
+def _shape(story: Mapping[str, Any]) -> list[str]:
+    """The shape a job was given, and those it could have had."""
+    of = story if story.get("decision") == "shape" else story.get("shaping")
+    if not of:
+        return []
+    left = of["allowance_s"]
+    when = f"could wait {left:.0f} s more" if left >= 0 else f"{-left:.0f} s late as predicted"
+    lines = [
+        _line("shape", f"{of['shape']}  {of['why']}"),
+        _line("deadline", f"{_moment(of['deadline'])}  class {of['service']}, then {when}"),
+    ]
+    lines += [_line("note", of["note"])] if of.get("note") else []
+    for one in of.get("shapes", []):
+        late = "" if one["in_time"] else "  too late"
+        facts = f"{one['latency_s']:,.1f} s, cost {one['cost']:.3f}, ratio {one['ratio']:,.4g}"
+        lines.append(_line("could be", f"{one['shape']}  {facts}{late}"))
+    if of.get("shapes_left_out"):
+        lines.append(_line("could be", f"and {of['shapes_left_out']} more"))
+    lines += [
+        _line("before", f"{one.get('time', '')}  shape {one['shape']}: {one['why']}")
+        for one in story.get("shaped_before", [])
+    ]
     return lines

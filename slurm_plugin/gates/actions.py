@@ -12,7 +12,8 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.backoff import Backoff
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.watch import Watch
-from slurm_plugin.slurm.interface import JobUpdate, SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import JobUpdate
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ import logging
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates import change
 from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
 

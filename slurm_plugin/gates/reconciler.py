@@ -39,7 +39,8 @@ from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
 from slurm_plugin.queue.snapshot import Settings, Snapshot
-from slurm_plugin.slurm.interface import QueuedJob, SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob
 
 #: Why a job of this shape is not to go now; empty where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]

@@ -21,7 +21,7 @@ from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
-from slurm_plugin.enforcement import Enforcement, Wrapper
+from slurm_plugin.enforcement import Enforcement
 from slurm_plugin.genie import admission, reply
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, ShapePromise, planned
 from slurm_plugin.genie.record import ShapeRecord
@@ -44,7 +44,6 @@ BATCH_ONLY = (
     "gpu-topo: policy: genie chooses the shape of batch jobs; give srun and salloc their GPUs"
     " (--gpus, --gres)"
 )
-NOT_HERE = "gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, --gres)"
 #: Above every id of Slurm's: a job that has none yet counts as the last to come.
 LAST = 2**62
 
@@ -67,7 +66,7 @@ class Starting:
 
 
 @dataclass(slots=True)
-class Shaping(Wrapper):
+class Shaping:
     """Around the way of enforcing: the jobs of one configuration whose shape GENIE chooses.
 
     The planning loop fills `snapshots` and `plans`, by domain.
@@ -124,7 +123,6 @@ class Shaping(Wrapper):
                 if name in snapshot.free and notice.job not in self.starting:
                     left = snapshot.free[name] - mask.bit_count()
                     snapshot.free[name] = max(0, left)
-        self.inner.on_start(notice)
 
     def hold_reason(self, question: PlacementQuestion, shape: Shape | None) -> str:
         """Why the job is not to start now with this shape; empty where it may, or is not known."""
@@ -276,16 +274,6 @@ class Shaping(Wrapper):
         for old in [key for key, one in self.promises.items() if one.until <= now]:
             del self.promises[old]
             self.records.pop(old, None)
-
-
-class NoShaping(Wrapper):
-    """Around the way of enforcing where no partition is shaped."""
-
-    def on_submit(self, asked: Submit) -> SubmitReply:
-        """A job without GPUs is refused where it relies on GENIE, else left alone."""
-        if not asked.shape:
-            return self.inner.on_submit(asked)
-        return Refuse(NOT_HERE) if f"policy={NAME}" in asked.hint else Pass()
 
 
 def said_of(asked: Submit) -> ShapeNote:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.backoff import Backoff
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,8 @@ from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.lending.updates import LoanUpdates
 from slurm_plugin.queue.capacity import Nodes
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
 from slurm_plugin.wire import clean_note
 

@@ -9,8 +9,8 @@ from slurm_plugin.job_notes.hints import Postponed
 from slurm_plugin.job_notes.records import REQUESTS, GateRecord
 from slurm_plugin.profiling.machine import OUT, models
 from slurm_plugin.queue.demand import Unplaceable, gpus_of, node_names
-from slurm_plugin.slurm import QueuedJob, SlurmNode
 from slurm_plugin.slurm.gres_text import counts
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: Reasons of jobs that would run if GPUs were free; others wait for something else.
 _REASONS = frozenset(("", "None", "Resources", "Priority", "Cleaning"))

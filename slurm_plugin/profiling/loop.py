@@ -13,7 +13,8 @@ from slurm_plugin.profiling.measure import JobEnd, NoStepTime, StepTime
 from slurm_plugin.profiling.progress import Folder, Progress
 from slurm_plugin.profiling.submission import RunOptions, Submission, command, variables
 from slurm_plugin.profiling.sweep import DONE, FAILED, OVER, SKIPPED, SUBMITTED, SUBMITTING, WAITING
-from slurm_plugin.slurm import QueuedJob, SlurmClient, SlurmNode
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 from slurm_plugin.slurm.runner import Runner
 
 _JOB = re.compile(r"^(\d+)(?:;.*)?$", re.MULTILINE)
@@ -173,7 +174,8 @@ class ProfilingLoop:
 
     def _ended(self, run: sweep.ProfilingRun) -> JobEnd | str | None:
         """How the job ended; None where nobody knows it, a text where it is not over."""
-        job = self._slurm.client.job(run.job)
+        jobs = self._slurm.client.jobs()
+        job = next((one for one in jobs if one.job_id == run.job), None)
         if job is not None:
             return measure.ended(job) or job.state
         name = self._progress.job_name(run)

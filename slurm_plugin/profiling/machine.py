@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gres_topology import hostlist
 from slurm_plugin.errors import PluginError
-from slurm_plugin.slurm import SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import SlurmNode, SlurmPartition
 from slurm_plugin.slurm.slot_types import index_of
 
 #: States in which no job starts on a node, now or soon.

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import SlurmJob
+from slurm_plugin.slurm.interface import SlurmJob
 from slurm_plugin.slurm.runner import Runner
 
 PRINTED, RUN_TIME = "printed", "run time"

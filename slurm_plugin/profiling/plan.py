@@ -14,7 +14,7 @@ from slurm_plugin.profiling.machine import NodeConstraints, NodeKind
 from slurm_plugin.profiling.progress import Progress, Settings
 from slurm_plugin.profiling.submission import RunOptions, Submission
 from slurm_plugin.profiling.sweep import DONE, FAILED, SKIPPED, WAITING
-from slurm_plugin.slurm import SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 #: Iterations of one run (GENIE, section 5.1.5).
 ITERATIONS = 100

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from slurm_plugin.slurm.interface import QueuedJob, SlurmClient, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 
 class Detail(IntEnum):

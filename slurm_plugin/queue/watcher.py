@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot, read_snapshot
-from slurm_plugin.slurm.interface import SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 #: Partitions and Slurm's settings change seldom; they are read this often.
 SETTINGS_S = 60.0

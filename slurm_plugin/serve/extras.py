@@ -22,7 +22,10 @@ class Extras:
         config = engine.setup.config
         self._configured: list[ExplainListener | Metrics] = []
         if config.explain_listen is not None:
-            listener = ExplainListener(config.explain_listen, lambda: engine.setup)
+            listener = ExplainListener(
+                config.explain_listen,
+                lambda: (engine.setup.config.decision_log, engine.setup.machines),
+            )
             self._configured.append(listener)
         if config.metrics_listen is not None:
             self._configured.append(Metrics(config.metrics_listen, engine))

@@ -27,6 +27,7 @@ from slurm_plugin.protocol import (
     Refuse,
     Reply,
     Submit,
+    SubmitReply,
     decode,
 )
 from slurm_plugin.serve.counters import Counters
@@ -37,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 #: A job without GPUs that wants its shape chosen cannot be left to Slurm.
 SWITCHED_OFF = "gpu-topo: no shapes are chosen at present; ask for GPUs yourself (--gpus, --gres)"
+NOT_HERE = "gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, --gres)"
 #: Nodes left to Slurm that `status` names; the rest is counted.
 MAX_PROBLEMS = 100
 #: Longest reason shown: all of it has to fit into one reply line.
@@ -87,8 +89,8 @@ class Engine:
             self.counters.answered(message.kind, "none", took_s)
             if message.kind == "ended":
                 self.say("ended")
-            if message.kind == "started":
-                self.setup.enforcement.on_start(message)
+            if message.kind == "started" and self.setup.shaping is not None:
+                self.setup.shaping.on_start(message)
             self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
                 return Answer(None)
@@ -116,16 +118,19 @@ class Engine:
             if self.setup.config.kill_switch.exists():
                 self.counters.passed("kill switch")
                 return Pass(), None
-            question = message.question()
-            self.setup.neighbours.asked(question)
-            decision = self.setup.enforcement.on_place(question)
+            self.setup.neighbours.asked(message)
+            decision = self.setup.enforcement.on_place(message)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
             return decision.reply, decision.record
         if isinstance(message, Submit):
             if self.setup.config.kill_switch.exists():
                 return (Refuse(SWITCHED_OFF) if message.shape else Pass()), None
-            answered = self.setup.enforcement.on_submit(message)
+            answered: SubmitReply
+            if message.shape and self.setup.shaping is None:
+                answered = Refuse(NOT_HERE) if "policy=genie" in message.hint else Pass()
+            else:
+                answered = self.setup.enforcement.on_submit(message)
             if not isinstance(answered, Refuse):
                 self.say("submit")
             return answered, None

@@ -21,17 +21,17 @@ from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.decide.site_policies import SitePolicies
-from slurm_plugin.enforcement import Enforcement, Reserving, Select, Slots
+from slurm_plugin.enforcement import Enforcement, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.genie.shaping import NoShaping, Shaping
+from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
-from slurm_plugin.slurm.interface import SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Setup:
 
     config: Config
     decider: Decider
-    #: The whole chain.
+    #: Answers submits and placements; shaping, where there is any, around the way chosen.
     enforcement: Enforcement
     neighbours: Neighbours
     #: Changes Slurm; the queue is read by the watcher alone.
@@ -118,13 +118,11 @@ def _chained(
     cache: CapacityCache,
     reserved: Reservations,
 ) -> Setup:
-    """The setup with its chain of enforcement: shaping around reserving around the way chosen."""
+    """The setup; where jobs are shaped, that stands around the way of enforcing."""
     is_slots = config.enforcement == "slots"
-    inner: Enforcement
+    inner: Enforcement = Select(decider, reserved)
     if is_slots:
         inner = Slots(decider, cache, config.slots.lease_s)
-    else:
-        inner = Reserving(Select(decider), decider, reserved)
     shaping = None
     if config.genie is not None:
         site = site_of(config.genie, decider.machines, str(config.path))
@@ -132,7 +130,7 @@ def _chained(
     return Setup(
         config,
         decider,
-        shaping or NoShaping(inner),
+        shaping or inner,
         neighbours,
         choose.client(config.slurm),
         Watcher(choose.client(config.slurm)),

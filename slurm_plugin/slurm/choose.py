@@ -6,10 +6,9 @@ import logging
 
 from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.slurm.clients import pyslurm_client
-from slurm_plugin.slurm.clients.command_line import CommandLine
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.pyslurm_client import PySlurm
 from slurm_plugin.slurm.clients.rest import Rest
-from slurm_plugin.slurm.interface import SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner
 
 logger = logging.getLogger(__name__)
@@ -40,4 +39,4 @@ def client(settings: SlurmConfig) -> SlurmClient:
         return Rest(settings.rest_socket, run, settings.timeout_s)
     if settings.client == "pyslurm":
         return PySlurm(run)
-    return CommandLine(run)
+    return SlurmClient(run)

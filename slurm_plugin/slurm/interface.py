@@ -1,10 +1,9 @@
-"""The narrow interface to Slurm, and the nouns it answers with."""
+"""The nouns in which a SlurmClient asks and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 #: What `JobUpdate.begin_time` holds to say: as soon as Slurm can.
 NOW = 0
@@ -40,21 +39,12 @@ class SlurmNode:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """One job; `gpus` maps its nodes to Slurm's GPU indices while it runs.
-
-    `start` and `end` are epochs in seconds, 0 until the job is over.
-    """
+    """A job that the controller still holds, be it over."""
 
     job_id: int
-    array_id: int
     name: str
-    user: str
-    partition: str
     state: str
-    nodes: tuple[str, ...] = ()
-    gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    comment: str = ""
-    admin_comment: str = ""
+    #: Epochs, 0 until the job is over.
     start: int = 0
     end: int = 0
 
@@ -175,43 +165,3 @@ class SlurmPartition:
     nodes: tuple[str, ...]
     is_default: bool
     priority_tier: int = 1
-
-
-class SlurmClient(Protocol):
-    """Everything we ask of Slurm. Each call raises SlurmError when Slurm does not answer."""
-
-    def version(self) -> str:
-        """The controller's release, such as `24.11.5`."""
-        ...
-
-    def nodes(self) -> list[SlurmNode]:
-        """Every node, by name."""
-        ...
-
-    def jobs(self) -> list[SlurmJob]:
-        """Every job the controller still holds, by id."""
-        ...
-
-    def job(self, job_id: int) -> SlurmJob | None:
-        """One job, or None when the controller no longer holds it."""
-        ...
-
-    def queue(self) -> list[QueuedJob]:
-        """Every job that is pending, running, suspended, configuring or completing, by id."""
-        ...
-
-    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        """Change the jobs, each called by its QueuedJob's `name`, or `4_1` for a task.
-
-        Raises SlurmError with Slurm's words; jobs named beside a refused one may have changed,
-        so what matters must be read again.
-        """
-        ...
-
-    def config(self) -> Mapping[str, str]:
-        """`scontrol show config` as key and text."""
-        ...
-
-    def partitions(self) -> list[SlurmPartition]:
-        """Every partition, by name."""
-        ...

@@ -17,8 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from slurm_plugin import client
-from slurm_plugin.protocol import Submit
-from slurm_plugin.slots_keys import SlotsKeys
+from slurm_plugin.protocol import SlotsKeys, Submit
 
 NODES = 16
 SLOTS = [f"gpu:v100.s{i}:1" for i in range(8)]

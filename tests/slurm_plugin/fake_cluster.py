@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 
 
 @dataclass
@@ -159,14 +159,12 @@ class FakeCluster:
 
     def jobs(self) -> list[SlurmJob]:
         return [
-            SlurmJob(number, 0, job.name, job.queued.user, "gpu", job.state,
-                     start=int(job.start) if job.end else 0, end=int(job.end))
+            SlurmJob(
+                number, job.name, job.state, int(job.start) if job.end else 0, int(job.end)
+            )
             for number, job in self.held.items()
             if not job.end or self.at - job.end < self.forgets_after_s
         ]  # fmt: skip
-
-    def job(self, job_id: int) -> SlurmJob | None:
-        return next((job for job in self.jobs() if job.job_id == job_id), None)
 
     # -- Runner -------------------------------------------------------------------
 

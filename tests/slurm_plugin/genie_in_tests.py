@@ -13,8 +13,8 @@ from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement import Enforcement, Select
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import site_of
-from slurm_plugin.protocol import Submit
-from slurm_plugin.slots_keys import SlotsKeys
+from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.protocol import SlotsKeys, Submit
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 from slurm_plugin.speed_models.database import Database, Profile
 
@@ -47,7 +47,7 @@ def a_shaping(folder: Path, inner: Enforcement | None = None) -> Shaping:
     )
     assert settings.genie is not None
     site = site_of(settings.genie, load_machines(settings), str(settings.path))
-    inner = inner or Select(basic_decider(folder))
+    inner = inner or Select(basic_decider(folder), Reservations())
     return Shaping(inner, site, Rules(settings), clock=lambda: NOW)
 
 

@@ -51,11 +51,11 @@ def node(name: str, free: int, own: int = 0, total: int = 8, weight: int = 1) ->
 
 
 def question(*nodes: CandidateNode, **more: object) -> PlacementQuestion:
-    return place(*nodes, **more).question()
+    return place(*nodes, **more)
 
 
 def place(*nodes: CandidateNode, **more: object) -> Place:
     values: dict[str, object] = {
         "id": 1, "job": 7, "array": 0, "uid": 1000, "postponed": 0, "waited_s": 0,
     }  # fmt: skip
-    return Place(nodes=nodes, **{**values, **more})  # type: ignore[arg-type]
+    return Place(candidates=nodes, **{**values, **more})  # type: ignore[arg-type]

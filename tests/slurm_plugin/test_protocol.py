@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from slurm_plugin import protocol, wire
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.protocol import Admin, Notice, Place, Submit
+from slurm_plugin.protocol import FORMS, Admin, Notice, Place, SlotsKeys, Submit
 from slurm_plugin.question import CandidateNode
-from slurm_plugin.slots_keys import FORMS, SlotsKeys
 
 texts = st.text(max_size=200)
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,30}", fullmatch=True)
@@ -35,7 +34,7 @@ places = st.builds(
     uid=numbers,
     postponed=numbers,
     waited_s=numbers,
-    nodes=st.lists(asked_nodes(), max_size=8, unique_by=lambda n: n.name).map(tuple),
+    candidates=st.lists(asked_nodes(), max_size=8, unique_by=lambda n: n.name).map(tuple),
     account=texts,
     partition=texts,
     type=texts,

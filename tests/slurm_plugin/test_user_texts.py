@@ -34,14 +34,13 @@ from slurm_plugin.genie.changes import asked_shape
 from slurm_plugin.genie.domain_snapshot import domain_snapshot
 from slurm_plugin.lending.at_start import planning as at_start
 from slurm_plugin.lending.at_start.start_loans import StartLoans
-from slurm_plugin.protocol import Submit, encode_request
+from slurm_plugin.protocol import SlotsKeys, Submit, encode_request
 from slurm_plugin.queue import features
 from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.demand import MAX_NAMED
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.service import Engine
-from slurm_plugin.slots_keys import SlotsKeys
 from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import rows
 from slurm_plugin.slurm.interface import QueuedJob

@@ -10,7 +10,7 @@ import click
 from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
-    from slurm_plugin.slurm import SlurmNode
+    from slurm_plugin.slurm.interface import SlurmNode
 
 
 @click.command()
@@ -46,12 +46,12 @@ def collect(
     from slurm_plugin.collect.run import CHANGED, FAILED, MAX_BYTES, Collector
     from slurm_plugin.collect.store import Store
     from slurm_plugin.config import settings as config
-    from slurm_plugin.slurm import CommandLine
+    from slurm_plugin.slurm.clients.command_line import SlurmClient
     from slurm_plugin.slurm.runner import ProcessRunner
 
     settings = config.load(config_path)
     place, timeout_s = settings.slurm.bin_dir, settings.slurm.timeout_s
-    wanted = _wanted(nodes, CommandLine(ProcessRunner(place, timeout_s)).nodes())
+    wanted = _wanted(nodes, SlurmClient(ProcessRunner(place, timeout_s)).nodes())
     runner = ProcessRunner(place, timeout_s, max_bytes=MAX_BYTES)
     collector = Collector(runner, Store(settings.state_dir), wait_s, partition)
     outcomes = []

@@ -100,14 +100,14 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
     from slurm_plugin.profiling import plan, submission
     from slurm_plugin.profiling.loop import SlurmAccess
     from slurm_plugin.profiling.progress import Folder
-    from slurm_plugin.slurm import CommandLine
+    from slurm_plugin.slurm.clients.command_line import SlurmClient
     from slurm_plugin.slurm.runner import ProcessRunner
 
     asked_words = submission.read_submission(words)
     command = Path(asked_words.command)
     place = command.parent if command.is_absolute() else None
     runner = ProcessRunner(place)
-    client = CommandLine(runner)
+    client = SlurmClient(runner)
     asked = _asked(asked_words, given)
     folder = Folder(given["folder"] or Path(f"gputopo-profile-{asked.name}"))
     cwd = Path.cwd()

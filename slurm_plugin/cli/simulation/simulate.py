@@ -83,9 +83,8 @@ def simulate(
     from simulation.report import output as report
     from simulation.report.page import to_html
     from simulation.traces import prepare, read
-    from slurm_plugin.cli.simulation import cluster_file
 
-    cluster = cluster_file.read(nodes)
+    cluster = _cluster(nodes)
     trace = prepare(read(log), cluster, skip_days, most)
     if load is not None and trace.jobs:
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
@@ -99,6 +98,27 @@ def simulate(
         click.echo(report.to_json(runs, cluster, trace, facts))
     else:
         _print(runs, cluster, trace)
+
+
+def _cluster(path: Path) -> dict[str, NodeTopology]:
+    """Node name -> topology, by the key `nodes` of a YAML file; other keys are not read.
+
+    Raises SimulationError, ConfigError or TopologyError.
+    """
+    from gres_topology import find
+    from simulation.errors import SimulationError
+    from slurm_plugin.config.settings import load
+
+    cluster: dict[str, NodeTopology] = {}
+    for node_set in load(path, only=("nodes",)).nodes:
+        beside = path.parent / node_set.topology
+        topology = find(str(beside) if beside.is_file() else node_set.topology)
+        cluster |= dict.fromkeys(node_set.nodes, topology)
+    if not cluster:
+        raise SimulationError(
+            f"{path}: no list `nodes`; expected nodes: [{{nodes: dgx[1-4], topology: dgx1v}}]"
+        )
+    return cluster
 
 
 def _runs(

@@ -24,11 +24,12 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
     from slurm_plugin.config.settings import Config
     from slurm_plugin.doctor import examine
     from slurm_plugin.doctor.installation import Installation
-    from slurm_plugin.slurm import CommandLine, SlurmClient, choose
+    from slurm_plugin.slurm import choose
+    from slurm_plugin.slurm.clients.command_line import SlurmClient
     from slurm_plugin.slurm.runner import ProcessRunner
 
     def make_client(config: Config | None) -> SlurmClient:
-        return CommandLine(ProcessRunner()) if config is None else choose.client(config.slurm)
+        return SlurmClient(ProcessRunner()) if config is None else choose.client(config.slurm)
 
     findings = list(examine(Installation(config_path, make_client)))
     wrong = sum(finding.level == "fail" for finding in findings)

@@ -24,8 +24,8 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.cli import Fault
     from slurm_plugin.config import settings as config
     from slurm_plugin.decide import decision_log
-    from slurm_plugin.explain.attribution import attributed
     from slurm_plugin.explain.gains import Gains
+    from slurm_plugin.explain.search import attributed
 
     first = _first(since, datetime.now(UTC)) if since else None
     log = config.load(config_path).decision_log

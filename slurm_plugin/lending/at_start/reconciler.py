@@ -16,7 +16,8 @@ from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import nodes_of
 from slurm_plugin.queue.snapshot import Settings, Snapshot
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmClient
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 

@@ -12,13 +12,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients import rows, squeue_table, update_text
 from slurm_plugin.slurm.clients.queue_reader import QueueReader
-from slurm_plugin.slurm.interface import (
-    JobUpdate,
-    QueuedJob,
-    SlurmJob,
-    SlurmNode,
-    SlurmPartition,
-)
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 from slurm_plugin.slurm.runner import Runner
 
 _CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()/.\-]*)\s*=\s?(.*?)\s*\Z")
@@ -27,8 +21,11 @@ _CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()/.\-]*)\s*=\s?(.*?)\s*\Z")
 AT_ONCE = 500
 
 
-class CommandLine:
-    """A SlurmClient over scontrol, squeue and sinfo."""
+class SlurmClient:
+    """Everything we ask of Slurm, by scontrol, squeue and sinfo; other clients ask some otherwise.
+
+    Each call raises SlurmError where Slurm does not answer.
+    """
 
     def __init__(self, run: Runner) -> None:
         self._run = run
@@ -70,7 +67,11 @@ class CommandLine:
         return squeue_table.with_cpus_per_task(self._run, jobs)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        """`scontrol update`, one call for up to AT_ONCE jobs; held ones are then released."""
+        """Change the jobs, each called by its QueuedJob's `name`, or `4_1` for a task.
+
+        Raises SlurmError with Slurm's words; jobs named beside a refused one may have changed,
+        so what matters must be read again.
+        """
         if change == JobUpdate():
             return
         refused = []
@@ -88,10 +89,6 @@ class CommandLine:
                 refused.append(str(error))
         if refused:
             raise SlurmError("; ".join(refused[:3]))
-
-    def job(self, job_id: int) -> SlurmJob | None:
-        """One job by its id (of an array: the first task listed), None if unknown."""
-        return rows.find_job(self.jobs(), job_id)
 
     def config(self) -> Mapping[str, str]:
         """`scontrol show config`: text on every release."""

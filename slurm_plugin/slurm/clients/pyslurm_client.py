@@ -19,14 +19,8 @@ from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import array_tasks, gres_text
 from slurm_plugin.slurm.clients import rows, squeue_table
-from slurm_plugin.slurm.clients.command_line import CommandLine
-from slurm_plugin.slurm.interface import (
-    JobUpdate,
-    QueuedJob,
-    SlurmJob,
-    SlurmNode,
-    SlurmPartition,
-)
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 from slurm_plugin.slurm.runner import Runner
 
 # JobUpdate's field and PySlurm's, where its `modify` sets it as it is.
@@ -79,7 +73,7 @@ def load() -> Any:
         ) from error
 
 
-class PySlurm(CommandLine):
+class PySlurm(SlurmClient):
     """A SlurmClient over the module pyslurm; `run` is for what it cannot do."""
 
     def __init__(self, run: Runner) -> None:
@@ -220,22 +214,14 @@ def _node(node: Any, used: Mapping[str, tuple[int, ...]]) -> SlurmNode:
 
 
 def _job(job: Any) -> SlurmJob:
-    nodes = job.allocated_nodes
     # Until the job is over Slurm writes estimates there.
     is_over = not rows.queue_state((job.state or "",))
     return SlurmJob(
-        job_id=job.id,
-        array_id=job.array_id or 0,
-        name=job.name or "",
-        user=job.user_name or "",
-        partition=job.partition or "",
-        state=job.state or "",
-        nodes=hostlist.expand(nodes) if nodes else (),
-        gpus=_gpus(_layout(job)),
-        comment=job.comment or "",
-        admin_comment=job.admin_comment or "",
-        start=_count(job.start_time) if is_over else 0,
-        end=_count(job.end_time) if is_over else 0,
+        job.id,
+        job.name or "",
+        job.state or "",
+        _count(job.start_time) if is_over else 0,
+        _count(job.end_time) if is_over else 0,
     )
 
 

@@ -17,15 +17,9 @@ from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients import rows, squeue_table, update_text
-from slurm_plugin.slurm.clients.command_line import CommandLine
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.http_socket import UnixConnection
-from slurm_plugin.slurm.interface import (
-    NOW,
-    JobUpdate,
-    QueuedJob,
-    SlurmJob,
-    SlurmNode,
-)
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmJob, SlurmNode
 from slurm_plugin.slurm.runner import MAX_BYTES, Runner
 
 # The JobUpdate fields that the API holds as they are, as numbers that may be unset, as lists.
@@ -48,8 +42,6 @@ _BY_SCONTROL = ("num_tasks", "site_factor", "priority", "is_released")
 _OLD = (0, 0, 38)
 #: That of 24.11.
 _TELLS_EXCLUSIVE = (0, 0, 42)
-_NOT_FOUND = 404
-_NO_SUCH_JOB = 2017
 
 
 class _Release(msgspec.Struct):
@@ -68,7 +60,7 @@ class _Envelope(msgspec.Struct):
     meta: _Meta = msgspec.field(default_factory=_Meta)
 
 
-class Rest(CommandLine):
+class Rest(SlurmClient):
     """A SlurmClient over the socket of a slurmrestd that our user may use.
 
     What the API has no call for is asked by command: slurm.conf's values, and which partition is
@@ -127,16 +119,6 @@ class Rest(CommandLine):
     @property
     def _jobs_path(self) -> str:
         return "jobs/" if self._is_old else "jobs/?flags=ALL&flags=DETAIL"
-
-    def job(self, job_id: int) -> SlurmJob | None:
-        """One job by its id (of an array: the first task listed), None if unknown."""
-        status, body = self._call("GET", f"/slurm/{self._api}/job/{job_id}")
-        faults = self._faults(body)
-        if status == _NOT_FOUND or any(fault.error_number == _NO_SUCH_JOB for fault in faults):
-            return None
-        self._check("job", status, body)
-        jobs = rows.jobs(body, f"slurmrestd: job {job_id}")
-        return rows.find_job(jobs, job_id) or next(iter(jobs), None)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """One POST per job over one connection.
@@ -246,15 +228,12 @@ class Rest(CommandLine):
         return answer.status, body
 
     @staticmethod
-    def _faults(body: bytes) -> list[rows.Fault]:
-        try:
-            return msgspec.json.decode(body, type=_Envelope).errors
-        except msgspec.MsgspecError:
-            return []
-
-    def _check(self, what: str, status: int, body: bytes) -> None:
+    def _check(what: str, status: int, body: bytes) -> None:
         """Raises SlurmError with Slurm's words for a reply that is an error."""
-        faults = [str(fault) for fault in self._faults(body)]
+        try:
+            faults = [str(fault) for fault in msgspec.json.decode(body, type=_Envelope).errors]
+        except msgspec.MsgspecError:
+            faults = []
         if faults or status >= http.client.BAD_REQUEST:
             shown = "; ".join(faults[:3]) or body[:200].decode(errors="replace") or "no message"
             # A question that fails: most often there is nobody to ask.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -42,7 +42,6 @@ class Fault(msgspec.Struct):
 
     description: _Text = ""
     error: _Text = ""
-    error_number: int = 0
 
     def __str__(self) -> str:
         return f"{self.error or 'error'} ({self.description or 'no description'})"
@@ -166,20 +165,12 @@ class JobRow(msgspec.Struct, rename=_OWN_NAMES):
         states = words(self.states)
         # Until a job is over Slurm writes estimates there.
         is_over = not queue_state(states)
-        names, gpus = self._held()
         return SlurmJob(
-            job_id=self.job_id,
-            array_id=number(self.array_id),
-            name=self.job_name or "",
-            user=self.user or "",
-            partition=self.partition or "",
-            state=states[0] if states else "",
-            nodes=names,
-            gpus=gpus,
-            comment=self.comment or "",
-            admin_comment=self.admin_comment or "",
-            start=number(self.start) if is_over else 0,
-            end=number(self.end_time) if is_over else 0,
+            self.job_id,
+            self.job_name or "",
+            states[0] if states else "",
+            number(self.start) if is_over else 0,
+            number(self.end_time) if is_over else 0,
         )
 
     def queued(self) -> QueuedJob | None:
@@ -275,11 +266,7 @@ def nodes(text: str | bytes, shown: str) -> list[SlurmNode]:
 
 def jobs(text: str | bytes, shown: str) -> list[SlurmJob]:
     """Every job of a reply, by id."""
-    reply = decode(text, Jobs, shown)
-    try:
-        return sorted((row.job() for row in reply.jobs), key=lambda job: job.job_id)
-    except ValueError as error:
-        raise SlurmError(f"{shown}: an entry of 'jobs' cannot be read: {error}") from error
+    return sorted((row.job() for row in decode(text, Jobs, shown).jobs), key=lambda j: j.job_id)
 
 
 def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
@@ -302,12 +289,6 @@ def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
 @lru_cache(1024)
 def _left_out(job_id: int, text: str) -> None:
     logger.warning(text)
-
-
-def find_job(jobs: Sequence[SlurmJob], job_id: int) -> SlurmJob | None:
-    """The job of this id (of an array: the first task listed); None without one."""
-    exact = [job for job in jobs if job.job_id == job_id]
-    return next(iter(exact or [job for job in jobs if job.array_id == job_id]), None)
 
 
 def number(value: _Number) -> int:

@@ -17,7 +17,7 @@ from slurm_plugin.slurm.runner import Runner
 #: What squeue prints for a text that is not set.
 _UNSET = ("(null)", "N/A", "n/a")
 #: In squeue's words for a column it does not have.
-NO_COLUMN = "Invalid job format"
+_NO_COLUMN = "Invalid job format"
 
 
 def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
@@ -47,22 +47,12 @@ def with_cpus_per_task(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob
     return [replace(job, cpus_per_task=cpus.get(job.job_id, 0)) for job in jobs]
 
 
-def exclusive(run: Runner) -> dict[int, bool]:
-    """Which jobs are exclusive, where squeue has the column; else nothing."""
+def with_exclusive(run: Runner, jobs: list[QueuedJob]) -> list[QueuedJob]:
+    """The jobs, as squeue tells which are exclusive; unchanged where it has no such column."""
     try:
-        return {int(job): is_exclusive(text) for job, text in read(run, ("JobId", "Exclusive"))}
+        by_id = {int(job): text == "NODE" for job, text in read(run, ("JobId", "Exclusive"))}
     except SlurmError as error:
-        if NO_COLUMN in str(error):
-            return {}
+        if _NO_COLUMN in str(error):
+            return jobs
         raise
-
-
-def is_exclusive(text: str) -> bool:
-    """Whether squeue's column Exclusive says that the job shares its nodes with nobody."""
-    return text == "NODE"
-
-
-def with_exclusive(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
-    """The jobs as squeue tells which of them are exclusive."""
-    by_id = exclusive(run)
     return [replace(job, exclusive=by_id.get(job.job_id, job.exclusive)) for job in jobs]

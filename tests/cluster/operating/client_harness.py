@@ -10,7 +10,7 @@ from typing import Any
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 
 REST_USER = "gputopo-rest"
 REST_SOCKET = "/run/gputopo-rest/rest.sock"
@@ -107,11 +107,6 @@ class RemoteClient:
     def jobs(self) -> dict[int, SlurmJob]:
         """By id."""
         return {job.job_id: job for job in self.call("jobs")}
-
-    def job(self, job_id: int) -> SlurmJob | None:
-        """One job."""
-        job: SlurmJob | None = self.call("job", job_id)
-        return job
 
     def partitions(self) -> dict[str, SlurmPartition]:
         """By name."""

@@ -17,7 +17,7 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.pytest_plugin import in_ci
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import NOW, JobUpdate
+from slurm_plugin.slurm.interface import NOW, JobUpdate
 from tests.cluster.operating.client_harness import (
     RemoteClient,
     install_pyslurm,
@@ -129,26 +129,14 @@ def test_partitions_have_their_nodes(client: RemoteClient) -> None:
     assert partitions["dgx"].priority_tier == 1
 
 
-def test_jobs_are_found_by_id_and_an_unknown_one_is_none(
-    client: RemoteClient, scene: Scene
-) -> None:
-    running = client.job(scene.running)
-    assert running is not None
-    assert (running.state, running.user, running.nodes) == ("RUNNING", "alice", ("dgx1",))
-    assert running.gpus == {"dgx1": scene.cluster.job(scene.running).gpus["dgx1"]}
-    later = client.jobs()[scene.later]
-    assert (later.state, later.comment) == ("PENDING", "a\nb=c")
-    assert client.job(10**7) is None
-
-
 def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(
     client: RemoteClient, scene: Scene
 ) -> None:
     jobid = scene.cluster.sbatch("-n1", script="sleep 2")
     scene.cluster.wait_finished(jobid)
-    over, running = client.job(jobid), client.job(scene.running)
-    assert over is not None
-    assert running is not None
+    jobs = client.jobs()
+    over, running = jobs[jobid], jobs[scene.running]
+    assert (running.state, jobs[scene.later].state) == ("RUNNING", "PENDING")
     assert over.state == "COMPLETED"
     assert 1 <= over.end - over.start <= 15
     assert (running.start, running.end) == (0, 0)

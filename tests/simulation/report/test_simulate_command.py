@@ -115,11 +115,11 @@ def test_communication_makes_bad_links_cost_time(simulate, tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        ("[]", "no list `nodes`; expected nodes:"),
-        ("nodes: [{nodes: a}]", "nodes[0]: expected {nodes: HOSTLIST, topology: NAME or FILE}"),
-        ("nodes: [{nodes: 'a[', topology: dgx1v}]", "nodes[0]:"),
+        ("nodes: []", "no list `nodes`; expected nodes:"),
+        ("nodes: [{nodes: a}]", "bad.yaml:1: nodes[0].topology: missing; A machine of the catalog"),
+        ("nodes: [{nodes: 'a[', topology: dgx1v}]", "nodes[0].nodes:"),
         ("nodes: [{nodes: a, topology: nothing}]", "nothing"),
-        ("nodes: [{nodes: 'a,a', topology: dgx1v}, {nodes: a, topology: dgx1v}]", "a is declared"),
+        ("nodes: [{nodes: 'a,a', topology: dgx1v}, {nodes: a, topology: dgx1v}]", "a was already"),
         ("nodes: [", "not YAML"),
     ],
 )

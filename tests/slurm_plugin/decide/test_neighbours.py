@@ -270,7 +270,7 @@ def life(
 
 
 def completed(*ids: int, state: str = "COMPLETED") -> list[SlurmJob]:
-    return [SlurmJob(job_id, 0, "", "", "", state) for job_id in ids]
+    return [SlurmJob(job_id, "", state) for job_id in ids]
 
 
 def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache: Neighbours, slurm: Slurm) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from genie_in_tests import GENIE, a_shaping
 from machines_in_tests import BASIC, basic_config
 
-from slurm_plugin.doctor.genie import findings
+from slurm_plugin.doctor.checks import check_genie
 from slurm_plugin.slurm.interface import SlurmPartition
 
 NODES = ("dgx1", "dgx2")
@@ -20,7 +21,12 @@ def told(folder: Path, partitions: list[SlurmPartition], values: dict[str, str])
     a_shaping(folder)
     genie = basic_config(folder, BASIC + GENIE).genie
     assert genie is not None
-    return [f"{one.level}: {one.text}" for one in findings(genie, partitions, values)]
+    here = SimpleNamespace(
+        config=SimpleNamespace(genie=genie),
+        slurm=SimpleNamespace(partitions=lambda: partitions),
+        slurm_config=values,
+    )
+    return [f"{one.level}: {one.text}" for one in check_genie(here)]  # type: ignore[arg-type]
 
 
 def test_what_is_right_is_told(tmp_path: Path) -> None:

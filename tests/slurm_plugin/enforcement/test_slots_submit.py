@@ -13,10 +13,9 @@ from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
 from slurm_plugin.job_notes import hints
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit
+from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
-from slurm_plugin.slots_keys import SlotsKeys
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 NOW = 1_000_000.0

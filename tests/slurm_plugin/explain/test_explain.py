@@ -8,7 +8,6 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from slurm_plugin.explain.find import explained
 from slurm_plugin.explain.listener import (
     BURST,
     MAX_USERS,
-    Allowance,
+    RATE,
     Allowances,
     ExplainListener,
 )
@@ -79,7 +78,7 @@ def site(tmp_path: Path) -> Setup:
 def served(site: Setup, fake_munge: None) -> Iterator[tuple[str, int]]:
     """The listener's address, served from a thread."""
     loop = asyncio.new_event_loop()
-    listener = ExplainListener(("127.0.0.1", 0), lambda: site)
+    listener = ExplainListener(("127.0.0.1", 0), lambda: (site.config.decision_log, site.machines))
     loop.run_until_complete(listener.start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -160,7 +159,7 @@ def test_who_asks_too_often_is_slowed_down_and_nobody_else(
     served: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However slow the machine is: nothing comes back while they ask.
-    monkeypatch.setattr(listener, "Allowance", partial(Allowance, rate=0.0))
+    monkeypatch.setattr(listener, "RATE", 0.0)
     monkeypatch.setenv("FAKE_UID", str(STRANGER))
     questions = [json.dumps({"job": 7, "nonce": str(i)}).encode() for i in range(int(BURST) + 1)]
     replies = [remote._exchange(served, munge.seal(question), "x") for question in questions]
@@ -183,15 +182,21 @@ def test_one_question_of_a_user_is_answered_at_a_time_and_few_users_are_remember
     for uid in range(3, 3 + 2 * MAX_USERS):
         allowances.begin(uid)
         allowances.end(uid)
-    assert len(allowances._of) == MAX_USERS
+    assert len(allowances._left) == MAX_USERS
 
 
 def test_the_allowance_fills_again() -> None:
     now = [0.0]
-    allowance = Allowance(lambda: now[0], rate=1, burst=2)
-    assert [allowance.take() for _ in range(3)] == [True, True, False]
-    now[0] = 1.0
-    assert [allowance.take() for _ in range(2)] == [True, False]
+    allowances = Allowances(lambda: now[0])
+
+    def asks() -> bool:
+        is_allowed = allowances.begin(1)
+        allowances.end(1)
+        return is_allowed
+
+    assert [asks() for _ in range(int(BURST) + 1)] == [True] * int(BURST) + [False]
+    now[0] = 1 / RATE
+    assert [asks() for _ in range(2)] == [True, False]
 
 
 def test_records_are_found_in_every_rotated_file_and_half_lines_skipped(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slurm_plugin.explain.loans import in_comment
+from slurm_plugin.explain.slurm_says import loan_in
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.job_notes import hints
@@ -37,7 +37,7 @@ def told(*lines: dict[str, Any]) -> str:
 
 
 def test_a_loan_is_told_with_its_donors_and_both_predictions() -> None:
-    found = in_comment(comment("placed", loan=LOAN.text(), loan_why=WHY))
+    found = loan_in(comment("placed", loan=LOAN.text(), loan_why=WHY))
     words = in_words({"job": 7, "source": "Slurm", "loan": found})
     for line in (
         "runs on       dgx1: 0,1, its own GPUs",
@@ -61,7 +61,7 @@ def test_the_log_tells_the_same_after_the_jobs_end() -> None:
 
 def test_a_job_that_waits_tells_why_nothing_was_lent_and_when_it_is_tried_again() -> None:
     note = "remote GPUs: dgx2: rCUDAd: no such program; waits for GPUs of one node"
-    found = in_comment(comment("gated", note, loan_tries="2", loan_next="1767225600"))
+    found = loan_in(comment("gated", note, loan_tries="2", loan_next="1767225600"))
     words = in_words({"job": 7, "source": "Slurm", "loan": found})
     assert f"not lent      {note}; loans that came to nothing: 2" in words
     assert "next try at 2026-01-01T00:00:00+00:00" in words
@@ -78,26 +78,26 @@ def test_refusals_and_loans_that_came_to_nothing_stand_before_the_loan() -> None
 
 
 def test_a_donor_tells_whom_it_lends_to() -> None:
-    found = in_comment("[gpu-donor: of=7]")
+    found = loan_in("[gpu-donor: of=7]")
     words = in_words({"job": 71, "source": "Slurm", "loan": found})
     assert "lends to      job 7, and ends with it" in words
 
 
 def test_of_jobs_without_loans_nothing_is_told() -> None:
     for text in ("", "[gpu-topo: off]", "[gpu-slots: gated tpn=gpu:2]", comment("placed")):
-        assert in_comment(text) == {}
+        assert loan_in(text) == {}
 
 
 def test_what_the_note_says_cannot_move_the_cursor() -> None:
-    found = in_comment(comment("placed", loan=LOAN.text(), loan_why="a\x1b[2Jb"))
+    found = loan_in(comment("placed", loan=LOAN.text(), loan_why="a\x1b[2Jb"))
     assert "\x1b" not in in_words({"job": 7, "source": "Slurm", "loan": found})
 
 
 def test_where_gpus_are_chosen_at_the_start_a_loan_is_told_in_the_same_way() -> None:
     kept = LoanRecord("starts", {**KEPT.values, "loan": LOAN.text()})
-    assert in_comment(kept.text())["host"] == "dgx1"
+    assert loan_in(kept.text())["host"] == "dgx1"
     may = LoanRecord("may", {"remote": "1", "loan_tries": "2"})
     text = f"{hints.entry('remote=allow', 'remote GPUs: x: no')} {may.text()}"
-    assert in_comment(text)["tries"] == 2
-    assert in_comment(text)["waits"] == "remote GPUs: x: no"
-    assert in_comment(text, is_waiting=False) == {}
+    assert loan_in(text)["tries"] == 2
+    assert loan_in(text)["waits"] == "remote GPUs: x: no"
+    assert loan_in(text, is_waiting=False) == {}

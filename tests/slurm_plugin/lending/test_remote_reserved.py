@@ -9,7 +9,7 @@ import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
 
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.enforcement import Reserving, Select
+from slurm_plugin.enforcement import Select
 from slurm_plugin.lending.at_start.reservations import Reservation, Reservations, Share
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
 from slurm_plugin.question import PlacementQuestion
@@ -92,10 +92,10 @@ def test_else_they_are_like_any_other(asked: PlacementQuestion) -> None:
 # -- in the engine ------------------------------------------------------------
 
 
-def select(tmp_path: Path, kept: Reservations) -> Reserving:
+def select(tmp_path: Path, kept: Reservations) -> Select:
     text = BASIC + "remote: {{allow: yes, r_queues: [rq]}}\n"
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    return Reserving(Select(decider), decider, kept)
+    return Select(decider, kept)
 
 
 def test_a_policy_places_others_on_the_rest(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def ask(tmp_path, monkeypatch):
     (tmp_path / "resnet.sh").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
     slurm = FakeCluster(lambda job: (0, *trains(job)[1:]))
-    monkeypatch.setattr("slurm_plugin.slurm.CommandLine", lambda run: slurm)
+    monkeypatch.setattr("slurm_plugin.slurm.clients.command_line.SlurmClient", lambda run: slurm)
     monkeypatch.setattr("slurm_plugin.slurm.runner.ProcessRunner", lambda folder: slurm)
     monkeypatch.setattr(
         "slurm_plugin.cli.profiles.run._submit",

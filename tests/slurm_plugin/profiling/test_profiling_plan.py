@@ -13,7 +13,7 @@ from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import plan, submission, sweep
 from slurm_plugin.profiling.plan import ProfileRequest
 from slurm_plugin.profiling.progress import Progress
-from slurm_plugin.slurm import SlurmNode
+from slurm_plugin.slurm.interface import SlurmNode
 
 # -- which nodes -------------------------------------------------------------------------
 

@@ -280,8 +280,9 @@ def test_without_descriptors_the_engine_says_little_and_answers_when_it_has_some
     path, log = tmp_path / "engine.sock", tmp_path / "engine.log"
     assert client.ask(path, Admin("ping", 1))
     soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
-    highest = max(int(one.name) for one in Path(f"/proc/{process.pid}/fd").iterdir())
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (highest + 1, hard))
+    taken = {int(one.name) for one in Path(f"/proc/{process.pid}/fd").iterdir()}
+    first_free = min(set(range(len(taken) + 1)) - taken)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (first_free, hard))
     with pytest.raises(EngineDown):
         client.ask(path, Admin("ping", 1), timeout_s=3)
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (soft, hard))

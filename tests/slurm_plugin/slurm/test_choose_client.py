@@ -12,7 +12,8 @@ from slurm_plugin.doctor.checks import check_slurm
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve import setup
-from slurm_plugin.slurm import CommandLine, SlurmClient, choose
+from slurm_plugin.slurm import choose
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.rest import Rest
 
 
@@ -29,7 +30,7 @@ def chosen(found: config.Config | None) -> SlurmClient:
 
 def test_the_commands_are_the_default_and_rest_is_had_by_its_name(tmp_path: Path) -> None:
     plain = config.load(written(tmp_path, "{}")).slurm
-    assert isinstance(choose.client(plain), CommandLine)
+    assert isinstance(choose.client(plain), SlurmClient)
     rest = config.load(written(tmp_path, "{client: rest, rest_socket: x.sock}")).slurm
     assert rest.rest_socket == tmp_path / "x.sock"
     assert isinstance(choose.client(rest), Rest)

@@ -11,8 +11,8 @@ import pytest
 from fake_slurm import FakeRunner
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import NOW, JobUpdate
 from slurm_plugin.slurm.clients.pyslurm_client import PySlurm
+from slurm_plugin.slurm.interface import NOW, JobUpdate
 
 
 class PyslurmError(Exception):

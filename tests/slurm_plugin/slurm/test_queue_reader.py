@@ -9,7 +9,7 @@ import pytest
 from fake_slurm import FakeRunner
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import CommandLine
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.queue_reader import FEW
 
 
@@ -74,7 +74,7 @@ def waiting(**more: Any) -> dict[str, Any]:
 
 def test_a_job_is_read_once_and_again_only_when_it_changed() -> None:
     queue = Queue({1: waiting(), 2: waiting(comment="first")})
-    client = CommandLine(queue.run)
+    client = SlurmClient(queue.run)
     assert [job.comment for job in client.queue()] == ["", "first"]
     assert queue.asked == ["1", "2"]
     assert [job.comment for job in client.queue()] == ["", "first"]
@@ -85,7 +85,7 @@ def test_a_job_is_read_once_and_again_only_when_it_changed() -> None:
 
 def test_state_reason_priority_and_start_are_always_those_of_the_table() -> None:
     queue = Queue({1: waiting()})
-    client = CommandLine(queue.run)
+    client = SlurmClient(queue.run)
     client.queue()
     queue.jobs[1] |= {"state_reason": "Resources", "priority": 9, "start_time": 1795229124}
     (job,) = client.queue()
@@ -95,13 +95,13 @@ def test_state_reason_priority_and_start_are_always_those_of_the_table() -> None
 
 def test_many_changed_jobs_are_read_at_once() -> None:
     queue = Queue({job_id: waiting() for job_id in range(1, FEW + 2)})
-    assert len(CommandLine(queue.run).queue()) == FEW + 1
+    assert len(SlurmClient(queue.run).queue()) == FEW + 1
     assert queue.asked == ["all"]
 
 
 def test_a_job_that_started_is_read_anew_with_its_gpus() -> None:
     queue = Queue({1: waiting()})
-    client = CommandLine(queue.run)
+    client = SlurmClient(queue.run)
     client.queue()
     held = ["gpu:a:1(IDX:3)", "gpu:a:1(IDX:0)"]
     queue.jobs[1] |= {"job_state": "RUNNING", "nodes": "n[1-2]", "gres_detail": held}
@@ -111,7 +111,7 @@ def test_a_job_that_started_is_read_anew_with_its_gpus() -> None:
 
 def test_a_job_that_ended_is_gone_and_the_others_stay() -> None:
     queue = Queue({1: waiting(), 2: waiting()})
-    client = CommandLine(queue.run)
+    client = SlurmClient(queue.run)
     client.queue()
     del queue.jobs[1]
     assert [job.job_id for job in client.queue()] == [2]
@@ -126,12 +126,12 @@ def test_a_job_that_ended_between_the_two_questions_is_no_error() -> None:
         return one(argv, stdin)
 
     queue.run.replies["scontrol -d --json show job"] = ends
-    assert [job.job_id for job in CommandLine(queue.run).queue()] == [1]
+    assert [job.job_id for job in SlurmClient(queue.run).queue()] == [1]
 
 
 def test_an_array_that_lost_a_task_is_read_anew() -> None:
     queue = Queue({7: waiting(array_job_id=7, tasks=["1", "2", "3"])})
-    client = CommandLine(queue.run)
+    client = SlurmClient(queue.run)
     assert client.queue()[0].name == "7_[1-3]"
     queue.jobs[7]["tasks"] = ["1", "3"]
     assert client.queue()[0].name == "7_[1,3]"
@@ -140,7 +140,7 @@ def test_an_array_that_lost_a_task_is_read_anew() -> None:
 @pytest.mark.parametrize("comment", ["two\nlines", "a,b|c", "\x1f", "(null)", "1\x1fPENDING\x1f"])
 def test_no_text_of_a_user_can_pass_for_another_column(comment: str) -> None:
     queue = Queue({1: waiting(comment=comment), 2: waiting()})
-    client = CommandLine(queue.run)
+    client = SlurmClient(queue.run)
     assert [(job.job_id, job.reason) for job in client.queue()] == [
         (1, "Priority"),
         (2, "Priority"),
@@ -153,4 +153,4 @@ def test_a_table_that_is_cut_short_is_an_error() -> None:
     whole = queue.squeue
     queue.run.replies["squeue -h"] = lambda argv, stdin: whole(argv, stdin)[:-30]
     with pytest.raises(SlurmError, match="expected a multiple of"):
-        CommandLine(queue.run).queue()
+        SlurmClient(queue.run).queue()

@@ -13,9 +13,10 @@ from fake_slurm import FakeRunner, RecordedRunner
 from fake_slurmrestd import FakeSlurmrestd, recorded
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import NOW, CommandLine, JobUpdate
 from slurm_plugin.slurm.clients import rest
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.rest import Rest
+from slurm_plugin.slurm.interface import NOW, JobUpdate
 
 REPLIES = Path(__file__).parents[1] / "replies"
 RELEASES = sorted(path.parent.name for path in REPLIES.glob("*/rest_jobs.http"))
@@ -72,7 +73,7 @@ def test_the_release_is_the_one_slurmrestd_is_of(service: Service) -> None:
 
 
 def test_nodes_are_those_that_the_commands_tell_of(service: Service) -> None:
-    by_command = CommandLine(RecordedRunner(REPLIES / service.release)).nodes()
+    by_command = SlurmClient(RecordedRunner(REPLIES / service.release)).nodes()
     nodes = {node.name: node for node in service.client.nodes()}
     assert list(nodes) == [node.name for node in by_command]
     for node in by_command:
@@ -96,10 +97,6 @@ def test_what_the_api_does_not_say_comes_from_squeue(service: Service) -> None:
     if service.is_old:
         assert later.cpus_per_task == 4
     assert later.exclusive == service.release.startswith("26.05")
-
-
-def test_an_unknown_job_is_none(service: Service) -> None:
-    assert service.client.job(99999999) is None
 
 
 def test_a_change_is_posted_in_the_apis_words_and_on_22_05_made_by_scontrol(

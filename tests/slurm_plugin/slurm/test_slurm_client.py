@@ -10,7 +10,9 @@ import pytest
 from fake_slurm import FakeRunner, RecordedRunner
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import CommandLine
+from slurm_plugin.slurm.clients import rows
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import ProcessRunner
 
 REPLIES = Path(__file__).parents[1] / "replies"
@@ -26,8 +28,13 @@ GPUS = {
 
 
 @pytest.fixture(params=RELEASES)
-def client(request: pytest.FixtureRequest) -> CommandLine:
-    return CommandLine(RecordedRunner(REPLIES / request.param))
+def client(request: pytest.FixtureRequest) -> SlurmClient:
+    return SlurmClient(RecordedRunner(REPLIES / request.param))
+
+
+def queue(client: SlurmClient) -> list[QueuedJob]:
+    """As JSON has it; squeue's table, which says what changed, is not recorded."""
+    return rows.queue(client._run(list(client._commands.jobs)), "jobs")
 
 
 @pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
@@ -37,10 +44,10 @@ def test_every_release_we_support_is_recorded(release: str) -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_version_is_the_controllers(release: str) -> None:
-    assert CommandLine(RecordedRunner(REPLIES / release)).version() == release
+    assert SlurmClient(RecordedRunner(REPLIES / release)).version() == release
 
 
-def test_nodes_have_their_gpus_by_type_and_what_is_used(client: CommandLine) -> None:
+def test_nodes_have_their_gpus_by_type_and_what_is_used(client: SlurmClient) -> None:
     nodes = {node.name: node for node in client.nodes()}
     assert {name: node.gpus for name, node in nodes.items()} == GPUS
     assert {name: len(node.used) for name, node in nodes.items()} == {
@@ -52,13 +59,14 @@ def test_nodes_have_their_gpus_by_type_and_what_is_used(client: CommandLine) -> 
     assert {"gpu", "dgx"} <= set(nodes["dgx1"].partitions)
 
 
-def test_a_drained_node_says_so(client: CommandLine) -> None:
+def test_a_drained_node_says_so(client: SlurmClient) -> None:
     (node,) = (node for node in client.nodes() if node.name == "amd1")
     assert "DRAIN" in node.state
 
 
-def test_running_jobs_have_their_gpus_by_node(client: CommandLine) -> None:
-    jobs = {job.name: job for job in client.jobs() if job.state == "RUNNING"}
+def test_running_jobs_have_their_gpus_by_node(client: SlurmClient) -> None:
+    names = {job.job_id: job.name for job in client.jobs()}
+    jobs = {names[job.job_id]: job for job in queue(client) if job.state == "RUNNING"}
     assert set(jobs) == {"pair", "two-nodes", "array", "whole", "no-gpu"}
     assert {name: {n: len(g) for n, g in job.gpus.items()} for name, job in jobs.items()} == {
         "pair": {"dgx1": 2},
@@ -71,27 +79,28 @@ def test_running_jobs_have_their_gpus_by_node(client: CommandLine) -> None:
     assert not set(jobs["pair"].gpus["dgx1"]) & set(jobs["two-nodes"].gpus["dgx1"])
 
 
-def test_what_jobs_hold_is_what_nodes_report_as_used(client: CommandLine) -> None:
+def test_what_jobs_hold_is_what_nodes_report_as_used(client: SlurmClient) -> None:
     held: dict[str, set[int]] = {}
-    for job in client.jobs():
+    for job in queue(client):
         for name, gpus in job.gpus.items():
             held.setdefault(name, set()).update(gpus)
     assert held == {node.name: set(node.used) for node in client.nodes() if node.used}
 
 
-def test_jobs_say_who_where_and_what_was_commented(client: CommandLine) -> None:
+def test_jobs_say_who_where_and_what_was_commented(client: SlurmClient) -> None:
     jobs = {job.name: job for job in client.jobs()}
-    assert jobs["pair"].user == "alice"
-    assert jobs["pair"].comment == "gpu-topo: pattern=ring"
-    assert jobs["two-nodes"].partition == "dgx"
+    waiting = {job.job_id: job for job in queue(client)}
+    pair = waiting[jobs["pair"].job_id]
+    assert (pair.user, pair.comment) == ("alice", "gpu-topo: pattern=ring")
+    assert waiting[jobs["two-nodes"].job_id].partition == "dgx"
     assert jobs["done"].state == "COMPLETED"
-    assert jobs["done"].gpus == {}
+    assert jobs["done"].job_id not in waiting
     assert {name for name, job in jobs.items() if job.state == "PENDING"} >= {
         "too-large-now", "held", "later",
     }  # fmt: skip
 
 
-def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client: CommandLine) -> None:
+def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client: SlurmClient) -> None:
     jobs = {job.name: job for job in client.jobs()}
     done = jobs["done"]
     assert 0 < done.start <= done.end < done.start + 60
@@ -99,18 +108,7 @@ def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client: CommandLi
     assert {(job.start, job.end) for job in others} == {(0, 0)}
 
 
-def test_a_job_is_found_by_its_id_and_an_array_by_its_own(client: CommandLine) -> None:
-    (task,) = (job for job in client.jobs() if job.name == "array" and job.state == "RUNNING")
-    found = client.job(task.job_id)
-    assert found is not None
-    assert found.name == "array"
-    array = client.job(task.array_id)
-    assert array is not None
-    assert array.array_id == task.array_id
-    assert client.job(10**8) is None
-
-
-def test_the_configuration_is_keys_and_text(client: CommandLine) -> None:
+def test_the_configuration_is_keys_and_text(client: SlurmClient) -> None:
     values = client.config()
     assert values["SelectType"] == "select/cons_tres"
     assert values["SLURM_CONF"] == "/etc/slurm/slurm.conf"
@@ -118,7 +116,7 @@ def test_the_configuration_is_keys_and_text(client: CommandLine) -> None:
     assert values["PluginDir"].startswith("/usr/lib")
 
 
-def test_partitions_have_their_nodes(client: CommandLine) -> None:
+def test_partitions_have_their_nodes(client: SlurmClient) -> None:
     partitions = {partition.name: partition for partition in client.partitions()}
     assert partitions["dgx"].nodes == ("dgx1", "dgx2")
     assert partitions["gpu"].is_default
@@ -139,12 +137,12 @@ def test_partitions_have_their_nodes(client: CommandLine) -> None:
 def test_a_reply_that_is_not_what_slurm_says_is_an_error(reply: str, says: str) -> None:
     runner = FakeRunner({"scontrol --version": "slurm 24.11.5", "scontrol show nodes": reply})
     with pytest.raises(SlurmError, match=says):
-        CommandLine(runner).nodes()
+        SlurmClient(runner).nodes()
 
 
 def test_a_release_too_old_is_refused() -> None:
     with pytest.raises(SlurmError, match=r"older than 22\.05"):
-        CommandLine(FakeRunner({"scontrol --version": "slurm 21.08.8"})).nodes()
+        SlurmClient(FakeRunner({"scontrol --version": "slurm 21.08.8"})).nodes()
 
 
 def test_a_command_that_fails_says_what_slurm_said(tmp_path: Path) -> None:

@@ -8,15 +8,10 @@ import pytest
 from fake_slurm import FakeRunner, RecordedRunner
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import (
-    NOW,
-    CommandLine,
-    JobUpdate,
-    QueuedJob,
-    array_tasks,
-    releases,
-)
+from slurm_plugin.slurm import array_tasks, releases
 from slurm_plugin.slurm.clients import rows, update_text
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 REPLIES = Path(__file__).parents[1] / "replies"
 RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
@@ -70,7 +65,7 @@ def test_a_running_job_says_what_it_holds_and_until_when(queue: list[QueuedJob])
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_node_says_what_is_in_use_by_type(release: str) -> None:
-    nodes = {node.name: node for node in CommandLine(RecordedRunner(REPLIES / release)).nodes()}
+    nodes = {node.name: node for node in SlurmClient(RecordedRunner(REPLIES / release)).nodes()}
     assert nodes["dgx1"].used_by_type == {"v100": 5}
     assert nodes["amd1"].used_by_type == {"mi250x": 0}
     assert (nodes["dgx1"].alloc_cpus, nodes["dgx1"].alloc_memory_mb) == (2, 100)
@@ -157,7 +152,7 @@ def test_many_jobs_are_changed_a_few_hundred_at_a_time_and_a_refusal_stops_none(
     runner = FakeRunner({"scontrol --version": "slurm 24.11.5", "scontrol update": refuse})
     names = [str(job) for job in range(1, 1102)]
     with pytest.raises(SlurmError, match="Invalid job id"):
-        CommandLine(runner).update(names, JobUpdate(begin_time=NOW))
+        SlurmClient(runner).update(names, JobUpdate(begin_time=NOW))
     told = [argv[2].removeprefix("JobId=").split(",") for argv, _ in runner.calls[1:]]
     assert [len(some) for some in told] == [500, 500, 101]
     assert [name for some in told for name in some] == names
@@ -165,7 +160,7 @@ def test_many_jobs_are_changed_a_few_hundred_at_a_time_and_a_refusal_stops_none(
 
 def test_nothing_is_run_for_no_change_or_no_job() -> None:
     runner = FakeRunner({"scontrol --version": "slurm 24.11.5"})
-    client = CommandLine(runner)
+    client = SlurmClient(runner)
     client.update(["7"], JobUpdate())
     client.update([], JobUpdate(begin_time=NOW))
     assert runner.calls == []
