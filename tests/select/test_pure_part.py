@@ -45,7 +45,7 @@ def test_the_engine_reads_what_the_plugin_writes(program: Path) -> None:
         assert (place.id, place.job, place.array) == (index + 1, 4294967294, index)
         assert (place.uid, place.partition, place.hint) == (1000, "gpu", hint)
         assert (place.postponed, place.waited_s) == (2, 61)
-        assert place.nodes == (
+        assert place.candidates == (
             protocol.CandidateNode("dgx1", 8, 0xB6, 0x30, 1),
             protocol.CandidateNode("node-64.x", 64, (1 << 64) - 1, 0, 4294967295),
         )
