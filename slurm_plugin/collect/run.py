@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,8 +14,6 @@ from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.slurm.runner import Runner
-
-logger = logging.getLogger(__name__)
 
 #: srun commands at a time: each holds one small job, the controller has other things to do.
 PARALLEL = 8

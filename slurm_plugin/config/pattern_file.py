@@ -16,10 +16,6 @@ from slurm_plugin.errors import PluginError
 MAX_BYTES = 8 << 20
 
 
-class PatternFileError(PluginError):
-    """A pattern's file cannot be read or holds none; one line that starts with its name."""
-
-
 @dataclass(frozen=True, slots=True)
 class SitePattern:
     """One pattern of the site: the name policies know it by, its number of ranks.
@@ -33,28 +29,26 @@ class SitePattern:
 
 
 def site_pattern(name: str, path: Path, line: int = 0) -> SitePattern:
-    """Read the pattern in `path` and make it known; raises PatternFileError, for a name too."""
+    """Read the pattern in `path` and make it known; raises PluginError, for a name too."""
     if not is_pattern_name(name):
         others = ", ".join(PATTERNS)
-        raise PatternFileError(
-            f"expected a name of up to 63 letters, digits, . - _, none of {others}"
-        )
+        raise PluginError(f"expected a name of up to 63 letters, digits, . - _, none of {others}")
     graph = read(path)
     return SitePattern(add_graph(name, graph.ranks, graph.edges), graph.ranks, line)
 
 
 def read(path: Path) -> Graph:
-    """The graph in `path`; raises PatternFileError."""
+    """The graph in `path`; raises PluginError."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise PatternFileError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected a pattern")
+            raise PluginError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected a pattern")
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         expected = "expected a readable file with a pattern"
-        raise PatternFileError(f"{path}: {error.strerror}; {expected}") from None
+        raise PluginError(f"{path}: {error.strerror}; {expected}") from None
     except UnicodeDecodeError:
-        raise PatternFileError(f"{path}: not text; expected {graph_file.EXPECTED}") from None
+        raise PluginError(f"{path}: not text; expected {graph_file.EXPECTED}") from None
     try:
         return graph_file.read(text, str(path))
     except PatternError as error:
-        raise PatternFileError(str(error)) from error
+        raise PluginError(str(error)) from error

@@ -17,9 +17,10 @@ from policies.errors import HintError
 from policies.registry import registry
 from slurm_plugin.config.genie import read_classes
 from slurm_plugin.config.key import Key, keys_of
-from slurm_plugin.config.pattern_file import PatternFileError, SitePattern, site_pattern
+from slurm_plugin.config.pattern_file import SitePattern, site_pattern
 from slurm_plugin.config.sections import GRES_CONF, IDENTITY, NodeSet, Rule
 from slurm_plugin.config.yaml_reader import Kind, Reader
+from slurm_plugin.errors import PluginError
 
 
 class SiteReader(Reader):
@@ -130,7 +131,7 @@ class SiteReader(Reader):
             path = self.file(value, full, key)
             try:
                 patterns[given] = site_pattern(given, path, value.start_mark.line + 1)
-            except PatternFileError as error:
+            except PluginError as error:
                 raise self.fail(value, full, str(error)) from error
             self.patterns[given] = patterns[given].internal
         return MappingProxyType(patterns)

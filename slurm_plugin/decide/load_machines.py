@@ -19,7 +19,6 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import ConfigError, PluginError
 from slurm_plugin.link_calibration import model_file
-from slurm_plugin.link_calibration.errors import CalibrationError
 from slurm_plugin.link_calibration.model_file import calibrated
 
 logger = logging.getLogger(__name__)
@@ -115,7 +114,7 @@ class _Loader:
             self._models[path] = model_file.read_model(path)
             if declared is not None:
                 calibrated(declared, self._models[path], path)
-        except CalibrationError as error:
+        except PluginError as error:
             raise ConfigError(f"{where}.bandwidth_model: {error}") from error
 
     def _with_model(self, topology: NodeTopology, node_set: NodeSet) -> NodeTopology:

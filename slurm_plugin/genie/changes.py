@@ -5,15 +5,15 @@ Pure: snapshots and plans in, updates out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from policies.contract.scheduling import Planned, Task
 from policies.performance import Shape
 from slurm_plugin.gates.slot_request import is_22_05
 from slurm_plugin.genie import reply
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
-from slurm_plugin.genie.order import site_factors
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.hints import Postponed
@@ -24,6 +24,11 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 Plans = Mapping[int, tuple[int, Planned]]
 
+#: What scontrol takes (NICE_OFFSET - 3).
+MOST = 2**31 - 3
+#: 0 would hold a job.
+LEAST = 1
+
 
 @dataclass(slots=True)
 class Changes:
@@ -31,7 +36,6 @@ class Changes:
 
     updates: list[tuple[QueuedJob, JobUpdate]] = field(default_factory=list)
     reshaped: list[tuple[QueuedJob, Task, Planned]] = field(default_factory=list)
-    factors: dict[int, int] = field(default_factory=dict)
 
 
 def changes(
@@ -51,10 +55,10 @@ def changes(
     members = {one.job.job_id: one for one in snapshot.members if one.job.job_id in plans}
     order = sorted(members, key=lambda job_id: plans[job_id][0])
     priority = {job_id: members[job_id].job.priority for job_id in order}
-    made.factors = site_factors(order, priority, site)
+    factors = site_factors(order, priority, site)
     for job_id in order:
         member, plan = members[job_id], plans[job_id][1]
-        factor = made.factors.get(job_id)
+        factor = factors.get(job_id)
         update = JobUpdate(site_factor=factor)
         if _is_other(member, plan, snapshot.domain, now):
             update = reshaped(member.job, member.said, plan.shape, separator, factor)
@@ -64,6 +68,35 @@ def changes(
         if update != JobUpdate():
             made.updates.append((member.job, update))
     return made
+
+
+def site_factors(
+    order: Sequence[int], priority: Mapping[int, int], site: Mapping[int, int]
+) -> dict[int, int]:
+    """The queue's order as site factors, by job, of those that must change.
+
+    The set of the jobs' priorities stays what Slurm's multifactor plugin made it (age, fair share,
+    quality of service), so against all other jobs they stand where they stood; among themselves
+    they exchange them, so that the scheduler's order counts. Equal priorities get one point of
+    difference each, downwards where there is room.
+
+    In `order` who goes first stands first. `priority` is Slurm's now, `site` the factor in it (0
+    where missing). Empty where Slurm's order is the wanted one already.
+    """
+    now = [priority[job] for job in order]
+    if all(one > other for one, other in pairwise(now)):
+        return {}
+    base = {job: priority[job] - site.get(job, 0) for job in order}
+    targets: list[int] = []
+    for own in sorted(base.values(), reverse=True):
+        targets.append(min(own, targets[-1] - 1) if targets else own)
+    if targets and targets[-1] < LEAST:
+        targets = [target + LEAST - targets[-1] for target in targets]
+    wanted = {
+        job: max(-MOST, min(MOST, target - base[job]))
+        for job, target in zip(order, targets, strict=True)
+    }
+    return {job: factor for job, factor in wanted.items() if factor != site.get(job, 0)}
 
 
 def asleep_until(job: QueuedJob) -> float:

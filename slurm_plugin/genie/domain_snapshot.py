@@ -179,7 +179,7 @@ def _free(
 
 
 def _started(domain: ShapedPartition, job: QueuedJob, said: ShapeNote, task: Task) -> Started:
-    shape = shape_of(job) or said.shape or task.requested
+    shape = shape_of([len(gpus) for gpus in job.gpus.values()]) or said.shape or task.requested
     try:
         latency = float(task.latency_s[domain.platform.index(shape)])
     except PolicyError:  # the user's own doing, beyond the platform
@@ -188,8 +188,7 @@ def _started(domain: ShapedPartition, job: QueuedJob, said: ShapeNote, task: Tas
     return Started(job.job_id, task.profile, shape, job.start + seconds)
 
 
-def shape_of(job: QueuedJob) -> Shape | None:
-    """The shape a running job has; None where it has no GPUs, or not as many on each node."""
-    counts = {len(gpus) for gpus in job.gpus.values()}
-    each = counts.pop() if len(counts) == 1 else 0
-    return Shape(len(job.gpus), each) if each else None
+def shape_of(counts: Sequence[int]) -> Shape | None:
+    """The shape of so many GPUs on each node; None where there are none, or not as many on each."""
+    is_shape = len(set(counts)) == 1 and counts[0] > 0
+    return Shape(len(counts), counts[0]) if is_shape else None

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from policies.contract.scheduling import Planned, Platform, Task
-from policies.genie.submit import ShapeCandidate
+from policies.genie.submit import ShapeCandidate, candidates
+from slurm_plugin.protocol import Submit
+from slurm_plugin.slurm.interface import QueuedJob
 
 #: Candidates written down, the best first; the chosen one always.
 MAX_CANDIDATES = 16
@@ -15,8 +17,10 @@ MAX_CANDIDATES = 16
 
 @dataclass(frozen=True, slots=True)
 class ShapeRecord:
-    """The choice of one shape."""
+    """The choice of one shape, for the job of a submit or of Slurm's queue, with its hint."""
 
+    asked: Submit | QueuedJob
+    hint: str
     task: Task
     chosen: Planned
     platform: Platform
@@ -24,9 +28,10 @@ class ShapeRecord:
     is_fixed: bool = False
     note: str = ""
 
-    def build(self, found: Sequence[ShapeCandidate]) -> dict[str, Any]:
-        """The line's keys, but for who asked. `found`: every shape the job could have."""
+    def build(self) -> dict[str, Any]:
+        """The line's keys and values; of a submit without the job's id."""
         shape = self.chosen.shape
+        found = candidates(self.task, self.platform, self.now)
         shown = [one for at, one in enumerate(found) if at < MAX_CANDIDATES or one.shape == shape]
         return {
             "decision": "shape",
@@ -48,6 +53,11 @@ class ShapeRecord:
                 for one in shown
             ],
             "shapes_left_out": len(found) - len(shown),
+            "uid": self.asked.uid,
+            "account": self.asked.account,
+            "partition": self.asked.partition,
+            "hint": self.hint,
+            "policy": "genie",
         }
 
     def _why(self, found: Sequence[ShapeCandidate]) -> str:

@@ -49,10 +49,11 @@ def shaped(
     note = f"shape {chosen.shape}"
     comment = f"{hints.entry(preferences.text, note)} {said.text()}"
     if isinstance(answered, Ok):
-        own = dict(answered.values)
-        for kept in ("keep_s", "token"):
-            own.pop(kept, None)
-        comment = with_ours(own.pop("set.admin_comment", ""), comment, said)
+        own = {key: text for key, text in answered.values.items() if key not in ("keep_s", "token")}
+        theirs = own.pop("set.admin_comment", "")
+        if not hints.note_in(theirs):
+            theirs = hints.with_entry_of(theirs, comment)
+        comment = said.written_into(theirs)
         values |= own
     elif said.is_fixed:
         # Slurm's own choice of GPUs, or a refusal: its shape is the user's in any case.
@@ -60,13 +61,6 @@ def shaped(
     if notice:
         values["message"] = f"gpu-topo: {notice}"
     return Ok({**values, "set.admin_comment": comment})
-
-
-def with_ours(comment: str, ours: str, said: ShapeNote) -> str:
-    """Another's brackets with that of the shape between them; its note goes before ours."""
-    if not hints.note_in(comment):
-        comment = hints.with_entry_of(comment, ours)
-    return said.written_into(comment)
 
 
 def fields(said: ShapeNote, separator: str) -> dict[str, str]:

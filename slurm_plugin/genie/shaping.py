@@ -1,7 +1,8 @@
 """Answers about shaped jobs: their submit, and whether they may start now.
 
 Answers come from the last look at Slurm and what was promised since, never from a call to
-Slurm. Whatever is doubtful is left to Slurm: the job keeps the shape it has.
+Slurm. Whatever is doubtful is left to Slurm: the job keeps the shape it has. Slurm looks for a job
+to start the moment another ends, before the queue can be planned anew: then the job waits.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from dataclasses import dataclass, field, replace
 from policies.contract.scheduling import Planned, Scheduler, Task
 from policies.errors import HintError
 from policies.genie.dynamic import Genie
-from policies.genie.submit import HINTS, ShapingRequest, candidates, too_late
+from policies.genie.submit import HINTS, too_late
 from policies.performance import Shape
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
-from slurm_plugin.decide.record import Build
+from slurm_plugin.decide.record import Build, first_keys
 from slurm_plugin.enforcement import Enforcement
-from slurm_plugin.genie import admission, reply
-from slurm_plugin.genie.domain_snapshot import DomainSnapshot, ShapePromise, planned
+from slurm_plugin.genie import reply
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, ShapePromise, planned, shape_of
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.job_notes.shape import ShapeNote
-from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply
+from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply, WaitFor
 from slurm_plugin.question import PlacementQuestion
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,10 @@ BATCH_ONLY = (
     "gpu-topo: policy: genie chooses the shape of batch jobs; give srun and salloc their GPUs"
     " (--gpus, --gres)"
 )
+#: A job that waits is woken by the plan, by the end of a job, or by this many seconds.
+WAIT_S = 60
+BEHIND = "genie: the queue is planned anew"
+LATER = "genie: others go first"
 #: Above every id of Slurm's: a job that has none yet counts as the last to come.
 LAST = 2**62
 
@@ -59,9 +64,7 @@ class Starting:
     plan: Planned
     #: Until when the job should have started; after that it is stalled.
     until: float
-    #: Until when others go first because it is stalled.
-    again: float
-    #: How long this stall takes.
+    #: For how long others then go first.
     pause: float
 
 
@@ -113,8 +116,17 @@ class Shaping:
 
     def on_place(self, question: PlacementQuestion) -> Decision:
         """A wait while the plan wants others first; else the inner decision."""
-        note = self.hold_reason(question, admission.shape_of(question))
-        return admission.waits(question, note) if note else self.inner.on_place(question)
+        counts = [node.own.bit_count() for node in question.candidates if node.own]
+        note = self.hold_reason(question, shape_of(counts))
+        if not note:
+            return self.inner.on_place(question)
+        reply, reason = WaitFor(WAIT_S, note), "waits by plan"
+
+        def record() -> dict[str, object]:
+            line = first_keys(question, "enforce", reply, reason)
+            return line | {"policy": NAME, "pattern": "ring"}
+
+        return Decision(reply, reason, record)
 
     def on_start(self, notice: Notice) -> None:
         """Until the next look at Slurm its GPUs are no longer free."""
@@ -140,11 +152,7 @@ class Shaping:
         if plan.nodes and plan.shape == shape:
             return ""
         is_current = self.events_seen == self.events
-        return admission.LATER if is_current else admission.BEHIND
-
-    def add_event(self) -> None:
-        """A job ended or was submitted: the plan does not know of it yet."""
-        self.events += 1
+        return LATER if is_current else BEHIND
 
     def forget_all(self) -> None:
         """The clock was set: no time that is kept here is right."""
@@ -191,7 +199,9 @@ class Shaping:
         ids = {member.job.job_id for member in snapshot.members}
         ours = {job: one for job, one in self.starting.items() if job in ids}
         starting = {job: one.plan for job, one in ours.items() if now < one.until}
-        stalled = frozenset(job for job, one in ours.items() if one.until <= now < one.again)
+        stalled = frozenset(
+            job for job, one in ours.items() if one.until <= now < one.until + one.pause
+        )
         return starting, stalled
 
     def admit(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> list[int]:
@@ -202,8 +212,7 @@ class Shaping:
             if not plan.nodes or (before is not None and now < before.until):
                 continue
             pause = min(2 * before.pause, LONGEST_STALL_S) if before else STALL_S
-            until = now + START_S
-            self.starting[job_id] = Starting(plan, until, until + pause, pause)
+            self.starting[job_id] = Starting(plan, now + START_S, pause)
             found.append(job_id)
         return found
 
@@ -212,8 +221,7 @@ class Shaping:
         for job_id in jobs:
             one = self.starting.get(job_id)
             if one is not None:
-                until = now + START_S
-                self.starting[job_id] = replace(one, until=until, again=until + one.pause)
+                self.starting[job_id] = replace(one, until=now + START_S)
 
     def _unknown(self, question: PlacementQuestion, shape: Shape | None, now: float) -> str:
         """For a job that no look has seen: it may start where its submit was promised that."""
@@ -221,7 +229,7 @@ class Shaping:
         for promise in list(self.promises.values()):
             same = promise.uid == question.uid and promise.hint == question.hint
             if same and promise.until > now and promise.shape == shape:
-                return "" if promise.nodes else admission.LATER
+                return "" if promise.nodes else LATER
         return ""
 
     def _shaped(self, asked: Submit, preferences: Preferences) -> SubmitReply:
@@ -229,11 +237,13 @@ class Shaping:
         domain = self.site.domain(asked.partition)
         if asked.change:
             # A new hint of a job that has its shape: the next look plans by it.
-            said = ShapeNote(None, nodes=asked.nodes, max_nodes=asked.max_nodes)
-            self._task(preferences, domain, asked, replace(said, nodes=0, max_nodes=0), now)
+            said = ShapeNote(None)
+            self.site.task(LAST, preferences.values, domain, asked.account, said, now)
             return self.inner.on_submit(asked)
         said = fixed_of(asked, domain) if not asked.shape else said_of(asked)
-        understood, task = self._task(preferences, domain, asked, said, now)
+        understood, task = self.site.task(
+            LAST + len(self.promises), preferences.values, domain, asked.account, said, now
+        )
         late = too_late(task, domain.platform, now)
         if late and domain.rule.late == "refuse":
             return Refuse(f"gpu-topo: deadline: {late}")
@@ -252,22 +262,11 @@ class Shaping:
             self.promises[token] = ShapePromise(
                 token, asked.uid, preferences.text, task, chosen.shape, nodes, until
             )
-            shaped = ShapeRecord(task, chosen, domain.platform, now, said.is_fixed, notice)
-            found = candidates(task, domain.platform, now)
-            self.records[token] = lambda: {**shaped.build(found), **of_submit(asked, preferences)}
+            record = ShapeRecord(
+                asked, preferences.text, task, chosen, domain.platform, now, said.is_fixed, notice
+            )
+            self.records[token] = record.build
         return answered
-
-    def _task(
-        self,
-        preferences: Preferences,
-        domain: ShapedPartition,
-        asked: Submit,
-        said: ShapeNote,
-        now: float,
-    ) -> tuple[ShapingRequest, Task]:
-        understood = self.site.asked(preferences.values, domain, asked.account, said, now)
-        job_id = LAST + len(self.promises)
-        return understood, self.site.task(job_id, understood, domain, asked.account, now)
 
     def _forget_old(self, now: float) -> None:
         """Drop what no job has come for."""
@@ -302,14 +301,3 @@ def fixed_of(asked: Submit, domain: ShapedPartition) -> ShapeNote:
         f" {domain.platform.shapes[-1]} in partition {domain.name}, or none at all: then they are"
         " chosen"
     )
-
-
-def of_submit(asked: Submit, preferences: Preferences) -> dict[str, object]:
-    """What the decision log says of the job."""
-    return {
-        "uid": asked.uid,
-        "account": asked.account,
-        "partition": asked.partition,
-        "hint": preferences.text,
-        "policy": NAME,
-    }

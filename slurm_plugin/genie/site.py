@@ -60,32 +60,22 @@ class ShapingSite:
         personal = self.config.accounts.get(account)
         return personal.classes if personal else domain.rule.classes
 
-    def asked(
+    def task(
         self,
+        job_id: int,
         values: Mapping[str, str],
         domain: ShapedPartition,
         account: str,
         said: ShapeNote,
         now_s: float,
-    ) -> ShapingRequest:
-        """The work and preferences of a hint; HintError for what is wrong, one line.
+    ) -> tuple[ShapingRequest, Task]:
+        """What a hint asks for, and the job as the scheduler sees it; HintError with one line.
 
-        `said` is what the user fixed beside it, `now_s` when the job was submitted.
+        `said` is what the user fixed beside the hint, `now_s` when the job was submitted.
         """
-        shapes = shapes_of(domain, said)
-        return read(values, now_s, tuple(self.classes(domain, account)), shapes)
-
-    def task(
-        self,
-        job_id: int,
-        asked: ShapingRequest,
-        domain: ShapedPartition,
-        account: str,
-        now_s: float,
-    ) -> Task:
-        """The job as the scheduler sees it; HintError where no model or shape can serve."""
         classes = self.classes(domain, account)
-        return task_of(job_id, asked, domain.maker, now_s, classes)
+        asked = read(values, now_s, tuple(classes), shapes_of(domain, said))
+        return asked, task_of(job_id, asked, domain.maker, now_s, classes)
 
     def note(self, asked: ShapingRequest) -> str:
         """Which profile stands in for the job's, in a sentence; empty where it has its own."""

@@ -3,7 +3,7 @@
 `write` makes the table of a node, which the SPANK plugin and the TaskProlog script read there.
 """
 
-from slurm_plugin.launch.machine import LaunchError, LaunchMachine, machine_of
+from slurm_plugin.launch.machine import LaunchMachine, machine_of
 from slurm_plugin.launch.table import write
 
-__all__ = ["LaunchError", "LaunchMachine", "machine_of", "write"]
+__all__ = ["LaunchMachine", "machine_of", "write"]

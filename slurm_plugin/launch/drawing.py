@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gres_topology.cpulist import format_list
-from slurm_plugin.launch.machine import LaunchError, LaunchMachine
+from slurm_plugin.errors import PluginError
+from slurm_plugin.launch.machine import LaunchMachine
 
 _BOX_W, _BOX_H, _GPU, _GAP = 210, 154, 38, 24
 _COLOURS = ("#fff3c4", "#d7ecff", "#e2f5dd", "#fde0e6", "#ece3fa", "#fbe5d0", "#dff5f2", "#eeeeee")
@@ -14,18 +15,18 @@ _COLOURS = ("#fff3c4", "#d7ecff", "#e2f5dd", "#fde0e6", "#ece3fa", "#fbe5d0", "#
 def draw(machine: LaunchMachine, target: Path) -> None:
     """Write an SVG: a box per NUMA node, the ring of the whole node drawn through its GPUs.
 
-    LaunchError if the NUMA nodes are not known or the file cannot be written.
+    PluginError if the NUMA nodes are not known or the file cannot be written.
     """
     try:
         target.write_text(svg(machine))
     except OSError as error:
-        raise LaunchError(f"{target}: {error.strerror}; expected a file to write") from None
+        raise PluginError(f"{target}: {error.strerror}; expected a file to write") from None
 
 
 def svg(machine: LaunchMachine) -> str:
     """The drawing's text; the same machine gives the same bytes."""
     if None in machine.numa:
-        raise LaunchError(f"{machine.topology.name}: NUMA nodes unknown, so nothing to draw")
+        raise PluginError(f"{machine.topology.name}: NUMA nodes unknown, so nothing to draw")
     nodes = sorted({numa for numa in machine.numa if numa is not None})
     columns = min(len(nodes), 4)
     rows = -(-len(nodes) // columns)

@@ -20,15 +20,11 @@ NEAR = ("PIX", "PXB", "PHB", "NODE")
 MOST_GPUS, MOST_NUMA, MOST_CPUS = 128, 64, 8192
 
 
-class LaunchError(PluginError):
-    """A machine does not fit a launch table; the text says what was expected."""
-
-
 @dataclass(frozen=True)
 class LaunchMachine:
     """A topology and `to_topology[s]`, the topology's index of Slurm's GPU s.
 
-    LaunchError if the two do not fit, or the machine is larger than a table can be.
+    PluginError if the two do not fit, or the machine is larger than a table can be.
     """
 
     topology: NodeTopology
@@ -37,18 +33,18 @@ class LaunchMachine:
     def __post_init__(self) -> None:
         count, name = self.topology.gpus, self.topology.name
         if sorted(self.to_topology) != list(range(count)):
-            raise LaunchError(
+            raise PluginError(
                 f"{name}: index mapping {list(self.to_topology)}; expected each of 0..{count - 1}"
                 " once"
             )
         if not 0 < count <= MOST_GPUS:
-            raise LaunchError(f"{name}: {count} GPUs; expected 1 to {MOST_GPUS}")
+            raise PluginError(f"{name}: {count} GPUs; expected 1 to {MOST_GPUS}")
         numbers = [node.number for node in self.topology.numa_nodes] + [
             numa for numa in self.topology.numa if numa is not None
         ]
         cpus = [cpu for known in self.numa_cpus.values() for cpu in known]
         if max(numbers, default=0) >= MOST_NUMA or max(cpus, default=0) >= MOST_CPUS:
-            raise LaunchError(
+            raise PluginError(
                 f"{name}: expected NUMA nodes below {MOST_NUMA} and CPUs below {MOST_CPUS}"
             )
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from gres_topology.cpulist import format_list
 from policies.matching.graph_solver import MOST_GPUS
 from policies.patterns.pattern import PATTERNS, TABULATED, pattern_of
-from slurm_plugin.launch.machine import LaunchError, LaunchMachine
+from slurm_plugin.errors import PluginError
+from slurm_plugin.launch.machine import LaunchMachine
 
 VERSION = 1
 #: The C plugin reads no larger file.
@@ -21,40 +22,39 @@ MOST_PATTERNS = 16
 _LONGEST_NAME, _LONGEST_NICS = 63, 255
 
 
-def write(machine: LaunchMachine, patterns: Sequence[str] = (), own: Sequence[str] = ()) -> str:
-    """The table's text, of all patterns that can be tabulated if none are named.
+def write(machine: LaunchMachine, own: Sequence[str] = ()) -> str:
+    """The table's text: all patterns that can be tabulated, and `own`, the site's, beside them.
 
-    `own` are patterns of the site beside them. LaunchError where the machine, or more
+    PluginError where the machine, or more
     patterns than the plugin reads, cannot be written down.
     """
-    if not patterns:
-        patterns = tuple(PATTERNS) if machine.gpus <= MOST_GPUS else TABULATED
+    patterns = tuple(PATTERNS) if machine.gpus <= MOST_GPUS else TABULATED
     _check_own(machine, len(patterns), own)
     lines = [*_machine(machine)]
     for pattern in (*patterns, *own):
         lines += _orders(machine, pattern)
     body = "".join(line + "\n" for line in lines)
     if len(body) > MOST_BYTES:
-        raise LaunchError(f"{machine.topology.name}: a table of {len(body)} bytes is too large")
+        raise PluginError(f"{machine.topology.name}: a table of {len(body)} bytes is too large")
     return f"{body}end {len(lines)} {zlib.crc32(body.encode()):08x}\n"
 
 
 def _check_own(machine: LaunchMachine, others: int, own: Sequence[str]) -> None:
     for pattern in map(pattern_of, own):
         if machine.gpus > MOST_GPUS or (pattern.ranks or 0) > machine.gpus:
-            raise LaunchError(
+            raise PluginError(
                 f"{pattern.title}: {pattern.ranks} ranks on {machine.gpus} GPUs of"
                 f" {machine.topology.name}; expected a pattern that fits and at most"
                 f" {MOST_GPUS} GPUs: no other sets are tabulated by a pattern of one's own"
             )
     if others + len(own) > MOST_PATTERNS:
-        raise LaunchError(f"{others + len(own)} patterns; the plugin reads {MOST_PATTERNS}")
+        raise PluginError(f"{others + len(own)} patterns; the plugin reads {MOST_PATTERNS}")
 
 
 def _machine(machine: LaunchMachine) -> Iterator[str]:
     name = machine.topology.name
     if not name.isprintable() or not name.isascii() or not 0 < len(name) <= _LONGEST_NAME:
-        raise LaunchError(f"machine name {name!r}: expected up to {_LONGEST_NAME} ASCII characters")
+        raise PluginError(f"machine name {name!r}: expected up to {_LONGEST_NAME} ASCII characters")
     yield f"gputopo-launch {VERSION}"
     yield f"machine {name}"
     yield f"vendor {'amd' if machine.is_amd else 'nvidia'}"
@@ -62,7 +62,7 @@ def _machine(machine: LaunchMachine) -> Iterator[str]:
     for gpu in range(machine.gpus):
         nics = ",".join(machine.nics[gpu])
         if len(nics) > _LONGEST_NICS or not nics.isascii() or " " in nics:
-            raise LaunchError(f"{name}: NICs {nics!r} of GPU{gpu}; expected short ASCII names")
+            raise PluginError(f"{name}: NICs {nics!r} of GPU{gpu}; expected short ASCII names")
         minor, numa = _known(machine.minors[gpu]), _known(machine.numa[gpu])
         yield f"gpu {gpu} device={machine.devices[gpu]} minor={minor} numa={numa} nics={nics}"
     of_gpus = {numa for numa in machine.numa if numa is not None}

@@ -5,20 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from policies.bandwidth.calibration_fit import Fit
-from slurm_plugin.link_calibration.errors import CalibrationError
+from slurm_plugin.errors import PluginError
 
 
 def draw(fit: Fit, path: Path) -> None:
-    """Write the picture to `path` (.svg, .png, .pdf); raises CalibrationError."""
+    """Write the picture to `path` (.svg, .png, .pdf); raises PluginError."""
     try:
         import matplotlib
 
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
     except ImportError:
-        raise CalibrationError(
-            "--plot needs the extra: pip install 'slurm-gputopo[plot]'"
-        ) from None
+        raise PluginError("--plot needs the extra: pip install 'slurm-gputopo[plot]'") from None
     figure, axes = plt.subplots(figsize=(6, 6))
     most = 1.1 * float(max(fit.measured.max(), fit.predicted.max()))
     axes.plot([0, most], [0, most], color="#90a4ae", linewidth=1)
@@ -33,6 +31,6 @@ def draw(fit: Fit, path: Path) -> None:
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:
-        raise CalibrationError(f"{path}: {error}; cannot draw") from None
+        raise PluginError(f"{path}: {error}; cannot draw") from None
     finally:
         plt.close(figure)

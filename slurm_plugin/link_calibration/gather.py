@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gres_topology import NodeTopology, pci
-from slurm_plugin.link_calibration.errors import CalibrationError
+from slurm_plugin.errors import PluginError
 from slurm_plugin.link_calibration.nccl_log import Gpu, Log, read_log
 
 #: Product families in a name: V100, MI250 (of MI250X), L40S; never memory sizes.
@@ -29,7 +29,7 @@ class MeasuredSets:
 def gather(paths: Sequence[Path], topology: NodeTopology) -> MeasuredSets:
     """Read all logs; several of one set (other nodes, other days) count as their mean.
 
-    Raises CalibrationError for the first that cannot be used.
+    Raises PluginError for the first that cannot be used.
     """
     logs = [read_log(path) for path in paths]
     reached: dict[tuple[int, ...], list[float]] = {}
@@ -41,7 +41,7 @@ def gather(paths: Sequence[Path], topology: NodeTopology) -> MeasuredSets:
 
 
 def gpus_of(logs: Sequence[Log], topology: NodeTopology) -> list[tuple[int, ...]]:
-    """The GPUs of each log, ascending; raises CalibrationError for a log of another machine."""
+    """The GPUs of each log, ascending; raises PluginError for a log of another machine."""
     for log in logs:
         _same_model(log, topology)
         if len(log.gpus) > topology.gpus:
@@ -103,7 +103,7 @@ def _by_order(log: Log, logs: Sequence[Log], topology: NodeTopology) -> dict[str
     }
     known = sorted(address for address in addresses if address is not None)
     if len(known) != topology.gpus or len(printed) != topology.gpus:
-        raise CalibrationError(
+        raise PluginError(
             f"{log.path}: the logs of host {log.host} name {len(printed)} of {topology.gpus} GPUs,"
             f" and {topology.name} has no PCI addresses to find them by; expected a log of all"
             " GPUs among them, or the node's own topology (nvidia-smi, NCCL XML, collected)"

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.link_calibration.errors import CalibrationError
+from slurm_plugin.errors import PluginError
 
 #: Messages smaller than this measure how long a call takes, not how wide the links are.
 LEAST_BYTES = 16 << 20
@@ -58,24 +58,24 @@ class Log:
     gpus: tuple[Gpu, ...]
     busbw_gbps: float
 
-    def fail(self, line: int, text: str) -> CalibrationError:
+    def fail(self, line: int, text: str) -> PluginError:
         """The error about one line of this log."""
-        return CalibrationError(f"{self.path}:{line}: {text}")
+        return PluginError(f"{self.path}:{line}: {text}")
 
 
 def read_log(path: Path) -> Log:
-    """The log in `path`; raises CalibrationError."""
+    """The log in `path`; raises PluginError."""
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise CalibrationError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected a log")
+            raise PluginError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected a log")
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise CalibrationError(f"{path}: {error.strerror}; expected {EXPECTED}") from None
+        raise PluginError(f"{path}: {error.strerror}; expected {EXPECTED}") from None
     return parse(text, path)
 
 
 def parse(text: str, path: Path) -> Log:
-    """The log in `text`; raises CalibrationError naming file and line."""
+    """The log in `text`; raises PluginError naming file and line."""
     reader = _Reader(path)
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
@@ -104,8 +104,8 @@ class _Reader:
         self._rows = 0
         self._ended = 0
 
-    def _fail(self, line: int, text: str) -> CalibrationError:
-        return CalibrationError(f"{self._path}:{line}: {text}")
+    def _fail(self, line: int, text: str) -> PluginError:
+        return PluginError(f"{self._path}:{line}: {text}")
 
     def line(self, number: int, line: str) -> None:
         if found := _RANK.fullmatch(line.rstrip()):
@@ -179,7 +179,7 @@ class _Reader:
         )
 
     def log(self, last: int) -> Log:
-        """What was read; raises CalibrationError where the run is not whole."""
+        """What was read; raises PluginError where the run is not whole."""
         if not self._gpus:
             raise self._fail(1, f"no `Rank` line; expected {EXPECTED}")
         if not self._ended:

@@ -157,7 +157,7 @@ class ProfilingLoop:
             return
         output = self._folder.written(self._progress, run)
         found = measure.of_run(
-            over, output, self._launch.iterations, self._limits.startup_s, self._clock()
+            over, output, self._progress.settings.iterations, self._limits.startup_s, self._clock()
         )
         if isinstance(found, StepTime):
             run.step_s, run.by, run.startup_s = found.step_s, found.by, found.startup_s

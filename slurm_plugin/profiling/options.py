@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from slurm_plugin.errors import PluginError
 
@@ -32,17 +31,12 @@ FLAGS = frozenset(
 MARK = "#SBATCH"
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option by its long name; `value` is '' where it has none."""
+def read_options(words: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
+    """The options by their long names with their values ('' for none), and where the script stands.
 
-    name: str
-    value: str
-
-
-def read_options(words: Sequence[str]) -> tuple[list[Option], int]:
-    """The options, and where in `words` the script's name stands (their number without one)."""
-    found: list[Option] = []
+    That is the place of its name in `words`, or their number without one.
+    """
+    found: list[tuple[str, str]] = []
     at = 0
     while at < len(words):
         word = words[at]
@@ -56,28 +50,28 @@ def read_options(words: Sequence[str]) -> tuple[list[Option], int]:
             if not is_given and name not in FLAGS and at < len(words):
                 value = words[at]
                 at += 1
-            found.append(Option(name, value))
+            found.append((name, value))
             continue
         for place, letter in enumerate(word[1:], start=2):
             name = SHORT.get(letter, letter)
             if name in FLAGS:
-                found.append(Option(name, ""))
+                found.append((name, ""))
                 continue
             value = word[place:].removeprefix("=")
             if not value and at < len(words):
                 value = words[at]
                 at += 1
-            found.append(Option(name, value))
+            found.append((name, value))
             break
     return found, at
 
 
-def of_script(text: str, name: str) -> list[Option]:
+def of_script(text: str, name: str) -> list[tuple[str, str]]:
     """The options of a batch script; PluginError names a line that cannot be read.
 
     As sbatch does, only lines before the first command are looked at.
     """
-    found: list[Option] = []
+    found: list[tuple[str, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             break

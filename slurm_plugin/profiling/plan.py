@@ -10,9 +10,9 @@ from statistics import median
 from policies.performance import Run as Measurement
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import machine, measure, sweep
-from slurm_plugin.profiling.machine import NodeConstraints, NodeKind
+from slurm_plugin.profiling.machine import NodeConstraints
 from slurm_plugin.profiling.progress import Progress, Settings
-from slurm_plugin.profiling.submission import RunOptions, Submission
+from slurm_plugin.profiling.submission import Submission
 from slurm_plugin.profiling.sweep import DONE, FAILED, SKIPPED, WAITING
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 
@@ -55,7 +55,7 @@ def begin(
         asked.iterations or ITERATIONS, asked.per_gpu is not False, constraints.gpu_type, asked.on,
         found.kind, found.names, found.others,
     )  # fmt: skip
-    return Progress(settings, sweep.single(batches), int(now))
+    return Progress(settings, [sweep.ProfilingRun(1, 1, batch) for batch in batches], int(now))
 
 
 def check_same(
@@ -82,14 +82,6 @@ def check_same(
                 f"{what} is {_shown(now)}, but this profile was begun with {_shown(before)}: give"
                 " the same again, or another --folder"
             )
-
-
-def run_options(settings: Settings, limit_min: int, nice: int) -> RunOptions:
-    """What all runs of a plan have in common."""
-    return RunOptions(
-        settings.iterations, limit_min, nice, settings.task, settings.per_gpu,
-        settings.gpu_type, settings.others,
-    )  # fmt: skip
 
 
 def again(progress: Progress) -> int:
@@ -128,11 +120,6 @@ def startup_s(progress: Progress) -> float:
         if run.state == DONE and run.is_single and run.by == measure.PRINTED and run.startup_s
     ]  # fmt: skip
     return median(known) if known else 0.0
-
-
-def machine_of(settings: Settings) -> NodeKind:
-    """The nodes the plan was made for."""
-    return NodeKind(settings.kind, settings.gpus_per_node[-1], settings.names, settings.others)
 
 
 def _words(submission: Submission) -> tuple[str, ...]:

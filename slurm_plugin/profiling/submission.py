@@ -11,7 +11,7 @@ from pathlib import Path
 from policies.performance import Shape
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import options
-from slurm_plugin.profiling.options import Option
+from slurm_plugin.profiling.progress import Settings
 from slurm_plugin.slurm.gres_text import counts
 
 _SHAPE = "each run has a shape of its own: give --nodes and --gpus-per-node before the `--`"
@@ -73,13 +73,9 @@ class Submission:
 class RunOptions:
     """What is the same for all runs besides the user's words."""
 
-    iterations: int
+    settings: Settings
     limit_min: int
     nice: int
-    task: str = "training"
-    per_gpu: bool = True
-    gpu_type: str = ""
-    excluded: tuple[str, ...] = ()
 
 
 def read_submission(words: Sequence[str], variables: Mapping[str, str] = os.environ) -> Submission:
@@ -92,15 +88,12 @@ def read_submission(words: Sequence[str], variables: Mapping[str, str] = os.envi
     bad = [name for name in _VARIABLES if variables.get(name)]
     if bad:
         raise PluginError(f"{bad[0]} is set; expected none of {', '.join(_VARIABLES)}: unset it")
-    given = {option.name: option.value for option in found}
+    given = dict(found)
     if ":" in words:
         raise PluginError("`:` begins a heterogeneous job; expected a job of one part")
     script = None if "wrap" in given else _script(words[1:], at)
     inside = _of(script) if script else []
-    return Submission(
-        words[0], tuple(words[1:]), script, given,
-        {option.name: option.value for option in inside}, dict(variables),
-    )  # fmt: skip
+    return Submission(words[0], tuple(words[1:]), script, given, dict(inside), dict(variables))
 
 
 def variables(how: RunOptions, shape: Shape, local_batch: int) -> dict[str, str]:
@@ -108,8 +101,8 @@ def variables(how: RunOptions, shape: Shape, local_batch: int) -> dict[str, str]
     return {
         "GPUTOPO_BATCH": str(local_batch * shape.gpus),
         "GPUTOPO_LOCAL_BATCH": str(local_batch),
-        "GPUTOPO_ITERATIONS": str(how.iterations),
-        "GPUTOPO_TASK": how.task,
+        "GPUTOPO_ITERATIONS": str(how.settings.iterations),
+        "GPUTOPO_TASK": how.settings.task,
     }
 
 
@@ -119,7 +112,7 @@ def command(asked: Submission, how: RunOptions, shape: Shape, local_batch: int,
 
     Ours come first: they overrule the script's and the environment's, not the user's own.
     """
-    per_node = shape.gpus_per_node if how.per_gpu else 1
+    per_node = shape.gpus_per_node if how.settings.per_gpu else 1
     ours = [
         "--parsable", f"--job-name={name}", f"--output={output}", f"--nodes={shape.nodes}",
         f"--ntasks={shape.nodes * per_node}", f"--ntasks-per-node={per_node}",
@@ -127,11 +120,12 @@ def command(asked: Submission, how: RunOptions, shape: Shape, local_batch: int,
     ]  # fmt: skip
     if "error" in asked.in_script:
         ours.append(f"--error={output}")
-    if how.excluded:
-        ours.append(f"--exclude={','.join(how.excluded)}")
+    if how.settings.others:
+        ours.append(f"--exclude={','.join(how.settings.others)}")
     places = {
         "batch": local_batch * shape.gpus, "local_batch": local_batch,
-        "iterations": how.iterations, "nodes": shape.nodes, "gpus_per_node": shape.gpus_per_node,
+        "iterations": how.settings.iterations, "nodes": shape.nodes,
+        "gpus_per_node": shape.gpus_per_node,
     }  # fmt: skip
     theirs = [
         _PLACE.sub(lambda found: str(places[found[1]]), word)
@@ -175,13 +169,13 @@ def _gpus(asked: Submission, how: RunOptions, shape: Shape) -> list[str]:
         "gres": shape.gpus_per_node,
         "gpus": shape.gpus,
         "gpus-per-node": shape.gpus_per_node,
-        "gpus-per-task": 1 if how.per_gpu else shape.gpus_per_node,
+        "gpus-per-task": 1 if how.settings.per_gpu else shape.gpus_per_node,
     }
     used = [form for form in _FORMS if form in asked.in_script] or ["gres"]
     if not {"gres", "gpus-per-node"} & set(used):
         # By themselves the others leave it to Slurm how many each node gives.
         used.append("gpus-per-node")
-    kind = f"{how.gpu_type}:" if how.gpu_type else ""
+    kind = f"{how.settings.gpu_type}:" if how.settings.gpu_type else ""
     found = []
     for form in used:
         text = f"{kind}{numbers[form]}"
@@ -208,7 +202,7 @@ def _script(words: Sequence[str], at: int) -> Path:
     return Path(words[at])
 
 
-def _of(script: Path) -> list[Option]:
+def _of(script: Path) -> list[tuple[str, str]]:
     try:
         text = script.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -218,10 +212,10 @@ def _of(script: Path) -> list[Option]:
     return found
 
 
-def _refuse(found: Sequence[Option], refused: Mapping[str, str], where: str) -> None:
-    for option in found:
+def _refuse(found: Sequence[tuple[str, str]], refused: Mapping[str, str], where: str) -> None:
+    for option, value in found:
         # `--exclusive=user` and the like leave the number of GPUs alone.
-        if option.name == "exclusive" and not option.value:
+        if option == "exclusive" and not value:
             raise PluginError(f"{where} --exclusive: {_ALL}")
-        if option.name in refused:
-            raise PluginError(f"{where} --{option.name}: {refused[option.name]}")
+        if option in refused:
+            raise PluginError(f"{where} --{option}: {refused[option]}")

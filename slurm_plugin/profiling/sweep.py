@@ -13,7 +13,6 @@ import msgspec
 
 from policies.performance import INFERENCE, Shape
 from slurm_plugin.errors import PluginError
-from slurm_plugin.profiling.machine import NodeKind
 
 #: Samples per GPU where the user names none; the sweep ends where one GPU holds no more.
 BATCHES = (8, 16, 32, 64, 128, 256)
@@ -86,11 +85,6 @@ def within(asked: tuple[int, ...] | None, limit: int, most: int, what: str) -> t
     return tuple(sorted({*powers, end}))
 
 
-def single(batches: Sequence[int]) -> list[ProfilingRun]:
-    """The runs on one GPU, the smallest batch first."""
-    return [ProfilingRun(1, 1, batch) for batch in batches]
-
-
 def shaped(
     runs: Sequence[ProfilingRun], nodes: Sequence[int], gpus: Sequence[int], task: str
 ) -> list[ProfilingRun]:
@@ -105,9 +99,3 @@ def shaped(
     return [ProfilingRun(1, count, middle) for count in gpus if count > 1] + [
         ProfilingRun(count, 1, middle) for count in nodes if count > 1
     ]
-
-
-def kinds(machine: NodeKind) -> str:
-    """The machine in words."""
-    count = len(machine.names)
-    return f"{count} node{'s' if count > 1 else ''} of {machine.kind}"

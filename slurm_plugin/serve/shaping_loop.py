@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
-from policies.genie.submit import candidates
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.backoff import Backoff
 from slurm_plugin.gates.watch import of_job
 from slurm_plugin.genie.changes import Changes, changes, released
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition
-from slurm_plugin.genie.updates import ShapeUpdates, in_turn
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.hints import Postponed
 from slurm_plugin.job_notes.records import GATED, GateRecord
@@ -31,6 +32,7 @@ from slurm_plugin.serve.queue_loop import QueueLoop
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.slurm import releases
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
@@ -41,6 +43,10 @@ PLANNED = "planned"
 IDLE_S = 5.0
 #: A job that may start is soon seen to run.
 SETTLING_S = 0.15
+#: Jobs that get another place, and nothing else, in one look: some milliseconds each.
+MOST_MOVED = 100
+
+Update = tuple[QueuedJob, JobUpdate]
 
 
 class ShapingLoop(QueueLoop):
@@ -51,8 +57,13 @@ class ShapingLoop(QueueLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._tasks: dict[int, tuple[object, Task | None]] = {}
-        self._updates = ShapeUpdates()
         self._shaping: Shaping | None = None
+        # Site factors by job, as far as they are known.
+        self._factors: dict[int, int] = {}
+        self._changed = 0
+        # Why Slurm refused a change of the last look; empty where it refused none.
+        self._refused = ""
+        self._backoff = Backoff()
 
     def heard(self, verb: str) -> None:
         """Something happened in Slurm, or to the configuration."""
@@ -60,7 +71,8 @@ class ShapingLoop(QueueLoop):
             return
         shaping = self.engine.setup.shaping
         if shaping is not None:
-            shaping.add_event()
+            # A job ended or was submitted: the plan does not know of it yet.
+            shaping.events += 1
             if verb == CLOCK_SET:
                 shaping.forget_all()
         super().heard(verb)
@@ -70,9 +82,8 @@ class ShapingLoop(QueueLoop):
         shaping = self.engine.setup.shaping
         if shaping is None:
             return {}
-        updates = self._updates
-        status: dict[str, Any] = {"changed": updates.changed, "domains": shaping.status()}
-        return {"genie": status | ({"refused": updates.refused} if updates.refused else {})}
+        status: dict[str, Any] = {"changed": self._changed, "domains": shaping.status()}
+        return {"genie": status | ({"refused": self._refused} if self._refused else {})}
 
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two looks if nothing is heard."""
@@ -110,9 +121,10 @@ class ShapingLoop(QueueLoop):
         `events` had happened when the snapshot was asked for.
         """
         self._meet(shaping, seen)
-        self._updates.forget(seen.jobs)
+        ids = {job.job_id for job in seen.jobs}
+        self._factors = {job: one for job, one in self._factors.items() if job in ids}
         made = await asyncio.to_thread(self._planned, shaping, seen)
-        updates: list[tuple[QueuedJob, JobUpdate]] = []
+        updates: list[Update] = []
         starts: list[int] = []
         for name, (snapshot, plans, to_change) in made.items():
             shaping.snapshots[name], shaping.plans[name] = snapshot, plans
@@ -126,15 +138,36 @@ class ShapingLoop(QueueLoop):
         shaping.starting = {job: one for job, one in shaping.starting.items() if job in waits}
         now, later = in_turn([one for one in updates if self._may_change(one[0], seen)])
         if now:
-            await asyncio.to_thread(self._updates.do, setup.client, now, seen.at)
+            await asyncio.to_thread(self._change, setup.client, now, seen.at)
             setup.watcher.outdate()
         shaping.told_slurm(starts, shaping.clock())
         if starts:
             self.engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
+    def _change(self, client: SlurmClient, updates: Sequence[Update], now: float) -> None:
+        """Make these changes, one after the other.
+
+        Slurm refuses to change a job that started or ended meanwhile; that is not tried again at
+        once, and stops none of the others.
+        """
+        self._refused = ""
+        for job, update in updates:
+            try:
+                client.update([job.name], update)
+            except SlurmError as error:
+                self._refused = f"job {job.name}: {error}"
+                self._backoff.refused(job.name, now)
+                logger.warning("genie: job %s could not be changed: %s", job.name, error)
+                continue
+            self._changed += 1
+            if update.site_factor is not None:
+                self._factors[job.job_id] = update.site_factor
+            self._backoff.accepted(job.name)
+        self._backoff.forget(now)
+
     def _may_change(self, job: QueuedJob, seen: Snapshot) -> bool:
-        return not self._updates.backoff.is_paused(job.name, seen.at)
+        return not self._backoff.is_paused(job.name, seen.at)
 
     def _meet(self, shaping: Shaping, seen: Snapshot) -> None:
         """Promises to jobs that Slurm shows are the jobs' own now; their records are written."""
@@ -174,7 +207,7 @@ class ShapingLoop(QueueLoop):
             to_change = changes(
                 snapshot,
                 plans,
-                self._updates.factors,
+                self._factors,
                 separator=shaping.separator,
                 now=seen.at,
             )
@@ -190,20 +223,20 @@ class ShapingLoop(QueueLoop):
         rule = shaping.rule(job.partition, job.account, job.uid)
         try:
             preferences = read_preferences(hints.hint_in(job.admin_comment), rule)
-            asked = shaping.site.asked(preferences.values, domain, job.account, said, job.submit)
-            return shaping.site.task(job.job_id, asked, domain, job.account, job.submit)
+            _, task = shaping.site.task(
+                job.job_id, preferences.values, domain, job.account, said, job.submit
+            )
+            return task
         except (HintRefused, HintError) as error:
             logger.info("genie: job %d is left as it is: %s", job.job_id, error)
             return None
 
-    def _first_shapes(
-        self, shaping: Shaping, snapshot: DomainSnapshot
-    ) -> list[tuple[QueuedJob, JobUpdate]]:
+    def _first_shapes(self, shaping: Shaping, snapshot: DomainSnapshot) -> list[Update]:
         """Jobs submitted while no engine answered: they get their shape and are let go."""
         updates = []
         for job, said in snapshot.unshaped:
             task = self._task(shaping, job, said, snapshot.domain)
-            if task is None or self._updates.backoff.is_paused(job.name, snapshot.at):
+            if task is None or self._backoff.is_paused(job.name, snapshot.at):
                 continue
             plan = shaping.plan(snapshot.domain, task, snapshot.at)
             updates.append((job, released(job, said, plan.shape, shaping.separator)))
@@ -213,18 +246,21 @@ class ShapingLoop(QueueLoop):
     def _write(
         self, domain: ShapedPartition, job: QueuedJob, task: Task, plan: Planned, now: float
     ) -> None:
-        line = ShapeRecord(task, plan, domain.platform, now, note="while it waits")
-        who = {
-            "job": job.job_id,
-            "array": job.array_id,
-            "uid": job.uid,
-            "account": job.account,
-            "partition": job.partition,
-            "hint": hints.hint_in(job.admin_comment),
-            "policy": "genie",
-        }
-        shapes = candidates(task, domain.platform, now)
-        self.engine.write(lambda: {**line.build(shapes), **who})
+        hint = hints.hint_in(job.admin_comment)
+        line = ShapeRecord(job, hint, task, plan, domain.platform, now, note="while it waits")
+        self.engine.write(of_job(line.build, job))
+
+
+def in_turn(updates: Sequence[Update]) -> tuple[list[Update], bool]:
+    """What to do in one look, the front of a long queue first; and whether something is left."""
+    only_order = 0
+    now = []
+    for job, update in updates:
+        is_order = update == JobUpdate(site_factor=update.site_factor)
+        only_order += is_order
+        if not is_order or only_order <= MOST_MOVED:
+            now.append((job, update))
+    return now, only_order > MOST_MOVED
 
 
 def _is_ours(job: QueuedJob) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from policies.errors import ProfileError
-from policies.performance import INFERENCE, TRAINING, PerformanceModel, Run, from_dict
+from policies.performance import INFERENCE, TRAINING, PerformanceModel, Run, fit, from_dict
 from policies.performance.similarity import Traits, borrowed, nearest
 from slurm_plugin.errors import PluginError
 
@@ -74,6 +74,31 @@ class Database:
         )
         with self._open(write=True) as connection:
             connection.execute("INSERT OR REPLACE INTO profiles VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def fit(
+        self,
+        traits: Traits,
+        task: str,
+        kind: str,
+        runs: Sequence[Run],
+        startup_s: float,
+        *,
+        add: bool,
+    ) -> Profile:
+        """Fit and store; with `add` the stored runs too, and what was not said as it is stored.
+
+        `startup_s` is the seconds before the first iteration.
+        """
+        before = self.get(traits.name, task) if add and self.path.exists() else None
+        if before is not None:
+            runs = [*before.runs, *runs]
+            family = traits.family or before.traits.family
+            parameters_m = traits.parameters_m or before.traits.parameters_m
+            traits = Traits(traits.name, family, parameters_m)
+            startup_s = startup_s or before.model.startup_s
+        profile = Profile(traits, task, fit(kind, runs, startup_s), tuple(runs))
+        self.put(profile)
+        return profile
 
     def get(self, name: str, task: str = TRAINING) -> Profile | None:
         """The profile of that name and task; None where there is none."""

@@ -56,7 +56,7 @@ class Bench:
             if again:
                 plan.again(progress)
             folder.write(progress)
-            how = plan.run_options(progress.settings, 10, 10000)
+            how = submission.RunOptions(progress.settings, 10, 10000)
             slurm = SlurmAccess(self.slurm, self.slurm, self.slurm.submit)
             ProfilingLoop(
                 slurm, folder, progress, (words, how), self.terms,

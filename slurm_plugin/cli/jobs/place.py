@@ -39,10 +39,12 @@ def place(
     from gres_topology import find
     from policies import Wait
     from slurm_plugin.config.settings import load_policies
-    from slurm_plugin.link_calibration.model_file import with_model
+    from slurm_plugin.link_calibration.model_file import calibrated, read_model
 
     load_policies()
-    topology = find(machine) if model is None else with_model(find(machine), model)
+    topology = find(machine)
+    if model is not None:
+        topology = calibrated(topology, read_model(model), model)
     available = _available(topology, free)
     if gpus > len(available):
         raise click.UsageError(

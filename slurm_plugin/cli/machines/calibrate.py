@@ -34,20 +34,15 @@ def calibrate(
 
     from gres_topology import find
     from policies.bandwidth.calibration_fit import fit
-    from policies.errors import PolicyError
     from slurm_plugin.link_calibration import model_file
     from slurm_plugin.link_calibration.drawing import draw
-    from slurm_plugin.link_calibration.errors import CalibrationError
     from slurm_plugin.link_calibration.gather import gather
 
     machine = find(topology)
     measured = gather(logs, machine)
-    try:
-        found = fit(machine, measured.gbps)
-    except PolicyError as error:
-        raise CalibrationError(str(error)) from error
+    found = fit(machine, measured.gbps)
     if output is not None:
-        model_file.write_model(output, model_file.model_text(found, measured.sources))
+        model_file.write_model(output, found, measured.sources)
     if plot is not None:
         draw(found, plot)
     click.echo(json.dumps(_facts(found)) if as_json else _text(found))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurm_plugin.cli.machines.numa import numa_option, with_numa
+from slurm_plugin.cli.options import numa_option, with_numa
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
@@ -91,7 +91,7 @@ def _mapping(
 ) -> tuple[int, ...]:
     from gres_topology import hostlist
     from gres_topology.slurm_files import gres_file, mapping
-    from slurm_plugin.launch import LaunchError
+    from slurm_plugin.errors import PluginError
 
     if slurm_index == "identity":
         return mapping.identity(topology).to_topology
@@ -100,7 +100,7 @@ def _mapping(
     try:
         lines = gres_file.parse(gres_path.read_text(), source=str(gres_path))
     except OSError as error:
-        raise LaunchError(f"{gres_path}: {error.strerror}") from None
+        raise PluginError(f"{gres_path}: {error.strerror}") from None
     files = [
         line.file
         for line in lines

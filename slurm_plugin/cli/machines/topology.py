@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from slurm_plugin.cli.machines.collect import collect
-from slurm_plugin.cli.machines.numa import numa_option, with_numa
+from slurm_plugin.cli.options import numa_option, with_numa
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -44,15 +44,15 @@ def fit(
 ) -> None:
     """Fit the runs in FILE (CSV: nodes, gpus, local_batch, step_s) and store the model."""
     from policies.contract.hint_keys import PROFILE
+    from policies.performance.similarity import Traits
     from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.keep import Fitting, keep
     from slurm_plugin.speed_models.rows import in_words
 
     name = file.name.split(".")[0] if name is None else name
     if PROFILE.read(name) is None:
         raise click.UsageError(f"--name {name!r}: expected {PROFILE.allowed}")
-    wanted = Fitting(name, task, kind, family, parameters, startup, add)
-    profile = keep(Database(database), wanted, _runs(file))
+    traits = Traits(name, family, parameters)
+    profile = Database(database).fit(traits, task, kind, _runs(file), startup, add=add)
     click.echo(in_words(name, task, profile.model, profile.runs))
 
 

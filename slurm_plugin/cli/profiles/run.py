@@ -116,7 +116,7 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
         plan.check_same(found, asked_words, asked, cwd)
     else:
         found = plan.begin(client, asked_words, asked, cwd, time.time())
-    how = plan.run_options(found.settings, given["limit"], given["nice"])
+    how = submission.RunOptions(found.settings, given["limit"], given["nice"])
     _print_plan(found, asked_words, how, folder, full=given["dry_run"])
     if given["dry_run"]:
         return
@@ -165,12 +165,13 @@ def _print_plan(
     from slurm_plugin.profiling import plan, sweep
     from slurm_plugin.profiling.submission import command, variables
 
-    runs = plan.expected(progress)
+    settings, runs = progress.settings, plan.expected(progress)
+    nodes = f"{len(settings.names)} node{'s' if len(settings.names) > 1 else ''}"
     over = sum(run.state in sweep.OVER for run in runs)
     done = f", {over} of them over" if over else ""
     click.echo(
-        f"{progress.settings.name}: {len(runs)} runs of {how.iterations} iterations on"
-        f" {sweep.kinds(plan.machine_of(progress.settings))}{done}; {folder.path}"
+        f"{settings.name}: {len(runs)} runs of {settings.iterations} iterations on {nodes} of"
+        f" {settings.kind}{done}; {folder.path}"
     )
     if not full:
         return
@@ -212,10 +213,10 @@ def _work(
 
 def _store(folder: Folder, progress: Progress, given: dict[str, Any]) -> None:
     """Fit and store what was measured; exit status 1 where a run over shapes failed."""
+    from policies.performance.similarity import Traits
     from slurm_plugin.cli import Fault
     from slurm_plugin.profiling import plan, sweep
     from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.keep import Fitting, keep
     from slurm_plugin.speed_models.rows import in_words
 
     settings = progress.settings
@@ -227,11 +228,11 @@ def _store(folder: Folder, progress: Progress, given: dict[str, Any]) -> None:
         )
     rows = [f"{run.nodes},{run.gpus},{run.local_batch},{run.step_s!r}" for run in runs]
     path = folder.write_runs(rows)
-    wanted = Fitting(
-        settings.name, settings.task, given["kind"], given["family"], given["parameters"],
-        given["startup"] or plan.startup_s(progress), given["add"],
-    )  # fmt: skip
-    profile = keep(Database(given["database"]), wanted, runs)
+    traits = Traits(settings.name, given["family"], given["parameters"])
+    startup_s = given["startup"] or plan.startup_s(progress)
+    profile = Database(given["database"]).fit(
+        traits, settings.task, given["kind"], runs, startup_s, add=given["add"]
+    )
     click.echo(in_words(settings.name, settings.task, profile.model, profile.runs))
     click.echo(f"stored in {given['database']}; the runs are in {path}")
     failed = [run for run in progress.runs if run.state in (sweep.FAILED, sweep.SKIPPED)]

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from policies.contract.scheduling import Task
 from policies.performance import Shape
 from slurm_plugin.gates.slot_request import recorded_demand
-from slurm_plugin.genie.changes import Changes, changes, released
+from slurm_plugin.genie.changes import LEAST, MOST, Changes, changes, released, site_factors
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
-from slurm_plugin.genie.order import LEAST, MOST, site_factors
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes.records import GateRecord
@@ -38,8 +37,7 @@ def seen(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> Dom
     def task_of(job: QueuedJob, said: ShapeNote, domain: ShapedPartition) -> Task:
         hint = job.admin_comment.partition(": ")[2].partition(" |")[0]
         values = dict(word.split("=") for word in hint.split(","))
-        asked = shaping.site.asked(values, domain, "", said, NOW)
-        return shaping.site.task(job.job_id, asked, domain, "", job.submit)
+        return shaping.site.task(job.job_id, values, domain, "", said, NOW)[1]
 
     return domain_snapshot(shaping.site.domains["dl"], jobs, nodes, NOW, task_of)
 
@@ -228,7 +226,8 @@ def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(shaping: Shaping) -
 
 def test_urgent_jobs_stand_before_normal_ones_that_came_first(shaping: Shaping) -> None:
     jobs = [ALL, queued(7, "1x4"), queued(8, "1x4", f"{HINT},class=urgent", priority=1)]
-    assert made(shaping, jobs, FULL).factors == {8: 1}
+    updates = made(shaping, jobs, FULL).updates
+    assert [(job.job_id, update.site_factor) for job, update in updates] == [(8, 1)]
 
 
 def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go() -> None:

@@ -46,8 +46,7 @@ def looked(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> N
 
     def task_of(job: QueuedJob, said: ShapeNote, _: object) -> object:
         hint = dict(word.split("=") for word in HINT.split(","))
-        asked = shaping.site.asked(hint, domain, "", said, NOW)
-        return shaping.site.task(job.job_id, asked, domain, "", NOW)
+        return shaping.site.task(job.job_id, hint, domain, "", said, NOW)[1]
 
     snapshot = domain_snapshot(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
     shaping.snapshots["dl"] = snapshot
@@ -221,7 +220,7 @@ def test_one_that_others_go_before_waits(shaping: Shaping) -> None:
     reply = start(shaping, 7, FOUR)
     assert isinstance(reply, WaitFor)
     assert reply.note == "genie: others go first"
-    shaping.add_event()
+    shaping.events += 1
     reply = start(shaping, 7, FOUR)
     assert isinstance(reply, WaitFor)
     assert reply.note == "genie: the queue is planned anew"

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from gres_topology import catalog
 from slurm_plugin.cli import cli
-from slurm_plugin.launch import LaunchError, LaunchMachine, machine_of, write
+from slurm_plugin.errors import PluginError
+from slurm_plugin.launch import LaunchMachine, machine_of, write
 from slurm_plugin.launch.drawing import svg
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,7 +37,7 @@ def test_a_table_of_a_large_node_stays_small() -> None:
 
 
 def test_a_mapping_that_is_no_permutation_is_refused() -> None:
-    with pytest.raises(LaunchError, match="expected each of"):
+    with pytest.raises(PluginError, match="expected each of"):
         machine_of(DGX1V.topology, (0, 0, 1, 2, 3, 4, 5, 6))
 
 

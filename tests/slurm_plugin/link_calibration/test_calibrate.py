@@ -23,9 +23,8 @@ from slurm_plugin.config import settings as config
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.errors import ConfigError
+from slurm_plugin.errors import ConfigError, PluginError
 from slurm_plugin.link_calibration import model_file
-from slurm_plugin.link_calibration.errors import CalibrationError
 from slurm_plugin.protocol import Use
 
 DGX1V = catalog.load("dgx1v")
@@ -161,16 +160,16 @@ FILES = [
     ("no YAML", "{", "not YAML; expected a bandwidth model written by gputopo calibrate"),
     ("no model", "a: 1\n", "no key `calibration`; expected a bandwidth model"),
     ("a later version", "calibration: 9\n", "calibration: 9; expected 1: calibrate again"),
-    ("a key missing", "calibration: 1\n", "machine: missing; expected calibration, machine"),
+    ("a key missing", "calibration: 1\n", "missing required field `machine`; expected a bandwidth"),
 ]
 CHANGED = [
     ("a negative weight", "throughput", -1.0, "throughput -1; expected from 0 to 4"),
     ("no weight to speak of", "pace", 0.0, "pace 0; expected from 0.1 to 4"),
-    ("a weight that is none", "pace", "fast", "pace: 'fast'; expected a number"),
+    ("a weight that is none", "pace", "fast", "Expected `float`, got `str` - at `$.pace`"),
     ("no number", "both_ways", float("nan"), "both_ways nan; expected from 0 to 4"),
-    ("sizes", "sizes", [2], "sizes: [2]; expected two numbers of GPUs"),
+    ("sizes", "sizes", [2], "Expected `array` of length 2, got 1 - at `$.sizes`"),
     ("sizes beyond tables", "sizes", [2, 72], "sizes 2 to 72; expected from 2 to 16 GPUs"),
-    ("a shape that is none", "shape", 7, "shape: 7; expected a text"),
+    ("a shape that is none", "shape", 7, "Expected `str`, got `int` - at `$.shape`"),
     ("a key nobody knows", "paec", 1.0, "unknown key paec; expected calibration"),
 ]
 
@@ -179,7 +178,7 @@ CHANGED = [
 def test_a_file_that_is_no_model(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "model.yaml"
     path.write_text(text)
-    with pytest.raises(CalibrationError) as caught:
+    with pytest.raises(PluginError) as caught:
         model_file.read_model(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert message in str(caught.value)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from nccl_logs import DGX1V_BUSES, log, rank_line
 
 from gres_topology import NodeTopology, catalog
+from slurm_plugin.errors import PluginError
 from slurm_plugin.link_calibration import nccl_log as log_file
-from slurm_plugin.link_calibration.errors import CalibrationError
 from slurm_plugin.link_calibration.gather import gpus_of
 
 DGX1V = catalog.load("dgx1v")
@@ -115,7 +115,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("text", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
 def test_what_is_no_whole_run_is_refused_with_its_line(text: str, message: str) -> None:
-    with pytest.raises(CalibrationError) as caught:
+    with pytest.raises(PluginError) as caught:
         read(text)
     assert message in str(caught.value)
     assert str(caught.value).startswith("a.log:")
@@ -127,7 +127,7 @@ def test_what_is_no_whole_run_is_refused_with_its_line(text: str, message: str) 
 def test_a_damaged_log_is_read_or_refused_in_one_line(at: int, put: str, lost: int) -> None:
     try:
         found = read(GOOD[:at] + put + GOOD[at + lost :])
-    except CalibrationError as error:
+    except PluginError as error:
         told = str(error)
     else:
         told = "a.log:"
@@ -156,7 +156,7 @@ def test_domains_tell_gpus_of_the_same_bus_number_apart() -> None:
     pci = tuple(f"{domain:04x}:00:00.0" for domain in range(1, 9))
     azure = replace(DGX1V, pci=pci)
     short = log((0, 3), 43.0, buses=["00"] * 2 + ["01"] * 6, form="0x{bus}")
-    with pytest.raises(CalibrationError, match=r"\[0x00\] fits 8 GPUs of dgx1v; expected one"):
+    with pytest.raises(PluginError, match=r"\[0x00\] fits 8 GPUs of dgx1v; expected one"):
         gpus_of([read(short)], azure)
     full = log((0, 3), 43.0, buses=[f"{n:04x}" for n in range(1, 9)], form="{bus}:00:00")
     assert gpus_of([read(full)], azure) == [(0, 3)]
@@ -199,7 +199,7 @@ OTHER_MACHINE = [
 def test_a_log_of_another_machine_is_refused(
     text: str, topology: NodeTopology, message: str
 ) -> None:
-    with pytest.raises(CalibrationError) as caught:
+    with pytest.raises(PluginError) as caught:
         gpus_of([read(text)], topology)
     assert message in str(caught.value)
 

@@ -12,7 +12,7 @@ from policies.performance import Shape
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import plan, submission, sweep
 from slurm_plugin.profiling.plan import ProfileRequest
-from slurm_plugin.profiling.progress import Progress
+from slurm_plugin.profiling.progress import Progress, Settings
 from slurm_plugin.slurm.interface import SlurmNode
 
 # -- which nodes -------------------------------------------------------------------------
@@ -84,7 +84,11 @@ def argv(text: str, words: tuple[str, ...] = (), **how: object) -> list[str]:
     (path / "job.sh").write_text(text)
     own = ["{batch}/{gpus_per_node}", "${batch}", "{other}"]
     read = submission.read_submission(["/opt/bin/sbatch", *words, str(path / "job.sh"), *own], {})
-    launch = submission.RunOptions(100, 10, 5, gpu_type=read.gpu_type, **how)  # type: ignore[arg-type]
+    settings = Settings(
+        "x", "training", (), "", (16,), (2,), (4,), 100, bool(how.get("per_gpu", True)),
+        read.gpu_type, "", "", (), (),
+    )  # fmt: skip
+    launch = submission.RunOptions(settings, 10, 5)
     return submission.command(read, launch, Shape(2, 4), 16, "name", Path("out.%j"))
 
 

@@ -14,7 +14,6 @@ from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import DecisionLog, read
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.genie import updates
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve import shaping_loop as loop
@@ -157,10 +156,10 @@ def test_what_happens_after_a_look_makes_the_plan_an_old_one(
 def test_of_a_long_queue_the_front_is_put_in_order_first() -> None:
     order = [(queued(job), JobUpdate(site_factor=job)) for job in range(1, 200)]
     shape = (queued(500), JobUpdate(site_factor=1, num_tasks=4))
-    now, is_more = updates.in_turn([*order, shape])
+    now, is_more = loop.in_turn([*order, shape])
     assert is_more
-    assert now == [*order[: updates.MOST_MOVED], shape]
-    assert updates.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
+    assert now == [*order[: loop.MOST_MOVED], shape]
+    assert loop.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
 
 
 def test_with_the_kill_switch_nothing_is_planned(running: Running, slurm: Remembering) -> None:
