@@ -142,7 +142,7 @@ def test_the_plugin_plans_what_the_rule_says(
     )
     rule = replace(machine, topology=replace(machine.topology, numa_nodes=numa_nodes))
     table = tmp_path / "table"
-    table.write_text(write(machine, [pattern]))
+    table.write_text(write(machine))
     tasks = [random_task(machine, rng) for _ in range(100)]
     settings = (f"pattern={pattern}", f"mem={memory}")
     stdin = "".join(words(task) + "\n" for task in tasks)
