@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from policies.performance import Shape
-from slurm_plugin.job_notes.hints import Postponed
+from slurm_plugin.job_notes.hints import postponed_until
 from slurm_plugin.job_notes.records import REQUESTS, GateRecord
 from slurm_plugin.profiling.machine import models
 from slurm_plugin.queue.capacity import CLOSED
@@ -54,7 +54,7 @@ def _since(job: QueuedJob, now: float) -> float | None:
     if job.state != "PENDING" or job.held or job.depends:
         return None
     kept = GateRecord.read_from(job.admin_comment)
-    if kept is not None or Postponed.read_from(job.admin_comment):
+    if kept is not None or postponed_until(job.admin_comment) is not None:
         # Our own gate moves its begin time; the user's is in the bracket.
         begin = float(kept.begin) if kept else 0.0
     elif job.reason in _REASONS:
