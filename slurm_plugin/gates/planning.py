@@ -24,8 +24,8 @@ from slurm_plugin.gates.released import (
 from slurm_plugin.gates.units import Unit, units_of
 from slurm_plugin.job_notes.records import PLACED, is_ahead
 from slurm_plugin.lending.admission import LoanAdmission
-from slurm_plugin.lending.borrowing import Candidate
 from slurm_plugin.lending.matcher import LoanMatcher
+from slurm_plugin.lending.plan import Candidate
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by, with_hold
 from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.array_tasks import task_runs

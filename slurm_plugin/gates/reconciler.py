@@ -32,7 +32,6 @@ from slurm_plugin.gates.watch import Watch, of_job
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.job_profiles import Remote
-from slurm_plugin.lending.borrowing import gpus_of
 from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.question import PlacementQuestion
@@ -239,11 +238,12 @@ def _preempting(settings: Settings) -> frozenset[str]:
 def _withdraw(made: GatePlan, promised: Sequence[Hold]) -> None:
     """What would take the GPUs promised to a submit during the round waits for the next one."""
     taken: Counter[str] = Counter()
-    for name, mask in gpus_of(promised):
-        taken[name] |= mask
+    for promise in promised:
+        for name, mask in promise.gpus.items():
+            taken[name] |= mask
 
     def is_promised(holds: Sequence[Hold]) -> bool:
-        return any(taken[name] & mask for name, mask in gpus_of(holds))
+        return any(taken[name] & mask for hold in holds for name, mask in hold.gpus.items())
 
     offered = [offer.holds for _, _, offer in made.offers]
     holds = [release.holds for release in made.releases] + offered

@@ -143,21 +143,21 @@ def record_of(
     # Steps of srun and salloc take over the job's GPUs only in the form they asked in: with a
     # model by --gres that is the node's, else the whole job's.
     by = "node" if keys.batch or (keys.form == "node" and asked.type) else "job"
-    return GateRecord.new(
-        state,
-        {key: getattr(keys, key) for key in REQUESTS},
-        token=token,
-        nodes=(asked.nodes, asked.max_nodes),
-        begin=keys.begin,
-        req_nodes=keys.req_nodes,
-        sockets_per_node=_sockets_of(asked),
-        cpus_per_gpu=keys.cpus_per_gpu,
-        cpus_per_task=keys.cpus_per_task,
-        given_by=by,
-        binds=keys.enforce_binding,
-        since=since,
-        may_borrow=may_borrow,
-    )
+    values = {
+        "token": token,
+        **{key: getattr(keys, key) for key in REQUESTS},
+        "nodes": f"{asked.nodes or 1}-{asked.max_nodes or ''}",
+        "begin": keys.begin,
+        "req": keys.req_nodes,
+        "spn": _sockets_of(asked),
+        "cpg": keys.cpus_per_gpu,
+        "cpt": keys.cpus_per_task,
+        "by": by,
+        "bind": int(keys.enforce_binding),
+        "since": since,
+        "remote": int(may_borrow),
+    }
+    return GateRecord(state, {key: str(value) for key, value in values.items() if value})
 
 
 def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) -> dict[str, str]:

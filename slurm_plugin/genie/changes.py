@@ -16,7 +16,7 @@ from slurm_plugin.genie import reply
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.hints import Postponed
+from slurm_plugin.job_notes.hints import postponed_until
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.slurm.gres_text import counts
@@ -104,8 +104,7 @@ def asleep_until(job: QueuedJob) -> float:
 
     By the plugin's note: Slurm itself says `BeginTime` only after its next look at the job.
     """
-    postponed = Postponed.read_from(job.admin_comment)
-    return float(postponed.until) if postponed else 0.0
+    return float(postponed_until(job.admin_comment) or 0)
 
 
 def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float) -> bool:
@@ -177,7 +176,7 @@ def reshaped(
 
 def _said(job: QueuedJob, shape: Shape) -> str:
     # The plugin's own note on a wait must stay: it has the job's begin time.
-    is_postponed = Postponed.read_from(job.admin_comment) is not None
+    is_postponed = postponed_until(job.admin_comment) is not None
     return hints.note_in(job.admin_comment) if is_postponed else f"shape {shape}"
 
 

@@ -33,14 +33,6 @@ class _Parts:
     rest: str
     is_closed: bool
 
-    def text(self, kind: str, inside: str | None) -> str:
-        """The comment with this in the bracket of `kind`; None takes the bracket away."""
-        entries = {**self.ours, kind: inside}
-        ours = [bracket(kind, text) for kind in KINDS if (text := entries.get(kind)) is not None]
-        # Behind a bracket that is never closed ours would not count.
-        parts = [self.rest, *ours] if self.is_closed else [*ours, self.rest]
-        return " ".join(filter(None, parts))
-
 
 @lru_cache(maxsize=4096)
 def _parts(comment: str) -> _Parts:
@@ -76,4 +68,8 @@ def inside(comment: str, kind: str) -> str | None:
 
 def with_inside(comment: str, kind: str, text: str | None) -> str:
     """The comment with `text` in our bracket of `kind`; None takes the bracket away."""
-    return _parts(comment).text(kind, text)
+    parts = _parts(comment)
+    entries = {**parts.ours, kind: text}
+    ours = [bracket(kind, text) for kind in KINDS if (text := entries.get(kind)) is not None]
+    # Behind a bracket that is never closed ours would not count.
+    return " ".join(filter(None, [parts.rest, *ours] if parts.is_closed else [*ours, parts.rest]))

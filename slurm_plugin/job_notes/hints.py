@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from slurm_plugin.job_notes.brackets import TOPO, bracket, inside, with_inside
 from slurm_plugin.wire import clean_note
@@ -56,21 +55,14 @@ def _text(hint: str, note: str) -> str:
     return f"{hint} | {note}".strip() if note else hint
 
 
-@dataclass(frozen=True, slots=True)
-class Postponed:
-    """The select plugin's note on a job whose start it put off (select/shim/wait_note.c).
+def postponed_until(comment: str) -> int | None:
+    """When (epoch) Slurm tries again to start a job that the select plugin put off.
 
-    `waiting 1/10 since 5: genie: ... (until 65, begin 5)`; `until` is the epoch at which Slurm
-    tries again, 0 where the note does not say.
+    By the note that the plugin writes (select/shim/wait_note.c): `waiting 1/10 since 5: genie: ...
+    (until 65, begin 5)`. 0 where the note does not say; None where it is no such note.
     """
-
-    until: int
-
-    @classmethod
-    def read_from(cls, comment: str) -> Postponed | None:
-        """What the comment's note says; None where it is no such note."""
-        note = note_in(comment)
-        if not _POSTPONED.match(note):
-            return None
-        until = _UNTIL.search(note)
-        return cls(int(until[1]) if until else 0)
+    note = note_in(comment)
+    if not _POSTPONED.match(note):
+        return None
+    until = _UNTIL.search(note)
+    return int(until[1]) if until else 0

@@ -221,42 +221,6 @@ class GateRecord(JobRecord):
     KIND = SLOTS
     STATES = (GATED, PLACED)
 
-    @classmethod
-    def new(
-        cls,
-        state: str,
-        requests: Mapping[str, str],
-        *,
-        token: str = "",
-        nodes: tuple[int, int] = (1, 0),
-        begin: int = 0,
-        req_nodes: str = "",
-        sockets_per_node: int = 0,
-        cpus_per_gpu: int = 0,
-        cpus_per_task: int = 0,
-        given_by: str = "",
-        binds: bool = False,
-        since: int = 0,
-        may_borrow: bool = False,
-    ) -> GateRecord:
-        """The record of a job at its submit; `requests` by REQUESTS' keys, 0 and '' are unset."""
-        least, most = nodes
-        values: dict[str, str | int] = {
-            "token": token,
-            **requests,
-            "nodes": f"{least or 1}-{most or ''}",
-            "begin": begin,
-            "req": req_nodes,
-            "spn": sockets_per_node,
-            "cpg": cpus_per_gpu,
-            "cpt": cpus_per_task,
-            "by": given_by,
-            "bind": int(binds),
-            "since": since,
-            "remote": int(may_borrow),
-        }
-        return cls(state, {key: str(value) for key, value in values.items() if value})
-
     #: Finds the promise that was made at the job's submit.
     token = _Text("token")
     #: The user's own --begin (epoch), 0 without.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from slurm_plugin.lending.borrowing import Candidate
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.lending.plan import Candidate, LoanPlan
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need
 

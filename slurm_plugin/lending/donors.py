@@ -13,6 +13,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import SlurmConfig
@@ -23,8 +24,7 @@ from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.lending.choice.offer import Offer, Refusal
-from slurm_plugin.lending.updates import LoanUpdates
-from slurm_plugin.queue.capacity import Nodes
+from slurm_plugin.queue.capacity import Node, Nodes
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
@@ -38,6 +38,36 @@ MISSED_LOOKS = 2
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
 #: Seconds that the process which submits donors gets beyond the time of Slurm's commands.
 PATIENCE_S = 5.0
+
+
+class LoanUpdates(Protocol):
+    """One way of enforcing, as far as loans go. Pure: it only says what to tell Slurm.
+
+    Every `record` is a record of this way's own kind, as `record_of` read it.
+    """
+
+    def record_of(self, job: QueuedJob) -> JobRecord | None:
+        """Our record in the job's AdminComment, with or without a loan; None without one."""
+        ...
+
+    def is_on_loan(self, job: QueuedJob, record: Any) -> bool:
+        """Does a job in this state need the donors that it names?"""
+        ...
+
+    def meets(self, job: QueuedJob, record: Any, note: str) -> JobUpdate:
+        """The update that names the donors in `record` before they start."""
+        ...
+
+    def donor(self, parent: int, node: Node, mask: int) -> JobUpdate:
+        """The update that gives a donor its GPUs, and lets it start."""
+        ...
+
+    def given_up(self, job: QueuedJob, record: Any, note: str) -> Sequence[JobUpdate]:
+        """The updates, in this order, that leave the job without the loan that `record` names.
+
+        Where one is refused, none follows.
+        """
+        ...
 
 
 class SlurmLoans:
@@ -59,7 +89,7 @@ class SlurmLoans:
         self.updates = updates
         self._clock = clock
         #: Called with a loan before its first donor may start.
-        self.on_named: Callable[[int, Loan], None] = _nobody
+        self.on_named: Callable[[int, Loan], object] = lambda job_id, loan: None
         self._missed: Counter[int] = Counter()
         self.counts: Counter[str] = Counter()
 
@@ -205,10 +235,6 @@ def _donors(job: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> list[
     """The jobs in the queue that are this loan's donors, whatever else it names."""
     named = (queue.get(donor.job_id) for donor in loan.donors)
     return [donor for donor in named if donor is not None and loans.lends_to(donor, job)]
-
-
-def _nobody(job_id: int, loan: Loan) -> None:
-    """Nobody has to hear of a loan."""
 
 
 def _without_figures(text: str) -> str:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from policies.remote.r_queue import Release
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import is_ahead
 from slurm_plugin.job_profiles import Remote
-from slurm_plugin.lending import borrowing, record
-from slurm_plugin.lending.borrowing import Candidate, may_borrow
+from slurm_plugin.lending import record
 from slurm_plugin.lending.choice.batch import Round
 from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse, network_loads, network_use
 from slurm_plugin.lending.choice.offer import (
@@ -27,8 +27,10 @@ from slurm_plugin.lending.choice.offer import (
 )
 from slurm_plugin.lending.choice.solver import Solver, Starting
 from slurm_plugin.lending.donors import LONGEST_PAUSE_S, SlurmLoans
-from slurm_plugin.lending.plan import LoanPlan
-from slurm_plugin.queue.capacity import end_of
+from slurm_plugin.lending.plan import Candidate, LoanPlan
+from slurm_plugin.queue.candidates import Need, may_use
+from slurm_plugin.queue.capacity import Hold, Nodes, end_of
+from slurm_plugin.queue.demand import Demand
 from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
@@ -100,12 +102,12 @@ class LoanMatcher:
         if not asking:
             return [None] * len(jobs)
         is_auto = any(one.is_auto for one in asking)
-        ending = borrowing.releases(plan.holds, now) if is_auto else []
-        capacity = borrowing.spare_capacity(plan.room, ending, self._loads)
+        ending = _releases(plan.holds, now) if is_auto else []
+        capacity = spare_capacity(plan.room, ending, self._loads)
         answers = iter(self._decide(asking, capacity, plan))
         return [
-            None if borrower is None else self._with_holds(next(answers), candidate, now)
-            for candidate, borrower in zip(jobs, borrowers, strict=True)
+            None if one is None else self._with_holds(next(answers), candidate, now)
+            for candidate, one in zip(jobs, borrowers, strict=True)
         ]
 
     def _with_holds(
@@ -142,7 +144,7 @@ class LoanMatcher:
         step_s = max(1, self._waiting.step_s)
         held = noted.held_by_network_since or now
         return replace(
-            borrowing.borrower(need, plan.room),
+            borrower(need, plan.room),
             is_auto=preferences.is_auto,
             limit_s=job.time_limit_s or math.inf,
             use=self._use(preferences),
@@ -192,3 +194,48 @@ class LoanMatcher:
         """End what runs beside the engine."""
         if self._solver is not None:
             self._solver.close()
+
+
+def may_borrow(asked: Demand) -> bool:
+    """Can a job that asks for this borrow? Only of one node, its GPUs counted per node or in all.
+
+    Others ask Slurm for GPUs in ways that their steps repeat, or get them on several nodes. That
+    it is a batch job, and part of no array or heterogeneous job, is for the caller to know.
+    """
+    return (
+        asked.form in ("node", "job")
+        and not (asked.exclusive or asked.req_nodes or asked.is_22_05)
+        and not (asked.cpus_per_gpu or asked.mem_gpu_mb)
+        and asked.nodes <= 1
+        and asked.max_nodes <= 1
+        and (asked.per_node if asked.form == "node" else asked.gpus) >= 2
+    )
+
+
+def borrower(need: Need, nodes: Nodes) -> Borrower:
+    """The job behind a need, with the nodes that it may use."""
+    one = replace(need, gpus=1)
+    usable = (name for name, node in nodes.items() if node.gpu_types and may_use(one, node))
+    return Borrower(need.gpus, need.cpus, need.memory_mb, frozenset(usable))
+
+
+def spare_capacity(
+    nodes: Nodes, releases: Sequence[Release] = (), loads: Mapping[str, float] | None = None
+) -> SpareCapacity:
+    """What the open nodes have left."""
+    lending = {n: node for n, node in nodes.items() if node.is_open and node.gpu_types}
+    return SpareCapacity(lending, releases, loads or {})
+
+
+def _releases(holds: Iterable[Hold], now: float) -> list[Release]:
+    """What is given back when, by the jobs' time limits; a job without one never ends."""
+    return [
+        Release(
+            max(0.0, hold.end - now),
+            hold.gpus,
+            dict.fromkeys(hold.gpus, hold.cpus),
+            dict.fromkeys(hold.gpus, hold.memory_mb),
+        )
+        for hold in holds
+        if hold.end < math.inf
+    ]

@@ -8,7 +8,18 @@ from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold
+from slurm_plugin.queue.demand import Demand
 from slurm_plugin.slurm.interface import QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A waiting job that fits on no node now, and that could perhaps borrow."""
+
+    job: QueuedJob
+    record: JobRecord
+    demand: Demand
+    need: Need
 
 
 @dataclass(slots=True)

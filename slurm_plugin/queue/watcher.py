@@ -32,16 +32,12 @@ class Watcher:
         self._clock = clock
         self._reading = asyncio.Lock()
         self._wanted = Detail.JOBS
-        self._newest: Snapshot | None = None
+        #: The newest snapshot, whatever happened since; None before the first one.
+        self.newest: Snapshot | None = None
         self._failure: tuple[float, SlurmError] = (float("-inf"), SlurmError(""))
         self._settings = Settings()
         self._settings_at = float("-inf")
         self._outdated_at = float("-inf")
-
-    @property
-    def newest(self) -> Snapshot | None:
-        """The newest snapshot, whatever happened since; None before the first one."""
-        return self._newest
 
     def outdate(self) -> None:
         """The queue was changed: no older snapshot is given out any more."""
@@ -58,15 +54,15 @@ class Watcher:
             # Others may be due in this very moment, and want more detail.
             await asyncio.sleep(0)
             since = max(since, self._outdated_at)
-            newest = self._newest
+            newest = self.newest
             if newest is not None and newest.began >= since and newest.detail >= detail:
                 return newest
             failed_at, failure = self._failure
             if failed_at >= since:
                 raise failure
             wanted, self._wanted = self._wanted, Detail.JOBS
-            self._newest = await self._read(wanted)
-            return self._newest
+            self.newest = await self._read(wanted)
+            return self.newest
 
     async def _read(self, detail: Detail) -> Snapshot:
         began = self._clock()

@@ -23,7 +23,7 @@ from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.hints import Postponed
+from slurm_plugin.job_notes.hints import postponed_until
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.snapshot import Detail, Snapshot
@@ -267,4 +267,4 @@ def _is_ours(job: QueuedJob) -> bool:
     """Does the job wait by our own word alone?"""
     gate = GateRecord.read_from(job.admin_comment)
     is_gated = gate is not None and gate.state == GATED
-    return is_gated or Postponed.read_from(job.admin_comment) is not None
+    return is_gated or postponed_until(job.admin_comment) is not None

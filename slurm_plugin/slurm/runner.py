@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from slurm_plugin.errors import SlurmError
 
@@ -64,7 +64,8 @@ class ProcessRunner:
         shown = " ".join(argv)
         shown = shown if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}..."
         try:
-            done = self._run(command, stdin, limit)
+            env = self.environment or _environment()
+            done = run_bounded(command, limit, self.max_bytes, stdin, env=env)
         except FileNotFoundError as error:
             raise SlurmError(
                 f"{argv[0]}: no such command; install Slurm's client tools or set slurm.bin_dir"
@@ -84,38 +85,39 @@ class ProcessRunner:
             raise SlurmError(f"{shown}: exit {done.code}: {'; '.join(lines[:3])}")
         return done.out
 
-    def _run(self, command: list[str], stdin: str, limit_s: float) -> _Done | None:
-        """What the command printed; None where that is too much. It has ended, either way."""
-        ends = time.monotonic() + limit_s
-        # A file in memory: a pipe would have to be fed meanwhile, and a disk may be full.
-        with os.fdopen(os.memfd_create("stdin"), "w+b") as given:
-            given.write(stdin.encode())
-            given.seek(0)
-            process = subprocess.Popen(
-                command,
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self.environment or _environment(),
-            )
-        with process:
-            try:
-                texts = _read(process, ends, self.max_bytes)
-                if texts is None:
-                    return None
-                process.wait(max(0.0, ends - time.monotonic()))
-                out, err = (text.decode(errors="replace") for text in texts)
-                return _Done(process.returncode, out, err)
-            finally:
-                _end(process)
 
-
-class _Done(NamedTuple):
+class Done(NamedTuple):
     """A command that ended by itself."""
 
     code: int
     out: str
     err: str
+
+
+def run_bounded(
+    command: list[str], limit_s: float, max_bytes: int, stdin: str = "", **how: Any
+) -> Done | None:
+    """What a command printed; None where that is more than `max_bytes`. It has ended, either way.
+
+    `how` is for Popen. Raises subprocess.TimeoutExpired, and OSError where it does not start.
+    """
+    ends = time.monotonic() + limit_s
+    # A file in memory: a pipe would have to be fed meanwhile, and a disk may be full.
+    with os.fdopen(os.memfd_create("stdin"), "w+b") as given:
+        given.write(stdin.encode())
+        given.seek(0)
+        process = subprocess.Popen(
+            command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how
+        )
+    with process:
+        try:
+            texts = _read(process, ends, max_bytes)
+            if texts is None:
+                return None
+            process.wait(max(0.0, ends - time.monotonic()))
+            return Done(process.returncode, *(text.decode(errors="replace") for text in texts))
+        finally:
+            _end(process)
 
 
 def _read(

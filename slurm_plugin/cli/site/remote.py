@@ -19,13 +19,13 @@ def remote() -> None:
 def presets(as_json: bool) -> None:
     """List the middleware presets that come with the package."""
     import json
+    from dataclasses import asdict
 
     from slurm_plugin.remote import presets as known
 
     found = [known.load(name) for name in known.names()]
     if as_json:
-        rows = [json.loads(preset.text()) for preset in found]
-        click.echo(json.dumps({"presets": rows}, indent=2))
+        click.echo(json.dumps({"presets": [asdict(preset) for preset in found]}, indent=2))
         return
     for preset in found:
         click.echo(f"{preset.name:10} {preset.about}")

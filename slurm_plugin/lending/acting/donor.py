@@ -1,37 +1,73 @@
-"""How a donor is submitted: the words of its sbatch, made from root's own configuration."""
+"""How a donor is submitted: what it has of its borrower, the words of its sbatch, its script.
+
+The words are made from root's own configuration and from Slurm's record of the job that borrows.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from dataclasses import asdict
 
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes import donor
-from slurm_plugin.lending.acting.borrower import Borrower
 from slurm_plugin.lending.acting.question import Question
 
 #: By then a donor has its GPUs, or its engine is gone and the next one looks after it.
 BEGIN = "now+3600"
 
+# The account comes last: where a site does not enforce accounts a user may write anything there.
+_FIELDS = "%A|%U|%T|%P|%l|%a"
+_RECORD = re.compile(
+    r"(\d+)\|(\d+)\|([A-Z_]+)\|([\w.,+-]{1,1000})\|([0-9:-]+|UNLIMITED|NOT_SET)\|(.*)\n"
+)
+_ACCOUNT = re.compile(r"[\w.,:@+-]{1,255}")
 
-def words(asked: Question, job: Borrower, settings: RemoteConfig) -> list[str]:
-    """The command line that submits a donor."""
-    words = [
+
+def question(job_id: int) -> list[str]:
+    """The command that shows a job. It is run as the job's user, who always sees it."""
+    return ["squeue", "--noheader", f"--jobs={job_id}", f"--format={_FIELDS}"]
+
+
+def inherited(job_id: int, uid: int, output: str) -> list[str]:
+    """What a donor has of the job in squeue's output: its partition, time limit and account.
+
+    Raises SlurmError where that job does not wait, or is not this user's.
+    """
+    match = _RECORD.fullmatch(output)
+    if match is None or int(match[1]) != job_id:
+        raise SlurmError(f"job {job_id}: squeue said {output[:80]!r}; expected one job that waits")
+    state, partition, time_limit, account = match.group(3, 4, 5, 6)
+    if int(match[2]) != uid:
+        raise SlurmError(f"job {job_id}: it is of uid {match[2]}; expected {uid}, as asked for")
+    if state != "PENDING":
+        raise SlurmError(f"job {job_id}: it is {state}; expected one that waits")
+    words = [f"--partition={partition}"]
+    if time_limit != "NOT_SET":
+        words.append(f"--time={time_limit}")
+    if account not in ("", "(null)", "N/A"):
+        if not _ACCOUNT.fullmatch(account):
+            raise SlurmError(f"job {job_id}: account {account[:60]!r} cannot be asked for again")
+        words.append(f"--account={account}")
+    return words
+
+
+def words(asked: Question, inherited: list[str], settings: RemoteConfig) -> list[str]:
+    """The command line that submits a donor, with what it has of its borrower."""
+    return [
         *("sbatch", "--parsable", f"--job-name={donor.NAME}", "--nodes=1", "--ntasks=1"),
         f"--comment={donor.submitted(asked.borrower)}",
         f"--cpus-per-task={settings.donor_cpus * asked.gpus}",
         f"--mem={settings.donor_memory_mb * asked.gpus}M",
         f"--nodelist={asked.node}",
-        f"--partition={job.partition}",
+        *inherited,
         *(f"--begin={BEGIN}", "--no-requeue", "--chdir=/"),
         # The limits of this process are not the user's.
         *("--propagate=NONE", "--output=/dev/null", "--error=/dev/null"),
+        f"--wrap={script(asked, settings)}",
     ]
-    if job.time_limit:
-        words.append(f"--time={job.time_limit}")
-    if job.account:
-        words.append(f"--account={job.account}")
-    return [*words, f"--wrap={script(asked, settings)}"]
 
 
 def script(asked: Question, settings: RemoteConfig) -> str:
@@ -43,6 +79,6 @@ def script(asked: Question, settings: RemoteConfig) -> str:
         "low": low,
         "high": high,
         "trust_network": settings.trust_network,
-        "preset": json.loads(settings.preset.text()),
+        "preset": asdict(settings.preset),
     }
     return f"exec {shlex.join([str(settings.program), 'donor', json.dumps(task)])}"

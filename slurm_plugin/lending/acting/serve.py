@@ -10,11 +10,12 @@ import resource
 import socket
 import struct
 import time
+from functools import partial
 from pathlib import Path
 
 from slurm_plugin.errors import ConfigError, PluginError, SlurmError
-from slurm_plugin.lending.acting import borrower, donor, own_settings, question
-from slurm_plugin.lending.acting.child import Commands
+from slurm_plugin.lending.acting import donor, own_settings, question
+from slurm_plugin.lending.acting.child import run_as
 from slurm_plugin.lending.acting.question import MAX_BYTES, Question
 from slurm_plugin.notify import Notifier
 
@@ -108,13 +109,13 @@ def answer(asked: Question | None, config: Path) -> str:
             f"uid {asked.uid}: users below uid {settings.remote.first_uid} (remote.first_uid)"
             " borrow nothing"
         )
-    commands = Commands(settings.bin_dir, settings.timeout_s)
+    run = partial(run_as, asked.uid, bin_dir=settings.bin_dir, timeout_s=settings.timeout_s)
     # Run as the user. The user could forge the answer, but only about the user's own jobs.
-    record = commands.run(asked.uid, borrower.question(asked.borrower))
-    job = borrower.borrower(asked.borrower, asked.uid, record)
-    output = commands.run(asked.uid, donor.words(asked, job, settings.remote)).strip()
+    record = run(donor.question(asked.borrower))
+    inherited = donor.inherited(asked.borrower, asked.uid, record)
+    output = run(donor.words(asked, inherited, settings.remote)).strip()
     job_id = _JOB_ID.fullmatch(output)
     if job_id is None:
         raise SlurmError(f"sbatch: {output[:100]!r} is no job id")
-    logger.info("job %s: a donor of job %d, as uid %d", job_id[1], job.job_id, job.uid)
+    logger.info("job %s: a donor of job %d, as uid %d", job_id[1], asked.borrower, asked.uid)
     return job_id[1]

@@ -16,9 +16,8 @@ from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.at_start import start_loans
 from slurm_plugin.lending.at_start.reservations import Reservation, Share
 from slurm_plugin.lending.at_start.start_loans import StartLoans
-from slurm_plugin.lending.borrowing import Candidate
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.lending.plan import Candidate, LoanPlan
 from slurm_plugin.queue import demand
 from slurm_plugin.queue.candidates import first_hold
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by

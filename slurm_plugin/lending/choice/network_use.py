@@ -7,7 +7,7 @@ thesis measured of the Rodinia application of that name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from policies.remote.drmaestro import RODINIA
 from policies.remote.drmaestro.profiles import UNKNOWN_SENSITIVITY
@@ -61,13 +61,7 @@ def _work(said: Remote, wires: NetworkSpeeds) -> JobWork | None:
         gpu_cpu_gb=said.gpu_cpu_gb,
         gpu_gpu_gb=said.gpu_gpu_gb,
     )
-    rest_s = max(0.0, said.run_s - execution_s(work, wires, False))
-    return JobWork(
-        rest_s,
-        gpu_calls=said.gpu_calls,
-        gpu_cpu_gb=said.gpu_cpu_gb,
-        gpu_gpu_gb=said.gpu_gpu_gb,
-    )
+    return replace(work, other_s=max(0.0, said.run_s - execution_s(work, wires, False)))
 
 
 def _share(work: JobWork, wires: NetworkSpeeds) -> float:

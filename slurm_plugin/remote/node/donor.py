@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from slurm_plugin.job_notes.donor import NAME, failed, ready
@@ -80,7 +80,7 @@ def read(text: str, environment: Mapping[str, str], program: str) -> Task:
             int(values["low"]),
             int(values["high"]),
             bool(values["trust_network"]),
-            preset.from_text(json.dumps(values["preset"])),
+            preset.from_json(values["preset"]),
             program,
         )
     except (KeyError, ValueError, TypeError) as error:
@@ -118,7 +118,7 @@ class Donor:
             "host": host,
             "gpus": len(devices),
             "port": 0 if task.relays else self._server_port,
-            "preset": json.loads(task.preset.text()),
+            "preset": asdict(task.preset),
         }
         reach = self._reach if task.relays else None
         self._door = DonorEnd(task.subject, info, reach, self._vouching)

@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import PLACED, STARTS, GateRecord, LoanRecord
@@ -47,11 +46,6 @@ def donors_in(comment: str) -> list[LoanDonor]:
     return donors
 
 
-def door_of(job_id: int, lent: LoanDonor) -> Door:
-    """Where that donor listens, and what both ends name."""
-    return Door(lent.node, lent.port, f"{job_id}/{lent.job_id}")
-
-
 async def meet(
     job_id: int, donors: Sequence[LoanDonor], vouching: Vouching
 ) -> tuple[dict[str, str], list[tuple[Door, socket.socket]]]:
@@ -59,7 +53,7 @@ async def meet(
 
     Raises RemoteError where one donor is away, is not who it should be, or lends another number.
     """
-    doors = [door_of(job_id, lent) for lent in donors]
+    doors = [Door(lent.node, lent.port, f"{job_id}/{lent.job_id}") for lent in donors]
     infos = await asyncio.gather(*(relay.ask(door, vouching) for door in doors))
     servers: list[Server] = []
     ends: list[tuple[Door, socket.socket]] = []
@@ -74,16 +68,10 @@ async def meet(
             ends.append((door, sock))
             host, port = LOOPBACK, sock.getsockname()[1]
         servers.append(Server(host, port, lent.gpus, lent.job_id, door.subject))
-    middleware = preset.from_text(_text(infos[0].get("preset")))
+    middleware = preset.from_json(infos[0].get("preset"))
     variables = middleware.client_environment(servers)
     variables[JOINED] = ",".join(f"{lent.node}:{lent.gpus}" for lent in donors)
     return variables, ends
-
-
-def _text(value: Any) -> str:
-    import json
-
-    return json.dumps(value)
 
 
 async def keep(ends: Sequence[tuple[Door, socket.socket]], vouching: Vouching, pid: int) -> None:

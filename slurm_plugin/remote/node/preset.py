@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from string import Formatter
+from typing import Any
 
 from slurm_plugin.remote.errors import RemoteError
 
@@ -54,10 +54,6 @@ class Preset:
             return "it takes no port, so the relay cannot stand in front of it"
         return ""
 
-    def text(self) -> str:
-        """As JSON, for the nodes."""
-        return json.dumps(asdict(self))
-
     def command(self, values: Mapping[str, str]) -> list[str]:
         """The server's command line; `values` has every one of SERVER_FIELDS."""
         return [word.format_map(values) for word in self.server]
@@ -80,10 +76,9 @@ class Preset:
         return variables
 
 
-def from_text(text: str) -> Preset:
-    """The preset that `Preset.text` wrote; raises RemoteError for anything else."""
+def from_json(values: Any) -> Preset:
+    """The preset that was `asdict(preset)` in JSON; raises RemoteError for anything else."""
     try:
-        values = json.loads(text)
         return Preset(**values | {"server": tuple(values["server"])})
     except (ValueError, TypeError, KeyError) as error:
         raise RemoteError(f"not a preset: {error}") from error

@@ -8,7 +8,6 @@ import shlex
 import socket
 import subprocess
 import sys
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from threading import Thread
@@ -18,15 +17,15 @@ import pytest
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.lending.acting import child, donor, own_settings, question, serve
-from slurm_plugin.lending.acting.borrower import Borrower, borrower
-from slurm_plugin.lending.acting.child import Commands
+from slurm_plugin.lending.acting.child import run_as
 from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.node import donor as on_node
+from slurm_plugin.slurm.runner import Done
 
 SETTINGS = RemoteConfig(presets.load("echo"), allow=True)
 ASKED = Question(7, 1000, "dgx2", 2)
-JOB = Borrower(7, 1000, "batch", "2:00", "research")
+OF_JOB = ["--partition=batch", "--time=2:00", "--account=research"]
 LENDS = "remote: {allow: yes, first_uid: 500}\nslurm: {timeout_s: 3}\nnodes: [whatever]\n"
 
 
@@ -103,23 +102,20 @@ def test_where_nobody_listens_the_obstacle_names_the_socket(tmp_path: Path) -> N
 # -- Slurm's record -----------------------------------------------------------
 
 
-def asked_of(record: str) -> Borrower:
-    return borrower(7, 1000, record)
-
-
 @pytest.mark.parametrize(
     ("record", "wanted"),
     [
-        ("7|1000|PENDING|batch|2:00|research\n", JOB),
-        ("7|1000|PENDING|a,b|1-00:00:00|\n", replace(JOB, partition="a,b", account="",
-                                                          time_limit="1-00:00:00")),
-        ("7|1000|PENDING|batch|NOT_SET|(null)\n", replace(JOB, account="", time_limit="")),
-        ("7|1000|PENDING|batch|UNLIMITED|a@b\n", replace(JOB, account="a@b",
-                                                            time_limit="UNLIMITED")),
+        ("7|1000|PENDING|batch|2:00|research\n", " ".join(OF_JOB)),
+        ("7|1000|PENDING|a,b|1-00:00:00|\n", "--partition=a,b --time=1-00:00:00"),
+        ("7|1000|PENDING|batch|NOT_SET|(null)\n", "--partition=batch"),
+        (
+            "7|1000|PENDING|batch|UNLIMITED|a@b\n",
+            "--partition=batch --time=UNLIMITED --account=a@b",
+        ),
     ],
-)  # fmt: skip
-def test_a_borrower_is_what_slurm_says_of_it(record: str, wanted: Borrower) -> None:
-    assert asked_of(record) == wanted
+)
+def test_a_donor_has_of_its_borrower_what_slurm_says_of_that(record: str, wanted: str) -> None:
+    assert donor.inherited(7, 1000, record) == wanted.split()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +136,7 @@ def test_a_borrower_is_what_slurm_says_of_it(record: str, wanted: Borrower) -> N
 )
 def test_any_other_record_lends_nothing(record: str, why: str) -> None:
     with pytest.raises(SlurmError, match=why):
-        asked_of(record)
+        donor.inherited(7, 1000, record)
 
 
 # -- the user's commands ------------------------------------------------------
@@ -151,12 +147,12 @@ NOBODY = pwd.getpwnam("nobody")
 def test_a_command_runs_in_the_users_own_group_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
 
-    def remember(command: list[str], env: dict[str, str], timeout_s: float) -> tuple[int, str, str]:
+    def remember(command: list[str], *limits: float, **how: object) -> Done:
         ran.append(command)
-        return 0, "told", ""
+        return Done(0, "told", "")
 
-    monkeypatch.setattr(child, "_ran", remember)
-    assert Commands(None, 5).run(NOBODY.pw_uid, ["squeue", "--me"]) == "told"
+    monkeypatch.setattr(child, "run_bounded", remember)
+    assert run_as(NOBODY.pw_uid, ["squeue", "--me"], None, 5) == "told"
     [words] = ran
     who = [f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups"]
     assert words[:4] == ["setpriv", *who]
@@ -168,7 +164,7 @@ def test_a_command_has_none_of_our_own_groups() -> None:
     ours = os.getgroups()
     os.setgroups([4711, *ours])
     try:
-        told = Commands(None, 5).run(NOBODY.pw_uid, ["id", "-G"])
+        told = run_as(NOBODY.pw_uid, ["id", "-G"], None, 5)
     finally:
         os.setgroups(ours)
     assert told.split() == [str(NOBODY.pw_gid)]
@@ -178,7 +174,7 @@ def test_a_command_has_none_of_our_own_groups() -> None:
 
 
 def test_a_donor_is_asked_for_as_its_borrower_was() -> None:
-    words = donor.words(ASKED, JOB, SETTINGS)
+    words = donor.words(ASKED, OF_JOB, SETTINGS)
     for word in (
         "--nodelist=dgx2", "--cpus-per-task=2", "--mem=1024M", "--account=research", "--time=2:00",
         "--partition=batch", "--begin=now+3600", "--no-requeue", "--comment=gpu-donor of=7",
@@ -186,8 +182,6 @@ def test_a_donor_is_asked_for_as_its_borrower_was() -> None:
     ):  # fmt: skip
         assert word in words
     assert not any(word.startswith(("--gres", "--uid")) for word in words)
-    bare = donor.words(ASKED, replace(JOB, account="", time_limit=""), SETTINGS)
-    assert not any(word.startswith(("--account", "--time")) for word in bare)
 
 
 def test_a_donors_script_is_what_the_nodes_program_reads() -> None:

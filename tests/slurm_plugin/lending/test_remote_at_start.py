@@ -20,10 +20,10 @@ from slurm_plugin.lending.at_start.planning import LoanContext, StartPlan
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.lending.at_start.start_loans import StartLoans
-from slurm_plugin.lending.borrowing import Candidate
 from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import LoanMatcher
+from slurm_plugin.lending.plan import Candidate
 from slurm_plugin.queue.capacity import Hold, nodes_of
 from slurm_plugin.queue.snapshot import Snapshot, read_snapshot
 from slurm_plugin.remote import presets

@@ -20,11 +20,12 @@ from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.lending import borrowing
+from slurm_plugin.lending import matcher
 from slurm_plugin.lending.acting.question import Question
-from slurm_plugin.lending.borrowing import Candidate, may_borrow
 from slurm_plugin.lending.choice.offer import Offer, Refusal, holds_of, offer
 from slurm_plugin.lending.donors import SlurmLoans
+from slurm_plugin.lending.matcher import may_borrow
+from slurm_plugin.lending.plan import Candidate
 from slurm_plugin.lending.standing import Standing, standing
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold, Node, emptied
@@ -63,7 +64,7 @@ def with_holds(found: Offer | Refusal, need: Need, end: float) -> Offer | Refusa
 def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
     """Slots by node, the job's own node first; nothing without an offer."""
     left = room(*nodes)
-    found = offer(borrowing.borrower(need, left), borrowing.spare_capacity(left), settings)
+    found = offer(matcher.borrower(need, left), matcher.spare_capacity(left), settings)
     return {found.host: found.mask, **found.donors} if isinstance(found, Offer) else {}
 
 
@@ -292,7 +293,7 @@ class OneByOne:
     def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offer | Refusal | None]:
         [one] = jobs
         found = offer(
-            borrowing.borrower(one.need, made.room), borrowing.spare_capacity(made.room), SETTINGS
+            matcher.borrower(one.need, made.room), matcher.spare_capacity(made.room), SETTINGS
         )
         return [with_holds(found, one.need, AT + one.job.time_limit_s)]
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -294,7 +294,7 @@ def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start() -> None:
 
 def test_a_donors_task_is_read_from_its_batch_script() -> None:
     text = {"parent": 7, "gpus": 2, "low": 1, "high": 9, "trust_network": False}
-    text["preset"] = json.loads(ECHO.text())
+    text["preset"] = asdict(ECHO)
     found = donor.read(json.dumps(text), {"SLURM_JOB_ID": "71"}, "/bin/node")
     assert (found.subject, found.relays, found.preset) == ("7/71", True, ECHO)
     for bad in ("", "{}", "[]", json.dumps(text | {"gpus": "x"})):

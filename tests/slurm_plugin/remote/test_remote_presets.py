@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,7 @@ def test_what_is_not_configured_is_what_is_not_given() -> None:
 def test_a_preset_travels_to_the_nodes_unchanged(name: str) -> None:
     found = presets.load(name)
     assert found.name == name
-    assert preset.from_text(found.text()) == found
+    assert preset.from_json(json.loads(json.dumps(asdict(found)))) == found
 
 
 @pytest.mark.parametrize(
