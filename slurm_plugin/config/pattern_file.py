@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policies.contract.hint_keys import is_pattern_name
-from policies.errors import PatternError
 from policies.patterns import graph_file
 from policies.patterns.graph_file import Graph
 from policies.patterns.pattern import PATTERNS, add_graph
@@ -29,7 +28,7 @@ class SitePattern:
 
 
 def site_pattern(name: str, path: Path, line: int = 0) -> SitePattern:
-    """Read the pattern in `path` and make it known; raises PluginError, for a name too."""
+    """Read the pattern in `path` and make it known; raises as `read` does, for a name too."""
     if not is_pattern_name(name):
         others = ", ".join(PATTERNS)
         raise PluginError(f"expected a name of up to 63 letters, digits, . - _, none of {others}")
@@ -38,7 +37,7 @@ def site_pattern(name: str, path: Path, line: int = 0) -> SitePattern:
 
 
 def read(path: Path) -> Graph:
-    """The graph in `path`; raises PluginError."""
+    """The graph in `path`; raises PluginError or PatternError."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise PluginError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected a pattern")
@@ -48,7 +47,4 @@ def read(path: Path) -> Graph:
         raise PluginError(f"{path}: {error.strerror}; {expected}") from None
     except UnicodeDecodeError:
         raise PluginError(f"{path}: not text; expected {graph_file.EXPECTED}") from None
-    try:
-        return graph_file.read(text, str(path))
-    except PatternError as error:
-        raise PluginError(str(error)) from error
+    return graph_file.read(text, str(path))

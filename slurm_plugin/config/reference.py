@@ -61,7 +61,9 @@ def markdown(config: type = Config) -> str:
     for title, cls in sections(cls=config):
         lines += [f"### {title}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
         for key in keys_of(cls):
-            kind = " \\| ".join(f"`{choice}`" for choice in key.choices) or _kind(key)
+            kind = " \\| ".join(f"`{choice}`" for choice in key.choices) or _KINDS_SHOWN.get(
+                key.kind, key.kind
+            )
             lines.append(f"| `{key.name}` | {kind} | {default(key)} | {key.about} |")
         lines.append("")
     return "\n".join(lines)
@@ -74,10 +76,6 @@ def sections(name: str = "", cls: type = Config) -> Iterator[tuple[str, type]]:
         if key.section and keys_of(key.section):
             full = f"{name}.{key.name}".lstrip(".") + _MEMBERS.get(key.kind, "")
             yield from sections(full, key.section)
-
-
-def _kind(key: Key) -> str:
-    return _KINDS_SHOWN.get(key.kind, key.kind)
 
 
 def default(key: Key) -> str:

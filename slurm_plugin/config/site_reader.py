@@ -13,7 +13,7 @@ from gres_topology import hostlist
 from policies import hints
 from policies.contract.demand import Shares, shares
 from policies.contract.hint_keys import LAUNCH
-from policies.errors import HintError
+from policies.errors import HintError, PatternError
 from policies.registry import registry
 from slurm_plugin.config.genie import read_classes
 from slurm_plugin.config.key import Key, keys_of
@@ -131,7 +131,7 @@ class SiteReader(Reader):
             path = self.file(value, full, key)
             try:
                 patterns[given] = site_pattern(given, path, value.start_mark.line + 1)
-            except PluginError as error:
+            except (PluginError, PatternError) as error:
                 raise self.fail(value, full, str(error)) from error
             self.patterns[given] = patterns[given].internal
         return MappingProxyType(patterns)

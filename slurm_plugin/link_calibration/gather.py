@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gres_topology import NodeTopology, pci
@@ -18,16 +17,12 @@ from slurm_plugin.link_calibration.nccl_log import Gpu, Log, read_log
 _FAMILY = re.compile(r"\b([a-z]{1,3}\d{2,4}[a-wyz]?)x?\b")
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredSets:
-    """By GPUs of the topology, ascending: mean bus bandwidth in GB/s, and the logs' names."""
+def gather(
+    paths: Sequence[Path], topology: NodeTopology
+) -> tuple[dict[tuple[int, ...], float], dict[tuple[int, ...], list[str]]]:
+    """Mean bus bandwidth in GB/s, and the logs' names, by GPUs of the topology, ascending.
 
-    gbps: dict[tuple[int, ...], float]
-    sources: dict[tuple[int, ...], list[str]]
-
-
-def gather(paths: Sequence[Path], topology: NodeTopology) -> MeasuredSets:
-    """Read all logs; several of one set (other nodes, other days) count as their mean.
+    Several logs of one set (other nodes, other days) count as their mean.
 
     Raises PluginError for the first that cannot be used.
     """
@@ -37,7 +32,7 @@ def gather(paths: Sequence[Path], topology: NodeTopology) -> MeasuredSets:
     for found, gpus in zip(logs, gpus_of(logs, topology), strict=True):
         reached.setdefault(gpus, []).append(found.busbw_gbps)
         sources.setdefault(gpus, []).append(found.path.name)
-    return MeasuredSets({gpus: sum(all_) / len(all_) for gpus, all_ in reached.items()}, sources)
+    return {gpus: sum(all_) / len(all_) for gpus, all_ in reached.items()}, sources
 
 
 def gpus_of(logs: Sequence[Log], topology: NodeTopology) -> list[tuple[int, ...]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from policies.performance import Shape
 from slurm_plugin.job_notes.hints import postponed_until
 from slurm_plugin.job_notes.records import REQUESTS, GateRecord
-from slurm_plugin.profiling.machine import OUT, models
-from slurm_plugin.queue.demand import Unplaceable, gpus_of, node_names
-from slurm_plugin.slurm.gres_text import counts
+from slurm_plugin.profiling.machine import models
+from slurm_plugin.queue.capacity import CLOSED
+from slurm_plugin.queue.demand import Unplaceable, gpu_counts, node_names
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: Reasons of jobs that would run if GPUs were free; others wait for something else.
@@ -23,7 +23,7 @@ def has_idle_gpus(nodes: Sequence[SlurmNode], shape: Shape) -> bool:
     able = [
         node
         for node in nodes
-        if not OUT.intersection(node.state)
+        if not CLOSED.intersection(node.state)
         and node.gpu_count - len(node.used) >= shape.gpus_per_node
         and node.alloc_cpus < node.cpus
     ]
@@ -66,12 +66,12 @@ def _since(job: QueuedJob, now: float) -> float | None:
 
 def _may_use(job: QueuedJob, node: SlurmNode) -> bool:
     """Whether the job asks for GPUs that this node has."""
-    asked = _asked(job)
-    if not (gpus_of(asked) or job.exclusive):
+    asked = gpu_counts(_asked(job))
+    if not (sum(asked.values()) or job.exclusive):
         return False
     if not set(job.partition.split(",")) & set(node.partitions):
         return False
-    types = {kind for kind in _types(asked) if kind}
+    types = set(filter(None, asked))
     if types and not types & {*models(node), *node.gpus}:
         return False
     try:
@@ -88,11 +88,3 @@ def _asked(job: QueuedJob) -> str:
     if kept is not None:
         texts += kept.requests.values()
     return ",".join(filter(None, texts))
-
-
-def _types(asked: str) -> Mapping[str, int]:
-    items = [item.replace("=", ":") for item in asked.split(",") if "gpu" in item]
-    try:
-        return counts(",".join(items))
-    except ValueError:
-        return {}

@@ -235,7 +235,8 @@ class ProfilingLoop:
         if other is not None:
             self._once(f"waiting: job {other.job_id} of {other.user} waits for GPUs")
         elif not idle.has_idle_gpus(nodes, run.shape):
-            self._once(f"waiting: {run.shape} idle GPUs are needed on {', '.join(_few(nodes))}")
+            some = [node.name for node in nodes[:4]] + ["..."] * (len(nodes) > 4)
+            self._once(f"waiting: {run.shape} idle GPUs are needed on {', '.join(some)}")
         else:
             return True
         return False
@@ -307,8 +308,3 @@ def _wrong_shape(job: QueuedJob, run: sweep.ProfilingRun) -> str:
         return ""
     got = ", ".join(f"{len(gpus)} on {node}" for node, gpus in sorted(job.gpus.items()))
     return f"Slurm gave {got} GPUs where {run.shape} was asked"
-
-
-def _few(nodes: Sequence[SlurmNode]) -> list[str]:
-    names = [node.name for node in nodes]
-    return names if len(names) <= 4 else [*names[:4], "..."]

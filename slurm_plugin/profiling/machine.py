@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gres_topology import hostlist
 from slurm_plugin.errors import PluginError
+from slurm_plugin.queue.capacity import CLOSED
 from slurm_plugin.slurm.interface import SlurmNode, SlurmPartition
 from slurm_plugin.slurm.slot_types import index_of
-
-#: States in which no job starts on a node, now or soon.
-OUT = frozenset(
-    ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "INVALID_REG", "MAINT",
-     "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "RESERVED", "UNKNOWN")
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ def choose(
     kinds: dict[str, list[SlurmNode]] = {}
     wanted = _wanted(constraints, usable)
     for node in usable:
-        if node.name in wanted and not OUT.intersection(node.state):
+        if node.name in wanted and not CLOSED.intersection(node.state):
             kinds.setdefault(_kind(node, constraints.gpu_type), []).append(node)
     if not kinds:
         raise PluginError(
@@ -71,10 +66,10 @@ def choose(
             f" {_said(constraints)}"
         )
     kind = min(kinds, key=lambda kind: (-len(kinds[kind]), -kinds[kind][0].gpu_count, kind))
-    chosen = {node.name for node in kinds[kind]}
+    first, chosen = kinds[kind][0], {node.name for node in kinds[kind]}
     return NodeKind(
         kind,
-        _count(kinds[kind][0], constraints.gpu_type),
+        models(first)[constraints.gpu_type] if constraints.gpu_type else first.gpu_count,
         tuple(sorted(chosen)),
         tuple(sorted(node.name for node in usable if node.name not in chosen)),
     )
@@ -125,13 +120,8 @@ def _kind(node: SlurmNode, gpu_type: str) -> str:
     return " + ".join(f"{count} {model or 'GPUs'}" for model, count in sorted(counts.items()))
 
 
-def _count(node: SlurmNode, gpu_type: str) -> int:
-    return models(node)[gpu_type] if gpu_type else node.gpu_count
-
-
 def _shown(nodes: Sequence[SlurmNode]) -> str:
-    found: Mapping[str, str] = {node.name: _kind(node, "") for node in nodes}
-    some = [f"{name}: {kind}" for name, kind in sorted(found.items())]
+    some = sorted(f"{node.name}: {_kind(node, '')}" for node in nodes)
     return "; ".join(some[:8]) + ("; ..." if len(some) > 8 else "")
 
 

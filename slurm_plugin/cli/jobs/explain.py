@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from slurm_plugin.cli.options import config_option, json_option
-
-if TYPE_CHECKING:
-    from slurm_plugin.config.settings import Config
 
 
 @click.command()
@@ -39,22 +35,25 @@ def explain(
     """
     import json
 
+    from slurm_plugin.config import settings as config
     from slurm_plugin.explain.find import explained
+    from slurm_plugin.explain.machines import draw
     from slurm_plugin.explain.story import gpus_of
     from slurm_plugin.explain.text import in_words
     from slurm_plugin.slurm.runner import ProcessRunner
 
     job = _checked(job)
-    settings = _settings(config_path)
+    settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
     found = explained(job, settings, _address(engine), runner)
-    if every and found.records:
-        for record in found.records:
-            click.echo(json.dumps(record) if as_json else in_words(record))
-    else:
-        click.echo(json.dumps(found.story) if as_json else in_words(found.story))
+    for story in (every and found.records) or [found.story]:
+        click.echo(json.dumps(story) if as_json else in_words(story))
+    if plot is not None and not found.machines:
+        raise click.UsageError("--plot: the job's nodes are not known here")
     if plot is not None:
-        _draw(found.machines, gpus_of(found.story), int(found.story["job"]), plot)
+        number = int(found.story["job"])
+        for path in draw(found.machines, gpus_of(found.story), number, plot):
+            click.echo(f"drawn: {path}", err=True)
 
 
 def _checked(job: str) -> str:
@@ -65,13 +64,6 @@ def _checked(job: str) -> str:
     return job
 
 
-def _settings(path: Path) -> Config | None:
-    """The configuration, or None on hosts that have none."""
-    from slurm_plugin.config import settings as config
-
-    return config.load(path) if path.exists() else None
-
-
 def _address(text: str | None) -> tuple[str, int] | None:
     from slurm_plugin.config.yaml_reader import address_in
 
@@ -79,12 +71,3 @@ def _address(text: str | None) -> tuple[str, int] | None:
     if text is not None and address is None:
         raise click.UsageError(f"--engine {text!r}: expected host:port")
     return address
-
-
-def _draw(machines: dict[str, object], gpus: dict[str, list[int]], job: int, target: Path) -> None:
-    from slurm_plugin.explain.machines import draw
-
-    if not machines:
-        raise click.UsageError("--plot: the job's nodes are not known here")
-    for path in draw(machines, gpus, job, target):
-        click.echo(f"drawn: {path}", err=True)

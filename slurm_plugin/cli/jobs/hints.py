@@ -15,6 +15,7 @@ def hints(as_json: bool, markdown: bool) -> None:
     import json
 
     from policies.hints.page import rows, tables
+    from slurm_plugin.cli import tables as terminal
     from slurm_plugin.config.settings import load_policies
 
     load_policies()
@@ -23,14 +24,7 @@ def hints(as_json: bool, markdown: bool) -> None:
     elif as_json:
         click.echo(json.dumps({"keys": rows()}, indent=2))
     else:
-        _print()
-
-
-def _print() -> None:
-    from policies.hints.page import rows
-    from slurm_plugin.cli import tables
-
-    keys = ("key", "values", "default", "doc", "read_by")
-    titles = ("key", "values", "default", "what it says", "read by")
-    tables.show(tables.plain(titles, [[row[key] for key in keys] for row in rows()]))
-    click.echo("off stands alone: Slurm's own choice, nothing of ours.")
+        keys = ("key", "values", "default", "doc", "read_by")
+        titles = ("key", "values", "default", "what it says", "read by")
+        terminal.show(terminal.plain(titles, [[row[key] for key in keys] for row in rows()]))
+        click.echo("off stands alone: Slurm's own choice, nothing of ours.")

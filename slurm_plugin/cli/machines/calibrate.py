@@ -39,10 +39,10 @@ def calibrate(
     from slurm_plugin.link_calibration.gather import gather
 
     machine = find(topology)
-    measured = gather(logs, machine)
-    found = fit(machine, measured.gbps)
+    measured, sources = gather(logs, machine)
+    found = fit(machine, measured)
     if output is not None:
-        model_file.write_model(output, found, measured.sources)
+        model_file.write_model(output, found, sources)
     if plot is not None:
         draw(found, plot)
     click.echo(json.dumps(_facts(found)) if as_json else _text(found))

@@ -44,10 +44,15 @@ def launch_table(
     The nodes need nothing else: rank order, NUMA nodes, NICs and device numbers of every GPU
     set stand in it. One table serves all nodes of one kind and one numbering.
     """
+    from dataclasses import replace
+
     from gres_topology import find
     from slurm_plugin.launch import machine_of, write
 
-    topology = with_numa(_with_minors(find(machine), minors), numa_file)
+    topology = find(machine)
+    if minors is not None:
+        topology = replace(topology, minors=_numbers(minors, "--minors"))
+    topology = with_numa(topology, numa_file)
     known = machine_of(topology, _mapping(topology, slurm_index, gres_path, node))
     if plot is not None:
         from slurm_plugin.launch.drawing import draw
@@ -76,14 +81,6 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise click.UsageError(f"{option} {text!r}; expected numbers such as 2,0,1,3") from None
-
-
-def _with_minors(topology: NodeTopology, minors: str | None) -> NodeTopology:
-    from dataclasses import replace
-
-    if minors is None:
-        return topology
-    return replace(topology, minors=_numbers(minors, "--minors"))
 
 
 def _mapping(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from functools import wraps
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -164,11 +166,10 @@ def _print_matrix(console: Console, found: NodeTopology) -> None:
 
 
 def _print_links(console: Console, found: NodeTopology) -> None:
-    pairs: dict[tuple[str, float], int] = {}
-    for i in range(found.gpus):
-        for j in range(i):
-            key = (found.kinds[i][j], float(found.bandwidth_gbps[i, j]))
-            pairs[key] = pairs.get(key, 0) + 1
+    pairs = Counter(
+        (found.kinds[i][j], float(found.bandwidth_gbps[i, j]))
+        for i, j in combinations(range(found.gpus), 2)
+    )
     for (label, gbps), count in sorted(pairs.items(), key=lambda item: -item[0][1]):
         console.print(f"{label:<6} {gbps:>6g} GB/s per direction, {count} pairs")
 

@@ -85,6 +85,7 @@ def show(
     """
     from policies.performance.similarity import Traits
     from slurm_plugin.speed_models.database import Database
+    from slurm_plugin.speed_models.drawing import draw
     from slurm_plugin.speed_models.rows import in_words, predictions
 
     kept = Database(database)
@@ -100,7 +101,7 @@ def show(
     own = found.profile.traits.name
     if plot is not None:
         title = name if own == name else f"{name} (as {own})"
-        _draw(rows, size, f"{title}, {task}, batch {size}", plot)
+        draw(rows, size, f"{title}, {task}, batch {size}", plot)
     if as_json:
         facts = {"profile": own, "asked": model, "task": task, "likeness": found.likeness,
                  "note": note, "batch": size, "model": found.model.kind}  # fmt: skip
@@ -110,12 +111,6 @@ def show(
     if note:
         click.echo(note)
     _print(rows, size)
-
-
-def _draw(rows: list[Row], batch: int, title: str, target: Path) -> None:
-    from slurm_plugin.speed_models.drawing import draw
-
-    draw(rows, batch, title, target)
 
 
 def _runs(file: Path) -> list[Run]:

@@ -124,7 +124,6 @@ def _cluster(path: Path) -> dict[str, NodeTopology]:
 def _runs(
     trace: Trace, cluster: dict[str, NodeTopology], names: tuple[str, ...], easy: bool, part: float
 ) -> list[SimulatedRun]:
-    from policies.errors import RegistryError
     from policies.registry import registry
     from simulation.errors import SimulationError
     from simulation.models.placing import Simulator
@@ -136,10 +135,7 @@ def _runs(
     if not trace.jobs:
         reasons = "; ".join(f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED])
         raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
-    try:
-        policies = [registry.get(name) for name in dict.fromkeys(names)]
-    except RegistryError as error:
-        raise SimulationError(str(error)) from None
+    policies = [registry.get(name) for name in dict.fromkeys(names)]
     speed: Speed = ByBandwidth(part) if part else Stated()
     runs = []
     with bars() as begin:

@@ -46,17 +46,12 @@ def release_all(config_path: Path) -> None:
 
     Set the kill switch or stop the engine first, or new jobs are gated again.
     """
-    from slurm_plugin.cli import Fault
     from slurm_plugin.config import settings as config
-    from slurm_plugin.errors import SlurmError
     from slurm_plugin.gates.give_back import give_back
     from slurm_plugin.slurm import choose
 
     settings = config.load(config_path)
-    try:
-        done = give_back(choose.client(settings.slurm))
-    except SlurmError as error:
-        raise Fault(str(error)) from error
+    done = give_back(choose.client(settings.slurm))
     click.echo(f"{done} waiting job{'' if done == 1 else 's'} given back to Slurm")
     if not settings.kill_switch.exists():
         click.echo(

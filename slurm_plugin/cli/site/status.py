@@ -12,6 +12,8 @@ from slurm_plugin.cli.options import config_option, json_option
 if TYPE_CHECKING:
     from slurm_plugin.config.sections import SlurmConfig
 
+_SLOTS = ("promised", "gated", "placed", "released", "regated", "refused", "mismatched")
+
 
 @click.command()
 @config_option
@@ -69,7 +71,10 @@ def _text(state: dict[str, Any]) -> str:
     for reason, count in sorted(state["passes"].items()):
         lines.append(f"passed {count}: {reason}")
     if "slots" in state:
-        lines.append(_slots(state["slots"]))
+        slots = state["slots"]
+        looked = slots["looked_s_ago"]
+        when = "Slurm was not read yet" if looked is None else f"Slurm was read {looked:.1f} s ago"
+        lines.append(f"slots: {', '.join(f'{slots.get(key, 0)} {key}' for key in _SLOTS)}; {when}")
     for name, domain in state.get("genie", {}).get("domains", {}).items():
         counts = ", ".join(f"{domain[key]} {key}" for key in ("waiting", "running", "held"))
         lines.append(f"genie, partition {name}: {counts}; {domain['profiles']} profiles")
@@ -85,13 +90,3 @@ def _text(state: dict[str, Any]) -> str:
     if state["tables_bytes"] is not None:
         lines.append(f"tables: {state['tables_bytes'] / 1e6:.1f} MB")
     return "\n".join(lines)
-
-
-def _slots(state: dict[str, Any]) -> str:
-    looked = state["looked_s_ago"]
-    when = "Slurm was not read yet" if looked is None else f"Slurm was read {looked:.1f} s ago"
-    counts = ", ".join(f"{state.get(key, 0)} {key}" for key in _SLOTS)
-    return f"slots: {counts}; {when}"
-
-
-_SLOTS = ("promised", "gated", "placed", "released", "regated", "refused", "mismatched")
