@@ -15,10 +15,10 @@ needs_compiler = pytest.mark.skipif(
 
 
 def claims_in(folder: Path) -> list[str]:
-    """The claims of the folder's files, in order."""
-    files = sorted(folder.glob("*_test.c"))
+    """The claims of the folder's files, in order; records_test.c is a program of its own."""
+    files = sorted(file for file in folder.glob("*_test.c") if file.name != "records_test.c")
     return [
-        claim for file in files for claim in re.findall(r"^\tTEST\((\w+)\)", file.read_text(), re.M)
+        claim for file in files for claim in re.findall(r"^CLAIM\((\w+)\)", file.read_text(), re.M)
     ]
 
 

@@ -1,19 +1,24 @@
-/*
- * Tests in C are claims: functions that hold, or say where they do not. Each file of
- * them ends with a table of its claims, and in that with an empty row.
- */
-#ifndef GT_CLAIMS_H
-#define GT_CLAIMS_H
+/* Tests in C are claims: functions that hold, or say where they do not. */
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
 
-typedef struct {
+typedef struct claim {
 	const char *name;
 	void (*run)(void);
+	struct claim *next;
 } claim_t;
 
-#define TEST(name) { #name, name }
+/* CLAIM(what_holds) { CHECK(...); } is one of the program's claims. */
+#define CLAIM(name) \
+	static void name(void); \
+	__attribute__((constructor)) static void add_##name(void) \
+	{ \
+		static claim_t claim = { #name, name, NULL }; \
+		add_claim(&claim); \
+	} \
+	static void name(void)
 
 /* Where the claim that runs does not hold: at its first check that failed. */
 extern char failed_at[400];
@@ -34,10 +39,7 @@ extern char failed_at[400];
 				 __FILE__, __LINE__, got_, expected_); \
 	} while (0)
 
-/* The names, and all of them or one run; the tables end with NULL. */
-extern void list_claims(const claim_t *const tables[]);
+extern void add_claim(claim_t *claim);
 
-/* RET 0 if every claim held, and there was one */
-extern int run_claims(const claim_t *const tables[], const char *only);
-
-#endif
+/* Prints "ok CLAIM" or "FAILED CLAIM: where"; only: one claim, or NULL for all. RET 0 if all held */
+extern int run_claims(const char *only);

@@ -3,7 +3,24 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "number.h"
+extern bool gt_number(const char **text, unsigned long most, unsigned long *value)
+{
+	const char *at = *text;
+	unsigned long found = 0;
+
+	if (*at < '0' || *at > '9')
+		return false;
+	for (; *at >= '0' && *at <= '9'; at++) {
+		unsigned long digit = (unsigned long) (*at - '0');
+
+		if (found > (most - digit) / 10 || digit > most)
+			return false;
+		found = found * 10 + digit;
+	}
+	*value = found;
+	*text = at;
+	return true;
+}
 
 extern bool gt_cpuset_parse(gt_cpuset_t *set, const char *text)
 {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "number.h"
+#include "cpuset.h"
 
 /* How Slurm gives a step's GPUs to its tasks. */
 typedef enum { WHOLE, PER_TASK, CHOSEN } share_t;
@@ -14,6 +14,9 @@ typedef struct {
 	const gt_settings_t *settings;
 	const gt_ask_t *ask;
 	gt_list_t step, visible;
+	gt_list_t *gpus;	/* the task's, in rank order */
+	gt_list_t seen;		/* those that CUDA or ROCr can see: relative numbers count these */
+	bool is_relative;
 	share_t share;
 	int per_task;
 	char *note;
@@ -99,11 +102,11 @@ static bool in_order(const case_t *c, gt_list_t *gpus)
 	return false;
 }
 
-static bool global(const case_t *c, gt_devices_t *devices)
+static bool global(case_t *c)
 {
 	gt_list_t whole = c->step;
 
-	devices->gpus = c->visible;
+	*c->gpus = c->visible;
 	if (!gt_list_within(&c->visible, &c->step)) {
 		snprintf(c->note, GT_NOTE, "the visible devices \"%.60s\" are not among the"
 			 " step's GPUs \"%.60s\"", c->ask->visible, c->ask->step_gpus);
@@ -112,12 +115,12 @@ static bool global(const case_t *c, gt_devices_t *devices)
 	if (c->share == CHOSEN)
 		return true;
 	if (!may_divide(c))
-		return in_order(c, &devices->gpus);
+		return in_order(c, c->gpus);
 	if (!in_order(c, &whole))
 		return false;
-	devices->gpus.count = c->per_task;
+	c->gpus->count = c->per_task;
 	for (int i = 0; i < c->per_task; i++)
-		devices->gpus.gpu[i] = whole.gpu[c->ask->local_id * c->per_task + i];
+		c->gpus->gpu[i] = whole.gpu[c->ask->local_id * c->per_task + i];
 	return true;
 }
 
@@ -146,46 +149,57 @@ static bool openable(const case_t *c, gt_list_t *open)
 	return true;
 }
 
-static bool relative(const case_t *c, gt_devices_t *devices)
+static bool relative(case_t *c)
 {
 	gt_list_t step = ascending(&c->step), open;
 	bool is_told = openable(c, &open);
 
 	if (c->visible.count == step.count) {
-		devices->seen = step;
+		c->seen = step;
 	} else if (is_told && open.count == c->visible.count) {
-		devices->seen = ascending(&open);	/* the task has a cgroup of its own */
+		c->seen = ascending(&open);	/* the task has a cgroup of its own */
 	} else if (is_told && open.count == step.count) {
-		devices->seen = step;			/* --gres-flags=allow-task-sharing */
+		c->seen = step;			/* --gres-flags=allow-task-sharing */
 	} else {
 		snprintf(c->note, GT_NOTE, "which GPUs the relative numbers \"%.60s\" mean cannot"
 			 " be told; expected the device minors in the table (%s)",
 			 c->ask->visible, c->table->machine);
 		return false;
 	}
-	devices->gpus.count = 0;
+	c->gpus->count = 0;
 	for (int i = 0; i < c->visible.count; i++) {
-		if (c->visible.gpu[i] >= devices->seen.count) {
+		if (c->visible.gpu[i] >= c->seen.count) {
 			snprintf(c->note, GT_NOTE, "the visible devices are \"%.60s\"; expected"
-				 " numbers below %d", c->ask->visible, devices->seen.count);
+				 " numbers below %d", c->ask->visible, c->seen.count);
 			return false;
 		}
-		devices->gpus.gpu[devices->gpus.count++] = devices->seen.gpu[c->visible.gpu[i]];
+		c->gpus->gpu[c->gpus->count++] = c->seen.gpu[c->visible.gpu[i]];
 	}
-	return c->share == CHOSEN || in_order(c, &devices->gpus);
+	return c->share == CHOSEN || in_order(c, c->gpus);
+}
+
+/* What the GPU is called among those that can be seen: drivers count by PCI address. */
+static int name_of(const case_t *c, int gpu)
+{
+	int device = c->table->gpu[gpu].device, before = 0;
+
+	if (!c->is_relative)
+		return device;
+	for (int i = 0; i < c->seen.count; i++)
+		before += c->table->gpu[c->seen.gpu[i]].device < device;
+	return before;
 }
 
 extern bool gt_devices(const gt_table_t *table, const gt_settings_t *settings,
-		       const gt_ask_t *ask, gt_devices_t *devices, char *note)
+		       const gt_ask_t *ask, gt_list_t *gpus, char *visible, char *note)
 {
-	case_t c = { .table = table, .settings = settings, .ask = ask, .note = note };
+	case_t c = { .table = table, .settings = settings, .ask = ask, .note = note,
+		     .gpus = gpus };
 	gt_numbering_t found;
+	size_t at = 0;
 
-	memset(devices, 0, sizeof(*devices));
-	note[0] = '\0';
-	if (!ask->step_gpus[0] || !ask->visible[0])
-		return false;
-	if (!read_lists(&c))
+	visible[0] = note[0] = '\0';
+	if (!ask->step_gpus[0] || !ask->visible[0] || !read_lists(&c))
 		return false;
 	read_share(&c);
 	found = numbering(&c);
@@ -194,29 +208,11 @@ extern bool gt_devices(const gt_table_t *table, const gt_settings_t *settings,
 			 " \"%.60s\" nor a count of them", ask->visible, ask->step_gpus);
 		return false;
 	}
-	devices->is_relative = found == GT_RELATIVE;
-	return devices->is_relative ? relative(&c, devices) : global(&c, devices);
-}
-
-/* What the GPU is called among those that can be seen: drivers count by PCI address. */
-static int name_of(const gt_table_t *table, const gt_devices_t *devices, int gpu)
-{
-	int device = table->gpu[gpu].device, before = 0;
-
-	if (!devices->is_relative)
-		return device;
-	for (int i = 0; i < devices->seen.count; i++)
-		before += table->gpu[devices->seen.gpu[i]].device < device;
-	return before;
-}
-
-extern void gt_devices_print(const gt_table_t *table, const gt_devices_t *devices,
-			     char *text, size_t size)
-{
-	size_t at = 0;
-
-	text[0] = '\0';
-	for (int i = 0; i < devices->gpus.count && at < size; i++)
-		at += (size_t) snprintf(text + at, size - at, "%s%d", i ? "," : "",
-					name_of(table, devices, devices->gpus.gpu[i]));
+	c.is_relative = found == GT_RELATIVE;
+	if (!(c.is_relative ? relative(&c) : global(&c)))
+		return false;
+	for (int i = 0; i < gpus->count && at < GT_TEXT; i++)
+		at += (size_t) snprintf(visible + at, GT_TEXT - at, "%s%d", i ? "," : "",
+					name_of(&c, gpus->gpu[i]));
+	return true;
 }

@@ -2,8 +2,7 @@
  * Which GPUs a task has, in Slurm's indices and rank order, and what it must call them.
  * Pure: no Slurm header.
  */
-#ifndef GT_DEVICES_H
-#define GT_DEVICES_H
+#pragma once
 
 #include "order.h"
 #include "settings.h"
@@ -25,21 +24,10 @@ typedef struct {
 	gt_access_t access;
 } gt_ask_t;
 
-typedef struct {
-	gt_list_t gpus;		/* the task's, in rank order */
-	gt_list_t seen;		/* those that CUDA or ROCr can see: relative numbers count these */
-	bool is_relative;
-} gt_devices_t;
-
 /*
- * RET true; or false when the task is to be left as it is, with one sentence in
+ * RET true with *gpus, the task's in rank order, and visible[GT_TEXT], the list for
+ * *_VISIBLE_DEVICES; or false when the task is to be left as it is, with one sentence in
  * note[GT_NOTE] that says why, empty when there is no GPU in the step.
  */
 extern bool gt_devices(const gt_table_t *table, const gt_settings_t *settings,
-		       const gt_ask_t *ask, gt_devices_t *devices, char *note);
-
-/* The list for *_VISIBLE_DEVICES. */
-extern void gt_devices_print(const gt_table_t *table, const gt_devices_t *devices,
-			     char *text, size_t size);
-
-#endif
+		       const gt_ask_t *ask, gt_list_t *gpus, char *visible, char *note);

@@ -6,7 +6,6 @@
 
 #include "option.h"
 #include "step.h"
-#include "task.h"
 
 SPANK_PLUGIN(gputopo, 1);
 

@@ -76,17 +76,11 @@ extern long gt_kernel_numa_memory_mb(int number)
 	return kb / 1024;
 }
 
-static int policy_of(gt_mem_t mem)
-{
-	switch (mem) {
-	case GT_MEM_BIND:
-		return MPOL_BIND;
-	case GT_MEM_INTERLEAVE:
-		return MPOL_INTERLEAVE;
-	default:
-		return MPOL_PREFERRED;
-	}
-}
+static const int policies[] = {
+	[GT_MEM_PREFERRED] = MPOL_PREFERRED,
+	[GT_MEM_BIND] = MPOL_BIND,
+	[GT_MEM_INTERLEAVE] = MPOL_INTERLEAVE,
+};
 
 extern void gt_kernel_record(FILE *record, const gt_plan_t *plan)
 {
@@ -116,7 +110,7 @@ extern const char *gt_kernel_apply(const gt_settings_t *settings, const gt_plan_
 		why = errno;
 	}
 	/* The kernel reads one bit less than it is told. */
-	if (plan->mem != GT_MEM_NONE && syscall(SYS_set_mempolicy, policy_of(plan->mem), nodes,
+	if (plan->mem != GT_MEM_NONE && syscall(SYS_set_mempolicy, policies[plan->mem], nodes,
 						GT_NUMA + 1)) {
 		failed = "set_mempolicy";
 		why = errno;

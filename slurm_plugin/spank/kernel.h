@@ -2,8 +2,7 @@
  * What the kernel is asked and told: affinity, memory policy, device files, NICs. With
  * pretend= nothing is set. No Slurm header.
  */
-#ifndef GT_KERNEL_H
-#define GT_KERNEL_H
+#pragma once
 
 #include <stdio.h>
 
@@ -27,5 +26,3 @@ extern const char *gt_kernel_apply(const gt_settings_t *settings, const gt_plan_
 
 /* The same requests as text, one a line. */
 extern void gt_kernel_record(FILE *record, const gt_plan_t *plan);
-
-#endif

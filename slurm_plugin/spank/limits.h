@@ -1,6 +1,5 @@
 /* Bounds shared by the plugin's files. Pure: no Slurm header. */
-#ifndef GT_LIMITS_H
-#define GT_LIMITS_H
+#pragma once
 
 #define GT_GPUS 128		/* GPUs of one node, at most */
 #define GT_EXACT_GPUS 16	/* nodes up to this size have a row per GPU set */
@@ -12,5 +11,3 @@
 #define GT_NOTE 240		/* one sentence for the log */
 #define GT_HINT 1024		/* bytes of a hint, as the engine allows */
 #define GT_TABLE_BYTES (16u << 20)
-
-#endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "hint.h"
+#include "settings.h"
 
 static char given[GT_HINT + 1];
 static int is_given;

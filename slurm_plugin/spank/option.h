@@ -1,6 +1,5 @@
 /* --gpu-topo=TEXT of sbatch, salloc and srun, and how it reaches the tasks. */
-#ifndef GT_OPTION_H
-#define GT_OPTION_H
+#pragma once
 
 #include <slurm/spank.h>
 
@@ -15,5 +14,3 @@ extern void gt_option_carry(spank_t spank);
 
 /* The hint given to this very command, or NULL. */
 extern const char *gt_option_value(void);
-
-#endif

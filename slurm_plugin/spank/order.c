@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "number.h"
+#include "cpuset.h"
 
 extern bool gt_list_has(const gt_list_t *list, int gpu)
 {
@@ -63,21 +63,15 @@ static const char *find_row(const gt_pattern_t *pattern, unsigned long mask)
 	return NULL;
 }
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* A row's digits, taken only if they are the set itself in another order. */
 static bool take_row(const char *row, gt_list_t *set)
 {
-	const char *digits = strchr(row, ' ');
+	static const char hex[] = "0123456789abcdef";
+	const char *digits = strchr(row, ' '), *digit;
 	gt_list_t found = { 0 };
 
 	while (digits && *++digits) {
-		int gpu = hex_digit(*digits);
+		int gpu = (digit = strchr(hex, *digits)) ? (int) (digit - hex) : -1;
 
 		if (!gt_list_has(set, gpu) || gt_list_has(&found, gpu))
 			return false;

@@ -1,6 +1,5 @@
 /* The rank order of a GPU set, looked up in the table. Pure: no Slurm header. */
-#ifndef GT_ORDER_H
-#define GT_ORDER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ extern bool gt_list_parse(gt_list_t *list, const char *text);
  * RET false, *set unchanged, when the table has no such pattern or the row is damaged.
  */
 extern bool gt_order(const gt_table_t *table, const char *pattern, gt_list_t *set);
-
-#endif

@@ -121,19 +121,18 @@ extern bool gt_plan(const gt_table_t *table, const gt_settings_t *settings,
 		    const gt_ask_t *ask, const gt_place_t *place, gt_plan_t *plan,
 		    char *note)
 {
-	gt_devices_t devices;
+	gt_list_t gpus;
 	const gt_numa_t *numa;
 
 	memset(plan, 0, sizeof(*plan));
-	if (!gt_devices(table, settings, ask, &devices, note))
+	if (!gt_devices(table, settings, ask, &gpus, plan->visible, note))
 		return false;
-	gt_devices_print(table, &devices, plan->visible, sizeof(plan->visible));
-	numa = shared_numa(table, &devices.gpus);
+	numa = shared_numa(table, &gpus);
 	if (settings->bind) {
 		plan_cpus(numa, place, plan);
-		plan_memory(table, &devices.gpus, numa, place, settings->mem, plan);
+		plan_memory(table, &gpus, numa, place, settings->mem, plan);
 	}
 	if (settings->nic != GT_NIC_OFF)
-		plan_nics(table, &devices.gpus, place, plan);
+		plan_nics(table, &gpus, place, plan);
 	return true;
 }

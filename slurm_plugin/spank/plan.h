@@ -1,6 +1,5 @@
 /* All that is to be done for one task, computed before anything is. Pure: no Slurm header. */
-#ifndef GT_PLAN_H
-#define GT_PLAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ typedef struct {
 extern bool gt_plan(const gt_table_t *table, const gt_settings_t *settings,
 		    const gt_ask_t *ask, const gt_place_t *place, gt_plan_t *plan,
 		    char *note);
-
-#endif

@@ -1,6 +1,5 @@
 #include "settings.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,31 +9,24 @@ static const char *const mems[] = { "none", "preferred", "bind", "interleave", N
 static const char *const nics[] = { "off", "on", "trust", NULL };
 static const char *const numberings[] = { "auto", "global", "relative", NULL };
 
-static int word_at(const char *const words[], const char *word, size_t len)
-{
-	for (int i = 0; words[i]; i++)
-		if (strlen(words[i]) == len && !memcmp(words[i], word, len))
-			return i;
-	return -1;
-}
+#define AT(field) offsetof(gt_settings_t, field), sizeof(((gt_settings_t *) 0)->field)
 
-extern bool gt_bind_parse(const char *word, size_t len, bool *bind)
-{
-	int at = word_at(binds, word, len);
-
-	if (at >= 0)
-		*bind = at == 1;
-	return at >= 0;
-}
-
-extern bool gt_mem_parse(const char *word, size_t len, gt_mem_t *mem)
-{
-	int at = word_at(mems, word, len);
-
-	if (at >= 0)
-		*mem = (gt_mem_t) at;
-	return at >= 0;
-}
+static const struct {
+	const char *key;
+	size_t offset, size;
+	const char *const *words;	/* NULL: a text */
+	const char *expected;
+} known[] = {
+	{ "table", AT(table), NULL, "an absolute path" },
+	{ "devices", AT(devices), NULL, "an absolute path" },
+	{ "record", AT(record), NULL, "an absolute path" },
+	{ "pretend", AT(pretend), NULL, "CPUs such as 0-3,8" },
+	{ "pattern", AT(pattern), NULL, "a pattern's name" },
+	{ "bind", AT(bind), binds, "numa or none" },
+	{ "mem", AT(mem), mems, "preferred, bind, interleave or none" },
+	{ "nic", AT(nic), nics, "on, off or trust" },
+	{ "numbering", AT(numbering), numberings, "auto, global or relative" },
+};
 
 extern const char *gt_mem_name(gt_mem_t mem)
 {
@@ -46,68 +38,38 @@ extern void gt_settings_defaults(gt_settings_t *settings)
 	*settings = (gt_settings_t) {
 		.table = "/etc/slurm/gputopo-launch.table",
 		.pattern = "ring",
-		.bind = true,
+		.bind = GT_BIND_NUMA,
 		.mem = GT_MEM_PREFERRED,
 		.nic = GT_NIC_ON,
 		.numbering = GT_AUTO,
 	};
 }
 
-static bool keep(char *out, size_t size, const char *value)
-{
-	if (!value[0] || strlen(value) >= size)
-		return false;
-	snprintf(out, size, "%s", value);
-	return true;
-}
-
-static bool keep_path(char *out, const char *value)
-{
-	return value[0] == '/' && keep(out, GT_PATH, value);
-}
-
-static bool keep_cpus(char *out, const char *value)
-{
-	gt_cpuset_t set;
-
-	return gt_cpuset_parse(&set, value) && keep(out, GT_PATH, value);
-}
-
 /* RET what was expected when the value does not fit, NULL when it is stored,
  * "" when there is no such key. */
-static const char *store(gt_settings_t *s, const char *key, const char *value)
+static const char *store(gt_settings_t *settings, const char *key, const char *value)
 {
-	size_t len = strlen(value);
-	int at;
+	size_t i = 0;
+	void *field;
+	gt_cpuset_t cpus;
 
-	if (!strcmp(key, "table"))
-		return keep_path(s->table, value) ? NULL : "an absolute path";
-	if (!strcmp(key, "devices"))
-		return keep_path(s->devices, value) ? NULL : "an absolute path";
-	if (!strcmp(key, "record"))
-		return keep_path(s->record, value) ? NULL : "an absolute path";
-	if (!strcmp(key, "pretend"))
-		return keep_cpus(s->pretend, value) ? NULL : "CPUs such as 0-3,8";
-	if (!strcmp(key, "pattern"))
-		return keep(s->pattern, GT_NAME, value) ? NULL : "a pattern's name";
-	if (!strcmp(key, "bind"))
-		return gt_bind_parse(value, len, &s->bind) ? NULL : "numa or none";
-	if (!strcmp(key, "mem"))
-		return gt_mem_parse(value, len, &s->mem) ? NULL :
-			"preferred, bind, interleave or none";
-	if (!strcmp(key, "nic")) {
-		if ((at = word_at(nics, value, len)) < 0)
-			return "on, off or trust";
-		s->nic = (gt_nic_t) at;
-		return NULL;
-	}
-	if (!strcmp(key, "numbering")) {
-		if ((at = word_at(numberings, value, len)) < 0)
-			return "auto, global or relative";
-		s->numbering = (gt_numbering_t) at;
-		return NULL;
-	}
-	return "";
+	while (i < sizeof(known) / sizeof(known[0]) && strcmp(key, known[i].key))
+		i++;
+	if (i == sizeof(known) / sizeof(known[0]))
+		return "";
+	field = (char *) settings + known[i].offset;
+	for (unsigned at = 0; known[i].words && known[i].words[at]; at++)
+		if (!strcmp(value, known[i].words[at])) {
+			*(unsigned *) field = at;
+			return NULL;
+		}
+	if (known[i].words || !value[0] || strlen(value) >= known[i].size)
+		return known[i].expected;
+	if (field == settings->pretend ? !gt_cpuset_parse(&cpus, value) :
+	    field != settings->pattern && value[0] != '/')
+		return known[i].expected;
+	strcpy(field, value);
+	return NULL;
 }
 
 /* One argument; RET false with the sentence in wrong. */
@@ -162,4 +124,48 @@ extern bool gt_settings_parse(gt_settings_t *settings, int argc, char *const arg
 		}
 	}
 	return true;
+}
+
+static char *trim(char *text)
+{
+	size_t len;
+
+	text += strspn(text, " ");
+	for (len = strlen(text); len && text[len - 1] == ' ';)
+		text[--len] = '\0';
+	return text;
+}
+
+extern bool gt_hint_apply(const char *hint, gt_settings_t *settings)
+{
+	char copy[GT_HINT + 1], *rest = NULL;
+
+	snprintf(copy, sizeof(copy), "%s", hint);
+	if (!strcmp(trim(copy), "off"))
+		return false;
+	for (char *item = strtok_r(copy, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
+		char *value = strchr(item, '='), *key;
+
+		if (!value)
+			continue;
+		*value++ = '\0';
+		key = trim(item);
+		if (!strcmp(key, "pattern") || !strcmp(key, "bind") || !strcmp(key, "mem"))
+			store(settings, key, trim(value));
+	}
+	return true;
+}
+
+extern const char *gt_hint_refused(const char *hint)
+{
+	if (strlen(hint) > GT_HINT)
+		return "is longer than 1024 bytes";
+	for (; *hint; hint++) {
+		if ((unsigned char) *hint < ' ' || *hint == 0x7f)
+			return "holds a control character (line feed, tab or the like)";
+		/* Brackets and bars delimit the records in which it is to stand. */
+		if ((unsigned char) *hint > 0x7f || strchr("[]|", *hint))
+			return "holds a character that no hint has; hints are printable ASCII without [, ] and |";
+	}
+	return NULL;
 }

@@ -10,7 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hint.h"
 #include "option.h"
 
 /* Slurm's numbers of the steps that hold the whole job: the batch script and salloc's shell. */
@@ -77,7 +76,7 @@ static bool read_hint(spank_t spank, gt_settings_t *settings)
 	char hint[GT_HINT + 1];
 
 	if (gt_step.is_shell)
-		settings->bind = false;
+		settings->bind = GT_BIND_NONE;
 	if (gt_option_value())
 		return gt_hint_apply(gt_option_value(), settings);
 	gt_getenv(spank, GT_HINT_ENV, hint, sizeof(hint));

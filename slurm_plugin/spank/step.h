@@ -1,6 +1,5 @@
 /* What one step on one node needs once: settings, hint, table, and the one log line. */
-#ifndef GT_STEP_H
-#define GT_STEP_H
+#pragma once
 
 #include <slurm/spank.h>
 
@@ -31,4 +30,5 @@ extern void gt_step_gpus(spank_t spank, char *gpus, int size);
 
 extern long gt_now_us(void);
 
-#endif
+/* Sets a task's environment, CPUs and memory policy, just before it becomes the user's program. */
+extern void gt_task_init(spank_t spank);

@@ -2,11 +2,11 @@
  * The node's launch table, as `gputopo launch-table` writes it (docs/binding.md has the
  * format). Read whole and checked before anything of it is believed. Pure: no Slurm header.
  */
-#ifndef GT_TABLE_H
-#define GT_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "limits.h"
 
@@ -54,7 +54,8 @@ extern bool gt_table_parse(gt_table_t *table, const char *name, char *text, size
 
 extern void gt_table_free(gt_table_t *table);
 
+/* CRC-32 (IEEE 802.3, as zlib's crc32 and gzip have it). */
+extern uint32_t gt_crc32(const char *text, size_t len);
+
 extern const gt_pattern_t *gt_table_pattern(const gt_table_t *table, const char *name);
 extern const gt_numa_t *gt_table_numa(const gt_table_t *table, int number);
-
-#endif

@@ -1,4 +1,4 @@
-#include "task.h"
+#include "step.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +7,6 @@
 #include "kernel.h"
 #include "option.h"
 #include "plan.h"
-#include "step.h"
 
 /* What we named in a batch script's environment, which its steps inherit. */
 #define NICS_ENV "GPUTOPO_NICS"

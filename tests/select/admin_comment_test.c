@@ -14,7 +14,7 @@ static void writes(const char *comment, const char *hint, const char *note,
 	free(text);
 }
 
-static void the_bracket_is_replaced_and_the_rest_kept(void)
+CLAIM(the_bracket_is_replaced_and_the_rest_kept)
 {
 	writes(NULL, "", "n", "[gpu-topo: | n]");
 	writes("", "pattern=ring", "", "[gpu-topo: pattern=ring]");
@@ -29,7 +29,7 @@ static void the_bracket_is_replaced_and_the_rest_kept(void)
 	writes(NULL, "a]b|c[d", "n", "[gpu-topo: a b c d | n]");
 }
 
-static void the_hint_is_found(void)
+CLAIM(the_hint_is_found)
 {
 	gt_bracket_t bracket;
 	gt_slice_t hint;
@@ -48,7 +48,7 @@ static void the_hint_is_found(void)
 	CHECK(!gt_comment_hint(NULL).len);
 }
 
-static void a_wait_survives_in_the_comment(void)
+CLAIM(a_wait_survives_in_the_comment)
 {
 	gt_waiting_t waiting = {
 		.count = 3,
@@ -74,7 +74,7 @@ static void a_wait_survives_in_the_comment(void)
 	free(comment);
 }
 
-static void other_notes_are_no_waits(void)
+CLAIM(other_notes_are_no_waits)
 {
 	static const char *const notes[] = {
 		"", "dgx1:0,3 mapa", "waiting", "waiting 1/2",
@@ -103,11 +103,3 @@ static void other_notes_are_no_waits(void)
 	CHECK(waiting.count == 1 && !waiting.until && !waiting.begin);
 	CHECK(waiting.why.len == 15);
 }
-
-const claim_t admin_comment_claims[] = {
-	TEST(the_bracket_is_replaced_and_the_rest_kept),
-	TEST(the_hint_is_found),
-	TEST(a_wait_survives_in_the_comment),
-	TEST(other_notes_are_no_waits),
-	{ NULL, NULL },
-};

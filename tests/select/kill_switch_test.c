@@ -33,68 +33,56 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 	return (int) rc;
 }
 
-static bool becomes(gt_kill_switch_t *kill_switch, bool thrown)
+static bool becomes(bool thrown)
 {
 	for (int ms = 0; ms < 1000; ms++) {
-		if (gt_kill_switch_thrown(kill_switch) == thrown)
+		if (gt_kill_switch_thrown() == thrown)
 			return true;
 		usleep(1000);
 	}
 	return false;
 }
 
-static void the_kill_switch_is_seen_within_a_second(void)
+CLAIM(the_kill_switch_is_seen_within_a_second)
 {
-	static gt_kill_switch_t kill_switch;
 	char path[] = "/tmp/gt-switch-XXXXXX";
 	int fd = mkstemp(path);
 
 	CHECK(fd >= 0);
-	gt_kill_switch_watch(&kill_switch, path);
-	CHECK(gt_kill_switch_thrown(&kill_switch));
+	gt_kill_switch_watch(path);
+	CHECK(gt_kill_switch_thrown());
 	unlink(path);
-	CHECK(becomes(&kill_switch, false));
+	CHECK(becomes(false));
 	CHECK(!symlink("/", path));
-	CHECK(becomes(&kill_switch, true));
-	gt_kill_switch_watch(&kill_switch, "/tmp/gt-no-such-file");
-	CHECK(!gt_kill_switch_thrown(&kill_switch));
-	gt_kill_switch_stop(&kill_switch);
-	gt_kill_switch_stop(&kill_switch);
+	CHECK(becomes(true));
+	gt_kill_switch_watch("/tmp/gt-no-such-file");
+	CHECK(!gt_kill_switch_thrown());
+	gt_kill_switch_stop();
+	gt_kill_switch_stop();
 	unlink(path);
 	close(fd);
 }
 
 /* Nor does a wait end at once, as by another clock than its end is told in. */
-static void a_clock_set_back_holds_no_look_up(void)
+CLAIM(a_clock_set_back_holds_no_look_up)
 {
-	static gt_kill_switch_t kill_switch;
-
 	ahead_s = 3600;
-	gt_kill_switch_watch(&kill_switch, "/tmp/gt-no-such-file");
+	gt_kill_switch_watch("/tmp/gt-no-such-file");
 	looks = 0;
 	usleep(1100000);
 	CHECK(looks > 0 && looks < 20);
 	ahead_s = 0;
-	gt_kill_switch_stop(&kill_switch);
+	gt_kill_switch_stop();
 }
 
-static void a_file_system_that_hangs_holds_nobody_up(void)
+CLAIM(a_file_system_that_hangs_holds_nobody_up)
 {
-	static gt_kill_switch_t kill_switch;
-
-	gt_kill_switch_watch(&kill_switch, "/tmp");
+	gt_kill_switch_watch("/tmp");
 	alarm(20);
 	hangs = true;
 	usleep(1200000);	/* the thread has looked */
-	CHECK(gt_kill_switch_thrown(&kill_switch));
-	gt_kill_switch_stop(&kill_switch);
+	CHECK(gt_kill_switch_thrown());
+	gt_kill_switch_stop();
 	hangs = false;
 	alarm(0);
 }
-
-const claim_t kill_switch_claims[] = {
-	TEST(the_kill_switch_is_seen_within_a_second),
-	TEST(a_clock_set_back_holds_no_look_up),
-	TEST(a_file_system_that_hangs_holds_nobody_up),
-	{ NULL, NULL },
-};

@@ -2,19 +2,19 @@
 
 #include "../claims.h"
 
+static gt_line_t line;
 static gt_reply_t reply;
 
 static const char *parse(const char *text)
 {
-	static char line[GT_REPLY_MAX + 1];
+	static char copy[GT_REPLY_MAX + 1];
 
-	snprintf(line, sizeof(line), "%s", text);
-	return gt_reply_parse(line, &reply);
+	snprintf(copy, sizeof(copy), "%s", text);
+	return gt_reply_parse(copy, &reply);
 }
 
-static void a_question_is_one_encoded_line(void)
+CLAIM(a_question_is_one_encoded_line)
 {
-	gt_line_t line = { 0 };
 	gt_candidate_t dgx1 = { "dgx1", 8, 0xb6, 0x30, 1 };
 
 	gt_line_begin(&line, "place");
@@ -26,24 +26,18 @@ static void a_question_is_one_encoded_line(void)
 	CHECK(gt_line_end(&line));
 	CHECK_TEXT(line.text, "place id=7 hint=a=\"1\"%09b=50%25%7F%0A%C3%A4 "
 			      "node=dgx1/8/b6/30/1\n");
-	gt_line_free(&line);
 }
 
-static void a_long_value_is_cut(void)
+CLAIM(a_long_value_is_cut)
 {
-	gt_line_t line = { 0 };
-
 	gt_line_begin(&line, "place");
 	gt_line_text(&line, "hint", "abcdef", 3);
 	CHECK(gt_line_end(&line));
 	CHECK_TEXT(line.text, "place hint=abc\n");
-	gt_line_free(&line);
 }
 
-static void a_line_over_one_mebibyte_is_never_sent(void)
+CLAIM(a_line_over_one_mebibyte_is_never_sent)
 {
-	gt_line_t line = { 0 };
-
 	gt_line_begin(&line, "place");
 	for (int i = 0; i < 200000; i++)
 		gt_line_placed(&line, "somenode", 0xff);
@@ -53,7 +47,7 @@ static void a_line_over_one_mebibyte_is_never_sent(void)
 	gt_line_free(&line);
 }
 
-static void use_gives_nodes_alternatives_and_note(void)
+CLAIM(use_gives_nodes_alternatives_and_note)
 {
 	CHECK(!parse("use id=12 node=dgx1/9 node=dgx2/F0 alt=dgx1/3 note=a%20b"));
 	CHECK(reply.kind == GT_REPLY_USE && reply.id == 12);
@@ -63,7 +57,7 @@ static void use_gives_nodes_alternatives_and_note(void)
 	CHECK_TEXT(reply.note, "a b");
 }
 
-static void wait_and_pass_are_read(void)
+CLAIM(wait_and_pass_are_read)
 {
 	CHECK(!parse("wait id=1 s=30 note=later"));
 	CHECK(reply.kind == GT_REPLY_WAIT && reply.wait_s == 30);
@@ -76,12 +70,12 @@ static void wait_and_pass_are_read(void)
 	CHECK(reply.kind == GT_REPLY_ERROR);
 }
 
-static void keys_of_a_later_protocol_are_ignored(void)
+CLAIM(keys_of_a_later_protocol_are_ignored)
 {
 	CHECK(!parse("use id=1 node=a/1 rank.a=0,3 confidence=high"));
 }
 
-static void malformed_replies_are_refused(void)
+CLAIM(malformed_replies_are_refused)
 {
 	static const char *const bad[] = {
 		"", " ", "use", "use id=1", "USE id=1 node=a/1", "use node=a/1",
@@ -103,7 +97,7 @@ static void malformed_replies_are_refused(void)
 				 bad[i]);
 }
 
-static void too_many_nodes_are_refused(void)
+CLAIM(too_many_nodes_are_refused)
 {
 	static char text[GT_REPLY_MAX];
 	size_t len = (size_t) snprintf(text, sizeof(text), "use id=1");
@@ -114,7 +108,7 @@ static void too_many_nodes_are_refused(void)
 	CHECK_TEXT(parse(text), "too many nodes");
 }
 
-static void a_note_cannot_break_the_bracket(void)
+CLAIM(a_note_cannot_break_the_bracket)
 {
 	CHECK(!parse("pass id=1 note=a]b|c[d%0Ae%C3%A4"));
 	CHECK_TEXT(reply.note, "a b c d e  ");
@@ -125,16 +119,3 @@ static void a_note_cannot_break_the_bracket(void)
 		     "0123456789012345678901234567890123456789012345678901234567"));
 	CHECK(strlen(reply.note) == GT_NOTE_MAX);
 }
-
-const claim_t protocol_claims[] = {
-	TEST(a_question_is_one_encoded_line),
-	TEST(a_long_value_is_cut),
-	TEST(a_line_over_one_mebibyte_is_never_sent),
-	TEST(use_gives_nodes_alternatives_and_note),
-	TEST(wait_and_pass_are_read),
-	TEST(keys_of_a_later_protocol_are_ignored),
-	TEST(malformed_replies_are_refused),
-	TEST(too_many_nodes_are_refused),
-	TEST(a_note_cannot_break_the_bracket),
-	{ NULL, NULL },
-};

@@ -2,8 +2,8 @@
  * Tests of the select plugin against Slurm's own structures: what a job's record
  * holds after a selection that cons_tres broke off, which no live test can make
  * it do. advise.c and notice.c are real; cons_tres and the engine are played.
- *   records_test   "ok CLAIM" or "FAILED CLAIM: where" for each
  */
+#include "../claims.h"
 #include "admin_comment.h"
 #include "advise.h"
 #include "gpus.h"
@@ -14,14 +14,6 @@
 #include "question.h"
 #include "request.h"
 #include "wait.h"
-
-static int failed_line;
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition) && !failed_line) \
-			failed_line = __LINE__; \
-	} while (0)
 
 /* ------------------------------------------------------- what is played */
 
@@ -54,8 +46,6 @@ extern int gt_stock_job_test(const gt_test_t *test)
 extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
 			  const gt_place_t *places, int count)
 {
-	(void) gpus;
-	(void) count;
 	if (masked++ >= refusals) {
 		choose(places[0].gpus);
 		return SLURM_SUCCESS;
@@ -69,9 +59,6 @@ extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
 extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 			      uint64_t id, const gt_postponement_t *earlier)
 {
-	(void) line;
-	(void) id;
-	(void) earlier;
 	question->own = bit_copy(question->offered);
 	question->asked = bit_copy(question->offered);
 	return true;
@@ -83,22 +70,17 @@ extern void gt_question_free(gt_question_t *question)
 	FREE_NULL_BITMAP(question->asked);
 }
 
-extern gt_rpc_t gt_channel_ask(gt_channel_t *channel,
+extern gt_result_t gt_channel_ask(gt_channel_t *channel,
 			       const gt_config_t *config,
 			       const gt_line_t *line, uint64_t id,
 			       int64_t limit_us, gt_reply_t *reply)
 {
-	(void) channel;
-	(void) config;
-	(void) line;
-	(void) id;
-	(void) limit_us;
 	reply->kind = GT_REPLY_USE;
 	snprintf(reply->note, sizeof(reply->note), "by preference");
 	reply->pick_count = reply->alt_count = 1;
 	reply->picks[0] = (gt_pick_t) { "dgx1", 0x30 };
 	reply->alts[0] = (gt_pick_t) { "dgx1", 0xc0 };
-	return GT_RPC_OK;
+	return GT_ANSWERED;
 }
 
 extern node_record_t *find_node_record(char *name)
@@ -118,43 +100,33 @@ extern uint64_t gt_selected(const gres_job_state_t *gpus, int index)
 
 extern uint64_t gt_node_free(int index, const gres_job_state_t *gpus)
 {
-	(void) index;
-	(void) gpus;
 	return 0xff;
 }
 
 extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
 {
-	(void) test;
 	return &request;
 }
 
 extern gres_job_state_t *gt_job_gpus(const job_record_t *job)
 {
-	(void) job;
 	return NULL;
 }
 
 extern int gt_is_gpu(void *item, void *key)
 {
-	(void) item;
-	(void) key;
 	return 1;
 }
 
 extern bool gt_request_is_open(const gt_test_t *test,
 			       const gres_job_state_t *gpus)
 {
-	(void) test;
-	(void) gpus;
 	return true;
 }
 
 extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
 			    int64_t added_us)
 {
-	(void) job_id;
-	(void) added_us;
 	counted = result;
 }
 
@@ -170,62 +142,46 @@ extern bool gt_layout_known(void)
 
 extern bool gt_layout_job(const job_record_t *job)
 {
-	(void) job;
 	return true;
 }
 
 extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
 {
-	(void) job;
-	(void) earlier;
 }
 
 extern void gt_wait_sleep_on(job_record_t *job,
 			     const gt_postponement_t *earlier)
 {
-	(void) job;
-	(void) earlier;
 }
 
 extern bool gt_wait_postpone(job_record_t *job,
 			     const gt_postponement_t *earlier,
 			     const gt_reply_t *reply)
 {
-	(void) job;
-	(void) earlier;
-	(void) reply;
 	return false;
 }
 
 extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 {
-	(void) job;
-	(void) earlier;
 	return false;
 }
 
 extern void gt_wait_begun(const job_record_t *task)
 {
-	(void) task;
 }
 
 extern uint64_t gt_mask(bitstr_t *bits)
 {
-	(void) bits;
 	return 0;
 }
 
 extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,
 			    const gt_line_t *line)
 {
-	(void) channel;
-	(void) config;
-	(void) line;
 }
 
 extern bool gt_channel_should_log(gt_channel_t *channel)
 {
-	(void) channel;
 	return false;
 }
 
@@ -245,6 +201,15 @@ static int test_job(int refused, bool act)
 	gt_test_t test = { .job = &job, .mode = SELECT_MODE_RUN_NOW };
 	int rc;
 
+	xfree(job.admin_comment);
+	job = (job_record_t) {
+		.magic = JOB_MAGIC,
+		.job_id = 1,
+		.details = &details,
+		.priority = 77,
+		.state_reason = WAIT_RESOURCES,
+		.admin_comment = xstrdup("[gpu-topo: h]"),
+	};
 	may_act = act;
 	masked = 0;
 	refusals = refused;
@@ -256,7 +221,7 @@ static int test_job(int refused, bool act)
 	return rc;
 }
 
-static void a_job_that_a_refused_advice_held_starts_with_its_priority(void)
+CLAIM(a_job_that_a_refused_advice_held_starts_with_its_priority)
 {
 	CHECK(test_job(2, true) == SLURM_SUCCESS);
 	CHECK(job.priority == 77);
@@ -264,21 +229,16 @@ static void a_job_that_a_refused_advice_held_starts_with_its_priority(void)
 	CHECK(masked == 2 && counted == GT_INFEASIBLE);
 }
 
-static void an_alternative_starts_from_the_same_record(void)
+/* And what Slurm chose is counted before it is undone. */
+CLAIM(an_alternative_starts_from_the_same_record)
 {
 	CHECK(test_job(1, true) == SLURM_SUCCESS);
-	CHECK(counted == GT_ALT);
+	CHECK(masked == 2 && counted == GT_ALT);
 	CHECK(job.priority == 77);
-}
-
-static void what_slurm_chose_is_counted_before_it_is_undone(void)
-{
-	CHECK(test_job(1, true) == SLURM_SUCCESS);
-	CHECK(masked == 2);
 	CHECK(gt_selected(&request, 0) == 0xc0);
 }
 
-static void a_choice_that_did_not_begin_is_forgotten(void)
+CLAIM(a_choice_that_did_not_begin_is_forgotten)
 {
 	CHECK(test_job(0, true) == SLURM_SUCCESS && counted == GT_USED);
 	/* Slurm did not start it; now it does, and we were not asked */
@@ -287,34 +247,8 @@ static void a_choice_that_did_not_begin_is_forgotten(void)
 	CHECK(!xstrcmp(job.admin_comment, "[gpu-topo: h]"));
 }
 
-#define CLAIM(name) { #name, name }
-static const struct {
-	const char *name;
-	void (*run)(void);
-} claims[] = {
-	CLAIM(a_job_that_a_refused_advice_held_starts_with_its_priority),
-	CLAIM(an_alternative_starts_from_the_same_record),
-	CLAIM(what_slurm_chose_is_counted_before_it_is_undone),
-	CLAIM(a_choice_that_did_not_begin_is_forgotten),
-};
-
-static void begin(void)
-{
-	failed_line = 0;
-	job = (job_record_t) {
-		.magic = JOB_MAGIC,
-		.job_id = 1,
-		.details = &details,
-		.priority = 77,
-		.state_reason = WAIT_RESOURCES,
-		.admin_comment = xstrdup("[gpu-topo: h]"),
-	};
-}
-
 int main(void)
 {
-	int failures = 0;
-
 	node_record_count = 1;
 	node_record_table_ptr = nodes;
 	request.total_node_cnt = 1;
@@ -322,16 +256,5 @@ int main(void)
 	request.gres_bit_select[0] = bit_alloc(8);
 	gt_plugin.active = true;
 	gt_config_defaults(&gt_plugin.config);
-	for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
-		begin();
-		claims[i].run();
-		xfree(job.admin_comment);
-		failures += failed_line != 0;
-		if (failed_line)
-			printf("FAILED %s: line %d\n", claims[i].name,
-			       failed_line);
-		else
-			printf("ok %s\n", claims[i].name);
-	}
-	return failures != 0;
+	return run_claims(NULL);
 }

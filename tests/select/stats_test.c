@@ -2,7 +2,7 @@
 
 #include "../claims.h"
 
-static void counters_tell_median_and_maximum(void)
+CLAIM(counters_tell_median_and_maximum)
 {
 	static gt_stats_t stats;
 	char line[512];
@@ -22,7 +22,7 @@ static void counters_tell_median_and_maximum(void)
 	CHECK(strstr(line, "added_us_median=7 added_us_max=500"));
 }
 
-static void a_line_is_due_by_count_or_by_time(void)
+CLAIM(a_line_is_due_by_count_or_by_time)
 {
 	static gt_stats_t stats;
 
@@ -37,8 +37,17 @@ static void a_line_is_due_by_count_or_by_time(void)
 	CHECK(!gt_stats_due(&stats, 0, 0, 100));
 }
 
-const claim_t stats_claims[] = {
-	TEST(counters_tell_median_and_maximum),
-	TEST(a_line_is_due_by_count_or_by_time),
-	{ NULL, NULL },
-};
+CLAIM(a_pass_has_one_budget)
+{
+	gt_budget_t budget = { 0 };
+
+	CHECK(gt_budget_left(&budget, 1, 1000, 500, 100000) == 500);
+	budget.spent_us += 300;
+	CHECK(gt_budget_left(&budget, 1, 2000, 500, 100000) == 200);
+	budget.spent_us += 300;
+	CHECK(gt_budget_left(&budget, 1, 3000, 500, 100000) == -100);
+	CHECK(gt_budget_left(&budget, 2, 4000, 500, 100000) == 500);
+	budget.spent_us += 600;
+	CHECK(gt_budget_left(&budget, 2, 103999, 500, 100000) == -100);
+	CHECK(gt_budget_left(&budget, 2, 104000, 500, 100000) == 500);
+}

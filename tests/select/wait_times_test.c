@@ -4,7 +4,7 @@
 
 #define HOUR_S 3600
 
-static void the_site_s_bound_holds_within_our_own(void)
+CLAIM(the_site_s_bound_holds_within_our_own)
 {
 	CHECK(gt_wait_bound_s(600, HOUR_S) == 600);
 	CHECK(gt_wait_bound_s(2 * HOUR_S, HOUR_S) == HOUR_S);
@@ -13,7 +13,7 @@ static void the_site_s_bound_holds_within_our_own(void)
 	CHECK(gt_wait_left_s(600, 100, 60) == 60);
 }
 
-static void a_clock_that_was_set_back_ends_the_wait(void)
+CLAIM(a_clock_that_was_set_back_ends_the_wait)
 {
 	gt_wait_times_t asked_later = { .questions = 2, .asked = 5001, .end = 5010 };
 	gt_wait_times_t ends_too_late = { .asked = 4990, .end = 5001 + HOUR_S };
@@ -28,7 +28,7 @@ static void a_clock_that_was_set_back_ends_the_wait(void)
 	CHECK(good.asked == 5000 && good.end == 5000 + HOUR_S);
 }
 
-static void questions_of_one_second_are_one_and_grow_rarer(void)
+CLAIM(questions_of_one_second_are_one_and_grow_rarer)
 {
 	static const time_t apart_s[] = { 1, 1, 2, 4, 8, 16, 30, 30 };
 	gt_wait_times_t times = { 0 };
@@ -41,7 +41,7 @@ static void questions_of_one_second_are_one_and_grow_rarer(void)
 	CHECK(times.questions == 8 && times.asked == 8);
 }
 
-static void a_wait_counts_once_however_often_it_is_cut_short(void)
+CLAIM(a_wait_counts_once_however_often_it_is_cut_short)
 {
 	gt_wait_times_t times = { 0 };
 	gt_waiting_t waiting = { 0 };
@@ -57,7 +57,7 @@ static void a_wait_counts_once_however_often_it_is_cut_short(void)
 	CHECK(waiting.count == 2);
 }
 
-static void a_job_sleeps_to_the_end_or_to_the_next_question(void)
+CLAIM(a_job_sleeps_to_the_end_or_to_the_next_question)
 {
 	gt_wait_times_t times = { .questions = 3, .end = 1060 };
 
@@ -67,12 +67,3 @@ static void a_job_sleeps_to_the_end_or_to_the_next_question(void)
 	CHECK(gt_wait_next_s(&times, 1058, 60, true) == 2);
 	CHECK(gt_wait_next_s(&times, 1000, 2, false) == 4);
 }
-
-const claim_t wait_times_claims[] = {
-	TEST(the_site_s_bound_holds_within_our_own),
-	TEST(a_clock_that_was_set_back_ends_the_wait),
-	TEST(questions_of_one_second_are_one_and_grow_rarer),
-	TEST(a_wait_counts_once_however_often_it_is_cut_short),
-	TEST(a_job_sleeps_to_the_end_or_to_the_next_question),
-	{ NULL, NULL },
-};

@@ -27,7 +27,7 @@ extern FILE *fopen(const char *path, const char *mode)
 	return fmemopen((char *) (uintptr_t) meminfo[node], strlen(meminfo[node]), mode);
 }
 
-static void a_numa_nodes_memory_is_its_own_or_not_known(void)
+CLAIM(a_numa_nodes_memory_is_its_own_or_not_known)
 {
 	CHECK(gt_kernel_numa_memory_mb(0) == 257540);
 	CHECK(gt_kernel_numa_memory_mb(1) == GT_UNKNOWN);	/* an empty file */
@@ -43,7 +43,7 @@ static int next_fd(void)
 	return fd;
 }
 
-static void no_file_stays_open(void)
+CLAIM(no_file_stays_open)
 {
 	int before = next_fd();
 
@@ -51,7 +51,7 @@ static void no_file_stays_open(void)
 	CHECK(next_fd() == before);
 }
 
-static void a_call_that_the_kernel_refuses_is_named(void)
+CLAIM(a_call_that_the_kernel_refuses_is_named)
 {
 	gt_settings_t settings;
 	gt_plan_t plan = { .set_cpus = true };
@@ -62,10 +62,3 @@ static void a_call_that_the_kernel_refuses_is_named(void)
 	failed = gt_kernel_apply(&settings, &plan);
 	CHECK(failed && !strcmp(failed, "sched_setaffinity") && errno == EINVAL);
 }
-
-const claim_t kernel_claims[] = {
-	TEST(a_numa_nodes_memory_is_its_own_or_not_known),
-	TEST(no_file_stays_open),
-	TEST(a_call_that_the_kernel_refuses_is_named),
-	{ NULL, NULL },
-};

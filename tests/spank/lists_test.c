@@ -3,7 +3,7 @@
 
 #include "../claims.h"
 
-static void cpu_lists_are_read_and_written(void)
+CLAIM(cpu_lists_are_read_and_written)
 {
 	gt_cpuset_t set, other;
 	char text[64];
@@ -20,7 +20,7 @@ static void cpu_lists_are_read_and_written(void)
 	CHECK(strlen(text) < 4);
 }
 
-static void bad_cpu_lists_are_refused(void)
+CLAIM(bad_cpu_lists_are_refused)
 {
 	static const char *const bad[] = { "", ",", "1,", "-1", "3-1", "0-8192", "8192", "1 ",
 		"0x1", "99999999999999999999", "1--2", "a" };
@@ -30,7 +30,7 @@ static void bad_cpu_lists_are_refused(void)
 		CHECK(!gt_cpuset_parse(&set, bad[i]));
 }
 
-static void gpu_lists_are_read_strictly(void)
+CLAIM(gpu_lists_are_read_strictly)
 {
 	gt_list_t list;
 
@@ -40,10 +40,3 @@ static void gpu_lists_are_read_strictly(void)
 	CHECK(!gt_list_parse(&list, "128") && !gt_list_parse(&list, "GPU-1a2b"));
 	CHECK(!gt_list_parse(&list, "0-3") && !gt_list_parse(&list, "0,"));
 }
-
-const claim_t lists_claims[] = {
-	TEST(cpu_lists_are_read_and_written),
-	TEST(bad_cpu_lists_are_refused),
-	TEST(gpu_lists_are_read_strictly),
-	{ NULL, NULL },
-};

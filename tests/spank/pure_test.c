@@ -1,6 +1,6 @@
 /*
  * Tests of the SPANK plugin's part without Slurm.
- *   pure_test list | run CLAIM      the claims, one claim
+ *   pure_test run CLAIM             one claim
  *   pure_test plan TABLE [key=value ...]   for each line of stdin the plan of a task
  *   pure_test devices DIR TABLE     which device files of DIR can be opened
  *   pure_test hints                 which lines of stdin a hint may be
@@ -11,20 +11,8 @@
 #include <stdlib.h>
 
 #include "../claims.h"
-#include "crc32.h"
-#include "hint.h"
 #include "kernel.h"
 #include "plan.h"
-
-extern const claim_t kernel_claims[], lists_claims[], settings_claims[], table_claims[];
-
-static const claim_t *const claims[] = {
-	kernel_claims,
-	lists_claims,
-	settings_claims,
-	table_claims,
-	NULL,
-};
 
 static gt_settings_t settings;
 static char wrong[GT_NOTE];
@@ -240,12 +228,8 @@ static int hints(void)
 
 int main(int argc, char *argv[])
 {
-	if (argc == 2 && !strcmp(argv[1], "list")) {
-		list_claims(claims);
-		return 0;
-	}
 	if (argc == 3 && !strcmp(argv[1], "run"))
-		return run_claims(claims, argv[2]);
+		return run_claims(argv[2]);
 	if (argc == 2 && !strcmp(argv[1], "hints"))
 		return hints();
 	if (argc >= 3 && !strcmp(argv[1], "plan"))
@@ -254,5 +238,5 @@ int main(int argc, char *argv[])
 		return devices(argv[2], argv[3]);
 	if (argc == 5 && !strcmp(argv[1], "fuzz"))
 		return fuzz(argv[2], argv[3], argv[4]);
-	return run_claims(claims, NULL);
+	return run_claims(NULL);
 }

@@ -3,7 +3,6 @@
 #include <stdint.h>
 
 #include "../claims.h"
-#include "hint.h"
 
 static gt_settings_t settings;
 static char wrong[GT_NOTE];
@@ -16,7 +15,7 @@ static bool settings_of(const char *one, const char *two)
 	return gt_settings_parse(&settings, one ? two ? 2 : 1 : 0, argv, wrong);
 }
 
-static void no_arguments_mean_the_defaults(void)
+CLAIM(no_arguments_mean_the_defaults)
 {
 	CHECK(settings_of(NULL, NULL));
 	CHECK_TEXT(settings.table, "/etc/slurm/gputopo-launch.table");
@@ -25,7 +24,7 @@ static void no_arguments_mean_the_defaults(void)
 	CHECK(settings.nic == GT_NIC_ON && settings.numbering == GT_AUTO);
 }
 
-static void each_argument_is_kept(void)
+CLAIM(each_argument_is_kept)
 {
 	CHECK(settings_of("table=/t", "devices=/dev/x"));
 	CHECK_TEXT(settings.table, "/t");
@@ -43,7 +42,7 @@ static void each_argument_is_kept(void)
 	CHECK(settings.nic == GT_NIC_OFF && settings.numbering == GT_AUTO);
 }
 
-static void a_name_fills_its_room_and_no_more(void)
+CLAIM(a_name_fills_its_room_and_no_more)
 {
 	char argument[8 + GT_NAME + 1] = "pattern=";
 
@@ -56,7 +55,7 @@ static void a_name_fills_its_room_and_no_more(void)
 	CHECK(!settings_of("pattern=", NULL));
 }
 
-static void a_wrong_argument_names_its_key(void)
+CLAIM(a_wrong_argument_names_its_key)
 {
 	CHECK(!settings_of("mem=bind", "memory=bind"));
 	CHECK_TEXT(wrong, "argument \"memory\": no such key; expected table, pattern, bind, mem,"
@@ -75,7 +74,7 @@ static void a_wrong_argument_names_its_key(void)
 	CHECK_TEXT(wrong, "argument \"debug\": expected key=value");
 }
 
-static void a_hint_changes_only_what_it_names(void)
+CLAIM(a_hint_changes_only_what_it_names)
 {
 	CHECK(settings_of(NULL, NULL));
 	CHECK(gt_hint_apply("policy=mapa, mem = bind ,spread", &settings));
@@ -90,7 +89,7 @@ static void a_hint_changes_only_what_it_names(void)
 	CHECK(gt_hint_apply("", &settings));
 }
 
-static void a_hint_of_off_opts_out(void)
+CLAIM(a_hint_of_off_opts_out)
 {
 	CHECK(settings_of(NULL, NULL));
 	CHECK(!gt_hint_apply("off", &settings));
@@ -98,7 +97,7 @@ static void a_hint_of_off_opts_out(void)
 	CHECK(gt_hint_apply("offer=1", &settings));
 }
 
-static void a_hint_that_cannot_be_carried_is_refused(void)
+CLAIM(a_hint_that_cannot_be_carried_is_refused)
 {
 	char longest[GT_HINT + 2];
 
@@ -110,14 +109,3 @@ static void a_hint_that_cannot_be_carried_is_refused(void)
 	CHECK(!gt_hint_refused("pattern=ring"));
 	CHECK(gt_hint_refused("a\nb") && gt_hint_refused("a\tb") && gt_hint_refused("\x7f"));
 }
-
-const claim_t settings_claims[] = {
-	TEST(no_arguments_mean_the_defaults),
-	TEST(each_argument_is_kept),
-	TEST(a_name_fills_its_room_and_no_more),
-	TEST(a_wrong_argument_names_its_key),
-	TEST(a_hint_changes_only_what_it_names),
-	TEST(a_hint_of_off_opts_out),
-	TEST(a_hint_that_cannot_be_carried_is_refused),
-	{ NULL, NULL },
-};

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "../claims.h"
-#include "crc32.h"
 #include "order.h"
 
 /* Every table is read through this: in pieces, of one byte even, and interrupted. */
@@ -23,7 +22,7 @@ extern ssize_t read(int fd, void *buffer, size_t count)
 	return syscall(SYS_read, fd, buffer, count);
 }
 
-static void the_checksum_is_zlibs(void)
+CLAIM(the_checksum_is_zlibs)
 {
 	CHECK(gt_crc32("123456789", 9) == 0xcbf43926);
 	CHECK(gt_crc32("", 0) == 0);
@@ -57,7 +56,7 @@ static bool read_with(gt_table_t *table, size_t number, const char *line)
 	return gt_table_parse(table, "one", text, len, wrong);
 }
 
-static void what_was_in_memory_before_is_no_part_of_a_table(void)
+CLAIM(what_was_in_memory_before_is_no_part_of_a_table)
 {
 	static gt_table_t table;
 
@@ -68,7 +67,7 @@ static void what_was_in_memory_before_is_no_part_of_a_table(void)
 	gt_table_free(&table);
 }
 
-static void each_line_of_a_table_is_checked(void)
+CLAIM(each_line_of_a_table_is_checked)
 {
 	static const struct {
 		size_t number;
@@ -106,7 +105,7 @@ static void each_line_of_a_table_is_checked(void)
 	}
 }
 
-static void a_row_names_gpus_from_ten_on_by_letters(void)
+CLAIM(a_row_names_gpus_from_ten_on_by_letters)
 {
 	gt_list_t three = { .gpu = { 9, 10, 11 }, .count = 3 };
 	gt_table_t table;
@@ -116,11 +115,3 @@ static void a_row_names_gpus_from_ten_on_by_letters(void)
 	CHECK(three.gpu[0] == 11 && three.gpu[1] == 10 && three.gpu[2] == 9);
 	gt_table_free(&table);
 }
-
-const claim_t table_claims[] = {
-	TEST(the_checksum_is_zlibs),
-	TEST(what_was_in_memory_before_is_no_part_of_a_table),
-	TEST(each_line_of_a_table_is_checked),
-	TEST(a_row_names_gpus_from_ten_on_by_letters),
-	{ NULL, NULL },
-};

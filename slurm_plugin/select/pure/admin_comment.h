@@ -4,8 +4,7 @@
  * is that of slurm_plugin/job_notes/brackets.py.
  * Pure: no Slurm header.
  */
-#ifndef GT_ADMIN_COMMENT_H
-#define GT_ADMIN_COMMENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,7 +41,7 @@ extern void gt_bracket_read(const char *comment, gt_bracket_t *bracket);
 extern gt_slice_t gt_comment_hint(const char *comment);
 
 /* The job's hint: in the bracket if there is one, else in the user's comment. */
-extern gt_slice_t gt_hint(const gt_bracket_t *bracket, const char *comment);
+extern gt_slice_t gt_hint(const char *admin_comment, const char *comment);
 
 /*
  * RET a new string (to free()): the comment with our bracket holding `hint` and
@@ -57,5 +56,3 @@ extern void gt_waiting_write(char *note, size_t size,
 
 /* RET true if the note is such a sentence. */
 extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting);
-
-#endif

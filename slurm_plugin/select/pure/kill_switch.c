@@ -1,10 +1,13 @@
 #define _GNU_SOURCE
 #include "kill_switch.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "settings.h"
 
 #define LOOK_NS 500000000L
 #define NS 1000000000L
@@ -12,6 +15,12 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_cond_t stopped;
+static pthread_t thread;
+static bool running;
+
+/* Shared with the thread, under the lock */
+static char watched[GT_PATH_MAX];
+static bool stopping, thrown;
 
 /* By a clock that nobody sets: set back by an hour, it would be an hour's wait. */
 static void init(void)
@@ -35,72 +44,67 @@ static struct timespec after(clockid_t clock, long ns)
 }
 
 /* Called and left with the lock held, which is free while the file is looked for. */
-static void look(gt_kill_switch_t *kill_switch)
+static void look(void)
 {
 	char path[GT_PATH_MAX];
-	bool thrown;
+	bool is_there;
 
-	memcpy(path, kill_switch->path, sizeof(path));
+	memcpy(path, watched, sizeof(path));
 	pthread_mutex_unlock(&lock);
-	thrown = !access(path, F_OK);
+	is_there = !access(path, F_OK);
 	pthread_mutex_lock(&lock);
-	if (!strcmp(path, kill_switch->path))
-		kill_switch->thrown = thrown;
+	if (!strcmp(path, watched))
+		thrown = is_there;
 }
 
 static void *watch(void *arg)
 {
-	gt_kill_switch_t *kill_switch = arg;
-
+	(void) arg;
 	pthread_mutex_lock(&lock);
-	while (!kill_switch->stopping) {
+	while (!stopping) {
 		struct timespec until = after(CLOCK_MONOTONIC, LOOK_NS);
 
 		pthread_cond_timedwait(&stopped, &lock, &until);
-		if (!kill_switch->stopping)
-			look(kill_switch);
+		if (!stopping)
+			look();
 	}
 	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
-extern void gt_kill_switch_watch(gt_kill_switch_t *kill_switch,
-				 const char *path)
+extern void gt_kill_switch_watch(const char *path)
 {
 	pthread_once(&once, init);
 	pthread_mutex_lock(&lock);
-	snprintf(kill_switch->path, sizeof(kill_switch->path), "%s", path);
-	look(kill_switch);
-	kill_switch->stopping = false;
-	if (!kill_switch->running)
-		kill_switch->running = !pthread_create(&kill_switch->thread,
-						       NULL, watch,
-						       kill_switch);
+	snprintf(watched, sizeof(watched), "%s", path);
+	look();
+	stopping = false;
+	if (!running)
+		running = !pthread_create(&thread, NULL, watch, NULL);
 	pthread_mutex_unlock(&lock);
 }
 
-extern bool gt_kill_switch_thrown(gt_kill_switch_t *kill_switch)
+extern bool gt_kill_switch_thrown(void)
 {
-	bool thrown;
+	bool is_thrown;
 
 	pthread_mutex_lock(&lock);
-	thrown = kill_switch->thrown;
+	is_thrown = thrown;
 	pthread_mutex_unlock(&lock);
-	return thrown;
+	return is_thrown;
 }
 
-extern void gt_kill_switch_stop(gt_kill_switch_t *kill_switch)
+extern void gt_kill_switch_stop(void)
 {
 	struct timespec patience = after(CLOCK_REALTIME, NS);
 
 	pthread_mutex_lock(&lock);
-	kill_switch->stopping = true;
+	stopping = true;
 	pthread_once(&once, init);
 	pthread_cond_broadcast(&stopped);
 	pthread_mutex_unlock(&lock);
 	/* one that hangs in the file system is left behind (see -z nodelete) */
-	if (kill_switch->running &&
-	    pthread_timedjoin_np(kill_switch->thread, NULL, &patience))
-		pthread_detach(kill_switch->thread);
-	kill_switch->running = false;
+	if (running && pthread_timedjoin_np(thread, NULL, &patience))
+		pthread_detach(thread);
+	running = false;
 }

@@ -2,9 +2,14 @@
 
 #include "settings.h"
 
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HEX "0123456789abcdefABCDEF"
+#define KEY_BYTES "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
 
 /* ------------------------------------------------------------------ lines */
 
@@ -67,14 +72,22 @@ extern void gt_line_begin(gt_line_t *line, const char *verb)
 	append(line, verb, strlen(verb));
 }
 
+__attribute__((format(printf, 2, 3)))
+static void append_format(gt_line_t *line, const char *format, ...)
+{
+	char text[64];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	append(line, text, strlen(text));
+}
+
 extern void gt_line_number(gt_line_t *line, const char *key, uint64_t value)
 {
-	char text[24];
-	int len = snprintf(text, sizeof(text), "%llu",
-			   (unsigned long long) value);
-
 	append_key(line, key);
-	append(line, text, (size_t) len);
+	append_format(line, "%" PRIu64, value);
 }
 
 extern void gt_line_text(gt_line_t *line, const char *key, const char *value,
@@ -88,25 +101,15 @@ extern void gt_line_text(gt_line_t *line, const char *key, const char *value,
 
 extern void gt_line_candidate(gt_line_t *line, const gt_candidate_t *node)
 {
-	char text[64];
-	int len = snprintf(text, sizeof(text), "/%u/%llx/%llx/%u", node->total,
-			   (unsigned long long) node->free,
-			   (unsigned long long) node->own, node->weight);
-
-	append_key(line, "node");
-	append_encoded(line, node->name, 1024);
-	append(line, text, (size_t) len);
+	gt_line_text(line, "node", node->name, 1024);
+	append_format(line, "/%u/%" PRIx64 "/%" PRIx64 "/%u", node->total,
+		      node->free, node->own, node->weight);
 }
 
 extern void gt_line_placed(gt_line_t *line, const char *name, uint64_t mask)
 {
-	char text[24];
-	int len = snprintf(text, sizeof(text), "/%llx",
-			   (unsigned long long) mask);
-
-	append_key(line, "node");
-	append_encoded(line, name, 1024);
-	append(line, text, (size_t) len);
+	gt_line_text(line, "node", name, 1024);
+	append_format(line, "/%" PRIx64, mask);
 }
 
 extern bool gt_line_end(gt_line_t *line)
@@ -123,42 +126,21 @@ extern void gt_line_free(gt_line_t *line)
 
 /* ---------------------------------------------------------------- replies */
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	if (c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return -1;
-}
-
 static bool read_hex(const char *text, uint64_t *value)
 {
-	size_t n = 0;
+	size_t digits = strspn(text, HEX);
 
-	for (*value = 0; text[n]; n++) {
-		int digit = hex_digit(text[n]);
-
-		if (digit < 0 || n >= 16)
-			return false;
-		*value = (*value << 4) | (uint64_t) digit;
-	}
-	return n > 0;
+	*value = strtoull(text, NULL, 16);
+	return digits && digits <= 16 && !text[digits];
 }
 
 /* Reads digits up to the first other byte. RET how many (0: none, too many) */
 static size_t read_decimal(const char *text, uint64_t *value)
 {
-	size_t n = 0;
+	size_t digits = strspn(text, "0123456789");
 
-	for (*value = 0; text[n] >= '0' && text[n] <= '9'; n++) {
-		if (n >= 19)
-			return 0;
-		*value = *value * 10 + (uint64_t) (text[n] - '0');
-	}
-	return n;
+	*value = strtoull(text, NULL, 10);
+	return digits <= 19 ? digits : 0;
 }
 
 static bool read_number(const char *text, uint64_t *value)
@@ -166,12 +148,6 @@ static bool read_number(const char *text, uint64_t *value)
 	size_t n = read_decimal(text, value);
 
 	return n && !text[n];
-}
-
-static bool key_byte(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-	       (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
 /* Percent-decodes value in place. */
@@ -182,17 +158,16 @@ static bool decode(char *value)
 	for (char *in = value; *in; in++) {
 		if (*in < 0x21 || *in > 0x7e)
 			return false;
+		*out = *in;
 		if (*in == '%') {
-			int high = hex_digit(in[1]);
-			int low = high < 0 ? -1 : hex_digit(in[2]);
-
-			if (low < 0 || (high | low) == 0)
+			if (strspn(in + 1, HEX) < 2)
 				return false;
-			*out++ = (char) (high << 4 | low);
+			*out = (char) strtoul((char[]) { in[1], in[2], 0 }, NULL,
+					      16);
 			in += 2;
-		} else {
-			*out++ = *in;
 		}
+		if (!*out++)
+			return false;
 	}
 	*out = '\0';
 	return true;
@@ -270,17 +245,14 @@ static const char *take_field(const char *key, char *value, gt_reply_t *reply,
 
 static bool read_verb(const char *verb, gt_reply_kind_t *kind)
 {
-	static const struct {
-		const char *verb;
-		gt_reply_kind_t kind;
-	} known[] = {
-		{ "use", GT_REPLY_USE }, { "wait", GT_REPLY_WAIT },
-		{ "pass", GT_REPLY_PASS }, { "error", GT_REPLY_ERROR },
+	static const char *const verbs[] = {
+		[GT_REPLY_USE] = "use", [GT_REPLY_WAIT] = "wait",
+		[GT_REPLY_PASS] = "pass", [GT_REPLY_ERROR] = "error",
 	};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (!strcmp(verb, known[i].verb)) {
-			*kind = known[i].kind;
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(verb, verbs[i])) {
+			*kind = (gt_reply_kind_t) i;
 			return true;
 		}
 	return false;
@@ -310,10 +282,8 @@ extern const char *gt_reply_parse(char *line, gt_reply_t *reply)
 	if (!token || !read_verb(token, &reply->kind))
 		return "an unknown verb";
 	while ((token = strtok_r(NULL, " ", &save))) {
-		char *value = token;
+		char *value = token + strspn(token, KEY_BYTES);
 
-		while (key_byte(*value))
-			value++;
 		if (value == token || *value != '=')
 			return "a field that is not key=value";
 		*value++ = '\0';

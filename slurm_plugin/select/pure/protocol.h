@@ -2,8 +2,7 @@
  * The engine's wire protocol (docs/protocol.md): building lines, reading replies.
  * Pure: no Slurm header, no socket, no clock; tested and fuzzed alone.
  */
-#ifndef GT_PROTOCOL_H
-#define GT_PROTOCOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ extern uint64_t gt_reply_id(const char *line);
 
 /* Copies text as it may stand in a note: printable, no bracket, no bar. */
 extern void gt_note_copy(char *note, size_t size, const char *text);
-
-#endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #define RETELL_US (600 * 1000000LL)
+#define LATE "no answer within the deadline"
+#define LOST "connection lost: %s"
 
 extern int64_t gt_now_us(void)
 {
@@ -36,6 +39,19 @@ extern void gt_channel_close(gt_channel_t *channel)
 	channel->len = 0;
 }
 
+/* RET the result, whose reason is now in channel->wrong */
+__attribute__((format(printf, 3, 4)))
+static gt_result_t failed(gt_channel_t *channel, gt_result_t result,
+			  const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(channel->wrong, sizeof(channel->wrong), format, arguments);
+	va_end(arguments);
+	return result;
+}
+
 /* A Unix socket connects at once or not at all: a full backlog is EAGAIN. */
 static bool open_socket(gt_channel_t *channel, const char *path)
 {
@@ -52,8 +68,7 @@ static bool open_socket(gt_channel_t *channel, const char *path)
 	    !connect(channel->fd, (struct sockaddr *) &address,
 		     sizeof(address)))
 		return true;
-	snprintf(channel->wrong, sizeof(channel->wrong), "%.100s: %s", path,
-		 strerror(errno));
+	failed(channel, GT_DOWN, "%.100s: %s", path, strerror(errno));
 	gt_channel_close(channel);
 	return false;
 }
@@ -78,21 +93,7 @@ static bool wait_for(int fd, short events, int64_t end_us)
 	}
 }
 
-static gt_rpc_t timed_out(gt_channel_t *channel)
-{
-	snprintf(channel->wrong, sizeof(channel->wrong),
-		 "no answer within the deadline");
-	return GT_RPC_TIMEOUT;
-}
-
-static gt_rpc_t lost(gt_channel_t *channel, int error)
-{
-	snprintf(channel->wrong, sizeof(channel->wrong), "connection lost: %s",
-		 error ? strerror(error) : "closed by the engine");
-	return GT_RPC_DOWN;
-}
-
-static gt_rpc_t send_all(gt_channel_t *channel, const gt_line_t *line,
+static gt_result_t send_all(gt_channel_t *channel, const gt_line_t *line,
 			 int64_t end_us)
 {
 	size_t sent = 0;
@@ -105,11 +106,11 @@ static gt_rpc_t send_all(gt_channel_t *channel, const gt_line_t *line,
 			sent += (size_t) n;
 		else if (errno == EAGAIN || errno == EWOULDBLOCK) {
 			if (!wait_for(channel->fd, POLLOUT, end_us))
-				return timed_out(channel);
+				return failed(channel, GT_TIMEOUT, LATE);
 		} else if (errno != EINTR)
-			return lost(channel, errno);
+			return failed(channel, GT_DOWN, LOST, strerror(errno));
 	}
-	return GT_RPC_OK;
+	return GT_ANSWERED;
 }
 
 /* Takes the next whole line out of the buffer; *line is valid until then. */
@@ -126,7 +127,7 @@ static bool next_line(gt_channel_t *channel, size_t *used, char **line)
 }
 
 /* Reads until the reply with this id; answers to given-up questions are skipped. */
-static gt_rpc_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
+static gt_result_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
 			char **line)
 {
 	for (channel->len = 0;;) {
@@ -137,70 +138,65 @@ static gt_rpc_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
 			uint64_t got = gt_reply_id(*line);
 
 			if (got == id)
-				return GT_RPC_OK;
+				return GT_ANSWERED;
 			if (got && got < id)
 				continue;
-			snprintf(channel->wrong, sizeof(channel->wrong),
-				 "a reply without our id");
-			return GT_RPC_GARBAGE;
+			return failed(channel, GT_GARBAGE,
+				      "a reply without our id");
 		}
 		channel->len -= used;
 		memmove(channel->in, channel->in + used, channel->len);
-		if (channel->len >= GT_REPLY_MAX) {
-			snprintf(channel->wrong, sizeof(channel->wrong),
-				 "a reply over %d bytes", GT_REPLY_MAX);
-			return GT_RPC_GARBAGE;
-		}
+		if (channel->len >= GT_REPLY_MAX)
+			return failed(channel, GT_GARBAGE,
+				      "a reply over %d bytes", GT_REPLY_MAX);
 		if (!wait_for(channel->fd, POLLIN, end_us))
-			return timed_out(channel);
+			return failed(channel, GT_TIMEOUT, LATE);
 		n = read(channel->fd, channel->in + channel->len,
 			 GT_REPLY_MAX - channel->len);
 		if (n > 0)
 			channel->len += (size_t) n;
 		else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-			return lost(channel, n ? errno : 0);
+			return failed(channel, GT_DOWN, LOST, n ?
+				      strerror(errno) : "closed by the engine");
 	}
 }
 
-static gt_rpc_t exchange(gt_channel_t *channel, const gt_config_t *config,
+static gt_result_t exchange(gt_channel_t *channel, const gt_config_t *config,
 			 const gt_line_t *line, uint64_t id, int64_t end_us,
 			 char **text)
 {
 	bool kept = channel->fd >= 0;
-	gt_rpc_t rc;
+	gt_result_t rc;
 
 	if (!open_socket(channel, config->socket))
-		return GT_RPC_DOWN;
-	if ((rc = send_all(channel, line, end_us)) == GT_RPC_OK)
+		return GT_DOWN;
+	if ((rc = send_all(channel, line, end_us)) == GT_ANSWERED)
 		rc = receive(channel, id, end_us, text);
-	if (rc != GT_RPC_DOWN || !kept)
+	if (rc != GT_DOWN || !kept)
 		return rc;
 	/* an engine restarted since: the kept connection is stale, ask anew */
 	gt_channel_close(channel);
 	return exchange(channel, config, line, id, end_us, text);
 }
 
-extern gt_rpc_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
+extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
 			       const gt_line_t *line, uint64_t id,
 			       int64_t limit_us, gt_reply_t *reply)
 {
 	int64_t now_us = gt_now_us(), end_us;
 	const char *wrong;
 	char *text = NULL;
-	gt_rpc_t rc;
+	gt_result_t rc;
 
 	if (now_us < channel->breaker_until_us)
-		return GT_RPC_BREAKER;
+		return GT_BREAKER;
 	if (limit_us > config->deadline_ms * 1000LL)
 		limit_us = config->deadline_ms * 1000LL;
 	end_us = now_us + limit_us;
 	rc = exchange(channel, config, line, id, end_us, &text);
-	if (rc == GT_RPC_OK && (wrong = gt_reply_parse(text, reply))) {
-		snprintf(channel->wrong, sizeof(channel->wrong),
-			 "a reply with %s", wrong);
-		rc = GT_RPC_GARBAGE;
-	}
-	if (rc == GT_RPC_OK) {
+	if (rc == GT_ANSWERED && (wrong = gt_reply_parse(text, reply)))
+		rc = failed(channel, GT_GARBAGE, "a reply with %s", wrong);
+	if (rc == GT_ANSWERED) {
 		channel->failing = false;
 		channel->proven = true;
 		channel->logged_us = -RETELL_US;
@@ -210,7 +206,7 @@ extern gt_rpc_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
 	 * One late answer of an engine that has answered is a hiccup of a busy
 	 * host; the next question, on a new connection, decides.
 	 */
-	if (rc != GT_RPC_TIMEOUT || !channel->proven)
+	if (rc != GT_TIMEOUT || !channel->proven)
 		channel->breaker_until_us = gt_now_us() +
 					    config->breaker_s * 1000000LL;
 	gt_channel_close(channel);

@@ -3,21 +3,13 @@
  * block, and a breaker that stops asking for a while after a failure.
  * The caller holds slurmctld's job write lock, so nothing here is shared.
  */
-#ifndef GT_RPC_H
-#define GT_RPC_H
+#pragma once
 
 #include "protocol.h"
 #include "settings.h"
+#include "stats.h"
 
 #include <sys/types.h>
-
-typedef enum {
-	GT_RPC_OK,
-	GT_RPC_BREAKER,		/* not asked: a failure was too recent */
-	GT_RPC_DOWN,		/* no connection, or it closed */
-	GT_RPC_TIMEOUT,		/* no answer within the deadline */
-	GT_RPC_GARBAGE,		/* something that is not a reply */
-} gt_rpc_t;
 
 typedef struct {
 	int fd;			/* -1: not connected */
@@ -40,9 +32,10 @@ extern void gt_channel_close(gt_channel_t *channel);
 
 /*
  * Sends a line built by gt_line_end() that carries id, and waits at most
- * limit_us for the reply with that id. *reply is valid until the next call.
+ * limit_us for the reply with that id. RET GT_ANSWERED with *reply, which is valid
+ * until the next call, or GT_BREAKER, GT_DOWN, GT_TIMEOUT, GT_GARBAGE.
  */
-extern gt_rpc_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
+extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
 			       const gt_line_t *line, uint64_t id,
 			       int64_t limit_us, gt_reply_t *reply);
 
@@ -52,5 +45,3 @@ extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,
 
 /* RET true once per outage (and every ten minutes of it): worth a log line. */
 extern bool gt_channel_should_log(gt_channel_t *channel);
-
-#endif

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef enum { TEXT, NUMBER, YESNO } kind_t;
@@ -51,59 +52,30 @@ extern void gt_config_defaults(gt_config_t *config)
 	};
 }
 
-static bool read_text(const char *value, char *out, char *expected, size_t size)
-{
-	if (value[0] != '/' || strlen(value) >= GT_PATH_MAX) {
-		snprintf(expected, size, "an absolute path under %d bytes",
-			 GT_PATH_MAX);
-		return false;
-	}
-	snprintf(out, GT_PATH_MAX, "%s", value);
-	return true;
-}
-
-static bool read_number(const char *value, const setting_t *setting,
-			uint32_t *out, char *expected, size_t size)
-{
-	uint64_t number = 0;
-	size_t digits = strspn(value, "0123456789");
-	bool good = digits && digits < 10 && !value[digits];
-
-	for (size_t i = 0; good && i < digits; i++)
-		number = number * 10 + (uint64_t) (value[i] - '0');
-	if (!good || number < setting->min || number > setting->max) {
-		snprintf(expected, size, "a number from %u to %u", setting->min,
-			 setting->max);
-		return false;
-	}
-	*out = (uint32_t) number;
-	return true;
-}
-
-static bool read_yesno(const char *value, bool *out, char *expected,
-		       size_t size)
-{
-	if (strcmp(value, "yes") && strcmp(value, "no")) {
-		snprintf(expected, size, "yes or no");
-		return false;
-	}
-	*out = value[0] == 'y';
-	return true;
-}
-
+/* RET true; or false with what was expected. */
 static bool store(gt_config_t *config, const setting_t *setting,
 		  const char *value, char *expected, size_t size)
 {
-	char *field = (char *) config + setting->offset;
+	void *field = (char *) config + setting->offset;
+	size_t digits = strspn(value, "0123456789");
+	uint64_t number = strtoull(value, NULL, 10);
 
 	switch (setting->kind) {
 	case TEXT:
-		return read_text(value, field, expected, size);
+		snprintf(expected, size, "an absolute path under %d bytes",
+			 GT_PATH_MAX);
+		snprintf(field, GT_PATH_MAX, "%s", value);
+		return value[0] == '/' && strlen(value) < GT_PATH_MAX;
 	case NUMBER:
-		return read_number(value, setting, (uint32_t *) (void *) field,
-				   expected, size);
+		snprintf(expected, size, "a number from %u to %u", setting->min,
+			 setting->max);
+		*(uint32_t *) field = (uint32_t) number;
+		return digits && digits < 10 && !value[digits] &&
+		       number >= setting->min && number <= setting->max;
 	default:
-		return read_yesno(value, (bool *) field, expected, size);
+		snprintf(expected, size, "yes or no");
+		*(bool *) field = value[0] == 'y';
+		return !strcmp(value, "yes") || !strcmp(value, "no");
 	}
 }
 

@@ -2,8 +2,7 @@
  * The plugin's settings: defaults, and an optional file of key=value lines.
  * Pure: no Slurm header. (Not config.h: that is the name of Slurm's own.)
  */
-#ifndef GT_SETTINGS_H
-#define GT_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ extern bool gt_config_load(gt_config_t *config, const char *path, char *wrong,
 /* The same from memory; `text` is changed. */
 extern bool gt_config_parse(gt_config_t *config, const char *name, char *text,
 			    char *wrong, size_t size);
-
-#endif

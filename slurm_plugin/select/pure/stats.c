@@ -92,3 +92,13 @@ extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
 	stats->since_line = 0;
 	stats->line_us = now_us;
 }
+
+extern int64_t gt_budget_left(gt_budget_t *budget, uint64_t pass,
+			      int64_t now_us, int64_t limit_us,
+			      int64_t window_us)
+{
+	if (budget->pass != pass || !budget->started_us ||
+	    now_us - budget->started_us >= window_us)
+		*budget = (gt_budget_t) { .pass = pass, .started_us = now_us };
+	return limit_us - budget->spent_us;
+}

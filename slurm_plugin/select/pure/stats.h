@@ -1,6 +1,5 @@
-/* What came of the questions, and what they cost. Pure. */
-#ifndef GT_STATS_H
-#define GT_STATS_H
+/* What came of the questions, what they cost, and what a pass may still cost. Pure. */
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -13,13 +12,14 @@ typedef enum {
 	GT_CAPPED,		/* would wait again, but has waited enough */
 	GT_INFEASIBLE,		/* cons_tres refused the advised GPUs */
 	GT_BAD_ADVICE,		/* busy GPUs, unknown nodes, wrong counts */
-	GT_TIMEOUT,
-	GT_DOWN,
-	GT_GARBAGE,
+	GT_TIMEOUT,		/* no answer within the deadline */
+	GT_DOWN,		/* no connection, or it closed */
+	GT_GARBAGE,		/* something that is not a reply */
 	GT_BREAKER,		/* not asked: a failure was too recent */
 	GT_BUDGET_OUT,		/* not asked: this pass has had its share */
 	GT_NOT_OURS,		/* not asked: a kind of job we leave alone */
-	GT_RESULTS
+	GT_RESULTS,
+	GT_ANSWERED = GT_RESULTS	/* nothing yet: the reply says what to do */
 } gt_result_t;
 
 #define GT_SAMPLES 1024
@@ -34,6 +34,12 @@ typedef struct {
 	int32_t max_us;
 } gt_stats_t;
 
+typedef struct {
+	uint64_t pass;		/* changes from one scheduling pass to the next */
+	int64_t started_us;
+	int64_t spent_us;	/* lock time that we have added to this pass */
+} gt_budget_t;
+
 extern const char *gt_result_name(gt_result_t result);
 extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
 			 int64_t added_us);
@@ -44,4 +50,7 @@ extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
 extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
 			  size_t size);
 
-#endif
+/* RET what is left of limit_us for this pass; a new pass has all of it. */
+extern int64_t gt_budget_left(gt_budget_t *budget, uint64_t pass,
+			      int64_t now_us, int64_t limit_us,
+			      int64_t window_us);

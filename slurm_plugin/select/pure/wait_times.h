@@ -2,8 +2,7 @@
  * How long a postponed job waits, and when the engine is asked about it again.
  * Times are seconds since the epoch; the caller says what time it is.
  */
-#ifndef GT_WAIT_TIMES_H
-#define GT_WAIT_TIMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ extern bool gt_wait_count(gt_wait_times_t *times, gt_waiting_t *waiting,
  */
 extern time_t gt_wait_next_s(const gt_wait_times_t *times, time_t now,
 			     time_t wanted_s, bool is_soon);
-
-#endif

@@ -87,58 +87,34 @@ static int64_t answer_limit_us(int64_t now_us)
 
 /* ----------------------------------------------------------------- asking */
 
-static gt_result_t failure(gt_rpc_t rc)
-{
-	switch (rc) {
-	case GT_RPC_BREAKER:
-		return GT_BREAKER;
-	case GT_RPC_TIMEOUT:
-		return GT_TIMEOUT;
-	case GT_RPC_DOWN:
-		return GT_DOWN;
-	default:
-		return GT_GARBAGE;
-	}
-}
-
-/* RET true with the answer in gt_plugin.reply, or false and *result */
-static bool ask(decision_t *decision, int64_t limit_us, gt_result_t *result)
+/* RET GT_ANSWERED with the answer in gt_plugin.reply, or why there is none */
+static gt_result_t ask(decision_t *decision, int64_t limit_us)
 {
 	gt_channel_t *channel = &gt_plugin.channel;
 	uint64_t id = ++channel->last_id;
 	bool was_failing = channel->failing;
-	gt_rpc_t rc = GT_RPC_BREAKER;
+	gt_result_t result;
 
-	if (gt_now_us() >= channel->breaker_until_us) {
-		if (!gt_question_write(&decision->question, &gt_plugin.line,
-				       id, &decision->earlier)) {
-			*result = GT_NOT_OURS;
-			return false;
-		}
-		rc = gt_channel_ask(channel, &gt_plugin.config,
-				    &gt_plugin.line, id, limit_us,
-				    &gt_plugin.reply);
-	}
-	if (rc == GT_RPC_OK) {
+	if (gt_now_us() < channel->breaker_until_us)
+		return GT_BREAKER;
+	if (!gt_question_write(&decision->question, &gt_plugin.line, id,
+			       &decision->earlier))
+		return GT_NOT_OURS;
+	result = gt_channel_ask(channel, &gt_plugin.config, &gt_plugin.line,
+				id, limit_us, &gt_plugin.reply);
+	if (result == GT_ANSWERED) {
 		if (was_failing)
 			info("gputopo: the engine answers again");
-		return true;
-	}
-	*result = failure(rc);
-	if (rc != GT_RPC_BREAKER && gt_channel_should_log(channel))
+	} else if (gt_channel_should_log(channel)) {
 		error("gputopo: engine: %s; Slurm's own choice, not asked again for %u s",
 		      channel->wrong,
 		      gt_now_us() < channel->breaker_until_us ?
 		      gt_plugin.config.breaker_s : 0);
-	return false;
+	}
+	return result;
 }
 
 /* ---------------------------------------------------------------- obeying */
-
-static int gpu_count(uint64_t mask)
-{
-	return __builtin_popcountll(mask);
-}
 
 /* GPUs of Slurm's own choice; a selection that failed may have undone them. */
 static int own_count(const gt_question_t *question)
@@ -146,7 +122,7 @@ static int own_count(const gt_question_t *question)
 	int count = 0;
 
 	for (int i = 0; next_node_bitmap(question->own, &i); i++)
-		count += gpu_count(gt_selected(question->gpus, i));
+		count += __builtin_popcountll(gt_selected(question->gpus, i));
 	return count;
 }
 
@@ -175,7 +151,7 @@ static const char *read_places(const gt_question_t *question, int wanted,
 		bit_clear(left, node->index);
 		if (picks[i].mask & ~gt_node_free(node->index, question->gpus))
 			wrong = "GPUs that are not free";
-		given += gpu_count(picks[i].mask);
+		given += __builtin_popcountll(picks[i].mask);
 		places[i] = (gt_place_t) { node->index, picks[i].mask };
 	}
 	FREE_NULL_BITMAP(left);
@@ -252,22 +228,17 @@ static void leave_pending(decision_t *decision)
 	decision->rc = GT_POSTPONED;
 }
 
-static gt_result_t postpone(decision_t *decision)
-{
-	if (!gt_wait_postpone(decision->question.test->job, &decision->earlier,
-			      &gt_plugin.reply))
-		return GT_CAPPED;
-	leave_pending(decision);
-	return GT_WAIT;
-}
-
 static gt_result_t obey(decision_t *decision)
 {
 	switch (gt_plugin.reply.kind) {
 	case GT_REPLY_USE:
 		return use(decision);
 	case GT_REPLY_WAIT:
-		return postpone(decision);
+		if (!gt_wait_postpone(decision->question.test->job,
+				      &decision->earlier, &gt_plugin.reply))
+			return GT_CAPPED;
+		leave_pending(decision);
+		return GT_WAIT;
 	case GT_REPLY_PASS:
 		return GT_PASS;
 	default:
@@ -296,7 +267,9 @@ static void decide(decision_t *decision)
 	gt_result_t result = GT_BUDGET_OUT;
 
 	gt_plugin.reply.note[0] = '\0';
-	if (limit_us && ask(decision, limit_us, &result))
+	if (limit_us)
+		result = ask(decision, limit_us);
+	if (result == GT_ANSWERED)
 		result = obey(decision);
 	else if (!limit_us && gt_wait_go_on(job, &decision->earlier))
 		leave_pending(decision);
@@ -304,7 +277,7 @@ static void decide(decision_t *decision)
 		select_unmasked(decision);
 	if (decision->rc == SLURM_SUCCESS)
 		gt_notice_chosen(job, result, gt_plugin.reply.note);
-	gt_budget_spend(&gt_plugin.budget, gt_now_us() - start_us);
+	gt_plugin.budget.spent_us += gt_now_us() - start_us;
 	gt_plugin_count(job->job_id, result, gt_now_us() - start_us);
 }
 

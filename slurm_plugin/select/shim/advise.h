@@ -1,9 +1,6 @@
 /* One job test: what Slurm would do, what the engine advises, and obeying it. */
-#ifndef GT_ADVISE_H
-#define GT_ADVISE_H
+#pragma once
 
 #include "stock.h"
 
 extern int gt_advise_job_test(const gt_test_t *test);
-
-#endif

@@ -2,12 +2,9 @@
  * A thread that asks for a scheduling pass when a postponed job's time has come:
  * Slurm itself looks at begin times only once a minute or so.
  */
-#ifndef GT_ALARM_H
-#define GT_ALARM_H
+#pragma once
 
 #include <time.h>
 
 extern void gt_alarm_set(time_t when);
 extern void gt_alarm_stop(void);
-
-#endif

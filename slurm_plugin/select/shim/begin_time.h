@@ -2,8 +2,7 @@
  * A postponed job has a begin time of ours. What is needed to take it back
  * stands in a sentence of its AdminComment.
  */
-#ifndef GT_BEGIN_TIME_H
-#define GT_BEGIN_TIME_H
+#pragma once
 
 #include "admin_comment.h"
 #include "compat.h"
@@ -25,5 +24,3 @@ extern void gt_begin_time_set(job_record_t *job, gt_waiting_t *waiting,
 /* The job has the begin time again that it had before it waited. */
 extern void gt_begin_time_give_back(job_record_t *job,
 				    const gt_waiting_t *waiting);
-
-#endif

@@ -2,8 +2,7 @@
  * Slurm's internal headers, and the only place where releases differ for us.
  * One source serves 22.05, 24.11 and 26.05; the plugin is built for exactly one.
  */
-#ifndef GT_COMPAT_H
-#define GT_COMPAT_H
+#pragma once
 
 #include "config.h"
 
@@ -118,5 +117,3 @@ extern void schedule_job_save(void) __attribute__((weak));
 extern uint16_t accounting_enforce __attribute__((weak));
 extern int acct_policy_handle_accrue_time(job_record_t *job, bool locked)
 	__attribute__((weak));
-
-#endif

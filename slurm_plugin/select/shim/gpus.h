@@ -1,6 +1,5 @@
 /* GPUs of a node and GPU requests of a job, as masks. */
-#ifndef GT_GPUS_H
-#define GT_GPUS_H
+#pragma once
 
 #include "compat.h"
 
@@ -29,5 +28,3 @@ extern gres_job_state_t *gt_job_gpus(const job_record_t *job);
 extern uint64_t gt_selected(const gres_job_state_t *request, int index);
 
 extern uint64_t gt_mask(bitstr_t *bits);
-
-#endif

@@ -2,8 +2,7 @@
  * Are Slurm's records what this plugin was compiled for? Checked against the
  * running slurmctld's own nodes and jobs before anything is read or changed.
  */
-#ifndef GT_LAYOUT_H
-#define GT_LAYOUT_H
+#pragma once
 
 #include "compat.h"
 
@@ -25,5 +24,3 @@ extern bool gt_layout_job(const job_record_t *job);
 /* The same of what cons_tres selected for the job */
 extern bool gt_layout_selection(const job_record_t *job,
 				const gres_job_state_t *gpus);
-
-#endif

@@ -4,8 +4,7 @@
  * and everything else stay its business. The caller holds slurmctld's job and
  * node write locks, so nobody else sees the masked state.
  */
-#ifndef GT_MASK_H
-#define GT_MASK_H
+#pragma once
 
 #include "stock.h"
 
@@ -21,5 +20,3 @@ typedef struct {
  */
 extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
 			  const gt_place_t *places, int count);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the engine and the job's AdminComment are told about starts and ends. */
-#ifndef GT_NOTICE_H
-#define GT_NOTICE_H
+#pragma once
 
 #include "compat.h"
 #include "stats.h"
@@ -18,5 +17,3 @@ extern void gt_notice_forget(void);
 extern void gt_notice_begin(job_record_t *job);
 extern void gt_notice_started(const job_record_t *job);
 extern void gt_notice_ended(const job_record_t *job);
-
-#endif

@@ -16,8 +16,7 @@ static void read_settings(void)
 	else
 		error("gputopo: %s; every job keeps Slurm's own GPUs until this is fixed and slurmctld reconfigured",
 		      wrong);
-	gt_kill_switch_watch(&gt_plugin.kill_switch,
-			     gt_plugin.config.kill_switch);
+	gt_kill_switch_watch(gt_plugin.config.kill_switch);
 }
 
 static void log_stats(int64_t now_us)
@@ -29,22 +28,12 @@ static void log_stats(int64_t now_us)
 	     gt_plugin.channel.notices_dropped);
 }
 
-extern void gt_plugin_start(void)
-{
-	gt_channel_init(&gt_plugin.channel);
-}
-
 extern void gt_plugin_stop(void)
 {
-	gt_kill_switch_stop(&gt_plugin.kill_switch);
+	gt_kill_switch_stop();
 	gt_plugin.active = false;
 	gt_channel_close(&gt_plugin.channel);
 	gt_line_free(&gt_plugin.line);
-}
-
-static bool is_ending(void)
-{
-	return &slurmctld_config && slurmctld_config.shutdown_time;
 }
 
 extern void gt_plugin_sum_up(void)
@@ -54,9 +43,9 @@ extern void gt_plugin_sum_up(void)
 
 	if (!gt_plugin.active || !gt_plugin.stats.since_line)
 		return;
-	if (is_ending() || gt_stats_due(&gt_plugin.stats, 0,
-					config->stats_interval_s * 1000000LL,
-					now_us))
+	if ((&slurmctld_config && slurmctld_config.shutdown_time) ||
+	    gt_stats_due(&gt_plugin.stats, 0,
+			 config->stats_interval_s * 1000000LL, now_us))
 		log_stats(now_us);
 }
 
@@ -70,8 +59,7 @@ extern void gt_plugin_read(void)
 
 extern bool gt_plugin_may_act(void)
 {
-	return gt_plugin.active &&
-	       !gt_kill_switch_thrown(&gt_plugin.kill_switch) &&
+	return gt_plugin.active && !gt_kill_switch_thrown() &&
 	       gt_layout_known();
 }
 

@@ -1,8 +1,6 @@
 /* What the files of this plugin share while it is loaded in slurmctld. */
-#ifndef GT_PLUGIN_H
-#define GT_PLUGIN_H
+#pragma once
 
-#include "budget.h"
 #include "compat.h"
 #include "kill_switch.h"
 #include "rpc.h"
@@ -17,13 +15,11 @@ typedef struct {
 	gt_reply_t reply;
 	gt_budget_t budget;
 	gt_stats_t stats;
-	gt_kill_switch_t kill_switch;
 	const job_record_t *considered;	/* last one that could be read */
 } gt_plugin_t;
 
 extern gt_plugin_t gt_plugin;
 
-extern void gt_plugin_start(void);
 extern void gt_plugin_stop(void);
 /*
  * slurmctld has read slurm.conf: so do we our settings, and check its records
@@ -46,5 +42,3 @@ extern bool gt_plugin_may_read(const job_record_t *job);
 /* Counts what came of one job test and tells the log when it is time. */
 extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
 			    int64_t added_us);
-
-#endif

@@ -1,6 +1,5 @@
 /* The question for one job that Slurm would start now. */
-#ifndef GT_QUESTION_H
-#define GT_QUESTION_H
+#pragma once
 
 #include "protocol.h"
 #include "stock.h"
@@ -19,5 +18,3 @@ extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 			      uint64_t id, const gt_postponement_t *earlier);
 
 extern void gt_question_free(gt_question_t *question);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which jobs are asked about at all; every other one is Slurm's alone. */
-#ifndef GT_REQUEST_H
-#define GT_REQUEST_H
+#pragma once
 
 #include "stock.h"
 
@@ -22,5 +21,3 @@ extern bool gt_request_may_use(const gt_test_t *test, int index);
 
 /* RET true if only the nodes that Slurm chose may be used */
 extern bool gt_request_keeps_nodes(const gt_test_t *test);
-
-#endif

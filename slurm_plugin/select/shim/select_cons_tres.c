@@ -19,7 +19,7 @@ extern int init(void)
 {
 	if (gt_stock_open() != SLURM_SUCCESS)
 		return SLURM_ERROR;
-	gt_plugin_start();
+	gt_channel_init(&gt_plugin.channel);
 	return SLURM_SUCCESS;
 }
 

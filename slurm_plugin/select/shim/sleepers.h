@@ -2,8 +2,7 @@
  * The jobs that wait, and waking them when GPUs come free. All of it may be lost
  * with slurmctld: it is found again in the jobs' AdminComment.
  */
-#ifndef GT_SLEEPERS_H
-#define GT_SLEEPERS_H
+#pragma once
 
 #include "compat.h"
 #include "wait_times.h"
@@ -27,5 +26,3 @@ extern void gt_sleepers_wake(const job_record_t *ended);
 
 extern void gt_sleepers_forget(void);	/* look for waiting jobs anew */
 extern void gt_sleepers_stop(void);
-
-#endif

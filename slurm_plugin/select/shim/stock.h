@@ -1,6 +1,5 @@
 /* The stock select/cons_tres that stands behind us in PluginDir. */
-#ifndef GT_STOCK_H
-#define GT_STOCK_H
+#pragma once
 
 #include "compat.h"
 #include "forwards.h"
@@ -45,5 +44,3 @@ typedef struct {
 } gt_test_t;
 
 extern int gt_stock_job_test(const gt_test_t *test);
-
-#endif

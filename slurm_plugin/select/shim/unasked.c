@@ -16,8 +16,7 @@ static bool in_doubt(const job_record_t *job)
 	/* a job that did not begin now was running before slurmctld started */
 	return job == begun && gt_plugin.active && gt_plugin.considered != job &&
 	       !gt_plugin.stats.asked && starts < STARTS &&
-	       !gt_kill_switch_thrown(&gt_plugin.kill_switch) &&
-	       gt_layout_nodes();
+	       !gt_kill_switch_thrown() && gt_layout_nodes();
 }
 
 extern void gt_unasked_begin(const job_record_t *job)

@@ -3,8 +3,7 @@
  * counts of GPUs in use show that without reading a job's record, which may be
  * laid out otherwise than we think (layout.h).
  */
-#ifndef GT_UNASKED_H
-#define GT_UNASKED_H
+#pragma once
 
 #include "compat.h"
 
@@ -19,5 +18,3 @@ extern uint64_t gt_unasked_gpus(const job_record_t *job);
 
 /* The job's resources were taken; `before` is gt_unasked_gpus() from before that. */
 extern void gt_unasked_started(const job_record_t *job, uint64_t before);
-
-#endif

@@ -5,8 +5,7 @@
  * stands in its AdminComment, so nothing is lost when slurmctld restarts and the
  * tasks of an array that can start together share one count.
  */
-#ifndef GT_WAIT_H
-#define GT_WAIT_H
+#pragma once
 
 #include "admin_comment.h"
 #include "compat.h"
@@ -49,5 +48,3 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier);
 
 /* A task of an array begins: the others keep the count of its waits. */
 extern void gt_wait_begun(const job_record_t *task);
-
-#endif

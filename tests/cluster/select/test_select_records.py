@@ -11,7 +11,7 @@ from slurm_cluster.cluster import Cluster, cluster_sh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 SOURCE = Path(__file__).parents[2] / "select" / "records_test.c"
-CLAIMS = re.findall(r"^\tCLAIM\((\w+)\)", SOURCE.read_text(), re.M)
+CLAIMS = re.findall(r"^CLAIM\((\w+)\)", SOURCE.read_text(), re.M)
 
 
 @pytest.fixture(scope="module")
