@@ -11,8 +11,7 @@ from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, qu
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement import Select
 from slurm_plugin.lending.at_start.reservations import Reservation, Reservations, Share
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
-from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.protocol import Ok, Pass, PlacementQuestion, Refuse, Submit, Use, WaitFor
 
 AT = 1000.0
 #: Job 7 is to have GPUs 0 and 1 of dgx1, its donor 71 GPUs 2 and 3 of dgx2.
