@@ -1,7 +1,5 @@
 """The folder's helpers lie beside its tests; importlib mode adds no path of its own."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The loops that look at the queue: one reading serves them all, and nobody reads without need."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter
@@ -76,9 +74,7 @@ def look(all_loops: list[QueueLoop]) -> None:
 
 
 @pytest.mark.parametrize("text", [GENIE + REMOTE, GENIE + REMOTE + "enforcement: slots\n"])
-def test_shaping_lending_and_neighbours_look_at_one_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_shaping_lending_and_neighbours_look_at_one_reading(tmp_path, monkeypatch, text):
     slurm = Slurm()
     ours = loops(tmp_path, monkeypatch, slurm, text)
     ours[0].engine.setup.neighbours.is_wanted = True
@@ -87,9 +83,7 @@ def test_shaping_lending_and_neighbours_look_at_one_reading(
     assert ours[0].engine.setup.neighbours.age_s() is not None
 
 
-def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(tmp_path, monkeypatch):
     """A former engine may have left donors behind."""
     slurm = Slurm()
     ours = loops(tmp_path, monkeypatch, slurm, "")
@@ -98,9 +92,7 @@ def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(
     assert slurm.asked["queue"] == 1
 
 
-def test_neighbours_take_what_others_have_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
     """Themselves they read only where nobody else has since."""
     slurm = Slurm()
     *_, lending, ours = loops(tmp_path, monkeypatch, slurm, REMOTE)
@@ -115,9 +107,7 @@ def test_neighbours_take_what_others_have_read(
     assert slurm.asked["queue"] == 2
 
 
-def test_of_neighbours_nothing_is_read_until_a_policy_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_of_neighbours_nothing_is_read_until_a_policy_asks(tmp_path, monkeypatch, caplog):
     """A Slurm that does not answer is told once."""
     slurm = Slurm()
     *_, ours = loops(tmp_path, monkeypatch, slurm, "")

@@ -1,7 +1,5 @@
 """The socket side against clients that misbehave; a real server on a temporary socket."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -90,7 +88,7 @@ def talk(path: Path, what: Talk) -> None:
     asyncio.run(main())
 
 
-def test_lines_are_answered_in_order_however_they_are_cut(tmp_path: Path) -> None:
+def test_lines_are_answered_in_order_however_they_are_cut(tmp_path):
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for piece in (b"on", b"e\ntw", b"o\nquiet\nthree\n"):
             writer.write(piece)
@@ -101,7 +99,7 @@ def test_lines_are_answered_in_order_however_they_are_cut(tmp_path: Path) -> Non
     talk(tmp_path / "s", what)
 
 
-def test_many_lines_in_one_write_are_all_answered(tmp_path: Path) -> None:
+def test_many_lines_in_one_write_are_all_answered(tmp_path):
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         lines = [b"%d\n" % i for i in range(5000)]
         writer.write(b"".join(lines))
@@ -111,7 +109,7 @@ def test_many_lines_in_one_write_are_all_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", [b"", b"\n"], ids=["without end", "with end"])
-def test_ten_megabytes_in_a_line_cost_only_that_connection(tmp_path: Path, ends: bytes) -> None:
+def test_ten_megabytes_in_a_line_cost_only_that_connection(tmp_path, ends):
     path = tmp_path / "s"
 
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -127,7 +125,7 @@ def test_ten_megabytes_in_a_line_cost_only_that_connection(tmp_path: Path, ends:
     talk(path, what)
 
 
-def test_a_line_just_over_the_limit_is_told_so(tmp_path: Path) -> None:
+def test_a_line_just_over_the_limit_is_told_so(tmp_path):
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"x" * MAX_REQUEST_BYTES)
         assert b"longer%20than%201048576" in await reader.readline()
@@ -136,7 +134,7 @@ def test_a_line_just_over_the_limit_is_told_so(tmp_path: Path) -> None:
     talk(tmp_path / "s", what)
 
 
-def test_one_bad_client_does_not_disturb_another(tmp_path: Path) -> None:
+def test_one_bad_client_does_not_disturb_another(tmp_path):
     path = tmp_path / "s"
 
     async def main() -> None:
@@ -156,9 +154,7 @@ def test_one_bad_client_does_not_disturb_another(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_half_line_that_never_ends_costs_the_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_line_that_never_ends_costs_the_connection(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "HALF_LINE_S", 0.05)
 
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -170,9 +166,7 @@ def test_a_half_line_that_never_ends_costs_the_connection(
     talk(tmp_path / "s", what)
 
 
-def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "HALF_LINE_S", 0.3)
 
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -193,7 +187,7 @@ def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
     talk(tmp_path / "s", what)
 
 
-def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path: Path) -> None:
+def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path):
     told: list[str] = []
 
     def answer(line: bytes) -> Answer:
@@ -215,7 +209,7 @@ def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path: 
     assert told == ["answered", "done", "answered"]
 
 
-def test_nobody_is_taken_in_once_it_has_stopped(tmp_path: Path) -> None:
+def test_nobody_is_taken_in_once_it_has_stopped(tmp_path):
     """Not even who knows the socket by another name."""
 
     async def main() -> None:
@@ -227,9 +221,7 @@ def test_nobody_is_taken_in_once_it_has_stopped(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(
-    tmp_path: Path, dropped: list[tuple[bool, int]]
-) -> None:
+def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(tmp_path, dropped):
     path = tmp_path / "s"
 
     async def main() -> None:
@@ -247,9 +239,7 @@ def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(
     asyncio.run(main())
 
 
-def test_a_client_that_is_hung_up_on_and_never_reads_is_dropped_too(
-    tmp_path: Path, dropped: list[tuple[bool, int]]
-) -> None:
+def test_a_client_that_is_hung_up_on_and_never_reads_is_dropped_too(tmp_path, dropped):
     path = tmp_path / "s"
 
     async def main() -> None:
@@ -267,7 +257,7 @@ def test_a_client_that_is_hung_up_on_and_never_reads_is_dropped_too(
     asyncio.run(main())
 
 
-def test_a_slow_reader_gets_every_reply(tmp_path: Path) -> None:
+def test_a_slow_reader_gets_every_reply(tmp_path):
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"big 200000\n" * 20 + b"end\n")
         for _ in range(20):
@@ -278,7 +268,7 @@ def test_a_slow_reader_gets_every_reply(tmp_path: Path) -> None:
     talk(tmp_path / "s", what)
 
 
-def test_a_later_reply_does_not_hold_up_the_next_line(tmp_path: Path) -> None:
+def test_a_later_reply_does_not_hold_up_the_next_line(tmp_path):
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"later\nnow\n")
         assert await reader.readline() == b"now\n"
@@ -287,7 +277,7 @@ def test_a_later_reply_does_not_hold_up_the_next_line(tmp_path: Path) -> None:
     talk(tmp_path / "s", what)
 
 
-def test_the_answer_may_end_the_connection(tmp_path: Path) -> None:
+def test_the_answer_may_end_the_connection(tmp_path):
     async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"bye\nmore\n")
         assert await reader.read() == b"bye\n"
@@ -295,7 +285,7 @@ def test_the_answer_may_end_the_connection(tmp_path: Path) -> None:
     talk(tmp_path / "s", what)
 
 
-def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path: Path) -> None:
+def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path):
     path = tmp_path / "s"
 
     async def client(number: int) -> bool:
@@ -315,9 +305,7 @@ def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path: Path) ->
     assert all(asyncio.run(main()))
 
 
-def test_one_connection_too_many_is_sent_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_connection_too_many_is_sent_away(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 2)
     path = tmp_path / "s"
 
@@ -334,7 +322,7 @@ def test_one_connection_too_many_is_sent_away(
     asyncio.run(main())
 
 
-def test_the_socket_is_0660_and_removed_at_the_end(tmp_path: Path) -> None:
+def test_the_socket_is_0660_and_removed_at_the_end(tmp_path):
     path = tmp_path / "s"
 
     async def main() -> None:
@@ -345,7 +333,7 @@ def test_the_socket_is_0660_and_removed_at_the_end(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
+def test_a_stale_socket_file_is_replaced(tmp_path):
     path = tmp_path / "s"
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(path))
@@ -358,7 +346,7 @@ def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
     talk(path, what)
 
 
-def test_a_live_engine_is_not_pushed_off_its_socket(tmp_path: Path) -> None:
+def test_a_live_engine_is_not_pushed_off_its_socket(tmp_path):
     path = tmp_path / "s"
 
     async def main() -> None:
@@ -373,7 +361,7 @@ def test_a_live_engine_is_not_pushed_off_its_socket(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
     path = tmp_path / "s"
     path.write_text("precious")
     with pytest.raises(PluginError, match="not a socket"):
@@ -381,12 +369,12 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(PluginError, match="directory must exist"):
         asyncio.run(LineServer(tmp_path / "none" / "s", echo).start())
 
 
-def test_a_successors_socket_is_not_removed_at_the_end(tmp_path: Path) -> None:
+def test_a_successors_socket_is_not_removed_at_the_end(tmp_path):
     path = tmp_path / "s"
 
     async def main() -> None:

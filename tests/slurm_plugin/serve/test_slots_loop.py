@@ -1,13 +1,9 @@
 """The loop that looks for as long as the configuration says so, on a Slurm that only remembers."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-import pytest
 from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import DecisionLog
@@ -43,8 +39,8 @@ class Remembering:
 
 
 def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    tmp_path, monkeypatch, caplog
+):
     """The bridge may use an answer of before for a second more. It is said once."""
     path = tmp_path / "gputopo.yaml"
     path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
