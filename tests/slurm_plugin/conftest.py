@@ -1,6 +1,21 @@
-"""The folder's helpers lie beside its tests; importlib mode adds no path of its own."""
+"""The folder's helpers lie beside its tests; a test that is a coroutine runs in a loop."""
 
+import asyncio
+import inspect
 import sys
 from pathlib import Path
 
+import pytest
+
+# importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    asyncio.run(asyncio.wait_for(test, 60))
+    return True
