@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,3 +20,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
     asyncio.run(asyncio.wait_for(test, 60))
     return True
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[object]:
+    """One of the basic configuration."""
+    from engine_in_tests import an_engine
+
+    found = an_engine(tmp_path)
+    yield found
+    found.log.close()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from engine_in_tests import an_engine
 from genie_in_tests import NOW as SHAPED_AT
 from genie_in_tests import a_node, a_shaping, queued
 from genie_in_tests import submit as shaped
@@ -20,7 +21,6 @@ from hypothesis import strategies as st
 from machines_in_tests import BASIC, basic_decider
 
 from gres_topology import hostlist
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotTold, _question
@@ -37,7 +37,6 @@ from slurm_plugin.queue import features
 from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.demand import MAX_NAMED
-from slurm_plugin.serve import setup
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import rows
@@ -187,18 +186,15 @@ def test_any_question_to_explain_is_read_or_refused(payload):
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine of the slots mode whose cache has just seen an empty cluster."""
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
-    first = setup.load(path)
+    found = an_engine(tmp_path, f"{BASIC}enforcement: slots\n")
     room = {
         f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 40, 100_000, partitions=frozenset({"batch"}))
         for i in range(1, 65)
     }
-    first.cache.default_partition = "batch"
-    first.cache.look(room, (), None, time.time())
-    log = DecisionLog(first.config.decision_log)
-    yield Engine(first, log, setup.load)
-    log.close()
+    found.setup.cache.default_partition = "batch"
+    found.setup.cache.look(room, (), None, time.time())
+    yield found
+    found.log.close()
 
 
 def submit(**more: object) -> Submit:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines_in_tests import BASIC, mask, node, question
+from engine_in_tests import an_engine
+from machines_in_tests import mask, node, question
 
 from slurm_plugin import munge
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import listener, machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold, unknown
@@ -26,7 +26,6 @@ from slurm_plugin.explain.listener import (
     Allowances,
     ExplainListener,
 )
-from slurm_plugin.serve import setup
 from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001
@@ -62,14 +61,11 @@ def fake_munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> Setup:
     """A configuration, and a log in which the owner's job 7 was placed on dgx1."""
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
-    found = setup.load(path)
-    log = DecisionLog(found.config.decision_log)
+    engine = an_engine(tmp_path)
     asked = question(node("dgx1", 0xFF, mask(0, 1)), job=7, uid=OWNER)
-    log.append({"time": "T", **found.enforcement.on_place(asked).record()})
-    log.close()
-    return found
+    engine.log.append({"time": "T", **engine.setup.enforcement.on_place(asked).record()})
+    engine.log.close()
+    return engine.setup
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_in_tests import an_engine
 from genie_in_tests import GENIE, HINT, a_node, a_shaping, queued, submit
 from machines_in_tests import BASIC
 
-from slurm_plugin.decide.decision_log import DecisionLog, read
+from slurm_plugin.decide.decision_log import read
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve import shaping_loop as loop
-from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 
@@ -47,21 +47,16 @@ class Running:
 
     def __init__(self, folder: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> None:
         a_shaping(folder)
-        path = folder / "gputopo.yaml"
-        path.write_text((BASIC + GENIE).format(folder=folder))
         monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
-        first = setup.load(path)
-        assert first.shaping is not None
-        self.shaping = first.shaping
-        self.log = DecisionLog(first.config.decision_log)
-        self.engine = Engine(first, self.log, setup.load)
+        self.engine = an_engine(folder, BASIC + GENIE)
+        self.shaping = self.engine.setup.shaping
         self.loop = loop.ShapingLoop(self.engine)
 
     def look(self) -> None:
         asyncio.run(self.loop.look(time.monotonic()))
 
     def lines(self) -> list[dict[str, Any]]:
-        self.log.close()
+        self.engine.log.close()
         return list(read(self.engine.setup.config.decision_log))
 
 
@@ -168,12 +163,6 @@ def test_a_hint_that_no_longer_holds_leaves_its_job_alone(running, slurm):
 
 
 @pytest.mark.parametrize("hint", ["policy=genie,batch=1", "profile=resnet50,iterations=5,batch=2"])
-def test_where_no_jobs_are_shaped_the_user_is_told(tmp_path, hint):
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
-    first = setup.load(path)
-    log = DecisionLog(first.config.decision_log)
-    engine = Engine(first, log, setup.load)
+def test_where_no_jobs_are_shaped_the_user_is_told(engine, hint):
     reply = engine.answer(encode_request(submit(hint))).reply
-    log.close()
     assert reply.startswith(b"refuse " if "policy=genie" in hint else b"pass ")

@@ -6,29 +6,15 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, mask, node, place
+from machines_in_tests import mask, node, place
 
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import PluginError
 from slurm_plugin.protocol import Notice, encode_request
-from slurm_plugin.serve import setup
 from slurm_plugin.serve.metrics import MAX_LABELS, Metrics, Tally
-from slurm_plugin.serve.service import Engine
 
 pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
-    first = setup.load(path)
-    log = DecisionLog(first.config.decision_log)
-    yield Engine(first, log, setup.load)
-    log.close()
 
 
 @contextmanager

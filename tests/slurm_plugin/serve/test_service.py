@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engine_in_tests import an_engine, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
 from slurm_plugin import client
 from slurm_plugin.decide import decision_log
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import EngineDown
 from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
@@ -38,20 +38,6 @@ from slurm_plugin.serve.service import Engine
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBMIT = Submit(id=4, uid=1000, gpus=2, nodes=1, per_node=2, tasks=1)
-
-
-def written(folder: Path, text: str = BASIC) -> Path:
-    path = folder / "gputopo.yaml"
-    path.write_text(text.format(folder=folder))
-    return path
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    first = setup.load(written(tmp_path))
-    log = DecisionLog(first.config.decision_log)
-    yield Engine(first, log, setup.load)
-    log.close()
 
 
 def ask(engine: Engine, line: bytes) -> tuple[str, dict[str, str]]:
@@ -181,8 +167,7 @@ def test_status_counts_what_was_answered(engine):
 
 def test_a_status_of_many_broken_nodes_still_fits_its_reply(tmp_path):
     nodes = 'nodes: [{{nodes: "n[0001-5000]", topology: collected}}]'
-    first = setup.load(written(tmp_path, "state_dir: {folder}\n" + nodes))
-    engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
+    engine = an_engine(tmp_path, "state_dir: {folder}\n" + nodes)
     told = json.loads(ask(engine, b"status id=1")[1]["json"])
     assert told["nodes_left_to_slurm_count"] == 5000
     engine.log.close()
