@@ -124,12 +124,6 @@ local function is_available()
   return engine ~= nil and pause:allows(engine.now())
 end
 
-local function configure_once()
-  if not was_configured then
-    M.configure()
-  end
-end
-
 -- Applies a plan and tells the user what the engine has to say; true when it was applied.
 local function applied(job, plan)
   local ok, failure = reply.apply(job, plan)
@@ -262,7 +256,7 @@ local function submit(job, part_list, submit_uid)
   end
   if verb == "refuse" then
     return refuse(plan)
-  elseif not verb and by_option and comment.is_bracket("[gpu-topo: " .. hint .. "]") then
+  elseif not verb and by_option and comment.are_brackets("[gpu-topo: " .. hint .. "]") then
     -- The engine checks the hint when the job starts. Slurm keeps a comment until then, but not
     -- an option: it is written into AdminComment.
     plan = { set = { admin_comment = "[gpu-topo: " .. hint .. "]" } }
@@ -356,7 +350,10 @@ local function modify(job, record, part_list, submit_uid)
 end
 
 local function guarded(hook, ...)
-  local ok, result = pcall(configure_once)
+  local ok, result = true, nil
+  if not was_configured then
+    ok, result = pcall(M.configure)
+  end
   if ok then
     ok, result = pcall(hook, ...)
   end

@@ -96,12 +96,6 @@ function M.are_brackets(text, is_slots)
     and not found["gpu-donor"] and (is_slots or not found["gpu-slots"])
 end
 
--- Is this text exactly one bracket with a hint?
-function M.is_bracket(text)
-  local found = read(text)
-  return found["gpu-topo"] ~= nil and written({ ["gpu-topo"] = found["gpu-topo"] }, "", true) == text
-end
-
 -- The same without the word that the job may borrow: its batch step would have to meet the
 -- donors, and only a submit can tell it so.
 function M.without_loan(text)

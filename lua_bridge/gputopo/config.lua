@@ -35,7 +35,7 @@ local function one_of(...)
 end
 
 -- Settings as data: default, and a reader that returns the value or nil and what is expected.
-M.SETTINGS = {
+local SETTINGS = {
   socket = { default = "/run/gputopo/engine.sock", read = socket_path },
   enforcement = { default = "select", read = one_of("select", "slots") },
   deadline_ms = { default = 50, read = number_between(1, 1000) },
@@ -43,23 +43,18 @@ M.SETTINGS = {
   retry_longest_s = { default = 60, read = number_between(0.1, 3600) },
 }
 
-function M.defaults()
-  local settings = {}
-  for key, setting in pairs(M.SETTINGS) do
-    settings[key] = setting.default
-  end
-  return settings
-end
-
 -- parse(text, name) -> settings, complaints (a list of one-line texts naming the line)
 function M.parse(text, name)
-  local settings, complaints, number = M.defaults(), {}, 0
+  local settings, complaints, number = {}, {}, 0
+  for key, setting in pairs(SETTINGS) do
+    settings[key] = setting.default
+  end
   for line in string.gmatch(text .. "\n", "([^\n]*)\n") do
     number = number + 1
     line = match(string.gsub(line, "#.*", ""), "^%s*(.-)%s*$")
     if line ~= "" then
       local key, text_value = match(line, "^([%w_]+)%s*=%s*(.-)$")
-      local setting = key and M.SETTINGS[key]
+      local setting = key and SETTINGS[key]
       local value, expected
       if setting then
         value, expected = setting.read(text_value)
@@ -88,7 +83,7 @@ function M.load(paths)
       return M.parse(text, path)
     end
   end
-  return M.defaults(), {}
+  return M.parse("", "")
 end
 
 return M

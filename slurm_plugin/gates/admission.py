@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slurm_plugin.gates import change
-from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Left, Waits, Want
-from slurm_plugin.gates.units import Unit
+from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Unit, Want
 from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.admission import LoanAdmission
+from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, are_apart, groups, is_even
 from slurm_plugin.queue.capacity import Hold, end_of, with_hold
@@ -83,9 +83,9 @@ class Admission:
             self.borrowers.no_room(job.job_id, need)
             return NotAdmitted()
         choice = self.choose(name, job, want, found)
-        if isinstance(choice, Left):
+        if isinstance(choice, Pass):
             return NotAdmitted(choice.note)
-        if isinstance(choice, Waits):
+        if isinstance(choice, WaitFor):
             if not job.het_id:
                 # The AdminComment of a first component would go to all of them.
                 self._write_note(job, want, choice.note)

@@ -41,7 +41,7 @@ class NeighboursLoop(QueueLoop):
             if age_s is None or age_s >= poll_s:
                 age_s = await self._take(setup, since)
             # Else the gates loop has just taken one.
-            await asyncio.to_thread(neighbours.learn, setup.client)
+            await asyncio.to_thread(neighbours.teacher.learn, setup.client)
         except SlurmError as error:
             if not self._is_failing:
                 logger.warning("who runs beside whom is not known: %s", error)

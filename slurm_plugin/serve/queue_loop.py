@@ -6,14 +6,28 @@ Each has its own schedule; the snapshots that they look at come from the one wat
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_profiles import read_remote
+from slurm_plugin.lending.donors import LoanUpdates, slurm_loans
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.serve.poll_schedule import PollSchedule
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 
 logger = logging.getLogger(__name__)
+
+
+def loan_matcher(engine: Engine, updates: LoanUpdates) -> LoanMatcher:
+    """Who lends to jobs by the present configuration, in the mode of `updates`."""
+    setup, config = engine.setup, engine.setup.config
+    lending = slurm_loans(config.remote, config.slurm, setup.client, updates)
+    rule, waiting = setup.decider.rule, setup.decider.waiting
+    folder = config.topo_aware.profiles
+    profiles = read_remote(folder) if folder else {}
+    return LoanMatcher(lending, rule, waiting, engine.write, time.time, profiles)
 
 
 class QueueLoop:

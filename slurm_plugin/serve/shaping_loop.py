@@ -179,9 +179,7 @@ class ShapingLoop(QueueLoop):
             build = shaping.records.pop(said.token, None)
             if build is not None:
                 self.engine.write(of_job(build, job))
-        for token in [key for key, one in shaping.promises.items() if one.until <= seen.at]:
-            del shaping.promises[token]
-            shaping.records.pop(token, None)
+        shaping.forget_old(seen.at)
 
     def _planned(
         self, shaping: Shaping, seen: Snapshot

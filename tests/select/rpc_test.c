@@ -16,7 +16,6 @@ typedef struct {
 	int close_after;	/* answers per connection, 0: never close */
 	bool dies;		/* at a question's first byte */
 	int delay_ms;
-	char path[64];
 	pthread_t thread;
 	char heard[4096];
 } server_t;
@@ -56,37 +55,38 @@ static void *run_server(void *arg)
 	return NULL;
 }
 
-static void start(server_t *server, gt_config_t *config)
+static gt_config_t config;
+static gt_channel_t channel;
+static gt_reply_t reply;
+
+static void start(server_t *server)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-	snprintf(server->path, sizeof(server->path), "/tmp/gt-test-%d.sock",
+	gt_config_defaults(&config);
+	config.deadline_ms = 300;
+	snprintf(config.socket, sizeof(config.socket), "/tmp/gt-test-%d.sock",
 		 (int) getpid());
-	unlink(server->path);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s",
-		 server->path);
+	unlink(config.socket);
+	strcpy(address.sun_path, config.socket);
 	server->listener = socket(AF_UNIX, SOCK_STREAM, 0);
 	CHECK(!bind(server->listener, (struct sockaddr *) &address,
 		    sizeof(address)));
 	CHECK(!listen(server->listener, 4));
 	pthread_create(&server->thread, NULL, run_server, server);
-	gt_config_defaults(config);
-	snprintf(config->socket, sizeof(config->socket), "%s", server->path);
-	config->deadline_ms = 300;
+	gt_channel_init(&channel);
 }
 
 static void stop(server_t *server)
 {
+	gt_channel_close(&channel);
 	shutdown(server->listener, SHUT_RDWR);
 	close(server->listener);
 	pthread_join(server->thread, NULL);
-	unlink(server->path);
+	unlink(config.socket);
 }
 
-static gt_channel_t channel;
-static gt_reply_t reply;
-
-static gt_result_t ask(const gt_config_t *config, uint64_t id)
+static gt_result_t ask(uint64_t id)
 {
 	gt_line_t line = { 0 };
 	gt_result_t rc;
@@ -94,7 +94,7 @@ static gt_result_t ask(const gt_config_t *config, uint64_t id)
 	gt_line_begin(&line, "place");
 	gt_line_number(&line, "id", id);
 	CHECK(gt_line_end(&line));
-	rc = gt_channel_ask(&channel, config, &line, id, 1000000, &reply);
+	rc = gt_channel_ask(&channel, &config, &line, id, 1000000, &reply);
 	gt_line_free(&line);
 	return rc;
 }
@@ -102,16 +102,13 @@ static gt_result_t ask(const gt_config_t *config, uint64_t id)
 CLAIM(answers_come_over_one_kept_connection)
 {
 	server_t server = { .answers = { "pass id=1\n", "wait id=2 s=5\n" } };
-	gt_config_t config;
 	int fd;
 
-	start(&server, &config);
-	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_ANSWERED && reply.kind == GT_REPLY_PASS);
+	start(&server);
+	CHECK(ask(1) == GT_ANSWERED && reply.kind == GT_REPLY_PASS);
 	fd = channel.fd;
-	CHECK(ask(&config, 2) == GT_ANSWERED && reply.wait_s == 5);
+	CHECK(ask(2) == GT_ANSWERED && reply.wait_s == 5);
 	CHECK(channel.fd == fd);
-	gt_channel_close(&channel);
 	stop(&server);
 	CHECK_TEXT(server.heard, "place id=1\nplace id=2\n");
 }
@@ -119,53 +116,43 @@ CLAIM(answers_come_over_one_kept_connection)
 CLAIM(late_answers_are_skipped_by_their_id)
 {
 	server_t server = { .answers = { "pass id=3\nuse id=4 node=a/1\n" } };
-	gt_config_t config;
 
-	start(&server, &config);
-	gt_channel_init(&channel);
-	CHECK(ask(&config, 4) == GT_ANSWERED && reply.kind == GT_REPLY_USE);
-	gt_channel_close(&channel);
+	start(&server);
+	CHECK(ask(4) == GT_ANSWERED && reply.kind == GT_REPLY_USE);
 	stop(&server);
 }
 
 CLAIM(silence_ends_at_the_deadline_and_opens_the_breaker)
 {
 	server_t server = { .answers = { "use id=1 no" } };
-	gt_config_t config;
 	int64_t before_us = gt_now_us();
 
-	start(&server, &config);
+	start(&server);
 	config.deadline_ms = 30;
-	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_TIMEOUT);
+	CHECK(ask(1) == GT_TIMEOUT);
 	CHECK(gt_now_us() - before_us >= 30000);
 	CHECK(channel.fd < 0);
-	CHECK(ask(&config, 2) == GT_BREAKER);
+	CHECK(ask(2) == GT_BREAKER);
 	CHECK(gt_channel_should_log(&channel));
 	CHECK(!gt_channel_should_log(&channel));
 	channel.breaker_until_us = 0;
 	server.answers[1] = "pass id=3\n";
 	config.deadline_ms = 300;
-	CHECK(ask(&config, 3) == GT_ANSWERED && !channel.failing);
+	CHECK(ask(3) == GT_ANSWERED && !channel.failing);
 	CHECK(gt_channel_should_log(&channel));
-	gt_channel_close(&channel);
 	stop(&server);
 }
 
 CLAIM(one_late_answer_of_a_working_engine_is_forgiven)
 {
 	server_t server = { .answers = { "pass id=1\n", "use id=2 no" } };
-	gt_config_t config;
 
-	start(&server, &config);
-	config.deadline_ms = 300;
-	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_ANSWERED);
+	start(&server);
+	CHECK(ask(1) == GT_ANSWERED);
 	config.deadline_ms = 30;
-	CHECK(ask(&config, 2) == GT_TIMEOUT && channel.failing);
-	CHECK(ask(&config, 3) == GT_TIMEOUT);
-	CHECK(ask(&config, 4) == GT_BREAKER);
-	gt_channel_close(&channel);
+	CHECK(ask(2) == GT_TIMEOUT && channel.failing);
+	CHECK(ask(3) == GT_TIMEOUT);
+	CHECK(ask(4) == GT_BREAKER);
 	stop(&server);
 }
 
@@ -173,56 +160,47 @@ CLAIM(a_stale_connection_is_replaced_within_the_question)
 {
 	server_t server = { .answers = { "pass id=1\n", "pass id=2\n" },
 			    .close_after = 1 };
-	gt_config_t config;
 
-	start(&server, &config);
-	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_ANSWERED);
+	start(&server);
+	CHECK(ask(1) == GT_ANSWERED);
 	usleep(20000);
-	CHECK(ask(&config, 2) == GT_ANSWERED && reply.id == 2);
-	gt_channel_close(&channel);
+	CHECK(ask(2) == GT_ANSWERED && reply.id == 2);
 	stop(&server);
 }
 
 CLAIM(an_engine_that_dies_is_told_from_one_that_closes)
 {
 	server_t server = { .answers = { NULL }, .dies = true };
-	gt_config_t config;
 
-	start(&server, &config);
-	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_DOWN);
+	start(&server);
+	CHECK(ask(1) == GT_DOWN);
 	CHECK_TEXT(channel.wrong, "connection lost: Connection reset by peer");
 	channel.breaker_until_us = 0;
 	server.dies = false;
 	server.close_after = 1;
-	CHECK(ask(&config, 2) == GT_DOWN);
+	CHECK(ask(2) == GT_DOWN);
 	CHECK_TEXT(channel.wrong, "connection lost: closed by the engine");
 	stop(&server);
 }
 
 CLAIM(nobody_listening_is_told_at_once)
 {
-	gt_config_t config;
-
 	gt_config_defaults(&config);
 	snprintf(config.socket, sizeof(config.socket), "/nonexistent/e.sock");
 	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_DOWN);
+	CHECK(ask(1) == GT_DOWN);
 	CHECK(strstr(channel.wrong, "/nonexistent/e.sock: No such file"));
-	CHECK(ask(&config, 2) == GT_BREAKER);
+	CHECK(ask(2) == GT_BREAKER);
 }
 
 CLAIM(garbage_closes_the_connection)
 {
 	server_t server = { .answers = { "what?\n", "use id=2 node=\n",
 					 "pass id=9\n" } };
-	gt_config_t config;
 
-	start(&server, &config);
-	gt_channel_init(&channel);
+	start(&server);
 	for (uint64_t id = 1; id <= 3; id++) {
-		CHECK(ask(&config, id) == GT_GARBAGE);
+		CHECK(ask(id) == GT_GARBAGE);
 		CHECK(channel.fd < 0 && channel.wrong[0]);
 		channel.breaker_until_us = 0;
 	}
@@ -233,12 +211,10 @@ CLAIM(a_reply_without_an_end_is_garbage)
 {
 	static char endless[GT_REPLY_MAX + 2];
 	server_t server = { .answers = { endless } };
-	gt_config_t config;
 
 	memset(endless, 'a', sizeof(endless) - 1);
-	start(&server, &config);
-	gt_channel_init(&channel);
-	CHECK(ask(&config, 1) == GT_GARBAGE);
+	start(&server);
+	CHECK(ask(1) == GT_GARBAGE);
 	CHECK_TEXT(channel.wrong, "a reply over 65536 bytes");
 	stop(&server);
 }
@@ -253,11 +229,9 @@ CLAIM(a_new_channel_is_no_file)
 CLAIM(notices_never_block)
 {
 	server_t server = { .answers = { NULL }, .delay_ms = 20 };
-	gt_config_t config;
 	gt_line_t line = { 0 };
 
-	start(&server, &config);
-	gt_channel_init(&channel);
+	start(&server);
 	gt_line_begin(&line, "started");
 	gt_line_number(&line, "job", 1);
 	for (int i = 0; i < 3000; i++)
@@ -268,25 +242,21 @@ CLAIM(notices_never_block)
 		gt_channel_tell(&channel, &config, &line);
 	CHECK(channel.notices_dropped > 0);
 	gt_line_free(&line);
-	gt_channel_close(&channel);
 	stop(&server);
 }
 
 CLAIM(a_notice_is_dropped_only_where_nobody_listens)
 {
 	server_t server = { .answers = { NULL } };
-	gt_config_t config;
 	gt_line_t line = { 0 };
 
-	start(&server, &config);
-	gt_channel_init(&channel);
+	start(&server);
 	gt_line_begin(&line, "started");
 	gt_line_number(&line, "job", 1);
 	CHECK(gt_line_end(&line));
 	gt_channel_tell(&channel, &config, &line);
 	gt_channel_tell(&channel, &config, &line);
 	CHECK(channel.notices_dropped == 0);
-	gt_channel_close(&channel);
 	stop(&server);
 	strcpy(config.socket, "/nonexistent/engine.sock");
 	gt_channel_tell(&channel, &config, &line);

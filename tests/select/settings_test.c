@@ -2,21 +2,21 @@
 
 #include "../claims.h"
 
-static bool settings(const char *text, gt_config_t *config, char *wrong)
+static gt_config_t config;
+static char wrong[300];
+
+static bool settings(const char *text)
 {
 	char copy[4096];
 
 	snprintf(copy, sizeof(copy), "%s", text);
 	wrong[0] = '\0';
-	return gt_config_parse(config, "select.conf", copy, wrong, 300);
+	return gt_config_parse(&config, "select.conf", copy, wrong, sizeof(wrong));
 }
 
 CLAIM(settings_start_from_the_defaults)
 {
-	gt_config_t config;
-	char wrong[300];
-
-	CHECK(settings("", &config, wrong));
+	CHECK(settings(""));
 	CHECK(config.deadline_ms == 50 && config.pass_budget_ms == 500);
 	CHECK(config.max_candidates == 2000 && config.respect_weight);
 	CHECK_TEXT(config.socket, "/run/gputopo/engine.sock");
@@ -25,11 +25,8 @@ CLAIM(settings_start_from_the_defaults)
 
 CLAIM(settings_are_read)
 {
-	gt_config_t config;
-	char wrong[300];
-
 	CHECK(settings("# ours\n\n deadline_ms = 20 \r\nrespect_weight=no\n"
-		       "socket=/tmp/x=y.sock", &config, wrong));
+		       "socket=/tmp/x=y.sock"));
 	CHECK(config.deadline_ms == 20 && !config.respect_weight);
 	CHECK_TEXT(config.socket, "/tmp/x=y.sock");
 }
@@ -57,11 +54,8 @@ CLAIM(a_bad_setting_is_named_and_nothing_of_it_kept)
 		{ "deadline_ms=1\ndeadline_ms=2",
 		  "select.conf line 2: key \"deadline_ms\" given twice" },
 	};
-	gt_config_t config;
-	char wrong[300];
-
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		CHECK(!settings(bad[i][0], &config, wrong));
+		CHECK(!settings(bad[i][0]));
 		CHECK_TEXT(wrong, bad[i][1]);
 		CHECK(config.deadline_ms == 50);
 	}
@@ -69,9 +63,6 @@ CLAIM(a_bad_setting_is_named_and_nothing_of_it_kept)
 
 CLAIM(a_missing_file_means_the_defaults)
 {
-	gt_config_t config;
-	char wrong[300] = "";
-
 	CHECK(gt_config_load(&config, "/nonexistent/select.conf", wrong, 300));
 	CHECK(config.deadline_ms == 50);
 	CHECK(!gt_config_load(&config, "/", wrong, 300));

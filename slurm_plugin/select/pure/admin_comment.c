@@ -100,9 +100,12 @@ extern gt_slice_t gt_comment_hint(const char *comment)
 	return trim(slice(comment + skip, comment + strlen(comment)));
 }
 
-extern gt_slice_t gt_hint(const gt_bracket_t *bracket, const char *comment)
+extern gt_slice_t gt_hint(const char *admin_comment, const char *comment)
 {
-	return bracket->found ? bracket->hint : gt_comment_hint(comment);
+	gt_bracket_t bracket;
+
+	gt_bracket_read(admin_comment, &bracket);
+	return bracket.found ? bracket.hint : gt_comment_hint(comment);
 }
 
 /* A hint from a user's comment may hold bytes that would end the bracket. */

@@ -41,7 +41,7 @@ extern void gt_bracket_read(const char *comment, gt_bracket_t *bracket);
 extern gt_slice_t gt_comment_hint(const char *comment);
 
 /* The job's hint: in the bracket if there is one, else in the user's comment. */
-extern gt_slice_t gt_hint(const gt_bracket_t *bracket, const char *comment);
+extern gt_slice_t gt_hint(const char *admin_comment, const char *comment);
 
 /*
  * RET a new string (to free()): the comment with our bracket holding `hint` and

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #define RETELL_US (600 * 1000000LL)
+#define LATE "no answer within the deadline"
+#define LOST "connection lost: %s"
 
 extern int64_t gt_now_us(void)
 {
@@ -36,6 +39,19 @@ extern void gt_channel_close(gt_channel_t *channel)
 	channel->len = 0;
 }
 
+/* RET the result, whose reason is now in channel->wrong */
+__attribute__((format(printf, 3, 4)))
+static gt_result_t failed(gt_channel_t *channel, gt_result_t result,
+			  const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(channel->wrong, sizeof(channel->wrong), format, arguments);
+	va_end(arguments);
+	return result;
+}
+
 /* A Unix socket connects at once or not at all: a full backlog is EAGAIN. */
 static bool open_socket(gt_channel_t *channel, const char *path)
 {
@@ -52,8 +68,7 @@ static bool open_socket(gt_channel_t *channel, const char *path)
 	    !connect(channel->fd, (struct sockaddr *) &address,
 		     sizeof(address)))
 		return true;
-	snprintf(channel->wrong, sizeof(channel->wrong), "%.100s: %s", path,
-		 strerror(errno));
+	failed(channel, GT_DOWN, "%.100s: %s", path, strerror(errno));
 	gt_channel_close(channel);
 	return false;
 }
@@ -78,20 +93,6 @@ static bool wait_for(int fd, short events, int64_t end_us)
 	}
 }
 
-static gt_result_t timed_out(gt_channel_t *channel)
-{
-	snprintf(channel->wrong, sizeof(channel->wrong),
-		 "no answer within the deadline");
-	return GT_TIMEOUT;
-}
-
-static gt_result_t lost(gt_channel_t *channel, int error)
-{
-	snprintf(channel->wrong, sizeof(channel->wrong), "connection lost: %s",
-		 error ? strerror(error) : "closed by the engine");
-	return GT_DOWN;
-}
-
 static gt_result_t send_all(gt_channel_t *channel, const gt_line_t *line,
 			 int64_t end_us)
 {
@@ -105,9 +106,9 @@ static gt_result_t send_all(gt_channel_t *channel, const gt_line_t *line,
 			sent += (size_t) n;
 		else if (errno == EAGAIN || errno == EWOULDBLOCK) {
 			if (!wait_for(channel->fd, POLLOUT, end_us))
-				return timed_out(channel);
+				return failed(channel, GT_TIMEOUT, LATE);
 		} else if (errno != EINTR)
-			return lost(channel, errno);
+			return failed(channel, GT_DOWN, LOST, strerror(errno));
 	}
 	return GT_ANSWERED;
 }
@@ -140,25 +141,23 @@ static gt_result_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
 				return GT_ANSWERED;
 			if (got && got < id)
 				continue;
-			snprintf(channel->wrong, sizeof(channel->wrong),
-				 "a reply without our id");
-			return GT_GARBAGE;
+			return failed(channel, GT_GARBAGE,
+				      "a reply without our id");
 		}
 		channel->len -= used;
 		memmove(channel->in, channel->in + used, channel->len);
-		if (channel->len >= GT_REPLY_MAX) {
-			snprintf(channel->wrong, sizeof(channel->wrong),
-				 "a reply over %d bytes", GT_REPLY_MAX);
-			return GT_GARBAGE;
-		}
+		if (channel->len >= GT_REPLY_MAX)
+			return failed(channel, GT_GARBAGE,
+				      "a reply over %d bytes", GT_REPLY_MAX);
 		if (!wait_for(channel->fd, POLLIN, end_us))
-			return timed_out(channel);
+			return failed(channel, GT_TIMEOUT, LATE);
 		n = read(channel->fd, channel->in + channel->len,
 			 GT_REPLY_MAX - channel->len);
 		if (n > 0)
 			channel->len += (size_t) n;
 		else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-			return lost(channel, n ? errno : 0);
+			return failed(channel, GT_DOWN, LOST, n ?
+				      strerror(errno) : "closed by the engine");
 	}
 }
 
@@ -195,11 +194,8 @@ extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *conf
 		limit_us = config->deadline_ms * 1000LL;
 	end_us = now_us + limit_us;
 	rc = exchange(channel, config, line, id, end_us, &text);
-	if (rc == GT_ANSWERED && (wrong = gt_reply_parse(text, reply))) {
-		snprintf(channel->wrong, sizeof(channel->wrong),
-			 "a reply with %s", wrong);
-		rc = GT_GARBAGE;
-	}
+	if (rc == GT_ANSWERED && (wrong = gt_reply_parse(text, reply)))
+		rc = failed(channel, GT_GARBAGE, "a reply with %s", wrong);
 	if (rc == GT_ANSWERED) {
 		channel->failing = false;
 		channel->proven = true;

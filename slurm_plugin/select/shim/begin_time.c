@@ -5,12 +5,10 @@
 
 extern void gt_note_write(job_record_t *job, const char *note)
 {
-	gt_bracket_t bracket;
-	char *comment;
+	char *comment = gt_bracket_write(job->admin_comment,
+					 gt_hint(job->admin_comment,
+						 job->comment), note);
 
-	gt_bracket_read(job->admin_comment, &bracket);
-	comment = gt_bracket_write(job->admin_comment,
-				   gt_hint(&bracket, job->comment), note);
 	if (!comment)
 		return;
 	xfree(job->admin_comment);

@@ -52,12 +52,9 @@ static bitstr_t *other_nodes(const gt_question_t *question)
 
 static void write_hint(gt_line_t *line, const job_record_t *job)
 {
-	gt_bracket_t bracket;
-	gt_slice_t hint;
+	gt_slice_t hint = gt_hint(job->admin_comment, job->comment);
 	char *text;
 
-	gt_bracket_read(job->admin_comment, &bracket);
-	hint = gt_hint(&bracket, job->comment);
 	if (!hint.len)
 		return;
 	text = xstrndup(hint.text, hint.len);

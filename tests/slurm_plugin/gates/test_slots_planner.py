@@ -162,7 +162,7 @@ def test_a_job_that_fits_on_no_node_borrows(
     text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     cache = CapacityCache()
-    look(reconciler(tmp_path, slurm, cache, decider=decider, lending=lender), slurm)
+    look(reconciler(tmp_path, slurm, cache, lending=lender, decider=decider), slurm)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
     assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
@@ -198,7 +198,7 @@ def borrowing(
             time.sleep(0.05)
             look(planner, slurm)
     finally:
-        planner.close()
+        planner.matcher.close()
     return lender, lines
 
 
