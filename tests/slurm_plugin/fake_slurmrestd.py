@@ -1,5 +1,7 @@
 """A slurmrestd on a Unix socket that answers with what was recorded of a real one."""
 
+from __future__ import annotations
+
 import json
 import re
 import socketserver

@@ -1,5 +1,7 @@
 """The Slurm client on replies recorded from each release (record-replies.sh)."""
 
+from __future__ import annotations
+
 import json
 import tracemalloc
 from pathlib import Path
@@ -36,16 +38,16 @@ def queue(client: SlurmClient) -> list[QueuedJob]:
 
 
 @pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
-def test_every_release_we_support_is_recorded(release):
+def test_every_release_we_support_is_recorded(release: str) -> None:
     assert any(found.startswith(release) for found in RELEASES)
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_version_is_the_controllers(release):
+def test_the_version_is_the_controllers(release: str) -> None:
     assert SlurmClient(RecordedRunner(REPLIES / release)).version() == release
 
 
-def test_nodes_have_their_gpus_by_type_and_what_is_used(client):
+def test_nodes_have_their_gpus_by_type_and_what_is_used(client: SlurmClient) -> None:
     nodes = {node.name: node for node in client.nodes()}
     assert {name: node.gpus for name, node in nodes.items()} == GPUS
     assert {name: len(node.used) for name, node in nodes.items()} == {
@@ -57,12 +59,12 @@ def test_nodes_have_their_gpus_by_type_and_what_is_used(client):
     assert {"gpu", "dgx"} <= set(nodes["dgx1"].partitions)
 
 
-def test_a_drained_node_says_so(client):
+def test_a_drained_node_says_so(client: SlurmClient) -> None:
     (node,) = (node for node in client.nodes() if node.name == "amd1")
     assert "DRAIN" in node.state
 
 
-def test_running_jobs_have_their_gpus_by_node(client):
+def test_running_jobs_have_their_gpus_by_node(client: SlurmClient) -> None:
     names = {job.job_id: job.name for job in client.jobs()}
     jobs = {names[job.job_id]: job for job in queue(client) if job.state == "RUNNING"}
     assert set(jobs) == {"pair", "two-nodes", "array", "whole", "no-gpu"}
@@ -77,7 +79,7 @@ def test_running_jobs_have_their_gpus_by_node(client):
     assert not set(jobs["pair"].gpus["dgx1"]) & set(jobs["two-nodes"].gpus["dgx1"])
 
 
-def test_what_jobs_hold_is_what_nodes_report_as_used(client):
+def test_what_jobs_hold_is_what_nodes_report_as_used(client: SlurmClient) -> None:
     held: dict[str, set[int]] = {}
     for job in queue(client):
         for name, gpus in job.gpus.items():
@@ -85,7 +87,7 @@ def test_what_jobs_hold_is_what_nodes_report_as_used(client):
     assert held == {node.name: set(node.used) for node in client.nodes() if node.used}
 
 
-def test_jobs_say_who_where_and_what_was_commented(client):
+def test_jobs_say_who_where_and_what_was_commented(client: SlurmClient) -> None:
     jobs = {job.name: job for job in client.jobs()}
     waiting = {job.job_id: job for job in queue(client)}
     pair = waiting[jobs["pair"].job_id]
@@ -98,7 +100,7 @@ def test_jobs_say_who_where_and_what_was_commented(client):
     }  # fmt: skip
 
 
-def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client):
+def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client: SlurmClient) -> None:
     jobs = {job.name: job for job in client.jobs()}
     done = jobs["done"]
     assert 0 < done.start <= done.end < done.start + 60
@@ -106,7 +108,7 @@ def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client):
     assert {(job.start, job.end) for job in others} == {(0, 0)}
 
 
-def test_the_configuration_is_keys_and_text(client):
+def test_the_configuration_is_keys_and_text(client: SlurmClient) -> None:
     values = client.config()
     assert values["SelectType"] == "select/cons_tres"
     assert values["SLURM_CONF"] == "/etc/slurm/slurm.conf"
@@ -114,7 +116,7 @@ def test_the_configuration_is_keys_and_text(client):
     assert values["PluginDir"].startswith("/usr/lib")
 
 
-def test_partitions_have_their_nodes(client):
+def test_partitions_have_their_nodes(client: SlurmClient) -> None:
     partitions = {partition.name: partition for partition in client.partitions()}
     assert partitions["dgx"].nodes == ("dgx1", "dgx2")
     assert partitions["gpu"].is_default
@@ -132,18 +134,18 @@ def test_partitions_have_their_nodes(client):
         (json.dumps({"nodes": [{"name": "n1", "gres": "gpu:x:y"}]}), "is no GRES"),
     ],
 )
-def test_a_reply_that_is_not_what_slurm_says_is_an_error(reply, says):
+def test_a_reply_that_is_not_what_slurm_says_is_an_error(reply: str, says: str) -> None:
     runner = FakeRunner({"scontrol --version": "slurm 24.11.5", "scontrol show nodes": reply})
     with pytest.raises(SlurmError, match=says):
         SlurmClient(runner).nodes()
 
 
-def test_a_release_too_old_is_refused():
+def test_a_release_too_old_is_refused() -> None:
     with pytest.raises(SlurmError, match=r"older than 22\.05"):
         SlurmClient(FakeRunner({"scontrol --version": "slurm 21.08.8"})).nodes()
 
 
-def test_a_command_that_fails_says_what_slurm_said(tmp_path):
+def test_a_command_that_fails_says_what_slurm_said(tmp_path: Path) -> None:
     script = tmp_path / "scontrol"
     script.write_text("#!/bin/sh\necho reason >&2; echo consequence >&2; exit 3\n")
     script.chmod(0o755)
@@ -151,7 +153,7 @@ def test_a_command_that_fails_says_what_slurm_said(tmp_path):
         ProcessRunner(tmp_path)(["scontrol", "ping"])
 
 
-def test_a_command_that_hangs_is_given_up(tmp_path):
+def test_a_command_that_hangs_is_given_up(tmp_path: Path) -> None:
     script = tmp_path / "scontrol"
     script.write_text("#!/bin/sh\nexec sleep 60\n")
     script.chmod(0o755)
@@ -160,7 +162,9 @@ def test_a_command_that_hangs_is_given_up(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["", ">&2"])
-def test_a_command_that_prints_without_end_is_ended_and_said_in_one_line(tmp_path, where):
+def test_a_command_that_prints_without_end_is_ended_and_said_in_one_line(
+    tmp_path: Path, where: str
+) -> None:
     """The tools of a node are among them (`topology collect`)."""
     script = tmp_path / "srun"
     script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec yes {'x' * 1000} {where}\n")
@@ -177,7 +181,7 @@ def test_a_command_that_prints_without_end_is_ended_and_said_in_one_line(tmp_pat
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
-def test_a_command_gets_its_input_and_its_output_is_whole(tmp_path):
+def test_a_command_gets_its_input_and_its_output_is_whole(tmp_path: Path) -> None:
     script = tmp_path / "sbatch"
     script.write_text("#!/bin/sh\ncat; echo done >&2\n")
     script.chmod(0o755)
@@ -185,7 +189,9 @@ def test_a_command_gets_its_input_and_its_output_is_whole(tmp_path):
     assert ProcessRunner(tmp_path)(["sbatch"], text) == text
 
 
-def test_a_persons_settings_do_not_hide_jobs(tmp_path, monkeypatch):
+def test_a_persons_settings_do_not_hide_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "squeue"
     script.write_text("#!/bin/sh\nenv\n")
     script.chmod(0o755)
@@ -195,6 +201,6 @@ def test_a_persons_settings_do_not_hide_jobs(tmp_path, monkeypatch):
     assert not [line for line in told if line.startswith("SQUEUE_")]
 
 
-def test_a_missing_command_says_what_to_install(tmp_path):
+def test_a_missing_command_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(SlurmError, match=r"install Slurm's client tools or set slurm\.bin_dir"):
         ProcessRunner(tmp_path)(["scontrol", "ping"])
