@@ -20,6 +20,12 @@ MAX_REPLY = 1 << 20
 PAUSE_S = 10
 #: With fewer GPU jobs that nobody asked about it may be chance.
 SILENT_STARTS = 3
+_NOT_RUNNING = "the engine is not running; see systemctl status gputopo"
+_WHY = {
+    FileNotFoundError: f"no such socket: {_NOT_RUNNING}",
+    ConnectionRefusedError: f"nobody listens: {_NOT_RUNNING}",
+    PermissionError: "permission denied; run this as root or SlurmUser",
+}
 
 
 def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict[str, str]]:
@@ -33,20 +39,10 @@ def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict
             sock.connect(str(path))
             sock.sendall(encode_request(message))
             line = _line(sock)
-    except FileNotFoundError as error:
-        raise EngineDown(
-            f"{path}: no such socket: the engine is not running; see systemctl status gputopo"
-        ) from error
-    except PermissionError as error:
-        raise EngineDown(f"{path}: permission denied; run this as root or SlurmUser") from error
-    except ConnectionRefusedError as error:
-        raise EngineDown(
-            f"{path}: nobody listens: the engine is not running; see systemctl status gputopo"
-        ) from error
     except TimeoutError as error:
         raise EngineDown(f"{path}: the engine did not answer within {timeout_s:g} s") from error
     except OSError as error:
-        raise EngineDown(f"{path}: {error}") from error
+        raise EngineDown(f"{path}: {_WHY.get(type(error), error)}") from error
     verb, pairs = split(line)
     return verb, {key: unquote(value) for key, value in pairs}
 

@@ -13,18 +13,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from gres_topology import Network, links
+from gres_topology import Network
 from policies import Cluster, LooksAt, NodeState, Placement, Policy, Request, RunningJob, Wait
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of, usable
-from slurm_plugin.decide.notes import use_note
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.question import CandidateNode, PlacementQuestion
+from slurm_plugin.wire import MAX_NOTE_BYTES
 
 logger = logging.getLogger(__name__)
+
+#: Bytes of a note that are kept for the policy's name and the beginning of its reason.
+REASON_BYTES = 80
 
 
 class Decision(NamedTuple):
@@ -79,7 +82,7 @@ class Decider:
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
-        record = DecisionRecord(asked, rule.mode, self._to_slurm, self._pcie_hops)
+        record = DecisionRecord(asked, rule.mode, self.machines)
         placement: Placement | None = None
         try:
             prepared = self._prepare(asked, rule)
@@ -101,8 +104,7 @@ class Decider:
     def settled(self, asked: PlacementQuestion, reply: PlaceReply, reason: str) -> Decision:
         """The decision for a question that no policy is asked."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
-        record = DecisionRecord(asked, rule.mode, self._to_slurm, self._pcie_hops)
-        record.reply, record.reason = reply, reason
+        record = DecisionRecord(asked, rule.mode, self.machines, reply=reply, reason=reason)
         return Decision(reply, reason, record.build)
 
     def _prepare(self, asked: PlacementQuestion, rule: Rule) -> _Prepared:
@@ -206,7 +208,7 @@ class Decider:
         alt: dict[str, int] = {}
         if counts != {name: node.own.bit_count() for name, node in prepared.own.items()}:
             alt = self._alternative(prepared)
-        in_order = {name: self._to_slurm(name, gpus) for name, gpus in placement.gpus.items()}
+        in_order = {node: self.machines[node].to_slurm(g) for node, g in placement.gpus.items()}
         return Use(nodes, alt, use_note(in_order, placement.policy, placement.reason))
 
     def _alternative(self, prepared: _Prepared) -> dict[str, int]:
@@ -232,16 +234,25 @@ class Decider:
         return lambda: judge(own, prepared.request, nodes)
 
     def _masks(self, gpus: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        return {name: mask_of(self._to_slurm(name, chosen)) for name, chosen in gpus.items()}
+        return {node: mask_of(self.machines[node].to_slurm(g)) for node, g in gpus.items()}
 
-    def _pcie_hops(self, name: str, gpus: tuple[int, ...]) -> int:
-        """Steps of the ring through `gpus` (the topology's indices) that leave the GPU links."""
-        topology = self.machines[name].topology
-        if topology is None or len(gpus) < 2:
-            return 0
-        after = (*gpus[1:], gpus[0]) if len(gpus) > 2 else gpus[1:]
-        pairs = zip(gpus, after, strict=False)
-        return sum(not links.is_direct(topology.kinds[a][b]) for a, b in pairs)
 
-    def _to_slurm(self, name: str, gpus: tuple[int, ...]) -> tuple[int, ...]:
-        return self.machines[name].to_slurm(gpus)
+def use_note(gpus: Mapping[str, tuple[int, ...]], policy: str, reason: str) -> str:
+    """The note in AdminComment on what was chosen, by whom, and why.
+
+    `dgx1:0,3 by mapa: REASON`, GPUs in rank order by Slurm's index, at most 200 bytes.
+
+    Of many nodes the first are named and the others counted.
+    """
+    shown: list[str] = []
+    left = MAX_NOTE_BYTES - REASON_BYTES
+    for name, indices in gpus.items():
+        word = f"{name}:{','.join(map(str, indices))}"
+        if len(word) + 1 > left:
+            break
+        shown.append(word)
+        left -= len(word) + 1
+    if len(shown) < len(gpus):
+        shown.append(f"and {len(gpus) - len(shown)} more nodes")
+    text = f"{' '.join(shown)} by {policy}: {reason}"
+    return text.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")

@@ -21,7 +21,6 @@ from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of
 from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Notice
 from slurm_plugin.question import PlacementQuestion
-from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Hints of jobs that were asked about and have not started yet.
@@ -65,8 +64,8 @@ class Neighbours:
 
     machines: Machines
     #: Nothing is used once the newest snapshot is older (seconds).
-    max_age_s: float = 30.0
-    teacher: Teacher | None = None
+    max_age_s: float
+    teacher: Teacher
     #: Seconds, by a clock that nobody sets.
     clock: Callable[[], float] = time.monotonic
     #: Has anybody asked who runs where? Until then nothing is read or followed.
@@ -116,8 +115,7 @@ class Neighbours:
         masks = self._to_topology(notice.gpus)
         job = running_job(notice.job, masks, *self._asked.pop(notice.job, ("", None)))
         self._running = {**self._running, job.job_id: job}
-        if self.teacher is not None:
-            self.teacher.started(job, self._running.values())
+        self.teacher.started(job, self._running.values())
 
     def running_in(self, queue: Iterable[QueuedJob]) -> dict[int, RunningJob]:
         """The jobs of this queue that hold GPUs, by id."""
@@ -157,20 +155,13 @@ class Neighbours:
         self._running = {**self._running, **mended}
         self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
         self._read_at = began
-        if starts and not is_first and self.teacher is not None:
+        if starts and not is_first:
             for job_id in mended.keys() - before.keys():
                 self.teacher.started(mended[job_id], self._running.values())
-
-    def learn(self, client: SlurmClient) -> None:
-        """Ask what became of the jobs that ended; SlurmError where Slurm does not answer."""
-        if self.teacher is not None:
-            self.teacher.learn(client)
 
     def _remove(self, ended: AbstractSet[int], *, is_seen: bool) -> None:
         """These jobs run no more; `is_seen`: they end now."""
         self._running = {i: job for i, job in self._running.items() if i not in ended}
-        if self.teacher is None:
-            return
         for job_id in ended:
             if is_seen:
                 self.teacher.ended(job_id)

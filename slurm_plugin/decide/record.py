@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gres_topology import links
 from policies import Candidate, Placement, Request
+from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.question import PlacementQuestion
@@ -20,8 +22,6 @@ Build = Callable[[], dict[str, Any]]
 MAX_CANDIDATES = 16
 MAX_EXCLUDED = 16
 
-ToSlurm = Callable[[str, tuple[int, ...]], tuple[int, ...]]
-PcieHops = Callable[[str, tuple[int, ...]], int]
 Scored = Callable[[], Placement | None]
 
 
@@ -31,8 +31,7 @@ class DecisionRecord:
 
     asked: PlacementQuestion
     mode: str
-    to_slurm: ToSlurm
-    pcie_hops: PcieHops
+    machines: Machines
     #: The question as the policy got it, and why it did not get some of the nodes.
     preferences: Preferences | None = None
     request: Request | None = None
@@ -76,11 +75,13 @@ class DecisionRecord:
 
     def _hops(self, placement: Placement) -> int:
         """How many steps of the rings, on all nodes together, leave the GPUs' own links."""
-        return sum(self.pcie_hops(name, gpus) for name, gpus in placement.gpus.items())
+        return sum(_pcie_hops(self.machines[node], gpus) for node, gpus in placement.gpus.items())
 
     def _scored(self, choice: Placement | Candidate) -> dict[str, Any]:
         scored: dict[str, Any] = {
-            "gpus": {name: self.to_slurm(name, gpus) for name, gpus in choice.gpus.items()},
+            "gpus": {
+                node: self.machines[node].to_slurm(gpus) for node, gpus in choice.gpus.items()
+            },
             "score": choice.score,
         }
         if choice.terms:
@@ -126,6 +127,16 @@ def started(notice: Notice) -> dict[str, Any]:
         "decision": "started",
         "gpus": {name: _bits(mask) for name, mask in notice.gpus.items()},
     }
+
+
+def _pcie_hops(machine: Machine, gpus: tuple[int, ...]) -> int:
+    """Steps of the ring through `gpus` (the topology's indices) that leave the GPU links."""
+    topology = machine.topology
+    if topology is None or len(gpus) < 2:
+        return 0
+    after = (*gpus[1:], gpus[0]) if len(gpus) > 2 else gpus[1:]
+    pairs = zip(gpus, after, strict=False)
+    return sum(not links.is_direct(topology.kinds[a][b]) for a, b in pairs)
 
 
 _WORDS: dict[type[PlaceReply], str] = {Use: "use", WaitFor: "wait", Pass: "pass"}

@@ -11,6 +11,7 @@ import logging
 import pwd
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from slurm_plugin.config.sections import Personal, Rule
 from slurm_plugin.config.settings import Config
@@ -27,19 +28,16 @@ class Rules:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._users = _by_uid(config.users)
-        self._kept: dict[tuple[str, str, int], Rule] = {}
+        self._rule = lru_cache(MAX_KEPT)(self._for)
 
     def __call__(self, partition: str, account: str = "", uid: int = -1) -> Rule:
         """The rule for a job of this partition (or list of partitions), account and user."""
-        key = (partition, account, uid)
-        found = self._kept.get(key)
-        if found is None:
-            found = self._config.rule(partition)
-            for personal in (self._config.accounts.get(account), self._users.get(uid)):
-                found = _laid_over(found, personal) if personal else found
-            if len(self._kept) >= MAX_KEPT:
-                self._kept.clear()
-            self._kept[key] = found
+        return self._rule(partition, account, uid)
+
+    def _for(self, partition: str, account: str, uid: int) -> Rule:
+        found = self._config.rule(partition)
+        for personal in (self._config.accounts.get(account), self._users.get(uid)):
+            found = _laid_over(found, personal) if personal else found
         return found
 
 

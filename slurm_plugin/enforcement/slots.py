@@ -17,13 +17,13 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.gates.admission import APART, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import Choice, Chosen, Left, Waits
+from slurm_plugin.gates.plan import Choice, Chosen
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending.matcher import may_borrow
-from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply
+from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
@@ -182,9 +182,9 @@ class Slots:
             cache.is_awaited |= not job.is_later
             return self._gate(job, keep=_is_put_off(keys))
         choice, record = self._ask(job, need, found)
-        if isinstance(choice, Waits):
+        if isinstance(choice, WaitFor):
             return self._gate(job, choice.note, record, since=int(now))
-        if isinstance(choice, Left):
+        if isinstance(choice, Pass):
             raise Unplaceable(choice.note)
         group, mask = choice.group, choice.mask
         if not is_even(need, room[group.own], mask):
@@ -212,10 +212,10 @@ class Slots:
         For GPUs that came free a moment ago; and for a policy that goes by who runs beside
         whom, while a job is on its way that no look has seen.
         """
-        if self.cache.is_behind:
+        if self.cache.ended != self.cache.known:
             return True
         policy = self.decider.get_policy(job.preferences.policy)
-        return self.cache.has_promised and LooksAt.RUNNING_JOBS in policy.looks_at
+        return bool(self.cache.promises) and LooksAt.RUNNING_JOBS in policy.looks_at
 
     def _gate(
         self,

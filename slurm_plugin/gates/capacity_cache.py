@@ -57,7 +57,8 @@ class CapacityCache:
     gated: dict[str, SlotPromise] = field(default_factory=dict)
     #: Decisions that are only to be written down.
     observed: list[Build] = field(default_factory=list)
-    #: How many jobs have ended, and how many of these ends a look has seen.
+    #: How many jobs have ended, and how many of these ends a look has seen: where they differ there
+    #: may be better GPUs than the last look shows.
     ended: int = 0
     known: int = 0
     #: A look is wanted soon: a job is about to start or may be released at once, or a decision is
@@ -71,16 +72,6 @@ class CapacityCache:
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
         return now - self.looked <= self.fresh_s
-
-    @property
-    def has_promised(self) -> bool:
-        """Are slots kept for jobs that no look has seen yet?"""
-        return bool(self.promises)
-
-    @property
-    def is_behind(self) -> bool:
-        """Did jobs end of which no look knows yet? There may be better GPUs than it shows."""
-        return self.ended != self.known
 
     def look(
         self, room: Nodes, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from slurm_plugin.gates.slot_request import is_22_05, placed
 from slurm_plugin.job_notes import hints
@@ -76,8 +77,8 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
         job, kept = part.job, part.kept
         if is_22_05(kept):
             opens = None if job.het_id else job.eligible or None
-            asks = _what_it_has(job) or kept.requests
-            steps.append((part.name, _asking(JobUpdate(begin_time=opens), asks)))
+            asks: dict[str, Any] = _what_it_has(job) or kept.requests
+            steps.append((part.name, JobUpdate(begin_time=opens, **asks)))
     if steps and (leader := parts[0].job).het_id:
         steps.append((str(leader.het_id), JobUpdate(begin_time=leader.eligible or None)))
     return tuple(steps)
@@ -90,23 +91,13 @@ def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
 
 def asked_for(kept: GateRecord) -> JobUpdate:
     """The update that gives a bare job its own request back, behind its gate."""
-    return _asking(JobUpdate(), kept.requests)
+    return JobUpdate(**kept.requests)  # type: ignore[arg-type]
 
 
 def _what_it_has(job: QueuedJob) -> dict[str, str]:
     """Its requests in Slurm; empty where it has none."""
     fields = {field: getattr(job, field) for field in REQUESTS.values()}
     return fields if any(fields.values()) else {}
-
-
-def _asking(update: JobUpdate, requests: dict[str, str]) -> JobUpdate:
-    return replace(
-        update,
-        tres_per_node=requests["tres_per_node"],
-        tres_per_job=requests["tres_per_job"],
-        tres_per_task=requests["tres_per_task"],
-        tres_per_socket=requests["tres_per_socket"],
-    )
 
 
 def _given(part: Part, now: int) -> JobUpdate:
@@ -117,10 +108,7 @@ def _given(part: Part, now: int) -> JobUpdate:
     comment = kept.placed(now).written_into(job.admin_comment)
     return JobUpdate(
         begin_time=NOW,
-        tres_per_node=fields.get("tres_per_node", ""),
-        tres_per_job=fields.get("tres_per_job", ""),
-        tres_per_task=fields.get("tres_per_task", ""),
-        tres_per_socket=fields.get("tres_per_socket", ""),
+        **{field: fields.get(field, "") for field in REQUESTS.values()},  # type: ignore[arg-type]
         tres_bind="",
         req_nodes=fields["req_nodes"],
         num_nodes=(need.nodes, need.nodes),
@@ -177,7 +165,7 @@ def give_back(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
         return JobUpdate(begin_time=begin, admin_comment=comment)
     update = _own_request(kept, begin, hints.with_note(comment, note))
     if is_bare(job, kept):
-        update = _asking(update, kept.requests)
+        update = replace(update, **kept.requests)  # type: ignore[arg-type]
     return _of_leader(update) if job.het_id == job.job_id else update
 
 
@@ -198,10 +186,7 @@ def _own_request(kept: GateRecord, begin: int, comment: str) -> JobUpdate:
     per_task, per_gpu = gpus_of(kept.get("tpt")), kept.cpus_per_gpu
     return JobUpdate(
         begin_time=begin,
-        tres_per_node=kept.get("tpn"),
-        tres_per_job=kept.get("tpj"),
-        tres_per_task=kept.get("tpt"),
-        tres_per_socket=kept.get("tps"),
+        **kept.requests,  # type: ignore[arg-type]
         tres_bind=f"gres/gpu:per_task:{per_task}" if per_task else None,
         req_nodes=kept.req_nodes,
         num_nodes=nodes,

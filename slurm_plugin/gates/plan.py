@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Demand
@@ -25,6 +26,23 @@ class Want:
     problem: str = ""
 
 
+Member = tuple[QueuedJob, Want]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One job, or the components of a heterogeneous one that get slots, by their offset."""
+
+    members: tuple[Member, ...]
+    #: Components that are Slurm's own, such as those without GPUs.
+    others: tuple[QueuedJob, ...] = ()
+
+    @property
+    def first(self) -> Member:
+        """The job, or its first component."""
+        return self.members[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A policy gave these slots of this group."""
@@ -34,21 +52,8 @@ class Chosen:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """A policy lets the job wait for something better."""
-
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """Slurm's own choice."""
-
-    note: str
-
-
-Choice = Chosen | Waits | Left
+#: A wait for something better, or Slurm's own choice, each with its note, is the other answer.
+Choice = Chosen | WaitFor | Pass
 #: Asked about a job by the name that an update calls it.
 Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
 

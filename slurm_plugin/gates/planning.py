@@ -5,14 +5,14 @@ Pure: a snapshot and the time in, a plan out.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from slurm_plugin.gates import change, slot_loans
 from slurm_plugin.gates.admission import Admission
-from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, Want
+from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, Member, Unit, Want
 from slurm_plugin.gates.released import (
     ABOUT_TO_START,
     LONGEST_PAUSE_S,
@@ -21,7 +21,6 @@ from slurm_plugin.gates.released import (
     gated_again,
     is_in_vain,
 )
-from slurm_plugin.gates.units import Unit, units_of
 from slurm_plugin.job_notes.records import PLACED, is_ahead
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
@@ -188,9 +187,9 @@ class _Planning:
         for names in self._names(unit):
             refused = self._admission.admit(names, unit)
             if refused is not None:
-                if refused.leave:
-                    self._leave(unit, refused.leave)
-                return released or bool(refused.leave)
+                if refused:
+                    self._leave(unit, refused)
+                return released or bool(refused)
             released = True
             self._active[job.array_id] += 1
             # An array's name covers the released tasks until Slurm has split them off.
@@ -230,3 +229,30 @@ class _Planning:
         if until - now < lease_s / 2 or until - now > 2 * lease_s:
             self.made.renew.append(str(job.het_id) if job.het_id else job.name)
             self.made.renewed.append(job.job_id)
+
+
+def units_of(ordered: Iterable[QueuedJob], wants: Mapping[int, Want]) -> list[Unit]:
+    """The units of pending jobs, in their order."""
+    together: dict[tuple[str, int], list[Member]] = {}
+    others: defaultdict[int, list[QueuedJob]] = defaultdict(list)
+    for job in ordered:
+        want = wants.get(job.job_id)
+        if want is not None:
+            key = ("het", job.het_id) if job.het_id else ("job", job.job_id)
+            together.setdefault(key, []).append((job, want))
+        elif job.het_id:
+            others[job.het_id].append(job)
+    return [_unit(members, others[members[0][0].het_id]) for members in together.values()]
+
+
+def _unit(members: list[Member], others: list[QueuedJob]) -> Unit:
+    first, *rest = sorted(members, key=lambda member: member[0].het_offset)
+    token = first[1].kept.token
+    own = [first]
+    for job, want in rest:
+        if want.kept.token != token:
+            own.append((job, want))
+        else:
+            # Slurm gave it the first one's comment, and its own update never came.
+            others.append(replace(job, admin_comment="", req_nodes=""))
+    return Unit(tuple(own), tuple(others))

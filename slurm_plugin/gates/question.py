@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from slurm_plugin.decide.decide import Decider, Decision
-from slurm_plugin.decide.notes import use_note
+from slurm_plugin.decide.decide import Decider, Decision, use_note
 from slurm_plugin.decide.record import Build
-from slurm_plugin.gates.plan import Choice, Chosen, Left, Waits
-from slurm_plugin.protocol import Use, WaitFor
+from slurm_plugin.gates.plan import Choice, Chosen
+from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.question import CandidateNode, PlacementQuestion
 from slurm_plugin.queue.candidates import Group, Need, lowest
 
@@ -42,9 +41,9 @@ def candidates(need: Need, groups: Sequence[Group]) -> tuple[CandidateNode, ...]
 def _choice(decision: Decision, groups: Sequence[Group]) -> Choice:
     reply = decision.reply
     if isinstance(reply, WaitFor):
-        return Waits(reply.note)
-    if not isinstance(reply, Use):
-        return Left(decision.reason)
+        return reply
+    if isinstance(reply, Pass):
+        return Pass(decision.reason)
     [(name, mask)] = reply.nodes.items()
     group = next(group for group in groups if group.own == name)
     note, placement = reply.note, decision.placement

@@ -9,30 +9,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from policies.best_fit import domains
 from policies.performance import Shape
 from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.machines import Machines, mask_of
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
-from slurm_plugin.gates.actions import Actions
+from slurm_plugin.gates.actions import Actions, Watch, of_job
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.give_back import give_back
-from slurm_plugin.gates.node_kinds import NodeKinds
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
-from slurm_plugin.gates.watch import Watch, of_job
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.job_profiles import Remote
-from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.question import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
@@ -60,22 +57,15 @@ class GateReconciler:
     write: Callable[[Build], None]
     lease_s: int
     grace_s: int
+    matcher: LoanMatcher
     neighbours: Neighbours | None = None
-    lending: SlurmLoans | None = None
-    profiles: Mapping[str, Remote] = field(default_factory=dict)
     hold_reason: HoldReason | None = None
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
         """Make the parts."""
-        self._matcher: LoanMatcher | None = None
-        if self.lending is not None:
-            rule, waiting = self.decider.rule, self.decider.waiting
-            self._matcher = LoanMatcher(
-                self.lending, rule, waiting, self.write, self.clock, self.profiles
-            )
         self._settings: Settings | None = None
-        self._kinds = NodeKinds(self.decider.machines)
+        self._kinds = _NodeKinds(self.decider.machines)
         self.wants = Wants()
         self._watch = Watch(self.write)
         self._actions = Actions(self.client, self._watch, self.write, self.lease_s, self.clock)
@@ -101,20 +91,6 @@ class GateReconciler:
         await asyncio.to_thread(self._act, made, snapshot)
         return made
 
-    def close(self) -> None:
-        """End what runs beside the engine."""
-        if self._matcher is not None:
-            self._matcher.close()
-
-    async def give_all_back(self) -> int:
-        """Leave every waiting job to Slurm; how many there were."""
-        return await asyncio.to_thread(give_back, self.client)
-
-    async def look_after_donors(self, snapshot: Snapshot) -> None:
-        """While nothing else is done: no donor outlives its borrower."""
-        if self._matcher is not None:
-            await asyncio.to_thread(self._matcher.lending.tidy, snapshot.jobs)
-
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode."""
         looked, counts = self.cache.looked, self._actions.counts
@@ -124,7 +100,7 @@ class GateReconciler:
             **self._waiting,
             **{key: counts[key] for key in ("released", "regated", "refused")},
             "mismatched": self._watch.mismatched,
-            **({"loans": dict(self._matcher.lending.counts)} if self._matcher else {}),
+            "loans": dict(self.matcher.lending.counts),
         }
 
     def _meet(self, queue: Sequence[QueuedJob]) -> None:
@@ -163,15 +139,13 @@ class GateReconciler:
 
     def _open_matcher(self, snapshot: Snapshot) -> LoanMatcher | None:
         """Who lends to this queue; None where nothing is lent."""
-        if self._matcher is None:
-            return None
         if snapshot.settings is not self._settings:
             self._settings = snapshot.settings
-            self._matcher.read(snapshot.settings.config)
-        if not self._matcher.is_open:
+            self.matcher.read(snapshot.settings.config)
+        if not self.matcher.is_open:
             return None
-        self._matcher.watch_network(snapshot.jobs)
-        return self._matcher
+        self.matcher.watch_network(snapshot.jobs)
+        return self.matcher
 
     def _publish(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
         """What submits see from now on."""
@@ -216,10 +190,30 @@ class GateReconciler:
 
     def _act(self, made: GatePlan, snapshot: Snapshot) -> None:
         self._actions.do(made, self._decided)
-        if self._matcher is not None:
-            now = self.clock()
-            self._actions.backoff.pause(self._matcher.act(made, snapshot.jobs), now)
+        now = self.clock()
+        self._actions.backoff.pause(self.matcher.act(made, snapshot.jobs), now)
         self._actions.renew(made)
+
+
+class _NodeKinds:
+    """Which nodes are alike, and the slots of each of their sockets; asked by a node's name."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+        self._sockets: dict[str, tuple[int, ...]] = {}
+
+    def __call__(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """The kind of a node, and a mask of slots for each socket; empty where not known."""
+        machine = self._machines.get(name)
+        if machine is None or machine.topology is None:
+            return "", ()
+        kind = f"{machine.topology.shape} {machine.order}"
+        if kind not in self._sockets:
+            is_known = None not in machine.topology.numa
+            masks = domains(machine.topology) if is_known else []
+            gpus = [[i for i in range(mask.bit_length()) if mask >> i & 1] for mask in masks]
+            self._sockets[kind] = tuple(mask_of(machine.to_slurm(some)) for some in gpus)
+        return kind, self._sockets[kind]
 
 
 def _active(snapshot: Snapshot) -> list[QueuedJob]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord
-from slurm_plugin.protocol import Submit
+from slurm_plugin.protocol import SlotsKeys, Submit
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Gpus
 from slurm_plugin.queue.demand import (
@@ -20,6 +20,9 @@ from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
+
+#: Fields of the same name and meaning: CPUs, memory, constraints.
+_ALIKE = {one.name for one in fields(Demand)} & {one.name for one in fields(SlotsKeys)}
 
 
 def gpus_by_slot(node: SlurmNode) -> Gpus | None:
@@ -40,27 +43,15 @@ def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
         # Slurm counts the tasks' CPUs again beside types, and never starts the job.
         raise Unplaceable("with --overcommit Slurm starts no job on slots")
     return Demand(
-        form=keys.form,
         gpus=asked.gpus,
         per_node=asked.per_node,
         sockets=_sockets_of(asked),
         nodes=asked.nodes,
         max_nodes=asked.max_nodes,
         tasks=asked.tasks,
-        cpus=keys.cpus,
-        cpus_per_task=keys.cpus_per_task,
-        cpus_per_gpu=keys.cpus_per_gpu,
-        mem_node_mb=keys.mem_node_mb,
-        mem_cpu_mb=keys.mem_cpu_mb,
-        mem_gpu_mb=keys.mem_gpu_mb,
-        exclusive=keys.exclusive,
-        enforce_binding=keys.enforce_binding,
-        features=keys.features,
-        req_nodes=keys.req_nodes,
-        exc_nodes=keys.exc_nodes,
-        reservation=keys.reservation,
         partitions=asked.partition or default_partition,
         is_22_05=any(getattr(keys, key).startswith("gres:") for key in REQUESTS),
+        **{key: getattr(keys, key) for key in _ALIKE},
     )
 
 

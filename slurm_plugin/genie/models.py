@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from policies.performance import PerformanceModel
@@ -25,18 +26,14 @@ class Models(Mapping[Key, PerformanceModel]):
     def __init__(self, profiles: tuple[Profile, ...], path: Path) -> None:
         self._profiles = profiles
         self._path = path
-        self._found: dict[Key, Found | None] = {}
+        #: What the database has for a profile; None where it has nothing similar either.
+        self.found = lru_cache(MAX_KEPT)(self._find)
 
-    def found(self, key: Key) -> Found | None:
-        """What the database has for a profile; None where it has nothing similar either."""
-        if key not in self._found:
-            if len(self._found) >= MAX_KEPT:
-                self._found.clear()
-            try:
-                self._found[key] = among(self._profiles, Traits(key[0]), key[1], self._path)
-            except PluginError:
-                self._found[key] = None
-        return self._found[key]
+    def _find(self, key: Key) -> Found | None:
+        try:
+            return among(self._profiles, Traits(key[0]), key[1], self._path)
+        except PluginError:
+            return None
 
     def __getitem__(self, key: Key) -> PerformanceModel:
         found = self.found(key)

@@ -255,7 +255,7 @@ class Shaping:
             asked, preferences, said, chosen, notice, self.inner, self.separator
         )
         if isinstance(answered, Ok):
-            self._forget_old(now)
+            self.forget_old(now)
             keys = asked.slots
             later = keys is not None and (keys.depends or keys.held or keys.begin > now)
             nodes, until = () if later else chosen.nodes, now + PROMISE_S
@@ -268,7 +268,7 @@ class Shaping:
             self.records[token] = record.build
         return answered
 
-    def _forget_old(self, now: float) -> None:
+    def forget_old(self, now: float) -> None:
         """Drop what no job has come for."""
         for old in [key for key, one in self.promises.items() if one.until <= now]:
             del self.promises[old]

@@ -13,7 +13,7 @@ from policies.errors import HintError
 from policies.genie.submit import ShapingRequest, read, task_of
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
-from slurm_plugin.config.genie import Classes, GenieConfig, GenieRule
+from slurm_plugin.config.genie import GenieConfig, GenieRule
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.genie.models import ModelFile
@@ -55,11 +55,6 @@ class ShapingSite:
             )
         return found
 
-    def classes(self, domain: ShapedPartition, account: str) -> Classes:
-        """The classes a job may have: its account's, else its partition's."""
-        personal = self.config.accounts.get(account)
-        return personal.classes if personal else domain.rule.classes
-
     def task(
         self,
         job_id: int,
@@ -73,7 +68,8 @@ class ShapingSite:
 
         `said` is what the user fixed beside the hint, `now_s` when the job was submitted.
         """
-        classes = self.classes(domain, account)
+        personal = self.config.accounts.get(account)
+        classes = personal.classes if personal else domain.rule.classes
         asked = read(values, now_s, tuple(classes), shapes_of(domain, said))
         return asked, task_of(job_id, asked, domain.maker, now_s, classes)
 

@@ -60,7 +60,12 @@ class LoanAdmission:
     def _admit(self, candidate: Candidate, answer: Offer | Refusal | None) -> bool:
         """Plan a loan unless it delays the first job that waits; a refusal is kept for the user."""
         plan, job = self._plan, candidate.job
-        if isinstance(answer, Offer) and self._delays(job.job_id, answer):
+        first = self._first(job.job_id)
+        if (
+            isinstance(answer, Offer)
+            and first is not None
+            and backfill.delays(first, plan.room, plan.holds, answer.holds, self._now)
+        ):
             answer = DELAYS
         if isinstance(answer, Refusal) and answer.by_choice:
             plan.refusals.append((job, candidate.record, answer))
@@ -73,9 +78,3 @@ class LoanAdmission:
         plan.first = self._first()
         plan.offers.append((job, candidate.record, answer))
         return True
-
-    def _delays(self, job_id: int, loan: Offer) -> bool:
-        plan, first = self._plan, self._first(job_id)
-        if first is None:
-            return False
-        return backfill.delays(first, plan.room, plan.holds, loan.holds, self._now)

@@ -22,7 +22,6 @@ from slurm_plugin.lending.choice.offer import (
     Offer,
     Refusal,
     SpareCapacity,
-    holds_of,
     offer,
 )
 from slurm_plugin.lending.choice.solver import Solver, Starting
@@ -91,7 +90,9 @@ class LoanMatcher:
             noted = self.lending.updates.record_of(job)
             loan = noted.loan if noted else None
             if loan is not None:
-                running.append((loan, self._use_of(job).share))
+                preferences = self._preferences(job)
+                use = UNKNOWN if preferences is None else self._use(preferences)
+                running.append((loan, use.share))
         self._loads = network_loads(running)
 
     def borrow(self, jobs: Sequence[Candidate], plan: LoanPlan) -> list[Offer | Refusal | None]:
@@ -105,19 +106,7 @@ class LoanMatcher:
         ending = _releases(plan.holds, now) if is_auto else []
         capacity = spare_capacity(plan.room, ending, self._loads)
         answers = iter(self._decide(asking, capacity, plan))
-        return [
-            None if one is None else self._with_holds(next(answers), candidate, now)
-            for candidate, one in zip(jobs, borrowers, strict=True)
-        ]
-
-    def _with_holds(
-        self, answer: Offer | Refusal | None, candidate: Candidate, now: int
-    ) -> Offer | Refusal | None:
-        if not isinstance(answer, Offer):
-            return answer
-        need, end = candidate.need, end_of(candidate.job, now)
-        holds = holds_of(answer, need.cpus, need.memory_mb, self.lending.settings, end)
-        return replace(answer, holds=holds)
+        return [None if one is None else next(answers) for one in borrowers]
 
     def _decide(
         self, jobs: Sequence[Borrower], capacity: SpareCapacity, plan: LoanPlan
@@ -147,6 +136,7 @@ class LoanMatcher:
             borrower(need, plan.room),
             is_auto=preferences.is_auto,
             limit_s=job.time_limit_s or math.inf,
+            end=end_of(job, now),
             use=self._use(preferences),
             rounds_waited=max(0, now - job.submit) // step_s,
             postponed=max(0, now - held) // step_s,
@@ -160,10 +150,6 @@ class LoanMatcher:
         except HintRefused:
             return None
         return preferences if rule.mode == "enforce" and preferences.remote else None
-
-    def _use_of(self, job: QueuedJob) -> NetworkUse:
-        preferences = self._preferences(job)
-        return UNKNOWN if preferences is None else self._use(preferences)
 
     def _use(self, preferences: Preferences) -> NetworkUse:
         return network_use(preferences.profile, self._profiles, self.lending.settings.wires)

@@ -162,7 +162,7 @@ def _best(need: Need, types: tuple[str, ...], nodes: list[Node]) -> Group | None
     must = [node for node in nodes if node.name in need.req_nodes]
     if len(nodes) < need.nodes or len(must) < len(need.req_nodes):
         return None
-    best: Group | None = None
+    together = []
     for mask in _free_together(need, must, nodes):
         others = [n for n in nodes if not mask & ~n.free and n.name not in need.req_nodes]
         chosen = (must + others)[: need.nodes]
@@ -172,10 +172,8 @@ def _best(need: Need, types: tuple[str, ...], nodes: list[Node]) -> Group | None
         for node in chosen:
             free &= node.free
         names = tuple(node.name for node in chosen)
-        group = Group(names, types, free, max(node.weight for node in chosen))
-        if best is None or _rank(group) < _rank(best):
-            best = group
-    return best
+        together.append(Group(names, types, free, max(node.weight for node in chosen)))
+    return min(together, key=lambda g: (-g.free.bit_count(), g.weight, g.names), default=None)
 
 
 def _free_together(need: Need, must: list[Node], nodes: list[Node]) -> set[int]:
@@ -189,10 +187,6 @@ def _free_together(need: Need, must: list[Node], nodes: list[Node]) -> set[int]:
             if mask.bit_count() >= need.gpus and len(masks) < MAX_SETS:
                 masks.add(mask)
     return masks
-
-
-def _rank(group: Group) -> tuple[int, int, tuple[str, ...]]:
-    return -group.free.bit_count(), group.weight, group.names
 
 
 def first_hold(need: Need, nodes: Nodes, end: float) -> Hold | None:

@@ -1,7 +1,7 @@
 """Slurm's --constraint on the features of one node: names, `&`, `|`, parentheses.
 
-Users write them, so each is read once, in one pass, and judged once for each set of features,
-however many nodes there are and however often the queue is looked at.
+Users write them, so each is read in one pass, and only once for each set of features, however many
+nodes there are and however often the queue is looked at.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from functools import lru_cache
 MAX_CHARS = 1024
 
 _TOKEN = re.compile(r"[\w.\-:+/]+|[&|()]")
-#: How many constraints, and how many answers, are remembered.
-_KEPT, _KEPT_ANSWERS = 512, 4096
 
 
 class Unsupported(Exception):
@@ -32,50 +30,40 @@ def holds(expression: str, features: Collection[str]) -> bool:
         return True
     if len(expression) > MAX_CHARS:
         raise Unsupported(f"of {len(expression)} characters")
-    if _read(expression) is None:
+    answer = _answer(expression, frozenset(features))
+    if answer is None:
         raise Unsupported(expression)
-    return _answer(expression, frozenset(features))
+    return answer
 
 
-@lru_cache(_KEPT_ANSWERS)
-def _answer(expression: str, features: frozenset[str]) -> bool:
-    steps = _read(expression) or ()
-    values: list[bool] = []
-    for step in steps:
-        if step not in ("&", "|"):
-            values.append(step in features)
-            continue
-        last = values.pop()
-        values[-1] = (values[-1] and last) if step == "&" else (values[-1] or last)
-    return values[-1] if values else True
-
-
-@lru_cache(_KEPT)
-def _read(expression: str) -> tuple[str, ...] | None:
-    """The expression with each `&` and `|` behind its two sides; None for any other form."""
+@lru_cache(4096)
+def _answer(expression: str, features: frozenset[str]) -> bool | None:
+    """What `holds` answers; None for any other form."""
     tokens = _TOKEN.findall(expression)
     if "".join(tokens) != expression.replace(" ", ""):
         return None
-    steps: list[str] = []
-    # Operators and parentheses that are still open; a term comes next, or does not.
-    waiting: list[str] = []
-    wants_term = True
+    # What stands before each parenthesis that is open: its value so far and the operator.
+    outside: list[tuple[bool | None, str]] = []
+    value: bool | None = None
+    operator = ""
     for token in tokens:
-        is_term = token not in "&|)"
-        if is_term is not wants_term:
+        # A term comes first and behind an operator, and nowhere else.
+        if (value is None or bool(operator)) is (token in "&|)"):
             return None
-        if token == "(":
-            waiting.append(token)
-        elif token in "&|":
-            waiting.append(token)
-            wants_term = True
+        if token in "&|":
+            operator = token
+        elif token == "(":
+            outside.append((value, operator))
+            value, operator = None, ""
         else:
+            term = token in features
             if token == ")":
-                if not waiting or waiting.pop() != "(":
+                if not outside:
                     return None
-            else:
-                steps.append(token)
-            if waiting and waiting[-1] in "&|":
-                steps.append(waiting.pop())
-            wants_term = False
-    return None if waiting or (tokens and wants_term) else tuple(steps)
+                term, (value, operator) = bool(value), outside.pop()
+            if operator == "&":
+                term = bool(value) and term
+            elif operator == "|":
+                term = bool(value) or term
+            value, operator = term, ""
+    return None if outside or operator else value is not False

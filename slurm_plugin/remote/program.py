@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = (
     "__init__.py",
     "errors.py",
-    "job_notes/",
+    "job_notes/*.py",
     "munge.py",
     "remote/__init__.py",
     "remote/errors.py",
-    "remote/node/",
+    "remote/node/*.py",
     "wire.py",
 )
 #: Not found by PATH: it runs in users' environments, which may have another Python first.
@@ -30,7 +30,8 @@ def write(target: Path, python: str = PYTHON) -> None:
     `python` is the interpreter by its path on the nodes.
     """
     with tempfile.TemporaryDirectory() as folder:
-        for path in _files():
+        files = [path for part in PARTS for path in sorted(ROOT.glob(part))]
+        for path in files:
             copy = Path(folder) / ROOT.name / path.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(path.read_bytes())
@@ -45,11 +46,3 @@ def write(target: Path, python: str = PYTHON) -> None:
             beside.replace(target)
         except OSError as error:
             raise RemoteError(f"{target}: {error.strerror or error}") from error
-
-
-def _files() -> list[Path]:
-    files = []
-    for part in PARTS:
-        path = ROOT / part
-        files += sorted(path.glob("*.py")) if part.endswith("/") else [path]
-    return files

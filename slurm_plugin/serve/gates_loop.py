@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
+from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
-from slurm_plugin.job_profiles import read_remote
-from slurm_plugin.lending.donors import slurm_loans
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.poll_schedule import SUBMIT_S
-from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.queue_loop import QueueLoop, loan_matcher
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 
@@ -32,22 +32,19 @@ class GatesLoop(QueueLoop):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._setup: Setup | None = None
         self._reconciler: GateReconciler | None = None
         self._is_off = False
 
-    def heard(self, verb: str) -> None:
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
         cache = self.engine.setup.cache or CapacityCache()
         if verb == CLOCK_SET:
-            # The next look is like the first.
-            self._setup = None
             cache.forget_all()
         if verb == "submit" and not cache.has_news:
             return
         if verb == "ended":
             cache.ended += 1
-        self.schedule.heard(verb, cache.is_awaited)
+        super().heard(verb, cache.is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
@@ -80,7 +77,7 @@ class GatesLoop(QueueLoop):
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
         # A promise that no job took up must give its GPUs back in time.
-        return min(poll_s, PROMISE_S) if cache.has_promised else poll_s
+        return min(poll_s, PROMISE_S) if cache.promises else poll_s
 
     async def _give_back(self, setup: Setup, reconciler: GateReconciler, since: float) -> None:
         """The kill switch: waiting jobs are Slurm's own.
@@ -90,29 +87,29 @@ class GatesLoop(QueueLoop):
         if not self._is_off:
             logger.warning("slots: switched off; waiting jobs are given back to Slurm")
             self._is_off = True
-        await reconciler.look_after_donors(await setup.watcher.snapshot(since))
-        await reconciler.give_all_back()
+        snapshot = await setup.watcher.snapshot(since)
+        # No donor outlives its borrower.
+        await asyncio.to_thread(reconciler.matcher.lending.tidy, snapshot.jobs)
+        await asyncio.to_thread(give_back, setup.client)
 
     def _the_reconciler(self, setup: Setup, cache: CapacityCache) -> GateReconciler:
         """The reconciler of this setup."""
         if self._reconciler is not None and self._setup is setup:
             return self._reconciler
-        config, client = setup.config, setup.client
+        config = setup.config
         if self._reconciler is not None:
-            self._reconciler.close()
+            self._reconciler.matcher.close()
         self._setup = setup
-        folder = config.topo_aware.profiles
         cache.fresh_s = MISSED_POLLS * config.slots.poll_s
         self._reconciler = GateReconciler(
-            client=client,
+            client=setup.client,
             decider=setup.decider,
             cache=cache,
             write=self.engine.write,
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            lending=slurm_loans(config.remote, config.slurm, client, SlotLoans()),
-            profiles=read_remote(folder) if folder else {},
+            matcher=loan_matcher(self.engine, SlotLoans()),
             hold_reason=setup.shaping.hold_reason if setup.shaping is not None else None,
         )
         return self._reconciler

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
-from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.lending.at_start.start_loans import StartLoans
-from slurm_plugin.lending.donors import slurm_loans
-from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.clock_watch import CLOCK_SET
-from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.queue_loop import QueueLoop, loan_matcher
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 
@@ -32,17 +27,9 @@ class LendingLoop(QueueLoop):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._setup: Setup | None = None
         self._reconciler: LoanReconciler | None = None
         # A former engine may have left loans, whatever this one's configuration says.
         self._is_clear = False
-
-    def heard(self, verb: str) -> None:
-        """Something happened in Slurm, or to the configuration."""
-        if verb == CLOCK_SET:
-            # The next look is like the first.
-            self._setup = None
-        super().heard(verb)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""
@@ -74,19 +61,10 @@ class LendingLoop(QueueLoop):
         """The reconciler of this setup."""
         if self._reconciler is not None and self._setup is setup:
             return self._reconciler
-        config, client = setup.config, setup.client
         if self._reconciler is not None:
             self._reconciler.close()
-        updates = StartLoans(config.remote.ready_s)
-        folder = config.topo_aware.profiles
-        matcher = LoanMatcher(
-            slurm_loans(config.remote, config.slurm, client, updates),
-            setup.decider.rule,
-            setup.decider.waiting,
-            self.engine.write,
-            time.time,
-            read_remote(folder) if folder else {},
-        )
+        updates = StartLoans(setup.config.remote.ready_s)
+        matcher = loan_matcher(self.engine, updates)
         self._setup = setup
-        self._reconciler = LoanReconciler(client, matcher, updates, reserved, GRACE_S)
+        self._reconciler = LoanReconciler(setup.client, matcher, updates, reserved, GRACE_S)
         return self._reconciler

@@ -73,8 +73,11 @@ class Tally:
             return {name: dict(counts) for name, counts in self._counts.items()}
 
 
-#: Counter -> (help, labels), for the tally's counts.
+#: Counter -> (help, labels): what the engine counts, then what the tally does.
 _FAMILIES = {
+    "messages": ("Messages by verb.", ("verb",)),
+    "replies": ("Replies by kind.", ("reply",)),
+    "passes": ("Questions left to Slurm's own choice.", ("reason",)),
     "decisions": ("Decisions by kind.", ("decision", "partition", "policy", "applied")),
     "started": ("Jobs that started with GPUs.", ()),
     "compared": ("Multi-GPU placements compared with stock Slurm.", ("partition", "policy")),
@@ -149,35 +152,15 @@ class Metrics:
         """What one scrape gets."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        yield from self._of_engine()
+        counted = self._engine.counters.snapshot()
         counts = self._tally.copy()
+        for name in ("messages", "replies", "passes"):
+            counts[name] = {(label,): count for label, count in counted[name].items()}
         for name, (doc, labels) in _FAMILIES.items():
             family = CounterMetricFamily(f"gputopo_{name}", doc, labels=labels)
             for values, amount in counts.get(name, {}).items():
                 family.add_metric(values, amount)
             yield family
-        log = self._engine.log
-        yield CounterMetricFamily("gputopo_log_lines", "Log lines written.", log.written)
-        yield CounterMetricFamily("gputopo_log_lost", "Log lines lost.", log.dropped)
-        nodes = self._engine.setup.machines.values()
-        left = sum(1 for machine in nodes if machine.problem)
-        yield GaugeMetricFamily("gputopo_nodes_left_to_slurm", "Nodes not placed on.", left)
-
-    def _of_engine(self) -> Iterator[Metric]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        counted = self._engine.counters.snapshot()
-        for name, doc, label, counts in (
-            ("messages", "Messages by verb.", "verb", counted["messages"]),
-            ("replies", "Replies by kind.", "reply", counted["replies"]),
-            ("passes", "Questions left to Slurm's own choice.", "reason", counted["passes"]),
-        ):
-            family = CounterMetricFamily(f"gputopo_{name}", doc, labels=[label])
-            for value, count in counts.items():
-                family.add_metric([value], count)
-            yield family
-        yield CounterMetricFamily("gputopo_late", "Answers after the deadline.", counted["late"])
-        yield GaugeMetricFamily("gputopo_uptime_seconds", "Since the start.", counted["uptime_s"])
         times = GaugeMetricFamily(
             "gputopo_answer_seconds", "Latest answer times.", labels=["verb", "quantile"]
         )
@@ -185,3 +168,11 @@ class Metrics:
             for key, quantile in (("p50", "0.5"), ("p99", "0.99"), ("max", "1")):
                 times.add_metric([verb, quantile], found[key] / 1e3)
         yield times
+        log = self._engine.log
+        yield CounterMetricFamily("gputopo_late", "Answers after the deadline.", counted["late"])
+        yield CounterMetricFamily("gputopo_log_lines", "Log lines written.", log.written)
+        yield CounterMetricFamily("gputopo_log_lost", "Log lines lost.", log.dropped)
+        yield GaugeMetricFamily("gputopo_uptime_seconds", "Since the start.", counted["uptime_s"])
+        nodes = self._engine.setup.machines.values()
+        left = sum(1 for machine in nodes if machine.problem)
+        yield GaugeMetricFamily("gputopo_nodes_left_to_slurm", "Nodes not placed on.", left)

@@ -22,7 +22,7 @@ class NeighboursLoop(QueueLoop):
     name = "neighbours"
     _is_failing = False
 
-    def heard(self, verb: str) -> None:
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Only another configuration, whose neighbours are not known yet."""
         if verb == "reload":
             self.schedule.heard(verb)
@@ -41,7 +41,7 @@ class NeighboursLoop(QueueLoop):
             if age_s is None or age_s >= poll_s:
                 age_s = await self._take(setup, since)
             # Else the gates loop has just taken one.
-            await asyncio.to_thread(neighbours.learn, setup.client)
+            await asyncio.to_thread(neighbours.teacher.learn, setup.client)
         except SlurmError as error:
             if not self._is_failing:
                 logger.warning("who runs beside whom is not known: %s", error)

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.errors import PluginError
+from slurm_plugin.explain.listener import ExplainListener
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.notify import Notifier
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.clock_watch import ClockWatch
-from slurm_plugin.serve.extras import Extras
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
+from slurm_plugin.serve.metrics import Metrics
 from slurm_plugin.serve.neighbours_loop import NeighboursLoop
 from slurm_plugin.serve.server import LineServer
 from slurm_plugin.serve.service import Engine
@@ -65,25 +67,49 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     engine = Engine(first, log, load)
     loops = [kind(engine) for kind in (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop)]
     server = LineServer(first.config.socket, engine.answer)
-    extras = Extras(engine)
+    beside = _listeners(engine)
     ended = asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(DescriptorsGone())
     try:
         await server.start()
-        await extras.start()
+        for listener in beside:
+            try:
+                await listener.start()
+            except PluginError as error:
+                logger.error("%s; going on without", error)
         _handle_signals(engine, notifier, ended)
         _announce(engine, notifier)
-        running = (_feed(notifier), ClockWatch(engine.say).run(), *(one.run() for one in loops))
-        beside = [asyncio.create_task(one) for one in running]
+        keeping = (one.schedule.keep(one.look) for one in loops)
+        running = (_feed(notifier), ClockWatch(engine.say).run(), *keeping)
+        tasks = [asyncio.create_task(one) for one in running]
         await ended.wait()
-        for task in beside:
+        for task in tasks:
             task.cancel()
     finally:
         notifier.stopping()
-        await extras.stop()
+        for listener in beside:
+            await listener.stop()
         await server.stop()
         await asyncio.to_thread(log.close)
     logger.info("stopped")
+
+
+def _listeners(engine: Engine) -> list[ExplainListener | Metrics]:
+    """What listens beside the socket where the site wants it.
+
+    Neither is needed to place a job, so neither may keep the engine from starting. Their addresses
+    need a restart to change.
+    """
+    config = engine.setup.config
+    found: list[ExplainListener | Metrics] = []
+    if config.explain_listen is not None:
+        listener = ExplainListener(
+            config.explain_listen, lambda: (engine.setup.config.decision_log, engine.setup.machines)
+        )
+        found.append(listener)
+    if config.metrics_listen is not None:
+        found.append(Metrics(config.metrics_listen, engine))
+    return found
 
 
 def _handle_signals(engine: Engine, notifier: Notifier, ended: asyncio.Event) -> None:

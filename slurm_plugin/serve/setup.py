@@ -180,23 +180,20 @@ def warm_up(setup: Setup) -> None:
     patterns = ("ring", *others, *site)
     for policy in setup.policies():
         for topology in kinds.values():
-            full = (1 << topology.gpus) - 1
-            cluster = Cluster({"warm-up": NodeState("warm-up", topology, full, weight=1)})
             for pattern in patterns if PATTERN in policy.hints else ("ring",):
-                _warm(policy, pattern, topology, cluster)
+                _warm(policy, pattern, topology, (1 << topology.gpus) - 1)
         for topology in kinds.values():
             if topology.gpus <= WARM_GPUS:
                 for free in range(1, (1 << topology.gpus) - 1):
-                    cluster = Cluster({"warm-up": NodeState("warm-up", topology, free, weight=1)})
-                    _warm(policy, "ring", topology, cluster)
+                    _warm(policy, "ring", topology, free)
     gc.collect()
     # Tables live as long as the process: keep them out of every later collection.
     gc.freeze()
 
 
-def _warm(policy: Policy, pattern: str, topology: NodeTopology, cluster: Cluster) -> None:
-    free = cluster.nodes["warm-up"].free.bit_count()
-    for gpus in range(1, min(WARM_GPUS, free) + 1):
+def _warm(policy: Policy, pattern: str, topology: NodeTopology, free: int) -> None:
+    cluster = Cluster({"warm-up": NodeState("warm-up", topology, free, weight=1)})
+    for gpus in range(1, min(WARM_GPUS, free.bit_count()) + 1):
         try:
             policy.place(Request((gpus,), pattern=pattern), cluster)
         except Exception:

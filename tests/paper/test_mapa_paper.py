@@ -12,7 +12,6 @@ from statistics import fmean, median
 import pytest
 
 from gres_topology.catalog import load
-from policies import Cluster, NodeState, Placement, Request
 from policies.registry import registry
 from policies.scoring.objectives import AGGREGATE
 from policies.scoring.tables import tables
@@ -100,26 +99,6 @@ def test_figure_13c_pattern_matching_lifts_the_median_over_lowest_ids():
     greedy = median(effbws("mapa-greedy"))
     assert greedy - MEDIAN_GBPS == pytest.approx(-4.24, abs=0.01)
     assert greedy > median(effbws("first-fit"))
-
-
-@pytest.mark.parametrize("name", ["torus-16", "cubemesh-16"])
-def test_section_5_preserve_lifts_the_worst_on_the_novel_machines(name):
-    topology = load(name)
-
-    def lowest(policy: str) -> float:
-        simulator = Simulator({"n": topology}, registry.get(policy))
-        records = simulator.run(mixed_jobs(1, 150)).records
-        shares = [judge(topology, record.placement.gpus["n"]).share for record in records]
-        return sorted(shares)[len(shares) // 10]
-
-    assert lowest("mapa-preserve") >= lowest("first-fit")
-
-
-def test_an_empty_dgx1v_gives_two_gpus_a_double_link():
-    cluster = Cluster({"n": NodeState("n", load("dgx1v"), 255)})
-    placement = registry.get("mapa").place(Request((2,)), cluster)
-    assert isinstance(placement, Placement)
-    assert load("dgx1v").kinds[placement.gpus["n"][0]][placement.gpus["n"][1]] == "NV2"
 
 
 def test_the_table_is_one_command(capsys):

@@ -8,6 +8,7 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from gres_topology.catalog import load
+from policies.remote import NodeCapacity
 
 #: Labels and GB/s a drawn machine is made of.
 DRAWN = (("SYS", 12.0), ("NV1", 25.0), ("NV2", 50.0))
@@ -38,3 +39,9 @@ def relabelled(topology: NodeTopology, order: tuple[int, ...]) -> NodeTopology:
     numa = tuple(topology.numa[a] for a in order)
     cpus = tuple(topology.cpus[a] for a in order)
     return NodeTopology(f"{topology.name}-relabelled", "by a test", kinds, links, numa, cpus)
+
+
+def rooms(*free_cpus: tuple[int, int]) -> dict[str, NodeCapacity]:
+    """Nodes n0, n1 and so on for the R queue, each given as (free mask, free CPUs)."""
+    names = [f"n{number}" for number in range(len(free_cpus))]
+    return {name: NodeCapacity(name, *has, 0) for name, has in zip(names, free_cpus, strict=True)}

@@ -46,7 +46,6 @@ CHOICES = [
     ("any two of an NVSwitch machine are the lowest", "mapa", "dgx-a100", [3, 5, 7], 2, {3, 5}),
     ("greedy takes the largest sum", "mapa-greedy", "dgx1v", range(8), 3, {0, 2, 3}),
     ("preserve takes the best by eq. 2", "mapa-preserve", "dgx1v", range(8), 5, {0, 1, 2, 3, 4}),
-    ("widest has no PCIe hop in a ring of five", "mapa-widest", "dgx1v", range(8), 5, None),
     ("first-fit takes the lowest ids", "first-fit", "dgx1v", [1, 4, 6], 2, {1, 4}),
     ("best-fit takes the fuller socket", "best-fit", "dgx1v", [0, 1, 2, 3, 6, 7], 2, {6, 7}),
     ("best-fit spans sockets only if it must", "best-fit", "dgx1v", [0, 1, 5, 6], 3, {0, 1, 5}),
@@ -61,12 +60,8 @@ CHOICES = [
 )
 def test_choice(policy, kind, free, count, expected):
     placement = placed(policy, Request((count,)), snapshot(("n1", kind, list(free))))
-    chosen = set(placement.gpus["n1"])
-    assert len(chosen) == count
-    assert chosen <= set(free)
+    assert set(placement.gpus["n1"]) == expected
     assert placement.policy == policy
-    if expected is not None:
-        assert chosen == expected
 
 
 def test_widest_crosses_no_host_with_five_gpus_where_it_need_not():

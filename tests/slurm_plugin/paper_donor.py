@@ -40,7 +40,7 @@ async def donor(munge: PaperMunge) -> AsyncIterator[Donor]:
     port = server.sockets[0].getsockname()[1]
     end = DonorEnd(SUBJECT, {"gpus": 2}, lambda: asyncio.open_connection("127.0.0.1", port), munge)
     sock = bound()
-    await end.start(sock)
+    listening = await end.start(sock)
     yield Donor(Door("127.0.0.1", sock.getsockname()[1], SUBJECT), end, server)
-    await end.stop()
+    listening.close()
     server.close()

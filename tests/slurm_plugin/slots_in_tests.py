@@ -19,8 +19,10 @@ from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.lending.donors import SlurmLoans
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.snapshot import read_snapshot
+from slurm_plugin.remote import presets
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
 
 
@@ -77,15 +79,21 @@ def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
 
 def reconciler(
     folder: Path, slurm: Remembering, cache: CapacityCache | None = None,
-    lines: list[dict[str, Any]] | None = None, **more: Any,
+    lines: list[dict[str, Any]] | None = None, lending: SlurmLoans | None = None, **more: Any,
 ) -> GateReconciler:  # fmt: skip
     """The reconciler of the basic configuration at `NOW`; `lines` take the decision log."""
     written = [] if lines is None else lines
+    decider = more.pop("decider", None) or basic_decider(folder)
+    lending = lending or Remembers(RemoteConfig(presets.load("echo")), slurm)
     values = {
-        "decider": basic_decider(folder), "cache": cache or CapacityCache(), "lease_s": 120,
-        "grace_s": 30, "write": lambda build: written.append(build()), "clock": lambda: float(NOW),
+        "cache": cache or CapacityCache(), "lease_s": 120, "grace_s": 30,
+        "write": lambda build: written.append(build()), "clock": lambda: float(NOW),
     }  # fmt: skip
-    return GateReconciler(client=slurm, **{**values, **more})  # type: ignore[arg-type]
+    profiles = more.pop("profiles", {})
+    values |= more
+    rule, waiting, write = decider.rule, decider.waiting, values["write"]
+    matcher = LoanMatcher(lending, rule, waiting, write, values["clock"], profiles)
+    return GateReconciler(client=slurm, decider=decider, matcher=matcher, **values)  # type: ignore[arg-type]
 
 
 def record_in(text: str | None) -> GateRecord:

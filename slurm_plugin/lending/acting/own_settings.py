@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -18,17 +17,8 @@ from slurm_plugin.remote import presets
 from slurm_plugin.remote.node.preset import Preset
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The section `remote`, and how Slurm's commands are run (`bin_dir` None: by PATH)."""
-
-    remote: RemoteConfig
-    bin_dir: Path | None
-    timeout_s: float
-
-
-def load(path: Path) -> Settings:
-    """These parts of gputopo.yaml; the rest is not read.
+def load(path: Path) -> tuple[RemoteConfig, SlurmConfig]:
+    """The sections `remote` and `slurm` of gputopo.yaml; the rest is not read.
 
     ConfigError where they are wrong, or where others than root could have written them.
     """
@@ -42,7 +32,7 @@ def load(path: Path) -> Settings:
     sections = {name: value for name, (_, value) in reader.mapping(root, "").items()}
     slurm = reader.settings(SlurmConfig, sections.get("slurm"), "slurm")
     remote = reader.settings(RemoteConfig, sections.get("remote"), "remote")
-    return Settings(remote, slurm.bin_dir, slurm.timeout_s)
+    return remote, slurm
 
 
 class OwnReader(Reader):

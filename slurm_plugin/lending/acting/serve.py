@@ -40,7 +40,7 @@ def serve(config: Path, user: str) -> None:
     except KeyError as error:
         raise ConfigError(f"--user {user}: no such user; expected SlurmUser") from error
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    path = own_settings.load(config).remote.submitter
+    path = own_settings.load(config)[0].submitter
     with listening(path, engine.pw_gid) as listener:
         Notifier().ready(f"submits donors for {user}")
         logger.info("submits donors for %s at %s", user, path)
@@ -99,21 +99,20 @@ def talk(peer: socket.socket, allowed: set[int], config: Path) -> None:
 
 def answer(asked: Question | None, config: Path) -> str:
     """A donor's job id, or '' where nobody asked for one; PluginError says why there is none."""
-    settings = own_settings.load(config)
-    if not settings.remote.allow:
+    remote, slurm = own_settings.load(config)
+    if not remote.allow:
         raise ConfigError(f"{config}: remote.allow is no")
     if asked is None:
         return ""
-    if asked.uid < settings.remote.first_uid:
+    if asked.uid < remote.first_uid:
         raise SlurmError(
-            f"uid {asked.uid}: users below uid {settings.remote.first_uid} (remote.first_uid)"
-            " borrow nothing"
+            f"uid {asked.uid}: users below uid {remote.first_uid} (remote.first_uid) borrow nothing"
         )
-    run = partial(run_as, asked.uid, bin_dir=settings.bin_dir, timeout_s=settings.timeout_s)
+    run = partial(run_as, asked.uid, bin_dir=slurm.bin_dir, timeout_s=slurm.timeout_s)
     # Run as the user. The user could forge the answer, but only about the user's own jobs.
     record = run(donor.question(asked.borrower))
     inherited = donor.inherited(asked.borrower, asked.uid, record)
-    output = run(donor.words(asked, inherited, settings.remote)).strip()
+    output = run(donor.words(asked, inherited, remote)).strip()
     job_id = _JOB_ID.fullmatch(output)
     if job_id is None:
         raise SlurmError(f"sbatch: {output[:100]!r} is no job id")

@@ -89,19 +89,12 @@ def plan(
         record = LoanRecord.read_from(job.admin_comment)
         if record is not None and record.state != MAY:
             planning.at_loan(job, record)
-        elif _asks_for_gpus(job):
+        elif not loans.parent_of(job) and any("gpu" in getattr(job, f) for f in REQUESTS.values()):
             waiting.append((job, record))
     for job, record in waiting:
         planning.at_waiting(job, record)
     planning.admission.settle()
     return made
-
-
-def _asks_for_gpus(job: QueuedJob) -> bool:
-    """Is this a job of somebody's own that waits for GPUs?"""
-    if loans.parent_of(job):
-        return False
-    return any("gpu" in getattr(job, field) for field in REQUESTS.values())
 
 
 def _has_loan(job: QueuedJob) -> bool:
@@ -146,7 +139,8 @@ class _Planning:
             made.broken.append((job, record, why or "the loan cannot be read"))
             return
         end = end_of(job, self._context.now)
-        made.take(self._local(job, loan, end))
+        memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
+        made.take(Hold({loan.host: loan.mask}, job.cpus, memory, end))
         self._reserve(job, record, loan, end)
         standing = loans.standing(job, loan, self._jobs)
         if record.state == MEETS and standing.is_ready:
@@ -166,10 +160,6 @@ class _Planning:
         # GPUs in use may be its own already: the nodes were read after the queue.
         return loans.obstacle(job, loan, at, None, self._jobs, context.now, context.ready_s)
 
-    def _local(self, job: QueuedJob, loan: Loan, end: float) -> Hold:
-        memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
-        return Hold({loan.host: loan.mask}, job.cpus, memory, end)
-
     def _reserve(self, job: QueuedJob, record: LoanRecord, loan: Loan, end: float) -> None:
         """Reserve for the jobs of a loan what they do not hold themselves yet."""
         shares = shares_of(job.job_id, loan, record.loan_reason)
@@ -179,13 +169,11 @@ class _Planning:
                 self._made.take(loans.donors_hold(share, donor, end))
             else:
                 del shares[share.job_id]
-        self._made.reserved[job.job_id] = Reservation(shares, self._until(record))
-
-    def _until(self, record: LoanRecord) -> float:
-        """When a loan's reservation ends, whatever happens (epoch)."""
+        # It ends then, whatever happens.
         since = record.at or record.loan_made_at
         most = self._context.grace_s if record.state == STARTS else self._context.ready_s or 0
-        return float(since + most + REQUEUED_S)
+        until = float(since + most + REQUEUED_S)
+        self._made.reserved[job.job_id] = Reservation(shares, until)
 
     def at_waiting(self, job: QueuedJob, record: LoanRecord | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from policies import Wait
-from policies.remote import RemoteJob, RemotePlacement
+from policies.remote import RemotePlacement
 from policies.remote.drmaestro import HELD_BACK, Costs, DRMaestro
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.lending.choice.offer import (
@@ -19,7 +19,6 @@ from slurm_plugin.lending.choice.offer import (
     Refusal,
     SpareCapacity,
     asked_by,
-    holds_of,
     judged,
     local_wait_s,
     offer,
@@ -51,7 +50,6 @@ class Round:
     def decide(self) -> list[Offer | Refusal]:
         """An answer for every job, in their order (that of the queue). Raises Starting."""
         self._left = dict(self.capacity.nodes)
-        self._answers = {}
         try:
             for usable, indexes in self._groups().items():
                 for model in sorted({self._left[name].model for name in usable}):
@@ -98,7 +96,10 @@ class Round:
             settings.donor_cpus,
             settings.donor_memory_mb,
         )
-        jobs = [self._remote(self.jobs[index]) for index in asked]
+        jobs = []
+        for job in (self.jobs[index] for index in asked):
+            most = job.use.max_slowdown or settings.max_slowdown
+            jobs.append(replace(asked_by(job), max_slowdown=most))
         rooms = rooms_of([self._left[name] for name in names], settings)
         answers = self.solver.ask(planner, jobs, rooms)
         again = []
@@ -112,10 +113,6 @@ class Round:
         # An answer may give a job no GPU on its own node, or too many donors. That cannot be done.
         self._in_turn([index for index in again if self._answers[index] is TOO_FEW])
 
-    def _remote(self, job: Borrower) -> RemoteJob:
-        most = job.use.max_slowdown or self.settings.max_slowdown
-        return replace(asked_by(job), max_slowdown=most)
-
     def _take(self, index: int, answer: RemotePlacement, names: Sequence[str]) -> bool:
         """Turn a placement into an offer; False where it cannot be done, or gains nothing."""
         job = self.jobs[index]
@@ -123,7 +120,7 @@ class Round:
         wait_s = local_wait_s(job, self.capacity, self.settings) if job.is_auto else math.inf
         self._answers[index] = made = judged(job, answer, nodes, self.settings, wait_s)
         if isinstance(made, Offer):
-            self._lend(job, made)
+            self._lend(made)
             return True
         return False
 
@@ -133,8 +130,8 @@ class Round:
             capacity = replace(self.capacity, nodes=self._left)
             self._answers[index] = made = offer(self.jobs[index], capacity, self.settings)
             if isinstance(made, Offer):
-                self._lend(self.jobs[index], made)
+                self._lend(made)
 
-    def _lend(self, job: Borrower, made: Offer) -> None:
-        for hold in holds_of(made, job.cpus, job.memory_mb, self.settings):
+    def _lend(self, made: Offer) -> None:
+        for hold in made.holds:
             self._left = with_hold(self._left, hold)

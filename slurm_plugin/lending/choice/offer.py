@@ -38,8 +38,9 @@ class Borrower:
     usable: frozenset[str]
     #: It borrows only where it is predicted to end sooner than by waiting.
     is_auto: bool = False
-    #: Slurm ends it after so many seconds.
+    #: Slurm ends it after so many seconds, and when that is if it starts now (epoch).
     limit_s: float = math.inf
+    end: float = math.inf
     use: NetworkUse = UNKNOWN
     #: Rounds of DRMaestro since it was submitted.
     rounds_waited: int = 0
@@ -163,7 +164,8 @@ def judged(
         answer = said
     [task] = answer.tasks
     mask = sum(1 << gpu for gpu in task.local)
-    return Offer(task.node, mask, dict(answer.donors), f"{answer.policy}: {answer.reason}")
+    made = Offer(task.node, mask, dict(answer.donors), f"{answer.policy}: {answer.reason}")
+    return replace(made, holds=holds_of(made, job.cpus, job.memory_mb, settings, job.end))
 
 
 def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> float:

@@ -96,7 +96,7 @@ class Donor:
         self._process: asyncio.subprocess.Process | None = None
         self._server_port = 0
         self._inside: inside.Outside | None = None
-        self._door: DonorEnd | None = None
+        self._door: asyncio.Server | None = None
 
     async def open(self) -> int:
         """Start the server and the door; the door's port. Raises RemoteError in one line."""
@@ -121,8 +121,8 @@ class Donor:
             "preset": asdict(task.preset),
         }
         reach = self._reach if task.relays else None
-        self._door = DonorEnd(task.subject, info, reach, self._vouching)
-        await self._door.start(door)
+        end = DonorEnd(task.subject, info, reach, self._vouching)
+        self._door = await end.start(door)
         return int(door.getsockname()[1])
 
     def _values(self, port: int) -> dict[str, str]:
@@ -237,7 +237,7 @@ class Donor:
     async def close(self) -> None:
         """End everything."""
         if self._door is not None:
-            await self._door.stop()
+            self._door.close()
         await self.stop_server()
         if self._inside is not None:
             self._inside.close()

@@ -76,9 +76,8 @@ async def meet(
 
 async def keep(ends: Sequence[tuple[Door, socket.socket]], vouching: Vouching, pid: int) -> None:
     """Listen for the job's tasks for as long as process `pid` (the step's daemon) lives."""
-    opened = [(JobEnd(door, vouching), sock) for door, sock in ends]
-    for end, sock in opened:
-        await end.start(sock)
+    for door, sock in ends:
+        await JobEnd(door, vouching).start(sock)
     while _is_alive(pid):
         await asyncio.sleep(ALIVE_S)
 

@@ -56,19 +56,11 @@ class DonorEnd:
         self._reach = reach
         self._vouching = vouching
         self._strangers = Strangers()
-        self._server: asyncio.Server | None = None
         self.refused = 0
 
-    async def start(self, sock: Any) -> None:
-        """Serve a socket that is bound already."""
-        self._server = await asyncio.start_server(
-            self._serve, sock=sock, limit=handshake.MAX_LINE_BYTES
-        )
-
-    async def stop(self) -> None:
-        """Take no more."""
-        if self._server is not None:
-            self._server.close()
+    async def start(self, sock: Any) -> asyncio.Server:
+        """Serve a socket that is bound already, until what this returns is closed."""
+        return await asyncio.start_server(self._serve, sock=sock, limit=handshake.MAX_LINE_BYTES)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -148,17 +140,11 @@ class JobEnd:
         self._vouching = vouching
         # More at a time would only wait at the donor.
         self._entering = asyncio.Semaphore(CHECKS_PER_SOURCE)
-        self._server: asyncio.Server | None = None
         self.refused = 0
 
-    async def start(self, sock: Any) -> None:
-        """Serve a socket that is bound already."""
-        self._server = await asyncio.start_server(self._serve, sock=sock)
-
-    async def stop(self) -> None:
-        """Take no more."""
-        if self._server is not None:
-            self._server.close()
+    async def start(self, sock: Any) -> asyncio.Server:
+        """Serve a socket that is bound already, until what this returns is closed."""
+        return await asyncio.start_server(self._serve, sock=sock)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

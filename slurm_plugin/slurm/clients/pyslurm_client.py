@@ -20,7 +20,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import array_tasks, gres_text
 from slurm_plugin.slurm.clients import rows, squeue_table
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode
 from slurm_plugin.slurm.runner import Runner
 
 # JobUpdate's field and PySlurm's, where its `modify` sets it as it is.
@@ -41,7 +41,6 @@ _ASKED = {
     "memory_per_tres": "mem-per-tres",
     "features": "Feature",
 }
-_CPUS_PER_TASK = "cpus-per-task"
 _CONF = "/etc/slurm/slurm.conf"
 
 
@@ -93,7 +92,7 @@ class PySlurm(SlurmClient):
 
     def queue(self) -> list[QueuedJob]:
         """Every job that waits or holds resources, by id."""
-        columns = ["JobId", _CPUS_PER_TASK, *_ASKED.values()]
+        columns = ["JobId", "cpus-per-task", *_ASKED.values()]
         asked: dict[int, dict[str, Any]] = {}
         for job_id, cpus, *texts in squeue_table.read(self._run, columns):
             asked[int(job_id)] = dict(zip(_ASKED, texts, strict=True)) | {
@@ -127,19 +126,6 @@ class PySlurm(SlurmClient):
                 refused.append(f"update of job {job}: {error}")
         if refused:
             raise SlurmError(f"PySlurm: {'; '.join(refused[:3])}")
-
-    def partitions(self) -> list[SlurmPartition]:
-        """Every partition, by name."""
-        partitions = [
-            SlurmPartition(
-                part.name,
-                hostlist.expand(part.nodes) if part.nodes else (),
-                bool(part.is_default),
-                int(part.priority_tier or 1),
-            )
-            for part in self._load("Partitions").values()
-        ]
-        return sorted(partitions, key=lambda partition: partition.name)
 
     def _load(self, what: str) -> Any:
         """`pyslurm.WHAT.load()`; SlurmError with its words."""

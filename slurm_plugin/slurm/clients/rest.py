@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import time
 from collections.abc import Sequence
 from functools import cached_property
@@ -18,7 +19,6 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients import rows, squeue_table, update_text
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.clients.http_socket import UnixConnection
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmJob, SlurmNode
 from slurm_plugin.slurm.runner import MAX_BYTES, Runner
 
@@ -58,6 +58,24 @@ class _Meta(msgspec.Struct):
 class _Envelope(msgspec.Struct):
     errors: list[rows.Fault] = []
     meta: _Meta = msgspec.field(default_factory=_Meta)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """An HTTP/1.1 connection to a server that listens on a Unix socket."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket; OSError where nobody listens."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(str(self._path))
+        except OSError:
+            self.sock.close()
+            raise
 
 
 class Rest(SlurmClient):

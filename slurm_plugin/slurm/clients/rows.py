@@ -82,79 +82,49 @@ class NodeRow(msgspec.Struct):
         )
 
 
-#: The fields that have another name here than in Slurm's JSON.
-_OWN_NAMES = {
-    "states": "job_state",
-    "job_name": "name",
-    "user": "user_name",
-    "uid": "user_id",
-    "array_id": "array_job_id",
-    "task_id": "array_task_id",
-    "waiting_tasks": "array_task_string",
-    "throttle": "array_max_tasks",
-    "het_id": "het_job_id",
-    "het_offset": "het_job_offset",
-    "reason": "state_reason",
-    "submit": "submit_time",
-    "eligible": "eligible_time",
-    "start": "start_time",
-    "end_time": "end_time",
-    "time_limit_min": "time_limit",
-    "node_list": "nodes",
-    "min_nodes": "node_count",
-    "ntasks": "tasks",
-    "memory_per_node_mb": "memory_per_node",
-    "memory_per_cpu_mb": "memory_per_cpu",
-    "min_cpus_per_node": "minimum_cpus_per_node",
-    "req_nodes": "required_nodes",
-    "exc_nodes": "excluded_nodes",
-    "reservation": "resv_name",
-}
-
-
-class JobRow(msgspec.Struct, rename=_OWN_NAMES):
+class JobRow(msgspec.Struct):
     """A job. A field that has a name of QueuedJob is the same there, once its form is read."""
 
     job_id: int
-    states: _Words = None
-    job_name: _Text = ""
-    user: _Text = ""
-    uid: _Number = 0
+    states: _Words = msgspec.field(default=None, name="job_state")
+    job_name: _Text = msgspec.field(default="", name="name")
+    user: _Text = msgspec.field(default="", name="user_name")
+    uid: _Number = msgspec.field(default=0, name="user_id")
     account: _Text = ""
     partition: _Text = ""
-    array_id: _Number = 0
-    task_id: _Number = None
-    waiting_tasks: _Text = ""
-    throttle: _Number = 0
-    het_id: _Number = 0
-    het_offset: _Number = 0
-    reason: _Text = ""
+    array_id: _Number = msgspec.field(default=0, name="array_job_id")
+    task_id: _Number = msgspec.field(default=None, name="array_task_id")
+    waiting_tasks: _Text = msgspec.field(default="", name="array_task_string")
+    throttle: _Number = msgspec.field(default=0, name="array_max_tasks")
+    het_id: _Number = msgspec.field(default=0, name="het_job_id")
+    het_offset: _Number = msgspec.field(default=0, name="het_job_offset")
+    reason: _Text = msgspec.field(default="", name="state_reason")
     priority: _Number = 0
-    submit: _Number = 0
-    eligible: _Number = 0
-    start: _Number = 0
-    end_time: _Number = 0
-    time_limit_min: _Number = 0
+    submit: _Number = msgspec.field(default=0, name="submit_time")
+    eligible: _Number = msgspec.field(default=0, name="eligible_time")
+    start: _Number = msgspec.field(default=0, name="start_time")
+    end_time: _Number = msgspec.field(default=0, name="end_time")
+    time_limit_min: _Number = msgspec.field(default=0, name="time_limit")
     dependency: _Text = ""
-    node_list: _Text = ""
-    min_nodes: _Number = 0
+    node_list: _Text = msgspec.field(default="", name="nodes")
+    min_nodes: _Number = msgspec.field(default=0, name="node_count")
     max_nodes: _Number = 0
-    ntasks: _Number = 0
+    ntasks: _Number = msgspec.field(default=0, name="tasks")
     cpus: _Number = 0
     cpus_per_task: _Number = 0
     cpus_per_tres: _Text = ""
-    memory_per_node_mb: _Number = 0
-    memory_per_cpu_mb: _Number = 0
+    memory_per_node_mb: _Number = msgspec.field(default=0, name="memory_per_node")
+    memory_per_cpu_mb: _Number = msgspec.field(default=0, name="memory_per_cpu")
     memory_per_tres: _Text = ""
-    min_cpus_per_node: _Number = 0
+    min_cpus_per_node: _Number = msgspec.field(default=0, name="minimum_cpus_per_node")
     tres_per_node: _Text = ""
     tres_per_job: _Text = ""
     tres_per_task: _Text = ""
     tres_per_socket: _Text = ""
     features: _Text = ""
-    req_nodes: _Text = ""
-    exc_nodes: _Text = ""
-    reservation: _Text = ""
+    req_nodes: _Text = msgspec.field(default="", name="required_nodes")
+    exc_nodes: _Text = msgspec.field(default="", name="excluded_nodes")
+    reservation: _Text = msgspec.field(default="", name="resv_name")
     shared: _Words = None
     comment: _Text = ""
     admin_comment: _Text = ""

@@ -60,17 +60,10 @@ def words(jobs: Sequence[str], change: JobUpdate, separator: str) -> list[str]:
 
 def tres(text: str, separator: str) -> str:
     """`gpu:s1:1` or `gres:gpu:s1:1` as this release writes it: `gres/gpu:s1:1`."""
+    items = [item.strip() for item in text.split(",") if item.strip()]
     return ",".join(
-        item if item.startswith(("cpu", "mem", "license")) else f"gres{separator}{bare(item)}"
-        for item in items(text)
+        item
+        if item.startswith(("cpu", "mem", "license"))
+        else f"gres{separator}{item.removeprefix('gres/').removeprefix('gres:')}"
+        for item in items
     )
-
-
-def items(text: str) -> list[str]:
-    """The parts between commas."""
-    return [item.strip() for item in text.split(",") if item.strip()]
-
-
-def bare(item: str) -> str:
-    """`gres/gpu:s1:1` as `gpu:s1:1`."""
-    return item.removeprefix("gres/").removeprefix("gres:")

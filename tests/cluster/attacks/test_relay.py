@@ -122,7 +122,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing() -> None:
         munge = PaperMunge()
         async with donor(munge) as served:
             end, sock = JobEnd(served.door, munge), bound()
-            await end.start(sock)
+            listening = await end.start(sock)
             port = sock.getsockname()[1]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"mine")
@@ -134,7 +134,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing() -> None:
             writer.write(b"mine")
             assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
             writer.close()
-            await end.stop()
+            listening.close()
 
     asyncio.run(asyncio.wait_for(attack(), 120))
 

@@ -13,12 +13,6 @@ NAMES = (
 )  # fmt: skip
 
 
-def agg_gbps(machine, gpus):
-    """MAPA's eq. 1 for a set whose pattern uses every pair."""
-    matrix = catalog.load(machine).bandwidth_gbps
-    return sum(matrix[pair] for pair in combinations(gpus, 2))
-
-
 def degrees(machine):
     """NVLinks or xGMI links per GPU, to other GPUs."""
     return [sum(map(links.link_count, row)) for row in catalog.load(machine).kinds]
@@ -101,14 +95,6 @@ def test_the_torus_has_four_neighbours_each_way_round():
 
 def test_the_cube_mesh_has_no_gpu_of_more_than_seven_links():
     assert max(degrees("cubemesh-16")) == 7
-
-
-def test_mapas_example_allocations_come_out():
-    # Section 2.2 counts GPUs from 1: 1, 2, 5 have 87 GB/s, the ideal 1, 3, 4 has 125.
-    assert agg_gbps("dgx1v", (0, 1, 4)) == 87
-    assert agg_gbps("dgx1v", (0, 2, 3)) == 125
-    best = max(agg_gbps("dgx1v", gpus) for gpus in combinations(range(8), 3))
-    assert best == 125
 
 
 @pytest.mark.parametrize(

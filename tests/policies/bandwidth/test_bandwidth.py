@@ -47,11 +47,6 @@ def test_the_regression_refuses_what_it_was_not_fitted_on(name, pattern, k, why)
         MapaDgx1v().effbw_gbps(topology, pattern, k, np.zeros(1, dtype=np.int64))
 
 
-@pytest.mark.parametrize("k", [2, 3, 4, 5])
-def test_the_regression_is_used_where_it_was_fitted(k):
-    assert model_for(machine("dgx1v"), "ring", k).name == "mapa-dgx1v"
-
-
 def test_the_link_agnostic_model_prefers_eight_double_links_to_pcie():
     """Eq. 2 scores four single links and four PCIe hops above eight double links."""
     assert eq2(0, 4, 4) > eq2(8, 0, 0)

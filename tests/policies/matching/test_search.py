@@ -72,12 +72,13 @@ def test_a_search_that_runs_out_of_steps_says_that_nothing_is_proven(monkeypatch
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("k", [2, 17, 36, 72])
-def test_seventy_two_equal_gpus_get_a_proven_best_answer(pattern, k):
-    topology = machine("gb200-nvl72")
-    free = (1 << 72) - 1
-    choice = Tables().best(topology, pattern, k, free, BALANCED)
+@pytest.mark.parametrize(("k", "busy"), [(2, 0), (17, 0), (24, 0b111), (72, 0)])
+def test_seventy_two_equal_gpus_get_a_proven_best_answer(pattern, k, busy):
+    topology, tables = machine("gb200-nvl72"), Tables()
+    choice = tables.best(topology, pattern, k, (1 << 72) - 1 - busy, BALANCED)
     assert choice.proven
+    assert not choice.mask & busy
+    assert choice.effbw_gbps == tables.ideal_effbw_gbps(topology, pattern, k)
     assert len(set(choice.order)) == k
     assert choice.agg_gbps == 900 * len(PATTERNS[pattern].edges(k))
 

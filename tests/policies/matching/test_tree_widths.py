@@ -23,9 +23,18 @@ def many_widths(gpus: int, widths: int, seed: int) -> np.ndarray:
     return links + links.T
 
 
-@pytest.mark.parametrize("name", ["minsky", "dgx1v", "mi250x", "summit", "a100-pcie-bridged"])
-def test_every_set_of_a_small_machine(name):
-    weights = link_mbps(machine(name))
+SMALL = {
+    **{name: link_mbps(machine(name)) for name in ("minsky", "mi250x", "summit", "dgx1v")},
+    "a100-pcie-bridged": link_mbps(machine("a100-pcie-bridged")),
+    **{f"{widths} widths": many_widths(7, widths, widths) for widths in (1, 2, 3, 4, 5, 6, 9)},
+    **{f"drawn {seed}": link_mbps(drawn(9, seed)) for seed in range(5)},
+}
+
+
+@pytest.mark.parametrize("weights", SMALL.values(), ids=SMALL)
+def test_every_set_of_a_small_machine(weights):
+    """Four widths above the narrowest share a number; five need a second one."""
+    assert fits_masks(weights)
     plain = TreeSolver(weights, NARROWEST)
     for k in range(2, len(weights) + 1):
         assert (TreeWidths(weights).sums(k) == plain.sums(k)).all(), k
@@ -36,24 +45,6 @@ def test_every_set_of_a_small_machine(name):
 def test_every_set_of_a_large_machine_with_and_without_symmetries(name, k):
     weights = link_mbps(machine(name))
     assert (TreeWidths(weights).sums(k) == TreeSolver(weights, NARROWEST).sums(k)).all()
-
-
-@pytest.mark.parametrize("widths", [1, 2, 3, 4, 5, 6, 9])
-def test_any_number_of_widths_that_fits(widths):
-    """Four above the narrowest share a number; five need a second one."""
-    weights = many_widths(7, widths, widths)
-    assert fits_masks(weights)
-    plain = TreeSolver(weights, NARROWEST)
-    for k in range(2, 8):
-        assert (TreeWidths(weights).sums(k) == plain.sums(k)).all(), k
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_drawn_machines(seed):
-    weights = link_mbps(drawn(9, seed))
-    plain = TreeSolver(weights, NARROWEST)
-    for k in range(2, 10):
-        assert (TreeWidths(weights).sums(k) == plain.sums(k)).all(), k
 
 
 def test_who_solves_what():

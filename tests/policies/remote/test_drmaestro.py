@@ -31,7 +31,10 @@ from policies.remote.drmaestro.hosting import host_tasks
 
 MINSKY = load("minsky")
 ORTOOLS = importlib.util.find_spec("ortools") is not None
-needs_ortools = pytest.mark.skipif(not ORTOOLS, reason="OR-Tools is not installed (extra `flow`)")
+NO_ORTOOLS = pytest.mark.skipif(not ORTOOLS, reason="OR-Tools is not installed (extra `flow`)")
+with_each_solver = pytest.mark.parametrize(
+    "solve", [by_networkx, pytest.param(by_ortools, marks=NO_ORTOOLS)], ids=lambda f: f.__name__
+)
 
 
 def cluster(*machines):
@@ -94,11 +97,15 @@ def spent(asked, answers, name, donor_cpus):
     return gpus, cpus, memory
 
 
+@with_each_solver
 @settings(max_examples=150, deadline=None)
-@given(machines, jobs, st.integers(0, 1))
-def test_no_machine_gives_more_than_it_has_and_no_gpu_is_given_twice(free, asked, donor_cpus):
+@given(free=machines, asked=jobs, donor_cpus=st.integers(0, 1))
+def test_no_machine_gives_more_than_it_has_and_no_gpu_is_given_twice(
+    solve, free, asked, donor_cpus
+):
+    """Ties are broken otherwise by the other solver, by which more or fewer jobs may start."""
     found = cluster(*free)
-    answers = planner(donor_cpus=donor_cpus).plan(asked, found)
+    answers = DRMaestro(solve=solve, donor_cpus=donor_cpus).plan(asked, found)
     for name, node in found.nodes.items():
         gpus, cpus, memory = spent(asked, answers, name, donor_cpus)
         assert len(gpus) == len(set(gpus))
@@ -206,7 +213,7 @@ def test_gpus_are_lent_at_the_cost_that_trying_everything_finds(free, drawn, loa
     assert told == network.cost(flows)
 
 
-@pytest.mark.parametrize("solve", [by_networkx, pytest.param(by_ortools, marks=needs_ortools)])
+@with_each_solver
 @settings(max_examples=60, deadline=None)
 @given(
     free=machines,
@@ -241,20 +248,6 @@ def test_jobs_of_one_gpu_cost_no_more_than_trying_everything(solve, free, drawn)
             )
             best = total if best is None else min(best, total)
     assert paid == best
-
-
-@needs_ortools
-@settings(max_examples=60, deadline=None)
-@given(machines, jobs)
-def test_by_or_tools_no_machine_gives_more_than_it_has_either(free, asked):
-    """Ties are broken otherwise, by which more or fewer jobs may start."""
-    found = cluster(*free)
-    answers = DRMaestro(solve=by_ortools).plan(asked, found)
-    for name, node in found.nodes.items():
-        gpus, cpus, memory = spent(asked, answers, name, 0)
-        assert len(gpus) == len(set(gpus))
-        assert cpus <= node.free_cpus
-        assert memory <= node.free_memory_mb
 
 
 def test_a_job_whose_cpus_are_here_takes_gpus_of_a_machine_without_cpus():
@@ -349,9 +342,7 @@ def test_the_network_aware_cost_prefers_the_donor_with_the_idle_network():
     assert found.tasks[0].remote == (("n2", 0),)
 
 
-@pytest.mark.parametrize(
-    "solve", [by_networkx, pytest.param(by_ortools, marks=needs_ortools)], ids=lambda f: f.__name__
-)
+@with_each_solver
 def test_a_network_without_a_solution_is_named_as_such(solve):
     network = FlowNetwork()
     network.supply("a", 2)

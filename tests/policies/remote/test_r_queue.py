@@ -7,10 +7,11 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import rooms
 
 from gres_topology.catalog import load
 from policies import Cluster, NodeState, Request, RunningJob, Wait
-from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote import RemoteJob, RemotePlacement
 from policies.remote.r_queue import (
     LEAST_OCCUPIED,
     LOCAL_FIRST,
@@ -164,7 +165,7 @@ def every_place(gpus, left):
 )
 def test_network_aware_donors_make_one_task_end_as_early_as_any_other_choice(nodes, gpus):
     """By the model, whatever the work: local if some node has all, else the least crowded place."""
-    left = {f"n{n}": NodeCapacity(f"n{n}", free, 8, 0) for n, (free, _) in enumerate(nodes)}
+    left = rooms(*((free, 8) for free, _ in nodes))
     running = {f"n{n}": 1 + jobs for n, (_, jobs) in enumerate(nodes)}
     found = RQueue(NETWORK_AWARE).decide(job(gpus), left, running)
     places = list(every_place(gpus, left))
@@ -187,12 +188,7 @@ def test_network_aware_donors_make_one_task_end_as_early_as_any_other_choice(nod
 
 
 def test_local_first_takes_one_donor_with_all_the_rest_network_aware_the_least_crowded():
-    left = {
-        "n0": NodeCapacity("n0", 0, 8, 0),
-        "n1": NodeCapacity("n1", 3, 0, 0),
-        "n2": NodeCapacity("n2", 1, 0, 0),
-    }
-    left["n3"] = NodeCapacity("n3", 1, 0, 0)
+    left = rooms((0, 8), (3, 0), (1, 0), (1, 0))
     running = {"n0": 1, "n1": 4, "n2": 1, "n3": 1}
     near = RQueue(LOCAL_FIRST).decide(job(2), left, running)
     far = RQueue(NETWORK_AWARE).decide(job(2), left, running)
@@ -203,11 +199,7 @@ def test_local_first_takes_one_donor_with_all_the_rest_network_aware_the_least_c
 @pytest.mark.parametrize(("lending_counts", "second"), [(True, "n2"), (False, "n1")])
 def test_a_lender_is_the_next_donor_again_only_where_lending_does_not_count(lending_counts, second):
     """Both donors run one job and have no CPU left; the first lends a GPU to the first task."""
-    left = {
-        "n0": NodeCapacity("n0", 0, 8, 0),
-        "n1": NodeCapacity("n1", 3, 0, 0),
-        "n2": NodeCapacity("n2", 3, 0, 0),
-    }
+    left = rooms((0, 8), (3, 0), (3, 0))
     queue = RQueue(LEAST_OCCUPIED, lending_counts=lending_counts)
     found = queue.decide(job(1, 1), left, dict.fromkeys(left, 1))
     assert [task.remote[0][0] for task in found.tasks] == ["n1", second]

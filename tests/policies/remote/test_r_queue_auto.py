@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import rooms
 
 from policies import Request, Wait
-from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
+from policies.remote import RemoteJob, RemotePlacement
 from policies.remote.capacity import copies
 from policies.remote.r_queue import (
     LOCAL_FIRST,
@@ -29,8 +30,7 @@ def job(*gpus, cpus=1):
 
 
 def two_nodes_with_one_idle_gpu_each():
-    left = {"a": NodeCapacity("a", 0b001, 4, 0), "b": NodeCapacity("b", 0b001, 4, 0)}
-    return left, {"a": 1, "b": 1}
+    return rooms((0b001, 4), (0b001, 4)), {"n0": 1, "n1": 1}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def two_nodes_with_one_idle_gpu_each():
 )
 def test_remote_gpus_are_taken_only_where_waiting_takes_longer(sentence, ends_s, starts):
     left, running = two_nodes_with_one_idle_gpu_each()
-    releases = [Release(ends_s, {"b": 0b110}, {"b": 4.0})]
+    releases = [Release(ends_s, {"n1": 0b110}, {"n1": 4.0})]
     answer = AutoRQueue().decide(job(2), TALKATIVE, left, running, releases)
     assert isinstance(answer, RemotePlacement) == starts
     if starts:
@@ -55,7 +55,7 @@ def test_remote_gpus_are_taken_only_where_waiting_takes_longer(sentence, ends_s,
 
 def test_the_reason_of_a_wait_names_both_predictions():
     left, running = two_nodes_with_one_idle_gpu_each()
-    answer = AutoRQueue().decide(job(2), TALKATIVE, left, running, [Release(9.0, {"b": 0b110})])
+    answer = AutoRQueue().decide(job(2), TALKATIVE, left, running, [Release(9.0, {"n1": 0b110})])
     assert "1347 s" in answer.reason
     assert "1108 s" in answer.reason
 
@@ -63,25 +63,20 @@ def test_the_reason_of_a_wait_names_both_predictions():
 def test_a_crowded_donor_makes_the_same_job_wait():
     """20 GB take 3.1 s over an idle network and six times that beside five others."""
     work = JobWork(100.0, gpu_cpu_gb=20.0)
-    releases = [Release(10.0, {"b": 0b110}, {"b": 4.0})]
+    releases = [Release(10.0, {"n1": 0b110}, {"n1": 4.0})]
     left, running = two_nodes_with_one_idle_gpu_each()
     assert isinstance(AutoRQueue().decide(job(2), work, left, running, releases), RemotePlacement)
-    assert isinstance(AutoRQueue().decide(job(2), work, left, {"a": 5, "b": 5}, releases), Wait)
+    assert isinstance(AutoRQueue().decide(job(2), work, left, {"n0": 5, "n1": 5}, releases), Wait)
 
 
 def test_the_model_chooses_between_the_orders_of_donors():
     """One crowded donor has both GPUs, two others one each; few bytes leave both orders equal."""
-    left = {
-        "a": NodeCapacity("a", 0, 4, 0),
-        "b": NodeCapacity("b", 0b11, 0, 0),
-        "c": NodeCapacity("c", 0b01, 0, 0),
-        "d": NodeCapacity("d", 0b01, 0, 0),
-    }
-    running = {"a": 1, "b": 5, "c": 1, "d": 1}
+    left = rooms((0, 4), (0b11, 0), (0b01, 0), (0b01, 0))
+    running = {"n0": 1, "n1": 5, "n2": 1, "n3": 1}
     heavy = AutoRQueue().decide(job(2), JobWork(100.0, gpu_cpu_gb=20.0), left, running, [])
     light = AutoRQueue().decide(job(2), JobWork(100.0), left, running, [])
-    assert list(heavy.donors) == ["c", "d"]
-    assert list(light.donors) == ["b"]
+    assert list(heavy.donors) == ["n2", "n3"]
+    assert list(light.donors) == ["n1"]
 
 
 def test_without_an_end_in_sight_the_job_takes_remote_gpus():
@@ -103,7 +98,7 @@ def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
     nodes, times, gpus, cpus
 ):
     """By releasing one running job after the other, each of which holds its node's other GPUs."""
-    left = {f"n{n}": NodeCapacity(f"n{n}", free, has, 0) for n, (free, has, _) in enumerate(nodes)}
+    left = rooms(*((free, has) for free, has, _ in nodes))
     running = dict.fromkeys(left, 1)
     releases = [
         Release(times[n], {f"n{n}": 7 & ~free}, {f"n{n}": more})
@@ -135,7 +130,7 @@ def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
     st.floats(0, 11),
 )
 def test_no_job_takes_remote_gpus_that_is_predicted_to_lose(nodes, times, gpus, calls, gb):
-    left = {f"n{n}": NodeCapacity(f"n{n}", free, has, 0) for n, (free, has, _) in enumerate(nodes)}
+    left = rooms(*((free, has) for free, has, _ in nodes))
     running = {f"n{n}": crowd for n, (_, _, crowd) in enumerate(nodes)}
     releases = [Release(times[n], {name: 7}) for n, name in enumerate(left)]
     asked = job(*sorted(gpus, reverse=True))

@@ -151,23 +151,11 @@ def test_of_equal_nodes_the_fuller_then_the_first_name(always):
     }
 
 
-def test_a_heavier_node_only_when_no_lighter_has_room(always):
-    nodes = [node("minsky", [0, 2], "a"), node("minsky", [0, 1], "b", weight=2)]
-    assert set(always.place(request(2), cluster(*nodes)).gpus) == {"a"}
-
-
 def test_several_nodes_are_distinct_and_the_worst_counts(always):
     nodes = [node("minsky", range(4), "a"), node("minsky", [0, 2], "b")]
     answer = always.place(request(2, 2), cluster(*nodes))
     assert set(answer.gpus) == {"a", "b"}
     assert answer.terms["communication"] == 0.0
-
-
-def test_a_neighbour_on_gpus_that_are_free_has_gone(always):
-    """What is free comes from the question; a cache of running jobs may lag behind."""
-    stale = cluster(node("minsky", range(4)), jobs=[job([0])])
-    fresh = cluster(node("minsky", range(4)))
-    assert always.place(request(1), stale) == always.place(request(1), fresh)
 
 
 # Constraints.

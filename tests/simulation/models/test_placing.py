@@ -7,14 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gres_topology.catalog import load
-from policies import Placement, Policy, Wait
+from policies import Cluster, Placement, Policy, Request, Wait
+from policies.contract.hint_keys import MIN_UTILITY
 from policies.registry import registry
 from simulation import SimJob, SimulationError
+from simulation.core.jobs import mixed_jobs
 from simulation.models.placing import Postponing, Simulator
 from simulation.models.speed import ByBandwidth, Stated
 from simulation.report.metrics import busy_over_time, summary
 
 MINSKY = {"m1": load("minsky")}
+DGX = {"n1": load("dgx1v")}
 TWO = {"m1": load("minsky"), "m2": load("minsky")}
 FIRST = registry.get("first-fit")
 
@@ -173,6 +176,41 @@ def test_a_policy_that_places_busy_gpus_stops_the_run():
         Simulator(MINSKY, Greedy()).run(jobs)
 
 
+def test_a_job_that_can_never_start_is_named():
+    with pytest.raises(SimulationError, match=r"job 7 asks for 9 GPUs"):
+        Simulator(DGX, FIRST).run([SimJob(7, (9,), 1.0)])
+
+
+def test_a_waiting_job_is_passed_and_gets_its_links_when_they_are_free():
+    """Job 2 wants a double link, which nobody has before job 1 ends; job 3 passes it."""
+    jobs = [
+        SimJob(1, (6,), 100.0),
+        SimJob(2, (2,), 10.0, hint="min-utility=1"),
+        SimJob(3, (1,), 10.0),
+    ]
+    records = {r.job.job_id: r for r in Simulator(DGX, _Leaves01()).run(jobs).records}
+    assert records[3].start_s == 0.0
+    assert records[2].start_s == 100.0
+    assert records[2].postponed == 2
+
+
+class _Leaves01(Policy):
+    """Six GPUs: all but 0 and 1 (one NVLink); anything else as mapa."""
+
+    name = "leaves-0-1"
+    hints = (MIN_UTILITY,)
+
+    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
+        if request.gpus_per_node == (6,):
+            return Placement({"n1": (2, 3, 4, 5, 6, 7)}, self.name, "all but 0 and 1")
+        return registry.get("mapa").place(request, cluster)
+
+
+def test_the_same_seed_gives_the_same_jobs():
+    assert mixed_jobs(3) == mixed_jobs(3)
+    assert mixed_jobs(3) != mixed_jobs(4)
+
+
 jobs_to_run = st.lists(
     st.builds(
         lambda gpus, duration, submit: (gpus, float(duration), float(submit)),
@@ -185,11 +223,16 @@ jobs_to_run = st.lists(
 )
 
 
-@given(jobs_to_run, st.booleans(), st.sampled_from([Stated(), Halved()]))
-@settings(max_examples=60, deadline=None)
-def test_every_job_runs_once_and_no_gpu_is_shared(raw, easy, speed):
+@given(
+    st.sampled_from(registry.names()),
+    jobs_to_run,
+    st.booleans(),
+    st.sampled_from([Stated(), Halved()]),
+)
+@settings(max_examples=80, deadline=None)
+def test_every_job_runs_once_and_no_gpu_is_shared(policy, raw, easy, speed):
     jobs = [SimJob(n, gpus, took, at) for n, (gpus, took, at) in enumerate(raw, 1)]
-    run = Simulator(TWO, registry.get("best-fit"), speed, easy=easy).run(jobs)
+    run = Simulator(TWO, registry.get(policy), speed, easy=easy).run(jobs)
     assert sorted(record.job.job_id for record in run.records) == [job.job_id for job in jobs]
     assert max(busy for _, busy in busy_over_time(run.records)) <= 8
     for record in run.records:

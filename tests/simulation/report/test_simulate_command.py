@@ -23,7 +23,10 @@ def simulate(tmp_path):
     (tmp_path / "cluster.yaml").write_text(NODES)
     (tmp_path / "pair.yaml").write_text(PAIR)
 
-    def run(*more, trace=ASSETS / "sacct-24.11.json.gz", cluster=tmp_path / "cluster.yaml"):
+    def run(*more, rows="", log="log.csv", cluster=tmp_path / "cluster.yaml"):
+        trace = tmp_path / log if rows else ASSETS / "sacct-24.11.json.gz"
+        if rows:
+            trace.write_text(f"job_id,submit_s,duration_s,gpus\n{rows}")
         arguments = ["simulate", "--trace", str(trace), "--cluster", str(cluster), *more]
         return CliRunner().invoke(cli, [*map(str, arguments)])
 
@@ -41,10 +44,10 @@ def test_every_policy_is_a_column_and_what_was_left_out_is_said(simulate):
     assert makespan.count(" s") == 2
 
 
-def test_the_json_names_every_rejected_row(simulate, tmp_path):
-    log = tmp_path / "log.csv"
-    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,5,2\n2,0,5,9\n3,0,x,1\n")
-    found = json.loads(simulate("--json", "--policy", "mapa", trace=log).output)
+def test_the_json_names_every_rejected_row_and_the_table_how_many(simulate):
+    rows = "1,0,5,2\n2,0,5,9\n3,0,x,1\n"
+    assert "  2 rows cannot be used" in simulate("--policy", "mapa", rows=rows).output.splitlines()
+    found = json.loads(simulate("--json", "--policy", "mapa", rows=rows).output)
     assert found["jobs"] == 1
     assert found["rejected"] == [
         {"where": "line 4", "reason": "duration_s is 'x'; expected seconds, 0 or more"},
@@ -52,12 +55,6 @@ def test_the_json_names_every_rejected_row(simulate, tmp_path):
     ]
     assert found["policies"]["mapa"]["makespan_s"] == 5.0
     assert found["policies"]["mapa"]["bandwidth_share"] == 1.0
-
-
-def test_how_many_rows_cannot_be_used_is_said(simulate, tmp_path):
-    log = tmp_path / "log.csv"
-    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,5,2\n2,0,5,9\n3,0,x,1\n")
-    assert "  2 rows cannot be used" in simulate("--policy", "mapa", trace=log).output.splitlines()
 
 
 def test_the_csv_has_every_job_under_every_policy(simulate, tmp_path):
@@ -90,19 +87,15 @@ def test_the_page_stands_alone_and_its_pictures_are_drawn(simulate, tmp_path):
 
 def test_names_from_a_log_cannot_write_html(simulate, tmp_path):
     """A file's name, a job's (it stands in the picture, where $ begins no formula), a bad field."""
-    log = tmp_path / "<b>log.csv"
-    log.write_text("job_id,submit_s,duration_s,gpus\n<i>$x_$y,0,5,2\n2,0,<script>,1\n")
     out = tmp_path / "report.html"
-    assert simulate("--html", out, trace=log).exit_code == 0
+    rows = "<i>$x_$y,0,5,2\n2,0,<script>,1\n"
+    assert simulate("--html", out, log="<b>log.csv", rows=rows).exit_code == 0
     assert not {word for word in ("<script>", "<b>log", "<i>") if word in out.read_text()}
 
 
 def test_communication_makes_bad_links_cost_time(simulate, tmp_path):
-    log = tmp_path / "log.csv"
-    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,100,2\n")
-
     def makespan(policy, *more):
-        output = simulate("--json", "--policy", policy, *more, trace=log).output
+        output = simulate("--json", "--policy", policy, *more, rows="1,0,100,2\n").output
         return json.loads(output)["policies"][policy]["makespan_s"]
 
     cluster = tmp_path / "cluster.yaml"
@@ -138,10 +131,8 @@ def test_an_unknown_policy_lists_the_known_ones(simulate):
     assert "no policy named 'best': expected one of mapa" in done.output
 
 
-def test_a_log_without_a_usable_job_says_why(simulate, tmp_path):
-    log = tmp_path / "log.csv"
-    log.write_text("job_id,submit_s,duration_s,gpus\n1,0,5,99\n")
-    done = simulate(trace=log)
+def test_a_log_without_a_usable_job_says_why(simulate):
+    done = simulate(rows="1,0,5,99\n")
     assert done.exit_code == 2
     assert "no job can be simulated (job 1: 99 GPUs on 1 nodes: not on this cluster)" in done.output
 

@@ -87,7 +87,7 @@ def refresh(cache: Neighbours, slurm: Slurm) -> None:
     """A snapshot is read and taken."""
     began = cache.clock()
     cache.take(cache.running_in(slurm.queue()), began)
-    cache.learn(slurm)  # type: ignore[arg-type]
+    cache.teacher.learn(slurm)  # type: ignore[arg-type]
 
 
 def test_a_reading_says_who_runs_where_in_the_topologys_indices(
@@ -159,7 +159,8 @@ def test_nothing_older_than_the_bound_is_used(
 
 def test_before_the_first_reading_nobody_is_known(tmp_path: Path, slurm: Slurm) -> None:
     machines = load_machines(basic_config(tmp_path))
-    fresh = Neighbours(machines)
+    teacher = Teacher(Learned(tmp_path / "learned.json"), machines)
+    fresh = Neighbours(machines, 30.0, teacher)
     fresh.notice(started(6, dgx1=2))  # nobody has asked yet
     assert fresh.jobs() == ()
     fresh.notice(started(7, dgx1=1))

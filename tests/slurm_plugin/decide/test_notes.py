@@ -6,7 +6,7 @@ from pathlib import Path
 
 from machines_in_tests import basic_decider, mask, node, question
 
-from slurm_plugin.decide.notes import use_note
+from slurm_plugin.decide.decide import use_note
 from slurm_plugin.protocol import Pass, Use
 from slurm_plugin.wire import clean_note
 

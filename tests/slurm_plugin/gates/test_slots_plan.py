@@ -9,11 +9,12 @@ import pytest
 from slots_in_tests import record_in
 
 from slurm_plugin.gates import change
-from slurm_plugin.gates.plan import Choice, Choose, Chosen, GateContext, GatePlan, Left, Waits, Want
+from slurm_plugin.gates.plan import Choice, Choose, Chosen, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.candidates import Group, Need, lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -174,7 +175,7 @@ def test_a_node_that_is_down_now_may_serve_later() -> None:
 
 def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones() -> None:
     def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return Waits("mapa: 0.4") if name == "1" else first_choice(name, job, want, found)
+        return WaitFor(60, "mapa: 0.4") if name == "1" else first_choice(name, job, want, found)
 
     made = planned(gated(1, 8), gated(2), choose=choose)
     assert made.released == ["2"]
@@ -189,7 +190,7 @@ def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones() -> No
 
 def test_the_same_reason_is_not_written_twice() -> None:
     def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return Waits("mapa: 0.5")
+        return WaitFor(60, "mapa: 0.5")
 
     comment = "[gpu-topo: | mapa: 0.4] [gpu-slots: gated tpn=gres/gpu:2 nodes=1-1 since=990]"
     assert not planned(gated(1, admin_comment=comment), choose=choose).updates
@@ -197,7 +198,7 @@ def test_the_same_reason_is_not_written_twice() -> None:
 
 def test_a_job_that_the_policy_leaves_is_slurms_own() -> None:
     def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return Left("opted out by hint")
+        return Pass("opted out by hint")
 
     [(_, update)] = planned(gated(1), choose=choose).updates
     assert (update.begin_time, update.tres_per_node) == (NOW, None)
@@ -416,7 +417,7 @@ def test_a_pause_of_before_is_over() -> None:
 
 def test_a_wait_for_something_better_begins_anew() -> None:
     def waits(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return Waits("for better GPUs")
+        return WaitFor(60, "for better GPUs")
 
     [(_, first)] = planned(gated(1), choose=waits).updates
     told = replace(gated(1), admin_comment=first.admin_comment or "")

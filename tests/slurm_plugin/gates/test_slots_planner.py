@@ -15,10 +15,10 @@ from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look, r
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.rules import Rules
+from slurm_plugin.gates.actions import Watch
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import HoldReason
-from slurm_plugin.gates.watch import Watch
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
 from slurm_plugin.question import PlacementQuestion
@@ -162,7 +162,7 @@ def test_a_job_that_fits_on_no_node_borrows(
     text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
     decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
     cache = CapacityCache()
-    look(reconciler(tmp_path, slurm, cache, decider=decider, lending=lender), slurm)
+    look(reconciler(tmp_path, slurm, cache, lending=lender, decider=decider), slurm)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
     assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
@@ -198,7 +198,7 @@ def borrowing(
             time.sleep(0.05)
             look(planner, slurm)
     finally:
-        planner.close()
+        planner.matcher.close()
     return lender, lines
 
 

@@ -205,8 +205,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_two_sections_of_the_configuration_are_read_and_no_more(folder: Path) -> None:
-    found = own_settings.load(folder / "gputopo.yaml")
-    assert (found.remote.allow, found.remote.first_uid, found.timeout_s) == (True, 500, 3)
+    remote, slurm = own_settings.load(folder / "gputopo.yaml")
+    assert (remote.allow, remote.first_uid, slurm.timeout_s) == (True, 500, 3)
     (folder / "gputopo.yaml").write_text("remote: {first_uid: 0}")
     with pytest.raises(ConfigError, match=r"gputopo.yaml:1: remote.first_uid: 0 is out of range"):
         own_settings.load(folder / "gputopo.yaml")
@@ -218,7 +218,7 @@ def test_what_others_may_write_is_not_believed(folder: Path, what: str, mode: in
     preset = resources.files("slurm_plugin").joinpath("remote/presets/echo.yaml").read_text()
     (folder / "mine.yaml").write_text(preset)
     (folder / "gputopo.yaml").write_text("remote: {allow: yes, preset: mine.yaml}")
-    assert own_settings.load(folder / "gputopo.yaml").remote.preset.name == "echo"
+    assert own_settings.load(folder / "gputopo.yaml")[0].preset.name == "echo"
     (folder / what).chmod((folder / what).stat().st_mode | mode)
     with pytest.raises(ConfigError, match=f"others than root may write {(folder / what)}"):
         own_settings.load(folder / "gputopo.yaml")

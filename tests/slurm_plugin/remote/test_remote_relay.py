@@ -25,9 +25,9 @@ STRANGER = os.getuid() + 1
 @contextlib.asynccontextmanager
 async def job(door: Door, munge: PaperMunge) -> AsyncIterator[tuple[JobEnd, int]]:
     end, sock = JobEnd(door, munge), bound()
-    await end.start(sock)
+    listening = await end.start(sock)
     yield end, sock.getsockname()[1]
-    await end.stop()
+    listening.close()
 
 
 async def says(port: int, words: bytes) -> bytes:
@@ -240,7 +240,6 @@ async def test_who_was_one_too_many_comes_again_and_gets_in() -> None:
     full = await asyncio.start_server(crowded, sock=sock.dup())
     assert await relay.ask(Door("127.0.0.1", sock.getsockname()[1], SUBJECT), munge) == {"gpus": 2}
     assert hung_up_on == 3
-    await lender.stop()
 
 
 @in_loop

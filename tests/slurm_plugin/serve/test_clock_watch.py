@@ -54,5 +54,5 @@ def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_pat
     cache.look({}, (), None, now)
     cache.promise("t", Hold({"dgx1": 3}), now)
     engine.say(CLOCK_SET)
-    assert not cache.has_promised
+    assert not cache.promises
     assert not cache.is_fresh(now - HOUR_S)
