@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 
-needs_compiler = pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("make")), reason="no gcc and make here"
-)
-
 
 def claims_in(folder: Path) -> list[str]:
     """The claims of the folder's files, in order; records_test.c is a program of its own."""
@@ -22,6 +18,8 @@ def claims_in(folder: Path) -> list[str]:
 
 def built(plugin: Path, out: Path) -> Path:
     """pure_test with address and undefined-behaviour sanitizers, ending at the first error."""
+    if not (shutil.which("gcc") and shutil.which("make")):
+        pytest.skip("no gcc and make here")
     target = out / "pure_test_sanitized"
     command = ["make", "-C", str(plugin), f"OUT={out}", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
