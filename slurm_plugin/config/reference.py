@@ -61,9 +61,8 @@ def markdown(config: type = Config) -> str:
     for title, cls in sections(cls=config):
         lines += [f"### {title}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
         for key in keys_of(cls):
-            kind = " \\| ".join(f"`{choice}`" for choice in key.choices) or _KINDS_SHOWN.get(
-                key.kind, key.kind
-            )
+            kind = " \\| ".join(f"`{choice}`" for choice in key.choices)
+            kind = kind or _KINDS_SHOWN.get(key.kind, key.kind)
             lines.append(f"| `{key.name}` | {kind} | {default(key)} | {key.about} |")
         lines.append("")
     return "\n".join(lines)

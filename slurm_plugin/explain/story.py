@@ -47,7 +47,9 @@ def story_of(job: int, records: Sequence[Record], source: str) -> Record:
         story["started"] = {"time": starts[0].get("time"), "gpus": starts[0].get("gpus", {})}
     if shapes and chosen.get("decision") != "shape":
         story["shaping"] = {key: shapes[-1][key] for key in SHAPING if key in shapes[-1]}
-    story |= {"shaped_before": [_shaped(one) for one in shapes[:-1]]} if shapes[1:] else {}
+    if shapes[1:]:
+        keys = ("time", "shape", "why")
+        story["shaped_before"] = [{k: s[k] for k in keys if k in s} for s in shapes[:-1]]
     others = _tasks(records, int(chosen.get("job", 0)))
     if others:
         story["tasks"] = others[-MAX_TASKS:]
@@ -68,10 +70,6 @@ def _tasks(records: Sequence[Record], but: int) -> list[Record]:
         if record.get("decision") != "started" and record.get("job") != but:
             last[int(record.get("job", 0))] = record
     return [_brief(record) for _, record in sorted(last.items())]
-
-
-def _shaped(record: Record) -> Record:
-    return {key: record[key] for key in ("time", "shape", "why") if key in record}
 
 
 def may_see(records: Sequence[Record], uid: int) -> list[Record]:

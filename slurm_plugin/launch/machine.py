@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gres_topology import NodeTopology
 from gres_topology.topology import Nic
-from policies.contract.bits import EXACT_GPUS, gpus_of
+from policies.contract.bits import EXACT_GPUS, gpus_of, mask_of, rows_of
 from policies.matching.large import grow
 from policies.scoring.rank_order import rank_order
 from policies.scoring.tables import tables
@@ -111,10 +111,8 @@ class LaunchMachine:
         """
         if self.gpus <= EXACT_GPUS:
             return tuple(range(self.gpus))
-        if pattern not in self._grown_known:
-            grown = grow(self.topology, pattern, self.gpus, (1 << self.gpus) - 1)
-            self._grown_known[pattern] = self._to_slurm(grown[0].order)
-        return self._grown_known[pattern]
+        grown = grow(self.topology, pattern, self.gpus, (1 << self.gpus) - 1)
+        return self._to_slurm(grown[0].order)
 
     def order(self, pattern: str, gpus: Sequence[int]) -> tuple[int, ...]:
         """A set of Slurm's GPUs in rank order, so that neighbouring ranks are near.
@@ -125,7 +123,8 @@ class LaunchMachine:
         if self.gpus > EXACT_GPUS:
             return tuple(gpu for gpu in self.default_order(pattern) if gpu in set(gpus))
         chosen = tuple(sorted(self.to_topology[gpu] for gpu in gpus))
-        weakest = self._weakest(pattern, len(chosen))[sum(1 << gpu for gpu in chosen)]
+        table = tables.of(self.topology, pattern).sets(len(chosen))
+        weakest = int(table.weakest[rows_of(self.gpus)[mask_of(chosen)]])
         return self._to_slurm(rank_order(self.topology, pattern, chosen, weakest, "widest"))
 
     def orders(self, pattern: str) -> dict[int, tuple[int, ...]]:
@@ -141,22 +140,6 @@ class LaunchMachine:
 
     def _to_slurm(self, gpus: Sequence[int]) -> tuple[int, ...]:
         return tuple(self.to_topology.index(gpu) for gpu in gpus)
-
-    def _weakest(self, pattern: str, size: int) -> dict[int, int]:
-        key = (pattern, size)
-        if key not in self._weakest_known:
-            table = tables.of(self.topology, pattern).sets(size)
-            pairs = zip(table.masks.tolist(), table.weakest.tolist(), strict=True)
-            self._weakest_known[key] = dict(pairs)
-        return self._weakest_known[key]
-
-    @cached_property
-    def _grown_known(self) -> dict[str, tuple[int, ...]]:
-        return {}
-
-    @cached_property
-    def _weakest_known(self) -> dict[tuple[str, int], dict[int, int]]:
-        return {}
 
 
 def machine_of(topology: NodeTopology, to_topology: Sequence[int] | None = None) -> LaunchMachine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from gres_topology import hostlist
 from slurm_plugin.errors import PluginError
@@ -121,7 +122,7 @@ def _kind(node: SlurmNode, gpu_type: str) -> str:
 
 
 def _shown(nodes: Sequence[SlurmNode]) -> str:
-    some = sorted(f"{node.name}: {_kind(node, '')}" for node in nodes)
+    some = [f"{node.name}: {_kind(node, '')}" for node in sorted(nodes, key=attrgetter("name"))]
     return "; ".join(some[:8]) + ("; ..." if len(some) > 8 else "")
 
 

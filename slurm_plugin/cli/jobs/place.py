@@ -130,17 +130,12 @@ def _facts(outcome: Placement | Wait) -> dict[str, Any]:
         placement = outcome.instead  # type: ignore[assignment]
     if placement is None or isinstance(placement, Wait):
         return facts
+    plain = ("score", "effbw_gbps", "agg_gbps", "preserved_gbps", "utility", "policy", "reason")
     return facts | {
         "nodes": {name: list(gpus) for name, gpus in placement.gpus.items()},
         "gpus": [gpu for gpus in placement.gpus.values() for gpu in gpus],
-        "score": placement.score,
-        "effbw_gbps": placement.effbw_gbps,
-        "agg_gbps": placement.agg_gbps,
-        "preserved_gbps": placement.preserved_gbps,
-        "utility": placement.utility,
         "terms": dict(placement.terms),
-        "policy": placement.policy,
-        "reason": placement.reason,
+        **{key: getattr(placement, key) for key in plain},
     }
 
 

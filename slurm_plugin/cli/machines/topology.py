@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -168,7 +167,8 @@ def _print_matrix(console: Console, found: NodeTopology) -> None:
 def _print_links(console: Console, found: NodeTopology) -> None:
     pairs = Counter(
         (found.kinds[i][j], float(found.bandwidth_gbps[i, j]))
-        for i, j in combinations(range(found.gpus), 2)
+        for i in range(found.gpus)
+        for j in range(i)
     )
     for (label, gbps), count in sorted(pairs.items(), key=lambda item: -item[0][1]):
         console.print(f"{label:<6} {gbps:>6g} GB/s per direction, {count} pairs")
