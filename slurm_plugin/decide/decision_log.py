@@ -83,7 +83,8 @@ class DecisionLog:
     def _write(self, line: bytes) -> None:
         if self._file is None:
             self._open()
-        elif self._size + len(line) > self.config.max_mb << 20 or self._moved():
+        elif self._size + len(line) > self.config.max_mb << 20 or not self.config.path.exists():
+            # Full, or somebody else (logrotate) moved the file away.
             self._rotate()
         assert self._file is not None
         if self._file.write(line) != len(line):
@@ -116,10 +117,6 @@ class DecisionLog:
         if self._size and os.pread(descriptor, 1, self._size - 1) != b"\n":
             self._file.write(b"\n")
             self._size += 1
-
-    def _moved(self) -> bool:
-        """Whether somebody else (logrotate) moved the file away."""
-        return not self.config.path.exists()
 
     def _rotate(self) -> None:
         assert self._file is not None

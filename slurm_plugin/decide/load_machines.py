@@ -128,7 +128,8 @@ class _Loader:
         return self._calibrated[key]
 
     def _machine(self, name: str, node_set: NodeSet, declared: NodeTopology | None) -> Machine:
-        collected = self._collected(name)
+        record = self._records.get(name)
+        collected = None if record is None else self._store.topology(record.latest)
         if declared is None:
             topology = self._accepted(name, collected, node_set)
         else:
@@ -142,10 +143,6 @@ class _Loader:
         if key not in self._shared:
             self._shared[key] = Machine(topology, order)
         return self._shared[key]
-
-    def _collected(self, name: str) -> NodeTopology | None:
-        record = self._records.get(name)
-        return None if record is None else self._store.topology(record.latest)
 
     def _accepted(
         self, name: str, collected: NodeTopology | None, node_set: NodeSet

@@ -20,13 +20,6 @@ APART = "no set of GPUs is free on all of its nodes"
 UNEVEN = "the best GPUs do not lie evenly on the sockets"
 
 
-@dataclass(frozen=True, slots=True)
-class NotAdmitted:
-    """The job stays behind its gate, or is left to Slurm where `leave` says why."""
-
-    leave: str = ""
-
-
 @dataclass(slots=True)
 class Admission:
     """Releases units into a plan, one after the other in Slurm's order."""
@@ -48,14 +41,17 @@ class Admission:
         """Something else was taken from what is free."""
         self._first_start = None
 
-    def admit(self, names: Sequence[str], unit: Unit) -> NotAdmitted | None:
-        """Release the whole unit, its members called by these names, or nothing of it."""
+    def admit(self, names: Sequence[str], unit: Unit) -> str | None:
+        """Release the whole unit, its members called by these names, or nothing of it.
+
+        None where it is released; else why it is left to Slurm, '' if it stays behind its gate.
+        """
         made = self.made
         room, count, added = made.room, len(made.holds), len(made.added)
         parts: list[change.Part] = []
         for name, (job, want) in zip(names, unit.members, strict=True):
             part = self._part(name, job, want, is_first=not parts)
-            if isinstance(part, NotAdmitted):
+            if isinstance(part, str):
                 made.room = room
                 del made.holds[count:]
                 del made.added[added:]
@@ -68,10 +64,8 @@ class Admission:
         made.releases.append(JobRelease(jobs, steps, holds, undo))
         return None
 
-    def _part(
-        self, name: str, job: QueuedJob, want: Want, is_first: bool
-    ) -> change.Part | NotAdmitted:
-        """The slots for one job, taken from what is free."""
+    def _part(self, name: str, job: QueuedJob, want: Want, is_first: bool) -> change.Part | str:
+        """The slots for one job, taken from what is free; or the answer of `admit`."""
         made, need = self.made, want.need
         assert need is not None
         found = [] if need in self._no_room else groups(need, made.room)
@@ -79,24 +73,24 @@ class Admission:
             if is_first:
                 self._no_room.add(need)
             if are_apart(need, made.room):
-                return NotAdmitted(APART)
+                return APART
             self.borrowers.no_room(job.job_id, need)
-            return NotAdmitted()
+            return ""
         choice = self.choose(name, job, want, found)
         if isinstance(choice, Pass):
-            return NotAdmitted(choice.note)
+            return choice.note
         if isinstance(choice, WaitFor):
             if not job.het_id:
                 # The AdminComment of a first component would go to all of them.
                 self._write_note(job, want, choice.note)
-            return NotAdmitted()
+            return ""
         group, mask = choice.group, choice.mask
         if not is_even(need, made.room[group.own], mask):
-            return NotAdmitted(UNEVEN)
+            return UNEVEN
         taken = made.room[group.own].all_gpus if need.exclusive else mask
         hold = need.hold(group.names, taken, end_of(job, self.context.now))
         if self._delays_first(hold):
-            return NotAdmitted()
+            return ""
         made.take(hold)
         self.changed()
         return change.Part(name, job, want.kept, need, group, mask, choice.note)

@@ -187,9 +187,9 @@ class _Planning:
         for names in self._names(unit):
             refused = self._admission.admit(names, unit)
             if refused is not None:
-                if refused.leave:
-                    self._leave(unit, refused.leave)
-                return released or bool(refused.leave)
+                if refused:
+                    self._leave(unit, refused)
+                return released or bool(refused)
             released = True
             self._active[job.array_id] += 1
             # An array's name covers the released tasks until Slurm has split them off.

@@ -20,7 +20,7 @@ from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.machines import Machines, mask_of
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
-from slurm_plugin.gates.actions import Actions
+from slurm_plugin.gates.actions import Actions, Watch, of_job
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
@@ -28,7 +28,6 @@ from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
-from slurm_plugin.gates.watch import Watch, of_job
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher

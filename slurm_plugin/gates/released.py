@@ -8,7 +8,7 @@ from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import GateContext, Want
 from slurm_plugin.gates.slot_request import nodes_given, slots_given, tied_to
 from slurm_plugin.job_notes.records import PLACED, GateRecord
-from slurm_plugin.queue.candidates import Need, mask_of_types
+from slurm_plugin.queue.candidates import mask_of_types
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -22,17 +22,6 @@ IN_VAIN = frozenset(("", "None", "Resources", "Priority", "BadConstraints"))
 STALE_REASON_S = 2
 #: Longest pause after a release that came to nothing, in seconds.
 LONGEST_PAUSE_S = 300
-
-
-def slots_hold(job: QueuedJob, need: Need, room: Nodes, end: float) -> Hold:
-    """What a released job is to get, from its own request in Slurm."""
-    given = slots_given(job)
-    masks = {}
-    for name in nodes_given(job) & room.keys():
-        node = room[name]
-        mask = mask_of_types(node.gpu_types, given)
-        masks[name] = node.all_gpus if mask and need.exclusive else mask
-    return Hold(masks, need.cpus, need.memory_mb, end)
 
 
 def about_to_run(job: QueuedJob) -> QueuedJob:
@@ -49,10 +38,15 @@ def awaited_hold(job: QueuedJob, want: Want, room: Nodes, context: GateContext) 
     """What a released job is about to get; None where it will not start on it."""
     now, need = context.now, want.need
     assert need is not None
-    hold = slots_hold(job, need, room, end_of(job, now))
-    is_exact = len(hold.gpus) == need.nodes and all(
-        mask.bit_count() >= need.gpus for mask in hold.gpus.values()
-    )
+    given = slots_given(job)
+    masks = {}
+    for name in nodes_given(job) & room.keys():
+        node = room[name]
+        mask = mask_of_types(node.gpu_types, given)
+        masks[name] = node.all_gpus if mask and need.exclusive else mask
+    hold = Hold(masks, need.cpus, need.memory_mb, end_of(job, now))
+    enough = [mask.bit_count() >= need.gpus for mask in masks.values()]
+    is_exact = len(masks) == need.nodes and all(enough)
     # A release in the future: the clock was set back since.
     age = abs(now - (want.kept.at or job.submit))
     may_start = job.reason in ABOUT_TO_START or age < STALE_REASON_S

@@ -132,7 +132,9 @@ def domain_snapshot(
         job = about_to_run(asked)
         if job is not asked:
             job = replace(job, start=int(now))
-            _take(snapshot.free, job)
+            # Its GPUs are taken, though Slurm does not count them yet.
+            for name in snapshot.free.keys() & job.gpus.keys():
+                snapshot.free[name] = max(0, snapshot.free[name] - len(job.gpus[name]))
         said = shape_note_in(job.admin_comment)
         if job.state == "COMPLETING" and names.intersection(job.nodes):
             snapshot.is_settling |= now - job.end < COMPLETING_S
@@ -150,13 +152,6 @@ def domain_snapshot(
             if task is not None:
                 snapshot.running.append(_started(domain, job, said, task))
     return snapshot
-
-
-def _take(free: dict[str, int], job: QueuedJob) -> None:
-    """A job that was given its slots has its GPUs, though Slurm does not count them yet."""
-    for name, gpus in job.gpus.items():
-        if name in free:
-            free[name] = max(0, free[name] - len(gpus))
 
 
 def _is_ready(job: QueuedJob, is_ours: bool) -> bool:

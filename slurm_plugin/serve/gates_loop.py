@@ -32,22 +32,19 @@ class GatesLoop(QueueLoop):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._setup: Setup | None = None
         self._reconciler: GateReconciler | None = None
         self._is_off = False
 
-    def heard(self, verb: str) -> None:
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
         cache = self.engine.setup.cache or CapacityCache()
         if verb == CLOCK_SET:
-            # The next look is like the first.
-            self._setup = None
             cache.forget_all()
         if verb == "submit" and not cache.has_news:
             return
         if verb == "ended":
             cache.ended += 1
-        self.schedule.heard(verb, cache.is_awaited)
+        super().heard(verb, cache.is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""

@@ -9,7 +9,6 @@ from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.queue_loop import QueueLoop, loan_matcher
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
@@ -28,17 +27,9 @@ class LendingLoop(QueueLoop):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._setup: Setup | None = None
         self._reconciler: LoanReconciler | None = None
         # A former engine may have left loans, whatever this one's configuration says.
         self._is_clear = False
-
-    def heard(self, verb: str) -> None:
-        """Something happened in Slurm, or to the configuration."""
-        if verb == CLOCK_SET:
-            # The next look is like the first.
-            self._setup = None
-        super().heard(verb)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""

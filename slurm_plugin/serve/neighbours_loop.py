@@ -22,7 +22,7 @@ class NeighboursLoop(QueueLoop):
     name = "neighbours"
     _is_failing = False
 
-    def heard(self, verb: str) -> None:
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Only another configuration, whose neighbours are not known yet."""
         if verb == "reload":
             self.schedule.heard(verb)

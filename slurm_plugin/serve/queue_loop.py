@@ -13,6 +13,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.donors import LoanUpdates, slurm_loans
 from slurm_plugin.lending.matcher import LoanMatcher
+from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.poll_schedule import PollSchedule
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
@@ -39,11 +40,16 @@ class QueueLoop:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.schedule = PollSchedule()
+        # Whose settings the parts that remember something were made by.
+        self._setup: Setup | None = None
         engine.listen(self.heard, self.status)
 
-    def heard(self, verb: str) -> None:
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
-        self.schedule.heard(verb)
+        if verb == CLOCK_SET:
+            # The next look is like the first.
+            self._setup = None
+        self.schedule.heard(verb, is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What it adds to `gputopo status`."""
@@ -59,10 +65,6 @@ class QueueLoop:
         Seconds to the next one if nothing is heard.
         """
         raise NotImplementedError
-
-    async def run(self) -> None:
-        """Look again and again until cancelled."""
-        await self.schedule.keep(self.look)
 
     async def look(self, since: float) -> tuple[float, float]:
         """One look -> seconds to the next if nothing is heard, and between polls."""

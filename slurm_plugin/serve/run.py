@@ -79,7 +79,8 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
                 logger.error("%s; going on without", error)
         _handle_signals(engine, notifier, ended)
         _announce(engine, notifier)
-        running = (_feed(notifier), ClockWatch(engine.say).run(), *(one.run() for one in loops))
+        keeping = (one.schedule.keep(one.look) for one in loops)
+        running = (_feed(notifier), ClockWatch(engine.say).run(), *keeping)
         tasks = [asyncio.create_task(one) for one in running]
         await ended.wait()
         for task in tasks:
