@@ -1,17 +1,11 @@
 """Programs of claims in C (claims.h): built with sanitizers, asked for their claims, run."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-
-needs_compiler = pytest.mark.skipif(
-    not (shutil.which("gcc") and shutil.which("make")), reason="no gcc and make here"
-)
 
 
 def claims_in(folder: Path) -> list[str]:
@@ -24,6 +18,8 @@ def claims_in(folder: Path) -> list[str]:
 
 def built(plugin: Path, out: Path) -> Path:
     """pure_test with address and undefined-behaviour sanitizers, ending at the first error."""
+    if not (shutil.which("gcc") and shutil.which("make")):
+        pytest.skip("no gcc and make here")
     target = out / "pure_test_sanitized"
     command = ["make", "-C", str(plugin), f"OUT={out}", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -37,10 +37,8 @@ class HookResult:
 class LuaSlurmctld:
     """One long-lived Lua 5.1 that loaded job_submit.lua, as slurmctld does."""
 
-    def __init__(self, script: Path, lua_path: str | None = None) -> None:
+    def __init__(self, script: Path) -> None:
         env = {"PATH": "/usr/bin:/bin", "SLURM_CONF": str(script.parent / "slurm.conf")}
-        if lua_path:
-            env["LUA_PATH"] = lua_path
         self._process = subprocess.Popen(
             ["lua5.1", str(HERE / "slurmctld_stub.lua"), str(script)],
             stdin=subprocess.PIPE,
@@ -232,25 +230,23 @@ def installed(tmp_path: Path, deadline_ms: int) -> Path:
 
 
 @pytest.fixture
-def lua(installed: Path) -> Iterator[LuaSlurmctld]:
-    """A Lua 5.1 that loaded the installed script."""
-    with_script = LuaSlurmctld(installed / "job_submit.lua")
-    yield with_script
-    with_script.close()
-
-
-@pytest.fixture
 def start_lua() -> Iterator[Callable[..., LuaSlurmctld]]:
-    """Start further ones: start_lua(script, lua_path=None)."""
+    """Starts one: start_lua(script)."""
     started: list[LuaSlurmctld] = []
 
-    def start(script: Path, lua_path: str | None = None) -> LuaSlurmctld:
-        started.append(LuaSlurmctld(script, lua_path))
+    def start(script: Path) -> LuaSlurmctld:
+        started.append(LuaSlurmctld(script))
         return started[-1]
 
     yield start
     for one in started:
         one.close()
+
+
+@pytest.fixture
+def lua(installed: Path, start_lua: Callable[..., LuaSlurmctld]) -> LuaSlurmctld:
+    """A Lua 5.1 that loaded the installed script."""
+    return start_lua(installed / "job_submit.lua")
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import shutil
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from c_program import built, run
 
 from policies import hints
 from policies.errors import HintError
@@ -52,42 +51,34 @@ def soup(seed: int, texts: int = 400) -> list[str]:
     return ["".join(chance.choices(PIECES, k=chance.randint(1, 14))) for _ in range(texts)]
 
 
-def by_lua(lua, texts: Sequence[str], kind: str) -> list[str | None]:
-    """What the bridge reads in the bracket of a kind."""
+def in_lua(lua, texts: Sequence[str], expression: str) -> list[str]:
+    """What the expression makes of each text, with the modules `comment` and `hint` at hand."""
     quoted = ",".join(
         "'" + "".join(f"\\{byte:03}" for byte in text.encode()) + "'" for text in texts
     )
     found = lua.evaluate(
-        "local comment, found = require('gputopo.comment'), {}\n"
-        f"for i, text in ipairs({{{quoted}}}) do\n"
-        f"  found[i] = comment.inside(text, '{kind}') or '-'\n"
-        "end return table.concat(found, '\\n')"
+        "local comment, hint = require('gputopo.comment'), require('gputopo.hint')\n"
+        f"local found = {{}} for i, text in ipairs({{{quoted}}}) do found[i] = {expression} end\n"
+        "return table.concat(found, '\\n')"
     )
-    return [None if text == "-" else text for text in found.split("\n")]
+    return found.split("\n")
 
 
-def built(tmp_path_factory: pytest.TempPathFactory, folder: str) -> Path:
-    """The C part of a plugin without Slurm, compiled."""
-    if not (shutil.which("gcc") and shutil.which("make")):
-        pytest.skip("no gcc and make here")
-    out = tmp_path_factory.mktemp(folder)
-    make = ["make", "-C", str(ROOT / "slurm_plugin" / folder), f"OUT={out}"]
-    target = out / "pure_test_sanitized"
-    subprocess.run([*make, str(target)], check=True, capture_output=True)
-    return target
+def by_lua(lua, texts: Sequence[str], kind: str) -> list[str | None]:
+    """What the bridge reads in the bracket of a kind."""
+    found = in_lua(lua, texts, f"comment.inside(text, '{kind}') or '-'")
+    return [None if text == "-" else text for text in found]
 
 
 def lines_of(program: Path, what: str, texts: Sequence[str]) -> list[str]:
     """What the program says of each text."""
-    told = "".join(f"{text}\n" for text in texts).encode()
-    done = subprocess.run([program, what], input=told, capture_output=True, check=True)
-    return done.stdout.decode().split("\n")[:-1]
+    return run(program, what, stdin="".join(f"{text}\n" for text in texts)).split("\n")[:-1]
 
 
 @pytest.fixture(scope="session")
 def by_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[str]], list[str | None]]:
     """Hint and note as the select plugin reads them."""
-    program = built(tmp_path_factory, "select")
+    program = built(ROOT / "slurm_plugin" / "select", tmp_path_factory.mktemp("select"))
 
     def read(texts: Sequence[str]) -> list[str | None]:
         return [None if line == "-" else line for line in lines_of(program, "brackets", texts)]
@@ -98,7 +89,7 @@ def by_c(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[str]], 
 @pytest.fixture(scope="session")
 def spank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The launch plugin's part, which takes `--gpu-topo`."""
-    return built(tmp_path_factory, "spank")
+    return built(ROOT / "slurm_plugin" / "spank", tmp_path_factory.mktemp("spank"))
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -115,16 +106,8 @@ def test_python_lua_and_c_agree_on_what_a_hint_may_be(lua, spank, seed):
         texts.append(plain[:at] + chance.choice(("", chance.choice(odd))) + plain[at + 1 :])
     by_python = ["refused" if is_refused(text) else "carried" for text in texts]
     assert lines_of(spank, "hints", texts) == by_python
-    quoted = ",".join(
-        "'" + "".join(f"\\{byte:03}" for byte in text.encode()) + "'" for text in texts
-    )
-    said = lua.evaluate(
-        "local hint, found = require('gputopo.hint'), {}\n"
-        f"for i, text in ipairs({{{quoted}}}) do\n"
-        "  found[i] = hint.of('gpu-topo:' .. text) and 'carried' or 'refused'\n"
-        "end return table.concat(found, '\\n')"
-    )
-    assert said.split("\n") == by_python
+    told = "hint.of('gpu-topo:' .. text) and 'carried' or 'refused'"
+    assert in_lua(lua, texts, told) == by_python
     assert {"refused", "carried"} == set(by_python)
 
 
@@ -175,11 +158,7 @@ def test_what_was_written_is_read_whatever_stood_there(lua, seed):
         assert LoanRecord.read_from(written) == record
         assert brackets.with_inside(written, LOAN, None) == brackets.with_inside(text, LOAN, None)
     texts = soup(seed, 60)
-    for text in texts:
-        quoted = "".join(f"\\{byte:03}" for byte in text.encode())
-        merged = lua.evaluate(
-            f"return require('gputopo.comment').merged('{quoted}', '{record.text()}')"
-        )
+    for merged in in_lua(lua, texts, f"comment.merged(text, '{record.text()}')"):
         assert LoanRecord.read_from(merged) == record
 
 

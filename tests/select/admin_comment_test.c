@@ -42,10 +42,10 @@ CLAIM(the_hint_is_found)
 	CHECK(bracket.hint.text && bracket.note.text);
 	gt_bracket_read(NULL, &bracket);
 	CHECK(!bracket.found);
-	hint = gt_comment_hint("gpu-topo:  pattern=tree ");
+	hint = gt_hint("no bracket", "gpu-topo:  pattern=tree ");
 	CHECK(hint.len == 12 && !strncmp(hint.text, "pattern=tree", 12));
-	CHECK(!gt_comment_hint("see gpu-topo: x").len);
-	CHECK(!gt_comment_hint(NULL).len);
+	CHECK(!gt_hint(NULL, "see gpu-topo: x").len);
+	CHECK(!gt_hint(NULL, NULL).len);
 }
 
 CLAIM(a_wait_survives_in_the_comment)
@@ -56,12 +56,13 @@ CLAIM(a_wait_survives_in_the_comment)
 		.since = 1700000000,
 		.until = 1700000030,
 		.begin = 1699999000,
+		.why = { "a pair (0,3) is busy", 20 },
 	}, read;
 	char note[400];
 	gt_bracket_t bracket;
 	char *comment;
 
-	gt_waiting_write(note, sizeof(note), &waiting, "a pair (0,3) is busy");
+	gt_waiting_write(note, sizeof(note), &waiting);
 	CHECK_TEXT(note, "waiting 3/10 since 1700000000: a pair (0,3) is busy "
 			 "(until 1700000030, begin 1699999000)");
 	comment = gt_bracket_write("x", (gt_slice_t) { "h", 1 }, note);

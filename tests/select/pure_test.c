@@ -144,7 +144,7 @@ static void fuzz_one(char *text, size_t size)
 	mutate(text, size);
 	gt_bracket_read(text, &bracket);
 	gt_waiting_read(bracket.note, &waiting);
-	comment = gt_bracket_write(text, gt_comment_hint(text), "note");
+	comment = gt_bracket_write(text, gt_hint(NULL, text), "note");
 	gt_bracket_read(comment, &bracket);
 	if (!bracket.found)
 		abort();

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from c_program import built, claims_in, needs_compiler, run
+from c_program import built, claims_in, run
 
 from slurm_plugin import protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "select"
 CLAIMS = claims_in(Path(__file__).parent)
-pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,6 @@ def recorded(folder: Path, socket: Path) -> Iterator[FakeSlurmrestd]:
         "GET /slurm/v[0-9.]+/ping/": told["rest_ping"],
         "GET /slurm/v[0-9.]+/nodes/": told["rest_nodes"],
         r"GET /slurm/v[0-9.]+/jobs/(\?.*)?": told["rest_jobs"],
-        "GET /slurm/v[0-9.]+/job/99999999": told["rest_unknown"],
         "POST /slurm/v[0-9.]+/job/[0-9]+": told["rest_changed"],
     }
     server = FakeSlurmrestd(socket, answers)

@@ -119,7 +119,6 @@ print(status, json.dumps({"paths": dict.fromkeys(json.loads(body)["paths"], {})}
     ask_rest GET "${api}ping/" >"$out/rest_ping.http"
     ask_rest GET "${api}nodes/" >"$out/rest_nodes.http"
     ask_rest GET "$jobs" >"$out/rest_jobs.http"
-    ask_rest GET "${api}job/99999999" >"$out/rest_unknown.http"
     ask_rest POST "${api}job/10" '{"admin_comment": "written"}' >"$out/rest_changed.http"
     ask_rest POST "${api}job/10" '{"tres_per_node": "nosuch:1"}' >"$out/rest_refused.http"
     "$cluster" exec ctl clusterctl slurmctld kill

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from c_program import built, claims_in, needs_compiler, run
+from c_program import built, claims_in, run
 from launch_rule import Launch, Task, launch
 
 from gres_topology import NumaNode, catalog
@@ -18,7 +18,6 @@ from slurm_plugin.launch import LaunchMachine, machine_of, write
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "spank"
 CLAIMS = claims_in(Path(__file__).parent)
-pytestmark = needs_compiler
 
 
 def reversed_minors() -> LaunchMachine:

@@ -83,7 +83,7 @@ async def let_in(
             theirs, sealed = words
             async with being_checked(source, writer):
                 await _check(vouching, sealed, f"client {subject} {ours} {theirs}")
-                answer = await _sealed(vouching, f"server {subject} {ours} {theirs}")
+                answer = await asyncio.to_thread(vouching.seal, f"server {subject} {ours} {theirs}")
         except (Refused, TimeoutError) as error:
             writer.write(b"refused\n")
             raise Refused(str(error) or f"no word within {HANDSHAKE_S:g} s") from error
@@ -108,7 +108,7 @@ async def prove(
             if len(hello) != 2 or hello[0] != HELLO or not _WORD.match(hello[1]):
                 raise Refused("what listens there is no donor of ours")
             theirs, ours, greeted = hello[1], secrets.token_hex(16), now()
-            sealed = await _sealed(vouching, f"client {subject} {theirs} {ours}")
+            sealed = await asyncio.to_thread(vouching.seal, f"client {subject} {theirs} {ours}")
             is_late = now() - greeted > HANDSHAKE_S / 2
             writer.write(f"{ours} {sealed}\n".encode())
             await writer.drain()
@@ -128,10 +128,6 @@ async def _line(reader: asyncio.StreamReader) -> str:
     except (asyncio.IncompleteReadError, OSError) as error:
         raise HungUp("the connection ended before the handshake was over") from error
     return line.decode("ascii", "replace").strip()
-
-
-async def _sealed(vouching: Vouching, text: str) -> str:
-    return await asyncio.to_thread(vouching.seal, text)
 
 
 async def _check(vouching: Vouching, sealed: str, expected: str) -> None:

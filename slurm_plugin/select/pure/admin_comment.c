@@ -9,6 +9,7 @@
 #define PREFIX "gpu-topo:"
 #define BRACKET_MAX 1536
 #define HINT_MAX 1024
+#define WHY_MAX 200
 
 static gt_slice_t slice(const char *text, const char *end)
 {
@@ -91,21 +92,15 @@ extern void gt_bracket_read(const char *comment, gt_bracket_t *bracket)
 	bracket->after = slice(close + 1, end);
 }
 
-extern gt_slice_t gt_comment_hint(const char *comment)
-{
-	size_t skip = strlen(PREFIX);
-
-	if (!comment || strncmp(comment, PREFIX, skip))
-		return slice("", "");
-	return trim(slice(comment + skip, comment + strlen(comment)));
-}
-
 extern gt_slice_t gt_hint(const char *admin_comment, const char *comment)
 {
+	size_t skip = strlen(PREFIX);
 	gt_bracket_t bracket;
 
 	gt_bracket_read(admin_comment, &bracket);
-	return bracket.found ? bracket.hint : gt_comment_hint(comment);
+	if (bracket.found || !comment || strncmp(comment, PREFIX, skip))
+		return bracket.hint;
+	return trim(slice(comment + skip, comment + strlen(comment)));
 }
 
 /* A hint from a user's comment may hold bytes that would end the bracket. */
@@ -158,13 +153,15 @@ extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 }
 
 extern void gt_waiting_write(char *note, size_t size,
-			     const gt_waiting_t *waiting, const char *why)
+			     const gt_waiting_t *waiting)
 {
+	size_t len = waiting->why.len < WHY_MAX ? waiting->why.len : WHY_MAX;
+
 	snprintf(note, size,
-		 "waiting %u/%u since %" PRId64 ": %.200s (until %" PRId64
+		 "waiting %u/%u since %" PRId64 ": %.*s (until %" PRId64
 		 ", begin %" PRId64 ")",
-		 waiting->count, waiting->cap, waiting->since, why,
-		 waiting->until, waiting->begin);
+		 waiting->count, waiting->cap, waiting->since, (int) len,
+		 waiting->why.text, waiting->until, waiting->begin);
 }
 
 extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting)

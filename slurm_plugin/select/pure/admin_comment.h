@@ -31,16 +31,16 @@ typedef struct {
 	int64_t since;		/* Unix time of the first wait */
 	int64_t until;		/* begin time we gave the job */
 	int64_t begin;		/* begin time it had before */
-	gt_slice_t why;		/* as it was read; points into the note */
+	gt_slice_t why;		/* points into the note it was read from */
 } gt_waiting_t;
 
 /* `comment` may be NULL. The slices point into it. */
 extern void gt_bracket_read(const char *comment, gt_bracket_t *bracket);
 
-/* HINT of a user's comment "gpu-topo: HINT"; empty if it is none. */
-extern gt_slice_t gt_comment_hint(const char *comment);
-
-/* The job's hint: in the bracket if there is one, else in the user's comment. */
+/*
+ * The job's hint: in the bracket if there is one, else in the user's comment
+ * "gpu-topo: HINT"; empty if there is none.
+ */
 extern gt_slice_t gt_hint(const char *admin_comment, const char *comment);
 
 /*
@@ -52,7 +52,7 @@ extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 
 /* "waiting 3/10 since 1700000000: NOTE (until 1700000030, begin 1699999000)" */
 extern void gt_waiting_write(char *note, size_t size,
-			     const gt_waiting_t *waiting, const char *why);
+			     const gt_waiting_t *waiting);
 
 /* RET true if the note is such a sentence. */
 extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting);

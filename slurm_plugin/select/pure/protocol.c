@@ -58,13 +58,6 @@ static void append_encoded(gt_line_t *line, const char *text, size_t max)
 	}
 }
 
-static void append_key(gt_line_t *line, const char *key)
-{
-	append(line, " ", 1);
-	append(line, key, strlen(key));
-	append(line, "=", 1);
-}
-
 extern void gt_line_begin(gt_line_t *line, const char *verb)
 {
 	line->len = 0;
@@ -86,8 +79,7 @@ static void append_format(gt_line_t *line, const char *format, ...)
 
 extern void gt_line_number(gt_line_t *line, const char *key, uint64_t value)
 {
-	append_key(line, key);
-	append_format(line, "%" PRIu64, value);
+	append_format(line, " %s=%" PRIu64, key, value);
 }
 
 extern void gt_line_text(gt_line_t *line, const char *key, const char *value,
@@ -95,7 +87,7 @@ extern void gt_line_text(gt_line_t *line, const char *key, const char *value,
 {
 	if (!value || !value[0])
 		return;
-	append_key(line, key);
+	append_format(line, " %s=", key);
 	append_encoded(line, value, max);
 }
 

@@ -26,11 +26,6 @@ extern const char *gt_result_name(gt_result_t result)
 	return names[result];
 }
 
-static int asked(gt_result_t result)
-{
-	return result < GT_BREAKER;
-}
-
 extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
 			 int64_t added_us)
 {
@@ -38,8 +33,8 @@ extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
 
 	stats->count[result]++;
 	stats->since_line++;
-	if (!asked(result))
-		return;
+	if (result >= GT_BREAKER)
+		return;		/* not asked */
 	stats->asked++;
 	stats->added_us[stats->samples++ % GT_SAMPLES] = us;
 	if (us > stats->max_us)

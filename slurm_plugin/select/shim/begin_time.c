@@ -24,18 +24,11 @@ extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting)
 	return gt_waiting_read(bracket.note, waiting);
 }
 
-extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting,
-			       const char *why)
+extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting)
 {
-	char sentence[GT_NOTE_MAX + 160] = "", same[GT_NOTE_MAX + 1];
+	char sentence[GT_NOTE_MAX + 160];
 
-	if (waiting && !why) {
-		snprintf(same, sizeof(same), "%.*s", (int) waiting->why.len,
-			 waiting->why.len ? waiting->why.text : "");
-		why = same;
-	}
-	if (waiting)
-		gt_waiting_write(sentence, sizeof(sentence), waiting, why);
+	gt_waiting_write(sentence, sizeof(sentence), waiting);
 	gt_note_write(job, sentence);
 }
 

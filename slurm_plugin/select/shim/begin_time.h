@@ -13,9 +13,7 @@ extern void gt_note_write(job_record_t *job, const char *note);
 /* RET true if there is such a sentence; its reason points into AdminComment */
 extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting);
 
-/* `why` NULL: the reason that was read before; `waiting` NULL: no sentence */
-extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting,
-			       const char *why);
+extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting);
 
 /* Slurm shall not start the job before `until`; wakes the scheduler then. */
 extern void gt_begin_time_set(job_record_t *job, gt_waiting_t *waiting,

@@ -41,7 +41,6 @@ typedef struct xlist list_t;
 
 /* The last arguments of select_p_job_test() */
 #define GT_TEST_TAIL bitstr_t *exc_core_bitmap
-#define GT_TEST_TAIL_NAMES exc_core_bitmap
 #define GT_TEST_TAIL_FIELDS bitstr_t *exc_core_bitmap;
 #define GT_TEST_TAIL_INIT .exc_core_bitmap = exc_core_bitmap
 #define GT_TEST_TAIL_OF(test) (test)->exc_core_bitmap
@@ -71,7 +70,6 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 #else
 
 #define GT_TEST_TAIL resv_exc_t *resv_exc_ptr, will_run_data_t *will_run_ptr
-#define GT_TEST_TAIL_NAMES resv_exc_ptr, will_run_ptr
 #define GT_TEST_TAIL_FIELDS \
 	resv_exc_t *resv_exc_ptr; will_run_data_t *will_run_ptr;
 #define GT_TEST_TAIL_INIT \

@@ -110,21 +110,13 @@ static bool wake(job_record_t *job, gt_waiting_t *waiting,
 	if (next > last_end && gt_plugin_may_act()) {
 		if (next < waiting->until) {
 			gt_begin_time_set(job, waiting, next);
-			gt_wait_note_write(job, waiting, NULL);
+			gt_wait_note_write(job, waiting);
 		}
 		return false;
 	}
 	gt_begin_time_give_back(job, waiting);
 	job->start_time = 0;
 	return true;
-}
-
-/* RET true if the job sleeps until our begin time and could use these nodes */
-static bool could_start(const job_record_t *job, const gt_waiting_t *waiting,
-			bitstr_t *nodes)
-{
-	return job->details->begin_time == waiting->until &&
-	       may_use(job, nodes);
 }
 
 extern void gt_sleepers_wake(const job_record_t *ended)
@@ -144,7 +136,8 @@ extern void gt_sleepers_wake(const job_record_t *ended)
 			continue;	/* no longer waiting: forget it */
 		check_clock(&sleepers[i]);
 		sleepers[kept++] = sleepers[i];
-		if (could_start(job, &waiting, ended->node_bitmap) &&
+		if (job->details->begin_time == waiting.until &&
+		    may_use(job, ended->node_bitmap) &&
 		    wake(job, &waiting, &sleepers[kept - 1].times))
 			woken = true;
 	}

@@ -39,7 +39,7 @@ extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
 	if (!job->admin_comment || !gt_wait_note_read(job, waiting))
 		return;
 	if (is_anothers(job, waiting)) {
-		gt_wait_note_write(job, NULL, NULL);
+		gt_note_write(job, "");
 		memset(earlier, 0, sizeof(*earlier));
 		return;
 	}
@@ -136,13 +136,14 @@ extern bool gt_wait_postpone(job_record_t *job,
 	if (!waiting.since)
 		waiting.since = now;
 	waiting.cap = cap;
+	waiting.why = (gt_slice_t) { reply->note, strlen(reply->note) };
 	/* Slurm would change 0 to the present, which would look like an update */
 	if (!job->details->begin_time)
 		job->details->begin_time = now;
 	waiting.begin = job->details->begin_time;
 	keep_age(job);
 	gt_begin_time_set(job, &waiting, now + next_s);
-	gt_wait_note_write(job, &waiting, reply->note);
+	gt_wait_note_write(job, &waiting);
 	schedule_on();
 	return true;
 }
@@ -164,7 +165,7 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	gt_begin_time_set(job, &waiting,
 			  now + gt_wait_left_s(most_s, earlier->waited_s,
 					       gt_wait_apart_s(times)));
-	gt_wait_note_write(job, &waiting, NULL);
+	gt_wait_note_write(job, &waiting);
 	schedule_on();
 	return true;
 }
@@ -180,5 +181,5 @@ extern void gt_wait_begun(const job_record_t *task)
 	/* Slurm copied this task's note: the others waited, and wait no more */
 	waiting.until = 0;
 	waiting.begin = time(NULL);
-	gt_wait_note_write(others, &waiting, NULL);
+	gt_wait_note_write(others, &waiting);
 }

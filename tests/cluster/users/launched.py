@@ -1,19 +1,16 @@
-"""What each task of a job saw and where it ran, and what the rule of tests/spank says."""
+"""What each task of a job saw and where it ran, and what the rule of tests/launch_rule.py says."""
 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
-from pathlib import Path
+
+from launch_rule import Task, launch
 
 from gres_topology.cpulist import format_list
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.slurm_text import parse_indices
 from slurm_plugin.launch import LaunchMachine
-
-sys.path.append(str(Path(__file__).parents[2] / "spank"))
-from launch_rule import Task, launch
 
 #: Every task leaves its environment in one step, named by job, step and rank.
 DUMP = (

@@ -76,7 +76,6 @@ def pyslurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
         JobSubmitDescription=SimpleNamespace,
         Jobs=collection(running, array, Job(2, state="COMPLETED")),
         Nodes=collection(node),
-        Partitions=collection(),
     )
     monkeypatch.setitem(sys.modules, "pyslurm", module)
     return module

@@ -10,9 +10,7 @@ import pytest
 from fake_slurm import FakeRunner, RecordedRunner
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm.clients import rows
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import ProcessRunner
 
 REPLIES = Path(__file__).parents[1] / "replies"
@@ -30,11 +28,6 @@ GPUS = {
 @pytest.fixture(params=RELEASES)
 def client(request: pytest.FixtureRequest) -> SlurmClient:
     return SlurmClient(RecordedRunner(REPLIES / request.param))
-
-
-def queue(client: SlurmClient) -> list[QueuedJob]:
-    """As JSON has it; squeue's table, which says what changed, is not recorded."""
-    return rows.queue(client._run(list(client._commands.jobs)), "jobs")
 
 
 @pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
@@ -64,45 +57,10 @@ def test_a_drained_node_says_so(client: SlurmClient) -> None:
     assert "DRAIN" in node.state
 
 
-def test_running_jobs_have_their_gpus_by_node(client: SlurmClient) -> None:
-    names = {job.job_id: job.name for job in client.jobs()}
-    jobs = {names[job.job_id]: job for job in queue(client) if job.state == "RUNNING"}
-    assert set(jobs) == {"pair", "two-nodes", "array", "whole", "no-gpu"}
-    assert {name: {n: len(g) for n, g in job.gpus.items()} for name, job in jobs.items()} == {
-        "pair": {"dgx1": 2},
-        "two-nodes": {"dgx1": 3, "dgx2": 3},
-        "array": {"minsky1": 1},
-        "whole": {"bridged1": 8},
-        "no-gpu": {},
-    }
-    assert jobs["two-nodes"].nodes == ("dgx1", "dgx2")
-    assert not set(jobs["pair"].gpus["dgx1"]) & set(jobs["two-nodes"].gpus["dgx1"])
-
-
-def test_what_jobs_hold_is_what_nodes_report_as_used(client: SlurmClient) -> None:
-    held: dict[str, set[int]] = {}
-    for job in queue(client):
-        for name, gpus in job.gpus.items():
-            held.setdefault(name, set()).update(gpus)
-    assert held == {node.name: set(node.used) for node in client.nodes() if node.used}
-
-
-def test_jobs_say_who_where_and_what_was_commented(client: SlurmClient) -> None:
-    jobs = {job.name: job for job in client.jobs()}
-    waiting = {job.job_id: job for job in queue(client)}
-    pair = waiting[jobs["pair"].job_id]
-    assert (pair.user, pair.comment) == ("alice", "gpu-topo: pattern=ring")
-    assert waiting[jobs["two-nodes"].job_id].partition == "dgx"
-    assert jobs["done"].state == "COMPLETED"
-    assert jobs["done"].job_id not in waiting
-    assert {name for name, job in jobs.items() if job.state == "PENDING"} >= {
-        "too-large-now", "held", "later",
-    }  # fmt: skip
-
-
 def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client: SlurmClient) -> None:
     jobs = {job.name: job for job in client.jobs()}
     done = jobs["done"]
+    assert done.state == "COMPLETED"
     assert 0 < done.start <= done.end < done.start + 60
     others = [job for job in jobs.values() if job.state in ("PENDING", "RUNNING")]
     assert {(job.start, job.end) for job in others} == {(0, 0)}

@@ -24,10 +24,6 @@ def queue(request: pytest.FixtureRequest) -> list[QueuedJob]:
     return rows.queue(run(argv), " ".join(argv))
 
 
-def by_name(queue: list[QueuedJob]) -> dict[str, QueuedJob]:
-    return {job.name: job for job in queue}
-
-
 def test_the_queue_has_what_waits_or_runs_and_nothing_finished(queue: list[QueuedJob]) -> None:
     states = sorted(job.state for job in queue)
     assert states == ["PENDING"] * 4 + ["RUNNING"] * 5
@@ -58,14 +54,25 @@ def test_a_waiting_job_says_what_it_asked_for(queue: list[QueuedJob]) -> None:
 
 
 def test_a_running_job_says_what_it_holds_and_until_when(queue: list[QueuedJob]) -> None:
+    running = [job for job in queue if job.state == "RUNNING"]
+    counts = [{node: len(gpus) for node, gpus in job.gpus.items()} for job in running]
+    assert sorted(counts, key=str) == [
+        {"bridged1": 8}, {"dgx1": 2}, {"dgx1": 3, "dgx2": 3}, {"minsky1": 1}, {},
+    ]  # fmt: skip
     (job,) = (job for job in queue if len(job.nodes) == 2)
-    assert {node: len(gpus) for node, gpus in job.gpus.items()} == {"dgx1": 3, "dgx2": 3}
-    assert job.end - job.start == 600
+    assert (job.nodes, job.partition, job.end - job.start) == (("dgx1", "dgx2"), "dgx", 600)
+    (pair,) = (job for job in running if {n: len(g) for n, g in job.gpus.items()} == {"dgx1": 2})
+    assert (pair.user, pair.comment) == ("alice", "gpu-topo: pattern=ring")
+    assert not set(pair.gpus["dgx1"]) & set(job.gpus["dgx1"])
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_node_says_what_is_in_use_by_type(release: str) -> None:
-    nodes = {node.name: node for node in SlurmClient(RecordedRunner(REPLIES / release)).nodes()}
+    run = RecordedRunner(REPLIES / release)
+    nodes = {node.name: node for node in SlurmClient(run).nodes()}
+    queue = rows.queue(run(list(releases.commands(releases.parse_version(release)).jobs)), "jobs")
+    for name, node in nodes.items():
+        assert set(node.used) == {gpu for job in queue for gpu in job.gpus.get(name, ())}
     assert nodes["dgx1"].used_by_type == {"v100": 5}
     assert nodes["amd1"].used_by_type == {"mi250x": 0}
     assert (nodes["dgx1"].alloc_cpus, nodes["dgx1"].alloc_memory_mb) == (2, 100)
