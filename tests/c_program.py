@@ -1,7 +1,5 @@
 """Programs of claims in C (claims.h): built with sanitizers, asked for their claims, run."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

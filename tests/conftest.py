@@ -3,8 +3,6 @@
 `--run short` is `make test`, `--run long` is `make test-long`; without it, all that is named.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable

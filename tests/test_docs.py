@@ -1,7 +1,5 @@
 """What the pages name exists: links, headings, commands, make targets, files, Python names."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 import shlex
@@ -37,7 +35,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @every_page
-def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+def test_every_link_leads_to_a_file_and_a_heading(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
         if link.startswith(("http://", "https://")):
             continue
@@ -87,13 +85,13 @@ def unknown(words: list[str]) -> str | None:
 
 
 @every_page
-def test_every_command_and_option_exists(page: Path) -> None:
+def test_every_command_and_option_exists(page):
     for words in commands(page.read_text(encoding="utf-8")):
         assert not unknown(words), " ".join(["gputopo", *words])
 
 
 @every_page
-def test_every_make_target_exists(page: Path) -> None:
+def test_every_make_target_exists(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z][\w-]*):", makefile, re.M))
     for line in code(page.read_text(encoding="utf-8")):
@@ -102,7 +100,7 @@ def test_every_make_target_exists(page: Path) -> None:
 
 
 @every_page
-def test_every_file_of_ours_that_is_named_exists(page: Path) -> None:
+def test_every_file_of_ours_that_is_named_exists(page):
     for span in code(page.read_text(encoding="utf-8")):
         for path in re.findall(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./*-]+\w", span):
             name = path.split("::")[0]
@@ -110,7 +108,7 @@ def test_every_file_of_ours_that_is_named_exists(page: Path) -> None:
 
 
 @every_page
-def test_every_python_name_of_ours_exists(page: Path) -> None:
+def test_every_python_name_of_ours_exists(page):
     text = page.read_text(encoding="utf-8")
     names = re.findall(r"python3? -m ((?:bench|simulation|slurm_cluster)[\w.]*)", text)
     for module, imported in re.findall(r"^from (\w[\w.]*) import ([\w, ]+)$", text, re.M):

@@ -3,8 +3,6 @@
 The cluster to test with, slurm_cluster, lies above slurm_plugin.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which tests the short and the long run take, and in which order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -41,7 +39,7 @@ def collected(tests: pytest.Pytester, *args: str) -> list[str]:
     return [line for line in found.outlines if "::" in line and " " not in line]
 
 
-def test_short_and_long_run_are_everything_and_share_nothing(tests: pytest.Pytester) -> None:
+def test_short_and_long_run_are_everything_and_share_nothing(tests):
     short, long = collected(tests, "--run", "short"), collected(tests, "--run", "long")
     assert sorted(short + long) == sorted(collected(tests))
     assert "test_a.py::test_long_with_slots[select]" in short
@@ -51,9 +49,7 @@ def test_short_and_long_run_are_everything_and_share_nothing(tests: pytest.Pytes
     }
 
 
-def test_tests_without_a_cluster_come_first_then_mode_by_mode_large_files_first(
-    tests: pytest.Pytester,
-) -> None:
+def test_tests_without_a_cluster_come_first_then_mode_by_mode_large_files_first(tests):
     files = list(dict.fromkeys((name[:9], name.endswith("[slots]")) for name in collected(tests)))
     assert files == [
         ("test_c.py", False),
@@ -64,18 +60,18 @@ def test_tests_without_a_cluster_come_first_then_mode_by_mode_large_files_first(
     ]
 
 
-def test_shards_are_everything_and_share_nothing(tests: pytest.Pytester) -> None:
+def test_shards_are_everything_and_share_nothing(tests):
     parts = [collected(tests, "--shard", f"{number}/2") for number in (1, 2)]
     assert all(parts)
     assert sorted(parts[0] + parts[1]) == sorted(collected(tests))
 
 
 @pytest.mark.parametrize("shard", ["3/2", "1", "a/b"])
-def test_a_bad_shard_is_refused_in_one_line(tests: pytest.Pytester, shard: str) -> None:
+def test_a_bad_shard_is_refused_in_one_line(tests, shard):
     found = tests.runpytest(f"--shard={shard}", "-p", "no:xdist")
     assert any(f"--shard {shard}: expected K/N" in line for line in found.errlines)
 
 
-def test_the_reason_of_each_long_test_is_told(tests: pytest.Pytester) -> None:
+def test_the_reason_of_each_long_test_is_told(tests):
     found = tests.runpytest("--collect-only", "-q", "-p", "no:xdist", "--run", "long")
     assert "test_a.py::test_long[select]: why" in found.outlines

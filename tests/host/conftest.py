@@ -1,7 +1,5 @@
 """A copy of the checkout's scripts, run with no other programs than a test says."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Two checkouts on one machine: each has its own names, and neither ends what the other began."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -19,7 +17,7 @@ def project(checkout: Path, **environ: str) -> str:
     return subprocess.check_output(command, env=plain, text=True).strip()
 
 
-def test_a_cluster_is_named_after_its_checkout_by_whatever_path(run: Run, tmp_path: Path) -> None:
+def test_a_cluster_is_named_after_its_checkout_by_whatever_path(run, tmp_path):
     one, two, link = tmp_path / "checkout", tmp_path / "two", tmp_path / "link"
     shutil.copytree(one, two)
     link.symlink_to(one)
@@ -27,7 +25,7 @@ def test_a_cluster_is_named_after_its_checkout_by_whatever_path(run: Run, tmp_pa
     assert project(one, GPUTOPO_PROJECT="mine") == "mine"
 
 
-def test_what_another_checkout_started_is_left_alone(run: Run, tmp_path: Path) -> None:
+def test_what_another_checkout_started_is_left_alone(run, tmp_path):
     docker = 'echo "$*" >>"$OUT/asked"; case "$1" in ps) echo by=/other ;; esac'
     done = run("slurm_cluster/cluster.sh down", docker=docker)
     assert done.returncode == 1
@@ -36,13 +34,13 @@ def test_what_another_checkout_started_is_left_alone(run: Run, tmp_path: Path) -
     assert " down " not in (tmp_path / "asked").read_text()
 
 
-def test_a_project_that_no_checkout_started_is_left_alone(run: Run) -> None:
+def test_a_project_that_no_checkout_started_is_left_alone(run):
     done = run("slurm_cluster/cluster.sh down", docker='case "$1" in volume) echo by= ;; esac')
     assert done.returncode == 1
     assert "was started by something else" in done.stderr
 
 
-def test_ones_own_cluster_is_taken_down(run: Run, tmp_path: Path) -> None:
+def test_ones_own_cluster_is_taken_down(run, tmp_path):
     docker = f'echo "$*" >>"$OUT/asked"; case "$1" in ps) echo by={tmp_path}/checkout ;; esac'
     assert run("slurm_cluster/cluster.sh down", docker=docker).returncode == 0
     assert " down -v " in (tmp_path / "asked").read_text()
@@ -61,9 +59,7 @@ def daemon(tmp_path: Path) -> subprocess.Popen[bytes]:
     return process
 
 
-def test_clean_ends_the_dockerd_that_this_checkout_started(
-    run: Run, tmp_path: Path, daemon: subprocess.Popen[bytes]
-) -> None:
+def test_clean_ends_the_dockerd_that_this_checkout_started(run, tmp_path, daemon):
     done = run("slurm_cluster/cluster.sh clean", docker=":")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].startswith(
@@ -73,9 +69,7 @@ def test_clean_ends_the_dockerd_that_this_checkout_started(
     assert not (tmp_path / "checkout" / ".cluster").exists()
 
 
-def test_clean_keeps_a_dockerd_that_others_use(
-    run: Run, tmp_path: Path, daemon: subprocess.Popen[bytes]
-) -> None:
+def test_clean_keeps_a_dockerd_that_others_use(run, tmp_path, daemon):
     docker = 'case "$*" in "ps -a --format {{.Names}}") echo web ;; esac'
     done = run("slurm_cluster/cluster.sh clean", docker=docker)
     assert "kept the dockerd" in done.stdout
@@ -85,9 +79,7 @@ def test_clean_keeps_a_dockerd_that_others_use(
     daemon.kill()
 
 
-def test_clean_ends_no_process_that_has_the_number_of_our_dockerd_by_now(
-    run: Run, tmp_path: Path, daemon: subprocess.Popen[bytes]
-) -> None:
+def test_clean_ends_no_process_that_has_the_number_of_our_dockerd_by_now(run, tmp_path, daemon):
     note = tmp_path / "checkout" / ".cluster" / "dockerd"
     note.write_text(note.read_text().replace("started=", "started=1"))
     done = run("slurm_cluster/cluster.sh clean", docker=":")
@@ -96,7 +88,7 @@ def test_clean_ends_no_process_that_has_the_number_of_our_dockerd_by_now(
     daemon.kill()
 
 
-def test_clean_asks_for_nothing_that_has_not_this_checkouts_label(run: Run, tmp_path: Path) -> None:
+def test_clean_asks_for_nothing_that_has_not_this_checkouts_label(run, tmp_path):
     """All lists are by label; what is removed is from these lists."""
     docker = """echo "$*" >>"$OUT/asked"
         ours="images --filter label=gputopo.checkout=$OUT/checkout --format "

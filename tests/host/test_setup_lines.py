@@ -1,7 +1,5 @@
 """What set-up says on machines that are not as it likes them: one true line each, and no more."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 
@@ -14,7 +12,7 @@ ALICE = 'case "$1" in -un) echo alice ;; *) echo 1000 ;; esac'
 ENGINE = "slurm_cluster/docker/ensure-engine.sh"
 
 
-def test_a_user_outside_the_group_docker_is_told_so(run: Run) -> None:
+def test_a_user_outside_the_group_docker_is_told_so(run):
     done = run(ENGINE, id=ALICE, docker=f"echo '{DENIED}' >&2; exit 1", docker_compose=":")
     assert done.returncode == 3
     assert done.stderr == (
@@ -23,7 +21,7 @@ def test_a_user_outside_the_group_docker_is_told_so(run: Run) -> None:
     )
 
 
-def test_without_apt_get_an_engine_is_asked_for(run: Run) -> None:
+def test_without_apt_get_an_engine_is_asked_for(run):
     done = run(ENGINE, id="echo 0")
     assert done.returncode == 3
     assert done.stderr == (
@@ -32,14 +30,14 @@ def test_without_apt_get_an_engine_is_asked_for(run: Run) -> None:
     )
 
 
-def test_a_user_with_apt_get_is_told_which_packages_are_missing(run: Run) -> None:
+def test_a_user_with_apt_get_is_told_which_packages_are_missing(run):
     done = run(ENGINE, id=ALICE, apt_get="exit 9")
     assert done.returncode == 3
     assert "only root can install them: docker.io" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_a_user_is_not_told_that_packages_are_missing_that_are_there(run: Run) -> None:
+def test_a_user_is_not_told_that_packages_are_missing_that_are_there(run):
     """Neither dockerd nor debootstrap need be on a user's PATH."""
     done = run(ENGINE, id=ALICE, docker="exit 1", docker_compose=":", apt_get="exit 9")
     assert done.returncode == 3
@@ -49,12 +47,12 @@ def test_a_user_is_not_told_that_packages_are_missing_that_are_there(run: Run) -
     )
 
 
-def test_an_engine_that_answers_needs_neither_root_nor_apt_get(run: Run) -> None:
+def test_an_engine_that_answers_needs_neither_root_nor_apt_get(run):
     done = run(ENGINE, id=ALICE, docker=":", docker_compose=":")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_on_another_system_than_linux_there_is_no_cluster(run: Run) -> None:
+def test_on_another_system_than_linux_there_is_no_cluster(run):
     done = run("slurm_cluster/cluster.sh images", uname="echo Darwin")
     assert done.returncode == 3
     assert done.stderr == (
@@ -65,7 +63,7 @@ def test_on_another_system_than_linux_there_is_no_cluster(run: Run) -> None:
 OLD = """case "$1" in -V) echo Python 3.10.12 ;; *) exit 1 ;; esac"""
 
 
-def test_an_old_python_is_named_with_what_is_needed(run: Run) -> None:
+def test_an_old_python_is_named_with_what_is_needed(run):
     done = run("make -s test", python3=OLD)
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == (
@@ -75,7 +73,7 @@ def test_an_old_python_is_named_with_what_is_needed(run: Run) -> None:
     assert "pip" not in done.stdout + done.stderr
 
 
-def test_a_python_without_venv_names_its_package(run: Run) -> None:
+def test_a_python_without_venv_names_its_package(run):
     done = run(
         "make -s setup PYTHON3=python3.12", **{"python3.12": 'case "$2" in *venv*) exit 1 ;; esac'}
     )
@@ -86,7 +84,7 @@ def test_a_python_without_venv_names_its_package(run: Run) -> None:
     )
 
 
-def test_tools_for_some_tests_are_asked_for_and_the_others_run(run: Run) -> None:
+def test_tools_for_some_tests_are_asked_for_and_the_others_run(run):
     done = run("make -s test-tools")
     assert done.returncode == 0
     assert done.stderr == (
@@ -95,7 +93,7 @@ def test_tools_for_some_tests_are_asked_for_and_the_others_run(run: Run) -> None
     )
 
 
-def test_without_sudo_a_user_is_told_what_root_can_install(run: Run) -> None:
+def test_without_sudo_a_user_is_told_what_root_can_install(run):
     done = run("make -s test-tools", id=ALICE, apt_get="exit 9")
     assert done.returncode == 0
     assert "only root can install them, and there is no sudo here" in done.stderr
@@ -107,7 +105,7 @@ WHEELS = "GPUTOPO_CHECKOUT=$OUT GPUTOPO_PYTHON=python slurm_cluster/docker/wheel
 @pytest.mark.parametrize(
     ("kernel", "wheels"), [("arm64", "aarch64"), ("aarch64", "aarch64"), ("x86_64", "x86_64")]
 )
-def test_wheels_are_of_the_machine_as_pip_calls_it(run: Run, kernel: str, wheels: str) -> None:
+def test_wheels_are_of_the_machine_as_pip_calls_it(run, kernel, wheels):
     pip = 'echo "$@"'
     done = run(
         WHEELS,
@@ -118,7 +116,7 @@ def test_wheels_are_of_the_machine_as_pip_calls_it(run: Run, kernel: str, wheels
     assert f"--platform manylinux2014_{wheels} " in done.stdout
 
 
-def test_a_wheel_that_does_not_exist_is_one_line(run: Run) -> None:
+def test_a_wheel_that_does_not_exist_is_one_line(run):
     said = "WARNING: x\nERROR: No matching distribution found for numpy\n"
     pip = f"[ $1 = -c ] || {{ printf '{said}' >&2; exit 1; }}"
     done = run(

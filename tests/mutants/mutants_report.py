@@ -1,7 +1,5 @@
 """The report about mutants: figures by part, and a line for each that survives."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Left alone: comments, docstrings and other strings, annotations, decorators (`fr
 assertions, and what is logged.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

@@ -4,8 +4,6 @@ One line per phase of a test: its outcome, seconds, name. Where coverage is meas
 of code is noted for the test that ran it. A mutant that eats memory without end is ended.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 import sys

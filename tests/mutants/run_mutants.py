@@ -9,8 +9,6 @@ broken off goes on; what changed since is done again:
   docs/mutants.md                            the report, written when every part was run
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -56,14 +56,14 @@ BECOMES = {
     ],
     ids=["Python", "Lua", "C"],
 )
-def test_one_line_is_another(tmp_path: Path, name: str, text: str, becomes: set[str]) -> None:
+def test_one_line_is_another(tmp_path, name, text, becomes):
     (tmp_path / name).write_text(text)
     result = mutants(tmp_path, name)
     assert {one.becomes.strip() for one in result} == becomes
     assert len({one.id for one in result}) == len(becomes)
 
 
-def test_what_its_language_does_not_take_is_no_mutant(tmp_path: Path) -> None:
+def test_what_its_language_does_not_take_is_no_mutant(tmp_path):
     (tmp_path / "a.lua").write_text("return {\n  1,\n}\n")
     assert {one.becomes.strip(): is_built(tmp_path, one) for one in mutants(tmp_path, "a.lua")} == {
         "return nil": False,
@@ -71,7 +71,7 @@ def test_what_its_language_does_not_take_is_no_mutant(tmp_path: Path) -> None:
     }
 
 
-def test_a_mutant_is_caught_or_hangs_or_survives(tmp_path: Path) -> None:
+def test_a_mutant_is_caught_or_hangs_or_survives(tmp_path):
     """What fails once and not again catches nothing."""
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -93,7 +93,7 @@ def test_a_mutant_is_caught_or_hangs_or_survives(tmp_path: Path) -> None:
     assert result == {"there = 2 < 2": "caught", "waits_s = 1": "hung", "unseen = 4": "survived"}
 
 
-def test_no_mutant_stays_where_it_was_put(tmp_path: Path) -> None:
+def test_no_mutant_stays_where_it_was_put(tmp_path):
     code = tmp_path / "code_here.py"
     code.write_text("unseen = 3\n")
     [one] = mutants(tmp_path, code.name)

@@ -1,7 +1,5 @@
 """Runs tests on a copy of the working tree; mutants are written there and nowhere else."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a description of a cluster becomes, and which ones are refused in which words."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -16,7 +14,7 @@ FILE = Path("/etc/slurm/gputopo.yaml")
 OTHERS = Description({"hgx1": "dgx-h100", "amd[01-02]": "mi300x", "cpu1": ""})
 
 
-def test_our_own_cluster() -> None:
+def test_our_own_cluster():
     own = read(DEFAULT)
     assert own.gpus == {"dgx1": 8, "dgx2": 8, "minsky1": 4, "bridged1": 8, "amd1": 8}
     settings = config.parse(own.files()["image/gputopo.yaml"], FILE)
@@ -28,14 +26,14 @@ def test_our_own_cluster() -> None:
     ]
 
 
-def test_each_node_is_a_service() -> None:
+def test_each_node_is_a_service():
     services = json.loads(OTHERS.files()["compose.json"])["services"]
     assert list(services) == ["ctl", "ctl2", "hgx1", "amd01", "amd02", "cpu1"]
     assert services["amd02"]["hostname"] == "amd02"
     assert services["amd02"]["cap_add"] == ["SYS_NICE"]
 
 
-def test_slurms_own_files() -> None:
+def test_slurms_own_files():
     files = OTHERS.files()
     assert files["image/nodes.conf"].splitlines() == [
         "NodeName=hgx1 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=4000"
@@ -52,7 +50,7 @@ def test_slurms_own_files() -> None:
 
 
 @pytest.mark.parametrize("machine", catalog.names())
-def test_every_machine_of_the_catalog_makes_a_node(machine: str) -> None:
+def test_every_machine_of_the_catalog_makes_a_node(machine):
     """As many cores as Slurm is told of, and an engine that knows the machine."""
     files = Description({"n1": machine}).files()
     words = dict(word.split("=") for word in files["image/nodes.conf"].split())
@@ -62,20 +60,20 @@ def test_every_machine_of_the_catalog_makes_a_node(machine: str) -> None:
     assert config.parse(files["image/gputopo.yaml"], FILE).nodes[0].nodes == ("n1",)
 
 
-def test_a_cluster_without_any_gpu() -> None:
+def test_a_cluster_without_any_gpu():
     files = Description({"cpu[1-2]": ""}).files()
     assert config.parse(files["image/gputopo.yaml"], FILE).nodes == ()
     assert files["image/gres.conf"] == ""
 
 
-def test_more_lines_go_where_they_belong() -> None:
+def test_more_lines_go_where_they_belong():
     more = Description({"n1": "dgx1v"}, "PartitionName=x Nodes=n1", "partitions: {}").files()
     for name in ("image/nodes.conf", "image/nodes-slots.conf"):
         assert more[name].endswith("State=UNKNOWN\nPartitionName=x Nodes=n1\n")
     assert more["image/gputopo.yaml"].endswith("}\npartitions: {}\n")
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back(tmp_path):
     path = tmp_path / "cluster.yaml"
     path.write_text(text_of(OTHERS))
     assert read(path) == OTHERS
@@ -96,7 +94,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         ({"a[1-200]": "", "b[1-200]": ""}, "nodes: 400 hosts; expected 256 at most"),
     ],
 )
-def test_what_cannot_be_is_refused(nodes: dict[str, str], said: str) -> None:
+def test_what_cannot_be_is_refused(nodes, said):
     with pytest.raises(DescriptionError) as caught:
         Description(nodes)
     assert str(caught.value).startswith(said)
@@ -114,7 +112,7 @@ def test_what_cannot_be_is_refused(nodes: dict[str, str], said: str) -> None:
         ("\0", "unacceptable character"),
     ],
 )
-def test_a_file_that_is_none_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_none_is_named(tmp_path, text, said):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
     with pytest.raises(DescriptionError) as caught:

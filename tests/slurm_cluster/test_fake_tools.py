@@ -1,7 +1,5 @@
 """The fake nvidia-smi and rocm-smi of any machine: what is read from them is that machine."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -54,7 +52,7 @@ def collected(folder: Path, topology: NodeTopology) -> NodeTopology:
 
 
 @pytest.mark.parametrize("name", NVIDIA)
-def test_a_collected_nvidia_node_is_the_machine_of_the_catalog(name: str, tmp_path: Path) -> None:
+def test_a_collected_nvidia_node_is_the_machine_of_the_catalog(name, tmp_path):
     machine = catalog.load(name)
     found = collected(tmp_path, machine)
     for field in ("kinds", "numa", "cpus", "nics", "model"):
@@ -67,9 +65,7 @@ def test_a_collected_nvidia_node_is_the_machine_of_the_catalog(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", AMD)
-def test_a_collected_amd_node_is_the_machine_as_far_as_rocm_smi_tells(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_collected_amd_node_is_the_machine_as_far_as_rocm_smi_tells(name, tmp_path):
     """Its --showtopo has no CPUs, no model, and neither how many links join a pair nor which pairs
     the fabric joins by way of other GPUs alone: of a link it tells one, of an unknown model."""
     machine = catalog.load(name)
@@ -84,7 +80,7 @@ def test_a_collected_amd_node_is_the_machine_as_far_as_rocm_smi_tells(
         assert found.bandwidth_gbps[i, j] == one_link / hops, (i, j)
 
 
-def test_amd_gpus_that_no_fabric_joins_are_reported_as_rocm_smi_does() -> None:
+def test_amd_gpus_that_no_fabric_joins_are_reported_as_rocm_smi_does():
     text = (ROOT / "tests/gres_topology/assets/own-rocm-two-islands-excerpt.txt").read_text()
     islands = rocm_smi.read(text, name="n1", source="islands")
     tables = "\n".join(line.rstrip() for line in text.splitlines()[1:])
@@ -92,20 +88,20 @@ def test_amd_gpus_that_no_fabric_joins_are_reported_as_rocm_smi_does() -> None:
 
 
 @pytest.mark.parametrize("name", ["minsky", "mi300x"])
-def test_addresses_that_are_known_are_kept(name: str, tmp_path: Path) -> None:
+def test_addresses_that_are_known_are_kept(name, tmp_path):
     machine = catalog.load(name)
     addresses = tuple(f"{gpu:04x}:1a:00.0" for gpu in range(machine.gpus))
     assert collected(tmp_path, replace(machine, pci=addresses)).pci == addresses
 
 
-def test_two_nics_are_as_near_as_the_gpus_beside_them_tell() -> None:
+def test_two_nics_are_as_near_as_the_gpus_beside_them_tell():
     text = fake_tools(catalog.load("dgx1v"))["nvidia-smi/topo-m.txt"]
     rows = {line.split("\t")[0]: line.split("\t")[9:] for line in text.splitlines()}
     assert rows["NIC0"] == [" X ", "PHB", "SYS", "SYS"]
     assert rows["NIC3"] == ["SYS", "SYS", "PHB", " X "]
 
 
-def test_what_a_topology_does_not_know_is_left_open(tmp_path: Path) -> None:
+def test_what_a_topology_does_not_know_is_left_open(tmp_path):
     nics = (Nic("ib0", ("N/A",)), Nic("ib1", ("PIX",)))
     bare = NodeTopology("minsky", "", (("X",),), np.zeros((1, 1)), (None,), (None,), nics=nics)
     found = collected(tmp_path / "nvidia", bare)
@@ -117,7 +113,7 @@ def test_what_a_topology_does_not_know_is_left_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NVIDIA)
-def test_every_way_to_ask_nvidia_smi_tells_the_same_gpus(name: str, tmp_path: Path) -> None:
+def test_every_way_to_ask_nvidia_smi_tells_the_same_gpus(name, tmp_path):
     machine = catalog.load(name)
     ask = node(tmp_path, machine)
     fields = "index,name,uuid,pci.bus_id,memory.total"

@@ -1,7 +1,5 @@
 """The code that docs/testing-with-slurm.md shows is what the tests run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -10,7 +8,7 @@ PAGE = ROOT / "docs" / "testing-with-slurm.md"
 PROJECT = ROOT / "tests" / "cluster" / "assets" / "foreign_project"
 
 
-def test_every_block_is_in_the_project_that_is_tested() -> None:
+def test_every_block_is_in_the_project_that_is_tested():
     blocks = re.findall(r"^```python\n(?:# \w+\.py\n)?(.*?)^```", PAGE.read_text(), re.M | re.S)
     assert len(blocks) == 4
     run = "\n".join(path.read_text() for path in sorted(PROJECT.glob("*.py")))

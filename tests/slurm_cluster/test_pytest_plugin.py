@@ -1,7 +1,5 @@
 """The fixtures where there is no container engine, and what they refuse."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -32,18 +30,14 @@ def no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
 
-def test_without_an_engine_tests_are_skipped_with_one_line(
-    pytester: pytest.Pytester, no_engine: None
-) -> None:
+def test_without_an_engine_tests_are_skipped_with_one_line(pytester, no_engine):
     pytester.makepyfile(TWO_TESTS)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(skipped=2)
     result.stdout.fnmatch_lines([f"2 tests that need a cluster skipped: {WHY}"])
 
 
-def test_in_ci_they_fail(
-    pytester: pytest.Pytester, no_engine: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_ci_they_fail(pytester, no_engine, monkeypatch):
     monkeypatch.setenv("CI", "true")
     pytester.makepyfile(TWO_TESTS)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
@@ -51,9 +45,7 @@ def test_in_ci_they_fail(
     result.stdout.fnmatch_lines([f"*Failed: {WHY}"])
 
 
-def test_a_run_without_such_tests_does_not_import_what_they_need(
-    pytester: pytest.Pytester,
-) -> None:
+def test_a_run_without_such_tests_does_not_import_what_they_need(pytester):
     """Pytest loads the plugin wherever the package is installed."""
     pytester.makepyfile(
         "import sys\n"
@@ -83,7 +75,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     return found
 
 
-def test_a_cluster_for_each_description_and_release(started: Started, tmp_path: Path) -> None:
+def test_a_cluster_for_each_description_and_release(started, tmp_path):
     factory = Factory(tmp_path)
     nodes = {"dgx1": "dgx1v"}
     assert factory(nodes) is factory(dict(nodes), enforcement="slots")
@@ -98,9 +90,7 @@ def test_a_cluster_for_each_description_and_release(started: Started, tmp_path: 
     assert started[-1] == ("mine", None)
 
 
-def test_workers_share_no_cluster(
-    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_share_no_cluster(started, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
     Factory(tmp_path)()
     assert started == [("mine-gw1", None)]
@@ -114,9 +104,7 @@ def test_workers_share_no_cluster(
         ({"nodes": {"dgx1": "dgx1"}}, "nodes: no machine 'dgx1' in the catalog"),
     ],
 )
-def test_what_it_cannot_start(
-    started: Started, tmp_path: Path, asked: dict[str, Any], said: str
-) -> None:
+def test_what_it_cannot_start(started, tmp_path, asked, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         Factory(tmp_path)(**asked)
     assert not started

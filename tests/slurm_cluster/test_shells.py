@@ -1,9 +1,5 @@
 """Commands in containers, with a `docker` that is a script."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from slurm_cluster import hosts
@@ -24,9 +20,7 @@ class OneHost(Hosts):
         self._shells = Shells(lambda host: host)
 
 
-def test_a_host_that_hangs_is_an_error_and_then_asked_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_hangs_is_an_error_and_then_asked_anew(tmp_path, monkeypatch):
     (tmp_path / "docker").write_text(DOCKER.format(folder=tmp_path))
     (tmp_path / "docker").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")

@@ -1,8 +1,32 @@
-"""The folder's helpers lie beside its tests; importlib mode adds no path of its own."""
+"""The folder's helpers lie beside its tests; a test that is a coroutine runs in a loop."""
 
-from __future__ import annotations
-
+import asyncio
+import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+# importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    asyncio.run(asyncio.wait_for(test, 60))
+    return True
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[object]:
+    """One of the basic configuration."""
+    from engine_in_tests import an_engine
+
+    found = an_engine(tmp_path)
+    yield found
+    found.log.close()

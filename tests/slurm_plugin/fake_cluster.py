@@ -4,8 +4,6 @@ Jobs start as soon as their GPUs are idle, the one of the highest priority first
 the profiler does is a function of the test's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A stand-in for Slurm's commands that knows what it was told and refuses everything else."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

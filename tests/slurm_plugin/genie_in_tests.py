@@ -1,7 +1,5 @@
 """A site whose jobs are shaped, and jobs of its queue, for the tests of that."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from machines_in_tests import BASIC, basic_config, basic_decider

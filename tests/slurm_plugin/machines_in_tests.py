@@ -1,7 +1,5 @@
 """The named machines and shorthands the engine's tests share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from slurm_plugin.config import settings as config

@@ -1,7 +1,5 @@
 """Logs in the output format that nccl-tests documents; their numbers are made up, not measured."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

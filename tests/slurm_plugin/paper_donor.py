@@ -1,7 +1,5 @@
 """A donor's end of the relay before a small server, in the test's own process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

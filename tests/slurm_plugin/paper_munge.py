@@ -1,7 +1,5 @@
 """A stand-in for munge: it knows who sealed what, and opens everything once."""
 
-from __future__ import annotations
-
 import base64
 import os
 import secrets

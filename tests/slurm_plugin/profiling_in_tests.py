@@ -1,7 +1,5 @@
 """A played Slurm with a training script in it, for the tests of `gputopo profile run`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

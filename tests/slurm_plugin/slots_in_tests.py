@@ -1,7 +1,5 @@
 """A Slurm that only remembers what it is told, and jobs behind gates, for the planner's tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,17 +1,14 @@
 """What systemd hears."""
 
-from __future__ import annotations
-
 import os
 import socket
-from pathlib import Path
 
 import pytest
 
 from slurm_plugin.notify import Notifier
 
 
-def test_systemd_hears_every_state(tmp_path: Path) -> None:
+def test_systemd_hears_every_state(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(2)
@@ -26,21 +23,19 @@ def test_systemd_hears_every_state(tmp_path: Path) -> None:
     assert heard[2:] == ["WATCHDOG=1", "STOPPING=1"]
 
 
-def test_without_systemd_nothing_happens() -> None:
+def test_without_systemd_nothing_happens():
     notifier = Notifier({})
     notifier.ready("")
     assert notifier.watchdog_s is None
 
 
-def test_a_dead_notify_socket_is_survived(tmp_path: Path) -> None:
+def test_a_dead_notify_socket_is_survived(tmp_path):
     Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).alive()
 
 
 @pytest.mark.parametrize(
     ("pid", "expected"), [(str(os.getpid()), 10.0), ("1", None)], ids=["ours", "another's"]
 )
-def test_the_watchdog_is_fed_only_for_the_process_it_is_meant_for(
-    pid: str, expected: float | None
-) -> None:
+def test_the_watchdog_is_fed_only_for_the_process_it_is_meant_for(pid, expected):
     environment = {"WATCHDOG_USEC": "10000000", "WATCHDOG_PID": pid}
     assert Notifier(environment).watchdog_s == expected

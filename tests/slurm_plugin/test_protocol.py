@@ -1,7 +1,5 @@
 """The wire protocol: what goes in comes out, and nothing else gets in."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest
@@ -65,7 +63,7 @@ notices = st.builds(
 
 
 @given(st.one_of(places, submits, notices))
-def test_a_request_survives_the_wire(message: protocol.Message) -> None:
+def test_a_request_survives_the_wire(message):
     line = protocol.encode_request(message)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
@@ -73,20 +71,20 @@ def test_a_request_survives_the_wire(message: protocol.Message) -> None:
 
 
 @given(texts)
-def test_any_text_survives_quoting_as_printable_ascii(text: str) -> None:
+def test_any_text_survives_quoting_as_printable_ascii(text):
     quoted = wire.quote(text)
     assert all(0x21 <= ord(c) <= 0x7E for c in quoted)
     assert wire.unquote(quoted) == text
 
 
 @given(st.binary(max_size=300))
-def test_garbage_is_a_protocol_error_and_nothing_else(line: bytes) -> None:
+def test_garbage_is_a_protocol_error_and_nothing_else(line):
     with contextlib.suppress(ProtocolError):
         protocol.decode(line)
 
 
 @given(places, st.data())
-def test_a_damaged_request_is_read_or_refused(place: Place, data: st.DataObject) -> None:
+def test_a_damaged_request_is_read_or_refused(place, data):
     line = bytearray(protocol.encode_request(place))
     at = data.draw(st.integers(0, len(line) - 1))
     line[at] = data.draw(st.integers(0, 255))
@@ -113,23 +111,23 @@ def test_a_damaged_request_is_read_or_refused(place: Place, data: st.DataObject)
         (b"submit id=1 uid=0 gpus=1 nodes=1 per_node=1 tasks=1 hint=" + b"x" * 5000, "longer"),
     ],
 )  # fmt: skip
-def test_a_wrong_request_says_what_is_wrong(line: bytes, says: str) -> None:
+def test_a_wrong_request_says_what_is_wrong(line, says):
     with pytest.raises(ProtocolError, match=says):
         protocol.decode(line)
 
 
-def test_a_refused_request_keeps_its_id_for_the_reply() -> None:
+def test_a_refused_request_keeps_its_id_for_the_reply():
     with pytest.raises(ProtocolError) as caught:
         protocol.decode(b"place id=77 job=x")
     assert caught.value.message_id == 77
 
 
-def test_a_line_over_the_limit_is_refused() -> None:
+def test_a_line_over_the_limit_is_refused():
     with pytest.raises(ProtocolError, match="longer"):
         protocol.decode(b"ping id=1 x=" + b"a" * protocol.MAX_REQUEST_BYTES)
 
 
-def test_replies_look_as_the_protocol_says() -> None:
+def test_replies_look_as_the_protocol_says():
     use = protocol.Use({"n1": 0b1001}, {"n2": 0b11}, "double NVLink")
     assert use.encode(5) == b"use id=5 node=n1/9 alt=n2/3 note=double%20NVLink\n"
     assert protocol.WaitFor(30, "soon").encode(6) == b"wait id=6 s=30 note=soon\n"
@@ -140,11 +138,11 @@ def test_replies_look_as_the_protocol_says() -> None:
 
 
 @given(texts)
-def test_a_note_never_breaks_the_bracket_it_goes_into(text: str) -> None:
+def test_a_note_never_breaks_the_bracket_it_goes_into(text):
     note = wire.clean_note(text)
     assert len(note.encode()) <= wire.MAX_NOTE_BYTES
     assert not set(note) & set("[]|\n")
 
 
-def test_admin_verbs_are_read() -> None:
+def test_admin_verbs_are_read():
     assert protocol.decode(b"status id=3\n") == Admin("status", 3)

@@ -1,7 +1,5 @@
 """What is installed beside us is of releases that we know."""
 
-from __future__ import annotations
-
 import configparser
 import re
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +21,7 @@ def requirements() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "line"), requirements().items())
-def test_a_package_is_bound_below_its_next_major_release(name: str, line: str) -> None:
+def test_a_package_is_bound_below_its_next_major_release(name, line):
     if name in FREE:
         return
     found = re.fullmatch(r"[\w\-]+>=([\d.]+),<(\d+)", line)

@@ -3,8 +3,6 @@
 The bounds are generous: what they catch took seconds and gigabytes, or ended the whole look.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time
@@ -14,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from engine_in_tests import an_engine
 from genie_in_tests import NOW as SHAPED_AT
 from genie_in_tests import a_node, a_shaping, queued
 from genie_in_tests import submit as shaped
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 from machines_in_tests import BASIC, basic_decider
 
 from gres_topology import hostlist
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotTold, _question
@@ -39,7 +37,6 @@ from slurm_plugin.queue import features
 from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.demand import MAX_NAMED
-from slurm_plugin.serve import setup
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import rows
@@ -120,13 +117,13 @@ def attempted(call: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("text", HOST_LISTS.values(), ids=HOST_LISTS)
-def test_a_host_list_is_counted_before_a_name_is_made(text: str) -> None:
+def test_a_host_list_is_counted_before_a_name_is_made(text):
     with bounded():
         attempted(lambda: hostlist.expand(text))
 
 
 @pytest.mark.parametrize("text", CONSTRAINTS.values(), ids=CONSTRAINTS)
-def test_a_constraint_costs_little_on_however_many_nodes(text: str) -> None:
+def test_a_constraint_costs_little_on_however_many_nodes(text):
     with bounded():
         for i in range(1000):
             try:
@@ -135,14 +132,14 @@ def test_a_constraint_costs_little_on_however_many_nodes(text: str) -> None:
                 continue
 
 
-def test_the_longest_constraint_that_is_judged_is_judged_once_for_nodes_that_are_alike() -> None:
+def test_the_longest_constraint_that_is_judged_is_judged_once_for_nodes_that_are_alike():
     text = "|".join(["a"] * (features.MAX_CHARS // 2))
     with bounded():
         assert not any(features.holds(text, {"b", f"f{i % 10}"}) for i in range(20_000))
 
 
 @given(st.text("ab&|()[] *,", max_size=30), st.frozensets(st.sampled_from("ab")))
-def test_any_constraint_is_judged_or_refused(text: str, has: frozenset[str]) -> None:
+def test_any_constraint_is_judged_or_refused(text, has):
     try:
         features.holds(text, has)
     except features.Unsupported:
@@ -150,21 +147,19 @@ def test_any_constraint_is_judged_or_refused(text: str, has: frozenset[str]) -> 
 
 
 @given(st.text("n0159[]-,. ", max_size=40))
-def test_any_host_list_is_read_or_refused(text: str) -> None:
+def test_any_host_list_is_read_or_refused(text):
     attempted(lambda: hostlist.expand(text))
 
 
 @pytest.mark.parametrize(
     "text", ["0-99999999", ",".join(["0-4000000"] * 400), "1," * 2000, "0-9:0", "x", "1-3,..."]
 )
-def test_no_task_of_an_array_is_made_by_reading_which_there_are(text: str) -> None:
+def test_no_task_of_an_array_is_made_by_reading_which_there_are(text):
     with bounded():
         attempted(lambda: array_tasks.fields(7, 7, 0, text))
 
 
-def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(caplog):
     """slurmrestd cuts long lists of tasks, so that anybody could make the queue unreadable."""
     job = {"job_id": 7, "job_state": ["PENDING"], "array_job_id": 7, "array_task_string": "1,3,..."}
     text = json.dumps({"jobs": [job, {"job_id": 8, "job_state": ["PENDING"]}]})
@@ -180,7 +175,7 @@ def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(
     "payload",
     [b"[" * 1024, b'{"job":' * 140, b"9" * 1024, b'{"job":1e999,"nonce":""}', b"x" * 5000],
 )
-def test_any_question_to_explain_is_read_or_refused(payload: bytes) -> None:
+def test_any_question_to_explain_is_read_or_refused(payload):
     with bounded(), pytest.raises(NotTold):
         _question(payload)
 
@@ -191,19 +186,15 @@ def test_any_question_to_explain_is_read_or_refused(payload: bytes) -> None:
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine of the slots mode whose cache has just seen an empty cluster."""
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
-    first = setup.load(path)
-    assert first.cache is not None
+    found = an_engine(tmp_path, f"{BASIC}enforcement: slots\n")
     room = {
         f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 40, 100_000, partitions=frozenset({"batch"}))
         for i in range(1, 65)
     }
-    first.cache.default_partition = "batch"
-    first.cache.look(room, (), None, time.time())
-    log = DecisionLog(first.config.decision_log)
-    yield Engine(first, log, setup.load)
-    log.close()
+    found.setup.cache.default_partition = "batch"
+    found.setup.cache.look(room, (), None, time.time())
+    yield found
+    found.log.close()
 
 
 def submit(**more: object) -> Submit:
@@ -242,22 +233,19 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("key", "text"), TEXTS)
-def test_a_hostile_submit_gets_its_answer_and_the_next_one_its_gpus(
-    engine: Engine, caplog: pytest.LogCaptureFixture, key: str, text: str
-) -> None:
+def test_a_hostile_submit_gets_its_answer_and_the_next_one_its_gpus(engine, caplog, key, text):
     for form in ("node", "socket"):
         with bounded():
             reply = engine.answer(encode_request(submit(**{key: text, "form": form}))).reply
         assert reply is not None
         assert b"Traceback" not in reply
     ordinary = engine.answer(encode_request(submit())).reply
-    assert ordinary is not None
     assert ordinary.startswith(b"ok ")
     assert b"gpu-slots:%20placed" in ordinary
     assert not caplog.records, caplog.text
 
 
-def test_numbers_of_any_size_are_answered(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+def test_numbers_of_any_size_are_answered(engine, caplog):
     chance = random.Random(7)
     sizes = (0, 1, 2, 3, 8, 64, 65, 2**31, 2**32, 2**53, 10**18 - 1)
     names = ("gpus", "nodes", "per_node", "tasks", "max_nodes", "shape", "tasks_per_node")
@@ -270,7 +258,7 @@ def test_numbers_of_any_size_are_answered(engine: Engine, caplog: pytest.LogCapt
     assert not caplog.records, caplog.text
 
 
-def test_a_line_of_very_many_keys_is_refused_in_time(engine: Engine) -> None:
+def test_a_line_of_very_many_keys_is_refused_in_time(engine):
     line = b"submit id=1 " + b" ".join(b"k%d=" % i for i in range(100_000))
     for hostile in (line, b"place id=1 " + b"node=a/1/1/1/1 " * 60_000, b"x" * (1 << 20)):
         began = time.process_time()
@@ -328,7 +316,7 @@ ROOM = {
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
+def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed):
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
     with bounded():
         for job in queue:
@@ -347,7 +335,7 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_look_for_loans_outlives_hostile_jobs(seed: int) -> None:
+def test_a_look_for_loans_outlives_hostile_jobs(seed):
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
     context = at_start.LoanContext(NOW)
     with bounded():
@@ -364,7 +352,7 @@ SHAPED = {
 
 
 @pytest.mark.parametrize("text", [*SHAPED.values(), *HINTS.values()])
-def test_a_shaped_submit_of_any_numbers_gets_its_answer(tmp_path: Path, text: str) -> None:
+def test_a_shaped_submit_of_any_numbers_gets_its_answer(tmp_path, text):
     shaping = a_shaping(tmp_path)
     looked = shaping.site.domains["dl"]
     shaping.snapshots["dl"] = domain_snapshot(
@@ -381,7 +369,7 @@ def test_a_shaped_submit_of_any_numbers_gets_its_answer(tmp_path: Path, text: st
 
 
 @pytest.mark.parametrize("text", GRES.values(), ids=GRES)
-def test_a_look_at_shapes_outlives_a_request_that_cannot_be_read(text: str) -> None:
+def test_a_look_at_shapes_outlives_a_request_that_cannot_be_read(text):
     job = queued(7, tres_per_node=text)
     with bounded():
         shape = asked_shape(job)
@@ -392,7 +380,7 @@ def no_task(*_: object) -> None:
     """Nobody is in the queue."""
 
 
-def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path: Path) -> None:
+def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path):
     cache = CapacityCache(default_partition="batch")
     cache.look(ROOM, (), None, NOW)
     slots = Slots(basic_decider(tmp_path), cache, 120, clock=lambda: NOW)

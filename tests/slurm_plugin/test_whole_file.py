@@ -1,19 +1,14 @@
 """A file is replaced as a whole, and a disk that is full is not filled further."""
 
-from __future__ import annotations
-
 import errno
 import os
-from pathlib import Path
-
-import pytest
 
 from policies.contract.interference import Kind
 from slurm_plugin import whole_file
 from slurm_plugin.job_profiles.learned import Learned, Sort
 
 
-def test_a_file_is_replaced_with_its_mode(tmp_path: Path) -> None:
+def test_a_file_is_replaced_with_its_mode(tmp_path):
     path = tmp_path / "made" / "file"
     for content in (b"one", b"two"):
         whole_file.replace(path, content, 0o640)
@@ -21,9 +16,7 @@ def test_a_file_is_replaced_with_its_mode(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_on_a_full_disk_the_old_one_stays_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_on_a_full_disk_the_old_one_stays_alone(tmp_path, monkeypatch, caplog):
     """What jobs taught is written again and again: one file left each time would add up."""
     path = tmp_path / "learned.json"
     path.write_text("[]")

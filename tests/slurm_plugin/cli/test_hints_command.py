@@ -1,7 +1,5 @@
 """`gputopo hints` and docs/hints.md say what the grammar knows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -21,7 +19,7 @@ def run(*args: str) -> str:
     return done.stdout
 
 
-def test_every_key_is_listed_with_values_default_and_reader() -> None:
+def test_every_key_is_listed_with_values_default_and_reader():
     rows = json.loads(run("--json"))["keys"]
     assert [row["key"] for row in rows] == list(KEYS)
     assert all(row["values"] and row["default"] and row["doc"] for row in rows)
@@ -33,12 +31,12 @@ def test_every_key_is_listed_with_values_default_and_reader() -> None:
     assert by_key["batch"]["read_by"] == "topo-aware, topo-aware-p, genie"
 
 
-def test_the_table_names_every_key_too() -> None:
+def test_the_table_names_every_key_too():
     table = run()
     assert all(key in table for key in KEYS)
 
 
-def test_the_page_is_the_commands_output() -> None:
+def test_the_page_is_the_commands_output():
     text = PAGE.read_text()
     begin, end = "<!-- reference -->\n", "<!-- /reference -->"
     written = text[text.index(begin) + len(begin) : text.index(end)]
@@ -46,7 +44,7 @@ def test_the_page_is_the_commands_output() -> None:
     assert written.strip() == tables().strip() == run("--markdown").strip()
 
 
-def test_launch_keys_go_with_every_policy() -> None:
+def test_launch_keys_go_with_every_policy():
     assert {name for name, key in KEYS.items() if key.reader == LAUNCH} <= set(supported_keys())
     for policy in ("mapa", "first-fit"):
         text = f"policy={policy},bind=none,mem=interleave"

@@ -1,7 +1,5 @@
 """`gputopo profile` and the model database behind it."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from pathlib import Path
@@ -63,7 +61,6 @@ def test_more_runs_are_fitted_together_with_the_stored_ones(ask, tmp_path):
     stored(ask)
     assert "from 8 runs" in ask("fit", "more.csv", "--name", "resnet50", "--add").stdout
     found = Database(tmp_path / "state" / "performance.db").get("resnet50")
-    assert found is not None
     assert found.traits == Traits("resnet50", "cnn")
     assert found.runs[-1] == Run(2, 8, 32, 0.2)
 

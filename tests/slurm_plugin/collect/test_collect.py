@@ -1,7 +1,5 @@
 """Collecting through Slurm: the snippet, its sections, the store, and what is told of each node."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -57,7 +55,7 @@ def a100(**other: str | tuple[str, int]) -> str:
     return output(**A100, **other)
 
 
-def test_the_snippet_runs_in_a_posix_shell_and_marks_every_section(tmp_path: Path) -> None:
+def test_the_snippet_runs_in_a_posix_shell_and_marks_every_section(tmp_path):
     done = subprocess.run(
         ["sh", "-s"], input=snippet.script(), capture_output=True, text=True, check=True
     )
@@ -67,7 +65,7 @@ def test_the_snippet_runs_in_a_posix_shell_and_marks_every_section(tmp_path: Pat
     assert done.stderr == ""
 
 
-def test_a_tools_output_and_status_arrive_unchanged(tmp_path: Path) -> None:
+def test_a_tools_output_and_status_arrive_unchanged(tmp_path):
     tool = tmp_path / "nvidia-smi"
     tool.write_text('#!/bin/sh\necho "out $*"; echo err >&2; exit 9\n')
     tool.chmod(0o755)
@@ -77,13 +75,13 @@ def test_a_tools_output_and_status_arrive_unchanged(tmp_path: Path) -> None:
     assert found["nvidia-smi-topo"] == snippet.Section("out topo -m\nerr\n", 9)
 
 
-def test_an_answer_cut_off_is_noticed() -> None:
+def test_an_answer_cut_off_is_noticed():
     whole = a100()
     with pytest.raises(PluginError, match="cut off before drm"):
         snippet.sections(whole[: whole.index("@gputopo end drm")])
 
 
-def test_links_addresses_minors_and_model_come_together() -> None:
+def test_links_addresses_minors_and_model_come_together():
     topology = read_node("n1", snippet.sections(a100()))
     assert topology.kinds == (("X", "NV12"), ("NV12", "X"))
     assert topology.pci == ("0000:07:00.0", "0000:0a:00.0")
@@ -91,14 +89,14 @@ def test_links_addresses_minors_and_model_come_together() -> None:
     assert topology.model == "NVIDIA A100-SXM4-40GB"
 
 
-def test_a_query_of_other_gpus_than_the_matrix_is_not_mixed_in() -> None:
+def test_a_query_of_other_gpus_than_the_matrix_is_not_mixed_in():
     query = QUERY[: QUERY.index("GPU 00000000:0A")]
     found = output(**{**A100, "nvidia-smi-query": query})
     topology = read_node("n1", snippet.sections(found))
     assert topology.minors == (None, None)
 
 
-def test_numactl_of_another_machine_is_left_out() -> None:
+def test_numactl_of_another_machine_is_left_out():
     numactl = "available: 1 nodes (4)\nnode 4 cpus: 0\nnode 4 size: 1 MB\nnode 4 free: 1 MB\n"
     numactl += "node distances:\nnode   4 \n  4:  10 \n"
     assert read_node("n1", snippet.sections(a100(numactl=numactl))).gpus == 2
@@ -112,7 +110,7 @@ def test_numactl_of_another_machine_is_left_out() -> None:
         (output(nvidia_smi_topo=("", 124)), "failed with status 124"),
     ],
 )
-def test_a_node_without_tools_says_why(text: str, says: str) -> None:
+def test_a_node_without_tools_says_why(text, says):
     with pytest.raises(PluginError, match=says):
         read_node("n1", snippet.sections(text))
 
@@ -121,9 +119,7 @@ def collector(tmp_path: Path, srun: str | Callable[[list[str], str], str]) -> Co
     return Collector(FakeRunner({"srun": srun}), Store(tmp_path), wait_s=5)
 
 
-def test_a_node_is_asked_through_slurm_with_the_snippet_on_its_standard_input(
-    tmp_path: Path,
-) -> None:
+def test_a_node_is_asked_through_slurm_with_the_snippet_on_its_standard_input(tmp_path):
     runner = FakeRunner({"srun": a100()})
     list(Collector(runner, Store(tmp_path), wait_s=5).collect([NODE]))
     ((argv, stdin),) = runner.calls
@@ -132,7 +128,7 @@ def test_a_node_is_asked_through_slurm_with_the_snippet_on_its_standard_input(
     assert stdin == snippet.script()
 
 
-def test_collecting_twice_changes_nothing(tmp_path: Path) -> None:
+def test_collecting_twice_changes_nothing(tmp_path):
     first = list(collector(tmp_path, a100()).collect([NODE]))
     before = {p: p.read_bytes() for p in tmp_path.rglob("*.json")}
     second = list(collector(tmp_path, a100()).collect([NODE]))
@@ -140,7 +136,7 @@ def test_collecting_twice_changes_nothing(tmp_path: Path) -> None:
     assert {p: p.read_bytes() for p in tmp_path.rglob("*.json")} == before
 
 
-def test_changed_hardware_is_named_and_kept_apart_until_accepted(tmp_path: Path) -> None:
+def test_changed_hardware_is_named_and_kept_apart_until_accepted(tmp_path):
     list(collector(tmp_path, a100()).collect([NODE]))
     lost = a100().replace("NV12", "SYS")
     (changed,) = collector(tmp_path, lost).collect([NODE])
@@ -154,7 +150,7 @@ def test_changed_hardware_is_named_and_kept_apart_until_accepted(tmp_path: Path)
     assert record.accepted == record.latest
 
 
-def test_a_repaired_node_is_as_before(tmp_path: Path) -> None:
+def test_a_repaired_node_is_as_before(tmp_path):
     list(collector(tmp_path, a100()).collect([NODE]))
     list(collector(tmp_path, a100().replace("NV12", "SYS")).collect([NODE]))
     (repaired,) = collector(tmp_path, a100()).collect([NODE])
@@ -163,7 +159,7 @@ def test_a_repaired_node_is_as_before(tmp_path: Path) -> None:
     assert record.accepted == record.latest
 
 
-def test_confined_devices_are_asked_for_with_all_gpus(tmp_path: Path) -> None:
+def test_confined_devices_are_asked_for_with_all_gpus(tmp_path):
     def confined(argv: list[str], _stdin: str) -> str:
         if "--gres=gpu:2" in argv:
             return a100()
@@ -175,7 +171,7 @@ def test_confined_devices_are_asked_for_with_all_gpus(tmp_path: Path) -> None:
     assert "--comment=gpu-topo: off" in runner.calls[1][0]
 
 
-def test_every_failed_node_is_named_and_the_others_are_kept(tmp_path: Path) -> None:
+def test_every_failed_node_is_named_and_the_others_are_kept(tmp_path):
     def srun(argv: list[str], _stdin: str) -> str:
         if "--nodelist=n2" in argv:
             raise SlurmError("srun: Unable to allocate resources")
@@ -197,6 +193,6 @@ def test_every_failed_node_is_named_and_the_others_are_kept(tmp_path: Path) -> N
     assert set(Store(tmp_path).nodes()) == {"n1"}
 
 
-def test_a_key_that_leads_out_of_the_store_is_refused(tmp_path: Path) -> None:
+def test_a_key_that_leads_out_of_the_store_is_refused(tmp_path):
     with pytest.raises(PluginError, match="no key of ours"):
         Store(tmp_path).topology("../../etc/passwd")

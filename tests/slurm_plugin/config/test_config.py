@@ -1,7 +1,5 @@
 """gputopo.yaml: every mistake is named with file, line, key and what is allowed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from slurm_plugin.errors import ConfigError
 FILE = Path("/etc/slurm/gputopo.yaml")
 
 
-def test_an_empty_file_is_all_defaults() -> None:
+def test_an_empty_file_is_all_defaults():
     settings = config.parse("", FILE)
     assert settings.socket == Path("/run/gputopo/engine.sock")
     assert settings.decision_log.max_mb == 64
@@ -22,7 +20,7 @@ def test_an_empty_file_is_all_defaults() -> None:
     assert settings.nodes == ()
 
 
-def test_a_partition_takes_the_rest_from_default(tmp_path: Path) -> None:
+def test_a_partition_takes_the_rest_from_default(tmp_path):
     settings = basic_config(tmp_path)
     assert settings.rule("plain").mode == "enforce"
     assert settings.rule("plain").policy == "first-fit"
@@ -30,24 +28,24 @@ def test_a_partition_takes_the_rest_from_default(tmp_path: Path) -> None:
     assert settings.rule("picky").hints == {"min-utility": "0.9"}
 
 
-def test_default_may_be_written_last() -> None:
+def test_default_may_be_written_last():
     text = 'partitions: {a: {policy: first-fit}, default: {mode: "off"}}'
     assert config.parse(text, FILE).rule("a").mode == "off"
 
 
 @pytest.mark.parametrize("mode", ["off", '"off"', "'off'"])
-def test_off_is_a_word_however_it_is_quoted(mode: str) -> None:
+def test_off_is_a_word_however_it_is_quoted(mode):
     settings = config.parse(f"partitions: {{default: {{mode: {mode}}}}}", FILE)
     assert settings.rule("").mode == "off"
 
 
-def test_of_several_partitions_the_one_that_changes_least_counts(tmp_path: Path) -> None:
+def test_of_several_partitions_the_one_that_changes_least_counts(tmp_path):
     settings = basic_config(tmp_path)
     assert settings.rule("default,watched").mode == "observe"
     assert settings.rule("watched,quiet,plain").mode == "off"
 
 
-def test_files_are_relative_to_the_configuration() -> None:
+def test_files_are_relative_to_the_configuration():
     text = "nodes: [{nodes: n1, topology: minsky, gres_conf: my/gres.conf}]\nsocket: s"
     settings = config.parse(text, FILE)
     assert settings.nodes[0].gres_conf == Path("/etc/slurm/my/gres.conf")
@@ -115,29 +113,29 @@ def test_files_are_relative_to_the_configuration() -> None:
         ("socket: \x00", "1: not YAML"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_its_line_and_what_is_allowed(text: str, says: str) -> None:
+def test_a_mistake_is_named_with_its_line_and_what_is_allowed(text, says):
     with pytest.raises(ConfigError) as caught:
         config.parse(text, FILE)
     assert str(caught.value).startswith(f"{FILE}:")
     assert says in str(caught.value)
 
 
-def test_a_missing_file_is_named() -> None:
+def test_a_missing_file_is_named():
     with pytest.raises(ConfigError, match=r"/none/gputopo\.yaml: cannot be read"):
         config.load(Path("/none/gputopo.yaml"))
 
 
-def test_the_tests_own_configuration_loads(tmp_path: Path) -> None:
+def test_the_tests_own_configuration_loads(tmp_path):
     assert len(basic_config(tmp_path, BASIC).nodes) == 3
 
 
-def test_topology_conf_is_relative_to_the_configuration_and_unset_by_default() -> None:
+def test_topology_conf_is_relative_to_the_configuration_and_unset_by_default():
     assert config.parse("", FILE).topology_conf is None
     settings = config.parse("topology_conf: topology.conf", FILE)
     assert settings.topology_conf == Path("/etc/slurm/topology.conf")
 
 
-def test_nothing_is_lent_unless_the_site_says_so() -> None:
+def test_nothing_is_lent_unless_the_site_says_so():
     found = config.parse("", FILE).remote
     assert (found.allow, found.trust_network, found.preset.name) == (False, False, "echo")
     text = "enforcement: slots\nremote: {allow: yes, ports: 6000-6009, r_queues: [rq]}"

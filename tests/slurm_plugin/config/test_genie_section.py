@@ -1,7 +1,5 @@
 """The `genie` section: what is read, and which mistakes are named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,11 @@ from slurm_plugin.genie.site import site_of
 FILE = Path("/etc/slurm/gputopo.yaml")
 
 
-def test_without_the_section_no_jobs_are_shaped() -> None:
+def test_without_the_section_no_jobs_are_shaped():
     assert config.parse("", FILE).genie is None
 
 
-def test_partitions_take_what_they_do_not_say_from_the_section() -> None:
+def test_partitions_take_what_they_do_not_say_from_the_section():
     text = """
 genie:
   database: perf.db
@@ -32,7 +30,6 @@ genie:
   accounts: {gold: {classes: {urgent: 0, normal: 1}}}
 """
     genie = config.parse(text, FILE).genie
-    assert genie is not None
     assert genie.database == Path("/etc/slurm/perf.db")
     a, b = genie.partitions["a"], genie.partitions["b"]
     assert (a.nodes, a.late, a.max_nodes) == (("n1", "n2"), "refuse", 0)
@@ -41,9 +38,8 @@ genie:
     assert tuple(genie.accounts["gold"].classes) == ("urgent", "normal")
 
 
-def test_the_papers_classes_hold_where_the_site_names_none() -> None:
+def test_the_papers_classes_hold_where_the_site_names_none():
     genie = config.parse("genie: {partitions: {a: {nodes: n1}}}", FILE).genie
-    assert genie is not None
     assert genie.partitions["a"].classes == PAPER
     assert {name: within.times for name, within in PAPER.items()} == {
         "urgent": 0.0, "prior": 1.0, "normal": 2.0,
@@ -57,7 +53,7 @@ def test_the_papers_classes_hold_where_the_site_names_none() -> None:
         ("dgx1,minsky1", "genie.partitions.dl.nodes: nodes of 4, 8 GPUs; expected nodes of one"),
     ],
 )
-def test_nodes_must_be_declared_and_alike(tmp_path: Path, nodes: str, says: str) -> None:
+def test_nodes_must_be_declared_and_alike(tmp_path, nodes, says):
     from machines_in_tests import BASIC
 
     text = BASIC + f"genie: {{{{partitions: {{{{dl: {{{{nodes: '{nodes}'}}}}}}}}}}}}\n"

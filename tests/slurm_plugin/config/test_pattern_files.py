@@ -1,7 +1,5 @@
 """A site's own patterns, from the file to the decision: gputopo.yaml, hints, commands."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +46,7 @@ def chosen(path: Path, hint: str, gpus: int = 4, **more: object) -> Use:
     return reply
 
 
-def test_a_job_is_placed_by_the_pattern_its_hint_names(tmp_path: Path) -> None:
+def test_a_job_is_placed_by_the_pattern_its_hint_names(tmp_path):
     path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": STAR})
     greedy = "policy=mapa-greedy,pattern="
     halo = chosen(path, greedy + "halo")
@@ -57,21 +55,21 @@ def test_a_job_is_placed_by_the_pattern_its_hint_names(tmp_path: Path) -> None:
     assert "halo: " in halo.note
 
 
-def test_without_a_hint_the_rules_pattern_counts(tmp_path: Path) -> None:
+def test_without_a_hint_the_rules_pattern_counts(tmp_path):
     more = "patterns: {halo: halo.txt}\naccounts: {physics: {hints: {pattern: halo}}}\n"
     path = written(tmp_path, more, **{"halo.txt": STAR})
     assert "halo: " in chosen(path, "", account="physics").note
     assert "ring: " in chosen(path, "", account="other").note
 
 
-def test_another_number_of_gpus_is_a_ring_and_the_note_says_so(tmp_path: Path) -> None:
+def test_another_number_of_gpus_is_a_ring_and_the_note_says_so(tmp_path):
     path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": STAR})
     told = chosen(path, "pattern=halo", gpus=3)
     assert "ring (halo is for 4 GPUs): " in told.note
     assert told.nodes == chosen(path, "pattern=ring", gpus=3).nodes
 
 
-def test_a_reload_with_another_file_of_the_same_name_decides_anew(tmp_path: Path) -> None:
+def test_a_reload_with_another_file_of_the_same_name_decides_anew(tmp_path):
     hint = "policy=mapa-greedy,pattern=halo"
     path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": STAR})
     before = chosen(path, hint)
@@ -82,7 +80,7 @@ def test_a_reload_with_another_file_of_the_same_name_decides_anew(tmp_path: Path
     assert before.nodes != after.nodes
 
 
-def test_the_record_tells_which_contents_were_used(tmp_path: Path) -> None:
+def test_the_record_tells_which_contents_were_used(tmp_path):
     asked = question(node("dgx1", 0xFF, mask(0, 1, 2, 3)), hint="pattern=halo")
     found = []
     for text in (STAR, SQUARE):
@@ -92,7 +90,7 @@ def test_the_record_tells_which_contents_were_used(tmp_path: Path) -> None:
     assert found[0] != found[1]
 
 
-def test_the_canonical_hint_keeps_the_users_name(tmp_path: Path) -> None:
+def test_the_canonical_hint_keeps_the_users_name(tmp_path):
     path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": STAR})
     rule = config.load(path).rule("default")
     preferences = read_preferences("sensitive=no, pattern=halo", rule)
@@ -100,7 +98,7 @@ def test_the_canonical_hint_keeps_the_users_name(tmp_path: Path) -> None:
     assert read_preferences(preferences.text, rule).text == preferences.text
 
 
-def test_a_name_nobody_declared_is_refused_with_the_names_there_are(tmp_path: Path) -> None:
+def test_a_name_nobody_declared_is_refused_with_the_names_there_are(tmp_path):
     path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": STAR})
     with pytest.raises(HintRefused, match=r"pattern: 'hallo'; expected ring, .*hypercube, halo$"):
         read_preferences("pattern=hallo", config.load(path).rule("default"))
@@ -110,7 +108,7 @@ def test_a_name_nobody_declared_is_refused_with_the_names_there_are(tmp_path: Pa
     assert "hint ignored: pattern: 'halo'; expected ring" in reply.note
 
 
-def test_patterns_are_ready_before_the_first_question(tmp_path: Path) -> None:
+def test_patterns_are_ready_before_the_first_question(tmp_path):
     path = written(tmp_path, "patterns: {halo: halo.txt}\n", **{"halo.txt": STAR})
     setup = load(path)
     assert replace(setup).config.patterns["halo"].ranks == 4
@@ -133,7 +131,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("value", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
-def test_a_wrong_pattern_is_named_with_its_line(tmp_path: Path, value: str, message: str) -> None:
+def test_a_wrong_pattern_is_named_with_its_line(tmp_path, value, message):
     path = written(tmp_path, f"patterns: {value}\n", **{"halo.txt": STAR, "loop.txt": "1 1\n"})
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError) as caught:
@@ -143,7 +141,7 @@ def test_a_wrong_pattern_is_named_with_its_line(tmp_path: Path, value: str, mess
     assert message in str(caught.value)
 
 
-def test_more_ranks_than_any_node_has_gpus_is_a_mistake(tmp_path: Path) -> None:
+def test_more_ranks_than_any_node_has_gpus_is_a_mistake(tmp_path):
     chain = "".join(f"{rank} {rank + 1}\n" for rank in range(9))
     path = written(tmp_path, "patterns: {long: long.txt}\n", **{"long.txt": chain})
     with pytest.raises(ConfigError) as caught:
@@ -161,7 +159,7 @@ def run(*args: str, code: int = 0) -> str:
     return done.output
 
 
-def test_show_says_what_a_file_is(tmp_path: Path) -> None:
+def test_show_says_what_a_file_is(tmp_path):
     file = tmp_path / "halo.txt"
     file.write_text(SQUARE)
     assert run("pattern", "show", str(file)) == (
@@ -178,7 +176,7 @@ def test_show_says_what_a_file_is(tmp_path: Path) -> None:
     }
 
 
-def test_an_extracted_pattern_is_kept_as_an_edge_list(tmp_path: Path) -> None:
+def test_an_extracted_pattern_is_kept_as_an_edge_list(tmp_path):
     file, kept = tmp_path / "graph.xml", tmp_path / "kept.txt"
     channel = "".join(f'<gpu dev="{gpu}"/>' for gpu in (5, 7, 6))
     file.write_text(f'<graphs version="1"><graph pattern="3"><channel>{channel}</channel></graph>'
@@ -188,13 +186,13 @@ def test_an_extracted_pattern_is_kept_as_an_edge_list(tmp_path: Path) -> None:
     assert "edge list, 3 ranks, 2 edges\n0-2 1-2\n" in run("pattern", "show", str(kept))
 
 
-def test_a_bad_file_is_one_line(tmp_path: Path) -> None:
+def test_a_bad_file_is_one_line(tmp_path):
     told = run("pattern", "show", str(tmp_path / "none"), code=2)
     assert told.startswith(f"Error: {tmp_path / 'none'}: No such file")
     assert told.count("\n") == 1
 
 
-def test_place_takes_a_pattern_or_its_file(tmp_path: Path) -> None:
+def test_place_takes_a_pattern_or_its_file(tmp_path):
     file = tmp_path / "halo.txt"
     file.write_text(STAR)
     where = ("place", "--machine", "dgx1v", "--json", "--hint", "policy=mapa-greedy")
@@ -205,7 +203,7 @@ def test_place_takes_a_pattern_or_its_file(tmp_path: Path) -> None:
     assert other["reason"].startswith("ring (halo is for 4 GPUs): ")
 
 
-def test_place_refuses_more_ranks_than_the_machine_has_gpus(tmp_path: Path) -> None:
+def test_place_refuses_more_ranks_than_the_machine_has_gpus(tmp_path):
     file = tmp_path / "halo.txt"
     file.write_text("".join(f"{rank} {rank + 1}\n" for rank in range(4)))
     told = run("place", "--machine", "minsky", "--gpus", "4", "--pattern", str(file), code=2)
@@ -214,7 +212,7 @@ def test_place_refuses_more_ranks_than_the_machine_has_gpus(tmp_path: Path) -> N
     assert told.startswith("Error: rung: No such file or directory")
 
 
-def test_the_launch_table_ranks_by_the_sites_patterns(tmp_path: Path) -> None:
+def test_the_launch_table_ranks_by_the_sites_patterns(tmp_path):
     file = tmp_path / "halo.txt"
     file.write_text("1 0\n1 2\n1 3\n")  # a star around rank 1
     table = run("launch-table", "dgx1v", "--pattern", f"halo={file}").splitlines()
@@ -236,9 +234,7 @@ def test_the_launch_table_ranks_by_the_sites_patterns(tmp_path: Path) -> None:
         ("minsky", "halo={file}", "halo: 5 ranks on 4 GPUs of minsky"),
     ],
 )
-def test_what_no_launch_table_can_hold(
-    tmp_path: Path, machine: str, given: str, message: str
-) -> None:
+def test_what_no_launch_table_can_hold(tmp_path, machine, given, message):
     file = tmp_path / "halo.txt"
     file.write_text("".join(f"{rank} {rank + 1}\n" for rank in range(4)))
     told = run("launch-table", machine, "--pattern", given.format(file=file), code=2)

@@ -1,7 +1,5 @@
 """Docs, JSON Schema and reader come of the same declarations; what one shows, another takes."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import MISSING, dataclass, field
 from pathlib import Path
@@ -13,7 +11,7 @@ from click.testing import CliRunner
 
 from slurm_plugin.cli import cli
 from slurm_plugin.config import reference
-from slurm_plugin.config.key import Key, keys_of
+from slurm_plugin.config.key import keys_of
 from slurm_plugin.config.settings import Config
 from slurm_plugin.config.site_reader import SiteReader
 from slurm_plugin.config.yaml_reader import Reader
@@ -31,7 +29,7 @@ KEYS = [
 ]
 
 
-def test_the_page_lists_every_key_as_gputopo_config_keys_does() -> None:
+def test_the_page_lists_every_key_as_gputopo_config_keys_does():
     page = (ROOT / "docs" / "configuration.md").read_text()
     begin, end = "<!-- reference -->\n", "<!-- /reference -->"
     written = page[page.index(begin) + len(begin) : page.index(end)]
@@ -40,7 +38,7 @@ def test_the_page_lists_every_key_as_gputopo_config_keys_does() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_each_keys_default_or_example_is_read(key: Key) -> None:
+def test_each_keys_default_or_example_is_read(key):
     """And the default as it is shown is the default."""
     shown = reference.default(key).strip("`")
     text = (shown if shown != "required" else "") or key.example or ", ".join(key.choices[:1])
@@ -50,7 +48,7 @@ def test_each_keys_default_or_example_is_read(key: Key) -> None:
     assert text != shown or key.default in (found, MISSING)
 
 
-def test_the_schema_knows_every_key_and_no_other() -> None:
+def test_the_schema_knows_every_key_and_no_other():
     printed = CliRunner().invoke(cli, ["config", "schema"], catch_exceptions=False)
     schema = json.loads(printed.output)
     assert schema["properties"].keys() == {key.name for key in keys_of(Config)}
@@ -83,7 +81,7 @@ def weights(text: str) -> Weights:
     return Reader(FILE).settings(Weights, node, "mine")
 
 
-def test_a_class_that_a_policy_declares_is_read_like_ours() -> None:
+def test_a_class_that_a_policy_declares_is_read_like_ours():
     assert weights("{order: far}") == Weights("far", line=1)
     assert weights("\norder: near\ndistance: 2.5") == Weights("near", 2.5, line=2)
 
@@ -98,13 +96,13 @@ def test_a_class_that_a_policy_declares_is_read_like_ours() -> None:
         ("{order: far, colour: red}", "1: mine.colour: unknown key; allowed: order, distance"),
     ],
 )
-def test_and_refused_like_ours(text: str, says: str) -> None:
+def test_and_refused_like_ours(text, says):
     with pytest.raises(ConfigError) as caught:
         weights(text)
     assert says in str(caught.value)
 
 
-def test_a_declaration_that_says_too_much_or_too_little_is_refused() -> None:
+def test_a_declaration_that_says_too_much_or_too_little_is_refused():
     @dataclass(frozen=True)
     class Unknown:
         size: int = field(default=1, metadata={"about": "Size.", "hihg": 3})

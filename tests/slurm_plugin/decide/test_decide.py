@@ -1,7 +1,5 @@
 """Decisions: the wires decide, and everything doubtful is left to Slurm."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 
@@ -46,46 +44,41 @@ def fixed(decider: Decider, *answers: Placement | Wait | Exception) -> tuple[Dec
     return replace(decider, get_policy=lambda name: policy), policy
 
 
-def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(decider: Decider) -> None:
+def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(decider):
     reply = decider.decide(question(node("dgx1", FULL, mask(0, 1)))).reply
-    assert isinstance(reply, Use)
     assert reply.nodes == {"dgx1": mask(0, 3)}
     assert reply.alt == {}
 
 
-def test_the_index_mapping_is_applied_both_ways(decider: Decider) -> None:
+def test_the_index_mapping_is_applied_both_ways(decider):
     # Slurm's 7..0 are the topology's 0..7: free are the topology's 0, 3 and 6.
     free = mask(7, 4, 1)
     reply = decider.decide(question(node("mirrored", free, mask(1, 4)))).reply
-    assert isinstance(reply, Use)
     assert reply.nodes == {"mirrored": mask(7, 4)}
 
 
-def test_a_better_node_is_taken_and_the_alternative_stays_with_slurms(decider: Decider) -> None:
+def test_a_better_node_is_taken_and_the_alternative_stays_with_slurms(decider):
     asked = question(node("dgx1", mask(0, 1, 6), mask(0, 6)), node("dgx2", FULL))
     reply = decider.decide(asked).reply
-    assert isinstance(reply, Use)
     assert reply.nodes == {"dgx2": mask(0, 3)}
     assert reply.alt == {"dgx1": mask(0, 1)}
 
 
-def test_the_alternative_keeps_each_nodes_own_count(decider: Decider) -> None:
+def test_the_alternative_keeps_each_nodes_own_count(decider):
     asked = question(
         node("dgx1", mask(0, 1, 2, 5), mask(0, 1, 5)),
         node("dgx2", mask(0, 1, 2, 3, 4), mask(0)),
         node("dgx3", FULL),
     )
     reply = decider.decide(asked).reply
-    assert isinstance(reply, Use)
     assert {name: m.bit_count() for name, m in reply.alt.items()} in ({"dgx1": 3, "dgx2": 1}, {})
     if reply.nodes.keys() != {"dgx1", "dgx2"}:
         assert reply.alt
 
 
-def test_a_heavier_node_is_not_taken_while_a_lighter_one_has_room(decider: Decider) -> None:
+def test_a_heavier_node_is_not_taken_while_a_lighter_one_has_room(decider):
     asked = question(node("dgx1", mask(0, 5), mask(0, 5)), node("dgx2", FULL, weight=10))
     reply = decider.decide(asked).reply
-    assert isinstance(reply, Use)
     assert set(reply.nodes) == {"dgx1"}
 
 
@@ -110,22 +103,20 @@ def test_a_heavier_node_is_not_taken_while_a_lighter_one_has_room(decider: Decid
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_decided_is_slurms_own(
-    decider: Decider, asked: object, reason: str, note: str
-) -> None:
+def test_what_cannot_be_decided_is_slurms_own(decider, asked, reason, note):
     decision = decider.decide(asked)  # type: ignore[arg-type]
     assert isinstance(decision.reply, Pass)
     assert decision.reason == reason
     assert note in decision.reply.note
 
 
-def test_an_unknown_node_that_slurm_did_not_choose_is_only_left_out(decider: Decider) -> None:
+def test_an_unknown_node_that_slurm_did_not_choose_is_only_left_out(decider):
     decision = decider.decide(question(node("dgx1", FULL, mask(0, 1)), node("alien", FULL)))
     assert isinstance(decision.reply, Use)
     assert decision.record()["excluded_nodes"] == {"alien": "not declared in gputopo.yaml"}
 
 
-def test_observe_decides_and_logs_and_changes_nothing(decider: Decider) -> None:
+def test_observe_decides_and_logs_and_changes_nothing(decider):
     asked = question(node("dgx1", FULL, mask(0, 1)), partition="watched")
     decision = decider.decide(asked)
     assert decision.reply == Pass()
@@ -135,7 +126,7 @@ def test_observe_decides_and_logs_and_changes_nothing(decider: Decider) -> None:
     assert record["chosen"]["gpus"] == {"dgx1": (0, 3)}
 
 
-def test_the_record_sets_slurms_own_choice_beside_ours(decider: Decider) -> None:
+def test_the_record_sets_slurms_own_choice_beside_ours(decider):
     record = decider.decide(question(node("dgx1", FULL, mask(0, 1)))).record()
     assert record["slurm"]["gpus"] == {"dgx1": [0, 1]}
     assert record["slurm"]["effbw_gbps"] == pytest.approx(21.61, abs=0.01)
@@ -144,7 +135,7 @@ def test_the_record_sets_slurms_own_choice_beside_ours(decider: Decider) -> None
     assert record["policy"] == "mapa"
 
 
-def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider: Decider) -> None:
+def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider):
     bare = Placement({"dgx1": (0, 1)}, "fixed", "because")
     ours, _ = fixed(decider, bare)
     record = ours.decide(question(node("dgx1", FULL, mask(0, 1)))).record()
@@ -152,7 +143,7 @@ def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider: D
     assert record["chosen"]["effbw_gbps"] == pytest.approx(21.61, abs=0.01)
 
 
-def test_the_record_of_a_policy_of_terms_carries_them(decider: Decider) -> None:
+def test_the_record_of_a_policy_of_terms_carries_them(decider):
     asked = replace(question(node("dgx1", FULL, mask(0, 1))), hint="policy=topo-aware,batch=1")
     record = decider.decide(asked).record()
     assert record["chosen"]["terms"] == {
@@ -166,7 +157,7 @@ def test_the_record_of_a_policy_of_terms_carries_them(decider: Decider) -> None:
     assert "effbw_gbps" not in record["candidates"][0]
 
 
-def test_records_speak_slurms_indices(decider: Decider) -> None:
+def test_records_speak_slurms_indices(decider):
     record = decider.decide(question(node("mirrored", mask(7, 4, 1), mask(1, 4)))).record()
     assert set(record["chosen"]["gpus"]["mirrored"]) == {7, 4}
     assert record["slurm"]["gpus"] == {"mirrored": [1, 4]}
@@ -175,13 +166,13 @@ def test_records_speak_slurms_indices(decider: Decider) -> None:
 WAIT = Wait("busy", 45.0)
 
 
-def test_a_wait_is_cut_to_the_sites_step(decider: Decider) -> None:
+def test_a_wait_is_cut_to_the_sites_step(decider):
     ours, _ = fixed(decider, WAIT)
     decision = ours.decide(question(node("dgx1", FULL, 1)))
     assert decision.reply == WaitFor(30, "fixed: busy", max_wait_s=100)
 
 
-def test_a_wait_is_cut_to_what_is_left_of_the_jobs_time(decider: Decider) -> None:
+def test_a_wait_is_cut_to_what_is_left_of_the_jobs_time(decider):
     ours, _ = fixed(decider, WAIT)
     asked = question(node("dgx1", FULL, 1), postponed=1, waited_s=93)
     assert ours.decide(asked).reply == WaitFor(7, "fixed: busy", max_wait_s=100)
@@ -190,17 +181,14 @@ def test_a_wait_is_cut_to_what_is_left_of_the_jobs_time(decider: Decider) -> Non
 @pytest.mark.parametrize(
     "spent", [{"postponed": 3}, {"postponed": 1, "waited_s": 100}], ids=["times", "seconds"]
 )
-def test_a_job_that_waited_enough_gets_what_is_free(
-    decider: Decider, spent: dict[str, int]
-) -> None:
+def test_a_job_that_waited_enough_gets_what_is_free(decider, spent):
     instead = Placement({"dgx1": (4,)}, "fixed", "what is free")
     ours, _ = fixed(decider, replace(WAIT, instead=instead))
     reply = ours.decide(question(node("dgx1", FULL, 1), **spent)).reply
-    assert isinstance(reply, Use)
     assert reply.nodes == {"dgx1": mask(4)}
 
 
-def test_a_policy_that_only_waits_is_asked_again_without_conditions(decider: Decider) -> None:
+def test_a_policy_that_only_waits_is_asked_again_without_conditions(decider):
     placement = Placement({"dgx1": (4,)}, "fixed", "free")
     ours, policy = fixed(decider, WAIT, placement)
     asked = question(node("dgx1", FULL, 1), postponed=3, hint="min-utility=0.9,policy=mapa")
@@ -208,7 +196,7 @@ def test_a_policy_that_only_waits_is_asked_again_without_conditions(decider: Dec
     assert [request.min_utility for request in policy.asked] == [0.9, 0.0]
 
 
-def test_a_policy_that_never_places_ends_in_slurms_own(decider: Decider) -> None:
+def test_a_policy_that_never_places_ends_in_slurms_own(decider):
     ours, _ = fixed(decider, WAIT)
     decision = ours.decide(question(node("dgx1", FULL, 1), postponed=3))
     assert decision.reason == "waited long enough"
@@ -220,9 +208,7 @@ def test_a_policy_that_never_places_ends_in_slurms_own(decider: Decider) -> None
      {"dgx1": (1, 2, 3)}, {"dgx1": (1,), "dgx2": (1,)}],
     ids=["no such GPU", "busy", "unknown node", "twice", "too few", "too many", "split"],
 )  # fmt: skip
-def test_an_impossible_answer_of_a_policy_is_never_passed_on(
-    decider: Decider, gpus: dict[str, tuple[int, ...]], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_impossible_answer_of_a_policy_is_never_passed_on(decider, gpus, caplog):
     ours, _ = fixed(decider, Placement(gpus, "fixed", "wrong"))
     asked = question(node("dgx1", FULL & ~1, mask(1, 2)), node("dgx2", FULL))
     if gpus == {"dgx1": (0, 4)}:
@@ -234,9 +220,7 @@ def test_an_impossible_answer_of_a_policy_is_never_passed_on(
     assert "the decision failed" in caplog.text
 
 
-def test_a_policy_that_raises_costs_only_its_own_answer(
-    decider: Decider, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_policy_that_raises_costs_only_its_own_answer(decider, caplog):
     ours, _ = fixed(decider, ZeroDivisionError("bug"))
     decision = ours.decide(question(node("dgx1", FULL, 1)))
     assert (decision.reply, decision.reason) == (
@@ -246,21 +230,21 @@ def test_a_policy_that_raises_costs_only_its_own_answer(
     assert decision.record()["why"] == "internal error"
 
 
-def test_a_partitions_hints_are_defaults_the_users_own_win(decider: Decider) -> None:
+def test_a_partitions_hints_are_defaults_the_users_own_win(decider):
     ours, policy = fixed(decider, Placement({"dgx1": (0,)}, "fixed", ""))
     ours.decide(question(node("dgx1", FULL, 1), partition="picky"))
     ours.decide(question(node("dgx1", FULL, 1), partition="picky", hint="pattern=tree"))
     assert [(r.min_utility, r.pattern) for r in policy.asked] == [(0.9, "ring"), (0.9, "tree")]
 
 
-def test_a_key_users_may_not_set_is_a_bad_hint(decider: Decider) -> None:
+def test_a_key_users_may_not_set_is_a_bad_hint(decider):
     asked = question(node("dgx1", FULL, 1), partition="picky", hint="min-utility=0")
     decision = decider.decide(asked)
     assert decision.reason == "bad hint"
     assert "expected one of pattern, off" in decision.reply.note
 
 
-def test_the_same_question_gets_the_same_answer(decider: Decider) -> None:
+def test_the_same_question_gets_the_same_answer(decider):
     asked = question(*(node(f"dgx{i}", FULL, mask(0, 1) if i == 1 else 0) for i in (3, 1, 2)))
     first = decider.decide(asked).reply
     assert all(decider.decide(asked).reply == first for _ in range(5))
@@ -279,15 +263,12 @@ def questions(draw: st.DrawFn) -> list[CandidateNode]:
 
 @settings(deadline=None)
 @given(questions(), st.sampled_from(["", "pattern=tree", "policy=best-fit", "policy=first-fit"]))
-def test_what_is_used_is_free_and_as_much_as_slurm_counted(
-    decider: Decider, nodes: list[CandidateNode], hint: str
-) -> None:
+def test_what_is_used_is_free_and_as_much_as_slurm_counted(decider, nodes, hint):
     reply = decider.decide(question(*nodes, hint=hint)).reply
     counts = sorted(n.own.bit_count() for n in nodes if n.own)
     if not counts:
         assert isinstance(reply, Pass)
         return
-    assert isinstance(reply, Use)
     free = {n.name: n.free for n in nodes}
     for chosen in (reply.nodes, reply.alt):
         assert all(m and not m & ~free[name] for name, m in chosen.items())

@@ -1,13 +1,9 @@
 """The decision log: nothing lost quietly, nothing blocks, every line is whole."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging
 from pathlib import Path
-
-import pytest
 
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import decision_log
@@ -26,14 +22,14 @@ def write(settings: DecisionLogConfig, records: list[dict[str, object]]) -> Deci
     return log
 
 
-def test_records_come_back_in_order_across_restarts(tmp_path: Path) -> None:
+def test_records_come_back_in_order_across_restarts(tmp_path):
     settings = config(tmp_path)
     write(settings, [{"job": 1}, {"job": 2}])
     write(settings, [{"job": 3, "gpus": {"n1": (0, 3)}}])
     assert [r["job"] for r in decision_log.read(settings)] == [1, 2, 3]
 
 
-def test_a_half_line_of_a_crash_costs_that_line_only(tmp_path: Path) -> None:
+def test_a_half_line_of_a_crash_costs_that_line_only(tmp_path):
     settings = config(tmp_path)
     write(settings, [{"job": 1}])
     with settings.path.open("ab") as file:
@@ -42,7 +38,7 @@ def test_a_half_line_of_a_crash_costs_that_line_only(tmp_path: Path) -> None:
     assert [r["job"] for r in decision_log.read(settings)] == [1, 3]
 
 
-def test_the_file_is_rotated_by_size_and_the_oldest_dropped(tmp_path: Path) -> None:
+def test_the_file_is_rotated_by_size_and_the_oldest_dropped(tmp_path):
     settings = config(tmp_path, max_mb=1, keep=2)
     write(settings, [{"job": i, "pad": "x" * 100_000} for i in range(60)])
     names = sorted(path.name for path in settings.path.parent.iterdir())
@@ -52,13 +48,13 @@ def test_the_file_is_rotated_by_size_and_the_oldest_dropped(tmp_path: Path) -> N
     assert all(path.stat().st_size <= 1 << 20 for path in settings.path.parent.iterdir())
 
 
-def test_with_nothing_to_keep_the_file_starts_anew(tmp_path: Path) -> None:
+def test_with_nothing_to_keep_the_file_starts_anew(tmp_path):
     settings = config(tmp_path, max_mb=1, keep=0)
     write(settings, [{"job": i, "pad": "x" * 300_000} for i in range(8)])
     assert [path.name for path in settings.path.parent.iterdir()] == ["decisions.jsonl"]
 
 
-def test_a_file_moved_away_by_somebody_else_is_made_again(tmp_path: Path) -> None:
+def test_a_file_moved_away_by_somebody_else_is_made_again(tmp_path):
     settings = config(tmp_path)
     log = DecisionLog(settings)
     log.append({"job": 1})
@@ -71,9 +67,7 @@ def test_a_file_moved_away_by_somebody_else_is_made_again(tmp_path: Path) -> Non
     assert [r["job"] for r in decision_log.read(settings)] == [2]
 
 
-def test_a_full_disk_is_said_once_and_the_log_goes_on_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_disk_is_said_once_and_the_log_goes_on_after(tmp_path, monkeypatch, caplog):
     full = [True]
     real = DecisionLog._open
 
@@ -98,7 +92,7 @@ def test_a_full_disk_is_said_once_and_the_log_goes_on_after(
     assert (log.written, log.dropped) == (1, 5)
 
 
-def test_a_line_that_a_full_disk_cuts_is_lost_alone_and_counted(tmp_path: Path) -> None:
+def test_a_line_that_a_full_disk_cuts_is_lost_alone_and_counted(tmp_path):
     """The kernel takes what there is room for, and says so by the number of bytes alone."""
 
     class Cuts(io.FileIO):
@@ -119,9 +113,7 @@ def test_a_line_that_a_full_disk_cuts_is_lost_alone_and_counted(tmp_path: Path) 
     assert (log.written, log.dropped) == (2, 1)
 
 
-def test_a_disk_that_hangs_costs_lines_never_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_hangs_costs_lines_never_time(tmp_path, monkeypatch):
     monkeypatch.setattr(decision_log, "MAX_QUEUED", 3)
     monkeypatch.setattr(DecisionLog, "_run", lambda self: None)
     log = DecisionLog(config(tmp_path))

@@ -1,7 +1,5 @@
 """The cache of running jobs: notices at once, readings mend it, old ones are not used."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import Learned, interference
 from slurm_plugin.job_profiles.learned import Sort
-from slurm_plugin.protocol import Notice, Use, WaitFor
+from slurm_plugin.protocol import Notice, WaitFor
 from slurm_plugin.serve import setup
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob
 
@@ -90,9 +88,7 @@ def refresh(cache: Neighbours, slurm: Slurm) -> None:
     cache.teacher.learn(slurm)  # type: ignore[arg-type]
 
 
-def test_a_reading_says_who_runs_where_in_the_topologys_indices(
-    cache: Neighbours, slurm: Slurm
-) -> None:
+def test_a_reading_says_who_runs_where_in_the_topologys_indices(cache, slurm):
     slurm.rows = [row(3, {"mirrored": (7, 6)})]
     refresh(cache, slurm)
     (job,) = cache.jobs()
@@ -100,7 +96,7 @@ def test_a_reading_says_who_runs_where_in_the_topologys_indices(
     assert job.gpus == {"mirrored": mask(0, 1)}
 
 
-def test_a_notice_is_known_at_once_with_the_hint_of_the_question(cache: Neighbours) -> None:
+def test_a_notice_is_known_at_once_with_the_hint_of_the_question(cache):
     cache.asked(question(node("dgx1", 0xFF, 1), job=5, hint=HINT))
     cache.notice(started(5, dgx1=mask(0, 3)))
     (job,) = cache.jobs()
@@ -109,7 +105,7 @@ def test_a_notice_is_known_at_once_with_the_hint_of_the_question(cache: Neighbou
     assert cache.jobs() == ()
 
 
-def test_a_missed_end_is_mended_by_the_next_reading(cache: Neighbours, slurm: Slurm) -> None:
+def test_a_missed_end_is_mended_by_the_next_reading(cache, slurm):
     cache.notice(started(5, dgx1=1))
     slurm.rows = [row(6, {"dgx2": (1,)})]
     cache.clock.now += 5  # type: ignore[attr-defined]
@@ -117,9 +113,7 @@ def test_a_missed_end_is_mended_by_the_next_reading(cache: Neighbours, slurm: Sl
     assert [job.job_id for job in cache.jobs()] == [6]
 
 
-def test_what_is_told_while_slurm_is_asked_is_newer_than_its_answer(
-    cache: Neighbours, slurm: Slurm
-) -> None:
+def test_what_is_told_while_slurm_is_asked_is_newer_than_its_answer(cache, slurm):
     slurm.rows = [row(6, {"dgx2": (1,)})]
 
     def meanwhile() -> None:
@@ -131,7 +125,7 @@ def test_what_is_told_while_slurm_is_asked_is_newer_than_its_answer(
     assert [job.job_id for job in cache.jobs()] == [7]
 
 
-def test_a_job_that_is_as_it_was_stays_the_same_object(cache: Neighbours, slurm: Slurm) -> None:
+def test_a_job_that_is_as_it_was_stays_the_same_object(cache, slurm):
     slurm.rows = [row(6, {"dgx2": (1,)})]
     refresh(cache, slurm)
     before = cache.jobs()
@@ -139,9 +133,7 @@ def test_a_job_that_is_as_it_was_stays_the_same_object(cache: Neighbours, slurm:
     assert cache.jobs()[0] is before[0]
 
 
-def test_nothing_older_than_the_bound_is_used(
-    cache: Neighbours, slurm: Slurm, clock: Clock
-) -> None:
+def test_nothing_older_than_the_bound_is_used(cache, slurm, clock):
     """30 s here. Slurm being down keeps the cache as it was, and the bound empties it."""
     slurm.rows = [row(6, {"dgx2": (1,)})]
     refresh(cache, slurm)
@@ -157,7 +149,7 @@ def test_nothing_older_than_the_bound_is_used(
     assert len(cache.jobs()) == 1
 
 
-def test_before_the_first_reading_nobody_is_known(tmp_path: Path, slurm: Slurm) -> None:
+def test_before_the_first_reading_nobody_is_known(tmp_path, slurm):
     machines = load_machines(basic_config(tmp_path))
     teacher = Teacher(Learned(tmp_path / "learned.json"), machines)
     fresh = Neighbours(machines, 30.0, teacher)
@@ -168,7 +160,7 @@ def test_before_the_first_reading_nobody_is_known(tmp_path: Path, slurm: Slurm) 
     assert fresh.status() == {"jobs": 1, "age_s": None}
 
 
-def test_a_hint_comes_from_our_bracket_else_from_the_comment() -> None:
+def test_a_hint_comes_from_our_bracket_else_from_the_comment():
     job = row(1, {})
     assert hint_of(job) == HINT
     assert hint_of(replace(job, admin_comment="", comment="gpu-topo: batch=4")) == "batch=4"
@@ -176,16 +168,14 @@ def test_a_hint_comes_from_our_bracket_else_from_the_comment() -> None:
 
 
 @pytest.mark.parametrize("hint", ["", "off", "nonsense", "batch=x", "policy=gone,batch=4"])
-def test_a_neighbour_without_a_sound_hint_still_counts(
-    cache: Neighbours, slurm: Slurm, hint: str
-) -> None:
+def test_a_neighbour_without_a_sound_hint_still_counts(cache, slurm, hint):
     slurm.rows = [row(6, {"dgx2": (1,)}, hint)]
     refresh(cache, slurm)
     (job,) = cache.jobs()
     assert (job.profile, job.batch) == (None, None)
 
 
-def test_a_node_that_is_left_to_slurm_has_no_neighbours(cache: Neighbours, slurm: Slurm) -> None:
+def test_a_node_that_is_left_to_slurm_has_no_neighbours(cache, slurm):
     slurm.rows = [row(6, {"elsewhere": (1,), "dgx2": (1,)})]
     refresh(cache, slurm)
     assert cache.jobs()[0].gpus == {"dgx2": 2}
@@ -201,23 +191,17 @@ def decider(tmp_path: Path, cache: Neighbours) -> Decider:
     return Decider(cache.machines, Rules(config), config.waiting, registry.get, cache.jobs)
 
 
-def test_topo_aware_keeps_away_from_a_neighbour_and_mapa_does_not_ask(
-    cache: Neighbours, slurm: Slurm, tmp_path: Path
-) -> None:
+def test_topo_aware_keeps_away_from_a_neighbour_and_mapa_does_not_ask(cache, slurm, tmp_path):
     slurm.rows = [row(6, {"minsky1": (0,)})]
     refresh(cache, slurm)
     asked = question(node("minsky1", mask(1, 2, 3), mask(1), total=4), job=9)
     ours = decider(tmp_path, cache)
     away = ours.decide(replace(asked, hint="policy=topo-aware,batch=1")).reply
     beside = ours.decide(replace(asked, hint="policy=mapa")).reply
-    assert isinstance(away, Use)
-    assert isinstance(beside, Use)
     assert (away.nodes, beside.nodes) == ({"minsky1": mask(2)}, {"minsky1": mask(1)})
 
 
-def test_topo_aware_p_waits_with_its_terms_in_the_note(
-    cache: Neighbours, slurm: Slurm, tmp_path: Path
-) -> None:
+def test_topo_aware_p_waits_with_its_terms_in_the_note(cache, slurm, tmp_path):
     slurm.rows = [row(6, {"minsky1": (0,)}), row(7, {"minsky1": (2,)})]
     refresh(cache, slurm)
     asked = question(node("minsky1", mask(1, 3), mask(1, 3), total=4), job=9)
@@ -227,9 +211,7 @@ def test_topo_aware_p_waits_with_its_terms_in_the_note(
     assert reply.note.startswith("topo-aware-p: the best free GPUs have a utility of 0.09 (comm")
 
 
-def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(
-    tmp_path: Path,
-) -> None:
+def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(tmp_path):
     """A whole configuration; Slurm is not there, which costs a line in the log and no start."""
     profiles = tmp_path / "profiles"
     profiles.mkdir()
@@ -274,9 +256,8 @@ def completed(*ids: int, state: str = "COMPLETED") -> list[SlurmJob]:
     return [SlurmJob(job_id, "", state) for job_id in ids]
 
 
-def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache: Neighbours, slurm: Slurm) -> None:
+def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache, slurm):
     """Five runs each, the 95th percentile of 100..104 s over that of 80..84 s."""
-    assert cache.teacher is not None
     for n in range(5):
         life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80 + n, HINT)
     cache.asked(
@@ -302,10 +283,7 @@ def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache: Neighbours, slu
         ("a job beside two others", "COMPLETED", HINT, 2),
     ],
 )
-def test_what_teaches_nothing(
-    cache: Neighbours, slurm: Slurm, sentence: str, state: str, hint: str, neighbours: int
-) -> None:
-    assert cache.teacher is not None
+def test_what_teaches_nothing(cache, slurm, sentence, state, hint, neighbours):
     for n in range(neighbours):
         kind = f"policy=topo-aware,profile=p{n},batch=4"
         cache.asked(question(node("dgx1", 0xFF, 1), job=50 + n, hint=kind))
@@ -320,8 +298,7 @@ def test_what_teaches_nothing(
     )
 
 
-def test_a_neighbour_of_the_other_socket_is_none(cache: Neighbours, slurm: Slurm) -> None:
-    assert cache.teacher is not None
+def test_a_neighbour_of_the_other_socket_is_none(cache, slurm):
     cache.notice(started(50, dgx1=mask(4)))
     for n in range(5):
         life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, HINT)
@@ -330,9 +307,7 @@ def test_a_neighbour_of_the_other_socket_is_none(cache: Neighbours, slurm: Slurm
     assert cache.teacher.learned.seconds(Sort(BERT, True)) == 80
 
 
-def test_what_was_learned_outlives_the_engine(
-    cache: Neighbours, slurm: Slurm, tmp_path: Path
-) -> None:
+def test_what_was_learned_outlives_the_engine(cache, slurm, tmp_path):
     for n in range(5):
         life(cache, 10 + n, {"dgx1": mask(0, 4)}, 80, HINT)
     slurm.finished = completed(*range(10, 15))
@@ -341,11 +316,8 @@ def test_what_was_learned_outlives_the_engine(
     assert again.seconds(Sort(BERT, False)) == 80
 
 
-def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(
-    cache: Neighbours, slurm: Slurm
-) -> None:
+def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(cache, slurm):
     """Mallory's `bert` idles beside hers; Alice's own jobs of that name are judged as before."""
-    assert cache.teacher is not None
     for n in range(5):
         life(cache, 10 + n, {"dgx1": mask(0, 1)}, 10, HINT, MALLORY)
     vgg = "policy=topo-aware,profile=vgg,batch=4"
@@ -368,9 +340,7 @@ def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(
     assert known.factor(his, theirs[1]) == WORST
 
 
-def test_a_folder_that_cannot_be_written_is_named_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_that_cannot_be_written_is_named_once(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     learned = Learned(tmp_path / "file" / "learned.json")
     for _ in range(3):
@@ -379,7 +349,7 @@ def test_a_folder_that_cannot_be_written_is_named_once(
     assert caplog.text.count("what jobs taught is not written") == 1
 
 
-def test_systemd_lets_the_engines_commands_reach_slurmctld() -> None:
+def test_systemd_lets_the_engines_commands_reach_slurmctld():
     from importlib import resources
 
     unit = resources.files("slurm_plugin").joinpath("systemd/gputopo.service").read_text()

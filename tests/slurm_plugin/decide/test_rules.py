@@ -1,7 +1,5 @@
 """Partition, account, user: whose word counts for a job."""
 
-from __future__ import annotations
-
 import logging
 import os
 import pwd
@@ -35,34 +33,32 @@ def rules(tmp_path: Path) -> Rules:
     return Rules(basic_config(tmp_path, BASIC + PERSONAL % ME))
 
 
-def test_without_an_account_or_user_the_partition_speaks(rules: Rules) -> None:
+def test_without_an_account_or_user_the_partition_speaks(rules):
     assert rules("picky").users_may_set == ("pattern",)
     assert rules("gpu", "unheard-of", 12345) == rules("gpu")
     assert rules("gpu", "empty") == rules("gpu")
 
 
-def test_hints_are_laid_over_each_other_key_by_key_the_users_last(rules: Rules) -> None:
+def test_hints_are_laid_over_each_other_key_by_key_the_users_last(rules):
     assert rules("picky", "physics").hints == {"min-utility": "0.5", "pattern": "tree"}
     assert rules("picky", "physics", 4711).hints == {"min-utility": "0.5", "pattern": "star"}
     assert rules("picky", "", 4711).hints == {"min-utility": "0.9", "pattern": "star"}
 
 
-def test_policy_and_limits_are_the_most_personal_ones(rules: Rules) -> None:
+def test_policy_and_limits_are_the_most_personal_ones(rules):
     assert rules("picky", "physics").policy == "mapa-preserve"
     assert rules("picky", "physics", os.getuid()).policy == "best-fit"
     assert rules("picky", "physics", 4711).users_may_set == ("mem",)
     assert rules("picky", "physics", os.getuid()).users_may_set == ("pattern", "bind")
 
 
-def test_however_many_users_ask_few_rules_are_kept(rules: Rules) -> None:
+def test_however_many_users_ask_few_rules_are_kept(rules):
     for uid in range(40_000, 40_000 + MAX_KEPT + 5):
         assert rules("gpu", "", uid) == rules("gpu")
     assert rules._rule.cache_info().currsize == MAX_KEPT
 
 
-def test_the_policies_of_accounts_and_users_are_made_ready_with_those_of_partitions(
-    tmp_path: Path,
-) -> None:
+def test_the_policies_of_accounts_and_users_are_made_ready_with_those_of_partitions(tmp_path):
     path = tmp_path / "gputopo.yaml"
     path.write_text((BASIC + PERSONAL % ME).format(folder=tmp_path))
     names = [policy.name for policy in setup.load(path).policies()]
@@ -72,19 +68,17 @@ def test_the_policies_of_accounts_and_users_are_made_ready_with_those_of_partiti
     assert [policy.name for policy in setup.load(path).policies()] == names
 
 
-def test_the_mode_is_the_partitions_alone(rules: Rules) -> None:
+def test_the_mode_is_the_partitions_alone(rules):
     assert rules("watched", "physics", os.getuid()).mode == "observe"
 
 
-def test_a_user_nobody_knows_costs_a_warning_only(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_user_nobody_knows_costs_a_warning_only(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         Rules(basic_config(tmp_path, BASIC + PERSONAL % ME))
     assert "users.nobody-by-this-name: no such user" in caplog.text
 
 
-def test_a_limit_counts_for_launch_keys_too(rules: Rules) -> None:
+def test_a_limit_counts_for_launch_keys_too(rules):
     assert read_preferences("mem=interleave", rules("gpu", "physics")).text == "mem=interleave"
     with pytest.raises(
         HintRefused, match="bind: not allowed for this job; expected one of mem, off"
@@ -92,7 +86,7 @@ def test_a_limit_counts_for_launch_keys_too(rules: Rules) -> None:
         read_preferences("bind=none", rules("gpu", "physics"))
 
 
-def test_launch_keys_reach_no_policy(rules: Rules) -> None:
+def test_launch_keys_reach_no_policy(rules):
     preferences = read_preferences("bind=none,mem=bind,pattern=tree", rules("gpu"))
     assert not preferences.request((2,), 1).options
 
@@ -108,12 +102,12 @@ def test_launch_keys_reach_no_policy(rules: Rules) -> None:
         ("metrics_listen: 'localhost:99999'", "is not host:port"),
     ],
 )
-def test_a_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
+def test_a_mistake_is_named(tmp_path, text, says):
     with pytest.raises(ConfigError) as caught:
         basic_config(tmp_path, text.replace("{", "{{").replace("}", "}}"))
     assert says in str(caught.value)
 
 
-def test_addresses_are_read(tmp_path: Path) -> None:
+def test_addresses_are_read(tmp_path):
     found = basic_config(tmp_path, "explain_listen: '[::1]:9400'\nmetrics_listen: localhost:9401")
     assert (found.explain_listen, found.metrics_listen) == (("::1", 9400), ("localhost", 9401))

@@ -1,7 +1,5 @@
 """What a site usually asks: given in gputopo.yaml, or counted in its decision log."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -26,13 +24,13 @@ def decided(job: int, *gpus: int) -> dict[str, object]:
     return {"time": "now", "job": job, "decision": "use", "gpus_per_node": gpus}
 
 
-def test_shares_may_be_given() -> None:
+def test_shares_may_be_given():
     settings = config.parse("usual_jobs: {1: 60, 8: 15, 2: 25}", FILE)
     assert settings.usual_jobs == ((1, 0.6), (2, 0.25), (8, 0.15))
     assert usual_jobs.usual_jobs(settings) == settings.usual_jobs
 
 
-def test_unless_told_otherwise_they_are_learned() -> None:
+def test_unless_told_otherwise_they_are_learned():
     assert config.parse("", FILE).usual_jobs == "learned"
     assert config.parse("usual_jobs: learned", FILE).usual_jobs == "learned"
 
@@ -50,12 +48,12 @@ def test_unless_told_otherwise_they_are_learned() -> None:
         ("{2: 0}", "all weights are 0"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(text: str, told: str) -> None:
+def test_a_mistake_is_named_with_its_line(text, told):
     with pytest.raises(ConfigError, match=rf"gputopo.yaml:2: usual_jobs: .*{told}"):
         config.parse(f"socket: s\nusual_jobs: {text}", FILE)
 
 
-def test_each_job_is_counted_once_and_each_of_its_nodes(tmp_path: Path) -> None:
+def test_each_job_is_counted_once_and_each_of_its_nodes(tmp_path):
     """A job that waited has several lines; what Slurm started is no decision."""
     lines = [decided(job, 2) for job in range(1, 61)]
     waits = [decided(1, 2) for _ in range(500)]
@@ -64,18 +62,18 @@ def test_each_job_is_counted_once_and_each_of_its_nodes(tmp_path: Path) -> None:
     assert usual_jobs.learned(log) == ((2, 0.75), (4, 0.25))
 
 
-def test_a_log_that_was_just_moved_away_hides_none_of_the_older_ones(tmp_path: Path) -> None:
+def test_a_log_that_was_just_moved_away_hides_none_of_the_older_ones(tmp_path):
     written(tmp_path / "log.2", *(decided(job, 1) for job in range(1, 61)))
     assert usual_jobs.learned(DecisionLogConfig(tmp_path / "log", 1, keep=2)) == ((1, 1.0),)
 
 
-def test_rotated_files_count_too(tmp_path: Path) -> None:
+def test_rotated_files_count_too(tmp_path):
     written(tmp_path / "log.1", *(decided(job, 1) for job in range(1, 41)))
     log = written(tmp_path / "log", *(decided(job, 3) for job in range(41, 61)))
     assert usual_jobs.learned(log) == ((1, pytest.approx(2 / 3)), (3, pytest.approx(1 / 3)))
 
 
-def test_only_the_newest_part_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_part_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(usual_jobs, "MOST_BYTES", 6000)
     old, new = (
         [decided(job, gpus) for job in range(start, start + 300)]
@@ -84,19 +82,19 @@ def test_only_the_newest_part_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
     assert usual_jobs.learned(written(tmp_path / "log", *old, *new)) == ((2, 1.0),)
 
 
-def test_damaged_lines_and_absurd_counts_decide_nothing(tmp_path: Path) -> None:
+def test_damaged_lines_and_absurd_counts_decide_nothing(tmp_path):
     good = [decided(job, 2) for job in range(1, 61)]
     odd = ['{"job": 5, "gpus_per_no', "\x00\x00", {"job": "x"}, decided(500, 10**9), "[]"]
     assert usual_jobs.learned(written(tmp_path / "log", *odd, *good)) == ((2, 1.0),)
 
 
-def test_a_few_jobs_teach_nothing(tmp_path: Path) -> None:
+def test_a_few_jobs_teach_nothing(tmp_path):
     log = written(tmp_path / "log", *(decided(job, 8) for job in range(1, 50)))
     assert usual_jobs.learned(log) == ()
     assert usual_jobs.learned(DecisionLogConfig(tmp_path / "none", 1, 2)) == ()
 
 
-def test_the_engine_gives_the_policy_what_the_site_asks(tmp_path: Path) -> None:
+def test_the_engine_gives_the_policy_what_the_site_asks(tmp_path):
     """Two sites, one question: three of these GPUs, which pairs and quads want differently."""
     path = tmp_path / "gputopo.yaml"
     text = "decision_log: {{path: log}}\nusual_jobs: {{{0}: 1}}\nnodes: []\n"

@@ -1,7 +1,5 @@
 """`gputopo doctor` against an installation made in a directory, and what it says to fix."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct
@@ -133,12 +131,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path, monkeypatch)
 
 
-def test_a_whole_installation_has_nothing_to_fix(site: Site) -> None:
+def test_a_whole_installation_has_nothing_to_fix(site):
     assert site.wrong() == []
     assert {finding.check for finding in site.findings()} == set(CHECKS) - {"slots", "remote"}
 
 
-def test_a_wrong_configuration_is_said_once_and_the_rest_is_still_checked(site: Site) -> None:
+def test_a_wrong_configuration_is_said_once_and_the_rest_is_still_checked(site):
     site.config.write_text("sockte: /x")
     wrong = site.wrong()
     assert len(wrong) == 1
@@ -215,21 +213,19 @@ BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
     [row[1:] for row in BROKEN],
     ids=[row[0] for row in BROKEN],
 )
-def test_what_is_wrong_is_found_and_nothing_else(
-    site: Site, breaks: Callable[[Site], object], check: str, level: str, words: str
-) -> None:
+def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, words):
     breaks(site)
     finding = site.only(check, level)
     assert words.format(folder=site.folder) in f"{finding.text}; {finding.fix}"
 
 
-def test_nodes_known_to_one_side_only_are_named(site: Site) -> None:
+def test_nodes_known_to_one_side_only_are_named(site):
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], name="new1")
     wrong = site.wrong()
     assert [(f.level, f.text.split()[0]) for f in wrong] == [("warn", "dgx1"), ("warn", "new1")]
 
 
-def test_slurm_down_is_said_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slurm_down_is_said_once(site, monkeypatch):
     def down() -> None:
         raise SlurmError("scontrol: no answer within 10 s; is slurmctld up?")
 
@@ -239,7 +235,7 @@ def test_slurm_down_is_said_once(site: Site, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF\x01", b"\x7fELF\x02\x01" + bytes(60)])
-def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path, content):
     path = tmp_path / "x.so"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"x\.so"):
@@ -255,7 +251,7 @@ def run_jobs(site: Site, started_s_ago: float, count: int = 3) -> None:
     ]
 
 
-def test_gpu_jobs_that_start_without_a_question_are_seen(site: Site) -> None:
+def test_gpu_jobs_that_start_without_a_question_are_seen(site):
     run_jobs(site, started_s_ago=60)
     assert "3 jobs with GPUs have started" in site.only("questions").text
 
@@ -276,16 +272,14 @@ NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
 @pytest.mark.parametrize(
     ("ago_s", "count", "status", "values"), [n[1:] for n in NO_SIGN], ids=[n[0] for n in NO_SIGN]
 )
-def test_gpu_jobs_that_need_no_question(
-    site: Site, ago_s: float, count: int, status: dict[str, Any], values: dict[str, str]
-) -> None:
+def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     run_jobs(site, ago_s, count)
     site.status |= status
     site.slurm.values |= dict.fromkeys(values, str(int(time.time())))
     assert site.wrong() == []
 
 
-def test_a_boot_time_that_nobody_can_read_is_none(site: Site) -> None:
+def test_a_boot_time_that_nobody_can_read_is_none(site):
     run_jobs(site, started_s_ago=60)
     site.slurm.values["BOOT_TIME"] = "Unknown"
     site.only("questions")
@@ -307,17 +301,17 @@ def in_slots_mode(site: Site) -> None:
     }
 
 
-def test_slots_need_no_plugin_of_ours(site: Site) -> None:
+def test_slots_need_no_plugin_of_ours(site):
     in_slots_mode(site)
     assert site.wrong() == []
 
 
-def test_bridge_and_engine_that_enforce_in_two_ways(site: Site) -> None:
+def test_bridge_and_engine_that_enforce_in_two_ways(site):
     (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots # both\n")
     assert "enforcement = slots, gputopo.yaml select" in site.only("enforcement").text
 
 
-def test_a_node_without_a_type_per_gpu(site: Site) -> None:
+def test_a_node_without_a_type_per_gpu(site):
     in_slots_mode(site)
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 8})
     found = site.only("slots")
@@ -326,7 +320,7 @@ def test_a_node_without_a_type_per_gpu(site: Site) -> None:
 
 
 @pytest.mark.parametrize("enforcement", ["select", "slots"])
-def test_a_site_that_lends_has_its_jobs_meet_their_donors(site: Site, enforcement: str) -> None:
+def test_a_site_that_lends_has_its_jobs_meet_their_donors(site, enforcement):
     if enforcement == "slots":
         in_slots_mode(site)
     path = site.folder / "donors.sock"
@@ -360,7 +354,7 @@ def answering(path: Path) -> Iterator[None]:
         listener.shutdown(socket.SHUT_RDWR)
 
 
-def test_settings_without_which_slots_are_slow(site: Site) -> None:
+def test_settings_without_which_slots_are_slow(site):
     in_slots_mode(site)
     for key in ("PriorityFlags", "EpilogSlurmctld", "SchedulerParameters"):
         del site.slurm.values[key]

@@ -1,7 +1,5 @@
 """`gputopo doctor` on partitions whose jobs are shaped."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,7 +27,7 @@ def told(folder: Path, partitions: list[SlurmPartition], values: dict[str, str])
     return [f"{one.level}: {one.text}" for one in check_genie(here)]  # type: ignore[arg-type]
 
 
-def test_what_is_right_is_told(tmp_path: Path) -> None:
+def test_what_is_right_is_told(tmp_path):
     said = told(tmp_path, GOOD, MULTIFACTOR)
     assert said[0] == "ok: dl: 2 nodes, classes urgent, prior, normal"
     assert said[-1].endswith("performance.db: 1 profiles")
@@ -53,7 +51,5 @@ def test_what_is_right_is_told(tmp_path: Path) -> None:
     ],
     ids=["no partition", "other nodes", "basic priority"],
 )
-def test_what_keeps_it_from_working_is_named(
-    tmp_path: Path, partitions: list[SlurmPartition], values: dict[str, str], says: str
-) -> None:
+def test_what_keeps_it_from_working_is_named(tmp_path, partitions, values, says):
     assert says in told(tmp_path, partitions, values)

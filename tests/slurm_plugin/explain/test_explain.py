@@ -1,7 +1,5 @@
 """Who is told what: the log's search, the listener with munge credentials, Slurm's own word."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -12,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from machines_in_tests import BASIC, mask, node, question
+from engine_in_tests import an_engine
+from machines_in_tests import mask, node, question
 
 from slurm_plugin import munge
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import listener, machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold, unknown
@@ -28,7 +26,6 @@ from slurm_plugin.explain.listener import (
     Allowances,
     ExplainListener,
 )
-from slurm_plugin.serve import setup
 from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001
@@ -64,14 +61,11 @@ def fake_munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> Setup:
     """A configuration, and a log in which the owner's job 7 was placed on dgx1."""
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
-    found = setup.load(path)
-    log = DecisionLog(found.config.decision_log)
+    engine = an_engine(tmp_path)
     asked = question(node("dgx1", 0xFF, mask(0, 1)), job=7, uid=OWNER)
-    log.append({"time": "T", **found.enforcement.on_place(asked).record()})
-    log.close()
-    return found
+    engine.log.append({"time": "T", **engine.setup.enforcement.on_place(asked).record()})
+    engine.log.close()
+    return engine.setup
 
 
 @pytest.fixture
@@ -82,7 +76,7 @@ def served(site: Setup, fake_munge: None) -> Iterator[tuple[str, int]]:
     loop.run_until_complete(listener.start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield "127.0.0.1", listener.port
+    yield "127.0.0.1", listener._port.number
     asyncio.run_coroutine_threadsafe(listener.stop(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)
@@ -92,16 +86,14 @@ def served(site: Setup, fake_munge: None) -> Iterator[tuple[str, int]]:
 TRUSTED = frozenset({OWNER, STRANGER})
 
 
-def test_the_owner_is_told_everything_and_what_to_draw(served: tuple[str, int]) -> None:
+def test_the_owner_is_told_everything_and_what_to_draw(served):
     reply = remote.ask(served, 7, TRUSTED)
     assert reply["told"]["chosen"]["gpus"] == {"dgx1": [0, 3]}
     assert reply["told"]["slurm"]["gpus"] == {"dgx1": [0, 1]}
     assert reply["machines"]["dgx1"]["topology"]["gpus"] == 8
 
 
-def test_a_strangers_job_and_no_job_at_all_get_the_same_words(
-    served: tuple[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strangers_job_and_no_job_at_all_get_the_same_words(served, monkeypatch):
     monkeypatch.setenv("FAKE_UID", str(STRANGER))
     for job in (7, 8):
         with pytest.raises(NotTold) as refused:
@@ -109,20 +101,18 @@ def test_a_strangers_job_and_no_job_at_all_get_the_same_words(
         assert str(refused.value) == unknown(job)
 
 
-def test_root_and_the_engines_own_user_see_every_job(
-    served: tuple[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_root_and_the_engines_own_user_see_every_job(served, monkeypatch):
     for uid in {0, os.getuid()}:
         monkeypatch.setenv("FAKE_UID", str(uid))
         assert remote.ask(served, 7, frozenset({uid}))["told"]["job"] == 7
 
 
-def test_an_answer_of_somebody_else_is_not_believed(served: tuple[str, int]) -> None:
+def test_an_answer_of_somebody_else_is_not_believed(served):
     with pytest.raises(EngineDown, match="answered by uid 1000, which is not SlurmUser"):
         remote.ask(served, 7, frozenset({0}))
 
 
-def test_a_credential_is_taken_once(served: tuple[str, int]) -> None:
+def test_a_credential_is_taken_once(served):
     credential = munge.seal(json.dumps({"job": 7, "nonce": "a"}).encode())
     assert remote._exchange(served, credential, "x").startswith(b"MUNGE:")
     assert b"error unmunge: Error: Replayed" in remote._exchange(served, credential, "x")
@@ -132,7 +122,7 @@ def test_a_credential_is_taken_once(served: tuple[str, int]) -> None:
     "line", [b"", b"garbage", b"MUNGE:::", b"MUNGE:" + b"A" * 100_000 + b":", b"\xff\x00"],
     ids=["nothing", "a word", "empty", "too long", "bytes"],
 )  # fmt: skip
-def test_what_is_no_credential_tells_nothing(served: tuple[str, int], line: bytes) -> None:
+def test_what_is_no_credential_tells_nothing(served, line):
     try:
         reply = remote._exchange(served, line, "x")
     except EngineDown:
@@ -145,9 +135,7 @@ def test_what_is_no_credential_tells_nothing(served: tuple[str, int], line: byte
     [b"", b"[]", b"{}", b'{"job": -1, "nonce": ""}', b'{"job": true, "nonce": ""}', b"[" * 900,
      b'{"job": "7", "nonce": ""}', b"x" * 5000],
 )  # fmt: skip
-def test_a_question_that_names_no_job_is_refused_kindly(
-    served: tuple[str, int], payload: bytes
-) -> None:
+def test_a_question_that_names_no_job_is_refused_kindly(served, payload):
     reply = json.loads(
         munge.open_sealed(remote._exchange(served, munge.seal(payload), "x")).payload
     )
@@ -155,9 +143,7 @@ def test_a_question_that_names_no_job_is_refused_kindly(
     assert reply["message"]
 
 
-def test_who_asks_too_often_is_slowed_down_and_nobody_else(
-    served: tuple[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_asks_too_often_is_slowed_down_and_nobody_else(served, monkeypatch):
     # However slow the machine is: nothing comes back while they ask.
     monkeypatch.setattr(listener, "RATE", 0.0)
     monkeypatch.setenv("FAKE_UID", str(STRANGER))
@@ -168,13 +154,13 @@ def test_who_asks_too_often_is_slowed_down_and_nobody_else(
     assert remote.ask(served, 7, TRUSTED)["told"]["job"] == 7
 
 
-def test_who_proves_nothing_costs_nobody_a_question(served: tuple[str, int]) -> None:
+def test_who_proves_nothing_costs_nobody_a_question(served):
     for _ in range(30):
         assert b"error " in remote._exchange(served, b"MUNGE:QQ==:", "x")
     assert remote.ask(served, 7, TRUSTED)["told"]["job"] == 7
 
 
-def test_one_question_of_a_user_is_answered_at_a_time_and_few_users_are_remembered() -> None:
+def test_one_question_of_a_user_is_answered_at_a_time_and_few_users_are_remembered():
     allowances = Allowances(lambda: 0.0)
     assert [allowances.begin(1), allowances.begin(1), allowances.begin(2)] == [True, False, True]
     allowances.end(1)
@@ -185,7 +171,7 @@ def test_one_question_of_a_user_is_answered_at_a_time_and_few_users_are_remember
     assert len(allowances._left) == MAX_USERS
 
 
-def test_the_allowance_fills_again() -> None:
+def test_the_allowance_fills_again():
     now = [0.0]
     allowances = Allowances(lambda: now[0])
 
@@ -199,7 +185,7 @@ def test_the_allowance_fills_again() -> None:
     assert [asks() for _ in range(2)] == [True, False]
 
 
-def test_records_are_found_in_every_rotated_file_and_half_lines_skipped(tmp_path: Path) -> None:
+def test_records_are_found_in_every_rotated_file_and_half_lines_skipped(tmp_path):
     config = DecisionLogConfig(tmp_path / "log", 1, 2)
     (tmp_path / "log.1").write_bytes(b'{"job":12,"n":1}\n{"job":1,"n":2}\n{"job":12,"n')
     rest = b'{"job":3,"array":12,"n":3}\n{"job":120,"n":4}\n'
@@ -218,7 +204,7 @@ ARRAY = [
 ]
 
 
-def test_an_arrays_decisions_are_given_to_the_tasks_that_started(tmp_path: Path) -> None:
+def test_an_arrays_decisions_are_given_to_the_tasks_that_started(tmp_path):
     """Slurm asks under the array's id; only the start names the task."""
     config = DecisionLogConfig(tmp_path / "log", 1, 1)
     config.path.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in ARRAY))
@@ -262,7 +248,7 @@ def told(run: Slurm, text: str = "7", address: Any = None) -> dict[str, Any]:
     return explained(text, None, address, run).story
 
 
-def test_without_an_engine_slurm_tells_what_stands_in_admin_comment(as_owner: None) -> None:
+def test_without_an_engine_slurm_tells_what_stands_in_admin_comment(as_owner):
     found = told(Slurm())
     assert found["state"] == "PENDING (Resources)"
     assert found["hint"] == "pattern=ring"
@@ -270,36 +256,34 @@ def test_without_an_engine_slurm_tells_what_stands_in_admin_comment(as_owner: No
     assert told(Slurm(), "7_3")["job"] == 7
 
 
-def test_a_job_that_slurm_no_longer_holds_is_in_accounting(as_owner: None) -> None:
+def test_a_job_that_slurm_no_longer_holds_is_in_accounting(as_owner):
     line = f"7|{OWNER}|COMPLETED|[gpu-topo: off | Slurm's own choice: opted out by hint]\n"
     found = told(Slurm(held=False, accounting=line))
     assert (found["state"], found["hint"]) == ("COMPLETED", "off")
 
 
-def test_a_strangers_job_is_not_told_by_slurm_either(as_owner: None) -> None:
+def test_a_strangers_job_is_not_told_by_slurm_either(as_owner):
     for slurm in (Slurm(uid=STRANGER), Slurm(held=False)):
         with pytest.raises(NotTold) as refused:
             told(slurm)
         assert str(refused.value) == unknown(7)
 
 
-def test_an_engine_that_is_not_reached_is_said_and_slurm_asked(
-    as_owner: None, fake_munge: None
-) -> None:
+def test_an_engine_that_is_not_reached_is_said_and_slurm_asked(as_owner, fake_munge):
     found = told(Slurm(), address=("127.0.0.1", 1))
     assert "the engine is not reached: 127.0.0.1:1" in found["remark"]
     assert found["note"].startswith("dgx1:0,3")
 
 
-def test_operators_are_root_and_slurmuser() -> None:
+def test_operators_are_root_and_slurmuser():
     assert slurm_says.operators(Slurm()) == frozenset({0, 64030})
 
 
-def test_the_log_is_closed_to_others(site: Setup) -> None:
+def test_the_log_is_closed_to_others(site):
     assert not stat.S_IMODE(site.config.decision_log.path.stat().st_mode) & stat.S_IRWXO
 
 
-def test_a_job_is_drawn_with_its_gpus_and_ranks(site: Setup, tmp_path: Path) -> None:
+def test_a_job_is_drawn_with_its_gpus_and_ranks(site, tmp_path):
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     known = machines.shown(site.machines, ["dgx1", "mirrored", "alien"])
     gpus = {"dgx1": [3, 0], "mirrored": [7, 1]}

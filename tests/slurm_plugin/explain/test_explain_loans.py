@@ -1,7 +1,5 @@
 """What `gputopo explain` tells of loans: from the decision log, and from AdminComment alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from slurm_plugin.explain.slurm_says import loan_in
@@ -36,7 +34,7 @@ def told(*lines: dict[str, Any]) -> str:
     return in_words(story_of(7, [{"time": "T", **line} for line in lines], "decision log"))
 
 
-def test_a_loan_is_told_with_its_donors_and_both_predictions() -> None:
+def test_a_loan_is_told_with_its_donors_and_both_predictions():
     found = loan_in(comment("placed", loan=LOAN.text(), loan_why=WHY))
     words = in_words({"job": 7, "source": "Slurm", "loan": found})
     for line in (
@@ -49,7 +47,7 @@ def test_a_loan_is_told_with_its_donors_and_both_predictions() -> None:
     assert found["asked"] == "gres/gpu:5"
 
 
-def test_the_log_tells_the_same_after_the_jobs_end() -> None:
+def test_the_log_tells_the_same_after_the_jobs_end():
     lent = record.lent(JOB, KEPT, LOAN, WHY)()
     words = told(lent)
     assert "job 7  T  lent GPUs of other nodes" in words
@@ -59,7 +57,7 @@ def test_the_log_tells_the_same_after_the_jobs_end() -> None:
     assert lent["uid"] == 1000
 
 
-def test_a_job_that_waits_tells_why_nothing_was_lent_and_when_it_is_tried_again() -> None:
+def test_a_job_that_waits_tells_why_nothing_was_lent_and_when_it_is_tried_again():
     note = "remote GPUs: dgx2: rCUDAd: no such program; waits for GPUs of one node"
     found = loan_in(comment("gated", note, loan_tries="2", loan_next="1767225600"))
     words = in_words({"job": 7, "source": "Slurm", "loan": found})
@@ -67,7 +65,7 @@ def test_a_job_that_waits_tells_why_nothing_was_lent_and_when_it_is_tried_again(
     assert "next try at 2026-01-01T00:00:00+00:00" in words
 
 
-def test_refusals_and_loans_that_came_to_nothing_stand_before_the_loan() -> None:
+def test_refusals_and_loans_that_came_to_nothing_stand_before_the_loan():
     refused = record.refused(JOB, KEPT, Refusal("ends in 900 s, waiting in 412", True))()
     broken = record.over(JOB, KEPT, "the donor on dgx3 is gone", 30)()
     words = told(refused, broken, record.lent(JOB, KEPT, LOAN, WHY)())
@@ -77,23 +75,23 @@ def test_refusals_and_loans_that_came_to_nothing_stand_before_the_loan() -> None
     assert "because       the donor on dgx3 is gone" in told(broken)
 
 
-def test_a_donor_tells_whom_it_lends_to() -> None:
+def test_a_donor_tells_whom_it_lends_to():
     found = loan_in("[gpu-donor: of=7]")
     words = in_words({"job": 71, "source": "Slurm", "loan": found})
     assert "lends to      job 7, and ends with it" in words
 
 
-def test_of_jobs_without_loans_nothing_is_told() -> None:
+def test_of_jobs_without_loans_nothing_is_told():
     for text in ("", "[gpu-topo: off]", "[gpu-slots: gated tpn=gpu:2]", comment("placed")):
         assert loan_in(text) == {}
 
 
-def test_what_the_note_says_cannot_move_the_cursor() -> None:
+def test_what_the_note_says_cannot_move_the_cursor():
     found = loan_in(comment("placed", loan=LOAN.text(), loan_why="a\x1b[2Jb"))
     assert "\x1b" not in in_words({"job": 7, "source": "Slurm", "loan": found})
 
 
-def test_where_gpus_are_chosen_at_the_start_a_loan_is_told_in_the_same_way() -> None:
+def test_where_gpus_are_chosen_at_the_start_a_loan_is_told_in_the_same_way():
     kept = LoanRecord("starts", {**KEPT.values, "loan": LOAN.text()})
     assert loan_in(kept.text())["host"] == "dgx1"
     may = LoanRecord("may", {"remote": "1", "loan_tries": "2"})

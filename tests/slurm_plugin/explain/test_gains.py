@@ -1,7 +1,5 @@
 """`gputopo report`: sums that a reader can check by hand."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +33,7 @@ def summed(*records: dict) -> dict[str, Any]:
     return gains.summary()
 
 
-def test_ratios_and_quartiles_are_of_the_jobs_not_of_the_questions() -> None:
+def test_ratios_and_quartiles_are_of_the_jobs_not_of_the_questions():
     told = summed(use(1, 40, 10), use(1, 40, 20), use(2, 30, 10), use(3, 10, 10))["placed"]
     assert told["jobs"] == 3
     assert told["ratio_mean"] == pytest.approx(2.0)
@@ -43,7 +41,7 @@ def test_ratios_and_quartiles_are_of_the_jobs_not_of_the_questions() -> None:
     assert told["chosen_gbps_mean"] == pytest.approx(80 / 3)
 
 
-def test_rings_without_pcie_are_counted_for_both() -> None:
+def test_rings_without_pcie_are_counted_for_both():
     told = summed(use(1, 1, 1, (0, 2)), use(2, 1, 1, (1, 0)), use(3, 1, 1, (0, 0)))["placed"]
     assert (told["rings"], told["rings_without_pcie"], told["rings_without_pcie_slurm"]) == (
         3,
@@ -52,14 +50,14 @@ def test_rings_without_pcie_are_counted_for_both() -> None:
     )
 
 
-def test_a_single_gpu_and_another_pattern_are_no_ring() -> None:
+def test_a_single_gpu_and_another_pattern_are_no_ring():
     one = use(1, 0, 0, gpus_per_node=[1])
     tree = use(2, 4, 2, pattern="tree")
     told = summed(one, tree)["placed"]
     assert (told["jobs"], told["compared"], told["rings"]) == (2, 1, 0)
 
 
-def test_a_job_that_started_on_other_gpus_gained_nothing() -> None:
+def test_a_job_that_started_on_other_gpus_gained_nothing():
     start = {"job": 1, "decision": "started", "gpus": {"n1": [4, 5]}}
     told = summed(use(1, 40, 10), start, use(2, 20, 10))["placed"]
     assert (told["jobs"], told["started_otherwise"], told["ratio_mean"]) == (2, 1, 2.0)
@@ -67,7 +65,7 @@ def test_a_job_that_started_on_other_gpus_gained_nothing() -> None:
     assert summed(use(1, 40, 10), same)["placed"]["started_otherwise"] == 0
 
 
-def test_observed_jobs_are_apart_and_waits_and_passes_counted_by_reason() -> None:
+def test_observed_jobs_are_apart_and_waits_and_passes_counted_by_reason():
     told = summed(
         use(1, 40, 10, applied=False),
         {"job": 2, "decision": "wait"},
@@ -82,7 +80,7 @@ def test_observed_jobs_are_apart_and_waits_and_passes_counted_by_reason() -> Non
     assert set(told["by_policy"]) == {"mapa"}
 
 
-def test_a_start_that_no_decision_precedes_is_a_fail_open() -> None:
+def test_a_start_that_no_decision_precedes_is_a_fail_open():
     alone = {"job": 9, "decision": "started", "gpus": {"n1": [0]}}
     passed = {"job": 8, "decision": "pass", "why": "x"}
     cpus = {"job": 7, "decision": "started", "gpus": {}}
@@ -90,7 +88,7 @@ def test_a_start_that_no_decision_precedes_is_a_fail_open() -> None:
     assert told["started_undecided"] == 1
 
 
-def test_lines_of_an_older_release_do_not_stop_the_report() -> None:
+def test_lines_of_an_older_release_do_not_stop_the_report():
     old = use(1, 40, 10)
     del old["chosen"]["pcie_hops"], old["slurm"]["pcie_hops"], old["waited_s"]
     assert summed(old, {}, {"decision": "?"})["placed"]["rings"] == 0
@@ -110,13 +108,13 @@ def site(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("since", "jobs"), [(None, 2), ("2h", 1), ("4h", 2), ("1w", 2), ("2020-01-01", 2)]
 )
-def test_since_leaves_out_what_is_older(site: Path, since: str | None, jobs: int) -> None:
+def test_since_leaves_out_what_is_older(site, since, jobs):
     args = ["report", "--config", str(site), "--json", *(["--since", since] if since else [])]
     done = CliRunner().invoke(cli, args)
     assert json.loads(done.stdout)["placed"]["jobs"] == jobs
 
 
-def test_the_report_in_words(site: Path) -> None:
+def test_the_report_in_words(site):
     done = CliRunner().invoke(cli, ["report", "--config", str(site)])
     assert "placed: 2 jobs" in done.stdout
     assert "mean ratio 3.00, quartiles 2.50 3.00 3.50" in done.stdout
@@ -124,7 +122,7 @@ def test_the_report_in_words(site: Path) -> None:
 
 
 @pytest.mark.parametrize("since", ["yesterday", "h", "9999999999999d", ""])
-def test_a_bad_since_is_one_clear_line(site: Path, since: str) -> None:
+def test_a_bad_since_is_one_clear_line(site, since):
     done = CliRunner().invoke(cli, ["report", "--config", str(site), "--since", since or "x"])
     assert done.exit_code == 2
     assert "expected 90m, 2h" in done.stderr

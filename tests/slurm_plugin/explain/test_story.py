@@ -1,7 +1,5 @@
 """One job's records as a story: what is last, what came before, who may see it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from slurm_plugin.explain.story import gpus_of, may_see, story_of
@@ -30,7 +28,7 @@ def started(job: int = 5, **gpus: list[int]) -> dict[str, Any]:
 WAIT = record("wait", note="mapa: a pair comes free", wait_s=30)
 
 
-def test_postponements_and_the_start_are_told_beside_the_last_decision() -> None:
+def test_postponements_and_the_start_are_told_beside_the_last_decision():
     told = story_of(5, [WAIT, WAIT, record("use"), started(n1=[0, 3])], "decision log")
     assert told["decision"] == "use"
     assert [r["wait_s"] for r in told["earlier"]] == [30, 30]
@@ -45,23 +43,23 @@ def test_postponements_and_the_start_are_told_beside_the_last_decision() -> None
     assert "not as chosen" not in words
 
 
-def test_a_start_elsewhere_is_said() -> None:
+def test_a_start_elsewhere_is_said():
     told = story_of(5, [record("use"), started(n1=[4, 5])], "decision log")
     assert "n1: 4,5  (not as chosen" in in_words(told)
     assert gpus_of(told) == {"n1": [4, 5]}
 
 
-def test_gpus_are_drawn_in_rank_order_where_they_are_known() -> None:
+def test_gpus_are_drawn_in_rank_order_where_they_are_known():
     assert gpus_of(story_of(5, [record("use"), started(n1=[0, 3])], "")) == {"n1": [3, 0]}
     assert gpus_of(story_of(5, [record("use", applied=False)], "")) == {"n1": [0, 1]}
 
 
-def test_a_start_of_an_earlier_run_is_not_the_start_of_this_one() -> None:
+def test_a_start_of_an_earlier_run_is_not_the_start_of_this_one():
     told = story_of(5, [record("use"), started(n1=[0, 3]), record("use")], "")
     assert "started" not in told
 
 
-def test_of_an_array_every_task_is_named() -> None:
+def test_of_an_array_every_task_is_named():
     records = [record("use", job=job, array=10) for job in (11, 12, 10)]
     told = story_of(10, records, "decision log")
     assert told["job"] == 10
@@ -69,7 +67,7 @@ def test_of_an_array_every_task_is_named() -> None:
     assert "job 11  use  n1: 3,0" in in_words(told)
 
 
-def test_a_pass_says_why_and_a_wait_what_would_be() -> None:
+def test_a_pass_says_why_and_a_wait_what_would_be():
     passed = record("pass", note="Slurm's own choice: opted out by hint")
     del passed["chosen"], passed["reason"]
     words = in_words(story_of(5, [passed], ""))
@@ -78,7 +76,7 @@ def test_a_pass_says_why_and_a_wait_what_would_be() -> None:
     assert "would be now  n1: 3,0" in in_words(story_of(5, [WAIT], ""))
 
 
-def test_a_stranger_sees_nothing_and_an_owner_only_their_own() -> None:
+def test_a_stranger_sees_nothing_and_an_owner_only_their_own():
     mine, theirs = record("use", job=1, uid=7), record("use", job=2, uid=8)
     records = [mine, theirs, started(job=1, n1=[0]), started(job=2, n1=[1])]
     assert may_see(records, 9) == []
@@ -86,12 +84,12 @@ def test_a_stranger_sees_nothing_and_an_owner_only_their_own() -> None:
     assert len(may_see(records, 7)) == 2
 
 
-def test_nothing_in_a_story_can_move_the_cursor() -> None:
+def test_nothing_in_a_story_can_move_the_cursor():
     words = in_words(story_of(5, [record("use", hint="\x1b[2J\x9b2J\r")], ""))
     assert words.replace("\n", "").isprintable()
 
 
-def test_a_policy_of_terms_shows_them_for_the_choice_and_for_what_it_was_chosen_over() -> None:
+def test_a_policy_of_terms_shows_them_for_the_choice_and_for_what_it_was_chosen_over():
     terms = {"communication": 0.25, "interference": 1.0, "fragmentation": 0.5}
     chosen = {"gpus": {"n1": [0, 1]}, **SCORES, "score": 0.58, "terms": terms}
     other = {"gpus": {"n2": [0, 2]}, "score": 0.33, "terms": dict.fromkeys(terms, 0.33)}
@@ -113,7 +111,7 @@ SHAPE = {
 }  # fmt: skip
 
 
-def test_of_a_waiting_job_its_shape_is_told_and_those_it_could_have_had() -> None:
+def test_of_a_waiting_job_its_shape_is_told_and_those_it_could_have_had():
     words = in_words(
         story_of(5, [{**SHAPE, "shape": "1x2", "why": "earlier"}, SHAPE], "decision log")
     )
@@ -127,7 +125,7 @@ def test_of_a_waiting_job_its_shape_is_told_and_those_it_could_have_had() -> Non
     assert "before        T0  shape 1x2: earlier" in words
 
 
-def test_beside_its_placement_a_jobs_shape_is_told_too() -> None:
+def test_beside_its_placement_a_jobs_shape_is_told_too():
     records = [SHAPE, record("use"), started(n1=[0, 3])]
     told = story_of(5, records, "decision log")
     assert (told["decision"], told["shaping"]["shape"], told["earlier"]) == ("use", "1x4", [])

@@ -1,7 +1,5 @@
 """A gated job's demand, read again from its record and from Slurm's own figures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -32,20 +30,18 @@ def submit(keys: str, **more: object) -> Demand:
         ("tps=gres/gpu:2 spn=2 nodes=3-3", 0, 4, (3, 3)),
     ],
 )
-def test_gpus_and_nodes_are_those_of_the_form_it_was_asked_in(
-    keys: str, gpus: int, per_node: int, nodes: tuple[int, int]
-) -> None:
+def test_gpus_and_nodes_are_those_of_the_form_it_was_asked_in(keys, gpus, per_node, nodes):
     found = submit(keys, ntasks=4)
     assert (found.gpus, found.per_node, found.tasks) == (gpus, per_node, 4)
     assert (found.nodes, found.max_nodes) == nodes
 
 
-def test_a_record_without_gpus_is_no_demand() -> None:
+def test_a_record_without_gpus_is_no_demand():
     with pytest.raises(demand.Unplaceable, match="asks for no GPUs"):
         submit("nodes=1-1")
 
 
-def test_what_the_bracket_and_slurm_say_of_cpus_and_memory_stands_in_the_demand() -> None:
+def test_what_the_bracket_and_slurm_say_of_cpus_and_memory_stands_in_the_demand():
     asked = submit(
         "tpn=gres/gpu:2 by=job cpt=3 cpg=5 bind=1 req=dgx1 begin=77",
         cpus=9,

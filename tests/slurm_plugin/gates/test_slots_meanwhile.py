@@ -1,10 +1,7 @@
 """What happens between two looks, or during one: promises to submits, refusals, preemption."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
@@ -24,9 +21,7 @@ from slurm_plugin.slurm.interface import SlurmPartition
 
 
 @pytest.mark.parametrize("promised", [{"dgx1": 0b1000}, {"dgx1": 0b110}, {"dgx2": 0xFF}, {}])
-def test_slots_promised_during_a_look_are_not_released_to_another_job(
-    tmp_path: Path, promised: dict[str, int]
-) -> None:
+def test_slots_promised_during_a_look_are_not_released_to_another_job(tmp_path, promised):
     """The policy takes 0 and 3, which is known when the plan is made and the submit answered."""
     slurm, cache = Remembering(gated(1)), CapacityCache()
 
@@ -42,9 +37,7 @@ def test_slots_promised_during_a_look_are_not_released_to_another_job(
 
 
 @pytest.mark.parametrize("promised", [{"dgx2": 0b1}, {"dgx1": 0b10}, {"dgx1": 0b100}])
-def test_slots_promised_during_a_look_are_not_lent_either(
-    tmp_path: Path, promised: dict[str, int]
-) -> None:
+def test_slots_promised_during_a_look_are_not_lent_either(tmp_path, promised):
     """Two free GPUs of each node would make four."""
     words = "gated token=t tpn=gres/gpu:4 nodes=1- by=node remote=1"
     job = replace(gated(1), admin_comment=f"[gpu-topo: remote=allow] [gpu-slots: {words}]")
@@ -65,9 +58,7 @@ def test_slots_promised_during_a_look_are_not_lent_either(
     assert {node.free for node in cache.room.values()} == {0b11 if is_taken else 0}
 
 
-def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(
-    tmp_path: Path,
-) -> None:
+def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(tmp_path):
     """2 s, 4 s and so on, and five minutes at most; the gate need not be renewed meanwhile."""
     slurm, now = Remembering(gated(1, eligible=NOW + 10_000), refuses=True), [float(NOW)]
     planner = reconciler(tmp_path, slurm, lease_s=10_000, clock=lambda: now[0])
@@ -86,7 +77,7 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
     assert planner.status()["refused"] == len(times)
 
 
-def test_jobs_that_are_given_back_are_counted_and_those_that_slurm_keeps_named() -> None:
+def test_jobs_that_are_given_back_are_counted_and_those_that_slurm_keeps_named():
     running = replace(gated(3), state="RUNNING")
     slurm = Remembering(gated(1), gated(2), running, replace(gated(4), admin_comment=""))
     assert give_back(slurm) == 2  # type: ignore[arg-type]
@@ -116,8 +107,8 @@ class Tiers(Remembering):
     [("preempt/partition_prio", {"high"}), ("preempt/none", set()), ("preempt/qos", set())],
 )
 def test_only_partitions_above_the_lowest_tier_preempt_and_only_where_tiers_do(
-    tmp_path: Path, preempt_type: str, preempting: set[str]
-) -> None:
+    tmp_path, preempt_type, preempting
+):
     cache = CapacityCache()
     slurm = Tiers(preempt_type)
     look(reconciler(tmp_path, slurm, cache), slurm)

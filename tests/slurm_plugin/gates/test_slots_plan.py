@@ -1,7 +1,5 @@
 """One look at the queue: whose gate opens, whose is renewed, what is repaired."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -40,7 +38,6 @@ def placed(job_id: int, at: int, slots: str) -> QueuedJob:
 
 
 def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-    assert want.need is not None
     return Chosen(found[0], lowest(found[0].free, want.need.gpus), "dgx1:0 by test: why")
 
 
@@ -60,13 +57,13 @@ def planned(
     return plan(jobs, Wants().read(jobs, emptied(room)), room, context, choose)
 
 
-def test_gates_open_in_slurms_order_while_there_is_room() -> None:
+def test_gates_open_in_slurms_order_while_there_is_room():
     made = planned(gated(3, 4), gated(2, 4), gated(1, 4))
     assert made.released == ["1", "2"]
     assert made.first == Need(4, 1, 1, partitions=frozenset({"batch"}))
 
 
-def test_a_release_names_exact_slots_and_opens_the_gate() -> None:
+def test_a_release_names_exact_slots_and_opens_the_gate():
     [release] = planned(gated(1), free=0b11000).releases
     [(_, update)] = release.steps
     assert update.tres_per_node == "gres/gpu:v100.s3:1,gres/gpu:v100.s4:1"
@@ -75,7 +72,7 @@ def test_a_release_names_exact_slots_and_opens_the_gate() -> None:
     assert (kept.state, kept.get("tpn"), kept.get("at")) == ("placed", "gres/gpu:2", "1000")
 
 
-def test_a_lower_job_passes_the_first_only_if_it_ends_before_that_one_could_start() -> None:
+def test_a_lower_job_passes_the_first_only_if_it_ends_before_that_one_could_start():
     running = QueuedJob(
         9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": (0, 1)}, end=1100, cpus=1
     )
@@ -84,7 +81,7 @@ def test_a_lower_job_passes_the_first_only_if_it_ends_before_that_one_could_star
     assert made.released == ["2"]
 
 
-def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody() -> None:
+def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody():
     made = planned(
         gated(1, 8, priority=0),
         gated(2, 8, depends=True),
@@ -94,37 +91,36 @@ def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody(
     assert made.released == ["4"]
 
 
-def test_a_gate_is_renewed_at_half_its_lease() -> None:
+def test_a_gate_is_renewed_at_half_its_lease():
     made = planned(gated(1, eligible=1059), gated(2, eligible=1061), free=0)
     assert made.renew == ["1"]
 
 
-def test_a_released_job_keeps_its_slots_until_it_starts() -> None:
+def test_a_released_job_keeps_its_slots_until_it_starts():
     made = planned(placed(1, 990, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), gated(2, 2))
     [(_, update)] = made.releases[0].steps
     assert update.tres_per_node == "gres/gpu:v100.s1:1,gres/gpu:v100.s2:1"
     assert not made.updates
 
 
-def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_request() -> None:
+def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_request():
     made = planned(placed(1, 960, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"))
     [(name, update)] = made.updates
     kept = GateRecord.read_from(update.admin_comment or "")
     assert (name, update.begin_time, update.tres_per_node) == ("1", 1120, "gres/gpu:2")
     assert (update.req_nodes, update.num_nodes) == ("", (1, 1))
-    assert kept is not None
     assert kept.state == "gated"
 
 
 @pytest.mark.parametrize(("own", "begin"), [(5000, 5000), (900, 1120)])
-def test_a_job_gated_again_begins_no_sooner_than_its_user_wants(own: int, begin: int) -> None:
+def test_a_job_gated_again_begins_no_sooner_than_its_user_wants(own, begin):
     job = placed(1, 960, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
     comment = job.admin_comment.replace(" at=", f" begin={own} at=")
     [(_, update)] = planned(replace(job, admin_comment=comment)).updates
     assert update.begin_time == begin
 
 
-def test_a_job_that_many_releases_did_not_start_is_left_to_slurm() -> None:
+def test_a_job_that_many_releases_did_not_start_is_left_to_slurm():
     slots = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
     job = placed(1, 960, slots)
     for tries, reason, is_left in (
@@ -140,14 +136,14 @@ def test_a_job_that_many_releases_did_not_start_is_left_to_slurm() -> None:
         assert ("Slurm's own choice: 6 releases" in (update.admin_comment or "")) == is_left
 
 
-def test_a_requeued_job_gives_its_slots_to_others_until_its_time() -> None:
+def test_a_requeued_job_gives_its_slots_to_others_until_its_time():
     requeued = replace(placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), eligible=1120)
     made = planned(requeued, gated(2, 8))
     assert [name for name, _ in made.updates] == ["1"]
     assert made.released == ["2"]
 
 
-def test_the_tries_of_a_requeued_job_are_counted_anew() -> None:
+def test_the_tries_of_a_requeued_job_are_counted_anew():
     job = placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
     comment = job.admin_comment.replace(" at=", " tries=5 at=")
     [(_, update)] = planned(
@@ -157,23 +153,23 @@ def test_the_tries_of_a_requeued_job_are_counted_anew() -> None:
     assert (kept.tries, kept.retry_at) == (1, 1001)
 
 
-def test_a_release_that_did_not_take_is_gated_again_at_once() -> None:
+def test_a_release_that_did_not_take_is_gated_again_at_once():
     assert [name for name, _ in planned(placed(1, 999, "gres/gpu:2")).updates] == ["1"]
 
 
-def test_a_job_no_node_can_ever_serve_is_slurms_own() -> None:
+def test_a_job_no_node_can_ever_serve_is_slurms_own():
     [(_, update)] = planned(gated(1, 9)).updates
     told = "[gpu-topo: | Slurm's own choice: no node can ever serve it]"
     assert (update.begin_time, update.admin_comment) == (NOW, told)
 
 
-def test_a_node_that_is_down_now_may_serve_later() -> None:
+def test_a_node_that_is_down_now_may_serve_later():
     made = planned(gated(1, 8), is_open=False)
     assert not made.releases
     assert not made.updates
 
 
-def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones() -> None:
+def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones():
     def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         return WaitFor(60, "mapa: 0.4") if name == "1" else first_choice(name, job, want, found)
 
@@ -183,12 +179,11 @@ def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones() -> No
     kept = GateRecord.read_from(update.admin_comment or "")
     assert name == "1"
     assert update.begin_time is None
-    assert kept is not None
     assert (kept.state, kept.get("since")) == ("gated", "1000")
     assert hints.note_in(update.admin_comment or "") == "mapa: 0.4"
 
 
-def test_the_same_reason_is_not_written_twice() -> None:
+def test_the_same_reason_is_not_written_twice():
     def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         return WaitFor(60, "mapa: 0.5")
 
@@ -196,7 +191,7 @@ def test_the_same_reason_is_not_written_twice() -> None:
     assert not planned(gated(1, admin_comment=comment), choose=choose).updates
 
 
-def test_a_job_that_the_policy_leaves_is_slurms_own() -> None:
+def test_a_job_that_the_policy_leaves_is_slurms_own():
     def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         return Pass("opted out by hint")
 
@@ -205,9 +200,7 @@ def test_a_job_that_the_policy_leaves_is_slurms_own() -> None:
     assert update.admin_comment == "[gpu-topo: | Slurm's own choice: opted out by hint]"
 
 
-def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_and_longer() -> (
-    None
-):
+def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_and_longer():
     comment = "[gpu-slots: placed tpn=gres/gpu:2 nodes=1-1 by=node at=990 tries=3]"
     slots = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
     given = {"tres_per_node": slots, "req_nodes": "dgx1", "eligible": 990}
@@ -218,7 +211,7 @@ def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_
     assert (kept.get("tries"), kept.get("retry")) == ("4", "1008")
 
 
-def test_the_next_try_waits_for_its_time() -> None:
+def test_the_next_try_waits_for_its_time():
     assert not planned(gated(1, keys="retry=1001")).releases
     assert planned(gated(1, keys="retry=1000")).releases
 
@@ -228,19 +221,19 @@ def array(tasks: str, number: int, gpus: int = 2, **more: object) -> QueuedJob:
     return gated(7, gpus, **values)
 
 
-def test_the_tasks_of_an_array_are_released_one_by_one_and_the_rest_is_not_touched() -> None:
+def test_the_tasks_of_an_array_are_released_one_by_one_and_the_rest_is_not_touched():
     made = planned(array("1-9", 9, eligible=1001))
     assert made.released == ["7_1", "7_2", "7_3", "7_4"]
     assert made.again
     assert not made.renew
 
 
-def test_an_arrays_throttle_counts_its_running_and_released_tasks() -> None:
+def test_an_arrays_throttle_counts_its_running_and_released_tasks():
     running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
     assert planned(running, array("1-9", 9, throttle=3)).released == ["7_1", "7_2"]
 
 
-def test_the_last_task_of_an_array_waits_for_its_turn_too() -> None:
+def test_the_last_task_of_an_array_waits_for_its_turn_too():
     running = [
         QueuedJob(8 + i, f"7_{i}", array_id=7, task=f"{i}", state="RUNNING", nodes=("dgx1",))
         for i in range(2)
@@ -250,31 +243,31 @@ def test_the_last_task_of_an_array_waits_for_its_turn_too() -> None:
     assert planned(running[0], last).released == ["7_2"]
 
 
-def test_an_array_behind_its_throttle_blocks_nobody() -> None:
+def test_an_array_behind_its_throttle_blocks_nobody():
     running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
     made = planned(running, array("1-9", 9, gpus=8, throttle=1), gated(9))
     assert made.released == ["9"]
     assert made.first is None
 
 
-def test_an_array_with_tasks_beyond_9999_is_released_like_any_other() -> None:
+def test_an_array_with_tasks_beyond_9999_is_released_like_any_other():
     assert planned(array("9999-10001", 3)).released == ["7_9999", "7_10000", "7_10001"]
 
 
-def test_a_job_with_more_cpus_than_any_node_has_is_left_to_slurm() -> None:
+def test_a_job_with_more_cpus_than_any_node_has_is_left_to_slurm():
     full = {"free": 0, "cpus": 0, "memory_mb": 0, "all_cpus": 40}
     [(name, update)] = planned(gated(1, cpus=40), gated(2, cpus=41), **full).updates
     assert name == "2"
     assert "no node can ever serve it" in (update.admin_comment or "")
 
 
-def test_a_job_with_cores_near_its_gpus_alone_waits_for_room_on_one_socket() -> None:
+def test_a_job_with_cores_near_its_gpus_alone_waits_for_room_on_one_socket():
     job = gated(1, keys="bind=1")
     for free, names in ((0b11000, []), (0b11001000, ["1"])):
         assert planned(job, free=free, sockets=(0x0F, 0xF0)).released == names
 
 
-def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come() -> None:
+def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come():
     comment = "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node]"
     [release] = planned(gated(1, admin_comment=comment)).releases
     (_, first), (_, last) = release.steps
@@ -283,7 +276,7 @@ def test_on_slurm_22_05_what_the_job_asked_goes_before_its_slots_come() -> None:
     assert (last.tres_per_node, last.begin_time) == ("gres:gpu:v100.s0:1,gres:gpu:v100.s1:1", NOW)
 
 
-def test_on_slurm_22_05_a_job_that_had_slots_can_only_have_them_again() -> None:
+def test_on_slurm_22_05_a_job_that_had_slots_can_only_have_them_again():
     comment = "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node tries=1]"
     had = "gres:gpu:v100.s2:1,gres:gpu:v100.s5:1"
     job = gated(1, admin_comment=comment, tres_per_node=had)
@@ -295,7 +288,7 @@ def test_on_slurm_22_05_a_job_that_had_slots_can_only_have_them_again() -> None:
     assert planned(newer, free=0b11011111).released == ["1"]
 
 
-def test_on_slurm_22_05_a_job_that_did_not_start_is_told_what_it_is_tied_to() -> None:
+def test_on_slurm_22_05_a_job_that_did_not_start_is_told_what_it_is_tied_to():
     comment = "[gpu-slots: placed tpn=gres:gpu:2 nodes=1-1 by=node at=900]"
     had = "gres:gpu:v100.s2:1,gres:gpu:v100.s5:1"
     job = gated(1, admin_comment=comment, tres_per_node=had, req_nodes="dgx1", reason="")
@@ -304,7 +297,7 @@ def test_on_slurm_22_05_a_job_that_did_not_start_is_told_what_it_is_tied_to() ->
     assert told.endswith("Slurm 22.05 gives it nothing but v100.s2, v100.s5 again")
 
 
-def test_on_slurm_22_05_a_job_that_had_slots_waits_for_a_node_that_has_such() -> None:
+def test_on_slurm_22_05_a_job_that_had_slots_waits_for_a_node_that_has_such():
     comment = "[gpu-slots: gated tpn=gres:gpu:1 nodes=1-1 by=node tries=1]"
     job = gated(1, admin_comment=comment, tres_per_node="gres:gpu:p100.s0:1")
     p100 = replace(DGX1, name="minsky1", gpu_types=("p100.s0", "p100.s1"), free=3)
@@ -315,7 +308,7 @@ def test_on_slurm_22_05_a_job_that_had_slots_waits_for_a_node_that_has_such() ->
     assert made.releases[0].steps[-1][1].req_nodes == "minsky1"
 
 
-def test_on_slurm_22_05_a_job_that_lost_its_request_gets_it_back() -> None:
+def test_on_slurm_22_05_a_job_that_lost_its_request_gets_it_back():
     """The engine ended between the two updates of a release."""
     comment = "[gpu-slots: gated tpj=gres:gpu:9 nodes=1-1 by=job]"
     bare = {"tres_per_node": "", "tres_per_job": "", "eligible": NEXT_MONTH}
@@ -327,7 +320,7 @@ def test_on_slurm_22_05_a_job_that_lost_its_request_gets_it_back() -> None:
     assert change.give_back(replace(job, tres_per_job="gres:gpu:9"), kept, "").tres_per_job is None
 
 
-def test_on_slurm_22_05_no_component_starts_between_two_updates() -> None:
+def test_on_slurm_22_05_no_component_starts_between_two_updates():
     old = {"admin_comment": "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node]"}
     [release] = planned(component(1, 2, **old), component(0, 2, **old)).releases
     begins = [
@@ -344,7 +337,7 @@ def component(offset: int, gpus: int, **more: object) -> QueuedJob:
     return gated(5 + offset, gpus, het_id=5, het_offset=offset, **more)
 
 
-def test_the_components_of_a_heterogeneous_job_start_together_the_first_ones_update_last() -> None:
+def test_the_components_of_a_heterogeneous_job_start_together_the_first_ones_update_last():
     [release] = planned(component(1, 2), component(0, 3)).releases
     assert list(release.jobs) == ["5", "6"]
     (first, pinned), (second, own), (last, start) = release.steps
@@ -356,7 +349,7 @@ def test_the_components_of_a_heterogeneous_job_start_together_the_first_ones_upd
     assert start == JobUpdate(begin_time=NOW)
 
 
-def test_a_component_without_gpus_keeps_its_nodes_and_its_comment() -> None:
+def test_a_component_without_gpus_keeps_its_nodes_and_its_comment():
     """What the first component is told, its nodes too, Slurm tells to all."""
     own = {"admin_comment": "mine", "req_nodes": "cpu1", "eligible": 0}
     others = component(1, 0, **own)
@@ -366,7 +359,7 @@ def test_a_component_without_gpus_keeps_its_nodes_and_its_comment() -> None:
     assert release.steps[2] == ("5", JobUpdate(begin_time=NOW))
 
 
-def test_a_component_that_has_the_first_ones_comment_is_freed_of_it() -> None:
+def test_a_component_that_has_the_first_ones_comment_is_freed_of_it():
     """The engine ended between the two updates, or Slurm refused the second."""
     first = component(0, 3)
     made = planned(first, component(1, 2, admin_comment=first.admin_comment, req_nodes="dgx1"))
@@ -374,14 +367,14 @@ def test_a_component_that_has_the_first_ones_comment_is_freed_of_it() -> None:
     assert release.steps[1] == ("6", JobUpdate(req_nodes="", admin_comment=""))
 
 
-def test_a_heterogeneous_job_left_to_slurm_is_left_whole() -> None:
+def test_a_heterogeneous_job_left_to_slurm_is_left_whole():
     """A component without GPUs keeps its own comment."""
     made = planned(component(0, 9), component(1, 0, admin_comment="mine"))
     assert [name for name, _ in made.updates] == ["5", "6"]
     assert made.updates[1][1].admin_comment == "mine"
 
 
-def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room() -> None:
+def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room():
     made = planned(component(0, 4), component(1, 8, eligible=1001), gated(9))
     assert made.released == []
     assert made.renew == []
@@ -395,7 +388,7 @@ def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room() -> No
 SET_BACK = 1000 + 3600
 
 
-def test_a_gate_that_would_hold_for_an_hour_is_shut_for_a_lease_again() -> None:
+def test_a_gate_that_would_hold_for_an_hour_is_shut_for_a_lease_again():
     """Without an engine it would not open for so long."""
     made = planned(gated(1, 8, eligible=SET_BACK), free=0)
     assert made.renew == ["1"]
@@ -404,18 +397,18 @@ def test_a_gate_that_would_hold_for_an_hour_is_shut_for_a_lease_again() -> None:
     assert planned(own, free=0).renew == []
 
 
-def test_a_job_released_before_is_gated_again_and_not_waited_for() -> None:
+def test_a_job_released_before_is_gated_again_and_not_waited_for():
     job = placed(1, SET_BACK, "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1")
     made = planned(replace(job, eligible=1000))
     assert made.seen["regated"] == 1
 
 
-def test_a_pause_of_before_is_over() -> None:
+def test_a_pause_of_before_is_over():
     assert planned(gated(1, keys="tries=1 retry=1002")).released == []
     assert planned(gated(1, keys=f"tries=1 retry={SET_BACK}")).released == ["1"]
 
 
-def test_a_wait_for_something_better_begins_anew() -> None:
+def test_a_wait_for_something_better_begins_anew():
     def waits(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         return WaitFor(60, "for better GPUs")
 
@@ -428,7 +421,7 @@ def test_a_wait_for_something_better_begins_anew() -> None:
     assert "since=1000" in (again.admin_comment or "")
 
 
-def test_slurms_word_on_when_a_gate_opens_counts_and_not_what_it_was_told() -> None:
+def test_slurms_word_on_when_a_gate_opens_counts_and_not_what_it_was_told():
     """A slurmctld that was killed may have forgotten the last renewal."""
     told = replace(TERMS, holds_until={1: 1119})
     assert planned(gated(1, 8, eligible=1020), free=0, context=told).renew == ["1"]

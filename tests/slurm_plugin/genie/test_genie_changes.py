@@ -1,7 +1,5 @@
 """From Slurm's queue to the plan, and from the plan to what is changed in Slurm."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,16 +59,16 @@ def made(
         ShapeNote(Shape(1, 1), is_fixed=True, token="ab12", tasks=4, tasks_per_node=2),
     ],
 )
-def test_the_bracket_is_read_as_it_was_written(said: ShapeNote) -> None:
+def test_the_bracket_is_read_as_it_was_written(said):
     assert shape_note_in(f"site's [gpu-topo: x | y] {said.text()} [gpu-slots: gated]") == said
 
 
 @pytest.mark.parametrize("text", ["", "[gpu-shape: ]", "[gpu-shape: 0x3]", "[gpu-shape: big]"])
-def test_another_text_is_no_bracket(text: str) -> None:
+def test_another_text_is_no_bracket(text):
     assert shape_note_in(text) is None
 
 
-def test_a_bracket_is_replaced_where_it_stands() -> None:
+def test_a_bracket_is_replaced_where_it_stands():
     before = "[gpu-topo: x] [gpu-shape: 1x1 t=a] [gpu-slots: gated]"
     after = ShapeNote(Shape(2, 2), token="a").written_into(before)
     assert after == "[gpu-topo: x] [gpu-shape: 2x2 t=a] [gpu-slots: gated]"
@@ -79,7 +77,7 @@ def test_a_bracket_is_replaced_where_it_stands() -> None:
 # What a look sees.
 
 
-def test_free_gpus_are_those_of_nodes_that_take_jobs(shaping: Shaping) -> None:
+def test_free_gpus_are_those_of_nodes_that_take_jobs(shaping):
     nodes = [a_node("dgx1", 3), a_node("dgx2", 0, "IDLE", "DRAIN"), a_node("minsky1")]
     assert seen(shaping, [], nodes).free == {"dgx1": 5, "dgx2": 0}
 
@@ -95,19 +93,17 @@ def test_free_gpus_are_those_of_nodes_that_take_jobs(shaping: Shaping) -> None:
     ],
     ids=str,
 )
-def test_jobs_that_could_not_start_are_not_planned(
-    shaping: Shaping, more: dict[str, object]
-) -> None:
+def test_jobs_that_could_not_start_are_not_planned(shaping, more):
     assert seen(shaping, [queued(7, **more)], FREE).members == []
 
 
-def test_running_jobs_end_when_predicted(shaping: Shaping) -> None:
+def test_running_jobs_end_when_predicted(shaping):
     (one,) = seen(shaping, [running(1, {"dgx1": (0, 1)})], FREE).running
     assert one.shape == Shape(1, 2)
     assert one.end_s - NOW == pytest.approx(204, abs=3)
 
 
-def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(shaping: Shaping) -> None:
+def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(shaping):
     ending = queued(1, "2x8", state="COMPLETING", nodes=("dgx1", "dgx2"), end=int(NOW) - 1)
     assert (
         made(shaping, [ending, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates == []
@@ -116,7 +112,7 @@ def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(shaping
     assert made(shaping, [stuck, queued(7, "1x1")], [a_node("dgx1"), a_node("dgx2", 8)]).updates
 
 
-def test_a_job_that_was_given_its_slots_counts_as_running_on_them(shaping: Shaping) -> None:
+def test_a_job_that_was_given_its_slots_counts_as_running_on_them(shaping):
     """Slurm takes a moment to start it, and does not count its GPUs until then."""
     given = queued(
         7, "1x2", tres_per_node="gres/gpu:v100.s0:1,gres/gpu:v100.s1:1", req_nodes="dgx1",
@@ -132,14 +128,14 @@ def test_a_job_that_was_given_its_slots_counts_as_running_on_them(shaping: Shapi
 # What is changed.
 
 
-def test_a_waiting_job_that_is_to_start_gets_its_shape(shaping: Shaping) -> None:
+def test_a_waiting_job_that_is_to_start_gets_its_shape(shaping):
     ((job, update),) = made(shaping, [queued(7, "1x1")], FREE).updates
     assert job.name == "7"
     assert (update.num_nodes, update.tres_per_node, update.num_tasks) == ((1, 1), "gres/gpu:4", 4)
     assert update.admin_comment == f"[gpu-topo: {HINT} | shape 1x4] [gpu-shape: 1x4]"
 
 
-def test_slurm_refuses_the_update_of_a_job_that_has_started(shaping: Shaping) -> None:
+def test_slurm_refuses_the_update_of_a_job_that_has_started(shaping):
     """By its CPUs, before it would take nodes away from it."""
     ((_, update),) = made(shaping, [queued(7, "1x1")], FREE).updates
     told = words(["7"], update, "/")
@@ -147,11 +143,11 @@ def test_slurm_refuses_the_update_of_a_job_that_has_started(shaping: Shaping) ->
     assert "MinCPUsNode=4" in told
 
 
-def test_a_job_that_waits_keeps_a_shape_that_is_still_good(shaping: Shaping) -> None:
+def test_a_job_that_waits_keeps_a_shape_that_is_still_good(shaping):
     assert made(shaping, [ALL, queued(7, "1x2")], FULL).updates == []
 
 
-def test_a_job_that_waits_gets_another_shape_once_its_own_would_be_late(shaping: Shaping) -> None:
+def test_a_job_that_waits_gets_another_shape_once_its_own_would_be_late(shaping):
     hint = f"{HINT},deadline=180s"
     ((_, update),) = made(shaping, [ALL, queued(7, "1x1", hint)], FULL).updates
     assert update.tres_per_node == "gres/gpu:4"
@@ -168,7 +164,7 @@ def test_a_job_that_waits_gets_another_shape_once_its_own_would_be_late(shaping:
     ],
     ids=["fixed", "array", "the user changed its GPUs", "the user changed its nodes", "component"],
 )
-def test_shapes_that_are_not_ours_are_left(shaping: Shaping, job: QueuedJob) -> None:
+def test_shapes_that_are_not_ours_are_left(shaping, job):
     assert made(shaping, [job], FREE).updates == []
 
 
@@ -181,7 +177,7 @@ def behind(state: str = GATED, **more: object) -> QueuedJob:
     return queued(7, "1x1", admin_comment=f"{shaped} [gpu-slots: {state}]", **more)
 
 
-def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(shaping: Shaping) -> None:
+def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(shaping):
     """By it the job's slots are looked for, and the request is given back."""
     ((_, update),) = made(shaping, [behind()], FREE).updates
     assert (update.num_nodes, update.tres_per_node, update.num_tasks) == ((1, 1), "gres/gpu:4", 4)
@@ -199,17 +195,17 @@ def test_behind_a_gate_the_request_in_the_bracket_is_changed_too(shaping: Shapin
     [GATED.replace("gated", "placed"), GATED.replace("gres/", "gres:"), f"{GATED} loan=dgx2/3"],
     ids=["has its slots", "Slurm 22.05", "waits for donors"],
 )
-def test_behind_a_gate_a_shape_stays_once_slots_are_given(shaping: Shaping, state: str) -> None:
+def test_behind_a_gate_a_shape_stays_once_slots_are_given(shaping, state):
     """On 22.05 also before: there what a job asked and what it is to ask merge."""
     assert made(shaping, [behind(state)], FREE).updates == []
 
 
-def test_never_above_what_the_user_allows(shaping: Shaping) -> None:
+def test_never_above_what_the_user_allows(shaping):
     ((_, update),) = made(shaping, [queued(7, "1x1", words=" tasks=2")], FREE).updates
     assert update.tres_per_node == "gres/gpu:2"
 
 
-def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(shaping: Shaping) -> None:
+def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(shaping):
     until = int(NOW) + 60
     comment = f"[gpu-topo: {HINT} | waiting 1/10 since 5: genie: x (until {until}, begin 5)]"
     job = queued(7, "1x4", reason="BeginTime", eligible=int(NOW) + 60,
@@ -224,13 +220,13 @@ def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(shaping: Shaping) -
     assert changes(snapshot, plans, {}, now=NOW).updates == [(job, JobUpdate(begin_time=AT_ONCE))]
 
 
-def test_urgent_jobs_stand_before_normal_ones_that_came_first(shaping: Shaping) -> None:
+def test_urgent_jobs_stand_before_normal_ones_that_came_first(shaping):
     jobs = [ALL, queued(7, "1x4"), queued(8, "1x4", f"{HINT},class=urgent", priority=1)]
     updates = made(shaping, jobs, FULL).updates
     assert [(job.job_id, update.site_factor) for job, update in updates] == [(8, 1)]
 
 
-def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go() -> None:
+def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go():
     job = queued(7, admin_comment=f"[gpu-topo: {HINT} | held] [gpu-shape: none]", priority=0)
     update = released(job, ShapeNote(None), Shape(2, 4), "/")
     assert update.is_released
@@ -242,20 +238,20 @@ def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go() -> N
 # The order as site factors.
 
 
-def test_an_order_that_is_kept_already_changes_nothing() -> None:
+def test_an_order_that_is_kept_already_changes_nothing():
     assert site_factors([3, 1, 2], {3: 30, 1: 20, 2: 10}, {}) == {}
 
 
-def test_jobs_exchange_their_priorities() -> None:
+def test_jobs_exchange_their_priorities():
     assert site_factors([1, 2], {1: 100, 2: 500}, {}) == {1: 400, 2: -400}
 
 
-def test_equal_ones_are_told_apart_downwards_where_there_is_room() -> None:
+def test_equal_ones_are_told_apart_downwards_where_there_is_room():
     assert site_factors([1, 2, 3], {1: 50, 2: 50, 3: 50}, {}) == {2: -1, 3: -2}
     assert site_factors([1, 2, 3], {1: 1, 2: 1, 3: 1}, {}) == {1: 2, 2: 1}
 
 
-def test_known_factors_are_taken_out_first() -> None:
+def test_known_factors_are_taken_out_first():
     assert site_factors([2, 1], {1: 500, 2: 100}, {1: 400, 2: -400}) == {1: 0, 2: 0}
 
 
@@ -265,8 +261,7 @@ JOBS = st.dictionaries(
 
 
 @given(JOBS, st.randoms())
-def test_slurm_then_has_that_order_and_nobody_gains_over_others(jobs: dict[int, tuple[int, int]],
-                                                               draw: object) -> None:  # fmt: skip
+def test_slurm_then_has_that_order_and_nobody_gains_over_others(jobs, draw):
     order = list(jobs)
     draw.shuffle(order)  # type: ignore[attr-defined]
     base = {job: own for job, (own, _) in jobs.items()}

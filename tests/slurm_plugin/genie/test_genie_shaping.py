@@ -1,7 +1,5 @@
 """What a submit of a shaped job is answered, and when a start is put off."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +55,7 @@ def looked(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> N
 EMPTY = [a_node("dgx1"), a_node("dgx2")]
 
 
-def test_a_job_gets_the_shape_of_the_highest_ratio_one_task_per_gpu(shaping: Shaping) -> None:
+def test_a_job_gets_the_shape_of_the_highest_ratio_one_task_per_gpu(shaping):
     values = answered(shaping, submit())
     comment = values.pop("set.admin_comment")
     assert values == {
@@ -66,16 +64,15 @@ def test_a_job_gets_the_shape_of_the_highest_ratio_one_task_per_gpu(shaping: Sha
     }  # fmt: skip
     assert comment.startswith(f"[gpu-topo: {HINT} | shape 1x4] [gpu-shape: 1x4 t=")
     said = shape_note_in(comment)
-    assert said is not None
     assert (said.shape, said.is_fixed) == (Shape(1, 4), False)
 
 
-def test_it_takes_the_best_shape_that_fits_now(shaping: Shaping) -> None:
+def test_it_takes_the_best_shape_that_fits_now(shaping):
     looked(shaping, [], [a_node("dgx1", 6), a_node("dgx2", 5)])
     assert answered(shaping, submit())["set.tres_per_node"] == "gres/gpu:3"
 
 
-def test_a_second_submit_knows_what_the_first_was_promised(shaping: Shaping) -> None:
+def test_a_second_submit_knows_what_the_first_was_promised(shaping):
     looked(shaping, [], [a_node("dgx1", 4), a_node("dgx2", 6)])
     shapes = [answered(shaping, submit())["set.tres_per_node"] for _ in range(2)]
     assert shapes == ["gres/gpu:4", "gres/gpu:2"]
@@ -91,9 +88,7 @@ def test_a_second_submit_knows_what_the_first_was_promised(shaping: Shaping) -> 
         ({"cpus_per_task": 3}, "1x4", "4"),
     ],
 )
-def test_what_the_user_gave_beside_is_kept(
-    shaping: Shaping, given: dict[str, int], shape: str, tasks: str
-) -> None:
+def test_what_the_user_gave_beside_is_kept(shaping, given, shape, tasks):
     values = answered(shaping, submit(**given))
     nodes, gpus = shape.split("x")
     assert (values["set.min_nodes"], values["set.tres_per_node"]) == (nodes, f"gres/gpu:{gpus}")
@@ -102,12 +97,11 @@ def test_what_the_user_gave_beside_is_kept(
     assert values["set.pn_min_cpus"] == str(cpus)
 
 
-def test_gpus_the_user_asked_for_are_left_as_they_are(shaping: Shaping) -> None:
+def test_gpus_the_user_asked_for_are_left_as_they_are(shaping):
     asked = replace(submit(), shape=0, gpus=2, per_node=2, nodes=1, tasks=1)
     values = answered(shaping, asked)
     assert list(values) == ["set.admin_comment"]
     said = shape_note_in(values["set.admin_comment"])
-    assert said is not None
     assert (said.shape, said.is_fixed) == (Shape(1, 2), True)
 
 
@@ -122,7 +116,7 @@ def test_gpus_the_user_asked_for_are_left_as_they_are(shaping: Shaping) -> None:
         ("deadline=2020-01-01T00:00Z", "deadline: 2020-01-01T00:00Z has passed"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(shaping: Shaping, more: str, says: str) -> None:
+def test_bad_input_is_refused_in_one_line(shaping, more, says):
     key = more.partition("=")[0]
     words = [word for word in HINT.split(",") if not word.startswith(f"{key}=")]
     said = refused(shaping, submit(",".join([*words, more])))
@@ -145,42 +139,40 @@ def test_bad_input_is_refused_in_one_line(shaping: Shaping, more: str, says: str
         (replace(submit(), shape=0, gpus=17, per_node=17, nodes=1), "shape: 17 GPUs; expected"),
     ],
 )  # fmt: skip
-def test_what_the_site_or_the_shape_forbids_is_refused(
-    shaping: Shaping, asked: Submit, says: str
-) -> None:
+def test_what_the_site_or_the_shape_forbids_is_refused(shaping, asked, says):
     assert says in refused(shaping, asked)
 
 
-def test_a_job_that_will_be_late_is_let_in_with_a_notice(shaping: Shaping) -> None:
+def test_a_job_that_will_be_late_is_let_in_with_a_notice(shaping):
     values = answered(shaping, submit(f"{HINT},deadline=10s"))
     assert values["message"].startswith("gpu-topo: cannot be done in time: 0.03 h on the fastest")
     assert values["set.min_nodes"] == "1"
 
 
-def test_a_profile_that_stands_in_is_named(shaping: Shaping) -> None:
+def test_a_profile_that_stands_in_is_named(shaping):
     values = answered(shaping, submit(HINT.replace("resnet50", "resnet101")))
     assert "resnet101 was never profiled; resnet50 stands in" in values["message"]
 
 
-def test_hints_of_other_policies_are_none_of_its_business(shaping: Shaping) -> None:
+def test_hints_of_other_policies_are_none_of_its_business(shaping):
     assert isinstance(shaping.on_submit(submit("pattern=ring")), Pass)
     placed = replace(submit("policy=genie,pattern=tree"), shape=0, gpus=2, per_node=2, nodes=1)
     values = answered(shaping, placed)
     assert values["set.admin_comment"] == "[gpu-topo: policy=genie,pattern=tree]"
 
 
-def test_nothing_is_shaped_where_nothing_is_enforced(shaping: Shaping) -> None:
+def test_nothing_is_shaped_where_nothing_is_enforced(shaping):
     assert isinstance(shaping.on_submit(submit(partition="watched")), Pass)
 
 
-def test_a_new_hint_keeps_the_shape(shaping: Shaping) -> None:
+def test_a_new_hint_keeps_the_shape(shaping):
     asked = replace(submit(f"{HINT},class=prior"), shape=0, change=1, gpus=4, per_node=4, nodes=1)
     values = answered(shaping, asked)
     assert values["set.admin_comment"] == f"[gpu-topo: {HINT},class=prior]"
     assert "batch: '0'" in refused(shaping, replace(asked, hint=f"{HINT[:-16]},batch=0"))
 
 
-def test_the_record_has_the_candidates_with_latency_cost_and_ratio(shaping: Shaping) -> None:
+def test_the_record_has_the_candidates_with_latency_cost_and_ratio(shaping):
     answered(shaping, submit())
     (build,) = shaping.records.values()
     line = build()
@@ -204,17 +196,17 @@ def start(shaping: Shaping, job: int, *nodes: object, **more: object) -> object:
 FOUR = node("dgx1", 0xFF, mask(0, 1, 2, 3))
 
 
-def test_a_job_that_the_plan_starts_may_start(shaping: Shaping) -> None:
+def test_a_job_that_the_plan_starts_may_start(shaping):
     looked(shaping, [queued(7, "1x4")], EMPTY)
     assert start(shaping, 7, FOUR) is None
 
 
-def test_one_that_is_to_have_another_shape_waits_for_it(shaping: Shaping) -> None:
+def test_one_that_is_to_have_another_shape_waits_for_it(shaping):
     looked(shaping, [queued(7, "1x2")], EMPTY)
     assert isinstance(start(shaping, 7, node("dgx1", 0xFF, mask(0, 1))), WaitFor)
 
 
-def test_one_that_others_go_before_waits(shaping: Shaping) -> None:
+def test_one_that_others_go_before_waits(shaping):
     full = [running(1, {"dgx1": tuple(range(8)), "dgx2": tuple(range(8))})]
     looked(shaping, [*full, queued(7, "1x4")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     reply = start(shaping, 7, FOUR)
@@ -226,7 +218,7 @@ def test_one_that_others_go_before_waits(shaping: Shaping) -> None:
     assert reply.note == "genie: the queue is planned anew"
 
 
-def test_a_job_no_look_has_seen_starts_if_its_submit_was_told_so(shaping: Shaping) -> None:
+def test_a_job_no_look_has_seen_starts_if_its_submit_was_told_so(shaping):
     looked(shaping, [], EMPTY)
     answered(shaping, submit())
     assert start(shaping, 99, FOUR) is None
@@ -239,18 +231,18 @@ def test_a_job_no_look_has_seen_starts_if_its_submit_was_told_so(shaping: Shapin
 @pytest.mark.parametrize(
     "more", [{"partition": "gpu"}, {"hint": "pattern=ring"}, {"hint": ""}], ids=str
 )
-def test_other_jobs_are_not_held_back(shaping: Shaping, more: dict[str, object]) -> None:
+def test_other_jobs_are_not_held_back(shaping, more):
     looked(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     assert start(shaping, 7, FOUR, **more) is None
 
 
-def test_nothing_is_held_back_on_old_figures(shaping: Shaping) -> None:
+def test_nothing_is_held_back_on_old_figures(shaping):
     looked(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     shaping.clock = lambda: NOW + 60
     assert start(shaping, 7, FOUR) is None
 
 
-def test_figures_get_old_more_slowly_where_slurm_is_slow(shaping: Shaping) -> None:
+def test_figures_get_old_more_slowly_where_slurm_is_slow(shaping):
     """A look may take longer than looks should be apart."""
     looked(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     shaping.clock = lambda: NOW + 60
@@ -268,7 +260,7 @@ def committed(shaping: Shaping, *jobs: QueuedJob, nodes: list[SlurmNode] = EMPTY
     return set(shaping.under_way(shaping.snapshots["dl"], shaping.clock())[0])
 
 
-def test_gpus_of_a_job_that_is_about_to_start_are_not_planned_again(shaping: Shaping) -> None:
+def test_gpus_of_a_job_that_is_about_to_start_are_not_planned_again(shaping):
     one_left = [a_node("dgx1", 4), a_node("dgx2", 8)]
     assert committed(shaping, queued(7, "1x4"), nodes=one_left) == {7}
     values = answered(shaping, submit())
@@ -277,9 +269,7 @@ def test_gpus_of_a_job_that_is_about_to_start_are_not_planned_again(shaping: Sha
     assert values["set.tres_per_node"] == "gres/gpu:4"
 
 
-def test_a_job_that_did_not_start_lets_others_go_first_for_longer_and_longer(
-    shaping: Shaping,
-) -> None:
+def test_a_job_that_did_not_start_lets_others_go_first_for_longer_and_longer(shaping):
     clock = [NOW]
     shaping.clock = lambda: clock[0]
     assert committed(shaping, queued(7, "1x4")) == {7}
@@ -292,7 +282,7 @@ def test_a_job_that_did_not_start_lets_others_go_first_for_longer_and_longer(
     assert shaping.starting[7].pause == 20
 
 
-def test_a_job_has_its_time_to_begin_from_when_slurm_was_told(shaping: Shaping) -> None:
+def test_a_job_has_its_time_to_begin_from_when_slurm_was_told(shaping):
     """Slurm may be slow to take the updates of a look."""
     clock = [NOW]
     shaping.clock = lambda: clock[0]
@@ -304,7 +294,7 @@ def test_a_job_has_its_time_to_begin_from_when_slurm_was_told(shaping: Shaping) 
     assert shaping.under_way(shaping.snapshots["dl"], NOW + 10)[1] == {7}
 
 
-def test_what_others_take_is_known_before_the_next_look(shaping: Shaping) -> None:
+def test_what_others_take_is_known_before_the_next_look(shaping):
     looked(shaping, [], EMPTY)
     shaping.on_start(Notice("started", 50, 0, {"dgx1": 0xFF, "dgx2": 0x3F, "minsky1": 0xF}))
     assert shaping.snapshots["dl"].free == {"dgx1": 0, "dgx2": 2}
@@ -325,7 +315,7 @@ def slots(folder: Path, free: int) -> Slots:
     return Slots(basic_decider(folder), cache, 120, clock=lambda: NOW, token=lambda: "t0")
 
 
-def test_in_the_slots_mode_the_shape_becomes_exact_slots(shaping: Shaping, tmp_path: Path) -> None:
+def test_in_the_slots_mode_the_shape_becomes_exact_slots(shaping, tmp_path):
     looked(shaping, [], EMPTY)
     values = answered(replace(shaping, inner=slots(tmp_path, 0xFF)), submit())
     assert values["set.tres_per_node"].count("gres/gpu:v100.s") == 4
@@ -337,8 +327,8 @@ def test_in_the_slots_mode_the_shape_becomes_exact_slots(shaping: Shaping, tmp_p
 
 
 def test_in_the_slots_mode_a_job_without_room_waits_behind_its_gate_with_its_shape(
-    shaping: Shaping, tmp_path: Path
-) -> None:
+    shaping, tmp_path
+):
     values = answered(replace(shaping, inner=slots(tmp_path, 0)), submit())
     assert values["set.tres_per_node"] == "gres/gpu:4"
     assert values["set.begin_time"] == str(int(NOW) + 120)
@@ -346,8 +336,8 @@ def test_in_the_slots_mode_a_job_without_room_waits_behind_its_gate_with_its_sha
 
 
 def test_in_the_slots_mode_a_job_waits_behind_its_gate_though_it_fits_where_others_go_first(
-    shaping: Shaping, tmp_path: Path
-) -> None:
+    shaping, tmp_path
+):
     looked(shaping, [], [a_node("dgx1", 8), a_node("dgx2", 8)])
     values = answered(replace(shaping, inner=slots(tmp_path, 0xFF)), submit())
     assert "[gpu-slots: gated " in values["set.admin_comment"]
@@ -356,7 +346,7 @@ def test_in_the_slots_mode_a_job_waits_behind_its_gate_though_it_fits_where_othe
     assert "[gpu-slots: gated " in values["set.admin_comment"]
 
 
-def test_a_gate_is_opened_for_the_shape_and_the_job_that_the_plan_starts(shaping: Shaping) -> None:
+def test_a_gate_is_opened_for_the_shape_and_the_job_that_the_plan_starts(shaping):
     one_left = [a_node("dgx1", 4), a_node("dgx2", 8)]
     looked(shaping, [queued(7, "1x4"), queued(8, "1x4")], one_left)
     asked = {job: question(job=job, partition="dl", hint=HINT) for job in (7, 8, 9)}

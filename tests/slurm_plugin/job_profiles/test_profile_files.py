@@ -1,7 +1,5 @@
 """Job profiles as a site writes them, and what is wrong with those that are wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -24,7 +22,7 @@ beside:
 """
 
 
-def test_slowdowns_are_read_and_seconds_become_slowdowns(tmp_path: Path) -> None:
+def test_slowdowns_are_read_and_seconds_become_slowdowns(tmp_path):
     (tmp_path / "bert.yaml").write_text(BERT)
     (tmp_path / "README").write_text("not a profile")
     assert read_profiles(tmp_path) == {
@@ -33,9 +31,7 @@ def test_slowdowns_are_read_and_seconds_become_slowdowns(tmp_path: Path) -> None
     }
 
 
-def test_what_a_job_does_with_gpus_of_other_nodes_is_read_from_the_same_files(
-    tmp_path: Path,
-) -> None:
+def test_what_a_job_does_with_gpus_of_other_nodes_is_read_from_the_same_files(tmp_path):
     (tmp_path / "bert.yaml").write_text(BERT)
     (tmp_path / "md.yaml").write_text("profile: md\nremote: {run_s: 60, gpu_calls: 1000}")
     assert read_remote(tmp_path) == {"md": Remote(run_s=60.0, gpu_calls=1000.0)}
@@ -46,7 +42,7 @@ def test_what_a_job_does_with_gpus_of_other_nodes_is_read_from_the_same_files(
             read_remote(tmp_path)
 
 
-def test_json_says_the_same(tmp_path: Path) -> None:
+def test_json_says_the_same(tmp_path):
     pair = {"gpus": 1, "other": "b", "other_gpus": 1, "slowdown": 1.2}
     (tmp_path / "a.json").write_text(json.dumps({"profile": "a", "beside": [pair]}))
     assert read_profiles(tmp_path) == {(Kind("a", 0, 1), Kind("b", 0, 1)): 1.2}
@@ -67,34 +63,32 @@ def test_json_says_the_same(tmp_path: Path) -> None:
         ("an object for a name", "profile: {a: b}", "Expected `str`"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_named_with_its_file(
-    tmp_path: Path, sentence: str, text: str, says: str
-) -> None:
+def test_a_mistake_is_named_with_its_file(tmp_path, sentence, text, says):
     (tmp_path / "a.yaml").write_text(text)
     with pytest.raises(ProfileError, match=says) as caught:
         read_profiles(tmp_path)
     assert str(caught.value).startswith(str(tmp_path / "a.yaml"))
 
 
-def test_a_profile_stands_once(tmp_path: Path) -> None:
+def test_a_profile_stands_once(tmp_path):
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text("profile: a")
     with pytest.raises(ProfileError, match=r"b\.yaml: profile a stands in .*a\.yaml already"):
         read_profiles(tmp_path)
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ProfileError, match="expected a directory of profiles"):
         read_profiles(tmp_path / "none")
 
 
-def test_a_sites_word_goes_before_what_jobs_taught() -> None:
+def test_a_sites_word_goes_before_what_jobs_taught():
     pair = (Kind("a", 1, 1), Kind("b", 1, 1))
     assert interference({pair: 1.05}, {pair: 1.2}).factor(*pair) == 1.05
     assert interference({}, {pair: 1.2}).factor(*pair) == 1.2
 
 
-def test_what_jobs_taught_is_taken_over_where_it_changes_anything() -> None:
+def test_what_jobs_taught_is_taken_over_where_it_changes_anything():
     learned = Learned(None)
     chosen = SitePolicies(config.parse("", Path("gputopo.yaml")), learned)
     first = chosen("topo-aware")
@@ -113,14 +107,14 @@ ALICE, MALLORY = 1000, 1002
 HERS, VGG = Kind("bert", 4, 2, ALICE), Kind("vgg", 4, 1, ALICE)
 
 
-def test_what_the_site_measured_counts_for_everybodys_jobs_of_that_name() -> None:
+def test_what_the_site_measured_counts_for_everybodys_jobs_of_that_name():
     known = interference({(HERS.of_all, VGG.of_all): 1.1}, {(HERS, VGG): 1.3})
     for user in (ALICE, MALLORY):
         kinds = [known.told_apart(kind._replace(user=user)) for kind in (HERS, VGG)]
         assert known.factor(*kinds) == 1.1
 
 
-def test_one_user_takes_a_share_of_what_is_remembered_and_the_oldest_goes(tmp_path: Path) -> None:
+def test_one_user_takes_a_share_of_what_is_remembered_and_the_oldest_goes(tmp_path):
     learned = Learned(tmp_path / "learned.json")
     learned.add(Sort(HERS, True), 80)
     for batch in range(3 * MOST_OF_ONE):
@@ -136,9 +130,7 @@ def test_one_user_takes_a_share_of_what_is_remembered_and_the_oldest_goes(tmp_pa
     assert Learned(tmp_path / "learned.json")._runs == learned._runs
 
 
-def test_a_file_of_an_older_release_is_read_without_what_names_no_user(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_of_an_older_release_is_read_without_what_names_no_user(tmp_path, caplog):
     path = tmp_path / "learned.json"
     runs = [80.0] * 5
     rows = [
@@ -152,9 +144,7 @@ def test_a_file_of_an_older_release_is_read_without_what_names_no_user(
     assert "1 of 2 sorts of runs are left out" in caplog.text
 
 
-def test_a_file_too_large_to_be_ours_is_left_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_too_large_to_be_ours_is_left_alone(tmp_path, caplog):
     path = tmp_path / "learned.json"
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
@@ -162,7 +152,7 @@ def test_a_file_too_large_to_be_ours_is_left_alone(
     assert "larger than 32 MiB; starting anew" in caplog.text
 
 
-def test_a_broken_file_is_learned_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_file_is_learned_anew(tmp_path, caplog):
     path = tmp_path / "learned.json"
     path.write_text("[{")
     assert Learned(path).slowdowns() == {}

@@ -1,7 +1,5 @@
 """The launch table, the command that writes it, and the TaskProlog that reads it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -23,7 +21,7 @@ DGX1V = machine_of(catalog.load("dgx1v"))
 MI250X = machine_of(catalog.load("mi250x"))
 
 
-def test_a_table_ends_with_its_length_and_checksum() -> None:
+def test_a_table_ends_with_its_length_and_checksum():
     """Lines before the last, and their CRC-32."""
     text = write(DGX1V)
     body, _, last = text.rstrip("\n").rpartition("\n")
@@ -31,23 +29,23 @@ def test_a_table_ends_with_its_length_and_checksum() -> None:
     assert last == f"end {body.count(chr(10))} {zlib.crc32(body.encode()):08x}"
 
 
-def test_a_table_of_a_large_node_stays_small() -> None:
+def test_a_table_of_a_large_node_stays_small():
     """72 GPUs: one order per pattern and no rows."""
     assert len(write(machine_of(catalog.load("gb200-nvl72")))) < 8_000
 
 
-def test_a_mapping_that_is_no_permutation_is_refused() -> None:
+def test_a_mapping_that_is_no_permutation_is_refused():
     with pytest.raises(PluginError, match="expected each of"):
         machine_of(DGX1V.topology, (0, 0, 1, 2, 3, 4, 5, 6))
 
 
-def test_amd_machines_are_told() -> None:
+def test_amd_machines_are_told():
     assert MI250X.is_amd
     assert not DGX1V.is_amd
     assert "\nvendor amd\n" in write(MI250X)
 
 
-def test_the_command_writes_the_table_of_a_numbering() -> None:
+def test_the_command_writes_the_table_of_a_numbering():
     """Slurm's GPU 0 is the topology's GPU 2."""
     args = ["launch-table", "minsky", "--slurm-index", "2,0,3,1"]
     done = CliRunner().invoke(cli, args)
@@ -55,7 +53,7 @@ def test_the_command_writes_the_table_of_a_numbering() -> None:
     assert "\ngpu 0 device=2 minor=- numa=1 nics=\n" in done.output
 
 
-def test_the_command_reads_gres_conf(tmp_path: Path) -> None:
+def test_the_command_reads_gres_conf(tmp_path):
     """Minors given by hand and File= in another order."""
     gres = tmp_path / "gres.conf"
     gres.write_text(
@@ -66,14 +64,14 @@ def test_the_command_reads_gres_conf(tmp_path: Path) -> None:
     assert "\ngpu 0 device=3 minor=3 numa=1 nics=\n" in done.output
 
 
-def test_a_bad_numbering_is_one_line() -> None:
+def test_a_bad_numbering_is_one_line():
     done = CliRunner().invoke(cli, ["launch-table", "minsky", "--slurm-index", "0,x"])
     assert done.exit_code == 2
     assert "expected numbers such as 2,0,1,3" in done.output
 
 
 @pytest.mark.parametrize("name", ["dgx1v", "mi250x"])
-def test_the_pictures_in_the_docs_are_current(name: str) -> None:
+def test_the_pictures_in_the_docs_are_current(name):
     """Made again by gputopo launch-table NAME --plot docs/binding-NAME.svg."""
     assert (ROOT / "docs" / f"binding-{name}.svg").read_text() == svg(
         machine_of(catalog.load(name))
@@ -103,9 +101,7 @@ def prolog(tmp_path: Path, machine: LaunchMachine, **env: str) -> list[str]:
     ],
     ids=["one", "four", "three", "all"],
 )
-def test_the_task_prolog_prints_gpus_and_nics_in_rank_order(
-    tmp_path: Path, gpus: str, nics: list[str]
-) -> None:
+def test_the_task_prolog_prints_gpus_and_nics_in_rank_order(tmp_path, gpus, nics):
     order = DGX1V.order("ring", tuple(map(int, gpus.split(","))))
     lines = prolog(tmp_path, DGX1V, SLURM_STEP_GPUS=gpus, CUDA_VISIBLE_DEVICES=gpus)
     expected = [
@@ -120,7 +116,7 @@ def test_the_task_prolog_prints_gpus_and_nics_in_rank_order(
 
 
 @pytest.mark.parametrize("step", ["", "batch", "-5"])
-def test_the_task_prolog_of_a_batch_script_knows_the_jobs_gpus(tmp_path: Path, step: str) -> None:
+def test_the_task_prolog_of_a_batch_script_knows_the_jobs_gpus(tmp_path, step):
     """The step has no GPUs of its own there, whatever this release calls it."""
     env = {"SLURM_JOB_GPUS": "0,1,3,4", "CUDA_VISIBLE_DEVICES": "0,1,3,4"}
     visible = DGX1V.order("ring", (0, 1, 3, 4))
@@ -146,9 +142,7 @@ STEPD += "print(*sorted(os.sched_getaffinity(0)))"
     ],
     ids=["batch", "batch of 26.05", "salloc's shell", "batch that asks for it", "a step"],
 )
-def test_the_task_prolog_leaves_what_holds_the_whole_job_its_cpus(
-    tmp_path: Path, step: str, hint: str, is_bound: bool
-) -> None:
+def test_the_task_prolog_leaves_what_holds_the_whole_job_its_cpus(tmp_path, step, hint, is_bound):
     every = sorted(os.sched_getaffinity(0))
     numa = tuple(replace(node, cpus=(every[0],)) for node in DGX1V.topology.numa_nodes)
     machine = machine_of(replace(DGX1V.topology, numa_nodes=numa))
@@ -162,7 +156,7 @@ def test_the_task_prolog_leaves_what_holds_the_whole_job_its_cpus(
     assert left == (every[:1] if is_bound else every)
 
 
-def test_the_task_prolog_divides_among_tasks(tmp_path: Path) -> None:
+def test_the_task_prolog_divides_among_tasks(tmp_path):
     env = {"SLURMD_TRES_BIND": "gres/gpu:per_task:1", "SLURM_STEP_TASKS_PER_NODE": "4"}
     found = [
         prolog(tmp_path, MI250X, SLURM_STEP_GPUS="0,1,2,3", ROCR_VISIBLE_DEVICES=str(rank),
@@ -173,7 +167,7 @@ def test_the_task_prolog_divides_among_tasks(tmp_path: Path) -> None:
     assert found == [f"export ROCR_VISIBLE_DEVICES={gpu}" for gpu in order]
 
 
-def test_the_task_prolog_is_silent_on_a_broken_table(tmp_path: Path) -> None:
+def test_the_task_prolog_is_silent_on_a_broken_table(tmp_path):
     assert prolog(tmp_path, DGX1V, SLURM_STEP_GPUS="0,1", CUDA_VISIBLE_DEVICES="0,1") != []
     (tmp_path / "table").write_text("\n".join(write(DGX1V).splitlines()[:-1]))
     env = {"GPUTOPO_CONF": str(tmp_path / "conf"), "SLURM_STEP_ID": "0"}
@@ -182,7 +176,7 @@ def test_the_task_prolog_is_silent_on_a_broken_table(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
-def test_the_task_prolog_replaces_its_own_nics_only(tmp_path: Path) -> None:
+def test_the_task_prolog_replaces_its_own_nics_only(tmp_path):
     """A step inherits the batch script's; a user's choice stands."""
     env = {"SLURM_STEP_GPUS": "0", "CUDA_VISIBLE_DEVICES": "0"}
     ours = {"UCX_NET_DEVICES": "a:1,b:1", "NCCL_IB_HCA": "=a,b", "GPUTOPO_NICS": "a,b"}
@@ -193,7 +187,7 @@ def test_the_task_prolog_replaces_its_own_nics_only(tmp_path: Path) -> None:
     assert "unset NCCL_IB_HCA" in lines
 
 
-def test_the_task_prolog_obeys_a_hint(tmp_path: Path) -> None:
+def test_the_task_prolog_obeys_a_hint(tmp_path):
     """A pattern, and off; a hint cannot name another table."""
     gpus = {"SLURM_STEP_GPUS": "0,1,2,3", "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
     lines = prolog(tmp_path, DGX1V, **gpus, GPUTOPO_HINT="table=/x, pattern = star")

@@ -1,7 +1,5 @@
 """The process that acts for users: what it believes of the engine, of Slurm and of files."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shlex
@@ -32,7 +30,7 @@ LENDS = "remote: {allow: yes, first_uid: 500}\nslurm: {timeout_s: 3}\nnodes: [wh
 # -- the engine's line --------------------------------------------------------
 
 
-def test_a_question_is_read_as_it_was_asked() -> None:
+def test_a_question_is_read_as_it_was_asked():
     asked = Question(4711, 2001, "gpu-07.site", 2)
     assert question.read(asked.line()) == asked
     assert question.read(b"ready") is None
@@ -49,7 +47,7 @@ def test_a_question_is_read_as_it_was_asked() -> None:
         *(b"donor 7 1000 d 2\nready", b"donor  7 1000 d 2", b"\xff\xfe", "donor ٧ 1 d 2".encode()),
     ],
 )
-def test_any_other_line_is_refused(line: bytes) -> None:
+def test_any_other_line_is_refused(line):
     with pytest.raises(SlurmError, match="expected ready, or donor JOBID UID NODE GPUS"):
         question.read(line)
 
@@ -81,9 +79,7 @@ def answering(path: Path, reply: bytes) -> Thread:
         (b"\n", "answered ''"),
     ],
 )
-def test_the_engine_understands_an_answer_or_says_why_not(
-    tmp_path: Path, reply: bytes, why: str
-) -> None:
+def test_the_engine_understands_an_answer_or_says_why_not(tmp_path, reply, why):
     thread = answering(tmp_path / "socket", reply)
     submitter = Submitter(tmp_path / "socket", 5)
     if why:
@@ -94,7 +90,7 @@ def test_the_engine_understands_an_answer_or_says_why_not(
     thread.join()
 
 
-def test_where_nobody_listens_the_obstacle_names_the_socket(tmp_path: Path) -> None:
+def test_where_nobody_listens_the_obstacle_names_the_socket(tmp_path):
     told = Submitter(tmp_path / "socket", 5).obstacle()
     assert f"{tmp_path}/socket: No such file or directory; see systemctl status" in told
 
@@ -114,7 +110,7 @@ def test_where_nobody_listens_the_obstacle_names_the_socket(tmp_path: Path) -> N
         ),
     ],
 )
-def test_a_donor_has_of_its_borrower_what_slurm_says_of_that(record: str, wanted: str) -> None:
+def test_a_donor_has_of_its_borrower_what_slurm_says_of_that(record, wanted):
     assert donor.inherited(7, 1000, record) == wanted.split()
 
 
@@ -134,7 +130,7 @@ def test_a_donor_has_of_its_borrower_what_slurm_says_of_that(record: str, wanted
         ("7|1000|PENDING|--uid=0|2:00|x\n", "expected one job"),
     ],
 )
-def test_any_other_record_lends_nothing(record: str, why: str) -> None:
+def test_any_other_record_lends_nothing(record, why):
     with pytest.raises(SlurmError, match=why):
         donor.inherited(7, 1000, record)
 
@@ -144,7 +140,7 @@ def test_any_other_record_lends_nothing(record: str, why: str) -> None:
 NOBODY = pwd.getpwnam("nobody")
 
 
-def test_a_command_runs_in_the_users_own_group_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_runs_in_the_users_own_group_alone(monkeypatch):
     ran = []
 
     def remember(command: list[str], *limits: float, **how: object) -> Done:
@@ -160,7 +156,7 @@ def test_a_command_runs_in_the_users_own_group_alone(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_a_command_has_none_of_our_own_groups() -> None:
+def test_a_command_has_none_of_our_own_groups():
     ours = os.getgroups()
     os.setgroups([4711, *ours])
     try:
@@ -173,7 +169,7 @@ def test_a_command_has_none_of_our_own_groups() -> None:
 # -- what is submitted --------------------------------------------------------
 
 
-def test_a_donor_is_asked_for_as_its_borrower_was() -> None:
+def test_a_donor_is_asked_for_as_its_borrower_was():
     words = donor.words(ASKED, OF_JOB, SETTINGS)
     for word in (
         "--nodelist=dgx2", "--cpus-per-task=2", "--mem=1024M", "--account=research", "--time=2:00",
@@ -184,7 +180,7 @@ def test_a_donor_is_asked_for_as_its_borrower_was() -> None:
     assert not any(word.startswith(("--gres", "--uid")) for word in words)
 
 
-def test_a_donors_script_is_what_the_nodes_program_reads() -> None:
+def test_a_donors_script_is_what_the_nodes_program_reads():
     text = donor.script(ASKED, SETTINGS)
     assert text.startswith("exec /usr/local/bin/gputopo-node donor '{")
     task = on_node.read(shlex.split(text)[-1], {"SLURM_JOB_ID": "71"}, "x")
@@ -204,7 +200,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "etc"
 
 
-def test_two_sections_of_the_configuration_are_read_and_no_more(folder: Path) -> None:
+def test_two_sections_of_the_configuration_are_read_and_no_more(folder):
     remote, slurm = own_settings.load(folder / "gputopo.yaml")
     assert (remote.allow, remote.first_uid, slurm.timeout_s) == (True, 500, 3)
     (folder / "gputopo.yaml").write_text("remote: {first_uid: 0}")
@@ -214,7 +210,7 @@ def test_two_sections_of_the_configuration_are_read_and_no_more(folder: Path) ->
 
 @pytest.mark.parametrize("what", ["gputopo.yaml", ".", "mine.yaml"])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-def test_what_others_may_write_is_not_believed(folder: Path, what: str, mode: int) -> None:
+def test_what_others_may_write_is_not_believed(folder, what, mode):
     preset = resources.files("slurm_plugin").joinpath("remote/presets/echo.yaml").read_text()
     (folder / "mine.yaml").write_text(preset)
     (folder / "gputopo.yaml").write_text("remote: {allow: yes, preset: mine.yaml}")
@@ -225,7 +221,7 @@ def test_what_others_may_write_is_not_believed(folder: Path, what: str, mode: in
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_the_engines_user_is_not_believed(folder: Path) -> None:
+def test_a_file_of_the_engines_user_is_not_believed(folder):
     os.chown(folder / "gputopo.yaml", 65534, 0)
     with pytest.raises(ConfigError, match="others than root may write"):
         own_settings.load(folder / "gputopo.yaml")
@@ -234,7 +230,7 @@ def test_a_file_of_the_engines_user_is_not_believed(folder: Path) -> None:
 # -- the process --------------------------------------------------------------
 
 
-def test_it_imports_next_to_nothing_of_ours() -> None:
+def test_it_imports_next_to_nothing_of_ours():
     script = (
         "import sys; from slurm_plugin.lending.acting import serve;"
         "print(sorted({'numpy', 'networkx', 'msgspec', 'asyncio', 'ctypes', 'policies',"
@@ -246,7 +242,7 @@ def test_it_imports_next_to_nothing_of_ours() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_whoever_is_not_the_engine_is_told_so(folder: Path) -> None:
+def test_whoever_is_not_the_engine_is_told_so(folder):
     for allowed, wanted in (({os.getuid()}, b"ok \n"), ({os.getuid() + 1}, b"may not ask")):
         ours, theirs = socket.socketpair(socket.AF_UNIX)
         with ours, theirs:
@@ -255,7 +251,7 @@ def test_whoever_is_not_the_engine_is_told_so(folder: Path) -> None:
             assert wanted in theirs.recv(1000)
 
 
-def test_the_unit_has_four_capabilities_and_hands_none_on() -> None:
+def test_the_unit_has_four_capabilities_and_hands_none_on():
     unit = resources.files("slurm_plugin").joinpath("systemd/gputopo-donors.service").read_text()
     lines = unit.splitlines()
     assert "CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_SETPCAP CAP_KILL" in lines

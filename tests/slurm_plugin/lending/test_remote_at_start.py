@@ -1,8 +1,6 @@
 """Loans where GPUs are chosen at a job's start: the look at the queue, what Slurm is told."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,21 +101,21 @@ def planned(
 # -- the nodes ----------------------------------------------------------------
 
 
-def test_a_node_whose_gpus_are_of_one_model_is_looked_at() -> None:
+def test_a_node_whose_gpus_are_of_one_model_is_looked_at():
     room = nodes_of([*NODES, node("two", (), gpus={"a": 1, "b": 1})], [])
     assert set(room) == {"dgx1", "dgx2"}
     assert room["dgx1"].free == 0b11
     assert (room["dgx1"].model, room["dgx1"].gpu_types) == ("v100", ("v100",) * 8)
 
 
-def test_what_jobs_hold_of_a_node_is_not_free() -> None:
+def test_what_jobs_hold_of_a_node_is_not_free():
     room = nodes_of([node("dgx1", (0,), alloc_cpus=10, alloc_memory_mb=500)], [donor(), job()])
     assert (room["dgx1"].cpus, room["dgx1"].memory_mb) == (6, 3500)
     over = nodes_of([node("dgx1", (0,), alloc_cpus=17, alloc_memory_mb=5000)], [])
     assert (over["dgx1"].cpus, over["dgx1"].memory_mb) == (0, 0)
 
 
-def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full() -> None:
+def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full():
     room = nodes_of([node("dgx1", (0,), used_by_type={"v100": 3})], [])
     assert room["dgx1"].free == 0
 
@@ -125,7 +123,7 @@ def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full() -> None:
 # -- who is lent to -----------------------------------------------------------
 
 
-def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken() -> None:
+def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken():
     made = planned(job())
     assert [(one.name, offer) for one, _, offer in made.offers] == [("7", OFFER)]
     assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
@@ -145,24 +143,24 @@ def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken() -> N
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_nothing_is_offered_to(sentence: str, waits: QueuedJob) -> None:
+def test_nothing_is_offered_to(sentence, waits):
     assert planned(waits).offers == []
 
 
-def test_a_job_about_to_start_keeps_its_gpus() -> None:
+def test_a_job_about_to_start_keeps_its_gpus():
     made = planned(job("", 6, tres_per_node="gres/gpu:v100:2", priority=9))
     assert made.room["dgx1"].free == 0
     assert made.room["dgx2"].free == 0b1100
 
 
-def test_a_request_for_a_model_looks_at_its_nodes_alone() -> None:
+def test_a_request_for_a_model_looks_at_its_nodes_alone():
     other = node("amd1", (), gpus={"mi250x": 8}, used_by_type={})
     assert planned(job(), nodes=[*NODES, other]).offers == []
     made = planned(job(tres_per_node="gres/gpu:v100:4"), nodes=[*NODES, other])
     assert len(made.offers) == 1
 
 
-def test_the_first_job_that_waits_is_not_delayed() -> None:
+def test_the_first_job_that_waits_is_not_delayed():
     """Of two that fit nowhere the first waits for six GPUs of dgx1, which come free at 1050."""
     first = job("", 6, tres_per_node="gres/gpu:6", priority=9, req_nodes="dgx1")
     runs = QueuedJob(
@@ -176,7 +174,7 @@ def test_the_first_job_that_waits_is_not_delayed() -> None:
 # -- loans under way ----------------------------------------------------------
 
 
-def test_while_donors_start_all_their_gpus_are_kept() -> None:
+def test_while_donors_start_all_their_gpus_are_kept():
     waits = donor("gpu-donor of=7", state="PENDING")
     made = planned(job(MEETS, reason="BeginTime"), waits)
     kept = made.reserved[7]
@@ -185,24 +183,23 @@ def test_while_donors_start_all_their_gpus_are_kept() -> None:
     assert (made.starts, made.broken, made.is_busy) == ([], [], True)
 
 
-def test_what_a_running_donor_has_is_kept_by_slurm_itself() -> None:
+def test_what_a_running_donor_has_is_kept_by_slurm_itself():
     made = planned(job(MEETS), donor("gpu-donor of=7"))
     assert (made.reserved[7].on("dgx1"), made.reserved[7].on("dgx2")) == (3, 0)
 
 
-def test_with_all_donors_ready_the_job_starts_on_its_local_gpus() -> None:
+def test_with_all_donors_ready_the_job_starts_on_its_local_gpus():
     [(_, update)] = planned(job(MEETS), donor()).starts
     assert (update.tres_per_node, update.req_nodes) == ("gpu:2", "dgx1")
     assert (update.begin_time, update.min_cpus, update.priority) == (NOW, 4, 10)
     told = update.admin_comment or ""
     kept = LoanRecord.read_from(told)
-    assert kept is not None
     assert (kept.state, kept.get("loan"), kept.get("at")) == ("starts", f"{TEXT}/50001", "1000")
     assert "over the network, dgx2:2,3 (job 71)" in told
     assert join.donors_in(told) == [LoanDonor("dgx2", 0b1100, 71, 50001)]
 
 
-def test_before_that_taskprolog_sees_no_loan() -> None:
+def test_before_that_taskprolog_sees_no_loan():
     assert join.donors_in(job(MEETS).admin_comment) == []
 
 
@@ -229,30 +226,24 @@ DOWN = (node("dgx1", range(2, 8), state=("DOWN",)), NODES[1])
         (STARTS, {}, [donor()], NODES, "its request was changed"),
     ],
 )
-def test_a_loan_that_comes_to_nothing_is_given_up_whole(
-    state: str,
-    fields: Mapping[str, object],
-    there: list[QueuedJob],
-    nodes: Sequence[SlurmNode],
-    why: str,
-) -> None:
+def test_a_loan_that_comes_to_nothing_is_given_up_whole(state, fields, there, nodes, why):
     made = planned(job(state, **fields), *there, nodes=nodes)
     [(_, _, told)] = made.broken
     assert why in told
     assert (made.starts, made.reserved) == ([], {})
 
 
-def test_a_job_that_is_starting_keeps_its_local_gpus_for_a_while() -> None:
+def test_a_job_that_is_starting_keeps_its_local_gpus_for_a_while():
     made = planned(job(STARTS, **LOCAL), donor())
     assert (made.reserved[7].on("dgx1"), made.reserved[7].until, made.broken) == (3, 1030.0, [])
 
 
-def test_a_job_that_started_since_the_queue_was_read_is_no_trouble() -> None:
+def test_a_job_that_started_since_the_queue_was_read_is_no_trouble():
     made = planned(job(STARTS, **LOCAL), donor(), nodes=FULL)
     assert (made.broken, made.back) == ([], [])
 
 
-def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
+def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again():
     made = planned(job(STARTS, **LOCAL, eligible=AT + 120))
     [(_, (first, second))] = made.back
     assert (first.tres_per_node, first.req_nodes) == ("gres/gpu:4", "")
@@ -262,7 +253,7 @@ def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again() -> None:
     assert kept == LoanRecord("may", {"remote": "1"})
 
 
-def test_where_priorities_are_numbers_the_job_gets_its_own_back() -> None:
+def test_where_priorities_are_numbers_the_job_gets_its_own_back():
     made = planned(
         job(STARTS, **LOCAL, eligible=AT + 120), updates=StartLoans(60, is_basic=True, now=AT)
     )
@@ -270,7 +261,7 @@ def test_where_priorities_are_numbers_the_job_gets_its_own_back() -> None:
     assert (first.priority, first.is_released) == (5, None)
 
 
-def test_gpus_counted_for_the_whole_job_come_back_as_such() -> None:
+def test_gpus_counted_for_the_whole_job_come_back_as_such():
     whole = {"tres_per_node": "", "tres_per_job": "gres/gpu:4", "max_nodes": 1}
     meets = MEETS.replace("tpn=", "tpj=")
     [(_, update)] = planned(job(meets, **whole), donor()).starts
@@ -281,7 +272,7 @@ def test_gpus_counted_for_the_whole_job_come_back_as_such() -> None:
     assert (first.tres_per_node, first.tres_per_job) == ("", "gres/gpu:4")
 
 
-def test_a_request_that_somebody_changed_since_stays_as_it_is() -> None:
+def test_a_request_that_somebody_changed_since_stays_as_it_is():
     changed = job(STARTS, tres_per_node="gres/gpu:1", req_nodes="dgx1")
     kept = LoanRecord.read_from(changed.admin_comment)
     assert kept is not None
@@ -289,11 +280,11 @@ def test_a_request_that_somebody_changed_since_stays_as_it_is() -> None:
     assert (first.tres_per_node, first.req_nodes) == (None, None)
 
 
-def test_what_is_no_gpu_stays_in_the_request() -> None:
+def test_what_is_no_gpu_stays_in_the_request():
     assert start_loans.local_request("gres/gpu:v100:4,gres/foo:1", 2) == "gpu:v100:2,gres/foo:1"
 
 
-def test_a_site_that_lends_no_more_ends_loans_and_makes_none() -> None:
+def test_a_site_that_lends_no_more_ends_loans_and_makes_none():
     off = LoanContext(AT, ready_s=None)
     made = planned(job(MEETS), donor(), context=off)
     assert made.broken[0][2] == "GPUs are not lent any more"
@@ -372,17 +363,14 @@ def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> StartPlan:
     return lender_of(tmp_path, slurm, lambda: float(AT)).look(snapshot(slurm), may_lend)
 
 
-def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
+def test_donors_are_submitted_then_named_then_started(tmp_path):
     """The job is kept away from all GPUs meanwhile; if nobody ever comes back, for a while."""
     slurm = Slurm(job())
     looked(tmp_path, slurm)
     assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "update 71"]
     named, started = slurm.told[1][1], slurm.told[2][1]
-    assert named is not None
-    assert started is not None
     assert (named.begin_time, named.tres_per_node) == (AT + 90, None)
     kept = LoanRecord.read_from(named.admin_comment or "")
-    assert kept is not None
     assert (kept.state, kept.get("tpn"), kept.get("loan")) == ("meets", "gres/gpu:4", TEXT)
     assert (started.tres_per_node, started.begin_time) == ("gpu:v100:2", NOW)
     assert (started.priority, started.admin_comment) == (6, "[gpu-donor: of=7]")
@@ -404,20 +392,20 @@ def test_donors_are_submitted_then_named_then_started(tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_job_is_not_lent_to_that(sentence: str, waits: QueuedJob, tmp_path: Path) -> None:
+def test_a_job_is_not_lent_to_that(sentence, waits, tmp_path):
     slurm = Slurm(waits)
     looked(tmp_path, slurm)
     assert slurm.told == []
 
 
-def test_a_refused_loan_leaves_nothing_kept(tmp_path: Path) -> None:
+def test_a_refused_loan_leaves_nothing_kept(tmp_path):
     slurm = Slurm(job(), refuses="7")
     looked(tmp_path, slurm)
     assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "scancel 71"]
     assert slurm.reserved.is_empty
 
 
-def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path: Path) -> None:
+def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path):
     slurm, now = Slurm(job(), refuses="7"), [float(AT)]
     lender, tried = lender_of(tmp_path, slurm, lambda: now[0]), list[int]()
     for second in range(65):
@@ -429,7 +417,7 @@ def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path: Path) -> 
     assert tried == [0, 30, 60]
 
 
-def test_a_job_that_started_meanwhile_keeps_its_loan(tmp_path: Path) -> None:
+def test_a_job_that_started_meanwhile_keeps_its_loan(tmp_path):
     """Slurm refuses to give it its request back: its donors must stay, and be named."""
     slurm = Slurm(job(STARTS, **LOCAL), refuses="7")
     looked(tmp_path, slurm)
@@ -438,31 +426,30 @@ def test_a_job_that_started_meanwhile_keeps_its_loan(tmp_path: Path) -> None:
     assert slurm.told[0][1].admin_comment is None
 
 
-def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path: Path) -> None:
+def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path):
     slurm = Slurm(job(STARTS, **LOCAL), donor("gpu-donor failed of=7 x: no"))
     looked(tmp_path, slurm)
     assert slurm.words == ["update 7", "update 7", "scancel 71"]
     told = slurm.told[1][1]
-    assert told is not None
     assert "remote GPUs: x: no; waits for GPUs of one node" in (told.admin_comment or "")
     kept = LoanRecord.read_from(told.admin_comment or "")
     assert kept == LoanRecord("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"})
 
 
-def test_donors_nobody_names_end_even_where_nothing_is_lent(tmp_path: Path) -> None:
+def test_donors_nobody_names_end_even_where_nothing_is_lent(tmp_path):
     slurm = Slurm(donor(), job())
     looked(tmp_path, slurm, may_lend=False)
     assert slurm.words == ["scancel 71"]
 
 
-def test_a_job_that_runs_without_its_loan_needs_no_donors(tmp_path: Path) -> None:
+def test_a_job_that_runs_without_its_loan_needs_no_donors(tmp_path):
     """Its begin time came, and there was room: it has all of its GPUs on its own node."""
     slurm = Slurm(donor(), job(MEETS, state="RUNNING", nodes=("dgx1",)))
     looked(tmp_path, slurm)
     assert slurm.words == ["scancel 71"]
 
 
-def test_a_running_borrowers_donors_stay(tmp_path: Path) -> None:
+def test_a_running_borrowers_donors_stay(tmp_path):
     slurm = Slurm(donor(), job(STARTS, state="RUNNING", nodes=("dgx1",), **LOCAL))
     looked(tmp_path, slurm)
     assert slurm.told == []

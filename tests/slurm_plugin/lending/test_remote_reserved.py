@@ -1,7 +1,5 @@
 """The start-time veto as a reservation: what other jobs see while donors start."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +9,7 @@ from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, qu
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement import Select
 from slurm_plugin.lending.at_start.reservations import Reservation, Reservations, Share
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
-from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, WaitFor
 
 AT = 1000.0
 #: Job 7 is to have GPUs 0 and 1 of dgx1, its donor 71 GPUs 2 and 3 of dgx2.
@@ -26,24 +23,22 @@ def reserved(until: float = AT + 60) -> Reservations:
 
 
 def own(answer: object) -> dict[str, int]:
-    assert isinstance(answer, PlacementQuestion)
     return {one.name: one.own for one in answer.candidates if one.own}
 
 
-def test_others_do_not_see_what_is_kept() -> None:
+def test_others_do_not_see_what_is_kept():
     asked = question(node("dgx1", mask(0, 1, 4, 5), mask(0, 1)), job=8)
     seen = reserved().answer(asked)
-    assert isinstance(seen, PlacementQuestion)
     assert seen.candidates[0].free == mask(4, 5)
     assert seen.candidates[0].own == mask(4, 5)
 
 
-def test_what_slurm_chose_stays_where_nothing_is_kept() -> None:
+def test_what_slurm_chose_stays_where_nothing_is_kept():
     asked = question(node("dgx1", mask(0, 1, 4, 5, 6), mask(5, 6)), job=8)
     assert own(reserved().answer(asked)) == {"dgx1": mask(5, 6)}
 
 
-def test_another_node_stands_in() -> None:
+def test_another_node_stands_in():
     asked = question(
         node("dgx1", mask(0, 1, 4), mask(0, 4)), node("dgx2", mask(2, 3, 6, 7)),
         node("dgx3", mask(0, 1), weight=9), job=8,
@@ -51,28 +46,23 @@ def test_another_node_stands_in() -> None:
     assert own(reserved().answer(asked)) == {"dgx2": mask(6, 7)}
 
 
-def test_a_job_that_could_start_on_nothing_else_waits_a_little() -> None:
+def test_a_job_that_could_start_on_nothing_else_waits_a_little():
     asked = question(node("dgx1", mask(0, 1), mask(0, 1)), node("dgx2", mask(2, 3, 4)), job=8)
     wait = reserved().answer(asked)
-    assert isinstance(wait, WaitFor)
     assert (wait.seconds, wait.note) == (10, "GPUs are kept for job 7, which meets its donors")
     late = reserved(AT + 2.5).answer(asked)
-    assert isinstance(late, WaitFor)
     assert late.seconds == 3
 
 
-def test_what_is_kept_has_an_end() -> None:
+def test_what_is_kept_has_an_end():
     asked = question(node("dgx1", mask(0, 1), mask(0, 1)), job=8)
     assert reserved(AT).answer(asked) == asked
 
 
 @pytest.mark.parametrize(("job", "name", "gpus"), [(7, "dgx1", (0, 1)), (71, "dgx2", (2, 3))])
-def test_the_loans_own_jobs_get_exactly_their_share(
-    job: int, name: str, gpus: tuple[int, ...]
-) -> None:
+def test_the_loans_own_jobs_get_exactly_their_share(job, name, gpus):
     asked = question(node(name, mask(*gpus, 6, 7), mask(6, 7)), job=job)
     use = reserved().answer(asked)
-    assert isinstance(use, Use)
     assert (dict(use.nodes), use.note) == ({name: mask(*gpus)}, SHARES[job].note)
 
 
@@ -85,7 +75,7 @@ def test_the_loans_own_jobs_get_exactly_their_share(
     ],
     ids=["it is not free any more", "the job starts whole", "the job starts elsewhere"],
 )
-def test_else_they_are_like_any_other(asked: PlacementQuestion) -> None:
+def test_else_they_are_like_any_other(asked):
     assert reserved().answer(asked) == asked
 
 
@@ -98,14 +88,13 @@ def select(tmp_path: Path, kept: Reservations) -> Select:
     return Select(decider, kept)
 
 
-def test_a_policy_places_others_on_the_rest(tmp_path: Path) -> None:
+def test_a_policy_places_others_on_the_rest(tmp_path):
     asked = question(node("dgx1", 0xFF, mask(0, 1)), job=8, partition="batch")
     reply = select(tmp_path, reserved()).on_place(asked).reply
-    assert isinstance(reply, Use)
     assert not reply.nodes["dgx1"] & mask(0, 1)
 
 
-def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path: Path) -> None:
+def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path):
     asked = question(node("strange", 0xFF, mask(0, 1)), job=8, partition="batch")
     kept = reserved()
     ours = select(tmp_path, kept)
@@ -117,7 +106,7 @@ def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path: Path
 
 
 @pytest.mark.parametrize("partition", ["watched", "quiet"])
-def test_where_nothing_is_enforced_nothing_is_kept(tmp_path: Path, partition: str) -> None:
+def test_where_nothing_is_enforced_nothing_is_kept(tmp_path, partition):
     asked = question(node("dgx1", mask(0, 1), mask(0, 1)), job=8, partition=partition)
     assert isinstance(select(tmp_path, reserved()).on_place(asked).reply, Pass)
 
@@ -131,7 +120,7 @@ def submitted(tmp_path: Path, hint: str, partition: str = "batch", **fields: int
 MAY = {"env.GPUTOPO_REMOTE": "allow", "keep_s": "1"}
 
 
-def test_a_submit_that_may_borrow_is_marked(tmp_path: Path) -> None:
+def test_a_submit_that_may_borrow_is_marked(tmp_path):
     marked = "[gpu-topo: remote=allow] [gpu-loan: may remote=1]"
     assert submitted(tmp_path, "remote=allow") == Ok({**MAY, "set.admin_comment": marked})
     assert submitted(tmp_path, "", "rq") == Ok(
@@ -150,15 +139,12 @@ def test_a_submit_that_may_borrow_is_marked(tmp_path: Path) -> None:
         ("remote=allow", "batch", {"per_node": 1, "gpus": 1}),
     ],
 )
-def test_any_other_submit_is_not(
-    tmp_path: Path, hint: str, partition: str, fields: dict[str, int]
-) -> None:
+def test_any_other_submit_is_not(tmp_path, hint, partition, fields):
     reply = submitted(tmp_path, hint, partition, **fields)
-    assert isinstance(reply, Ok)
     assert reply.values == {"keep_s": "1", "set.admin_comment": f"[gpu-topo: {hint}]"}
 
 
-def test_submits_without_a_hint_are_left_alone(tmp_path: Path) -> None:
+def test_submits_without_a_hint_are_left_alone(tmp_path):
     assert isinstance(submitted(tmp_path, ""), Pass)
     assert isinstance(submitted(tmp_path, "", "rq", per_node=1, gpus=1), Pass)
     assert isinstance(submitted(tmp_path, "remote=allow", "quiet"), Pass)

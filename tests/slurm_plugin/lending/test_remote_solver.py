@@ -1,7 +1,5 @@
 """DRMaestro's own process: it answers, and whatever becomes of it, nobody waits for long."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -52,7 +50,7 @@ def asked(solver: Solver) -> Answers:
             time.sleep(0.02)
 
 
-def test_the_process_answers_as_the_planner_does(solvers: list[Solver]) -> None:
+def test_the_process_answers_as_the_planner_does(solvers):
     solvers.append(Solver(60.0))
     assert asked(solvers[0]) == DRMaestro().decide(JOBS, ROOMS)
     # The same process again.
@@ -65,9 +63,7 @@ def test_the_process_answers_as_the_planner_does(solvers: list[Solver]) -> None:
     [("time.sleep(600)", "no answer within 0.2 s"), ("sys.exit(1)", "the process is gone")],
     ids=["never answers", "ends"],
 )
-def test_a_process_that_fails_is_ended_and_not_asked_for_a_minute(
-    solvers: list[Solver], then: str, why: str
-) -> None:
+def test_a_process_that_fails_is_ended_and_not_asked_for_a_minute(solvers, then, why):
     clock = [100.0]
     command = (sys.executable, "-c", SILENT + then)
     solver = Solver(0.2 if "within" in why else 60.0, command, lambda: clock[0])
@@ -82,25 +78,23 @@ def test_a_process_that_fails_is_ended_and_not_asked_for_a_minute(
         solver.ask(DRMaestro(), JOBS, ROOMS)
 
 
-def test_a_program_that_is_not_there_is_no_more_than_an_unsolved_question() -> None:
+def test_a_program_that_is_not_there_is_no_more_than_an_unsolved_question():
     with pytest.raises(Unsolved, match="does not start"):
         Solver(1.0, ("/no/such/program",)).ask(DRMaestro(), JOBS, ROOMS)
 
 
-def test_the_process_ends_with_the_engine(solvers: list[Solver]) -> None:
+def test_the_process_ends_with_the_engine(solvers):
     """Killed or not, its end of the line closes."""
     solver = Solver(60.0)
     solvers.append(solver)
     asked(solver)
-    assert solver._process is not None
-    assert solver._connection is not None
     solver._connection.close()
     assert solver._process.wait(60) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(solver._process.pid, 0)
 
 
-def test_without_or_tools_only_small_clusters_are_solved() -> None:
+def test_without_or_tools_only_small_clusters_are_solved():
     solver = Solver(1.0)
     solver._has_ortools = False
     many = JOBS * (MOST_WITHOUT_ORTOOLS // len(ROOMS) + 1)

@@ -3,8 +3,6 @@
 Logs are made up in nccl-tests' documented format (`nccl_logs`); no number in them was measured.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -61,7 +59,7 @@ def chosen(folder: Path, more: str, gpus: int = 5) -> Use:
     return reply
 
 
-def test_the_engine_decides_by_what_the_site_measured(tmp_path: Path) -> None:
+def test_the_engine_decides_by_what_the_site_measured(tmp_path):
     """Eq. 2 likes a five-GPU ring with PCIe hops; here such rings were measured, and are slow."""
     model = calibrated(tmp_path)
     before, after = chosen(tmp_path, ""), chosen(tmp_path, f", bandwidth_model: {model.name}")
@@ -71,14 +69,14 @@ def test_the_engine_decides_by_what_the_site_measured(tmp_path: Path) -> None:
     assert "as calibrated" not in before.note
 
 
-def test_place_shows_the_same_choice(tmp_path: Path) -> None:
+def test_place_shows_the_same_choice(tmp_path):
     where = ("place", "--machine", "dgx1v", "--gpus", "5", "--json")
     told = json.loads(run(*where, "--bandwidth-model", str(calibrated(tmp_path))))
     assert sorted(told["gpus"]) == [0, 2, 3, 4, 7]
     assert sorted(json.loads(run(*where))["gpus"]) == [0, 1, 2, 3, 4]
 
 
-def test_the_command_tells_the_fit_and_its_error(tmp_path: Path) -> None:
+def test_the_command_tells_the_fit_and_its_error(tmp_path):
     told = json.loads(
         run("calibrate", *write(tmp_path, SITE), "--topology", "dgx1v", "--json")
     )  # fmt: skip
@@ -94,7 +92,7 @@ def test_the_command_tells_the_fit_and_its_error(tmp_path: Path) -> None:
     assert "holds for rings of 2 to 8 GPUs of this machine" in text
 
 
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
+def test_the_picture_is_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "fit.svg"
     logs = write(tmp_path, SITE)
@@ -104,15 +102,13 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
     assert "cannot draw" in run("calibrate", *logs, "--topology", "dgx1v", "--plot", bad, code=2)
 
 
-def test_without_matplotlib_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     args = (*write(tmp_path, SITE), "--topology", "dgx1v", "--plot", str(tmp_path / "fit.svg"))
     assert "pip install 'slurm-gputopo[plot]'" in run("calibrate", *args, code=2)
 
 
-def test_several_logs_of_one_set_count_as_their_mean(tmp_path: Path) -> None:
+def test_several_logs_of_one_set_count_as_their_mean(tmp_path):
     logs = write(tmp_path, SITE)
     again = tmp_path / "again.log"
     again.write_text(log((0, 3), 33.0, host="dgx2"))
@@ -139,7 +135,7 @@ COMMAND = [
 @pytest.mark.parametrize(
     ("files", "message"), [c[1:] for c in COMMAND], ids=[c[0] for c in COMMAND]
 )
-def test_what_the_command_cannot_use_is_one_line(tmp_path: Path, files, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_what_the_command_cannot_use_is_one_line(tmp_path, files, message):
     told = run("calibrate", *files(tmp_path), "--topology", "dgx1v", code=2)
     assert message in told
     assert told.count("\n") == 1
@@ -148,7 +144,7 @@ def test_what_the_command_cannot_use_is_one_line(tmp_path: Path, files, message:
 # The model's file
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_what_is_written_is_read_again(tmp_path):
     model = calibrated(tmp_path)
     found = model_file.read_model(model)
     told = json.loads(run("calibrate", *write(tmp_path, SITE), "--topology", "dgx1v", "--json"))
@@ -175,7 +171,7 @@ CHANGED = [
 
 
 @pytest.mark.parametrize(("text", "message"), [f[1:] for f in FILES], ids=[f[0] for f in FILES])
-def test_a_file_that_is_no_model(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_no_model(tmp_path, text, message):
     path = tmp_path / "model.yaml"
     path.write_text(text)
     with pytest.raises(PluginError) as caught:
@@ -187,9 +183,7 @@ def test_a_file_that_is_no_model(tmp_path: Path, text: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("key", "value", "message"), [c[1:] for c in CHANGED], ids=[c[0] for c in CHANGED]
 )
-def test_a_model_of_absurd_numbers_stops_the_engine_from_loading(
-    tmp_path: Path, key: str, value: object, message: str
-) -> None:
+def test_a_model_of_absurd_numbers_stops_the_engine_from_loading(tmp_path, key, value, message):
     import yaml
 
     model = calibrated(tmp_path)
@@ -200,7 +194,7 @@ def test_a_model_of_absurd_numbers_stops_the_engine_from_loading(
     assert message in str(caught.value)
 
 
-def test_a_model_of_another_machine_is_a_mistake(tmp_path: Path) -> None:
+def test_a_model_of_another_machine_is_a_mistake(tmp_path):
     model = calibrated(tmp_path)
     text = BASIC.replace("topology: minsky", f"topology: minsky, bandwidth_model: {model.name}")
     (tmp_path / "gputopo.yaml").write_text(text.format(folder=tmp_path))
@@ -213,7 +207,7 @@ def test_a_model_of_another_machine_is_a_mistake(tmp_path: Path) -> None:
     assert "not to minsky (" in told
 
 
-def test_a_collected_node_of_another_shape_is_left_to_slurm_and_says_why(tmp_path: Path) -> None:
+def test_a_collected_node_of_another_shape_is_left_to_slurm_and_says_why(tmp_path):
     model = calibrated(tmp_path)
     store, records = Store(tmp_path), {}
     for name, machine in (("v1", "dgx1v"), ("p1", "dgx1p")):
@@ -228,6 +222,5 @@ nodes:
 """
     machines = load_machines(config.parse(text, tmp_path / "gputopo.yaml"))
     assert not machines["v1"].problem
-    assert machines["v1"].topology is not None
     assert machines["v1"].topology.calibration
     assert "fitted to dgx1v (" in machines["p1"].problem

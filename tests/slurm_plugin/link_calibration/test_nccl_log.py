@@ -1,7 +1,5 @@
 """Logs of nccl-tests: what is read of them, which GPUs they are of, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +23,7 @@ def read(text: str) -> log_file.Log:
 
 @pytest.mark.parametrize("form", ["0000:{bus}:00", "0x{bus}", "0000:{bus}:00.0"])
 @pytest.mark.parametrize("test", ["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf"])
-def test_a_log_is_read_in_every_releases_format(form: str, test: str) -> None:
+def test_a_log_is_read_in_every_releases_format(form, test):
     found = read(log((0, 3, 2), 44.0, form=form, test=test))
     assert found.host == "dgx1"
     assert len(found.gpus) == 3
@@ -33,23 +31,23 @@ def test_a_log_is_read_in_every_releases_format(form: str, test: str) -> None:
     assert gpus_of([read(log(ALL, 128.0, form=form)), found], DGX1V)[1] == (0, 2, 3)
 
 
-def test_older_releases_name_no_collective_and_print_no_root() -> None:
+def test_older_releases_name_no_collective_and_print_no_root():
     text = log((0, 3), 43.0, named=False).replace("      -1 ", " ").replace(" Group  0", "")
     assert read(text).busbw_gbps == pytest.approx(43.0, rel=0.02)
 
 
-def test_labels_of_srun_and_debug_lines_do_not_matter() -> None:
+def test_labels_of_srun_and_debug_lines_do_not_matter():
     lines = ["dgx1:42:42 [0] NCCL INFO Channel 00/12 : 0 1", *log((0, 3), 43.0).splitlines()]
     text = "\n".join(f"0: {line}" for line in lines)
     assert read(text) == read("\n".join(lines))
 
 
-def test_the_out_of_place_column_counts() -> None:
+def test_the_out_of_place_column_counts():
     assert read(log((0, 3), 43.0, in_place=11.0)).busbw_gbps > 40
 
 
 @pytest.mark.parametrize("said", ["N/A", "0", "0e+00", "2e-07"])
-def test_no_error_is_written_in_several_ways(said: str) -> None:
+def test_no_error_is_written_in_several_ways(said):
     """Not checked, a count, and the largest deviation of releases before 2.12."""
     assert read(log((0, 3), 43.0, wrong=said)).busbw_gbps > 40
 
@@ -114,7 +112,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
-def test_what_is_no_whole_run_is_refused_with_its_line(text: str, message: str) -> None:
+def test_what_is_no_whole_run_is_refused_with_its_line(text, message):
     with pytest.raises(PluginError) as caught:
         read(text)
     assert message in str(caught.value)
@@ -124,7 +122,7 @@ def test_what_is_no_whole_run_is_refused_with_its_line(text: str, message: str) 
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, len(GOOD) - 1), st.text(max_size=12), st.integers(0, 80))
-def test_a_damaged_log_is_read_or_refused_in_one_line(at: int, put: str, lost: int) -> None:
+def test_a_damaged_log_is_read_or_refused_in_one_line(at, put, lost):
     try:
         found = read(GOOD[:at] + put + GOOD[at + lost :])
     except PluginError as error:
@@ -144,7 +142,7 @@ def at_addresses(*buses: str) -> NodeTopology:
     return replace(DGX1V, pci=tuple(f"0000:{bus}:00.0" for bus in buses))
 
 
-def test_a_topology_that_knows_addresses_needs_no_log_of_all_gpus() -> None:
+def test_a_topology_that_knows_addresses_needs_no_log_of_all_gpus():
     found = [read(log((7, 0), 43.0, form=form)) for form in ("0000:{bus}:00", "0x{bus}")]
     assert gpus_of(found, at_addresses(*DGX1V_BUSES)) == [(0, 7), (0, 7)]
     # The topology's order counts, not that of the addresses.
@@ -152,7 +150,7 @@ def test_a_topology_that_knows_addresses_needs_no_log_of_all_gpus() -> None:
     assert gpus_of([read(log((0, 1), 21.0))], at_addresses(*reversed(DGX1V_BUSES))) == [(6, 7)]
 
 
-def test_domains_tell_gpus_of_the_same_bus_number_apart() -> None:
+def test_domains_tell_gpus_of_the_same_bus_number_apart():
     pci = tuple(f"{domain:04x}:00:00.0" for domain in range(1, 9))
     azure = replace(DGX1V, pci=pci)
     short = log((0, 3), 43.0, buses=["00"] * 2 + ["01"] * 6, form="0x{bus}")
@@ -196,9 +194,7 @@ OTHER_MACHINE = [
     [o[1:] for o in OTHER_MACHINE],
     ids=[o[0] for o in OTHER_MACHINE],
 )
-def test_a_log_of_another_machine_is_refused(
-    text: str, topology: NodeTopology, message: str
-) -> None:
+def test_a_log_of_another_machine_is_refused(text, topology, message):
     with pytest.raises(PluginError) as caught:
         gpus_of([read(text)], topology)
     assert message in str(caught.value)
@@ -216,6 +212,6 @@ def test_a_log_of_another_machine_is_refused(
         ("NVIDIA Graphics Device", "Tesla V100-SXM2-16GB"),
     ],
 )
-def test_spellings_of_one_model_are_the_same_machine(name: str, model: str) -> None:
+def test_spellings_of_one_model_are_the_same_machine(name, model):
     topology = replace(DGX1V, model=model)
     assert gpus_of([read(log(ALL, 128.0, name=name))], topology) == [ALL]

@@ -1,7 +1,5 @@
 """`gputopo profile run` as a command: what it prints, stores, and refuses."""
 
-from __future__ import annotations
-
 import pytest
 from click.testing import CliRunner, Result
 from fake_cluster import FakeCluster
@@ -41,7 +39,6 @@ def test_the_command_measures_fits_and_stores(ask, tmp_path):
     assert "resnet: 5 runs of 100 iterations on 2 nodes of 4 v100" in done.stdout
     assert "resnet (training): calibrated, from 5 runs" in done.stdout
     kept = Database(tmp_path / "performance.db").get("resnet")
-    assert kept is not None
     assert kept.traits.family == "cnn"
     rows = (tmp_path / "gputopo-profile-resnet" / "runs.csv").read_text().splitlines()
     assert rows[:2] == ["nodes,gpus,local_batch,step_s", f"1,1,8,{truth_s(Shape(1, 1), 8)!r}"]

@@ -1,7 +1,5 @@
 """A profile that was stopped goes on where it was, and not with another plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The runs of a profile against a Slurm that is played: what is measured, fails, and gives way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

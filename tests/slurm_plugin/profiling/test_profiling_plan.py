@@ -1,7 +1,5 @@
 """Which nodes a profile takes, and how it submits what the user would have submitted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

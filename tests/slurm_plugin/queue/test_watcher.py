@@ -1,7 +1,5 @@
 """One reading of Slurm's queue for all who are due, and none for nobody."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -62,7 +60,7 @@ def site() -> Site:
     return Site()
 
 
-def test_all_who_are_due_together_get_the_same_snapshot_of_one_reading(site: Site) -> None:
+def test_all_who_are_due_together_get_the_same_snapshot_of_one_reading(site):
     wishes = (100.0, Detail.JOBS), (99.9, Detail.SETTINGS), (99.0, Detail.NODES)
     first, second, third = site.at(100.0, *wishes)
     assert first is second is third
@@ -70,7 +68,7 @@ def test_all_who_are_due_together_get_the_same_snapshot_of_one_reading(site: Sit
     assert second.settings.tiers == {"batch": 3}
 
 
-def test_what_nobody_wants_is_not_read(site: Site) -> None:
+def test_what_nobody_wants_is_not_read(site):
     [snapshot] = site.at(100.0, (100.0, Detail.JOBS))
     assert site.slurm.asked == {"queue": 1}
     assert snapshot.nodes == ()
@@ -85,15 +83,13 @@ def test_what_nobody_wants_is_not_read(site: Site) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_snapshot_is_used_again_where_it_is_enough(
-    site: Site, sentence: str, since: float, detail: Detail, readings: int
-) -> None:
+def test_a_snapshot_is_used_again_where_it_is_enough(site, sentence, since, detail, readings):
     site.at(100.0, (100.0, Detail.JOBS))
     site.at(101.0, (since, detail))
     assert site.slurm.asked["queue"] == readings
 
 
-def test_once_the_queue_was_changed_nobody_gets_a_snapshot_from_before(site: Site) -> None:
+def test_once_the_queue_was_changed_nobody_gets_a_snapshot_from_before(site):
     site.at(100.0, (100.0, Detail.JOBS))
     site.now = 100.2
     site.watcher.outdate()
@@ -101,13 +97,13 @@ def test_once_the_queue_was_changed_nobody_gets_a_snapshot_from_before(site: Sit
     assert (snapshot.began, site.slurm.asked["queue"]) == (100.3, 2)
 
 
-def test_partitions_and_settings_are_read_once_a_minute(site: Site) -> None:
+def test_partitions_and_settings_are_read_once_a_minute(site):
     for second in range(0, 3 * int(SETTINGS_S), 5):
         site.at(100.0 + second, (100.0 + second, Detail.SETTINGS))
     assert site.slurm.asked["partitions"] == 3
 
 
-def test_a_slurm_that_is_down_is_not_asked_by_each_in_turn(site: Site) -> None:
+def test_a_slurm_that_is_down_is_not_asked_by_each_in_turn(site):
     site.slurm.is_down = True
 
     async def ask(watch: Callable[[float], Awaitable[Snapshot]]) -> list[object]:

@@ -1,7 +1,5 @@
 """The programs on the nodes: a donor's life, the meeting before a job's first process, echo."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -72,67 +70,56 @@ async def open_through(door: Door, munge: PaperMunge, words: bytes) -> bytes:
     return await asyncio.wait_for(reader.read(), 5)
 
 
-def test_a_donor_serves_behind_its_door_and_leaves_nothing(task: Task) -> None:
-    async def life() -> None:
-        munge = PaperMunge()
-        lender = Donor(task, munge)
-        door = Door("127.0.0.1", await lender.open(), "7/71")
-        told = await relay.ask(door, munge)
-        assert (told["gpus"], told["port"], told["preset"]["name"]) == (2, 0, "echo")
-        assert await open_through(door, munge, b"hello") == b"HELLO"
-        behind = lender._server_port
-        assert {task.low <= port <= task.high for port in (door.port, behind)} == {True}
-        await lender.close()
-        assert sockets.listener(behind) is None
-        assert sockets.listener(door.port) is None
-
-    asyncio.run(life())
+async def test_a_donor_serves_behind_its_door_and_leaves_nothing(task):
+    munge = PaperMunge()
+    lender = Donor(task, munge)
+    door = Door("127.0.0.1", await lender.open(), "7/71")
+    told = await relay.ask(door, munge)
+    assert (told["gpus"], told["port"], told["preset"]["name"]) == (2, 0, "echo")
+    assert await open_through(door, munge, b"hello") == b"HELLO"
+    behind = lender._server_port
+    assert {task.low <= port <= task.high for port in (door.port, behind)} == {True}
+    await lender.close()
+    assert sockets.listener(behind) is None
+    assert sockets.listener(door.port) is None
 
 
-def test_where_the_network_is_trusted_tasks_go_to_the_server_itself(task: Task) -> None:
-    async def life() -> None:
-        munge = PaperMunge()
-        lender = Donor(replace(task, trust_network=True), munge)
-        door = Door("127.0.0.1", await lender.open(), "7/71")
-        port = (await relay.ask(door, munge))["port"]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"hello")
-        assert await reader.read() == b"HELLO"
-        reader, _ = await relay.enter(door, "open", munge)
-        assert await reader.read() == b""
-        await lender.close()
-
-    asyncio.run(life())
+async def test_where_the_network_is_trusted_tasks_go_to_the_server_itself(task):
+    munge = PaperMunge()
+    lender = Donor(replace(task, trust_network=True), munge)
+    door = Door("127.0.0.1", await lender.open(), "7/71")
+    port = (await relay.ask(door, munge))["port"]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"hello")
+    assert await reader.read() == b"HELLO"
+    reader, _ = await relay.enter(door, "open", munge)
+    assert await reader.read() == b""
+    await lender.close()
 
 
 @pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
-def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alone(
-    task: Task, tmp_path: Path
-) -> None:
+async def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alone(
+    task, tmp_path
+):
     """It has a network of its own, in which its port is free whatever runs on the host."""
     packed = tmp_path / "gputopo-node"
     program.write(packed, sys.executable)
     wide = replace(task.preset, loopback=False)
-
-    async def life() -> None:
-        munge = PaperMunge()
-        lender = Donor(replace(task, preset=wide, program=str(packed)), munge)
-        door = Door("127.0.0.1", await lender.open(), "7/71")
-        assert await open_through(door, munge, b"hello") == b"HELLO"
-        with socket.socket() as probe:
-            assert probe.connect_ex(("127.0.0.1", lender._server_port)) != 0
-        assert lender._process is not None
-        pid = lender._process.pid
-        await lender.close()
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-        # Two processes further down, the kernel ends the server itself.
-        deadline = time.monotonic() + 30
-        while (left := running(tmp_path / "serve.py")) and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
-        assert not left
-
-    asyncio.run(life())
+    munge = PaperMunge()
+    lender = Donor(replace(task, preset=wide, program=str(packed)), munge)
+    door = Door("127.0.0.1", await lender.open(), "7/71")
+    assert await open_through(door, munge, b"hello") == b"HELLO"
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", lender._server_port)) != 0
+    pid = lender._process.pid
+    await lender.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    # Two processes further down, the kernel ends the server itself.
+    deadline = time.monotonic() + 30
+    while (left := running(tmp_path / "serve.py")) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert not left
 
 
 def running(script: Path) -> list[str]:
@@ -146,69 +133,50 @@ def running(script: Path) -> list[str]:
 
 
 @pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
-def test_such_a_server_that_ends_is_no_donors(task: Task, tmp_path: Path) -> None:
+async def test_such_a_server_that_ends_is_no_donors(task, tmp_path):
     packed = tmp_path / "gputopo-node"
     program.write(packed, sys.executable)
     ends = replace(task.preset, loopback=False, server=("false", "{port}"))
-
-    async def life() -> None:
-        lender = Donor(replace(task, preset=ends, program=str(packed)), PaperMunge())
-        with pytest.raises(RemoteError, match="false ended before it listened") as told:
-            await lender.open()
-        # Seen by its end of the line, not by its silence.
-        assert "timed out" not in str(told.value)
-        await lender.close()
-
-    asyncio.run(life())
+    lender = Donor(replace(task, preset=ends, program=str(packed)), PaperMunge())
+    with pytest.raises(RemoteError, match="false ended before it listened") as told:
+        await lender.open()
+    # Seen by its end of the line, not by its silence.
+    assert "timed out" not in str(told.value)
+    await lender.close()
 
 
 @pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
-def test_such_a_server_may_take_its_time_until_it_listens(
-    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_such_a_server_may_take_its_time_until_it_listens(task, tmp_path, monkeypatch):
     packed = tmp_path / "gputopo-node"
     program.write(packed, sys.executable)
     monkeypatch.setattr(donor, "LISTENS_S", 12.0)
     slow = ("sh", "-c", f"sleep 2; exec {sys.executable} {tmp_path}/serve.py {{bind}} {{port}}")
-
-    async def life() -> None:
-        preset = replace(task.preset, loopback=False, server=slow)
-        lender = Donor(replace(task, preset=preset, program=str(packed)), PaperMunge())
-        assert await lender.open()
-        await lender.close()
-
-    asyncio.run(life())
+    preset = replace(task.preset, loopback=False, server=slow)
+    lender = Donor(replace(task, preset=preset, program=str(packed)), PaperMunge())
+    assert await lender.open()
+    await lender.close()
 
 
-def test_where_a_node_allows_no_network_of_its_own_such_a_server_is_not_started(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_a_node_allows_no_network_of_its_own_such_a_server_is_not_started(
+    task, monkeypatch
+):
     monkeypatch.setattr(inside, "UNSHARE", ("sh", "-c", "echo unshare: not permitted >&2; exit 1"))
     wide = replace(task.preset, loopback=False)
-
-    async def life() -> None:
-        with pytest.raises(
-            RemoteError, match=r"\(unshare: not permitted\); it needs trust_network"
-        ):
-            await Donor(replace(task, preset=wide), PaperMunge()).open()
-
-    asyncio.run(life())
+    with pytest.raises(RemoteError, match=r"\(unshare: not permitted\); it needs trust_network"):
+        await Donor(replace(task, preset=wide), PaperMunge()).open()
 
 
-def test_two_donors_on_one_node_share_no_port(task: Task) -> None:
-    async def life() -> None:
-        munge = PaperMunge()
-        lenders = [Donor(task, munge), Donor(replace(task, job_id=75), munge)]
-        doors = [await lender.open() for lender in lenders]
-        taken = [*doors, *(lender._server_port for lender in lenders)]
-        assert sorted(taken) == list(range(task.low, task.high + 1))
-        third = Donor(replace(task, job_id=79), munge)
-        with pytest.raises(RemoteError, match=f"no free port in {task.low}-{task.high}"):
-            await third.open()
-        for lender in lenders:
-            await lender.close()
-
-    asyncio.run(life())
+async def test_two_donors_on_one_node_share_no_port(task):
+    munge = PaperMunge()
+    lenders = [Donor(task, munge), Donor(replace(task, job_id=75), munge)]
+    doors = [await lender.open() for lender in lenders]
+    taken = [*doors, *(lender._server_port for lender in lenders)]
+    assert sorted(taken) == list(range(task.low, task.high + 1))
+    third = Donor(replace(task, job_id=79), munge)
+    with pytest.raises(RemoteError, match=f"no free port in {task.low}-{task.high}"):
+        await third.open()
+    for lender in lenders:
+        await lender.close()
 
 
 @pytest.mark.parametrize(
@@ -223,35 +191,23 @@ def test_two_donors_on_one_node_share_no_port(task: Task) -> None:
     ],
     ids=["missing program", "other GPUs", "a server that ends"],
 )
-def test_a_donor_that_cannot_serve_says_so_in_one_line(
-    task: Task, change: dict[str, object], says: str
-) -> None:
-    async def life() -> None:
-        lender = Donor(replace(task, **change), PaperMunge())  # type: ignore[arg-type]
-        with pytest.raises(RemoteError, match=f"{socket.gethostname()}: {says}"):
-            await lender.open()
-        await lender.close()
-        assert len(list(ports.free("", task.low, task.high, 0))) == 4
-
-    asyncio.run(life())
+async def test_a_donor_that_cannot_serve_says_so_in_one_line(task, change, says):
+    lender = Donor(replace(task, **change), PaperMunge())  # type: ignore[arg-type]
+    with pytest.raises(RemoteError, match=f"{socket.gethostname()}: {says}"):
+        await lender.open()
+    await lender.close()
+    assert len(list(ports.free("", task.low, task.high, 0))) == 4
 
 
-def test_another_users_server_is_not_taken_for_the_donors_own(
-    task: Task, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_users_server_is_not_taken_for_the_donors_own(task, monkeypatch):
     """Whoever was faster to take a port would get what the job sends to its GPUs."""
     monkeypatch.setattr(sockets, "check", lambda door: None)
     monkeypatch.setattr(sockets, "listener", lambda port: os.getuid() + 1)
-
-    async def life() -> None:
-        lender = Donor(task, PaperMunge())
-        with pytest.raises(RemoteError, match="did not listen"):
-            await asyncio.wait_for(lender.open(), 60)
-        assert lender._process is not None
-        assert lender._process.returncode is not None
-        await lender.close()
-
-    asyncio.run(life())
+    lender = Donor(task, PaperMunge())
+    with pytest.raises(RemoteError, match="did not listen"):
+        await asyncio.wait_for(lender.open(), 60)
+    assert lender._process.returncode is not None
+    await lender.close()
 
 
 @pytest.mark.parametrize(
@@ -265,7 +221,7 @@ def test_another_users_server_is_not_taken_for_the_donors_own(
     ],
     ids=["gone", "ends", "slurmctld is down", "put back", "over time"],
 )
-def test_a_donor_ends_with_the_job_it_lends_to(states: list[str | None], looks: int) -> None:
+def test_a_donor_ends_with_the_job_it_lends_to(states, looks):
     told = iter(states)
     asked = []
 
@@ -279,20 +235,20 @@ def test_a_donor_ends_with_the_job_it_lends_to(states: list[str | None], looks: 
 
 
 @pytest.mark.parametrize("job_id", [72, 7, 711, 1, 6, 50000])
-def test_a_donor_ends_when_its_job_names_it_no_more(job_id: int) -> None:
+def test_a_donor_ends_when_its_job_names_it_no_more(job_id):
     """Another one, 71, is named; 6 are its GPUs, 50000 is its port."""
     comment = COMMENT.format(port=50000)
     over = donor.until_over(5, job_id, lambda job_id: ("RUNNING", comment), look_s=60)
     asyncio.run(asyncio.wait_for(over, 10))
 
 
-def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start() -> None:
+def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start():
     patience = {"look_s": 0.01, "patience_s": 0.03}
     asyncio.run(donor.until_over(7, 71, lambda job_id: ("PENDING", COMMENT), **patience))
     asyncio.run(donor.until_over(7, 71, lambda job_id: None, **patience))
 
 
-def test_a_donors_task_is_read_from_its_batch_script() -> None:
+def test_a_donors_task_is_read_from_its_batch_script():
     text = {"parent": 7, "gpus": 2, "low": 1, "high": 9, "trust_network": False}
     text["preset"] = asdict(ECHO)
     found = donor.read(json.dumps(text), {"SLURM_JOB_ID": "71"}, "/bin/node")
@@ -305,7 +261,7 @@ def test_a_donors_task_is_read_from_its_batch_script() -> None:
 COMMENT = "[gpu-topo: remote=allow] [gpu-slots: placed token=a loan=dgx1/3,dgx2/6/71/{port} at=5]"
 
 
-def test_the_donors_of_a_job_stand_in_its_admin_comment() -> None:
+def test_the_donors_of_a_job_stand_in_its_admin_comment():
     assert join.donors_in(COMMENT.format(port=5000)) == [LoanDonor("dgx2", 0b110, 71, 5000)]
     assert join.donors_in(COMMENT.replace("placed", "gated").format(port=5000)) == []
     assert join.donors_in("") == []
@@ -313,50 +269,41 @@ def test_the_donors_of_a_job_stand_in_its_admin_comment() -> None:
         join.donors_in(COMMENT.format(port="x"))
 
 
-def test_a_job_meets_its_donors_and_its_tasks_reach_them(task: Task) -> None:
-    async def life() -> None:
-        munge = PaperMunge()
-        lender = Donor(task, munge)
-        donors = [LoanDonor("127.0.0.1", 0b11, 71, await lender.open())]
-        variables, ends = await join.meet(7, donors, munge)
-        [(_, sock)] = ends
-        address = f"127.0.0.1:{sock.getsockname()[1]}"
-        assert variables == {
-            "GPUTOPO_ECHO_SERVERS": address,
-            "GPUTOPO_REMOTE_GPUS": "127.0.0.1:2",
-        }
-        kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
-        reader, writer = await asyncio.open_connection(*sock.getsockname())
-        writer.write(b"hello")
-        assert await reader.read() == b"HELLO"
-        kept.cancel()
-        await lender.close()
-
-    asyncio.run(life())
+async def test_a_job_meets_its_donors_and_its_tasks_reach_them(task):
+    munge = PaperMunge()
+    lender = Donor(task, munge)
+    donors = [LoanDonor("127.0.0.1", 0b11, 71, await lender.open())]
+    variables, ends = await join.meet(7, donors, munge)
+    [(_, sock)] = ends
+    address = f"127.0.0.1:{sock.getsockname()[1]}"
+    assert variables == {
+        "GPUTOPO_ECHO_SERVERS": address,
+        "GPUTOPO_REMOTE_GPUS": "127.0.0.1:2",
+    }
+    kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
+    reader, writer = await asyncio.open_connection(*sock.getsockname())
+    writer.write(b"hello")
+    assert await reader.read() == b"HELLO"
+    kept.cancel()
+    await lender.close()
 
 
-def test_the_jobs_end_goes_when_the_step_has_gone() -> None:
-    async def life() -> None:
-        ended = await asyncio.create_subprocess_exec("true")
-        await ended.wait()
-        await asyncio.wait_for(join.keep([], PaperMunge(), ended.pid), 5)
-
-    asyncio.run(life())
+async def test_the_jobs_end_goes_when_the_step_has_gone():
+    ended = await asyncio.create_subprocess_exec("true")
+    await ended.wait()
+    await asyncio.wait_for(join.keep([], PaperMunge(), ended.pid), 5)
 
 
-def test_a_donor_that_lends_another_number_is_not_taken(task: Task) -> None:
-    async def life() -> None:
-        munge = PaperMunge()
-        lender = Donor(task, munge)
-        donors = [LoanDonor("127.0.0.1", 0b111, 71, await lender.open())]
-        with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
-            await join.meet(7, donors, munge)
-        await lender.close()
-
-    asyncio.run(life())
+async def test_a_donor_that_lends_another_number_is_not_taken(task):
+    munge = PaperMunge()
+    lender = Donor(task, munge)
+    donors = [LoanDonor("127.0.0.1", 0b111, 71, await lender.open())]
+    with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
+        await join.meet(7, donors, munge)
+    await lender.close()
 
 
-def test_what_slurmstepd_reads_from_the_task_prolog() -> None:
+def test_what_slurmstepd_reads_from_the_task_prolog():
     text = join.exports({"A": "1", "B": "x,y"})
     assert text.splitlines()[:2] == ["export A=1", "export B=x,y"]
     assert "unset SLURM_GPUS_PER_NODE" in text
@@ -372,9 +319,7 @@ def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> I
     yield folder
 
 
-def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(tmp_path, monkeypatch):
     script = (
         'case "$3" in 1) printf "J=1\\n   JobState=RUNNING Reason=x\\n   AdminComment=[a b]\\n" ;;'
         ' 2) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;'
@@ -384,9 +329,7 @@ def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(
         assert [slurm.job_state(n) for n in (1, 2, 3)] == [("RUNNING", "[a b]"), ("", ""), None]
 
 
-def test_a_job_whose_donor_is_away_is_put_back_and_not_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_whose_donor_is_away_is_put_back_and_not_started(tmp_path, monkeypatch, capsys):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     comment = COMMENT.format(port=port).replace("dgx2", "127.0.0.1")
@@ -418,9 +361,7 @@ open(sys.argv[1], "a").write("over\\n")
 
 
 @pytest.mark.parametrize(("ends", "left"), [("[(None, None)]", ["kept", "over"]), ("[]", ["over"])])
-def test_the_jobs_end_is_left_behind_in_a_process_that_does_nothing_else(
-    tmp_path: Path, ends: str, left: list[str]
-) -> None:
+def test_the_jobs_end_is_left_behind_in_a_process_that_does_nothing_else(tmp_path, ends, left):
     script = LEAVES.format(ends=ends, comment=COMMENT.format(port=5000))
     command = [sys.executable, "-c", script, str(tmp_path / "said")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -433,9 +374,7 @@ def test_the_jobs_end_is_left_behind_in_a_process_that_does_nothing_else(
     assert sorted((tmp_path / "said").read_text().split()) == left
 
 
-def test_a_job_without_donors_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_without_donors_is_left_alone(tmp_path, monkeypatch, capsys):
     with commands(tmp_path, monkeypatch, scontrol='echo "   AdminComment=(null)"'):
         assert join.main({"SLURM_JOB_ID": "7"}) == 0
     # Nor do its steps ask once more.

@@ -1,7 +1,5 @@
 """Middleware presets: what we ship is sound, and a mistake in a site's own is one clear line."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -23,17 +21,17 @@ environment: {MINE: "{servers}"}
 """
 
 
-def test_the_presets_that_come_with_the_package() -> None:
+def test_the_presets_that_come_with_the_package():
     assert presets.names() == ["cricket", "echo", "echo-own", "lupine", "rcuda", "template"]
 
 
-def test_what_is_not_configured_is_what_is_not_given() -> None:
+def test_what_is_not_configured_is_what_is_not_given():
     """The defaults stand twice: for who reads gputopo.yaml and for who makes the settings."""
     assert config.parse("", Path("gputopo.yaml")).remote == RemoteConfig(presets.load("echo"))
 
 
 @pytest.mark.parametrize("name", presets.names())
-def test_a_preset_travels_to_the_nodes_unchanged(name: str) -> None:
+def test_a_preset_travels_to_the_nodes_unchanged(name):
     found = presets.load(name)
     assert found.name == name
     assert preset.from_json(json.loads(json.dumps(asdict(found)))) == found
@@ -55,24 +53,22 @@ def test_a_preset_travels_to_the_nodes_unchanged(name: str) -> None:
         ),
     ],
 )
-def test_what_the_tasks_of_a_job_with_three_remote_gpus_are_told(
-    name: str, expected: dict[str, str]
-) -> None:
+def test_what_the_tasks_of_a_job_with_three_remote_gpus_are_told(name, expected):
     assert presets.load(name).client_environment(DONORS) == expected
 
 
-def test_who_needs_a_trusted_network_says_why() -> None:
+def test_who_needs_a_trusted_network_says_why():
     why = {name: presets.load(name).needs_trust() for name in presets.names()}
     assert {name for name, text in why.items() if text} == {"cricket"}
     assert "takes no port" in why["cricket"]
 
 
-def test_a_server_is_told_its_port() -> None:
+def test_a_server_is_told_its_port():
     values = dict.fromkeys(preset.SERVER_FIELDS, "") | {"port": "5000"}
     assert presets.load("rcuda").command(values) == ["rCUDAd", "-i", "-p", "5000"]
 
 
-def test_a_sites_own_lies_beside_its_configuration(tmp_path: Path) -> None:
+def test_a_sites_own_lies_beside_its_configuration(tmp_path):
     (tmp_path / "mine.yaml").write_text(GOOD)
     assert presets.load("mine.yaml", tmp_path).server == ("serve", "{bind}:{port}")
 
@@ -98,9 +94,7 @@ def test_a_sites_own_lies_beside_its_configuration(tmp_path: Path) -> None:
         (GOOD + 'each_gpu: {"A_{count}": x}', "each_gpu: {count} in 'A_{count}'; allowed"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_that_names_the_file_and_the_key(
-    tmp_path: Path, text: str, says: str
-) -> None:
+def test_a_mistake_is_one_line_that_names_the_file_and_the_key(tmp_path, text, says):
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(RemoteError) as caught:
         presets.load("mine.yaml", tmp_path)
@@ -110,7 +104,7 @@ def test_a_mistake_is_one_line_that_names_the_file_and_the_key(
     assert "\n" not in told
 
 
-def test_a_preset_that_is_not_there_is_named() -> None:
+def test_a_preset_that_is_not_there_is_named():
     with pytest.raises(RemoteError, match="'rkuda' is no preset; expected one of cricket, echo,"):
         presets.load("rkuda")
     with pytest.raises(RemoteError, match=r"/none/x\.yaml: cannot be read"):

@@ -1,7 +1,5 @@
 """`gputopo remote`, and the one file that nodes need."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -54,12 +52,12 @@ def echo_server(packed: Path) -> Iterator[str]:
         server.kill()
 
 
-def test_the_program_needs_nothing_but_python(packed: Path, echo_server: str) -> None:
+def test_the_program_needs_nothing_but_python(packed, echo_server):
     done = run(packed, "echo", echo_server)
     assert (done.returncode, done.stdout) == (0, f"{socket.gethostname()} 2,3\n"), done.stderr
 
 
-def test_echo_finds_the_donors_of_its_job(packed: Path, echo_server: str) -> None:
+def test_echo_finds_the_donors_of_its_job(packed, echo_server):
     done = run(packed, "echo", GPUTOPO_ECHO_SERVERS=f"{echo_server},{echo_server}")
     assert done.stdout == f"{socket.gethostname()} 2,3\n" * 2
     done = run(packed, "echo")
@@ -76,15 +74,13 @@ def test_echo_finds_the_donors_of_its_job(packed: Path, echo_server: str) -> Non
     ],
     ids=["no word", "no task", "nobody there"],
 )
-def test_the_program_says_what_is_wrong_in_one_line(
-    packed: Path, words: tuple[str, ...], code: int, says: str
-) -> None:
+def test_the_program_says_what_is_wrong_in_one_line(packed, words, code, says):
     done = run(packed, *words)
     assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
     assert says in done.stderr
 
 
-def test_the_task_prolog_leaves_other_jobs_alone(packed: Path) -> None:
+def test_the_task_prolog_leaves_other_jobs_alone(packed):
     beside = packed.with_name("task-prolog")
     # A site whose scontrol is elsewhere writes it there.
     beside.write_text(PROLOG.read_text().replace("PATH=/usr/bin", f"PATH={packed.parent}:/usr/bin"))
@@ -101,9 +97,7 @@ def test_the_task_prolog_leaves_other_jobs_alone(packed: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
 
 
-def test_the_task_prolog_takes_nothing_but_the_jobs_number_from_its_environment(
-    tmp_path: Path,
-) -> None:
+def test_the_task_prolog_takes_nothing_but_the_jobs_number_from_its_environment(tmp_path):
     """Programs of the user's in PATH, functions, libraries and modules stand for nothing there."""
     shutil.copy(PROLOG, tmp_path / "task-prolog")
     node = tmp_path / "gputopo-node"
@@ -135,12 +129,12 @@ def test_the_task_prolog_takes_nothing_but_the_jobs_number_from_its_environment(
     assert not list(tmp_path.glob("ran.*"))
 
 
-def test_a_folder_that_cannot_be_written_is_named() -> None:
+def test_a_folder_that_cannot_be_written_is_named():
     with pytest.raises(RemoteError, match="/none/node: No such file"):
         program.write(Path("/none/node"))
 
 
-def test_the_command_lists_presets_and_packs_the_program(tmp_path: Path) -> None:
+def test_the_command_lists_presets_and_packs_the_program(tmp_path):
     told = CliRunner().invoke(cli, ["remote", "presets"])
     assert [line.split()[0] for line in told.output.splitlines()] == presets.names()
     told = CliRunner().invoke(cli, ["remote", "presets", "--json"])
@@ -153,7 +147,7 @@ def test_the_command_lists_presets_and_packs_the_program(tmp_path: Path) -> None
     assert (tmp_path / "node").read_bytes().startswith(b"#!/opt/py -I\n")
 
 
-def test_the_command_checks_a_preset_of_the_sites_own(tmp_path: Path) -> None:
+def test_the_command_checks_a_preset_of_the_sites_own(tmp_path):
     mine = tmp_path / "mine.yaml"
     mine.write_text((presets.FOLDER / "template.yaml").read_text())
     told = CliRunner().invoke(cli, ["remote", "check", str(mine)])

@@ -1,13 +1,11 @@
 """The relay over loopback: who gets through, who does not, and how connections end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -42,18 +40,7 @@ async def says(port: int, words: bytes) -> bytes:
     return heard
 
 
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine."""
-
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 20))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
-
-
-@in_loop
-async def test_a_task_reaches_the_server_through_both_ends() -> None:
+async def test_a_task_reaches_the_server_through_both_ends():
     munge = PaperMunge()
     async with donor(munge) as lender, job(lender.door, munge) as (_, port):
         assert await says(port, b"hello") == b"HELLO"
@@ -61,15 +48,13 @@ async def test_a_task_reaches_the_server_through_both_ends() -> None:
         assert both == [b"X" * 300_000] * 3
 
 
-@in_loop
-async def test_both_are_told_about_the_donor_once_they_proved_who_they_are() -> None:
+async def test_both_are_told_about_the_donor_once_they_proved_who_they_are():
     munge = PaperMunge()
     async with donor(munge) as lender:
         assert await relay.ask(lender.door, munge) == {"gpus": 2}
 
 
-@in_loop
-async def test_another_user_is_refused_and_told_nothing() -> None:
+async def test_another_user_is_refused_and_told_nothing():
     seen: set[str] = set()
     async with donor(PaperMunge(seen=seen)) as lender:
         with pytest.raises(Refused, match="the donor refused us"):
@@ -77,8 +62,7 @@ async def test_another_user_is_refused_and_told_nothing() -> None:
         assert lender.end.refused == 1
 
 
-@in_loop
-async def test_the_same_users_other_job_is_refused() -> None:
+async def test_the_same_users_other_job_is_refused():
     munge = PaperMunge()
     async with donor(munge) as lender:
         other = Door(lender.door.host, lender.door.port, "4711/9999")
@@ -86,8 +70,7 @@ async def test_the_same_users_other_job_is_refused() -> None:
             await relay.ask(other, munge)
 
 
-@in_loop
-async def test_a_donor_of_another_user_is_not_believed() -> None:
+async def test_a_donor_of_another_user_is_not_believed():
     """Somebody took the port and answers as a donor would."""
     seen: set[str] = set()
 
@@ -100,8 +83,7 @@ async def test_a_donor_of_another_user_is_not_believed() -> None:
             await relay.ask(lender.door, PaperMunge(seen=seen))
 
 
-@in_loop
-async def test_words_of_an_earlier_connection_open_nothing() -> None:
+async def test_words_of_an_earlier_connection_open_nothing():
     """A stranger who listened in repeats them, to this donor or to another."""
     munge, heard = PaperMunge(), []
 
@@ -129,26 +111,21 @@ async def test_words_of_an_earlier_connection_open_nothing() -> None:
     [b"\n", b"GET / HTTP/1.1\r\n\r\n", b"x" * 20_000, b"\x00\xff\n", b"0" * 32 + b" forged\n"],
     ids=["nothing", "http", "endless", "binary", "forged"],
 )
-def test_noise_is_refused(words: bytes) -> None:
-    @in_loop
-    async def run() -> None:
-        munge = PaperMunge()
-        async with donor(munge) as lender:
-            reader, writer = await asyncio.open_connection(lender.door.host, lender.door.port)
-            await reader.readline()
-            writer.write(words)
-            heard = b""
-            with contextlib.suppress(OSError):
-                heard = await reader.read()
-            assert heard in (b"refused\n", b"")
-            assert lender.end.refused == 1
-            assert await relay.ask(lender.door, munge) == {"gpus": 2}
-
-    run()
+async def test_noise_is_refused(words):
+    munge = PaperMunge()
+    async with donor(munge) as lender:
+        reader, writer = await asyncio.open_connection(lender.door.host, lender.door.port)
+        await reader.readline()
+        writer.write(words)
+        heard = b""
+        with contextlib.suppress(OSError):
+            heard = await reader.read()
+        assert heard in (b"refused\n", b"")
+        assert lender.end.refused == 1
+        assert await relay.ask(lender.door, munge) == {"gpus": 2}
 
 
-@in_loop
-async def test_who_says_nothing_is_hung_up_on() -> None:
+async def test_who_says_nothing_is_hung_up_on():
     before, handshake.HANDSHAKE_S = handshake.HANDSHAKE_S, 0.2
     try:
         async with donor(PaperMunge()) as lender:
@@ -175,55 +152,48 @@ class Stranger:
 @pytest.mark.parametrize(
     ("sources", "each"), [(1, 70), (1, 500), (10, 40), (1000, 1)], ids=lambda value: str(value)
 )
-def test_a_crowd_of_silent_strangers_makes_room_and_no_other_does(sources: int, each: int) -> None:
-    async def crowd() -> None:
-        before, there = Strangers(), []
-        async with contextlib.AsyncExitStack() as held:
-            checked: Any = Stranger("10.0.0.1")
-            source = held.enter_context(before.place(checked))
-            await held.enter_async_context(being_checked(source, checked))
-            for number in range(sources * each):
-                there.append(Stranger(f"10.1.{number // each // 250}.{number // each % 250}"))
-                held.enter_context(before.place(cast(Any, there[-1])))
-                assert not there[-1].is_gone
-            left = sum(not stranger.is_gone for stranger in there)
-            assert left == min(sources * min(each, PER_SOURCE), IN_ALL - 1)
-            new: Any = Stranger("10.0.0.1")
-            held.enter_context(before.place(new))
-            assert not new.is_gone
-            assert not checked.is_gone
-
-    asyncio.run(crowd())
-
-
-def test_where_all_places_are_taken_by_who_has_spoken_the_next_comes_again() -> None:
-    async def crowd() -> None:
-        before = Strangers()
-
-        async def speaks() -> None:
-            one: Any = Stranger("10.0.0.1")
-            with before.place(one) as source:
-                async with being_checked(source, one):
-                    await asyncio.sleep(60)
-
-        speaking = [asyncio.create_task(speaks()) for _ in range(PER_SOURCE)]
-        await asyncio.sleep(0)
+async def test_a_crowd_of_silent_strangers_makes_room_and_no_other_does(sources, each):
+    before, there = Strangers(), []
+    async with contextlib.AsyncExitStack() as held:
+        checked: Any = Stranger("10.0.0.1")
+        source = held.enter_context(before.place(checked))
+        await held.enter_async_context(being_checked(source, checked))
+        for number in range(sources * each):
+            there.append(Stranger(f"10.1.{number // each // 250}.{number // each % 250}"))
+            held.enter_context(before.place(cast(Any, there[-1])))
+            assert not there[-1].is_gone
+        left = sum(not stranger.is_gone for stranger in there)
+        assert left == min(sources * min(each, PER_SOURCE), IN_ALL - 1)
         new: Any = Stranger("10.0.0.1")
-        with pytest.raises(Refused, match="too many"), before.place(new):
-            pass
-        other: Any = Stranger("10.0.0.2")
-        with before.place(other):
-            pass
-        for task in speaking:
-            task.cancel()
-        await asyncio.gather(*speaking, return_exceptions=True)
-        assert not before._sources
-
-    asyncio.run(crowd())
+        held.enter_context(before.place(new))
+        assert not new.is_gone
+        assert not checked.is_gone
 
 
-@in_loop
-async def test_who_was_one_too_many_comes_again_and_gets_in() -> None:
+async def test_where_all_places_are_taken_by_who_has_spoken_the_next_comes_again():
+    before = Strangers()
+
+    async def speaks() -> None:
+        one: Any = Stranger("10.0.0.1")
+        with before.place(one) as source:
+            async with being_checked(source, one):
+                await asyncio.sleep(60)
+
+    speaking = [asyncio.create_task(speaks()) for _ in range(PER_SOURCE)]
+    await asyncio.sleep(0)
+    new: Any = Stranger("10.0.0.1")
+    with pytest.raises(Refused, match="too many"), before.place(new):
+        pass
+    other: Any = Stranger("10.0.0.2")
+    with before.place(other):
+        pass
+    for task in speaking:
+        task.cancel()
+    await asyncio.gather(*speaking, return_exceptions=True)
+    assert not before._sources
+
+
+async def test_who_was_one_too_many_comes_again_and_gets_in():
     munge = PaperMunge()
     hung_up_on = 0
 
@@ -242,8 +212,7 @@ async def test_who_was_one_too_many_comes_again_and_gets_in() -> None:
     assert hung_up_on == 3
 
 
-@in_loop
-async def test_a_client_whose_munge_was_too_slow_for_the_donor_comes_again() -> None:
+async def test_a_client_whose_munge_was_too_slow_for_the_donor_comes_again():
     sealed = []
 
     class SlowAtFirst(PaperMunge):
@@ -262,8 +231,7 @@ async def test_a_client_whose_munge_was_too_slow_for_the_donor_comes_again() -> 
         handshake.HANDSHAKE_S = before
 
 
-@in_loop
-async def test_what_is_no_donor_is_not_talked_to() -> None:
+async def test_what_is_no_donor_is_not_talked_to():
     async def greets(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
 
@@ -274,8 +242,7 @@ async def test_what_is_no_donor_is_not_talked_to() -> None:
     server.close()
 
 
-@in_loop
-async def test_a_donor_that_is_away_is_named() -> None:
+async def test_a_donor_that_is_away_is_named():
     sock = bound()
     port = sock.getsockname()[1]
     sock.close()
@@ -283,8 +250,7 @@ async def test_a_donor_that_is_away_is_named() -> None:
         await relay.ask(Door("127.0.0.1", port, SUBJECT), PaperMunge())
 
 
-@in_loop
-async def test_a_server_that_died_ends_the_tasks_connection() -> None:
+async def test_a_server_that_died_ends_the_tasks_connection():
     munge = PaperMunge()
     async with donor(munge) as lender, job(lender.door, munge) as (_, port):
         lender.server.close()
@@ -292,8 +258,7 @@ async def test_a_server_that_died_ends_the_tasks_connection() -> None:
         assert await says(port, b"hello") == b""
 
 
-@in_loop
-async def test_a_server_that_dies_while_it_is_used_ends_the_connection() -> None:
+async def test_a_server_that_dies_while_it_is_used_ends_the_connection():
     munge = PaperMunge()
     async with donor(munge) as lender, job(lender.door, munge) as (_, port):
         dying = asyncio.Event()
@@ -313,8 +278,7 @@ async def test_a_server_that_dies_while_it_is_used_ends_the_connection() -> None
         server.close()
 
 
-@in_loop
-async def test_another_user_of_the_jobs_own_node_does_not_get_through() -> None:
+async def test_another_user_of_the_jobs_own_node_does_not_get_through():
     """The kernel says whose connection it is; here it says that of somebody else."""
     munge = PaperMunge()
     before = relay.owner_of
@@ -328,8 +292,7 @@ async def test_another_user_of_the_jobs_own_node_does_not_get_through() -> None:
         assert await says(port, b"hello") == b"HELLO"
 
 
-@in_loop
-async def test_echo_lists_the_devices_it_may_use_to_its_own_user_alone() -> None:
+async def test_echo_lists_the_devices_it_may_use_to_its_own_user_alone():
     os.environ["CUDA_VISIBLE_DEVICES"] = "1,5"
     try:
         seen: set[str] = set()

@@ -1,7 +1,5 @@
 """Whose a socket is, by the kernel's word."""
 
-from __future__ import annotations
-
 import os
 import socket
 
@@ -16,7 +14,7 @@ def bound() -> socket.socket:
 
 
 @pytest.mark.parametrize("words", [b"", b"x"], ids=["closed", "reset"])
-def test_a_connection_that_is_over_is_nobodys(words: bytes) -> None:
+def test_a_connection_that_is_over_is_nobodys(words):
     with bound() as server, socket.create_connection(server.getsockname()) as client:
         near, far = client.getsockname(), client.getpeername()
         accepted, _ = server.accept()
@@ -29,7 +27,7 @@ def test_a_connection_that_is_over_is_nobodys(words: bytes) -> None:
         accepted.close()
 
 
-def test_the_same_ports_at_another_address_are_another_connection() -> None:
+def test_the_same_ports_at_another_address_are_another_connection():
     with bound() as server, socket.create_connection(server.getsockname()) as client:
         (_, port), far = client.getsockname(), client.getpeername()
         assert sockets.owner_of(("127.0.0.2", port), far) is None
@@ -40,7 +38,7 @@ def test_the_same_ports_at_another_address_are_another_connection() -> None:
             assert sockets.owner_of(("127.0.0.2", port), far) == os.getuid()
 
 
-def test_who_listens_at_an_address_is_not_taken_for_who_connects_from_there() -> None:
+def test_who_listens_at_an_address_is_not_taken_for_who_connects_from_there():
     """Where the kernel knows no such connection it names the one that listens."""
     with bound() as server, socket.create_server(("0.0.0.0", 0)) as listens:
         port = listens.getsockname()[1]
@@ -48,7 +46,7 @@ def test_who_listens_at_an_address_is_not_taken_for_who_connects_from_there() ->
         assert sockets.owner_of(("127.0.0.3", port), server.getsockname()) is None
 
 
-def test_an_ipv4_address_in_ipv6s_clothes_is_itself() -> None:
+def test_an_ipv4_address_in_ipv6s_clothes_is_itself():
     with bound() as server, socket.socket(socket.AF_INET6) as client:
         far = server.getsockname()
         client.connect(("::ffff:127.0.0.1", far[1]))
@@ -59,7 +57,7 @@ def test_an_ipv4_address_in_ipv6s_clothes_is_itself() -> None:
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this host has no IPv6")
-def test_ipv6_connections_have_owners_too() -> None:
+def test_ipv6_connections_have_owners_too():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
         far = server.getsockname()[:2]
         with socket.create_connection(far) as client:
@@ -69,7 +67,7 @@ def test_ipv6_connections_have_owners_too() -> None:
             assert sockets.owner_of(("127.0.0.1", near[1]), far) is None
 
 
-def test_a_port_that_nobody_listens_at_is_nobodys() -> None:
+def test_a_port_that_nobody_listens_at_is_nobodys():
     with bound() as server:
         port = server.getsockname()[1]
         sockets.check(server)
@@ -77,7 +75,7 @@ def test_a_port_that_nobody_listens_at_is_nobodys() -> None:
     assert sockets.listener(port) is None
 
 
-def test_a_kernel_that_does_not_tell_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_does_not_tell_is_named(monkeypatch):
     monkeypatch.setattr(sockets, "_ask", lambda near, far: None)
     with bound() as server, pytest.raises(RemoteError, match="load its module tcp_diag"):
         sockets.check(server)

@@ -1,9 +1,6 @@
 """The clock is set while the engine runs: what it kept by it is forgotten, or bounded."""
 
-from __future__ import annotations
-
 import logging
-from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC
@@ -28,9 +25,7 @@ HOUR_S = 3600.0
     ],
     ids=["forward", "back", "a correction"],
 )
-def test_a_step_of_the_clock_is_told_once(
-    step_s: float, said: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_step_of_the_clock_is_told_once(step_s, said, caplog):
     ahead, told = [1000.0], list[str]()
     watch = ClockWatch(told.append, lambda: ahead[0])
     watch.look()
@@ -42,7 +37,7 @@ def test_a_step_of_the_clock_is_told_once(
     assert [said in record.getMessage() for record in caplog.records] == ([True] if said else [])
 
 
-def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_path: Path) -> None:
+def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_path):
     """A promise of a moment would else keep its GPUs for an hour."""
     path = tmp_path / "gputopo.yaml"
     path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))

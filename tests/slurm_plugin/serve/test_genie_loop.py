@@ -1,7 +1,5 @@
 """The loop around the plan, on a Slurm that only remembers what it is told."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence
@@ -9,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engine_in_tests import an_engine
 from genie_in_tests import GENIE, HINT, a_node, a_shaping, queued, submit
 from machines_in_tests import BASIC
 
-from slurm_plugin.decide.decision_log import DecisionLog, read
+from slurm_plugin.decide.decision_log import read
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve import shaping_loop as loop
-from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 
@@ -49,21 +47,16 @@ class Running:
 
     def __init__(self, folder: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> None:
         a_shaping(folder)
-        path = folder / "gputopo.yaml"
-        path.write_text((BASIC + GENIE).format(folder=folder))
         monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
-        first = setup.load(path)
-        assert first.shaping is not None
-        self.shaping = first.shaping
-        self.log = DecisionLog(first.config.decision_log)
-        self.engine = Engine(first, self.log, setup.load)
+        self.engine = an_engine(folder, BASIC + GENIE)
+        self.shaping = self.engine.setup.shaping
         self.loop = loop.ShapingLoop(self.engine)
 
     def look(self) -> None:
         asyncio.run(self.loop.look(time.monotonic()))
 
     def lines(self) -> list[dict[str, Any]]:
-        self.log.close()
+        self.engine.log.close()
         return list(read(self.engine.setup.config.decision_log))
 
 
@@ -77,9 +70,7 @@ def running(tmp_path: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch)
     return Running(tmp_path, slurm, monkeypatch)
 
 
-def test_a_waiting_job_gets_its_shape_and_the_log_its_line(
-    running: Running, slurm: Remembering
-) -> None:
+def test_a_waiting_job_gets_its_shape_and_the_log_its_line(running, slurm):
     slurm.there = [queued(7, "1x1")]
     running.look()
     ((names, update),) = slurm.updates
@@ -89,7 +80,7 @@ def test_a_waiting_job_gets_its_shape_and_the_log_its_line(
     assert running.engine.status()["genie"]["domains"]["dl"]["waiting"] == 1
 
 
-def test_a_start_is_news_for_who_opens_the_gates_once(running: Running, slurm: Remembering) -> None:
+def test_a_start_is_news_for_who_opens_the_gates_once(running, slurm):
     heard: list[str] = []
     running.engine.listen(heard.append, dict)
     running.look()
@@ -99,9 +90,7 @@ def test_a_start_is_news_for_who_opens_the_gates_once(running: Running, slurm: R
     assert heard == [loop.PLANNED]
 
 
-def test_the_record_of_a_submit_is_written_once_its_job_is_seen(
-    running: Running, slurm: Remembering
-) -> None:
+def test_the_record_of_a_submit_is_written_once_its_job_is_seen(running, slurm):
     running.engine.answer(encode_request(submit()))
     (token,) = running.shaping.promises
     slurm.there = [queued(7, "1x4", words=f" t={token}")]
@@ -113,9 +102,7 @@ def test_the_record_of_a_submit_is_written_once_its_job_is_seen(
     )  # fmt: skip
 
 
-def test_a_job_held_without_an_engine_is_shaped_and_released(
-    running: Running, slurm: Remembering
-) -> None:
+def test_a_job_held_without_an_engine_is_shaped_and_released(running, slurm):
     held = f"[gpu-topo: {HINT} | held until the engine chooses its shape] [gpu-shape: none nodes=2]"
     slurm.there = [queued(7, tres_per_node="", priority=0, reason="JobHeldAdmin",
                           admin_comment=held)]  # fmt: skip
@@ -125,14 +112,14 @@ def test_a_job_held_without_an_engine_is_shaped_and_released(
     assert update.admin_comment == f"[gpu-topo: {HINT} | shape 2x2] [gpu-shape: 2x2 nodes=2]"
 
 
-def test_a_refused_update_stops_nobody_and_is_told(running: Running, slurm: Remembering) -> None:
+def test_a_refused_update_stops_nobody_and_is_told(running, slurm):
     slurm.there = [queued(7, "1x1"), queued(8, "1x1")]
     slurm.refuses = True
     running.look()
     assert "no longer pending" in running.engine.status()["genie"]["refused"]
 
 
-def test_a_refused_change_is_not_tried_at_every_look(running: Running, slurm: Remembering) -> None:
+def test_a_refused_change_is_not_tried_at_every_look(running, slurm):
     slurm.there = [queued(7, "1x1")]
     slurm.refuses = True
     running.look()
@@ -144,16 +131,14 @@ def test_a_refused_change_is_not_tried_at_every_look(running: Running, slurm: Re
     assert len(slurm.updates) == 1
 
 
-def test_what_happens_after_a_look_makes_the_plan_an_old_one(
-    running: Running, slurm: Remembering
-) -> None:
+def test_what_happens_after_a_look_makes_the_plan_an_old_one(running, slurm):
     running.look()
     assert running.shaping.events_seen == running.shaping.events
     running.engine.answer(encode_request(Notice("ended", 1, 0, {})))
     assert running.shaping.events_seen != running.shaping.events
 
 
-def test_of_a_long_queue_the_front_is_put_in_order_first() -> None:
+def test_of_a_long_queue_the_front_is_put_in_order_first():
     order = [(queued(job), JobUpdate(site_factor=job)) for job in range(1, 200)]
     shape = (queued(500), JobUpdate(site_factor=1, num_tasks=4))
     now, is_more = loop.in_turn([*order, shape])
@@ -162,32 +147,22 @@ def test_of_a_long_queue_the_front_is_put_in_order_first() -> None:
     assert loop.in_turn([*order[:5], shape]) == ([*order[:5], shape], False)
 
 
-def test_with_the_kill_switch_nothing_is_planned(running: Running, slurm: Remembering) -> None:
+def test_with_the_kill_switch_nothing_is_planned(running, slurm):
     slurm.there = [queued(7, "1x1")]
     running.engine.setup.config.kill_switch.touch()
     running.look()
     assert slurm.updates == []
     reply = running.engine.answer(encode_request(submit())).reply
-    assert reply is not None
     assert reply.startswith(b"refuse ")
 
 
-def test_a_hint_that_no_longer_holds_leaves_its_job_alone(
-    running: Running, slurm: Remembering
-) -> None:
+def test_a_hint_that_no_longer_holds_leaves_its_job_alone(running, slurm):
     slurm.there = [queued(7, "1x1", HINT.replace("resnet50", "zzz")), queued(8, "1x1", "off")]
     running.look()
     assert slurm.updates == []
 
 
 @pytest.mark.parametrize("hint", ["policy=genie,batch=1", "profile=resnet50,iterations=5,batch=2"])
-def test_where_no_jobs_are_shaped_the_user_is_told(tmp_path: Path, hint: str) -> None:
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
-    first = setup.load(path)
-    log = DecisionLog(first.config.decision_log)
-    engine = Engine(first, log, setup.load)
+def test_where_no_jobs_are_shaped_the_user_is_told(engine, hint):
     reply = engine.answer(encode_request(submit(hint))).reply
-    log.close()
-    assert reply is not None
     assert reply.startswith(b"refuse " if "policy=genie" in hint else b"pass ")

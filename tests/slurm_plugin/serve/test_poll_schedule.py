@@ -1,7 +1,5 @@
 """How often the engine looks at Slurm's queue."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 
@@ -29,18 +27,18 @@ def looked_once(next_s: float = POLL_S) -> PollSchedule:
     return schedule
 
 
-def test_without_news_the_next_look_is_due_after_the_poll() -> None:
+def test_without_news_the_next_look_is_due_after_the_poll():
     assert looked_once().left_s(100.0) == POLL_S
     assert looked_once(next_s=1.5).left_s(100.0) == 1.5
 
 
-def test_before_the_first_look_no_submit_is_put_off() -> None:
+def test_before_the_first_look_no_submit_is_put_off():
     schedule = PollSchedule()
     schedule.submitted(0.0, is_awaited=False)
     assert schedule.left_s(0.0) == SUBMIT_S
 
 
-def test_a_job_that_can_start_at_once_is_looked_at_soon() -> None:
+def test_a_job_that_can_start_at_once_is_looked_at_soon():
     schedule = looked_once()
     schedule.submitted(100.0, is_awaited=True)
     assert schedule.left_s(100.0) == pytest.approx(LOOK_S * (1 / BUSY_SHARE - 1))
@@ -49,7 +47,7 @@ def test_a_job_that_can_start_at_once_is_looked_at_soon() -> None:
     assert schedule.left_s(103.0) == pytest.approx(SUBMIT_S)
 
 
-def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only() -> None:
+def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only():
     schedule, now, looks, look_s = looked_once(), 100.0, 0, 0.05
     while now < 160.0:
         schedule.submitted(now, is_awaited=False)
@@ -62,7 +60,7 @@ def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only() -> None:
     assert 0.8 * CALM_SHARE < looks * look_s / 60 <= CALM_SHARE
 
 
-def test_after_a_burst_a_job_that_is_awaited_need_not_wait() -> None:
+def test_after_a_burst_a_job_that_is_awaited_need_not_wait():
     schedule = looked_once()
     schedule.submitted(100.1, is_awaited=False)
     assert schedule.left_s(101.0) > 2
@@ -70,7 +68,7 @@ def test_after_a_burst_a_job_that_is_awaited_need_not_wait() -> None:
     assert schedule.left_s(101.0) == pytest.approx(SUBMIT_S)
 
 
-def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more() -> None:
+def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more():
     schedule = looked_once()
     schedule.ended(102.0)
     assert schedule.left_s(102.0) == 0
@@ -83,7 +81,7 @@ def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more() -> None:
     assert ECHOES_S[-1] > KEEP_S, "jobs that were gated with an answer from before the end are seen"
 
 
-def test_what_is_heard_during_a_look_is_for_the_next() -> None:
+def test_what_is_heard_during_a_look_is_for_the_next():
     schedule = looked_once()
     schedule.begin(105.0)
     schedule.ended(105.1)
@@ -91,7 +89,7 @@ def test_what_is_heard_during_a_look_is_for_the_next() -> None:
     assert schedule.due == 105.1
 
 
-def test_a_look_that_hung_is_not_waited_for_for_ever() -> None:
+def test_a_look_that_hung_is_not_waited_for_for_ever():
     schedule = PollSchedule()
     schedule.begin(0.0)
     schedule.looked(0.0, 600.0, POLL_S, POLL_S)
@@ -99,7 +97,7 @@ def test_a_look_that_hung_is_not_waited_for_for_ever() -> None:
     assert schedule.left_s(600.0) == POLL_S
 
 
-def test_what_is_heard_while_it_rests_brings_the_next_look_forward() -> None:
+def test_what_is_heard_while_it_rests_brings_the_next_look_forward():
     async def looks() -> list[float]:
         schedule, seen = PollSchedule(), asyncio.Queue[float]()
 
@@ -118,18 +116,18 @@ def test_what_is_heard_while_it_rests_brings_the_next_look_forward() -> None:
     assert second - first >= SUBMIT_S
 
 
-def test_a_look_that_something_led_to_sees_what_led_to_it() -> None:
+def test_a_look_that_something_led_to_sees_what_led_to_it():
     schedule = looked_once()
     schedule.ended(101.0)
     schedule.submitted(101.0, is_awaited=True)
     assert schedule.begin(101.0) == 101.0
 
 
-def test_a_regular_look_takes_what_another_loop_read_a_moment_before() -> None:
+def test_a_regular_look_takes_what_another_loop_read_a_moment_before():
     schedule = looked_once()
     assert schedule.begin(100.0 + POLL_S) == 100.0 + POLL_S * (1 - AGE_SHARE)
 
 
-def test_no_look_takes_the_snapshot_of_the_last_one_again() -> None:
+def test_no_look_takes_the_snapshot_of_the_last_one_again():
     schedule = looked_once(next_s=0.3)
     assert schedule.begin(100.2) == 100.0

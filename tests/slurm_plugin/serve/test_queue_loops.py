@@ -1,26 +1,24 @@
 """The loops that look at the queue: one reading serves them all, and nobody reads without need."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from engine_in_tests import an_engine
 from genie_in_tests import GENIE, a_node, a_shaping
 from machines_in_tests import BASIC
+from slots_in_tests import Remembering, gated
 
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
 from slurm_plugin.serve.neighbours_loop import NeighboursLoop
 from slurm_plugin.serve.queue_loop import QueueLoop
-from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.shaping_loop import ShapingLoop
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import NOW, QueuedJob, SlurmNode, SlurmPartition
 
 REMOTE = "remote: {{allow: yes}}\n"
 
@@ -57,11 +55,8 @@ def loops(
 ) -> list[QueueLoop]:
     """All loops of an engine with this configuration."""
     a_shaping(folder)
-    path = folder / "gputopo.yaml"
-    path.write_text((BASIC + text).format(folder=folder))
     monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
-    first = setup.load(path)
-    engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
+    engine = an_engine(folder, BASIC + text)
     return [kind(engine) for kind in (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop)]
 
 
@@ -76,9 +71,7 @@ def look(all_loops: list[QueueLoop]) -> None:
 
 
 @pytest.mark.parametrize("text", [GENIE + REMOTE, GENIE + REMOTE + "enforcement: slots\n"])
-def test_shaping_lending_and_neighbours_look_at_one_reading(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_shaping_lending_and_neighbours_look_at_one_reading(tmp_path, monkeypatch, text):
     slurm = Slurm()
     ours = loops(tmp_path, monkeypatch, slurm, text)
     ours[0].engine.setup.neighbours.is_wanted = True
@@ -87,9 +80,7 @@ def test_shaping_lending_and_neighbours_look_at_one_reading(
     assert ours[0].engine.setup.neighbours.age_s() is not None
 
 
-def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(tmp_path, monkeypatch):
     """A former engine may have left donors behind."""
     slurm = Slurm()
     ours = loops(tmp_path, monkeypatch, slurm, "")
@@ -98,9 +89,7 @@ def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(
     assert slurm.asked["queue"] == 1
 
 
-def test_neighbours_take_what_others_have_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
     """Themselves they read only where nobody else has since."""
     slurm = Slurm()
     *_, lending, ours = loops(tmp_path, monkeypatch, slurm, REMOTE)
@@ -115,9 +104,7 @@ def test_neighbours_take_what_others_have_read(
     assert slurm.asked["queue"] == 2
 
 
-def test_of_neighbours_nothing_is_read_until_a_policy_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_of_neighbours_nothing_is_read_until_a_policy_asks(tmp_path, monkeypatch, caplog):
     """A Slurm that does not answer is told once."""
     slurm = Slurm()
     *_, ours = loops(tmp_path, monkeypatch, slurm, "")
@@ -130,3 +117,18 @@ def test_of_neighbours_nothing_is_read_until_a_policy_asks(
     assert slurm.asked["queue"] == 2
     assert caplog.text.count("who runs beside whom is not known") == 1
     assert ours.engine.setup.neighbours.age_s() is None
+
+
+def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
+    tmp_path, monkeypatch, caplog
+):
+    """The bridge may use an answer of before for a second more. It is said once."""
+    slurm = Remembering()
+    gates, *_ = loops(tmp_path, monkeypatch, slurm, "enforcement: slots\n")
+    gates.engine.setup.config.kill_switch.touch()
+    for job_id in (1, 2):
+        slurm.jobs_there = [gated(job_id)]
+        look([gates])
+    given_back = [(names, update.begin_time) for names, update in slurm.updates]
+    assert given_back == [(("1",), NOW), (("2",), NOW)]
+    assert caplog.text.count("slots: switched off; waiting jobs are given back to Slurm") == 1

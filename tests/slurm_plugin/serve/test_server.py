@@ -1,13 +1,11 @@
 """The socket side against clients that misbehave; a real server on a temporary socket."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -75,46 +73,38 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int]]:
     return found
 
 
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+@asynccontextmanager
+async def talk(path: Path) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to a server that runs."""
+    async with running(path):
+        reader, writer = await asyncio.open_unix_connection(str(path), limit=1 << 24)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
 
 
-def talk(path: Path, what: Talk) -> None:
-    async def main() -> None:
-        async with running(path):
-            reader, writer = await asyncio.open_unix_connection(str(path), limit=1 << 24)
-            try:
-                await asyncio.wait_for(what(reader, writer), 20)
-            finally:
-                writer.close()
-
-    asyncio.run(main())
-
-
-def test_lines_are_answered_in_order_however_they_are_cut(tmp_path: Path) -> None:
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_lines_are_answered_in_order_however_they_are_cut(tmp_path):
+    async with talk(tmp_path / "s") as (reader, writer):
         for piece in (b"on", b"e\ntw", b"o\nquiet\nthree\n"):
             writer.write(piece)
             await writer.drain()
             await taken(tmp_path / "s")
         assert [await reader.readline() for _ in range(3)] == [b"one\n", b"two\n", b"three\n"]
 
-    talk(tmp_path / "s", what)
 
-
-def test_many_lines_in_one_write_are_all_answered(tmp_path: Path) -> None:
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_many_lines_in_one_write_are_all_answered(tmp_path):
+    async with talk(tmp_path / "s") as (reader, writer):
         lines = [b"%d\n" % i for i in range(5000)]
         writer.write(b"".join(lines))
         assert [await reader.readline() for _ in lines] == lines
 
-    talk(tmp_path / "s", what)
-
 
 @pytest.mark.parametrize("ends", [b"", b"\n"], ids=["without end", "with end"])
-def test_ten_megabytes_in_a_line_cost_only_that_connection(tmp_path: Path, ends: bytes) -> None:
+async def test_ten_megabytes_in_a_line_cost_only_that_connection(tmp_path, ends):
     path = tmp_path / "s"
 
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with talk(path) as (reader, writer):
         other_reader, other = await asyncio.open_unix_connection(str(path))
         writer.write(b"x" * (10 << 20) + ends)
         # It may be hung up on before it has said all.
@@ -124,58 +114,47 @@ def test_ten_megabytes_in_a_line_cost_only_that_connection(tmp_path: Path, ends:
         assert await other_reader.readline() == b"unharmed\n"
         other.close()
 
-    talk(path, what)
 
-
-def test_a_line_just_over_the_limit_is_told_so(tmp_path: Path) -> None:
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_a_line_just_over_the_limit_is_told_so(tmp_path):
+    async with talk(tmp_path / "s") as (reader, writer):
         writer.write(b"x" * MAX_REQUEST_BYTES)
         assert b"longer%20than%201048576" in await reader.readline()
         assert await reader.read() == b""
 
-    talk(tmp_path / "s", what)
 
-
-def test_one_bad_client_does_not_disturb_another(tmp_path: Path) -> None:
+async def test_one_bad_client_does_not_disturb_another(tmp_path):
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with running(path) as server:
-            good_reader, good = await asyncio.open_unix_connection(str(path))
-            _, bad = await asyncio.open_unix_connection(str(path))
-            bad.write(b"x" * (3 << 20))
-            _, half = await asyncio.open_unix_connection(str(path))
-            half.write(b"half a li")
-            good.write(b"hello\n")
-            assert await asyncio.wait_for(good_reader.readline(), 5) == b"hello\n"
-            half.close()
-            bad.close()
-            await until(lambda: len(server.connections) == 1)
-            good.close()
-
-    asyncio.run(main())
+    async with running(path) as server:
+        good_reader, good = await asyncio.open_unix_connection(str(path))
+        _, bad = await asyncio.open_unix_connection(str(path))
+        bad.write(b"x" * (3 << 20))
+        _, half = await asyncio.open_unix_connection(str(path))
+        half.write(b"half a li")
+        good.write(b"hello\n")
+        assert await asyncio.wait_for(good_reader.readline(), 5) == b"hello\n"
+        half.close()
+        bad.close()
+        await until(lambda: len(server.connections) == 1)
+        good.close()
 
 
-def test_a_half_line_that_never_ends_costs_the_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_half_line_that_never_ends_costs_the_connection(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "HALF_LINE_S", 0.05)
 
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with talk(tmp_path / "s") as (reader, writer):
         writer.write(b"whole\nhalf")
         assert await reader.readline() == b"whole\n"
         assert (await reader.readline()).startswith(b"error id=0 message=a%20line%20did%20not")
         assert await reader.read() == b""
 
-    talk(tmp_path / "s", what)
 
-
-def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(module, "HALF_LINE_S", 0.3)
 
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with talk(tmp_path / "s") as (reader, writer):
+
         async def drip() -> None:
             with contextlib.suppress(ConnectionError):
                 while True:
@@ -190,10 +169,8 @@ def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
             assert told.startswith(b"error id=0 message=a%20line%20did%20not")
         dripping.cancel()
 
-    talk(tmp_path / "s", what)
 
-
-def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path: Path) -> None:
+def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path):
     told: list[str] = []
 
     def answer(line: bytes) -> Answer:
@@ -215,87 +192,65 @@ def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path: 
     assert told == ["answered", "done", "answered"]
 
 
-def test_nobody_is_taken_in_once_it_has_stopped(tmp_path: Path) -> None:
+async def test_nobody_is_taken_in_once_it_has_stopped(tmp_path):
     """Not even who knows the socket by another name."""
-
-    async def main() -> None:
-        async with running(tmp_path / "s"):
-            os.link(tmp_path / "s", tmp_path / "other")
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_unix_connection(str(tmp_path / "other"))
-
-    asyncio.run(main())
+    async with running(tmp_path / "s"):
+        os.link(tmp_path / "s", tmp_path / "other")
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_unix_connection(str(tmp_path / "other"))
 
 
-def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(
-    tmp_path: Path, dropped: list[tuple[bool, int]]
-) -> None:
+async def test_a_client_that_never_reads_is_dropped_and_costs_little_memory(tmp_path, dropped):
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with running(path) as server:
-            sock = socket.socket(socket.AF_UNIX)
-            sock.connect(str(path))
-            sock.sendall(b"big 300000\n" * 100)
-            await until(lambda: dropped and not server.connections)
-            # One reply over the mark at most: the other 98 questions wait unanswered.
-            [(was_closing, unread_bytes)] = dropped
-            assert not was_closing
-            assert unread_bytes < 700_000
-            sock.close()
-
-    asyncio.run(main())
+    async with running(path) as server:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(str(path))
+        sock.sendall(b"big 300000\n" * 100)
+        await until(lambda: dropped and not server.connections)
+        # One reply over the mark at most: the other 98 questions wait unanswered.
+        [(was_closing, unread_bytes)] = dropped
+        assert not was_closing
+        assert unread_bytes < 700_000
+        sock.close()
 
 
-def test_a_client_that_is_hung_up_on_and_never_reads_is_dropped_too(
-    tmp_path: Path, dropped: list[tuple[bool, int]]
-) -> None:
+async def test_a_client_that_is_hung_up_on_and_never_reads_is_dropped_too(tmp_path, dropped):
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with running(path) as server:
-            sock = socket.socket(socket.AF_UNIX)
-            sock.connect(str(path))
-            # More than the kernel takes, less than what stops the reading.
-            sock.sendall(b"big 200000\nbig 200000\nbye\n")
-            await until(lambda: dropped and not server.connections)
-            [(was_closing, unread_bytes)] = dropped
-            assert was_closing
-            assert unread_bytes > 0
-            sock.close()
-
-    asyncio.run(main())
+    async with running(path) as server:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(str(path))
+        # More than the kernel takes, less than what stops the reading.
+        sock.sendall(b"big 200000\nbig 200000\nbye\n")
+        await until(lambda: dropped and not server.connections)
+        [(was_closing, unread_bytes)] = dropped
+        assert was_closing
+        assert unread_bytes > 0
+        sock.close()
 
 
-def test_a_slow_reader_gets_every_reply(tmp_path: Path) -> None:
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_a_slow_reader_gets_every_reply(tmp_path):
+    async with talk(tmp_path / "s") as (reader, writer):
         writer.write(b"big 200000\n" * 20 + b"end\n")
         for _ in range(20):
             assert len(await reader.readline()) == 200_001
             await asyncio.sleep(0.005)
         assert await reader.readline() == b"end\n"
 
-    talk(tmp_path / "s", what)
 
-
-def test_a_later_reply_does_not_hold_up_the_next_line(tmp_path: Path) -> None:
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_a_later_reply_does_not_hold_up_the_next_line(tmp_path):
+    async with talk(tmp_path / "s") as (reader, writer):
         writer.write(b"later\nnow\n")
         assert await reader.readline() == b"now\n"
         assert await reader.readline() == b"at last\n"
 
-    talk(tmp_path / "s", what)
 
-
-def test_the_answer_may_end_the_connection(tmp_path: Path) -> None:
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_the_answer_may_end_the_connection(tmp_path):
+    async with talk(tmp_path / "s") as (reader, writer):
         writer.write(b"bye\nmore\n")
         assert await reader.read() == b"bye\n"
 
-    talk(tmp_path / "s", what)
 
-
-def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path: Path) -> None:
+def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path):
     path = tmp_path / "s"
 
     async def client(number: int) -> bool:
@@ -315,26 +270,20 @@ def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path: Path) ->
     assert all(asyncio.run(main()))
 
 
-def test_one_connection_too_many_is_sent_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_connection_too_many_is_sent_away(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "MAX_CONNECTIONS", 2)
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with running(path):
-            kept = [await asyncio.open_unix_connection(str(path)) for _ in range(2)]
-            reader, writer = await asyncio.open_unix_connection(str(path))
-            assert b"more%20than%202%20connections" in await reader.read()
-            kept[0][1].write(b"still here\n")
-            assert await kept[0][0].readline() == b"still here\n"
-            for end in (writer, *(w for _, w in kept)):
-                end.close()
-
-    asyncio.run(main())
+    async with running(path):
+        kept = [await asyncio.open_unix_connection(str(path)) for _ in range(2)]
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        assert b"more%20than%202%20connections" in await reader.read()
+        kept[0][1].write(b"still here\n")
+        assert await kept[0][0].readline() == b"still here\n"
+        for end in (writer, *(w for _, w in kept)):
+            end.close()
 
 
-def test_the_socket_is_0660_and_removed_at_the_end(tmp_path: Path) -> None:
+def test_the_socket_is_0660_and_removed_at_the_end(tmp_path):
     path = tmp_path / "s"
 
     async def main() -> None:
@@ -345,35 +294,29 @@ def test_the_socket_is_0660_and_removed_at_the_end(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_stale_socket_file_is_replaced(tmp_path: Path) -> None:
+async def test_a_stale_socket_file_is_replaced(tmp_path):
     path = tmp_path / "s"
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(path))
     dead.close()
 
-    async def what(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async with talk(path) as (reader, writer):
         writer.write(b"alive\n")
         assert await reader.readline() == b"alive\n"
 
-    talk(path, what)
 
-
-def test_a_live_engine_is_not_pushed_off_its_socket(tmp_path: Path) -> None:
+async def test_a_live_engine_is_not_pushed_off_its_socket(tmp_path):
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with running(path):
-            with pytest.raises(PluginError, match="another engine answers"):
-                await LineServer(path, echo).start()
-            reader, writer = await asyncio.open_unix_connection(str(path))
-            writer.write(b"mine\n")
-            assert await reader.readline() == b"mine\n"
-            writer.close()
-
-    asyncio.run(main())
+    async with running(path):
+        with pytest.raises(PluginError, match="another engine answers"):
+            await LineServer(path, echo).start()
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"mine\n")
+        assert await reader.readline() == b"mine\n"
+        writer.close()
 
 
-def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
     path = tmp_path / "s"
     path.write_text("precious")
     with pytest.raises(PluginError, match="not a socket"):
@@ -381,12 +324,12 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(PluginError, match="directory must exist"):
         asyncio.run(LineServer(tmp_path / "none" / "s", echo).start())
 
 
-def test_a_successors_socket_is_not_removed_at_the_end(tmp_path: Path) -> None:
+def test_a_successors_socket_is_not_removed_at_the_end(tmp_path):
     path = tmp_path / "s"
 
     async def main() -> None:

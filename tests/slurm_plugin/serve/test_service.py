@@ -1,7 +1,5 @@
 """The engine's answers as lines, its counters, its reload; and the real process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -18,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engine_in_tests import an_engine, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
 from slurm_plugin import client
 from slurm_plugin.decide import decision_log
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.errors import EngineDown
 from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
@@ -42,20 +40,6 @@ ROOT = Path(__file__).resolve().parents[3]
 SUBMIT = Submit(id=4, uid=1000, gpus=2, nodes=1, per_node=2, tasks=1)
 
 
-def written(folder: Path, text: str = BASIC) -> Path:
-    path = folder / "gputopo.yaml"
-    path.write_text(text.format(folder=folder))
-    return path
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    first = setup.load(written(tmp_path))
-    log = DecisionLog(first.config.decision_log)
-    yield Engine(first, log, setup.load)
-    log.close()
-
-
 def ask(engine: Engine, line: bytes) -> tuple[str, dict[str, str]]:
     answer = engine.answer(line)
     assert answer.reply is not None
@@ -70,14 +54,10 @@ def submitted(engine: Engine, **more: str) -> tuple[str, dict[str, str]]:
     return ask(engine, encode_request(Submit(**fields)))
 
 
-def test_a_place_line_is_answered_and_logged_after_the_reply(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_a_place_line_is_answered_and_logged_after_the_reply(engine, tmp_path):
     answer = engine.answer(encode_request(place(node("dgx1", 0xFF, mask(0, 1)), id=9)))
-    assert answer.reply is not None
     assert answer.reply.startswith(b"use id=9 node=dgx1/9 note=")
     assert engine.log.written == 0
-    assert answer.after is not None
     answer.after()
     engine.log.close()
     (record,) = decision_log.read(engine.setup.config.decision_log)
@@ -86,7 +66,7 @@ def test_a_place_line_is_answered_and_logged_after_the_reply(
     assert record["took_ms"] > 0
 
 
-def test_a_good_hint_goes_into_the_admin_comment_in_its_canonical_form(engine: Engine) -> None:
+def test_a_good_hint_goes_into_the_admin_comment_in_its_canonical_form(engine):
     verb, values = submitted(engine, hint=" sensitive=no, pattern=tree ")
     assert verb == "ok"
     assert values == {
@@ -96,37 +76,34 @@ def test_a_good_hint_goes_into_the_admin_comment_in_its_canonical_form(engine: E
     }
 
 
-def test_a_submit_without_a_hint_is_passed_and_the_answer_may_be_used_again(engine: Engine) -> None:
+def test_a_submit_without_a_hint_is_passed_and_the_answer_may_be_used_again(engine):
     assert submitted(engine) == ("pass", {"id": "4", "keep_s": "1"})
 
 
-def test_off_is_kept_for_the_start(engine: Engine) -> None:
+def test_off_is_kept_for_the_start(engine):
     assert submitted(engine, hint="off")[1]["set.admin_comment"] == "[gpu-topo: off]"
 
 
-def test_a_bad_hint_is_refused_with_one_line(engine: Engine) -> None:
+def test_a_bad_hint_is_refused_with_one_line(engine):
     verb, values = submitted(engine, hint="pattern=knot")
     assert verb == "refuse"
     assert values["message"].startswith("gpu-topo: pattern: 'knot'; expected ring")
 
 
 @pytest.mark.parametrize("partition", ["watched", "quiet"])
-def test_nothing_is_refused_or_written_where_nothing_is_enforced(
-    engine: Engine, partition: str
-) -> None:
+def test_nothing_is_refused_or_written_where_nothing_is_enforced(engine, partition):
     verb, _ = submitted(engine, hint="pattern=knot", partition=partition)
     assert verb == "pass"
 
 
 @pytest.mark.parametrize("hint", ["a]b", "x|y", "%0a", "\n", '"', "'", "a" * 3000, "é"])
-def test_no_hint_reaches_the_admin_comment_unread(engine: Engine, hint: str) -> None:
+def test_no_hint_reaches_the_admin_comment_unread(engine, hint):
     assert submitted(engine, hint=hint)[0] == "refuse"
 
 
-def test_garbage_is_an_error_and_ends_the_connection(engine: Engine) -> None:
+def test_garbage_is_an_error_and_ends_the_connection(engine):
     answer = engine.answer(b"\xff\xfe garbage")
     assert answer.close
-    assert answer.reply is not None
     assert answer.reply.startswith(b"error id=0 message=")
     assert b"Traceback" not in answer.reply
 
@@ -144,22 +121,18 @@ def test_garbage_is_an_error_and_ends_the_connection(engine: Engine) -> None:
         ),
     )
 )
-def test_every_line_gets_one_line_or_none_and_never_a_traceback(
-    engine: Engine, line: bytes
-) -> None:
+def test_every_line_gets_one_line_or_none_and_never_a_traceback(engine, line):
     reply = engine.answer(line.replace(b"\n", b"")).reply
     assert reply is None or (reply.endswith(b"\n") and reply.count(b"\n") == 1)
     assert reply is None or (len(reply) <= MAX_REPLY_BYTES and b"Traceback" not in reply)
 
 
-def test_a_notice_is_never_answered(engine: Engine) -> None:
+def test_a_notice_is_never_answered(engine):
     assert engine.answer(b"started job=1 array=0 node=dgx1/3").reply is None
     assert engine.answer(b"ended job=1 array=0").reply is None
 
 
-def test_the_kill_switch_passes_everything(
-    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_kill_switch_passes_everything(engine, tmp_path, caplog):
     (tmp_path / "off").touch()
     assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "pass"
     assert submitted(engine, hint="pattern=knot")[0] == "pass"
@@ -169,8 +142,8 @@ def test_the_kill_switch_passes_everything(
 
 
 def test_a_bug_in_the_enforcement_is_a_pass_and_a_traceback_in_the_log_only(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    engine, monkeypatch, caplog
+):
     def broken(_asked: object) -> None:
         raise RuntimeError("bug")
 
@@ -180,7 +153,7 @@ def test_a_bug_in_the_enforcement_is_a_pass_and_a_traceback_in_the_log_only(
     assert "bug" in caplog.text
 
 
-def test_status_counts_what_was_answered(engine: Engine) -> None:
+def test_status_counts_what_was_answered(engine):
     ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))
     ask(engine, encode_request(place(node("alien", 0xFF, 3))))
     engine.answer(b"garbage")
@@ -192,10 +165,9 @@ def test_status_counts_what_was_answered(engine: Engine) -> None:
     assert told["nodes"] == 5
 
 
-def test_a_status_of_many_broken_nodes_still_fits_its_reply(tmp_path: Path) -> None:
+def test_a_status_of_many_broken_nodes_still_fits_its_reply(tmp_path):
     nodes = 'nodes: [{{nodes: "n[0001-5000]", topology: collected}}]'
-    first = setup.load(written(tmp_path, "state_dir: {folder}\n" + nodes))
-    engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
+    engine = an_engine(tmp_path, "state_dir: {folder}\n" + nodes)
     told = json.loads(ask(engine, b"status id=1")[1]["json"])
     assert told["nodes_left_to_slurm_count"] == 5000
     engine.log.close()
@@ -208,13 +180,13 @@ def reload(engine: Engine) -> bytes:
     return asyncio.run(answer.later)  # type: ignore[arg-type]
 
 
-def test_a_reload_takes_the_new_configuration(engine: Engine, tmp_path: Path) -> None:
+def test_a_reload_takes_the_new_configuration(engine, tmp_path):
     written(tmp_path, BASIC.replace("mode: enforce", 'mode: "off"'))
     assert reload(engine) == b"ok id=3\n"
     assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "pass"
 
 
-def test_a_wrong_file_at_reload_keeps_the_old_configuration(engine: Engine, tmp_path: Path) -> None:
+def test_a_wrong_file_at_reload_keeps_the_old_configuration(engine, tmp_path):
     written(tmp_path, "sockte: /x\n")
     reply = reload(engine)
     assert reply.startswith(b"error id=3 message=")
@@ -253,9 +225,7 @@ def until_status(path: Path, wanted: str) -> None:
         time.sleep(0.02)
 
 
-def test_the_process_answers_reloads_at_sighup_and_ends_at_sigterm(
-    process: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_the_process_answers_reloads_at_sighup_and_ends_at_sigterm(process, tmp_path):
     path = tmp_path / "engine.sock"
     verb, values = client.ask(path, place(node("dgx1", 0xFF, mask(0, 1)), id=5))
     assert (verb, values["node"]) == ("use", "dgx1/9")
@@ -274,9 +244,7 @@ def test_the_process_answers_reloads_at_sighup_and_ends_at_sigterm(
         client.ask(path, Admin("ping", 1))
 
 
-def test_without_descriptors_the_engine_says_little_and_answers_when_it_has_some(
-    process: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_without_descriptors_the_engine_says_little_and_answers_when_it_has_some(process, tmp_path):
     path, log = tmp_path / "engine.sock", tmp_path / "engine.log"
     assert client.ask(path, Admin("ping", 1))
     soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
@@ -292,9 +260,7 @@ def test_without_descriptors_the_engine_says_little_and_answers_when_it_has_some
     assert len(said) < 20, said
 
 
-def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(
-    process: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
+def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(process, tmp_path):
     path = tmp_path / "engine.sock"
     process.kill()
     process.wait()
@@ -304,7 +270,7 @@ def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(
     bind(path).close()
 
 
-def test_the_systemd_unit_fits_the_engine() -> None:
+def test_the_systemd_unit_fits_the_engine():
     unit = (ROOT / "slurm_plugin" / "systemd" / "gputopo.service").read_text()
     for line in (
         "Type=notify",
@@ -317,7 +283,7 @@ def test_the_systemd_unit_fits_the_engine() -> None:
     assert "Requires" not in unit
 
 
-def test_the_unit_leaves_the_engine_no_privilege_and_little_else() -> None:
+def test_the_unit_leaves_the_engine_no_privilege_and_little_else():
     """6.4 of 10 before the hardening; 1.6 with it, most of which is the network."""
     unit = ROOT / "slurm_plugin" / "systemd" / "gputopo.service"
     lines = unit.read_text().splitlines()
@@ -367,7 +333,7 @@ main()
 """
 
 
-def test_the_engines_parts_work_where_no_memory_is_both_written_and_executed() -> None:
+def test_the_engines_parts_work_where_no_memory_is_both_written_and_executed():
     done = subprocess.run(
         [sys.executable, "-c", NO_WRITE_EXECUTE], capture_output=True, text=True, check=False
     )

@@ -1,7 +1,5 @@
 """Which Slurm client the configuration gives, and what is said where it is not there."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 
@@ -24,11 +22,10 @@ def written(folder: Path, slurm: str) -> Path:
 
 
 def chosen(found: config.Config | None) -> SlurmClient:
-    assert found is not None
     return choose.client(found.slurm)
 
 
-def test_the_commands_are_the_default_and_rest_is_had_by_its_name(tmp_path: Path) -> None:
+def test_the_commands_are_the_default_and_rest_is_had_by_its_name(tmp_path):
     plain = config.load(written(tmp_path, "{}")).slurm
     assert isinstance(choose.client(plain), SlurmClient)
     rest = config.load(written(tmp_path, "{client: rest, rest_socket: x.sock}")).slurm
@@ -37,8 +34,8 @@ def test_the_commands_are_the_default_and_rest_is_had_by_its_name(tmp_path: Path
 
 
 def test_pyslurm_without_a_slurm_conf_is_refused_before_its_import_ends_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none"))
     path = written(tmp_path, "{client: pyslurm}")
     with pytest.raises(SlurmError, match=r"which needs .*none on this host"):
@@ -48,8 +45,8 @@ def test_pyslurm_without_a_slurm_conf_is_refused_before_its_import_ends_the_proc
 
 
 def test_pyslurm_that_is_not_installed_is_one_clear_error_of_doctor_and_of_the_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     (tmp_path / "slurm.conf").touch()
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -61,15 +58,13 @@ def test_pyslurm_that_is_not_installed_is_one_clear_error_of_doctor_and_of_the_e
         list(check_slurm(here))
 
 
-def test_a_slurmrestd_that_is_not_there_yet_does_not_stop_the_engine(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_slurmrestd_that_is_not_there_yet_does_not_stop_the_engine(tmp_path, caplog):
     with caplog.at_level(logging.ERROR):
         setup.load(written(tmp_path, "{client: rest, rest_socket: none.sock}"))
     assert "start slurmrestd or set slurm.rest_socket" in caplog.text
 
 
-def test_doctor_says_that_nobody_listens_on_the_rest_socket(tmp_path: Path) -> None:
+def test_doctor_says_that_nobody_listens_on_the_rest_socket(tmp_path):
     path = written(tmp_path, "{client: rest, rest_socket: none.sock}")
     here = Installation(path, chosen)
     with pytest.raises(SlurmError, match="nobody listens there"):

@@ -1,7 +1,5 @@
 """The command line: documented, quick to start, one line per error."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -40,7 +38,7 @@ ALL = dict(commands(cli))
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_every_command_and_option_is_documented(path: str) -> None:
+def test_every_command_and_option_is_documented(path):
     command = ALL[path]
     assert command.help
     for parameter in command.params:
@@ -49,13 +47,13 @@ def test_every_command_and_option_is_documented(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_every_command_is_in_the_guides(path: str) -> None:
+def test_every_command_is_in_the_guides(path):
     pages = [*ROOT.glob("docs/*.md"), ROOT / "README.md"]
     text = "\n".join(page.read_text() for page in pages)
     assert path in text
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy():
     script = (
         "import sys; from slurm_plugin.cli import cli; cli(['--version'], standalone_mode=False);"
         "print(sorted({'numpy', 'yaml', 'asyncio', 'networkx', 'policies'} & set(sys.modules)))"
@@ -66,7 +64,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_place_names_the_gpus_in_rank_order_with_their_scores() -> None:
+def test_place_names_the_gpus_in_rank_order_with_their_scores():
     done = run("place", "--machine", "dgx1v", "--free", "0-2,5", "--gpus", "2", "--json")
     told = json.loads(done.stdout)
     assert told["nodes"] == {"dgx1v": told["gpus"]}
@@ -76,13 +74,13 @@ def test_place_names_the_gpus_in_rank_order_with_their_scores() -> None:
     assert {"score", "preserved_gbps", "policy", "reason"} <= told.keys()
 
 
-def test_place_without_json_says_it_in_words() -> None:
+def test_place_without_json_says_it_in_words():
     done = run("place", "--machine", "minsky", "--gpus", "2", "--hint", "policy=first-fit")
     assert done.exit_code == 0
     assert "GPUs 0,1" in done.stdout
 
 
-def test_place_says_when_a_policy_would_wait() -> None:
+def test_place_says_when_a_policy_would_wait():
     args = ("place", "--machine", "dgx1v", "--free", "0,5", "--gpus", "2")
     done = run(*args, "--hint", "min-utility=0.9", "--json")
     told = json.loads(done.stdout)
@@ -106,7 +104,7 @@ def test_place_says_when_a_policy_would_wait() -> None:
         (["--machine", "/etc/hostname", "--gpus", "1"], "not a topology"),
     ],
 )
-def test_a_bad_place_is_one_clear_line_and_exit_status_2(args: list[str], says: str) -> None:
+def test_a_bad_place_is_one_clear_line_and_exit_status_2(args, says):
     done = run("place", *args)
     assert done.exit_code == 2
     assert says in done.stderr
@@ -114,14 +112,14 @@ def test_a_bad_place_is_one_clear_line_and_exit_status_2(args: list[str], says: 
     assert done.stdout == ""
 
 
-def test_status_of_no_engine_is_one_clear_line(tmp_path: Path) -> None:
+def test_status_of_no_engine_is_one_clear_line(tmp_path):
     done = run("status", "--socket", str(tmp_path / "none"))
     assert done.exit_code == 2
     assert re.fullmatch(r"Error: \S+none: no such socket: the engine is not running; .*\n",
                         done.stderr)  # fmt: skip
 
 
-def test_config_check_says_what_would_be_loaded(tmp_path: Path) -> None:
+def test_config_check_says_what_would_be_loaded(tmp_path):
     path = tmp_path / "gputopo.yaml"
     path.write_text("nodes: [{nodes: 'a[1-2]', topology: minsky}, {nodes: b, topology: collected}]")
     done = run("config", "check", str(path))
@@ -130,7 +128,7 @@ def test_config_check_says_what_would_be_loaded(tmp_path: Path) -> None:
     assert "b: left to Slurm's own choice: not collected yet" in done.stdout
 
 
-def test_config_check_names_line_and_key_and_exits_with_2(tmp_path: Path) -> None:
+def test_config_check_names_line_and_key_and_exits_with_2(tmp_path):
     path = tmp_path / "gputopo.yaml"
     path.write_text("\nsockte: /x")
     done = run("config", "check", str(path))
@@ -138,7 +136,7 @@ def test_config_check_names_line_and_key_and_exits_with_2(tmp_path: Path) -> Non
     assert f"{path}:2: sockte: unknown key" in done.stderr
 
 
-def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path: Path) -> None:
+def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path):
     path = tmp_path / "gputopo.yaml"
     path.write_text(BASIC.format(folder=tmp_path))
     scores = {"score": 1.0, "effbw_gbps": 39.08, "agg_gbps": 50.0, "preserved_gbps": 422.0}
@@ -164,7 +162,7 @@ def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path: Path) -> No
     assert "job 99: no decision in" in missing.stderr
 
 
-def test_doctor_exits_with_1_and_says_what_to_fix(tmp_path: Path) -> None:
+def test_doctor_exits_with_1_and_says_what_to_fix(tmp_path):
     path = tmp_path / "gputopo.yaml"
     path.write_text(BASIC.format(folder=tmp_path) + f"slurm: {{bin_dir: {tmp_path}}}\n")
     done = run("doctor", "--config", str(path), "--json")

@@ -1,7 +1,5 @@
 """Slurm's GRES text in every form the releases print."""
 
-from __future__ import annotations
-
 import pytest
 
 from slurm_plugin.slurm import gres_text
@@ -27,20 +25,18 @@ from slurm_plugin.slurm import gres_text
         ("(null)", {}, ()),
     ],
 )
-def test_counts_by_type_and_indices(
-    text: str, counts: dict[str, int], indices: tuple[int, ...]
-) -> None:
+def test_counts_by_type_and_indices(text, counts, indices):
     assert gres_text.counts(text) == counts
     assert gres_text.indices(text) == indices
 
 
 @pytest.mark.parametrize("text", ["gpu:v100:x", "gpu:a:b:c", "!!"])
-def test_what_is_no_gres_is_refused(text: str) -> None:
+def test_what_is_no_gres_is_refused(text):
     with pytest.raises(ValueError, match="expected NAME"):
         gres_text.counts(text)
 
 
 @pytest.mark.parametrize("text", ["", "a", "3-1", "0-", "-1", "0,,1", "1.5"])
-def test_what_is_no_index_list_is_refused(text: str) -> None:
+def test_what_is_no_index_list_is_refused(text):
     with pytest.raises(ValueError, match="expected forms like"):
         gres_text.index_list(text)

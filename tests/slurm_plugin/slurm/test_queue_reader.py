@@ -1,7 +1,5 @@
 """The queue read from squeue's table and, where that changed, from JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -72,7 +70,7 @@ def waiting(**more: Any) -> dict[str, Any]:
     return {"job_state": "PENDING", "state_reason": "Priority", "priority": 5, **more}
 
 
-def test_a_job_is_read_once_and_again_only_when_it_changed() -> None:
+def test_a_job_is_read_once_and_again_only_when_it_changed():
     queue = Queue({1: waiting(), 2: waiting(comment="first")})
     client = SlurmClient(queue.run)
     assert [job.comment for job in client.queue()] == ["", "first"]
@@ -83,7 +81,7 @@ def test_a_job_is_read_once_and_again_only_when_it_changed() -> None:
     assert queue.asked == ["1", "2", "2"]
 
 
-def test_state_reason_priority_and_start_are_always_those_of_the_table() -> None:
+def test_state_reason_priority_and_start_are_always_those_of_the_table():
     queue = Queue({1: waiting()})
     client = SlurmClient(queue.run)
     client.queue()
@@ -93,13 +91,13 @@ def test_state_reason_priority_and_start_are_always_those_of_the_table() -> None
     assert queue.asked == ["1"]
 
 
-def test_many_changed_jobs_are_read_at_once() -> None:
+def test_many_changed_jobs_are_read_at_once():
     queue = Queue({job_id: waiting() for job_id in range(1, FEW + 2)})
     assert len(SlurmClient(queue.run).queue()) == FEW + 1
     assert queue.asked == ["all"]
 
 
-def test_a_job_that_started_is_read_anew_with_its_gpus() -> None:
+def test_a_job_that_started_is_read_anew_with_its_gpus():
     queue = Queue({1: waiting()})
     client = SlurmClient(queue.run)
     client.queue()
@@ -109,7 +107,7 @@ def test_a_job_that_started_is_read_anew_with_its_gpus() -> None:
     assert job.gpus == {"n1": (3,), "n2": (0,)}
 
 
-def test_a_job_that_ended_is_gone_and_the_others_stay() -> None:
+def test_a_job_that_ended_is_gone_and_the_others_stay():
     queue = Queue({1: waiting(), 2: waiting()})
     client = SlurmClient(queue.run)
     client.queue()
@@ -117,7 +115,7 @@ def test_a_job_that_ended_is_gone_and_the_others_stay() -> None:
     assert [job.job_id for job in client.queue()] == [2]
 
 
-def test_a_job_that_ended_between_the_two_questions_is_no_error() -> None:
+def test_a_job_that_ended_between_the_two_questions_is_no_error():
     queue = Queue({1: waiting(), 2: waiting()})
     one = queue.one
 
@@ -129,7 +127,7 @@ def test_a_job_that_ended_between_the_two_questions_is_no_error() -> None:
     assert [job.job_id for job in SlurmClient(queue.run).queue()] == [1]
 
 
-def test_an_array_that_lost_a_task_is_read_anew() -> None:
+def test_an_array_that_lost_a_task_is_read_anew():
     queue = Queue({7: waiting(array_job_id=7, tasks=["1", "2", "3"])})
     client = SlurmClient(queue.run)
     assert client.queue()[0].name == "7_[1-3]"
@@ -138,7 +136,7 @@ def test_an_array_that_lost_a_task_is_read_anew() -> None:
 
 
 @pytest.mark.parametrize("comment", ["two\nlines", "a,b|c", "\x1f", "(null)", "1\x1fPENDING\x1f"])
-def test_no_text_of_a_user_can_pass_for_another_column(comment: str) -> None:
+def test_no_text_of_a_user_can_pass_for_another_column(comment):
     queue = Queue({1: waiting(comment=comment), 2: waiting()})
     client = SlurmClient(queue.run)
     assert [(job.job_id, job.reason) for job in client.queue()] == [
@@ -148,7 +146,7 @@ def test_no_text_of_a_user_can_pass_for_another_column(comment: str) -> None:
     assert client.queue()[0].comment == comment
 
 
-def test_a_table_that_is_cut_short_is_an_error() -> None:
+def test_a_table_that_is_cut_short_is_an_error():
     queue = Queue({1: waiting()})
     whole = queue.squeue
     queue.run.replies["squeue -h"] = lambda argv, stdin: whole(argv, stdin)[:-30]

@@ -1,7 +1,5 @@
 """The client over slurmrestd, on answers recorded from each release (record-replies.sh)."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator
@@ -64,15 +62,15 @@ def late(tmp_path: Path) -> Iterator[Service]:
     yield from serving("24.11.5", tmp_path)
 
 
-def test_every_release_we_support_is_recorded() -> None:
+def test_every_release_we_support_is_recorded():
     assert [release[:5] for release in RELEASES] == ["22.05", "24.11", "26.05"]
 
 
-def test_the_release_is_the_one_slurmrestd_is_of(service: Service) -> None:
+def test_the_release_is_the_one_slurmrestd_is_of(service):
     assert service.client.version() == service.release
 
 
-def test_nodes_are_those_that_the_commands_tell_of(service: Service) -> None:
+def test_nodes_are_those_that_the_commands_tell_of(service):
     by_command = SlurmClient(RecordedRunner(REPLIES / service.release)).nodes()
     nodes = {node.name: node for node in service.client.nodes()}
     assert list(nodes) == [node.name for node in by_command]
@@ -82,7 +80,7 @@ def test_nodes_are_those_that_the_commands_tell_of(service: Service) -> None:
         assert nodes[node.name].partitions == node.partitions
 
 
-def test_the_queue_has_what_waits_and_what_runs(service: Service) -> None:
+def test_the_queue_has_what_waits_and_what_runs(service):
     queue = {job.name: job for job in service.client.queue()}
     states = sorted(job.state for job in queue.values())
     assert states == ["PENDING"] * 4 + ["RUNNING"] * 5
@@ -92,16 +90,14 @@ def test_the_queue_has_what_waits_and_what_runs(service: Service) -> None:
     assert held == sum(len(node.used) for node in service.client.nodes())
 
 
-def test_what_the_api_does_not_say_comes_from_squeue(service: Service) -> None:
+def test_what_the_api_does_not_say_comes_from_squeue(service):
     (later,) = (job for job in service.client.queue() if job.job_id == 10)
     if service.is_old:
         assert later.cpus_per_task == 4
     assert later.exclusive == service.release.startswith("26.05")
 
 
-def test_a_change_is_posted_in_the_apis_words_and_on_22_05_made_by_scontrol(
-    service: Service,
-) -> None:
+def test_a_change_is_posted_in_the_apis_words_and_on_22_05_made_by_scontrol(service):
     change = JobUpdate(
         begin_time=1795229124, tres_per_node="gpu:s1:1,gres:gpu:s3:1", tres_per_job="",
         req_nodes="n[1-2]", exc_nodes="", num_nodes=(2, 2), memory_per_node_mb=100,
@@ -126,16 +122,14 @@ def test_a_change_is_posted_in_the_apis_words_and_on_22_05_made_by_scontrol(
     }
 
 
-def test_an_arrays_tasks_are_changed_by_scontrol_and_jobs_beside_them_by_the_api(
-    late: Service,
-) -> None:
+def test_an_arrays_tasks_are_changed_by_scontrol_and_jobs_beside_them_by_the_api(late):
     late.client.update(["10", "4_[1-3]", "5_1"], JobUpdate(begin_time=NOW))
     assert [path.rpartition("/")[2] for path, _ in late.server.posted] == ["10"]
     argv = late.run.calls[-1][0]
     assert argv == ["scontrol", "update", "JobId=4_[1-3],5_1", "StartTime=now"]
 
 
-def test_a_refused_change_is_told_and_the_others_are_still_made(late: Service) -> None:
+def test_a_refused_change_is_told_and_the_others_are_still_made(late):
     refused = (REPLIES / late.release / "rest_refused.http").read_text()
     changed = late.server.answers.pop("POST /slurm/v[0-9.]+/job/[0-9]+")
     late.server.answers |= {"POST .*/job/8": refused, "POST .*/job/9": changed}
@@ -144,7 +138,7 @@ def test_a_refused_change_is_told_and_the_others_are_still_made(late: Service) -
     assert len(late.server.posted) == 2
 
 
-def test_without_slurmctld_the_queue_is_an_error_and_not_empty(service: Service) -> None:
+def test_without_slurmctld_the_queue_is_an_error_and_not_empty(service):
     down = (REPLIES / service.release / "rest_down.http").read_text()
     service.server.answers = {"GET /slurm/.*": down} | {
         "GET /openapi/v3": service.server.answers["GET /openapi/v3"]
@@ -153,19 +147,19 @@ def test_without_slurmctld_the_queue_is_an_error_and_not_empty(service: Service)
         service.client.queue()
 
 
-def test_a_slurmrestd_without_slurmctlds_api_is_told_apart(late: Service) -> None:
+def test_a_slurmrestd_without_slurmctlds_api_is_told_apart(late):
     late.server.answers["GET /openapi/v3"] = '200\n{"paths": {"/slurmdb/v0.0.42/jobs/": {}}}'
     with pytest.raises(SlurmError, match="offers no API of slurmctld"):
         late.client.nodes()
 
 
-def test_an_answer_without_end_is_refused(late: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_end_is_refused(late, monkeypatch):
     monkeypatch.setattr(rest, "MAX_BYTES", 1000)
     with pytest.raises(SlurmError, match=r"slurmrestd: /.*: more than 0 MiB"):
         late.client.nodes()
 
 
-def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
+def test_a_server_that_never_answers_is_given_up(tmp_path):
     path = tmp_path / "rest.sock"
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
@@ -174,7 +168,7 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
             Rest(path, FakeRunner(), timeout_s=0.2).nodes()
 
 
-def test_a_connection_closed_without_a_word_says_who_may_ask(tmp_path: Path) -> None:
+def test_a_connection_closed_without_a_word_says_who_may_ask(tmp_path):
     path = tmp_path / "rest.sock"
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
