@@ -25,7 +25,7 @@ class SitePolicies:
 
     def __init__(self, config: Config, learned: Learned) -> None:
         folder = config.topo_aware.profiles
-        self._settings = config.of_policies()
+        self._settings = {section: getattr(config, section) for section in registry.sections}
         declared = [registry.declared(name) for name in registry.names()]
         asked_for = any(LooksAt.USUAL_JOBS in policy.looks_at for policy in declared)
         self._usual = usual_jobs(config) if asked_for else ()
