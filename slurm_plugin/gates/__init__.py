@@ -2,5 +2,5 @@
 
 One round of `reconciler` makes a plan from a snapshot of the queue (`planning`, pure, with
 `admission`, `released` and `slot_loans`), shows submits what is free from then on
-(`capacity_cache`), and tells Slurm (`actions`, whose updates `change` makes).
+(`capacity_cache`), and tells Slurm with the updates of `change`; `watch` sees what becomes of them.
 """

@@ -7,6 +7,7 @@ event loop alone. All state is Slurm's: the first round after a start is like an
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +21,8 @@ from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.machines import Machines, mask_of
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
-from slurm_plugin.gates.actions import Actions, Watch, of_job
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.backoff import Backoff
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
@@ -28,6 +30,7 @@ from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
+from slurm_plugin.gates.watch import Watch, of_job
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
@@ -36,7 +39,9 @@ from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+
+logger = logging.getLogger(__name__)
 
 #: Why a job of this shape is not to go now; empty where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
@@ -68,7 +73,11 @@ class GateReconciler:
         self._kinds = _NodeKinds(self.decider.machines)
         self.wants = Wants()
         self._watch = Watch(self.write)
-        self._actions = Actions(self.client, self._watch, self.write, self.lease_s, self.clock)
+        self._backoff = Backoff()
+        # Until when gates hold of which no field of Slurm's tells, by job id.
+        self._holds_until: dict[int, float] = {}
+        # Jobs released and gated again, and updates that Slurm refused, so far.
+        self._counts: Counter[str] = Counter()
         # Decisions by the name of the job or task, of the round under way.
         self._decided: dict[str, Build] = {}
         self._waiting: dict[str, int] = {}
@@ -93,7 +102,7 @@ class GateReconciler:
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode."""
-        looked, counts = self.cache.looked, self._actions.counts
+        looked, counts = self.cache.looked, self._counts
         return {
             "looked_s_ago": round(self.clock() - looked, 3) if looked > 0 else None,
             "promised": len(self.cache.promises),
@@ -124,8 +133,8 @@ class GateReconciler:
             self.lease_s,
             self.grace_s,
             tiers=snapshot.settings.tiers,
-            is_paused=self._actions.backoff.is_paused,
-            holds_until=self._actions.holds_until,
+            is_paused=self._backoff.is_paused,
+            holds_until=self._holds_until,
             ready_s=matcher.lending.settings.ready_s if matcher else 0,
         )
         self._decided = {}
@@ -189,10 +198,55 @@ class GateReconciler:
         return bool(self.hold_reason(self._question(job, want), shape))
 
     def _act(self, made: GatePlan, snapshot: Snapshot) -> None:
-        self._actions.do(made, self._decided)
+        self._carry_out(made)
         now = self.clock()
-        self._actions.backoff.pause(self.matcher.act(made, snapshot.jobs), now)
-        self._actions.renew(made)
+        self._backoff.pause(self.matcher.act(made, snapshot.jobs), now)
+        self._renew(made)
+
+    def _carry_out(self, made: GatePlan) -> None:
+        """Releases first: they are what people wait for."""
+        decided = self._decided
+        self._counts["regated"] += made.seen["regated"]
+        for release in made.releases:
+            if all(self._update([name], step) for name, step in release.steps):
+                self._counts["released"] += len(release.jobs)
+                for name, job in release.jobs.items():
+                    self._watch.released(name, job, decided.get(name))
+            else:
+                for name, change in release.undo:
+                    self._update([name], change, quiet=True)
+        for name, change in made.updates:
+            if self._update([name], change) and (build := decided.get(name)):
+                self.write(build)
+
+    def _renew(self, made: GatePlan) -> None:
+        """Shut the gates that would open soon for another lease."""
+        now = self.clock()
+        if made.renew:
+            until = int(now) + self.lease_s
+            # Slurm refuses those that ended meanwhile, and does the others.
+            self._update(made.renew, JobUpdate(begin_time=until), quiet=True)
+            self._holds_until |= dict.fromkeys(made.renewed, float(until))
+        self._holds_until = {job: until for job, until in self._holds_until.items() if until > now}
+        self._backoff.forget(now)
+
+    def _update(self, names: Sequence[str], change: JobUpdate, quiet: bool = False) -> bool:
+        """One update of the same for all these jobs; whether Slurm took it.
+
+        A refusal that is to be expected (`quiet`) is no reason for a pause.
+        """
+        try:
+            self.client.update(names, change)
+        except SlurmError as error:
+            level = logging.DEBUG if quiet else logging.WARNING
+            logger.log(level, "slots: %s: %s", ", ".join(names[:5]), error)
+            if not quiet:
+                self._counts["refused"] += 1
+                self._backoff.refused(names[0], self.clock())
+            return False
+        if not quiet:
+            self._backoff.accepted(names[0])
+        return True
 
 
 class _NodeKinds:

@@ -15,8 +15,8 @@ from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.actions import of_job
 from slurm_plugin.gates.backoff import Backoff
+from slurm_plugin.gates.watch import of_job
 from slurm_plugin.genie.changes import Changes, changes, released
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
 from slurm_plugin.genie.record import ShapeRecord
