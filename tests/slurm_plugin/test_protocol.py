@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin import protocol, wire
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.protocol import FORMS, Admin, Notice, Place, SlotsKeys, Submit
+from slurm_plugin.protocol import FORMS, Notice, Place, SlotsKeys, Submit
 from slurm_plugin.question import CandidateNode
 
 texts = st.text(max_size=200)
@@ -142,7 +142,3 @@ def test_a_note_never_breaks_the_bracket_it_goes_into(text):
     note = wire.clean_note(text)
     assert len(note.encode()) <= wire.MAX_NOTE_BYTES
     assert not set(note) & set("[]|\n")
-
-
-def test_admin_verbs_are_read():
-    assert protocol.decode(b"status id=3\n") == Admin("status", 3)

@@ -66,22 +66,15 @@ def test_a_place_line_is_answered_and_logged_after_the_reply(engine, tmp_path):
     assert record["took_ms"] > 0
 
 
-def test_a_good_hint_goes_into_the_admin_comment_in_its_canonical_form(engine):
-    verb, values = submitted(engine, hint=" sensitive=no, pattern=tree ")
-    assert verb == "ok"
-    assert values == {
-        "id": "4",
-        "keep_s": "1",
-        "set.admin_comment": "[gpu-topo: pattern=tree,sensitive=no]",
-    }
-
-
-def test_a_submit_without_a_hint_is_passed_and_the_answer_may_be_used_again(engine):
-    assert submitted(engine) == ("pass", {"id": "4", "keep_s": "1"})
-
-
-def test_off_is_kept_for_the_start(engine):
-    assert submitted(engine, hint="off")[1]["set.admin_comment"] == "[gpu-topo: off]"
+@pytest.mark.parametrize(
+    ("hint", "kept"),
+    [(" sensitive=no, pattern=tree ", "pattern=tree,sensitive=no"), ("off", "off"), ("", "")],
+)
+def test_a_good_hint_goes_into_the_admin_comment_in_its_canonical_form(engine, hint, kept):
+    """And the answer may be used again."""
+    comment = {"set.admin_comment": f"[gpu-topo: {kept}]"} if kept else {}
+    verb = "ok" if kept else "pass"
+    assert submitted(engine, hint=hint) == (verb, {"id": "4", "keep_s": "1", **comment})
 
 
 def test_a_bad_hint_is_refused_with_one_line(engine):
@@ -278,6 +271,7 @@ def test_the_systemd_unit_fits_the_engine():
         "ExecReload=/bin/kill -HUP $MAINPID",
         "RuntimeDirectory=gputopo",
         "Restart=always",
+        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
     ):
         assert line in unit.splitlines()
     assert "Requires" not in unit
