@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Any
 
 from slurm_cluster.hosts import POLL_S, ClusterError, Hosts, until
 from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
@@ -89,6 +90,10 @@ class Slurm(Hosts):
     def wait_running(self, jobid: int, timeout_s: float = 30) -> Job:
         """The record of the job once it runs; ClusterError if it does not."""
         return self.wait_state(jobid, "RUNNING", timeout_s=timeout_s)
+
+    def started(self, *args: str, timeout_s: float = 30, **how: Any) -> Job:
+        """The record of a job that `sbatch` submits with these arguments, once it runs."""
+        return self.wait_running(self.sbatch(*args, **how), timeout_s)
 
     def wait_finished(self, jobid: int, timeout_s: float = 60) -> Job:
         """The record of the job once it ended, however it ended."""

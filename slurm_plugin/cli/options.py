@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
+
+TASKS = ("training", "inference")
+KINDS = ("calibrated", "genie")
 
 config_option = click.option(
     "--config",
@@ -26,6 +30,34 @@ numa_option = click.option(
     type=click.Path(path_type=Path),
     help="Output of numactl --hardware of the same node, to add.",
 )
+database_option = click.option(
+    "--database",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("/var/lib/gputopo/performance.db"),
+    show_default=True,
+    envvar="GPUTOPO_PERFORMANCE",
+    help="The model database.",
+)
+task_option = click.option(
+    "--task", type=click.Choice(TASKS), default="training", show_default=True, help="Kind of work."
+)
+_FITTING = (
+    click.option("--model", "kind", type=click.Choice(KINDS), default=KINDS[0], show_default=True,
+                 help="Kind of model."),
+    click.option("--family", default="", help="Such as cnn: to find stand-ins for unknown models."),
+    click.option("--parameters", type=click.FloatRange(min=0, min_open=True),
+                 help="Millions of parameters: the same."),
+    click.option("--startup", type=click.FloatRange(min=0), default=0.0,
+                 help="Seconds before the first iteration."),
+    click.option("--add", is_flag=True, help="Add the runs to those stored, and fit all of them."),
+)  # fmt: skip
+
+
+def fitting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--model, --family, --parameters, --startup and --add."""
+    for option in reversed(_FITTING):
+        command = option(command)
+    return command
 
 
 def with_numa(topology: NodeTopology, path: Path | None) -> NodeTopology:

@@ -5,13 +5,7 @@ its `metadata`, under the names of Key's fields: meaning, bounds, an example; `s
 `yaml_reader.Reader.settings` reads an instance from YAML; `reference` prints the tables of
 docs/configuration.md and the JSON Schema from the same fields.
 
-    @dataclass(frozen=True, slots=True)
-    class Weights:
-        distance: float = setting(1.0, "Weight of distance.", high=10)
-        order: Literal["near", "far"] = setting("near", "Which GPUs come first.")
-
-        def conflict(self) -> tuple[str, str] | None:  # optional: the key, and what is wrong
-            return None if self.distance else ("distance", "0 is no weight; expected more")
+A class may have `conflict()`: the key and what is wrong where values cannot go together, else None.
 
 A policy declares its own class this way (with `policies.contract.settings.setting`).
 It becomes a section of gputopo.yaml by itself (`settings.load_policies`).

@@ -28,13 +28,8 @@ _KINDS_SHOWN = {
 _WORD = {"type": "string"}
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _WORDS = {"type": "array", "items": _WORD}
-#: What an editor may check of a value, by its kind.
+#: What an editor may check of a value, by its kind; others are words.
 _SHAPES: dict[str, dict[str, Any]] = {
-    "text": _WORD,
-    "path": _WORD,
-    "policy": _WORD,
-    "preset": _WORD,
-    "host list": _WORD,
     "words": _WORDS,
     "patterns": {"type": "object", "additionalProperties": _WORD},
     "address": {"type": "string", "pattern": r"^.+:\d+$"},
@@ -123,9 +118,8 @@ def _shape(key: Key) -> dict[str, Any]:
         return {"type": "array", "items": {"enum": list(registry.keys)}}
     if key.kind == "hints":
         return {"type": "object", "propertyNames": {"enum": list(registry.keys)}}
-    if key.kind in _SHAPES:
-        return _SHAPES[key.kind]
-    assert key.section is not None, f"{key.name}: no shape for {key.kind}"
+    if key.section is None or key.kind in _SHAPES:
+        return _SHAPES.get(key.kind, _WORD)
     inner = _object(key.section)
     if _MEMBERS.get(key.kind) == "[]":
         return {"type": "array", "items": inner}

@@ -150,10 +150,6 @@ class Config:
         """`file:line`, as error messages start."""
         return f"{self.path}:{line}"
 
-    def of_policies(self) -> dict[str, object]:
-        """The settings of policies, by section."""
-        return {section: getattr(self, section) for section in registry.sections}
-
 
 @cache
 def load_policies() -> type[Config]:

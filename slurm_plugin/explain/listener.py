@@ -80,12 +80,7 @@ class ExplainListener:
         """Listen; raises PluginError when the address is taken or not ours."""
         self._allowances = Allowances(asyncio.get_running_loop().time)
         await self._port.start()
-        logger.info("users may ask why at %s:%d", self.address[0], self.port)
-
-    @property
-    def port(self) -> int:
-        """The port listened on."""
-        return self._port.number
+        logger.info("users may ask why at %s:%d", self.address[0], self._port.number)
 
     async def stop(self) -> None:
         """Take no more questions; those being answered are dropped."""

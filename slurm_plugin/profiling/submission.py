@@ -91,7 +91,9 @@ def read_submission(words: Sequence[str], variables: Mapping[str, str] = os.envi
     given = dict(found)
     if ":" in words:
         raise PluginError("`:` begins a heterogeneous job; expected a job of one part")
-    script = None if "wrap" in given else _script(words[1:], at)
+    if "wrap" not in given and at + 1 >= len(words):
+        raise PluginError("sbatch without a script; expected sbatch [OPTIONS] SCRIPT, or --wrap")
+    script = None if "wrap" in given else Path(words[at + 1])
     inside = _of(script) if script else []
     return Submission(words[0], tuple(words[1:]), script, given, dict(inside), dict(variables))
 
@@ -194,12 +196,6 @@ def _types(text: str) -> list[str]:
         return list(counts(",".join(items)))
     except ValueError:
         return []
-
-
-def _script(words: Sequence[str], at: int) -> Path:
-    if at >= len(words):
-        raise PluginError("sbatch without a script; expected sbatch [OPTIONS] SCRIPT, or --wrap")
-    return Path(words[at])
 
 
 def _of(script: Path) -> list[tuple[str, str]]:

@@ -106,6 +106,13 @@ def engine(cluster: Cluster, scripted: FakeEngine) -> FakeEngine:
 
 
 @pytest.fixture(scope="module")
+def usual_deadline(session_cluster: Cluster) -> Iterator[None]:
+    """The usual deadline, but a failed engine is tried again after a second."""
+    with session_cluster.at_home(deadline_ms=50):
+        yield
+
+
+@pytest.fixture(scope="module")
 def lending_is_taken_away(session_cluster: Cluster) -> Iterator[None]:
     """Nothing of a site that lends stays behind a file of tests."""
     with taken_away_after(session_cluster):

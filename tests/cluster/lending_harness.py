@@ -143,9 +143,8 @@ def echoed(cluster: Cluster, jobid: int, timeout_s: float = 30) -> list[str]:
     return cluster.run("ctl", ["cat", path]).out.splitlines()
 
 
-def borrower(cluster: Cluster, *args: str, script: str = HOLD, timeout_s: float = 60) -> Job:
+def borrower(cluster: Cluster, *args: str, script: str = HOLD) -> Job:
     """A job of four GPUs that runs on two of its own and two lent ones."""
-    jobid = cluster.sbatch(*FOUR, ASKS, *args, script=script)
-    cluster.wait_running(jobid, timeout_s=timeout_s)
+    jobid = cluster.started(*FOUR, ASKS, *args, script=script, timeout_s=60).id
     echoed(cluster, jobid)
     return cluster.job(jobid)

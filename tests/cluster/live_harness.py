@@ -88,23 +88,23 @@ def all_jobs(cluster: Cluster) -> list[Job]:
     return parse_jobs(cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out)
 
 
-def running(cluster: Cluster, ids: Sequence[int], timeout_s: float = 60) -> list[Gpus]:
+def running(cluster: Cluster, ids: Sequence[int]) -> list[Gpus]:
     """The GPUs of each job once all of them run; ClusterError names those that do not."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + 60
     while True:
         found = {job.id: job for job in all_jobs(cluster)}
         late = [found.get(i) for i in ids if i not in found or found[i].state != "RUNNING"]
         if not late:
             return [found[jobid].gpus for jobid in ids]
         if time.monotonic() > deadline:
-            raise ClusterError(f"not running within {timeout_s:g} s: {late}")
+            raise ClusterError(f"not running within 60 s: {late}")
         time.sleep(0.1)
 
 
-def visible(cluster: Cluster, ids: Sequence[int], timeout_s: float = 30) -> list[tuple[int, ...]]:
+def visible(cluster: Cluster, ids: Sequence[int]) -> list[tuple[int, ...]]:
     """CUDA_VISIBLE_DEVICES inside each job, ascending."""
     paths = " ".join(f"/home/alice/job.{jobid}.env" for jobid in ids)
-    until(lambda: not cluster.run("ctl", f"ls {paths}", check=False).code, paths, timeout_s)
+    until(lambda: not cluster.run("ctl", f"ls {paths}", check=False).code, paths, 30)
     lines = cluster.run("ctl", f"grep -h ^CUDA_VISIBLE_DEVICES= {paths}").out.splitlines()
     assert len(lines) == len(ids), lines
     return [tuple(sorted(parse_indices(line.split("=", 1)[1]))) for line in lines]

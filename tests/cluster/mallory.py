@@ -159,8 +159,7 @@ class Mallory:
 
 def victims_of(cluster: Cluster) -> tuple[int, int]:
     """Two jobs of bob's: one runs all the time, one waits for it."""
-    first = cluster.sbatch("-w", "minsky1", "--gres=gpu:1", user="bob", sleep_s=3600)
-    cluster.wait_running(first)
+    first = cluster.started("-w", "minsky1", "--gres=gpu:1", user="bob", sleep_s=3600).id
     second = cluster.sbatch(
         "-w", "minsky1", "--gres=gpu:1", f"--dependency=afterany:{first}", user="bob", sleep_s=1
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,25 +17,21 @@ if TYPE_CHECKING:
 
     from gres_topology import NodeTopology
 
-F = TypeVar("F", bound=Callable[..., Any])
 
+class OneLineErrors(click.Group):
+    """A group that turns a TopologyError into one line on stderr and exit status 1."""
 
-def one_line_errors(command: F) -> F:
-    """Turn a TopologyError into one line on stderr and exit status 1."""
-
-    @wraps(command)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command of the group."""
         from gres_topology import TopologyError
 
         try:
-            return command(*args, **kwargs)
+            return super().invoke(ctx)
         except TopologyError as error:
             raise click.ClickException(" ".join(str(error).split())) from error
 
-    return wrapped  # type: ignore[return-value]
 
-
-@click.group()
+@click.group(cls=OneLineErrors)
 def topology() -> None:
     """Machines: the catalog, reports of real nodes, gres.conf."""
 
@@ -46,7 +40,6 @@ topology.add_command(collect)
 
 
 @topology.command(name="list")
-@one_line_errors
 def list_() -> None:
     """List the machines of the catalog."""
     from gres_topology import catalog
@@ -62,7 +55,6 @@ def list_() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw to this file.")
 @numa_option
-@one_line_errors
 def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None) -> None:
     """Show a machine of the catalog or the topology in a file.
 
@@ -92,7 +84,6 @@ def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None)
 @click.option("--cores/--no-cores", "with_cores", default=True, help="Write Cores=, or not.")
 @click.option("--slots", is_flag=True,
               help="One GRES type per GPU (v100.s0, ...), for enforcement: slots.")  # fmt: skip
-@one_line_errors
 def gres_conf(
     machine: str,
     nodes: str,
@@ -121,7 +112,6 @@ def gres_conf(
 @topology.command()
 @click.argument("expected", metavar="NAME|FILE")
 @click.argument("found", metavar="NAME|FILE")
-@one_line_errors
 def diff(expected: str, found: str) -> None:
     """Say how two machines differ; exit status 1 if they do."""
     from gres_topology import difference, find

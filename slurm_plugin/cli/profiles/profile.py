@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurm_plugin.cli.options import json_option
-from slurm_plugin.cli.profiles.options import database_option, fitting_options, task_option
+from slurm_plugin.cli.options import database_option, fitting_options, json_option, task_option
 from slurm_plugin.cli.profiles.run import run
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurm_plugin.cli.profiles.options import database_option, fitting_options, task_option
+from slurm_plugin.cli.options import database_option, fitting_options, task_option
 
 if TYPE_CHECKING:
     from slurm_plugin.profiling.loop import SlurmAccess

@@ -47,10 +47,8 @@ def test_alices_job_starts_beside_what_mallory_writes(cluster: Cluster, options:
     command = ["sbatch", "--hold", "-o", "/dev/null", *gpus, *options, "--wrap", "true"]
     for _ in range(3):
         cluster.run("ctl", command, user="mallory", check=False)
-    jobid = cluster.sbatch("-p", "dgx", "--gres=gpu:2", sleep_s=5)
-    assert cluster.wait_running(jobid).gpus
+    assert cluster.started("-p", "dgx", "--gres=gpu:2", sleep_s=5).gpus
     cluster.run("ctl", "scontrol release $(squeue -hu mallory -o %A | sort -u) 2>&1; true")
-    another = cluster.sbatch("-p", "dgx", "--gres=gpu:2", sleep_s=5)
-    assert cluster.wait_running(another).gpus
+    assert cluster.started("-p", "dgx", "--gres=gpu:2", sleep_s=5).gpus
     assert cluster.engine_pid() == pid
     assert memory_kb(cluster) - before < 64 << 10

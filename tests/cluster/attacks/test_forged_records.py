@@ -142,8 +142,7 @@ def test_a_donor_is_no_lever(lending: Cluster) -> None:
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_a_job_that_says_it_is_somebodys_donor_is_its_users_alone(lending: Cluster) -> None:
     """It is ended as one that nobody names, and the job whose donor it says it is goes on."""
-    borrower = lending.sbatch(*FOUR, ASKS, script=HOLD)
-    lending.wait_running(borrower, timeout_s=60)
+    borrower = lending.started(*FOUR, ASKS, script=HOLD, timeout_s=60).id
     [donor] = donors(lending)
     mine = lending.sbatch(
         f"--comment=gpu-donor of={borrower}", "--begin=now+300", user="mallory", sleep_s=60

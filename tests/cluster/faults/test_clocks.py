@@ -117,8 +117,7 @@ def test_the_clock_is_set_while_a_job_waits(site: Cluster, hours: int) -> None:
                 site.restart("slurmctld", FAKED_CLOCK)
             if enforcement() == "slots":
                 gate_holds_a_lease(site, jobid, at * HOUR_S)
-            beside = site.sbatch(*PAIR, "dgx2", sleep_s=300)
-            site.wait_running(beside, timeout_s=60)
+            beside = site.started(*PAIR, "dgx2", sleep_s=300, timeout_s=60).id
             goes_on(site, jobid, way)
             end(site, [jobid, beside])
 
@@ -131,8 +130,7 @@ def test_a_submit_that_comes_to_nothing_keeps_gpus_for_no_hour(site: Cluster, ho
         site.run("ctl", "sbatch --test-only -w dgx1 --gres=gpu:8 --wrap true", user="alice")
         set_to(hours)
         site.restart("slurmctld", FAKED_CLOCK)
-        jobid = site.sbatch(*ALL, sleep_s=300)
-        site.wait_running(jobid, timeout_s=60)
+        site.started(*ALL, sleep_s=300, timeout_s=60)
 
 
 @pytest.mark.select_plugin

@@ -50,8 +50,7 @@ def test_the_engines_disk_is_full(small_disk: Cluster) -> None:
         advised_again(small_disk)
         lost = small_disk.status()["decisions_lost"]
     before = small_disk.engine_log(10_000).count(said)
-    output = small_disk.sbatch(*PAIR, sleep_s=300)
-    small_disk.wait_running(output)
+    output = small_disk.started(*PAIR, sleep_s=300).id
     end(small_disk, [output])
     assert "writing works again" in small_disk.engine_log()
     assert small_disk.status()["decisions_lost"] == lost

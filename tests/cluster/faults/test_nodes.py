@@ -100,8 +100,7 @@ def test_for_a_moment_a_node_is(watch: Watch, cluster: Cluster, fault: str) -> N
     gpus = running(cluster, [there, elsewhere])
     with FAULTS[fault](cluster, "dgx1"):
         late = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=5)
-        new = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
-        cluster.wait_running(new, timeout_s=60)
+        new = cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=300, timeout_s=60).id
         time.sleep(8)
     assert cluster.job(elsewhere).gpus == gpus[1]
     for jobid in (there, late):

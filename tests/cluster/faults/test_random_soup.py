@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import shlex
-from collections.abc import Iterator
 
 import pytest
 from live_harness import GPUS, Watch, all_jobs, watched
@@ -20,7 +19,12 @@ from modes import enforcement
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.enforced,
+    pytest.mark.usefixtures("usual_deadline"),
+]
 
 SEED = int(os.environ.get("GPUTOPO_SEED", "7"))
 BATCH = 8
@@ -60,13 +64,6 @@ TROUBLES = (
     *("kill", "start", "stop", "start", "pause", "resume", "restart"),
     *("cancel", "requeue", "reconfigure", "slurmctld"),
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def settings(session_cluster: Cluster) -> Iterator[None]:
-    """The usual deadline, but a failed engine is tried again after a second."""
-    with session_cluster.at_home(deadline_ms=50):
-        yield
 
 
 class Soup:

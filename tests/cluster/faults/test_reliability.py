@@ -30,7 +30,12 @@ from select_harness import stock_pair
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.both_modes,
+    pytest.mark.enforced,
+    pytest.mark.usefixtures("usual_deadline"),
+]
 
 SOCKET = "/run/gputopo/engine.sock"
 FORMS = (
@@ -42,13 +47,6 @@ FORMS = (
 )
 COUNTS = (2, 3, 1, 2, 4)
 SHORT = "sleep 1"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def settings(session_cluster: Cluster) -> Iterator[None]:
-    """The usual deadline, but a failed engine is tried again after a second."""
-    with session_cluster.at_home(deadline_ms=50):
-        yield
 
 
 # -- the engine ---------------------------------------------------------------

@@ -59,8 +59,7 @@ def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     with cluster.forgotten():
         cluster.cancel(holder)
         cluster.wait_running(waits)
-        lost = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=5)
-        cluster.wait_running(lost)
+        lost = cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=5).id
     new = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=5)
     assert new == lost
     assert running(cluster, [kept]) == gpus[:1]

@@ -52,9 +52,9 @@ def told_of(cluster: Cluster, jobid: int, user: str = "root") -> str:
     return cluster.run("ctl", ["gputopo", "explain", str(jobid)], user=user).out
 
 
-def says(cluster: Cluster, jobid: int, text: str, timeout_s: float = 60) -> None:
+def says(cluster: Cluster, jobid: int, text: str) -> None:
     """Waits until the job's AdminComment has this text."""
-    until(lambda: text in admin_comment(cluster, jobid), text, timeout_s)
+    until(lambda: text in admin_comment(cluster, jobid), text, 60)
 
 
 # -- remote=auto --------------------------------------------------------------

@@ -134,13 +134,6 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending: Clus
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_donors_end_when_the_job_is_cancelled(lending: Cluster) -> None:
-    job = borrower(lending)
-    lending.cancel(job.id)
-    nothing_is_left(lending)
-
-
-@pytest.mark.long("the same in the other mode", "slots")
 def test_donors_end_when_the_job_ends_or_fails(lending: Cluster) -> None:
     for code in (0, 3):
         jobid = lending.sbatch(*FOUR, ASKS, script=f"{ECHO}; exit {code}")
@@ -308,8 +301,7 @@ def test_where_nothing_is_lent_asking_is_refused_in_one_line(lending: Cluster) -
 @pytest.mark.long("the same in the other mode", "slots")
 def test_an_r_queue_lends_without_being_asked(lending: Cluster) -> None:
     with settings_of(lending, "r_queues: [dgx]"):
-        jobid = lending.sbatch(*FOUR, script=HOLD)
-        lending.wait_running(jobid, timeout_s=60)
+        jobid = lending.started(*FOUR, script=HOLD, timeout_s=60).id
         assert echoed(lending, jobid)[-1] == "exit 0"
         lending.cancel(jobid)
         nothing_is_left(lending)

@@ -51,8 +51,7 @@ def test_an_exclusive_job_has_its_node_alone(cluster: Cluster) -> None:
     """All of them (Slurm's rule), and nobody else gets the node until it ends."""
     jobid = cluster.sbatch("-w", "dgx1", "--exclusive", "--gres=gpu:2", sleep_s=300)
     assert cluster.wait_running(jobid).gpus == {"dgx1": tuple(range(8))}
-    elsewhere = cluster.sbatch("-p", "dgx", "--gres=gpu:2", sleep_s=300)
-    assert list(cluster.wait_running(elsewhere).gpus) == ["dgx2"]
+    assert list(cluster.started("-p", "dgx", "--gres=gpu:2", sleep_s=300).gpus) == ["dgx2"]
 
 
 @pytest.mark.select_plugin
@@ -91,8 +90,7 @@ def test_a_suspended_job_keeps_its_gpus(cluster: Cluster) -> None:
     jobid = pair(cluster)
     cluster.run("ctl", f"scontrol suspend {jobid}")
     cluster.wait_state(jobid, "SUSPENDED")
-    other = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    assert cluster.wait_running(other).gpus == LEFT_OF_PAIR
+    assert cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300).gpus == LEFT_OF_PAIR
     cluster.run("ctl", f"scontrol resume {jobid}")
     assert cluster.wait_running(jobid).gpus == PAIR
 
@@ -133,8 +131,7 @@ def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> No
     cluster.configure_extra(preemption("dgx1"))
     victims = submit_many(cluster, [("-p", "low", "--gres=gpu:4")] * 2)
     running(cluster, victims)
-    winner = cluster.sbatch("-p", "high", "--gres=gpu:3", sleep_s=300)
-    won = cluster.wait_running(winner, timeout_s=90)
+    won = cluster.started("-p", "high", "--gres=gpu:3", sleep_s=300, timeout_s=90)
     stay = {"dgx1": [gpu for job in map(cluster.job, victims) for gpu in job.gpus.get("dgx1", ())]}
     if enforcement() == "slots":
         assert_slurms_own(cluster, won, stay, "the partition may preempt others")

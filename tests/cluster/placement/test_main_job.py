@@ -73,14 +73,6 @@ def hold(live: Cluster) -> Iterator[Callable[[Busy], None]]:
     until(lambda: not live.run("ctl", "squeue -h -u alice").out, "alice's jobs are gone")
 
 
-def test_an_empty_dgx1_gives_a_double_link(live: Cluster, hold: Callable[[Busy], None]) -> None:
-    """The table's first line: Slurm takes 0,1 (one NVLink), we take two links' worth."""
-    hold(EMPTY)
-    jobid = live.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    (pair,) = live.wait_running(jobid).gpus.values()
-    assert topology_of("dgx1").kinds[pair[0]][pair[1]] == "NV2"
-
-
 class Form(NamedTuple):
     """A way to ask for `count` GPUs of one node."""
 
@@ -377,9 +369,8 @@ def test_observe_writes_down_what_would_have_been_done(
 ) -> None:
     """The decision log has both choices for a job that kept Slurm's."""
     hold(EMPTY)
-    jobid = live.sbatch("-p", "observe", "-w", "bridged1", "--gres=gpu:2", script="sleep 300")
-    got = live.wait_running(jobid)
-    output = explained(live, jobid)
+    got = live.started("-p", "observe", "-w", "bridged1", "--gres=gpu:2", script="sleep 300")
+    output = explained(live, got.id)
     assert output["applied"] is False
     assert {n: tuple(g) for n, g in output["slurm"]["gpus"].items()} == got.gpus
     chosen = {node: tuple(sorted(gpus)) for node, gpus in output["chosen"]["gpus"].items()}

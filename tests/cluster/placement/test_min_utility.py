@@ -86,7 +86,6 @@ def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster: Cluster) ->
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_node_that_is_good_enough_needs_no_wait(cluster: Cluster, holders: list[int]) -> None:
     """The same job without --nodelist starts at once, elsewhere."""
-    jobid = cluster.sbatch("--gres=gpu:2", PICKY, sleep_s=300)
-    got = cluster.wait_running(jobid)
+    got = cluster.started("--gres=gpu:2", PICKY, sleep_s=300)
     assert got.gpus == by_policy({"dgx1": TAKEN}, (2,), ("amd1", "bridged1", "dgx2", "minsky1"))
     assert "waiting" not in got.fields["AdminComment"]

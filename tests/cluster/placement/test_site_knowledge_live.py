@@ -63,8 +63,7 @@ def test_a_pattern_of_the_sites_own(cluster: Cluster) -> None:
     assert wanted != given(Mapa().place(Request((4,)), left(BUSY)))
     cluster.occupy("dgx1", BUSY["dgx1"])
     hint = "--comment=gpu-topo: pattern=halo"
-    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", hint, sleep_s=300)
-    job = cluster.wait_running(jobid)
+    job = cluster.started("-w", "dgx1", "--gres=gpu:4", hint, sleep_s=300)
     assert job.gpus == wanted
     assert "halo: " in job.fields["AdminComment"]
     other = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", hint, sleep_s=300)
@@ -88,8 +87,7 @@ def test_what_the_site_measured(cluster: Cluster) -> None:
     cluster.run("ctl", ["sed", "-i", edit, "/etc/slurm/gputopo.yaml"])
     cluster.engine("restart")
     cluster.look()
-    after = cluster.sbatch("-w", "dgx1", "--gres=gpu:5", sleep_s=300)
-    job = cluster.wait_running(after)
+    job = cluster.started("-w", "dgx1", "--gres=gpu:5", sleep_s=300)
     assert job.gpus == {"dgx1": (0, 2, 3, 4, 7)}
     assert "as calibrated" in job.fields["AdminComment"]
 
@@ -101,7 +99,6 @@ def test_what_the_site_usually_asks(cluster: Cluster) -> None:
     policy = MapaPreserveSite(Site(shares(usual)))
     wanted = given(policy.place(Request((1,)), left({})))
     hint = "--comment=gpu-topo: policy=mapa-preserve-site"
-    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:1", hint, sleep_s=300)
-    job = cluster.wait_running(jobid)
+    job = cluster.started("-w", "dgx1", "--gres=gpu:1", hint, sleep_s=300)
     assert job.gpus == wanted
     assert "by mapa-preserve-site" in job.fields["AdminComment"]

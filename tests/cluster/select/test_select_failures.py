@@ -108,9 +108,8 @@ def test_impossible_advice_is_ignored(
     cluster.occupy("dgx1", [7])
     engine.rule(do="use", nodes=nodes)
     with cluster.slurmctld_log_of() as log:
-        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-        job = cluster.wait_running(jobid)
-    own = int(engine.questions(jobid)[0]["node"][0].split("/")[3], 16)
+        job = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    own = int(engine.questions(job.id)[0]["node"][0].split("/")[3], 16)
     assert sum(1 << gpu for gpu in job.gpus["dgx1"]) == own
     assert len([line for line in log if "error: gputopo:" in line and said in line]) == 1
     assert_no_overlap(cluster)
@@ -128,10 +127,9 @@ def test_advice_without_memory_falls_back_to_slurms_nodes(
     fill_memory(cluster, "dgx2")
     engine.rule(do="use", nodes={"dgx2": [0, 3]}, alts={"dgx1": [2, 6]})
     with cluster.slurmctld_log_of() as log:
-        jobid = cluster.sbatch("-p", "dgx", "-n4", "--mem=500", "-N1", "--gres=gpu:2", sleep_s=30)
-        job = cluster.wait_running(jobid)
+        job = cluster.started("-p", "dgx", "-n4", "--mem=500", "-N1", "--gres=gpu:2", sleep_s=30)
     assert job.gpus == {"dgx1": (2, 6)}
-    assert any(f"job={jobid} " in line and "result=alt" in line for line in log)
+    assert any(f"job={job.id} " in line and "result=alt" in line for line in log)
     assert job.fields["AdminComment"] == "[gpu-topo: | dgx1:2,6 within Slurm's own nodes]"
 
 
@@ -155,14 +153,13 @@ def test_failed_advice_leaves_exactly_the_stock_placement(
     def placements() -> list[Any]:
         result = []
         for args in REQUESTS:
-            jobid = cluster.sbatch("-p", "dgx", *args, script="sleep 60")
-            job = cluster.wait_running(jobid)
-            listing = cluster.run("ctl", ["scontrol", "show", "job", "-d", str(jobid)]).out
+            job = cluster.started("-p", "dgx", *args, script="sleep 60")
+            listing = cluster.run("ctl", ["scontrol", "show", "job", "-d", str(job.id)]).out
             detail = [line.strip() for line in listing.splitlines() if " CPU_IDs=" in line]
             result.append((args, detail, [job.fields.get(key) for key in COUNTS]))
             if len(result) > 1:  # the first stays, so that the node is never empty
-                cluster.cancel(jobid)
-                cluster.wait_finished(jobid)
+                cluster.cancel(job.id)
+                cluster.wait_finished(job.id)
         return result
 
     # too little memory on dgx2 for each of them: the second selection fails
@@ -183,8 +180,7 @@ def test_a_bad_setting_is_named_and_only_forwards(cluster: Cluster, engine: Fake
     engine.rule(**PREFER)
     with cluster.slurmctld_log_of() as log:
         engine.settle(deadline=50)
-        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-        assert cluster.wait_running(jobid).gpus == stock_pair(cluster)
+        assert cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30).gpus == stock_pair(cluster)
     assert any(f'{SETTINGS} line 4: unknown key "deadline"' in line for line in log)
 
 
@@ -198,8 +194,7 @@ def test_a_partition_update_does_not_read_the_settings(
     with cluster.slurmctld_log_of() as log:
         cluster.run("ctl", "scontrol update partitionname=off priorityjobfactor=1")
         cluster.run("ctl", "scontrol setdebugflags +priority; scontrol setdebugflags -priority")
-        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-        assert cluster.wait_running(jobid).gpus == {"dgx1": (3, 6)}
+        assert cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30).gpus == {"dgx1": (3, 6)}
     assert not [line for line in log if "expected key=value" in line]
 
 
@@ -228,8 +223,7 @@ def test_a_stopped_engine_is_noticed_and_found_again(cluster: Cluster, engine: F
     engine.settle(breaker_s=1)
     engine.rule(**PREFER)
     engine.signal("STOP")
-    first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    assert cluster.wait_running(first).gpus == stock_pair(cluster)
+    assert cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30).gpus == stock_pair(cluster)
     engine.stop()
     time.sleep(1.1)
     second = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
@@ -243,12 +237,10 @@ def test_a_stopped_engine_is_noticed_and_found_again(cluster: Cluster, engine: F
 def test_a_restarted_engine_is_asked_without_a_miss(cluster: Cluster, engine: FakeEngine) -> None:
     """The kept connection is stale after a restart; the question goes out again on a new one."""
     engine.rule(**PREFER)
-    first = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    cluster.wait_running(first)
+    cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     engine.stop()
     engine.start()
-    second = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
-    assert cluster.wait_running(second).gpus == {"dgx2": (3, 6)}
+    assert cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=30).gpus == {"dgx2": (3, 6)}
 
 
 def test_slow_answers_have_a_budget_per_pass(cluster: Cluster, engine: FakeEngine) -> None:

@@ -20,12 +20,11 @@ def test_two_gpus_of_an_empty_dgx1_are_the_advised_pair(
 ) -> None:
     """Slurm takes 0,1 (one NVLink); the job gets 0,3 (two), in Slurm's books and inside."""
     engine.rule(do="use", nodes={"dgx1": [0, 3]}, note="dgx1:0,3 mapa")
-    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    job = cluster.wait_running(jobid)
+    job = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     assert job.gpus == {"dgx1": (0, 3)}
-    assert cluster.visible_gpus(jobid) == (0, 3)
+    assert cluster.visible_gpus(job.id) == (0, 3)
     assert cluster.gres_used()["dgx1"] == (0, 3)
-    assert engine.questions(jobid)[0]["node"][0].startswith("dgx1/8/ff/")
+    assert engine.questions(job.id)[0]["node"][0].startswith("dgx1/8/ff/")
     assert job.fields["AdminComment"] == "[gpu-topo: | dgx1:0,3 mapa]"
 
 

@@ -22,8 +22,7 @@ def engine(engine: FakeEngine) -> FakeEngine:
 
 def assert_unasked(cluster: Cluster, engine: FakeEngine, *args: str) -> int:
     """The job starts and the engine never heard of it; its id."""
-    jobid = cluster.sbatch(*args, sleep_s=30)
-    cluster.wait_running(jobid)
+    jobid = cluster.started(*args, sleep_s=30).id
     assert engine.questions(jobid) == []
     return jobid
 
@@ -64,8 +63,7 @@ def test_a_node_of_higher_weight_is_never_taken(cluster: Cluster, engine: FakeEn
         assert engine.asked_nodes(first) == ["amd1"]
         engine.settle(respect_weight="no")
         set_weights(cluster, 10)
-        second = cluster.sbatch("--gres=gpu:2", sleep_s=30)
-        assert cluster.wait_running(second).gpus == {"dgx1": (0, 3)}
+        assert cluster.started("--gres=gpu:2", sleep_s=30).gpus == {"dgx1": (0, 3)}
     finally:
         set_weights(cluster, 1)
 
@@ -120,9 +118,8 @@ def test_slurms_own_node_choice_is_respected(
     try:
         cluster.configure_extra(line)
         engine.rule(do="prefer", order=[3, 2, 1, 0])
-        jobid = cluster.sbatch(*args, "--gres=gpu:2", sleep_s=30)
-        job = cluster.wait_running(jobid)
-        assert engine.asked_nodes(jobid) == list(job.gpus)
+        job = cluster.started(*args, "--gres=gpu:2", sleep_s=30)
+        assert engine.asked_nodes(job.id) == list(job.gpus)
         assert set(job.gpus.values()) == {(2, 3)}
     finally:
         # slurmctld would not start with a tree and no description of it
@@ -150,13 +147,10 @@ def test_reserved_gpus(cluster: Cluster, engine: FakeEngine) -> None:
     until(lambda: not cluster.run("ctl", create, check=False).code, "the reservation is made")
     try:
         assert_unasked(cluster, engine, "-w", "dgx1", "--gres=gpu:2")
-        elsewhere = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
-        assert cluster.wait_running(elsewhere).gpus == {"dgx2": (3, 6)}
-        anywhere = cluster.sbatch("-x", "dgx2", "--gres=gpu:4", sleep_s=30)
-        cluster.wait_running(anywhere)
+        assert cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=30).gpus == {"dgx2": (3, 6)}
+        anywhere = cluster.started("-x", "dgx2", "--gres=gpu:4", sleep_s=30).id
         assert sorted(engine.asked_nodes(anywhere)) == ["amd1", "bridged1", "minsky1"]
-        inside = cluster.sbatch("--reservation=r", "--gres=gpu:2", sleep_s=30, user="bob")
-        cluster.wait_running(inside)
+        inside = cluster.started("--reservation=r", "--gres=gpu:2", sleep_s=30, user="bob").id
         assert engine.questions(inside) == []
         assert_no_overlap(cluster)
     finally:
@@ -186,10 +180,8 @@ def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:
             jobid = assert_unasked(cluster, engine, "-w", "dgx2", form)
             assert "AdminComment" not in cluster.job(jobid).fields
             assert cluster.visible_gpus(jobid) == cluster.job(jobid).gpus["dgx2"]
-        jobid = cluster.sbatch("-x", "dgx2", "--gres=gpu:1", sleep_s=30)
-        cluster.wait_running(jobid)
-        anywhere = cluster.sbatch("--gres=gpu:1", sleep_s=30)
-        cluster.wait_running(anywhere)
+        cluster.started("-x", "dgx2", "--gres=gpu:1", sleep_s=30)
+        anywhere = cluster.started("--gres=gpu:1", sleep_s=30).id
         assert "dgx2" not in engine.asked_nodes(anywhere)
 
 

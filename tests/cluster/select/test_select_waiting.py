@@ -66,16 +66,14 @@ def test_backfill_goes_on_beside_a_postponed_job(cluster: Cluster, engine: FakeE
     waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:1", sleep_s=30)
     postponed(cluster, waiting)
     cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=30)
-    small = cluster.sbatch("-w", "dgx1", "-t1", "--nice=100", "--gres=gpu:2", sleep_s=10)
-    cluster.wait_running(small, timeout_s=25)
+    cluster.started("-w", "dgx1", "-t1", "--nice=100", "--gres=gpu:2", sleep_s=10, timeout_s=25)
     assert cluster.job(waiting).state == "PENDING"
 
 
 def test_a_job_end_wakes_a_postponed_job_at_once(cluster: Cluster, engine: FakeEngine) -> None:
     """What it waits for comes free: it starts within seconds, not after its five minutes."""
     engine.rule(**PREFER)
-    holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    cluster.wait_running(holder)
+    holder = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300).id
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     postponed(cluster, jobid)
@@ -93,8 +91,7 @@ def test_a_wake_is_not_lost_while_nodes_complete(cluster: Cluster, engine: FakeE
     cluster.configure_extra("Epilog=/tmp/epilog")
     cluster.reconfigure()
     engine.rule(**PREFER)
-    holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
-    cluster.wait_running(holder)
+    holder = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     # the engine waits as long as dgx1 is not among the candidates
     engine.rule(
         do="unless", node="dgx1", then={"do": "use", "nodes": {"dgx1": [0, 3]}}, otherwise=LAZY
@@ -111,11 +108,10 @@ def test_a_job_waits_only_so_often(cluster: Cluster, engine: FakeEngine) -> None
     engine.settle(max_postponements=2)
     engine.rule(do="wait", s=1, note="never satisfied")
     with cluster.slurmctld_log_of() as log:
-        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-        job = cluster.wait_running(jobid, timeout_s=30)
-    assert job.gpus == engine.own_choice(jobid)
-    assert [q["postponed"] for q in engine.questions(jobid)] == [["0"], ["1"], ["2"]]
-    assert any(f"job={jobid} " in line and "result=capped" in line for line in log)
+        job = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30, timeout_s=30)
+    assert job.gpus == engine.own_choice(job.id)
+    assert [q["postponed"] for q in engine.questions(job.id)] == [["0"], ["1"], ["2"]]
+    assert any(f"job={job.id} " in line and "result=capped" in line for line in log)
     assert job.fields["AdminComment"] == "[gpu-topo: | Slurm's own choice (capped)]"
 
 
@@ -158,8 +154,7 @@ def test_an_update_of_the_start_time_wins(cluster: Cluster, engine: FakeEngine) 
 def test_a_start_time_set_by_hand_is_not_taken_back(cluster: Cluster, engine: FakeEngine) -> None:
     """After an update into the future, the end of another job wakes nobody."""
     engine.rule(**LAZY_BY_HINT)
-    holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    cluster.wait_running(holder)
+    holder = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300).id
     jobid = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     postponed(cluster, jobid)
     cluster.run("ctl", ["scontrol", "update", f"jobid={jobid}", "StartTime=now+600"])

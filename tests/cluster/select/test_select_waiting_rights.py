@@ -19,8 +19,7 @@ def test_a_job_that_preempted_others_is_never_postponed(
 ) -> None:
     """Its victims are gone: would it sleep now, others took the GPUs and it ended those, too."""
     cluster.configure_extra(preemption("dgx1"))
-    victim = cluster.sbatch("-p", "low", "--gres=gpu:8", sleep_s=300)
-    cluster.wait_running(victim)
+    cluster.started("-p", "low", "--gres=gpu:8", sleep_s=300)
     engine.rule(**LAZY)
     winner = cluster.sbatch("-p", "high", "--gres=gpu:2", sleep_s=30)
     assert cluster.wait_running(winner, timeout_s=40).gpus == engine.own_choice(winner)
@@ -51,8 +50,7 @@ def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(
     cluster: Cluster, engine: FakeEngine
 ) -> None:
     """One question fits into a pass: of four jobs that wake in one, none starts unasked."""
-    holder = cluster.sbatch("-p", "dgx", "--gres=gpu:1", sleep_s=300)
-    cluster.wait_running(holder)
+    holder = cluster.started("-p", "dgx", "--gres=gpu:1", sleep_s=300).id
     engine.rule(**LAZY)
     ids = [cluster.sbatch("-p", "dgx", "--gres=gpu:1", sleep_s=60) for _ in range(4)]
     for jobid in ids:
@@ -134,8 +132,7 @@ def test_an_end_in_any_of_its_partitions_wakes_a_job(
 ) -> None:
     """Slurm tried it in one partition last; GPUs come free in that one or in the other."""
     cluster.configure_extra(PARTITIONS)
-    holder = cluster.sbatch("-w", node, "--gres=gpu:2", sleep_s=300)
-    cluster.wait_running(holder)
+    holder = cluster.started("-w", node, "--gres=gpu:2", sleep_s=300).id
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-p", "a,b", "--gres=gpu:2", sleep_s=30)
     postponed(cluster, jobid)

@@ -107,8 +107,7 @@ def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes() 
 
 def submitted_queue(cluster: Cluster) -> list[int]:
     """A job that holds all GPUs, and those of QUEUE behind it."""
-    first = cluster.sbatch("-p", "dgx", "-N2", "--gres=gpu:8", script="sleep 3600")
-    cluster.wait_running(first)
+    first = cluster.started("-p", "dgx", "-N2", "--gres=gpu:8", script="sleep 3600").id
     lines = []
     for job in QUEUE:
         more = {"deadline": f"{job.deadline_s}s"} if job.deadline_s else {}

@@ -186,8 +186,7 @@ def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home: Cluster
     home.cancel(runs)
     until(lambda: states(home) == ["submitted"], "it submits")
     first = home.wait_running(int(said(home).split()[-1])).id
-    late = home.sbatch(*whole, user="bob", script="sleep 2")
-    home.wait_running(late)
+    late = home.started(*whole, user="bob", script="sleep 2").id
     assert home.job(first).state == "CANCELLED"
     assert f"job {first} is cancelled: job {late} of bob waits" in said(home)
     until(lambda: ended(home, pid), "the run is done after bob's job", 40)

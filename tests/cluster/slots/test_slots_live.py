@@ -90,16 +90,14 @@ def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster: Cluster) 
 def test_the_users_own_begin_is_kept(cluster: Cluster) -> None:
     """Room or not, nothing starts before the time the user gave; then it gets its slots."""
     now = int(cluster.run("ctl", ["date", "+%s"]).out)
-    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", "--begin=now+6", sleep_s=300)
-    started = cluster.wait_running(jobid)
-    assert time_of(cluster, jobid, "StartTime") >= now + 6
+    started = cluster.started("-w", "dgx1", "--gres=gpu:2", "--begin=now+6", sleep_s=300)
+    assert time_of(cluster, started.id, "StartTime") >= now + 6
     assert started.gpus == {"dgx1": (0, 3)}
 
 
 def test_dependent_and_held_jobs_get_slots_when_their_time_has_come(cluster: Cluster) -> None:
     """Until then they hold nothing."""
-    first = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
-    cluster.wait_running(first)
+    first = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     after = gated(cluster, "-w", "dgx1", "--gres=gpu:2", f"--dependency=afterany:{first}")
     held = gated(cluster, "-w", "dgx1", "-H", "--gres=gpu:3")
     end(cluster, [first])
@@ -216,8 +214,7 @@ def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(
 ) -> None:
     """Slots of several sockets Slurm would never start; what no socket has is its own choice."""
     bound = ("-N1", "-n2", "--gres-flags=enforce-binding")
-    four = cluster.sbatch("-w", "amd1", "--gres=gpu:4", *bound, sleep_s=300)
-    started = cluster.wait_running(four)
+    started = cluster.started("-w", "amd1", "--gres=gpu:4", *bound, sleep_s=300)
     assert len(started.gpus["amd1"]) == 4
     assert "Slurm's own choice" in started.fields["AdminComment"]
     busy = cluster.occupy("dgx1", (0, 1, 2, 5, 6, 7))
@@ -236,8 +233,7 @@ def limit(minutes: int) -> str:
 
 def test_short_jobs_pass_the_first_and_never_delay_it(cluster: Cluster, watch: Watch) -> None:
     """EASY backfill: by declared walltimes, six GPUs idle until the first job's turn."""
-    holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", limit(5), sleep_s=300)
-    cluster.wait_running(holder)
+    holder = cluster.started("-w", "dgx1", "--gres=gpu:2", limit(5), sleep_s=300).id
     first = gated(cluster, "-w", "dgx1", "--gres=gpu:8", limit(5))
     long, short = submit_many(
         cluster,
@@ -253,8 +249,7 @@ def test_short_jobs_pass_the_first_and_never_delay_it(cluster: Cluster, watch: W
 
 def test_jobs_are_released_in_slurms_own_order(cluster: Cluster) -> None:
     """A higher priority goes first, whoever came first."""
-    busy = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
-    cluster.wait_running(busy)
+    busy = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     low = gated(cluster, "-w", "dgx1", "--gres=gpu:8")
     high = gated(cluster, "-w", "dgx1", "--gres=gpu:8")
     cluster.run("ctl", f"scontrol update jobid={high} priority=100000")

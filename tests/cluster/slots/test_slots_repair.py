@@ -39,14 +39,12 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
     cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=1")
     cluster.configure_extra("AccountingStorageEnforce=limits")
     try:
-        first = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", sleep_s=300)
-        cluster.wait_running(first)
+        first = cluster.started("-w", "dgx1", "--gres=gpu:4", sleep_s=300).id
         second = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", sleep_s=300)
         until(lambda: "tries=" in cluster.job(second).fields["AdminComment"], "it is gated again")
         if not OLD:  # there a job keeps its slots until it is given others
             assert cluster.job(second).fields["TresPerNode"] == "gres/gpu:4"
-        other = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", user="bob", sleep_s=300)
-        cluster.wait_running(other)
+        other = cluster.started("-w", "dgx1", "--gres=gpu:4", user="bob", sleep_s=300).id
         cluster.cancel(first, other)
         assert len(cluster.wait_running(second, timeout_s=60).gpus["dgx1"]) == 4
     finally:
@@ -200,8 +198,7 @@ NODES = ("amd1", "bridged1", "dgx1", "dgx2", "minsky1")
 
 def test_release_all_gives_every_job_its_own_request_back(cluster: Cluster) -> None:
     """With the kill switch set nothing is gated again, and Slurm runs the jobs as written."""
-    busy = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
-    cluster.wait_running(busy)
+    busy = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     ids = [
         gated(cluster, "-w", "dgx1", "--gpus=v100:2"),
         gated(cluster, "-w", "dgx1", "-n2", "--gpus-per-task=1"),
@@ -223,8 +220,7 @@ def test_release_all_gives_every_job_its_own_request_back(cluster: Cluster) -> N
 
 def test_the_kill_switch_gives_waiting_jobs_back(cluster: Cluster) -> None:
     """Within a poll of the engine, and new jobs are Slurm's own."""
-    busy = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
-    cluster.wait_running(busy)
+    busy = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2")
     cluster.run("ctl", f"touch {SWITCH}")
     try:
@@ -246,8 +242,7 @@ def test_a_watched_partition_is_only_written_down(cluster: Cluster) -> None:
         return cluster.run("ctl", log, check=False).out.splitlines()
 
     before = len(observed())
-    jobid = cluster.sbatch("-p", "observe", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    job = cluster.wait_running(jobid)
+    job = cluster.started("-p", "observe", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
     left_alone = cluster.sbatch("-p", "off", "-w", "dgx2", "--gres=gpu:2", sleep_s=300)
     assert job.gpus["dgx1"] == cluster.wait_running(left_alone).gpus["dgx2"]
     assert "gpu-slots" not in job.fields.get("AdminComment", "")

@@ -74,14 +74,10 @@ def places(
     answers(engine, **{**fields, **more})
 
 
-def gates(engine: FakeEngine, seconds: int, **more: Any) -> None:
-    """Every job waits behind a gate that opens by itself after so many seconds."""
-    answers(
-        engine,
-        begin_time=int(time.time()) + seconds,
-        admin_comment="[gpu-slots: gated token=1]",
-        **more,
-    )
+def gates(engine: FakeEngine) -> None:
+    """Every job waits behind a gate that opens by itself after an hour."""
+    opens = int(time.time()) + 3600
+    answers(engine, begin_time=opens, admin_comment="[gpu-slots: gated token=1]")
 
 
 def update(slurm: Cluster, job: int | str, words: str, user: str = "root") -> Result:
@@ -97,9 +93,9 @@ def let_go(slurm: Cluster, job: int | str, words: str) -> Result:
     return update(slurm, job, words)
 
 
-def release(node: str, slots: Sequence[int], nodes: int = 1) -> str:
+def release(node: str, slots: Sequence[int]) -> str:
     """The one update that lets a gated batch job start with its slots."""
-    return f"StartTime=now ReqNodeList={node} gres={gres(slots)} {NOTHING_OF_OURS} NumNodes={nodes}"
+    return f"StartTime=now ReqNodeList={node} gres={gres(slots)} {NOTHING_OF_OURS} NumNodes=1"
 
 
 def step_in(slurm: Cluster, jobid: int) -> Result:
@@ -253,7 +249,7 @@ def test_without_an_engine_a_request_by_model_runs_where_the_model_is(
 @contextmanager
 def gated(engine: FakeEngine, *args: str) -> Iterator[int]:
     """A job behind a gate of an hour."""
-    gates(engine, seconds=3600)
+    gates(engine)
     jobid = engine.cluster.sbatch(*args, sleep_s=60)
     assert engine.cluster.job(jobid).state == "PENDING"
     yield jobid
@@ -345,7 +341,7 @@ def requested(job: Job) -> dict[str, str]:
 def test_a_gated_srun_is_released_into_slots_per_job(engine: FakeEngine) -> None:
     """It waits with a line that says so, and its step then sees the slots."""
     slurm = engine.cluster
-    gates(engine, seconds=3600)
+    gates(engine)
     start = f"srun --gpus=2 sh -c '{SHOW_GPUS}' >srun.out 2>&1 &"
     slurm.run("ctl", start, user="alice")
     until(lambda: slurm.run("ctl", "squeue -h -o %A").out.strip(), "the job is queued")
@@ -362,8 +358,7 @@ def test_a_requeued_job_comes_back_with_its_slots_behind_a_begin_time(engine: Fa
     """Slurm puts it off by two minutes, in which the engine plans it anew."""
     slurm = engine.cluster
     places(engine, "dgx1", (0, 3))
-    jobid = slurm.sbatch("--requeue", "--gres=gpu:2", sleep_s=60)
-    slurm.wait_running(jobid)
+    jobid = slurm.started("--requeue", "--gres=gpu:2", sleep_s=60).id
     slurm.run("ctl", ["scontrol", "requeue", str(jobid)])
     job = slurm.wait_state(jobid, "PENDING")
     until(lambda: slurm.job(jobid).reason == "BeginTime", "it is put off")
@@ -374,8 +369,7 @@ def test_a_requeued_job_comes_back_with_its_slots_behind_a_begin_time(engine: Fa
 def test_the_engine_hears_at_once_that_a_job_ended(engine: FakeEngine) -> None:
     """EpilogSlurmctld tells it."""
     slurm = engine.cluster
-    jobid = slurm.sbatch("--gres=gpu:1", sleep_s=60)
-    slurm.wait_running(jobid)
+    jobid = slurm.started("--gres=gpu:1", sleep_s=60).id
     slurm.cancel(jobid)
     until(lambda: f"ended job={jobid} array=0" in engine.lines("ended"), "a notice", 5)
 

@@ -43,8 +43,7 @@ def test_the_same_nodes_are_the_same_cluster_and_clean(slurm_cluster: Clean) -> 
     cluster.put("ctl", "/home/alice/mine.txt", "a\nb", user="alice")
     assert cluster.read("cpu1", "/home/alice/mine.txt") == "a\nb"
     assert cluster.run("ctl", "stat -c %U /home/alice/mine.txt").out == "alice\n"
-    left = cluster.sbatch("-w", "hgx1", "--gres=gpu:8", sleep_s=300)
-    cluster.wait_running(left)
+    left = cluster.started("-w", "hgx1", "--gres=gpu:8", sleep_s=300).id
     assert slurm_cluster(nodes, enforcement=None) is cluster
     assert cluster.variant() == "stock"
     assert cluster.job(left).state == "CANCELLED"

@@ -89,8 +89,7 @@ def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(live: Cluster) ->
 
 @pytest.mark.enforced
 def test_admin_comment_names_gpus_policy_and_reason(cluster: Cluster) -> None:
-    jobid = cluster.sbatch(*PAIR, "--comment=gpu-topo: pattern=ring,mem=interleave", sleep_s=60)
-    cluster.wait_running(jobid)
+    jobid = cluster.started(*PAIR, "--comment=gpu-topo: pattern=ring,mem=interleave", sleep_s=60).id
     text = admin_comment(cluster, jobid)
     assert text.startswith("[gpu-topo: pattern=ring,mem=interleave | dgx1:0,3 by mapa: ring: ")
 
@@ -98,8 +97,7 @@ def test_admin_comment_names_gpus_policy_and_reason(cluster: Cluster) -> None:
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
 def test_admin_comment_says_why_slurm_chose(cluster: Cluster) -> None:
-    jobid = cluster.sbatch(*PAIR, "--comment=gpu-topo: off", sleep_s=60)
-    cluster.wait_running(jobid)
+    jobid = cluster.started(*PAIR, "--comment=gpu-topo: off", sleep_s=60).id
     text = admin_comment(cluster, jobid)
     assert text == "[gpu-topo: off | Slurm's own choice: opted out by hint]"
 
@@ -108,8 +106,7 @@ def test_admin_comment_says_why_slurm_chose(cluster: Cluster) -> None:
 @pytest.mark.long("the same in the other mode", "slots")
 def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster) -> None:
     """The engine does not listen for users; then it is stopped, too."""
-    jobid = cluster.sbatch(*PAIR, sleep_s=60)
-    cluster.wait_running(jobid)
+    jobid = cluster.started(*PAIR, sleep_s=60).id
     for _ in range(2):
         result = explained(cluster, jobid, "alice")
         assert result["source"] == "Slurm"
@@ -121,8 +118,7 @@ def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster) -> N
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
 def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
-    jobid = cluster.sbatch(*PAIR, sleep_s=60)
-    cluster.wait_running(jobid)
+    cluster.started(*PAIR, sleep_s=60)
     done = cluster.run("ctl", ["gputopo", "report", "--since", "1h", "--json"])
     summary = json.loads(done.out)
     assert summary["placed"]["jobs"] >= 1
@@ -151,8 +147,7 @@ def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
 def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster) -> None:
-    jobid = configured.sbatch(*PAIR, sleep_s=60)
-    configured.wait_running(jobid)
+    jobid = configured.started(*PAIR, sleep_s=60).id
     configured.look()
     mine = explained(configured, jobid, "alice")
     assert mine["source"] == "engine"

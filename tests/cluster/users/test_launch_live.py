@@ -131,8 +131,7 @@ def test_a_requeued_job_is_launched_alike(cluster: Cluster) -> None:
     """The second start has the hint too, and again the order of its GPUs."""
     with launching(cluster, RECORDED):
         script = f"sh {DUMP_FILE}; sleep 30"
-        job = cluster.sbatch("--requeue", *STAR, script=script)
-        cluster.wait_running(job)
+        job = cluster.started("--requeue", *STAR, script=script).id
         cluster.run("ctl", ["scontrol", "requeue", str(job)])
         cluster.wait_state(job, "PENDING")
         # Slurm holds a requeued job back for two minutes; in the very second of the requeue

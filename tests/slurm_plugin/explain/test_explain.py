@@ -76,7 +76,7 @@ def served(site: Setup, fake_munge: None) -> Iterator[tuple[str, int]]:
     loop.run_until_complete(listener.start())
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield "127.0.0.1", listener.port
+    yield "127.0.0.1", listener._port.number
     asyncio.run_coroutine_threadsafe(listener.stop(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)
