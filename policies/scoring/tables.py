@@ -98,12 +98,6 @@ class Tables:
             return self.of(topology, pattern).top(k, free_mask, objective, TOP)
         return large.find(topology, pattern, k, free_mask)[:TOP]
 
-    def best(
-        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
-    ) -> Choice:
-        """The best set of k GPUs within `free_mask`, which has at least k."""
-        return self.top(topology, pattern, k, free_mask, objective)[0]
-
     def worth(
         self, topology: NodeTopology, pattern: str, order: tuple[int, ...], free_mask: int
     ) -> Choice:

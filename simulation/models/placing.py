@@ -22,7 +22,7 @@ from simulation.core.queue_order import in_turn
 from simulation.core.record import Record, Running, SimulatedRun
 from simulation.core.requests import RequestMaker
 from simulation.errors import SimulationError
-from simulation.models.speed import Neighbour, Speed, Stated
+from simulation.models.speed import Neighbour, Speed
 
 #: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
 DEPTH = 500
@@ -61,7 +61,7 @@ class Simulator:
 
     cluster: Mapping[str, NodeTopology]
     policy: Policy
-    speed: Speed = field(default_factory=Stated)
+    speed: Speed = field(default_factory=Speed)
     easy: bool = False
     bounds: Postponing = field(default_factory=Postponing)
     progress: Callable[[int], None] | None = None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from gres_topology import NodeTopology
 from policies.contract.bits import mask_of
@@ -25,33 +24,10 @@ class Neighbour:
     gpus: Mapping[str, tuple[int, ...]]
 
 
-class Speed(Protocol):
-    """An execution-time model."""
+class Speed:
+    """An execution-time model; this one takes what the trace says, wherever the job runs."""
 
-    @property
-    def has_neighbours(self) -> bool:
-        """Whether who runs beside a job matters."""
-        ...
-
-    def full_s(
-        self,
-        job: SimJob,
-        gpus: Mapping[str, tuple[int, ...]],
-        nodes: Mapping[str, NodeTopology],
-        neighbours: Sequence[Neighbour],
-    ) -> float:
-        """Seconds the whole job would take if conditions stayed as they are."""
-        ...
-
-    def ideal_s(self, job: SimJob) -> float:
-        """Seconds in its best configuration: best GPUs, alone."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """Every job takes what its trace says, wherever it runs."""
-
+    #: Whether who runs beside a job matters.
     has_neighbours = False
 
     def full_s(
@@ -61,16 +37,16 @@ class Stated:
         nodes: Mapping[str, NodeTopology],
         neighbours: Sequence[Neighbour],
     ) -> float:
-        """The stated duration."""
+        """Seconds the whole job would take if conditions stayed as they are."""
         return job.duration_s
 
     def ideal_s(self, job: SimJob) -> float:
-        """The stated duration."""
+        """Seconds in its best configuration: best GPUs, alone."""
         return job.duration_s
 
 
 @dataclass(frozen=True, slots=True)
-class ByBandwidth(Stated):
+class ByBandwidth(Speed):
     """A stated part of the time is communication and grows as bandwidth shrinks.
 
     duration * ((1 - c) + c / share), share = effective bandwidth over that of the best set

@@ -33,12 +33,12 @@ def test_section_2_2_gpus_1_2_and_5_have_87_gbps():
 
 
 def test_section_2_2_the_ideal_three_have_125_gbps():
-    choice = tables.best(load("dgx1v"), "all-to-all", 3, 255, AGGREGATE)
+    choice = tables.top(load("dgx1v"), "all-to-all", 3, 255, AGGREGATE)[0]
     assert choice.agg_gbps == 125
 
 
 def test_the_papers_median_is_the_best_ring_of_three():
-    choice = tables.best(load("dgx1v"), "ring", 3, 255, AGGREGATE)
+    choice = tables.top(load("dgx1v"), "ring", 3, 255, AGGREGATE)[0]
     assert cut(choice.effbw_gbps) == MEDIAN_GBPS
 
 

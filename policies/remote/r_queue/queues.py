@@ -67,12 +67,12 @@ class RQueue:
     def decide(self, job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> Answer:
         """The same on what is left; nothing is changed. `running`: node -> jobs on it."""
         wanted = job.request.gpus_per_node
-        if sum(node.free.bit_count() for node in left.values()) < sum(wanted):
-            return Wait("too few GPUs are free in all", float("inf"))
         empty = empty_nodes(job, left, running)
         pairs = zip(empty, wanted, strict=False)
         tasks = [RemoteTask(node.name, gpus_of(node.free)[:gpus]) for node, gpus in pairs]
         if len(tasks) < len(wanted):
+            if sum(node.free.bit_count() for node in left.values()) < sum(wanted):
+                return Wait("too few GPUs are free in all", float("inf"))
             trial = _Trial(self, job, left, running)
             for whole in tasks:
                 trial.commit(whole)
@@ -179,11 +179,12 @@ class _Trial:
 def empty_nodes(job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> list[NodeCapacity]:
     """Nodes without a job, one per task as far as they go (find_GQ_suitable_servers)."""
     empty: list[NodeCapacity] = []
-    wanted = job.request.gpus_per_node
+    wanted = iter(job.request.gpus_per_node)
+    gpus = next(wanted)
     for name, node in left.items():
-        if len(empty) == len(wanted):
-            break
-        is_whole = not running[name] and node.can_host(job)
-        if is_whole and node.free.bit_count() >= wanted[len(empty)]:
+        if not running[name] and node.free.bit_count() >= gpus and node.can_host(job):
             empty.append(node)
+            gpus = next(wanted, 0)
+            if not gpus:
+                break
     return empty

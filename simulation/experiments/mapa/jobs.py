@@ -19,7 +19,7 @@ from simulation.experiments.mapa.reconstruction import (
     SIZES,
     Network,
 )
-from simulation.models.speed import Neighbour
+from simulation.models.speed import Neighbour, Speed
 
 _BY_NAME = {network.name: network for network in NETWORKS}
 #: (shape of the node, mask) -> GB/s; nodes of one kind share their verdicts.
@@ -74,7 +74,7 @@ def seconds(network: Network, gbps: float | None, factor: float = 1.0) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class ByEffBw:
+class ByEffBw(Speed):
     """The reconstruction as an execution-time model; `curve` names a row of CURVES.
 
     `is_ideal`: every job runs as on the best GPUs of the empty node, wherever it is put.
@@ -83,7 +83,6 @@ class ByEffBw:
     topology: NodeTopology
     curve: str = "text"
     is_ideal: bool = False
-    has_neighbours: bool = False
     _best: dict[int, float | None] = field(default_factory=dict)
 
     def full_s(

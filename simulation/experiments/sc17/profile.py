@@ -18,7 +18,7 @@ from policies.contract.interference import Interference, Kind
 from simulation.core.jobs import SimJob
 from simulation.core.requests import hint_values
 from simulation.errors import SimulationError
-from simulation.models.speed import Neighbour
+from simulation.models.speed import Neighbour, Speed
 
 INTRA, INTER = "intra-socket", "inter-socket"
 
@@ -65,7 +65,7 @@ def interference_of(data: Mapping[str, Any]) -> Interference:
 
 
 @dataclass(slots=True)
-class Profiled:
+class Profiled(Speed):
     """The execution-time model of the experiments; `data` is the authors' JSON.
 
     Jobs disturb each other when they have GPUs on the same socket of the same node: packed
@@ -73,7 +73,7 @@ class Profiled:
     """
 
     data: Mapping[str, Any]
-    has_neighbours: bool = True
+    has_neighbours = True
     _domains: dict[str, list[int]] = field(default_factory=dict, repr=False)
     _interference: Interference = field(init=False, repr=False)
 

@@ -127,7 +127,7 @@ def _runs(
     from policies.registry import registry
     from simulation.errors import SimulationError
     from simulation.models.placing import Simulator
-    from simulation.models.speed import ByBandwidth, Speed, Stated
+    from simulation.models.speed import ByBandwidth, Speed
     from simulation.report.progress import bars
     from slurm_plugin.config.settings import load_policies
 
@@ -136,7 +136,7 @@ def _runs(
         reasons = "; ".join(f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED])
         raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
     policies = [registry.get(name) for name in dict.fromkeys(names)]
-    speed: Speed = ByBandwidth(part) if part else Stated()
+    speed: Speed = ByBandwidth(part) if part else Speed()
     runs = []
     with bars() as begin:
         for policy in policies:

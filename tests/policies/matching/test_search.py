@@ -75,7 +75,7 @@ def test_a_search_that_runs_out_of_steps_says_that_nothing_is_proven(monkeypatch
 @pytest.mark.parametrize(("k", "busy"), [(2, 0), (17, 0), (24, 0b111), (72, 0)])
 def test_seventy_two_equal_gpus_get_a_proven_best_answer(pattern, k, busy):
     topology, tables = machine("gb200-nvl72"), Tables()
-    choice = tables.best(topology, pattern, k, (1 << 72) - 1 - busy, BALANCED)
+    choice = tables.top(topology, pattern, k, (1 << 72) - 1 - busy, BALANCED)[0]
     assert choice.proven
     assert not choice.mask & busy
     assert choice.effbw_gbps == tables.ideal_effbw_gbps(topology, pattern, k)
@@ -96,7 +96,7 @@ def test_a_narrow_gpu_of_a_large_domain_is_left_out_when_it_can_be():
 @pytest.mark.parametrize("pattern", ["ring+tree", "hypercube"])
 def test_a_graph_without_tables_gets_an_answer_of_its_own_on_sixteen_gpus(pattern):
     topology = machine("torus-16")
-    choice = Tables().best(topology, pattern, 6, 0xFF0F, AGGREGATE)
+    choice = Tables().top(topology, pattern, 6, 0xFF0F, AGGREGATE)[0]
     edges = PATTERNS[pattern].edges(6)
     used = [topology.bandwidth_gbps[choice.order[a], choice.order[b]] for a, b in edges]
     assert (min(used), sum(used)) == (choice.weakest_gbps, choice.agg_gbps)

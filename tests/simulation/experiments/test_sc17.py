@@ -15,7 +15,7 @@ from simulation.experiments.sc17.exhaustive import best_makespan_s
 from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
 from simulation.models.placing import Simulator
-from simulation.models.speed import Neighbour, Stated
+from simulation.models.speed import Neighbour, Speed
 
 MINSKY = load("minsky")
 NODES = {"n": MINSKY}
@@ -106,10 +106,10 @@ def test_the_bound_is_what_every_order_gives_where_placement_does_not_matter():
         max(r.end_s for r in Simulator({"n": MINSKY}, first_fit).run(order).records)
         for order in permutations(jobs)
     )
-    assert best_makespan_s(jobs, MINSKY, Stated(), clairvoyant=True) == by_order
+    assert best_makespan_s(jobs, MINSKY, Speed(), clairvoyant=True) == by_order
 
 
 def test_the_bound_refuses_what_would_take_for_ever():
     jobs = [SimJob(n, (1,), 1.0) for n in range(9)]
     with pytest.raises(SimulationError, match="up to 8 jobs of one node each"):
-        best_makespan_s(jobs, MINSKY, Stated(), clairvoyant=True)
+        best_makespan_s(jobs, MINSKY, Speed(), clairvoyant=True)

@@ -13,7 +13,7 @@ from policies.registry import registry
 from simulation import SimJob, SimulationError
 from simulation.core.jobs import mixed_jobs
 from simulation.models.placing import Postponing, Simulator
-from simulation.models.speed import ByBandwidth, Stated
+from simulation.models.speed import ByBandwidth, Speed
 from simulation.report.metrics import busy_over_time, summary
 
 MINSKY = {"m1": load("minsky")}
@@ -158,7 +158,7 @@ def test_a_wait_cut_short_by_an_ending_job_does_not_count():
     assert records[1].postponed == 1
 
 
-@pytest.mark.parametrize("speed", [Stated(), Halved(), ByBandwidth(0.3)])
+@pytest.mark.parametrize("speed", [Speed(), Halved(), ByBandwidth(0.3)])
 def test_a_job_of_no_length_ends_when_it_starts(speed):
     run = Simulator(MINSKY, FIRST, speed).run([SimJob(1, (4,), 0.0), SimJob(2, (4,), 1.0)])
     assert times(run) == {1: (0.0, 0.0), 2: (0.0, 1.0)}
@@ -227,7 +227,7 @@ jobs_to_run = st.lists(
     st.sampled_from(registry.names()),
     jobs_to_run,
     st.booleans(),
-    st.sampled_from([Stated(), Halved()]),
+    st.sampled_from([Speed(), Halved()]),
 )
 @settings(max_examples=80, deadline=None)
 def test_every_job_runs_once_and_no_gpu_is_shared(policy, raw, easy, speed):
