@@ -17,16 +17,10 @@ class Notifier:
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         address = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self.watchdog_s = self._watchdog(environment)
-
-    @staticmethod
-    def _watchdog(environment: Mapping[str, str]) -> float | None:
-        """Seconds within which systemd expects a sign of life, None without a watchdog."""
         usec = environment.get("WATCHDOG_USEC", "")
-        pid = environment.get("WATCHDOG_PID", str(os.getpid()))
-        if not usec.isdigit() or int(usec) == 0 or pid != str(os.getpid()):
-            return None
-        return int(usec) / 1e6
+        is_ours = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        #: Seconds within which systemd expects a sign of life; None without a watchdog.
+        self.watchdog_s = (int(usec) / 1e6 or None) if usec.isdigit() and is_ours else None
 
     def ready(self, status: str) -> None:
         """Started (or reloaded), and what with."""

@@ -12,7 +12,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.question import CandidateNode, PlacementQuestion
 from slurm_plugin.wire import clean_note, encode, split, unquote
 
 MAX_REQUEST_BYTES = 1 << 20
@@ -84,6 +83,42 @@ class Submit:
     #: 1: no new job but a new hint for one whose shape was chosen.
     change: int = 0
     tasks_per_node: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateNode:
+    """A node where the job could start. GPU sets are masks: bit i is Slurm's GPU i."""
+
+    name: str
+    #: How many GPUs the node has.
+    total: int
+    #: The GPUs that the job may take.
+    free: int
+    #: The GPUs that Slurm itself would take; 0 where it would not use the node.
+    own: int
+    #: Slurm's node Weight: the lowest goes first.
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementQuestion:
+    """Which GPUs a job gets now."""
+
+    #: Its id; 0 for a job that is only being submitted.
+    job: int
+    #: The id of its array; 0 where it is in none.
+    array: int
+    #: Its user.
+    uid: int
+    #: How often a policy let it wait before.
+    postponed: int
+    #: Seconds since the first of these waits.
+    waited_s: int
+    candidates: tuple[CandidateNode, ...]
+    account: str = ""
+    partition: str = ""
+    #: The user's hint, as written.
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

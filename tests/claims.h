@@ -41,5 +41,5 @@ extern char failed_at[400];
 
 extern void add_claim(claim_t *claim);
 
-/* Prints "ok CLAIM" or "FAILED CLAIM: where"; only: one claim, or NULL for all. RET 0 if all held */
+/* Prints "ok CLAIM" or "FAILED CLAIM: where" for one claim, or all (NULL). RET 0 if all held */
 extern int run_claims(const char *only);

@@ -1,20 +1,15 @@
 -- The engine's line format (docs/protocol.md): VERB key=value ..., values percent-encoded.
 local M = {}
 
-local byte, char, find, format = string.byte, string.char, string.find, string.format
+local char, find, format = string.char, string.find, string.format
 local gmatch, gsub, match, sub = string.gmatch, string.gsub, string.match, string.sub
 
 -- Everything but 0x21-0x7e without "%" (0x25).
 local UNSAFE = "[^!-$&-~]"
 
-local ESCAPE, UNESCAPE = {}, {}
+local ESCAPE = {}
 for code = 0, 255 do
-  local c = char(code)
-  ESCAPE[c] = format("%%%02X", code)
-  UNESCAPE[format("%02X", code)] = c
-  UNESCAPE[format("%02x", code)] = c
-  UNESCAPE[gsub(format("%02x", code), "^%a", string.upper)] = c
-  UNESCAPE[gsub(format("%02X", code), "^%a", string.lower)] = c
+  ESCAPE[char(code)] = format("%%%02X", code)
 end
 
 function M.encode(text)
@@ -39,7 +34,14 @@ function M.numbers(pairs)
   return line
 end
 
--- The text, or nil when a "%" is not followed by two hexadecimal digits.
+-- The text with what is escaped in it written out.
+function M.unescaped(text)
+  return (gsub(text, "%%(%x%x)", function(hex)
+    return char(tonumber(hex, 16))
+  end))
+end
+
+-- The same, or nil when a "%" is not followed by two hexadecimal digits.
 function M.decode(value)
   if not find(value, "%", 1, true) then
     return value
@@ -47,7 +49,7 @@ function M.decode(value)
   if find(gsub(value, "%%%x%x", ""), "%", 1, true) then
     return nil
   end
-  return (gsub(value, "%%(%x%x)", UNESCAPE))
+  return M.unescaped(value)
 end
 
 -- The id of a reply line as a number, or nil.

@@ -2,12 +2,13 @@
 -- job's AdminComment tells which jobs these are: one that waits behind a gate ("[gpu-slots: gated
 -- ...]"), one whose donors start ("[gpu-loan: meets ...]"), and a donor ("[gpu-donor: ...]"). A
 -- donor starts before all other jobs, so it must stay exactly what the engine submitted.
+local codec = require("gputopo.codec")
 local comments = require("gputopo.comment")
 local slots = require("gputopo.slots")
 
 local M = {}
 
-local gsub, match = string.gsub, string.match
+local match = string.match
 
 local LARGEST_MEMORY_MB = 2 ^ 62
 local UNSET_16, UNSET_32 = 65534, 4294967294
@@ -106,9 +107,7 @@ end
 function M.pinned(job)
   local inside = not job.req_nodes and comments.inside(job.admin_comment, "gpu-slots")
   local nodes = inside and match(" " .. inside .. " ", " pin=(%S+) ")
-  return nodes and gsub(nodes, "%%(%x%x)", function(hex)
-    return string.char(tonumber(hex, 16))
-  end) or nil
+  return nodes and codec.unescaped(nodes)
 end
 
 return M

@@ -20,8 +20,7 @@ from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of, usable
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
-from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
-from slurm_plugin.question import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import CandidateNode, Pass, PlacementQuestion, PlaceReply, Use, WaitFor
 from slurm_plugin.wire import MAX_NOTE_BYTES
 
 logger = logging.getLogger(__name__)

@@ -141,14 +141,9 @@ def rotated(config: DecisionLogConfig) -> list[Path]:
 def read(config: DecisionLogConfig) -> Iterator[dict[str, Any]]:
     """Records, oldest first; lines that are no JSON (a crash, a full disk) are skipped."""
     for path in reversed(rotated(config)):
-        try:
-            with path.open("rb") as lines:
-                for line in lines:
-                    try:
-                        record = msgspec.json.decode(line)
-                    except msgspec.DecodeError:
-                        continue
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
+            for line in lines:
+                with contextlib.suppress(msgspec.DecodeError):
+                    record = msgspec.json.decode(line)
                     if isinstance(record, dict):
                         yield record
-        except FileNotFoundError:
-            continue

@@ -27,15 +27,10 @@ logger = logging.getLogger(__name__)
 def load_machines(config: Config) -> Machines:
     """Every declared node's machine.
 
-    Raises ConfigError for a topology that cannot be read or a permutation that cannot fit.
+    Raises ConfigError for a topology that cannot be read, a permutation that cannot fit, or a
+    pattern with more ranks than any node has GPUs.
     """
     machines = _Loader(config).load()
-    _check_patterns(config, machines)
-    return machines
-
-
-def _check_patterns(config: Config, machines: Machines) -> None:
-    """Raises ConfigError for a pattern with more ranks than any declared node has GPUs."""
     most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
     for name, pattern in config.patterns.items():
         if most is not None and pattern.ranks > most:
@@ -43,6 +38,7 @@ def _check_patterns(config: Config, machines: Machines) -> None:
                 f"{config.where(pattern.line)}: patterns.{name}: {pattern.ranks} ranks; the largest"
                 f" declared node has {most} GPUs, so no job could be placed by it"
             )
+    return machines
 
 
 class _Problem(Exception):

@@ -13,8 +13,7 @@ from gres_topology import links
 from policies import Candidate, Placement, Request
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.decide.preferences import Preferences
-from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
-from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.protocol import Notice, Pass, PlacementQuestion, PlaceReply, Use, WaitFor
 
 #: Makes a line of the decision log, once the answer is out.
 Build = Callable[[], dict[str, Any]]

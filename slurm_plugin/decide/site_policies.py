@@ -8,7 +8,7 @@ from policies import LooksAt, Policy, Site
 from policies.contract.interference import Kind
 from policies.registry import registry
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decide.usual_jobs import usual_jobs
+from slurm_plugin.decide.usual_jobs import learned as learned_shares
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.job_profiles import Learned, interference, read_profiles
 
@@ -28,7 +28,8 @@ class SitePolicies:
         self._settings = {section: getattr(config, section) for section in registry.sections}
         declared = [registry.declared(name) for name in registry.names()]
         asked_for = any(LooksAt.USUAL_JOBS in policy.looks_at for policy in declared)
-        self._usual = usual_jobs(config) if asked_for else ()
+        given = config.usual_jobs if asked_for else ()
+        self._usual = learned_shares(config.decision_log) if isinstance(given, str) else given
         self._written = read_profiles(folder) if folder else {}
         self._learned = learned
         self._taught = _coarse(learned.slowdowns())

@@ -10,7 +10,6 @@ import msgspec
 
 from policies.contract.demand import Shares, shares
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decision_log import rotated
 
 logger = logging.getLogger(__name__)
@@ -30,14 +29,11 @@ class _Line(msgspec.Struct):
     gpus_per_node: tuple[int, ...] = ()
 
 
-def usual_jobs(config: Config) -> Shares:
-    """The shares of job sizes; none where the log knows too few jobs."""
-    given = config.usual_jobs
-    return learned(config.decision_log) if isinstance(given, str) else given
-
-
 def learned(log: DecisionLogConfig) -> Shares:
-    """Shares by GPUs per node of the jobs in the newest part of the log, each counted once."""
+    """Shares by GPUs per node of the jobs in the newest part of the log, each counted once.
+
+    None where these are too few jobs.
+    """
     jobs: dict[int, tuple[int, ...]] = {}
     for line in _newest(log):
         try:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from slurm_plugin.decide.decide import Decision
-from slurm_plugin.protocol import Submit, SubmitReply
-from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.protocol import PlacementQuestion, Submit, SubmitReply
 
 #: Seconds for which the bridge may use an answer to a submit again for the very same request.
 KEEP_S = 1

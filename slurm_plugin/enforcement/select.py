@@ -12,8 +12,16 @@ from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.lending.at_start.start_loans import MARK
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, SubmitReply, Use, WaitFor
-from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.protocol import (
+    Ok,
+    Pass,
+    PlacementQuestion,
+    Refuse,
+    Submit,
+    SubmitReply,
+    Use,
+    WaitFor,
+)
 
 WAITS = "GPUs are kept for a loan"
 

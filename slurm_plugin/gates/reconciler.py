@@ -31,7 +31,7 @@ from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.protocol import PlacementQuestion
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
 from slurm_plugin.queue.snapshot import Settings, Snapshot

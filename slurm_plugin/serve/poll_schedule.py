@@ -39,26 +39,19 @@ class PollSchedule:
         self._echoes: list[float] = []
         self._sooner = asyncio.Event()
 
-    def heard(self, verb: str, is_awaited: bool = True) -> None:
-        """Something happened now: a job was submitted or ended, or anything else (another verb)."""
-        now = time.monotonic()
+    def heard(self, verb: str, is_awaited: bool = True, at: float | None = None) -> None:
+        """A job was submitted or ended, or something else happened, `at` this time or now.
+
+        A submitted job `is_awaited` if it starts now, or as soon as it has been looked at.
+        """
+        now = time.monotonic() if at is None else at
         if verb == "submit":
-            self.submitted(now, is_awaited)
+            now = max(now + SUBMIT_S, 0.0 if is_awaited else self._calm_at)
         elif verb == "ended":
-            self.ended(now)
-        else:
-            self.wake(now)
+            self._echoes = [now + later for later in ECHOES_S]
+        self._wake(now)
 
-    def submitted(self, now: float, is_awaited: bool) -> None:
-        """A job is on its way; `is_awaited`: it starts now, or as soon as it has been looked at."""
-        self.wake(max(now + SUBMIT_S, 0.0 if is_awaited else self._calm_at))
-
-    def ended(self, now: float) -> None:
-        """A job ended."""
-        self._echoes = [now + later for later in ECHOES_S]
-        self.wake(now)
-
-    def wake(self, due: float) -> None:
+    def _wake(self, due: float) -> None:
         """Look at this time or sooner, and see what happened before it."""
         self._heard.append(due)
         self._look_at(due)
@@ -92,7 +85,7 @@ class PollSchedule:
         self._look_at(self._regular_at)
         self._echoes = [echo for echo in self._echoes if echo > ended]
         if self._echoes:
-            self.wake(self._echoes[0])
+            self._wake(self._echoes[0])
 
     def left_s(self, now: float) -> float:
         """Seconds until the next look."""

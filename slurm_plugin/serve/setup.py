@@ -101,43 +101,25 @@ def load(
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
-    setup = _chained(
-        config, decider, neighbours, cache or CapacityCache(), reserved or Reservations()
+    if config.enforcement == "slots":
+        cache, reserved = cache or CapacityCache(), None
+        inner: Enforcement = Slots(decider, cache, config.slots.lease_s)
+    else:
+        cache, reserved = None, reserved or Reservations()
+        inner = Select(decider, reserved)
+    shaping = None
+    if config.genie is not None:
+        shaping = Shaping(inner, site_of(config.genie, machines, str(config.path)), rules)
+    client, watcher = choose.client(config.slurm), Watcher(choose.client(config.slurm))
+    enforcement = shaping or inner
+    setup = Setup(
+        config, decider, enforcement, neighbours, client, watcher, cache, reserved, shaping
     )
     warm_up(setup)
     if setup.looks_at_jobs():
         neighbours.is_wanted = True
         _first_look(setup)
     return setup
-
-
-def _chained(
-    config: Config,
-    decider: Decider,
-    neighbours: Neighbours,
-    cache: CapacityCache,
-    reserved: Reservations,
-) -> Setup:
-    """The setup; where jobs are shaped, that stands around the way of enforcing."""
-    is_slots = config.enforcement == "slots"
-    inner: Enforcement = Select(decider, reserved)
-    if is_slots:
-        inner = Slots(decider, cache, config.slots.lease_s)
-    shaping = None
-    if config.genie is not None:
-        site = site_of(config.genie, decider.machines, str(config.path))
-        shaping = Shaping(inner, site, decider.rule)
-    return Setup(
-        config,
-        decider,
-        shaping or inner,
-        neighbours,
-        choose.client(config.slurm),
-        Watcher(choose.client(config.slurm)),
-        cache=cache if is_slots else None,
-        reserved=None if is_slots else reserved,
-        shaping=shaping,
-    )
 
 
 def _first_look(setup: Setup) -> None:

@@ -7,8 +7,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.protocol import Place
-from slurm_plugin.question import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import CandidateNode, Place, PlacementQuestion
 
 BASIC = """
 socket: {folder}/engine.sock

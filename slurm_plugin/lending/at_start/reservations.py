@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from slurm_plugin.protocol import Use, WaitFor
-from slurm_plugin.question import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
 from slurm_plugin.queue.candidates import lowest
 
 #: A wait of this length ends soon after its loan is settled.

@@ -37,8 +37,7 @@ def told_by(
     made = Calibration(topology.name, topology.shape, (2, 8), *weights)
     found = {}
     for gpus in sets:
-        at = list(combinations(range(topology.gpus), len(gpus))).index(gpus)
-        row = features(topology, len(gpus))[[at]]
+        row = features(topology, len(gpus))[[_at(topology.gpus, gpus)]]
         found[gpus] = float(predict(made, row, sums(topology, np.array([gpus])))[0])
     return found
 

@@ -27,7 +27,6 @@ def decided(job: int, *gpus: int) -> dict[str, object]:
 def test_shares_may_be_given():
     settings = config.parse("usual_jobs: {1: 60, 8: 15, 2: 25}", FILE)
     assert settings.usual_jobs == ((1, 0.6), (2, 0.25), (8, 0.15))
-    assert usual_jobs.usual_jobs(settings) == settings.usual_jobs
 
 
 def test_unless_told_otherwise_they_are_learned():

@@ -13,7 +13,7 @@ from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
-from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.protocol import PlacementQuestion
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote import presets

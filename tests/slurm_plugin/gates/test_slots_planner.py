@@ -21,7 +21,7 @@ from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import HoldReason
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
-from slurm_plugin.question import PlacementQuestion
+from slurm_plugin.protocol import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.remote import presets

@@ -34,23 +34,23 @@ def test_without_news_the_next_look_is_due_after_the_poll():
 
 def test_before_the_first_look_no_submit_is_put_off():
     schedule = PollSchedule()
-    schedule.submitted(0.0, is_awaited=False)
+    schedule.heard("submit", False, 0.0)
     assert schedule.left_s(0.0) == SUBMIT_S
 
 
 def test_a_job_that_can_start_at_once_is_looked_at_soon():
     schedule = looked_once()
-    schedule.submitted(100.0, is_awaited=True)
+    schedule.heard("submit", True, 100.0)
     assert schedule.left_s(100.0) == pytest.approx(LOOK_S * (1 / BUSY_SHARE - 1))
     schedule = looked_once()
-    schedule.submitted(103.0, is_awaited=True)
+    schedule.heard("submit", True, 103.0)
     assert schedule.left_s(103.0) == pytest.approx(SUBMIT_S)
 
 
 def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only():
     schedule, now, looks, look_s = looked_once(), 100.0, 0, 0.05
     while now < 160.0:
-        schedule.submitted(now, is_awaited=False)
+        schedule.heard("submit", False, now)
         if schedule.left_s(now) <= 0:
             schedule.begin(now)
             schedule.looked(now, now + look_s, POLL_S, POLL_S)
@@ -62,15 +62,15 @@ def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only():
 
 def test_after_a_burst_a_job_that_is_awaited_need_not_wait():
     schedule = looked_once()
-    schedule.submitted(100.1, is_awaited=False)
+    schedule.heard("submit", False, 100.1)
     assert schedule.left_s(101.0) > 2
-    schedule.submitted(101.0, is_awaited=True)
+    schedule.heard("submit", True, 101.0)
     assert schedule.left_s(101.0) == pytest.approx(SUBMIT_S)
 
 
 def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more():
     schedule = looked_once()
-    schedule.ended(102.0)
+    schedule.heard("ended", at=102.0)
     assert schedule.left_s(102.0) == 0
     schedule.begin(102.0)
     schedule.looked(102.0, 102.01, POLL_S, POLL_S)
@@ -84,7 +84,7 @@ def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more():
 def test_what_is_heard_during_a_look_is_for_the_next():
     schedule = looked_once()
     schedule.begin(105.0)
-    schedule.ended(105.1)
+    schedule.heard("ended", at=105.1)
     schedule.looked(105.0, 105.2, POLL_S, POLL_S)
     assert schedule.due == 105.1
 
@@ -93,7 +93,7 @@ def test_a_look_that_hung_is_not_waited_for_for_ever():
     schedule = PollSchedule()
     schedule.begin(0.0)
     schedule.looked(0.0, 600.0, POLL_S, POLL_S)
-    schedule.submitted(600.0, is_awaited=False)
+    schedule.heard("submit", False, 600.0)
     assert schedule.left_s(600.0) == POLL_S
 
 
@@ -118,8 +118,8 @@ def test_what_is_heard_while_it_rests_brings_the_next_look_forward():
 
 def test_a_look_that_something_led_to_sees_what_led_to_it():
     schedule = looked_once()
-    schedule.ended(101.0)
-    schedule.submitted(101.0, is_awaited=True)
+    schedule.heard("ended", at=101.0)
+    schedule.heard("submit", True, 101.0)
     assert schedule.begin(101.0) == 101.0
 
 
