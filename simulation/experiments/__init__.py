@@ -8,39 +8,37 @@ from simulation.experiments.registry import Experiment, ExperimentRegistry, Figu
 
 __all__ = ["Experiment", "ExperimentRegistry", "Figures", "Result", "experiments"]
 
-_SC17 = ("fcfs", "best-fit", "topo-aware", "topo-aware-p")
 _LOADS = {"load": ("printed", "80", "95")}
-_MAPA = ("first-fit", "best-fit", "mapa-greedy", "mapa-preserve", "mapa")
 _TWENTY = tuple(range(20))
 _GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "genie")}
 _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "fewer-idle",
                    "saturated", "small-jobs")}  # fmt: skip
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
 
-#: Ours. A new experiment is one row: name, what it is, where, seeds, options, policies it needs.
+#: Ours. A new experiment is one row: name, what it is, where, seeds, options.
 experiments = ExperimentRegistry()
 for _found in (
     Experiment("sc17-table1",
         "TOPO-AWARE's Table 1: six jobs on one Minsky, with the exhaustive bound.",
-        "simulation.experiments.sc17.table1:run", (), {"variant": ("authors", "printed")}, _SC17),
+        "simulation.experiments.sc17.table1:run", (), {"variant": ("authors", "printed")}),
     Experiment("sc17-scenario1",
         "TOPO-AWARE's scenario 1: 100 jobs on 5 machines.",
-        "simulation.experiments.sc17.scenarios:scenario1", (), _LOADS, _SC17),
+        "simulation.experiments.sc17.scenarios:scenario1", (), _LOADS),
     Experiment("sc17-scenario2",
         "TOPO-AWARE's scenario 2: 10,000 jobs on 1,000 machines.",
-        "simulation.experiments.sc17.scenarios:scenario2", (), _LOADS, _SC17),
+        "simulation.experiments.sc17.scenarios:scenario2", (), _LOADS),
     Experiment("mapa-dgx1v",
         "MAPA's section 4.1 and Table 3: 300 jobs on a DGX-1V, with an oracle's bound.",
-        "simulation.experiments.mapa.dgx1v:run", _TWENTY, {}, _MAPA),
+        "simulation.experiments.mapa.dgx1v:run", _TWENTY),
     Experiment("mapa-torus16",
         "MAPA's section 5.3: the same jobs on a 16-GPU torus.",
-        "simulation.experiments.mapa.novel:torus16", _TWENTY, {}, _MAPA),
+        "simulation.experiments.mapa.novel:torus16", _TWENTY),
     Experiment("mapa-cubemesh16",
         "MAPA's section 5.3: the same jobs on a 16-GPU cube-mesh.",
-        "simulation.experiments.mapa.novel:cubemesh16", _TWENTY, {}, _MAPA),
+        "simulation.experiments.mapa.novel:cubemesh16", _TWENTY),
     Experiment("mapa-overhead",
         "MAPA's section 5.4: what a decision costs by job and machine size.",
-        "simulation.experiments.mapa.overhead:run", (), {}, _MAPA),
+        "simulation.experiments.mapa.overhead:run", ()),
     Experiment("genie-accuracy",
         "GENIE's performance model and the calibrated one against measured step times.",
         "simulation.experiments.genie.accuracy:run", (1, 2, 3)),

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from policies.registry import registry as policies
 from simulation.errors import SimulationError
 
 #: {policy: {metric: value}}; times in seconds and named `..._s`. None: not given, not defined.
@@ -54,8 +53,7 @@ class Experiment:
     """One experiment: where it is, the seeds it uses by default, what can be chosen.
 
     `options` maps a name (`variant`) to the words allowed, the default first; the run gets
-    them as keyword arguments with `-` written `_`. `needs` are the policies it compares: where
-    one is not installed the experiment is not offered.
+    them as keyword arguments with `-` written `_`.
     """
 
     name: str
@@ -63,7 +61,6 @@ class Experiment:
     where: str
     seeds: tuple[int, ...] = (1,)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
 
     def run(self, seeds: Sequence[int] | None = None, **options: str) -> Result:
         """Run it; SimulationError for an option or word it does not have."""
@@ -105,8 +102,5 @@ class ExperimentRegistry:
             ) from None
 
     def names(self) -> tuple[str, ...]:
-        """The experiments offered here, in the order of registration."""
-        installed = set(policies.names())
-        return tuple(
-            name for name, found in self._found.items() if installed.issuperset(found.needs)
-        )
+        """All of them, in the order of registration."""
+        return tuple(self._found)

@@ -1,7 +1,5 @@
 """A slurmrestd on a Unix socket that answers with what was recorded of a real one."""
 
-from __future__ import annotations
-
 import json
 import re
 import socketserver

@@ -1,6 +1,7 @@
 """A Slurm that only remembers what it is told, and jobs behind gates, for the planner's tests."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,32 @@ class Remembers(SlurmLoans):
         self.asked.append((job.name, offer))
         lenders = [LoanDonor(node, mask, 70) for node, mask in offer.donors.items()]
         return Loan(offer.host, offer.mask, tuple(lenders))
+
+
+class Counting(Remembering):
+    """Counts the readings of a Slurm that may be down."""
+
+    def __init__(self, *jobs: QueuedJob) -> None:
+        super().__init__(*jobs)
+        self.asked: Counter[str] = Counter()
+        self.is_down = False
+
+    def version(self) -> str:
+        return "24.11.5"
+
+    def queue(self) -> list[QueuedJob]:
+        self.asked["queue"] += 1
+        if self.is_down:
+            raise SlurmError("squeue: no answer")
+        return self.jobs_there
+
+    def nodes(self) -> list[SlurmNode]:
+        self.asked["nodes"] += 1
+        return super().nodes()
+
+    def partitions(self) -> list[SlurmPartition]:
+        self.asked["partitions"] += 1
+        return [SlurmPartition("batch", ("dgx1",), True, priority_tier=3)]
 
 
 class TwoNodes(Remembering):

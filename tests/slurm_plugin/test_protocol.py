@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin import protocol, wire
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.protocol import FORMS, Admin, CandidateNode, Notice, Place, SlotsKeys, Submit
+from slurm_plugin.protocol import FORMS, CandidateNode, Notice, Place, SlotsKeys, Submit
 
 texts = st.text(max_size=200)
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,30}", fullmatch=True)
@@ -141,7 +141,3 @@ def test_a_note_never_breaks_the_bracket_it_goes_into(text):
     note = wire.clean_note(text)
     assert len(note.encode()) <= wire.MAX_NOTE_BYTES
     assert not set(note) & set("[]|\n")
-
-
-def test_admin_verbs_are_read():
-    assert protocol.decode(b"status id=3\n") == Admin("status", 3)

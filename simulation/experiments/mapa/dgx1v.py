@@ -20,6 +20,8 @@ MACHINE = "dgx1v"
 BASELINE = "first-fit"
 #: Every job as fast as on the best GPUs of the empty node, wherever it is.
 ORACLE = "oracle"
+#: What is compared, the paper's four first; the oracle here alone.
+POLICIES = (BASELINE, "topo-aware", "mapa-greedy", "mapa-preserve", "mapa")
 #: Rows that show what the result depends on: policies run again on the other curves.
 VARIED = ("mapa-preserve", ORACLE)
 #: What those rows tell.
@@ -48,26 +50,6 @@ _TEXT = {
 }  # fmt: skip
 
 
-def topo_aware() -> str:
-    """TOPO-AWARE, or bin packing by sockets in its place where it is not installed."""
-    return "topo-aware" if "topo-aware" in registry.names() else "best-fit"
-
-
-def policies() -> tuple[str, ...]:
-    """What is compared, the paper's four first."""
-    return (BASELINE, topo_aware(), "mapa-greedy", "mapa-preserve", "mapa", ORACLE)
-
-
-def stand_in_note() -> tuple[str, ...]:
-    """Said where TOPO-AWARE is not installed."""
-    if topo_aware() == "topo-aware":
-        return ()
-    return (
-        "The paper's Topo-aware keeps a job below one socket; best-fit (the most used socket with"
-        " room) stands for it, and the paper's figures of Topo-aware are beside it.",
-    )
-
-
 def paper() -> dict[str, dict[str, float | None]]:
     """Table 3 beside the sensitive jobs' quantiles, and what the text says."""
     names = ("min", "p25", "p50", "p75", "max")
@@ -77,7 +59,7 @@ def paper() -> dict[str, dict[str, float | None]]:
         for name, value in zip(names, speedups, strict=True):
             row[f"sensitive_speedup_{name}"] = value
         row["throughput"] = throughput
-        found[topo_aware() if policy == "topo-aware" else policy] = row
+        found[policy] = row
     return found
 
 
@@ -114,17 +96,17 @@ def run(seeds: Sequence[int], jobs: int = JOBS) -> Result:
     topology = machine(MACHINE)
     same = dict.fromkeys(seeds, topology)
     measured: dict[str, Mapping[str, float | None]] = {}
-    measured |= compare(same, policies(), "text", jobs)
+    measured |= compare(same, (*POLICIES, ORACLE), "text", jobs)
     varied = {
         f"{curve} curve": compare(same, VARIED, curve, jobs) for curve in CURVES if curve != "text"
     }
     drawn = {seed: renumbered(topology, seed) for seed in seeds}
-    varied["renumbered"] = compare(drawn, policies(), "text", jobs)
+    varied["renumbered"] = compare(drawn, (*POLICIES, ORACLE), "text", jobs)
     for how, rows in varied.items():
         for name, row in rows.items():
             kept = {key: row[key] for key in row if key.removesuffix("_sd") in HEADLINES}
             measured[f"{name}, {how}"] = kept
-    notes = (*stand_in_note(), *_NOTES, _verdict(measured), _numbering(measured))
+    notes = (*_NOTES, _verdict(measured), _numbering(measured))
     return Result("mapa-dgx1v", tuple(seeds), measured, paper(), notes)
 
 

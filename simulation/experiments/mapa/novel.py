@@ -14,22 +14,11 @@ from gres_topology.catalog import load as machine
 from policies.registry import registry
 from simulation.core.jobs import SimJob
 from simulation.experiments import Result
-from simulation.experiments.mapa.dgx1v import (
-    BASELINE,
-    MACHINE,
-    records_of,
-    stand_in_note,
-    topo_aware,
-)
+from simulation.experiments.mapa.dgx1v import BASELINE, MACHINE, POLICIES, records_of
 from simulation.experiments.mapa.graphs import as_in_their_code, renumbered
 from simulation.experiments.mapa.readings import averaged, effbw_figures
 from simulation.experiments.mapa.reconstruction import JOBS
 from simulation.models.placing import Simulator
-
-
-def policies() -> tuple[str, ...]:
-    """What is compared, the paper's four first."""
-    return (BASELINE, topo_aware(), "mapa-greedy", "mapa-preserve", "mapa")
 
 
 def timed_jobs(seed: int, curve: str = "text", jobs: int = JOBS) -> list[SimJob]:
@@ -43,10 +32,10 @@ def compare(
     topologies: Mapping[int, NodeTopology], curve: str = "text", jobs: int = JOBS
 ) -> dict[str, dict[str, float]]:
     """Every policy on the same jobs, a machine for each seed, averaged over the seeds."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in policies()}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in POLICIES}
     for seed, topology in topologies.items():
         timed = timed_jobs(seed, curve, jobs)
-        for name in policies():
+        for name in POLICIES:
             run = Simulator({topology.name: topology}, registry.get(name)).run(timed)
             found[name].append(effbw_figures(run.records, topology))
     return {name: averaged(rows) for name, rows in found.items()}
@@ -66,7 +55,7 @@ def _result(name: str, graph: str, seeds: Sequence[int], jobs: int) -> Result:
             row = rows[policy]
             kept = {key: row[key] for key in row if key.startswith("sensitive_")}
             measured[f"{policy}, {how}"] = kept
-    notes = (*stand_in_note(), *_NOTES, *_relations(graph, measured))
+    notes = (*_NOTES, *_relations(graph, measured))
     return Result(name, tuple(seeds), measured, {}, notes)
 
 
@@ -96,7 +85,7 @@ _NOTES = (
 
 def _relations(graph: str, measured: Mapping[str, Mapping[str, float | None]]) -> tuple[str, ...]:
     """The text's sentences about Figure 18 with our numbers."""
-    others = policies()[:3]
+    others = POLICIES[:3]
 
     def of(policies_: Sequence[str], word: str) -> str:
         values = (measured[name].get(f"sensitive_effbw_{word}_gbps") for name in policies_)

@@ -106,13 +106,6 @@ def test_seeds_that_are_none_are_refused_in_one_line(registered):
     assert "expected seeds such as 3, 1-5 or 1,4,9" in done.output
 
 
-def test_an_experiment_is_offered_only_where_its_policies_are_installed():
-    registry = ExperimentRegistry()
-    registry.register(Experiment("here", "", "a:b", needs=("mapa", "first-fit")))
-    registry.register(Experiment("not-here", "", "a:b", needs=("mapa", "somebody-elses")))
-    assert registry.names() == ("here",)
-
-
 @pytest.mark.parametrize("name", experiments.names())
 def test_every_experiment_offered_is_there(name):
     module, function = experiments.get(name).where.split(":")

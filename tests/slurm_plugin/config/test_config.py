@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, basic_config
+from machines_in_tests import basic_config
 
 from slurm_plugin.config import settings as config
 from slurm_plugin.errors import ConfigError
@@ -123,10 +123,6 @@ def test_a_mistake_is_named_with_its_line_and_what_is_allowed(text, says):
 def test_a_missing_file_is_named():
     with pytest.raises(ConfigError, match=r"/none/gputopo\.yaml: cannot be read"):
         config.load(Path("/none/gputopo.yaml"))
-
-
-def test_the_tests_own_configuration_loads(tmp_path):
-    assert len(basic_config(tmp_path, BASIC).nodes) == 3
 
 
 def test_topology_conf_is_relative_to_the_configuration_and_unset_by_default():

@@ -87,9 +87,13 @@ def test_a_heavier_node_is_not_taken_while_a_lighter_one_has_room(decider):
     [
         (question(node("dgx1", FULL)), "Slurm chose no GPUs", ""),
         (question(node("dgx1", FULL, 1), partition="quiet"), "partition is off", ""),
-        (question(node("dgx1", FULL, 1), hint="off"), "opted out by hint", ""),
+        (
+            question(node("dgx1", FULL, 1), hint="off"),
+            "opted out by hint",
+            "Slurm's own choice: opted",
+        ),
         (question(node("dgx1", FULL, 1), hint="pattern=knot"), "bad hint", "pattern: 'knot'"),
-        (question(node("alien", FULL, 1)), "node left to Slurm", "alien: not declared"),
+        (question(node("alien", FULL, 1)), "node left to Slurm", "choice: alien: not declared"),
         (
             question(node("dgx1", 0xF, 1, total=4)),
             "node left to Slurm",

@@ -32,14 +32,6 @@ def test_many_nodes_are_counted_and_the_reason_stays():
     assert note.startswith("node000:0,1,2,3,4,5,6,7 node001:")
 
 
-def test_a_pass_says_why(tmp_path):
-    decide = basic_decider(tmp_path).decide
-    off = decide(question(node("dgx1", FULL, 1), hint="off")).reply
-    alien = decide(question(node("alien", FULL, 1))).reply
-    assert off == Pass("Slurm's own choice: opted out by hint")
-    assert alien == Pass("Slurm's own choice: alien: not declared in gputopo.yaml")
-
-
 def test_nothing_is_written_where_the_site_wants_nothing(tmp_path):
     decide = basic_decider(tmp_path).decide
     for partition in ("quiet", "watched"):

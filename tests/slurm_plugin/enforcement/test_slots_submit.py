@@ -364,11 +364,6 @@ def test_a_job_that_may_not_carries_nothing(tmp_path, hint, keys):
     assert "env.GPUTOPO_REMOTE" not in values
 
 
-def test_where_nothing_is_lent_asking_is_refused(tmp_path):
-    answer = mode(tmp_path, cache()).on_submit(submit(4, hint="remote=allow"))
-    assert answer.message.startswith("gpu-topo: remote: GPUs of other nodes are not lent here")
-
-
 def test_submits_that_are_only_tested_keep_the_gpus_from_nobody_for_long(tmp_path):
     """mallory tests again and again; alice has her GPUs at once, or at the next look."""
     state, now = cache("dgx1", "dgx2"), NOW

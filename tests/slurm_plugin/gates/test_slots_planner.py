@@ -1,7 +1,5 @@
 """The loop around the plan, on a Slurm that only remembers what it is told."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +36,7 @@ def looked(
     return lines
 
 
-def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path: Path) -> None:
+def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path):
     slurm, cache = Remembering(gated(1)), CapacityCache()
     [line] = looked(tmp_path, slurm, cache)
     assert (line["job"], line["decision"], line["chosen"]["gpus"]) == (1, "use", {"dgx1": (0, 3)})
@@ -57,9 +55,7 @@ RUNS = QueuedJob(
 
 
 @pytest.mark.parametrize("is_held_back", [True, False])
-def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
-    tmp_path: Path, is_held_back: bool
-) -> None:
+def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(tmp_path, is_held_back):
     """One that waits for GPUs alone does: who would be longer than it can wait stays, too."""
     large, long = gated(1, 8), replace(gated(2), time_limit_s=3600)
     slurm, asked = Remembering(RUNS, large, long, used=(0,)), list[tuple[int, str]]()
@@ -75,27 +71,27 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(
     assert not any(change.admin_comment for names, change in slurm.updates if names == ("1",))
 
 
-def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path: Path) -> None:
+def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path):
     slurm = Remembering(gated(1), gated(2), used=range(8))
     looked(tmp_path, slurm, CapacityCache())
     assert slurm.updates == [(("1", "2"), JobUpdate(begin_time=NOW + 120))]
 
 
-def test_promised_slots_are_not_released_to_another_job(tmp_path: Path) -> None:
+def test_promised_slots_are_not_released_to_another_job(tmp_path):
     slurm, cache = Remembering(gated(1)), CapacityCache()
     cache.promise("unseen", Hold({"dgx1": 0xFE}), NOW)
     looked(tmp_path, slurm, cache)
     assert [update.tres_per_node for _, update in slurm.updates] == [None]
 
 
-def test_a_promise_ends_when_its_job_is_seen(tmp_path: Path) -> None:
+def test_a_promise_ends_when_its_job_is_seen(tmp_path):
     cache = CapacityCache()
     cache.promise("t1", Hold({"dgx1": 0xFF}), NOW)
     looked(tmp_path, Remembering(gated(1), used=range(8)), cache)
     assert not cache.promises
 
 
-def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_path: Path) -> None:
+def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_path):
     """Or the next submits, which may delay it, would be placed until the look after."""
     cache, need = CapacityCache(), Need(8, 1, 1, 0, frozenset({"batch"}))
     cache.promise("t1", Hold(), NOW, need=need)
@@ -105,20 +101,20 @@ def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_pa
     assert cache.first is None
 
 
-def test_a_promise_that_ran_out_holds_nothing(tmp_path: Path) -> None:
+def test_a_promise_that_ran_out_holds_nothing(tmp_path):
     slurm, cache = Remembering(gated(1)), CapacityCache()
     cache.promise("refused", Hold({"dgx1": 0xFF}), NOW - 60)
     looked(tmp_path, slurm, cache)
     assert slurm.updates[0][1].tres_per_node is not None
 
 
-def test_one_refused_update_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_one_refused_update_does_not_stop_the_others(tmp_path):
     slurm = Remembering(gated(1, 4), gated(2, 4), gated(3), refuses=True)
     looked(tmp_path, slurm, CapacityCache())
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
 
 
-def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array() -> None:
+def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array():
     lines: list[dict[str, Any]] = []
     watch = Watch(lambda build: lines.append(build()))
     array = replace(gated(7), array_id=7, task="0-2", tasks=3, name="7_[0-2]")
@@ -152,9 +148,7 @@ def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array(
         "the site lends nothing",
     ],
 )
-def test_a_job_that_fits_on_no_node_borrows(
-    tmp_path: Path, hint: str, carried: str, allow: bool, lent: bool
-) -> None:
+def test_a_job_that_fits_on_no_node_borrows(tmp_path, hint, carried, allow, lent):
     words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
     job = replace(gated(1), admin_comment=f"[gpu-topo: {hint}] [gpu-slots: {words}]")
     slurm = TwoNodes(job)
@@ -226,8 +220,8 @@ def ending(in_s: int) -> QueuedJob:
     ],
 )
 def test_remote_auto_goes_by_profile_and_by_the_end_of_running_jobs(
-    tmp_path: Path, hint: str, ends_s: int, lent: bool, says: str
-) -> None:
+    tmp_path, hint, ends_s, lent, says
+):
     slurm = TwoNodes(wants(hint), ending(ends_s))
     lender, lines = borrowing(tmp_path, slurm)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
@@ -239,9 +233,7 @@ def test_remote_auto_goes_by_profile_and_by_the_end_of_running_jobs(
 
 
 @pytest.mark.parametrize(("gpus", "lent"), [(4, True), (10, False)])
-def test_gpus_for_the_whole_job_are_lent_where_one_node_could_serve_it(
-    tmp_path: Path, gpus: int, lent: bool
-) -> None:
+def test_gpus_for_the_whole_job_are_lent_where_one_node_could_serve_it(tmp_path, gpus, lent):
     """Ten would be five on each of two nodes, which have two free ones each."""
     job = wants("remote=allow")
     job = replace(
@@ -251,7 +243,7 @@ def test_gpus_for_the_whole_job_are_lent_where_one_node_could_serve_it(
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
 
 
-def test_a_refusal_is_written_down_once(tmp_path: Path) -> None:
+def test_a_refusal_is_written_down_once(tmp_path):
     said = "no profile of the job says how long it runs, so nothing is predicted (profile=NAME)"
     job = wants("remote=auto")
     job = replace(job, admin_comment=job.admin_comment.replace("auto]", f"auto | {said}]"))
@@ -261,7 +253,7 @@ def test_a_refusal_is_written_down_once(tmp_path: Path) -> None:
     assert [update.admin_comment for _, update in slurm.updates] == [None]
 
 
-def test_drmaestro_decides_about_all_waiting_jobs_in_one_round(tmp_path: Path) -> None:
+def test_drmaestro_decides_about_all_waiting_jobs_in_one_round(tmp_path):
     jobs = [wants("remote=allow"), wants("remote=allow", 2)]
     drmaestro = "decider: drmaestro, solve_s: 30"
     lender, lines = borrowing(tmp_path, TwoNodes(*jobs, ending(2000)), drmaestro, 60)
@@ -279,9 +271,7 @@ def loan_of(job: QueuedJob) -> QueuedJob:
     return replace(job, state="RUNNING", admin_comment=comment, nodes=("dgx1",), gpus=held)
 
 
-def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(
-    tmp_path: Path,
-) -> None:
+def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(tmp_path):
     """Three rounds of 30 s, as `waiting` says of every postponement."""
     running = loan_of(wants("remote=allow,profile=talks", 8))
     for held, lent in (
@@ -299,9 +289,7 @@ def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(
         assert any(f"loan_held={NOW}" in note for note in notes) is (held == "")
 
 
-def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(
-    tmp_path: Path,
-) -> None:
+def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(tmp_path):
     """What it asked was taken away first; it must not start without GPUs."""
     job = replace(gated(1), admin_comment="[gpu-slots: gated tpj=gres:gpu:2 nodes=1-1 by=node]")
     slurm = Remembering(job, refuses_slots=True)

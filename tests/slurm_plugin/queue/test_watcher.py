@@ -1,47 +1,21 @@
 """One reading of Slurm's queue for all who are due, and none for nobody."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
+from slots_in_tests import Counting
 
-from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.queue.watcher import SETTINGS_S, Watcher
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
-
-
-class Slurm:
-    """Counts what it is asked."""
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-        self.is_down = False
-
-    def queue(self) -> list[QueuedJob]:
-        self.asked["queue"] += 1
-        if self.is_down:
-            raise SlurmError("squeue: no answer")
-        return [QueuedJob(1)]
-
-    def nodes(self) -> list[SlurmNode]:
-        self.asked["nodes"] += 1
-        return [SlurmNode("dgx1", ("IDLE",), ("batch",), 1, 40, 1000)]
-
-    def partitions(self) -> list[SlurmPartition]:
-        self.asked["partitions"] += 1
-        return [SlurmPartition("batch", ("dgx1",), True, priority_tier=3)]
-
-    def config(self) -> dict[str, str]:
-        return {"PriorityType": "priority/basic"}
+from slurm_plugin.slurm.interface import QueuedJob
 
 
 class Site:
     """A watcher over a Slurm, and the time."""
 
     def __init__(self) -> None:
-        self.slurm, self.now = Slurm(), 100.0
+        self.slurm, self.now = Counting(QueuedJob(1)), 100.0
         self.watcher = Watcher(self.slurm, lambda: self.now)  # type: ignore[arg-type]
 
     def at(self, now: float, *wishes: tuple[float, Detail]) -> list[Snapshot]:

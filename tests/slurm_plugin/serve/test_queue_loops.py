@@ -2,52 +2,31 @@
 
 import asyncio
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from engine_in_tests import an_engine
 from genie_in_tests import GENIE, a_node, a_shaping
 from machines_in_tests import BASIC
-from slots_in_tests import Remembering, gated
+from slots_in_tests import Counting, Remembering, gated
 
-from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
 from slurm_plugin.serve.neighbours_loop import NeighboursLoop
 from slurm_plugin.serve.queue_loop import QueueLoop
 from slurm_plugin.serve.shaping_loop import ShapingLoop
-from slurm_plugin.slurm.interface import NOW, QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import NOW, SlurmNode
 
 REMOTE = "remote: {{allow: yes}}\n"
 
 
-class Slurm:
-    """Counts the readings."""
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-        self.is_down = False
-
-    def version(self) -> str:
-        return "24.11.5"
-
-    def queue(self) -> list[QueuedJob]:
-        self.asked["queue"] += 1
-        if self.is_down:
-            raise SlurmError("squeue: no answer")
-        return []
+class Slurm(Counting):
+    """With two nodes whose jobs may be shaped."""
 
     def nodes(self) -> list[SlurmNode]:
-        self.asked["nodes"] += 1
+        super().nodes()
         return [a_node("dgx1"), a_node("dgx2")]
-
-    def partitions(self) -> list[SlurmPartition]:
-        return []
-
-    def config(self) -> dict[str, str]:
-        return {}
 
 
 def loops(
@@ -76,7 +55,7 @@ def test_shaping_lending_and_neighbours_look_at_one_reading(tmp_path, monkeypatc
     ours = loops(tmp_path, monkeypatch, slurm, text)
     ours[0].engine.setup.neighbours.is_wanted = True
     look(ours)
-    assert slurm.asked == {"queue": 1, "nodes": 1}
+    assert (slurm.asked["queue"], slurm.asked["nodes"]) == (1, 1)
     assert ours[0].engine.setup.neighbours.age_s() is not None
 
 

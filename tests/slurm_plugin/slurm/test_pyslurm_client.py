@@ -1,7 +1,5 @@
 """The client over PySlurm, with a module that says what PySlurm says of a live Slurm 24.11."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,18 +99,14 @@ def run() -> FakeRunner:
     )
 
 
-def test_gpus_in_use_are_what_the_jobs_on_the_node_hold(
-    pyslurm: SimpleNamespace, run: FakeRunner
-) -> None:
+def test_gpus_in_use_are_what_the_jobs_on_the_node_hold(pyslurm, run):
     (node,) = PySlurm(run).nodes()
     assert (node.used, node.used_by_type, node.gpus) == ((4, 7), {"v100": 2}, {"v100": 8})
     assert node.state == ("MIXED", "DRAIN")
     assert (node.alloc_cpus, node.features) == (2, ("v100",))
 
 
-def test_the_queue_joins_what_pyslurm_and_squeue_know(
-    pyslurm: SimpleNamespace, run: FakeRunner
-) -> None:
+def test_the_queue_joins_what_pyslurm_and_squeue_know(pyslurm, run):
     running, array = PySlurm(run).queue()
     assert running.gpus == {"n1": (4, 7), "n2": (0, 1)}
     assert (running.end, running.time_limit_s, running.tres_per_job) == (
@@ -127,9 +121,7 @@ def test_the_queue_joins_what_pyslurm_and_squeue_know(
     assert not running.exclusive
 
 
-def test_what_modify_can_do_it_does_and_scontrol_the_rest(
-    pyslurm: SimpleNamespace, run: FakeRunner
-) -> None:
+def test_what_modify_can_do_it_does_and_scontrol_the_rest(pyslurm, run):
     client = PySlurm(run)
     client.update(["3", "8"], JobUpdate(begin_time=1795229124, admin_comment="x"))
     assert Job.modified == [
@@ -147,9 +139,7 @@ def test_what_modify_can_do_it_does_and_scontrol_the_rest(
     assert len(Job.modified) == 2
 
 
-def test_errors_of_pyslurm_are_ours_in_its_words(
-    pyslurm: SimpleNamespace, run: FakeRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_pyslurm_are_ours_in_its_words(pyslurm, run, monkeypatch):
     client = PySlurm(run)
     monkeypatch.setattr(Job, "refuse", "Invalid job id specified")
     with pytest.raises(SlurmError, match="update of job 9: Invalid job id"):
@@ -163,9 +153,7 @@ def test_errors_of_pyslurm_are_ours_in_its_words(
         client.nodes()
 
 
-def test_gpus_that_pyslurm_cannot_read_are_an_error_and_not_free(
-    pyslurm: SimpleNamespace, run: FakeRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_that_pyslurm_cannot_read_are_an_error_and_not_free(pyslurm, run, monkeypatch):
     def fails(_job: Job) -> None:
         raise ValueError("invalid literal for int() with base 10: '4(IDX'")
 

@@ -1,7 +1,5 @@
 """The Slurm client on replies recorded from each release (record-replies.sh)."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from pathlib import Path
@@ -31,16 +29,16 @@ def client(request: pytest.FixtureRequest) -> SlurmClient:
 
 
 @pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
-def test_every_release_we_support_is_recorded(release: str) -> None:
+def test_every_release_we_support_is_recorded(release):
     assert any(found.startswith(release) for found in RELEASES)
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_version_is_the_controllers(release: str) -> None:
+def test_the_version_is_the_controllers(release):
     assert SlurmClient(RecordedRunner(REPLIES / release)).version() == release
 
 
-def test_nodes_have_their_gpus_by_type_and_what_is_used(client: SlurmClient) -> None:
+def test_nodes_have_their_gpus_by_type_and_what_is_used(client):
     nodes = {node.name: node for node in client.nodes()}
     assert {name: node.gpus for name, node in nodes.items()} == GPUS
     assert {name: len(node.used) for name, node in nodes.items()} == {
@@ -52,12 +50,12 @@ def test_nodes_have_their_gpus_by_type_and_what_is_used(client: SlurmClient) -> 
     assert {"gpu", "dgx"} <= set(nodes["dgx1"].partitions)
 
 
-def test_a_drained_node_says_so(client: SlurmClient) -> None:
+def test_a_drained_node_says_so(client):
     (node,) = (node for node in client.nodes() if node.name == "amd1")
     assert "DRAIN" in node.state
 
 
-def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client: SlurmClient) -> None:
+def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client):
     jobs = {job.name: job for job in client.jobs()}
     done = jobs["done"]
     assert done.state == "COMPLETED"
@@ -66,7 +64,7 @@ def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client: SlurmClie
     assert {(job.start, job.end) for job in others} == {(0, 0)}
 
 
-def test_the_configuration_is_keys_and_text(client: SlurmClient) -> None:
+def test_the_configuration_is_keys_and_text(client):
     values = client.config()
     assert values["SelectType"] == "select/cons_tres"
     assert values["SLURM_CONF"] == "/etc/slurm/slurm.conf"
@@ -74,7 +72,7 @@ def test_the_configuration_is_keys_and_text(client: SlurmClient) -> None:
     assert values["PluginDir"].startswith("/usr/lib")
 
 
-def test_partitions_have_their_nodes(client: SlurmClient) -> None:
+def test_partitions_have_their_nodes(client):
     partitions = {partition.name: partition for partition in client.partitions()}
     assert partitions["dgx"].nodes == ("dgx1", "dgx2")
     assert partitions["gpu"].is_default
@@ -92,18 +90,18 @@ def test_partitions_have_their_nodes(client: SlurmClient) -> None:
         (json.dumps({"nodes": [{"name": "n1", "gres": "gpu:x:y"}]}), "is no GRES"),
     ],
 )
-def test_a_reply_that_is_not_what_slurm_says_is_an_error(reply: str, says: str) -> None:
+def test_a_reply_that_is_not_what_slurm_says_is_an_error(reply, says):
     runner = FakeRunner({"scontrol --version": "slurm 24.11.5", "scontrol show nodes": reply})
     with pytest.raises(SlurmError, match=says):
         SlurmClient(runner).nodes()
 
 
-def test_a_release_too_old_is_refused() -> None:
+def test_a_release_too_old_is_refused():
     with pytest.raises(SlurmError, match=r"older than 22\.05"):
         SlurmClient(FakeRunner({"scontrol --version": "slurm 21.08.8"})).nodes()
 
 
-def test_a_command_that_fails_says_what_slurm_said(tmp_path: Path) -> None:
+def test_a_command_that_fails_says_what_slurm_said(tmp_path):
     script = tmp_path / "scontrol"
     script.write_text("#!/bin/sh\necho reason >&2; echo consequence >&2; exit 3\n")
     script.chmod(0o755)
@@ -111,7 +109,7 @@ def test_a_command_that_fails_says_what_slurm_said(tmp_path: Path) -> None:
         ProcessRunner(tmp_path)(["scontrol", "ping"])
 
 
-def test_a_command_that_hangs_is_given_up(tmp_path: Path) -> None:
+def test_a_command_that_hangs_is_given_up(tmp_path):
     script = tmp_path / "scontrol"
     script.write_text("#!/bin/sh\nexec sleep 60\n")
     script.chmod(0o755)
@@ -120,9 +118,7 @@ def test_a_command_that_hangs_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["", ">&2"])
-def test_a_command_that_prints_without_end_is_ended_and_said_in_one_line(
-    tmp_path: Path, where: str
-) -> None:
+def test_a_command_that_prints_without_end_is_ended_and_said_in_one_line(tmp_path, where):
     """The tools of a node are among them (`topology collect`)."""
     script = tmp_path / "srun"
     script.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec yes {'x' * 1000} {where}\n")
@@ -139,7 +135,7 @@ def test_a_command_that_prints_without_end_is_ended_and_said_in_one_line(
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
-def test_a_command_gets_its_input_and_its_output_is_whole(tmp_path: Path) -> None:
+def test_a_command_gets_its_input_and_its_output_is_whole(tmp_path):
     script = tmp_path / "sbatch"
     script.write_text("#!/bin/sh\ncat; echo done >&2\n")
     script.chmod(0o755)
@@ -147,9 +143,7 @@ def test_a_command_gets_its_input_and_its_output_is_whole(tmp_path: Path) -> Non
     assert ProcessRunner(tmp_path)(["sbatch"], text) == text
 
 
-def test_a_persons_settings_do_not_hide_jobs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_persons_settings_do_not_hide_jobs(tmp_path, monkeypatch):
     script = tmp_path / "squeue"
     script.write_text("#!/bin/sh\nenv\n")
     script.chmod(0o755)
@@ -159,6 +153,6 @@ def test_a_persons_settings_do_not_hide_jobs(
     assert not [line for line in told if line.startswith("SQUEUE_")]
 
 
-def test_a_missing_command_says_what_to_install(tmp_path: Path) -> None:
+def test_a_missing_command_says_what_to_install(tmp_path):
     with pytest.raises(SlurmError, match=r"install Slurm's client tools or set slurm\.bin_dir"):
         ProcessRunner(tmp_path)(["scontrol", "ping"])

@@ -1,7 +1,5 @@
 """The queue and updates of the command-line client, on replies recorded from each release."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -24,13 +22,13 @@ def queue(request: pytest.FixtureRequest) -> list[QueuedJob]:
     return rows.queue(run(argv), " ".join(argv))
 
 
-def test_the_queue_has_what_waits_or_runs_and_nothing_finished(queue: list[QueuedJob]) -> None:
+def test_the_queue_has_what_waits_or_runs_and_nothing_finished(queue):
     states = sorted(job.state for job in queue)
     assert states == ["PENDING"] * 4 + ["RUNNING"] * 5
     assert [job.job_id for job in queue] == sorted(job.job_id for job in queue)
 
 
-def test_the_tasks_of_an_array_that_wait_are_one_job(queue: list[QueuedJob]) -> None:
+def test_the_tasks_of_an_array_that_wait_are_one_job(queue):
     (waiting,) = (job for job in queue if job.tasks > 1)
     assert waiting.name == f"{waiting.array_id}_[1-3]"
     assert (waiting.task, waiting.tasks, waiting.throttle) == ("1-3", 3, 1)
@@ -39,7 +37,7 @@ def test_the_tasks_of_an_array_that_wait_are_one_job(queue: list[QueuedJob]) -> 
     assert (running.task, running.tasks, running.gpus) == ("0", 1, {"minsky1": (0,)})
 
 
-def test_a_waiting_job_says_what_it_asked_for(queue: list[QueuedJob]) -> None:
+def test_a_waiting_job_says_what_it_asked_for(queue):
     (held,) = (job for job in queue if job.held)
     assert held.reason == "JobHeldUser"
     assert held.tres_per_task in ("gres/gpu=2", "gres:gpu:2")
@@ -53,7 +51,7 @@ def test_a_waiting_job_says_what_it_asked_for(queue: list[QueuedJob]) -> None:
     assert later.time_limit_s == 600
 
 
-def test_a_running_job_says_what_it_holds_and_until_when(queue: list[QueuedJob]) -> None:
+def test_a_running_job_says_what_it_holds_and_until_when(queue):
     running = [job for job in queue if job.state == "RUNNING"]
     counts = [{node: len(gpus) for node, gpus in job.gpus.items()} for job in running]
     assert sorted(counts, key=str) == [
@@ -67,7 +65,7 @@ def test_a_running_job_says_what_it_holds_and_until_when(queue: list[QueuedJob])
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_node_says_what_is_in_use_by_type(release: str) -> None:
+def test_a_node_says_what_is_in_use_by_type(release):
     run = RecordedRunner(REPLIES / release)
     nodes = {node.name: node for node in SlurmClient(run).nodes()}
     queue = rows.queue(run(list(releases.commands(releases.parse_version(release)).jobs)), "jobs")
@@ -91,11 +89,11 @@ def test_a_node_says_what_is_in_use_by_type(release: str) -> None:
         ((), ""),
     ],
 )
-def test_a_state_with_flags_is_one_word(state: tuple[str, ...], is_told_as: str) -> None:
+def test_a_state_with_flags_is_one_word(state, is_told_as):
     assert rows.queue_state(state) == is_told_as
 
 
-def test_task_lists_are_read_whole_or_refused() -> None:
+def test_task_lists_are_read_whole_or_refused():
     assert array_tasks.ranges(array_tasks.task_runs("1-3,7%2")) == "1-3,7"
     assert array_tasks.ranges(array_tasks.task_runs("[0-8:4]")) == "0,4,8"
     assert array_tasks.task_runs("") == ()
@@ -107,35 +105,35 @@ def words(change: JobUpdate, separator: str = "/") -> list[str]:
     return update_text.words(["7", "8_2"], change, separator)
 
 
-def test_an_update_names_all_jobs_once_and_only_what_changes() -> None:
+def test_an_update_names_all_jobs_once_and_only_what_changes():
     assert words(JobUpdate(begin_time=1795229124)) == ["JobId=7,8_2", "StartTime=uts1795229124"]
     assert words(JobUpdate(begin_time=NOW, req_nodes="")) == [
         "JobId=7,8_2", "ReqNodeList=", "StartTime=now",
     ]  # fmt: skip
 
 
-def test_other_kinds_of_request_are_cleared_before_the_nodes_gres_is_set() -> None:
+def test_other_kinds_of_request_are_cleared_before_the_nodes_gres_is_set():
     told = words(JobUpdate(tres_per_node="gres/gpu:s1:1,gpu:s3:1", tres_per_job=""))
     assert told == ["JobId=7,8_2", "TresPerJob=", "TresPerNode=gres/gpu:s1:1,gres/gpu:s3:1"]
 
 
 @pytest.mark.parametrize(("separator", "written"), [("/", "gres/gpu:2"), (":", "gres:gpu:2")])
-def test_tres_are_written_as_the_release_writes_them(separator: str, written: str) -> None:
+def test_tres_are_written_as_the_release_writes_them(separator, written):
     for text in ("gpu:2", "gres/gpu:2", "gres:gpu:2"):
         assert words(JobUpdate(tres_per_job=text), separator)[1] == f"TresPerJob={written}"
 
 
-def test_the_later_form_of_a_tasks_tres_is_left_as_it_is() -> None:
+def test_the_later_form_of_a_tasks_tres_is_left_as_it_is():
     told = words(JobUpdate(tres_per_task="cpu=2,gres/gpu:v100=1"))
     assert told[1] == "TresPerTask=cpu=2,gres/gpu:v100=1"
 
 
-def test_a_value_with_a_line_break_is_refused() -> None:
+def test_a_value_with_a_line_break_is_refused():
     with pytest.raises(SlurmError, match="line break"):
         words(JobUpdate(admin_comment="a\nb"))
 
 
-def test_a_reply_that_scontrol_prints_without_slurmctld_is_an_error() -> None:
+def test_a_reply_that_scontrol_prints_without_slurmctld_is_an_error():
     # Exit 0, no error, no jobs; only the time of the last update gives it away.
     reply = '{"jobs": [], "last_update": {"set": true, "infinite": false, "number": 0}}'
     with pytest.raises(SlurmError, match="is slurmctld up"):
@@ -144,13 +142,13 @@ def test_a_reply_that_scontrol_prints_without_slurmctld_is_an_error() -> None:
         rows.jobs(reply, "scontrol show jobs --json")
 
 
-def test_errors_in_a_reply_are_errors_whatever_the_exit_status_was() -> None:
+def test_errors_in_a_reply_are_errors_whatever_the_exit_status_was():
     fault = '{"description": "Failed while looking for jobs", "error": "Unspecified error"}'
     with pytest.raises(SlurmError, match=r"Failed while looking for jobs.*is slurmctld up"):
         rows.queue(f'{{"jobs": [], "errors": [{fault}]}}', "squeue --json")
 
 
-def test_many_jobs_are_changed_a_few_hundred_at_a_time_and_a_refusal_stops_none() -> None:
+def test_many_jobs_are_changed_a_few_hundred_at_a_time_and_a_refusal_stops_none():
     def refuse(argv: list[str], _stdin: str) -> str:
         if "1" in argv[2].removeprefix("JobId=").split(","):
             raise SlurmError("scontrol update: exit 1: Invalid job id specified for job 1")
@@ -165,7 +163,7 @@ def test_many_jobs_are_changed_a_few_hundred_at_a_time_and_a_refusal_stops_none(
     assert [name for some in told for name in some] == names
 
 
-def test_nothing_is_run_for_no_change_or_no_job() -> None:
+def test_nothing_is_run_for_no_change_or_no_job():
     runner = FakeRunner({"scontrol --version": "slurm 24.11.5"})
     client = SlurmClient(runner)
     client.update(["7"], JobUpdate())
