@@ -34,7 +34,7 @@ class Watcher:
         self._wanted = Detail.JOBS
         #: The newest snapshot, whatever happened since; None before the first one.
         self.newest: Snapshot | None = None
-        self._failure: tuple[float, SlurmError] = (float("-inf"), SlurmError(""))
+        self._failure: tuple[float, SlurmError] | None = None
         self._settings = Settings()
         self._settings_at = float("-inf")
         self._outdated_at = float("-inf")
@@ -57,9 +57,8 @@ class Watcher:
             newest = self.newest
             if newest is not None and newest.began >= since and newest.detail >= detail:
                 return newest
-            failed_at, failure = self._failure
-            if failed_at >= since:
-                raise failure
+            if self._failure is not None and self._failure[0] >= since:
+                raise self._failure[1]
             wanted, self._wanted = self._wanted, Detail.JOBS
             self.newest = await self._read(wanted)
             return self.newest

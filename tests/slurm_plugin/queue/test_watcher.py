@@ -42,6 +42,10 @@ def test_all_who_are_due_together_get_the_same_snapshot_of_one_reading(site):
     assert second.settings.tiers == {"batch": 3}
 
 
+def test_the_first_snapshot_may_be_of_any_age(site):
+    assert site.at(100.0, (float("-inf"), Detail.JOBS))[0].began == 100.0
+
+
 def test_what_nobody_wants_is_not_read(site):
     [snapshot] = site.at(100.0, (100.0, Detail.JOBS))
     assert site.slurm.asked == {"queue": 1}
