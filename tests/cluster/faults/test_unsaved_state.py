@@ -32,6 +32,9 @@ RESUME = (
     " squeue -h -t PD -o '%A %r' | grep 'launch failed' | cut -d' ' -f1 | xargs -r scontrol release"
 )
 
+#: What a job is in between, and in the end.
+STATES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "COMPLETED")
+
 
 def settled(cluster: Cluster, ids: list[int]) -> None:
     """Each of these jobs runs to its end, sooner or later; drained nodes are resumed.
@@ -44,7 +47,10 @@ def settled(cluster: Cluster, ids: list[int]) -> None:
     def over() -> bool:
         """Asks no more for a job that has completed: Slurm forgets it after two minutes."""
         cluster.run("ctl", RESUME, check=False)
-        left.difference_update([one for one in left if cluster.job(one).state == "COMPLETED"])
+        for job in [cluster.job(one) for one in left]:
+            assert job.state in STATES, job.fields
+            if job.state == "COMPLETED":
+                left.discard(job.id)
         return not left
 
     until(over, f"jobs {ids} are completed", 240)
