@@ -40,11 +40,11 @@ def masks(redrawn: float = 1.0, seed: int = 1) -> FreeMasks:
 
 def test_the_recording_holds_questions_of_several_sizes_and_with_hints() -> None:
     recorded = read()
-    sizes = {node.own.bit_count() for asked in recorded for node in asked.nodes if node.own}
+    sizes = {node.own.bit_count() for asked in recorded for node in asked.candidates if node.own}
     assert len(recorded) >= 100
     assert {1, 2, 3, 4, 5} <= sizes
     assert any(asked.hint for asked in recorded)
-    assert any(sum(node.own != 0 for node in asked.nodes) > 1 for asked in recorded)
+    assert any(sum(node.own != 0 for node in asked.candidates) > 1 for asked in recorded)
 
 
 def test_every_recorded_node_has_a_machine_of_the_catalog() -> None:
@@ -66,11 +66,11 @@ def test_a_line_that_is_no_question_is_named(tmp_path: Path) -> None:
 def test_growing_keeps_what_was_recorded_and_adds_clones() -> None:
     asked = question()
     grown = grow(asked, 1000, masks())
-    assert len(grown.nodes) == 1000
-    assert grown.nodes[:2] == asked.nodes
-    assert len({node.name for node in grown.nodes}) == 1000
-    assert all(node.own == 0 and node.total == 8 for node in grown.nodes[2:])
-    assert {node.weight for node in grown.nodes[2:]} == {1, 5}
+    assert len(grown.candidates) == 1000
+    assert grown.candidates[:2] == asked.candidates
+    assert len({node.name for node in grown.candidates}) == 1000
+    assert all(node.own == 0 and node.total == 8 for node in grown.candidates[2:])
+    assert {node.weight for node in grown.candidates[2:]} == {1, 5}
 
 
 def test_a_grown_question_is_a_valid_line() -> None:
@@ -89,7 +89,7 @@ def test_the_same_seed_grows_the_same_question() -> None:
 
 def test_only_the_redrawn_share_of_the_nodes_changes_between_questions() -> None:
     state = masks(redrawn=0.01)
-    first, second = (grow(question(), 1000, state).nodes for _ in range(2))
+    first, second = (grow(question(), 1000, state).candidates for _ in range(2))
     changed = sum(a.free != b.free for a, b in zip(first, second, strict=True))
     assert 0 < changed < 50
 
@@ -106,7 +106,7 @@ def test_the_engines_host_list_covers_every_clone() -> None:
     assert len(names) == MOST_CLONES + 1
     grown = grow(question(), 1000, masks())
     covered = {name for origin in ("dgx1", "dgx2") for name in hostlist.expand(host_list(origin))}
-    assert {node.name for node in grown.nodes} <= covered
+    assert {node.name for node in grown.candidates} <= covered
 
 
 def test_a_reply_with_a_busy_gpu_stops_the_benchmark() -> None:

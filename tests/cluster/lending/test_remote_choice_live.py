@@ -62,7 +62,7 @@ def says(cluster: Cluster, jobid: int, text: str) -> None:
 
 def others_end(cluster: Cluster, when: str) -> None:
     """When the jobs that occupy the two nodes will end by their time limits."""
-    ids = ",".join(cluster.run("ctl", "squeue -h -u bob -o %A").out.split())
+    ids = ",".join(cluster.run("ctl", "squeue -h -t R -u bob -o %A").out.split())
     # An end can be set only of a job that has a limit.
     for word in ("timelimit=600", f"endtime={when}"):
         cluster.run("ctl", f"scontrol update jobid={ids} {word}")

@@ -253,6 +253,8 @@ def test_jobs_are_released_in_slurms_own_order(cluster: Cluster) -> None:
     low = gated(cluster, "-w", "dgx1", "--gres=gpu:8")
     high = gated(cluster, "-w", "dgx1", "--gres=gpu:8")
     cluster.run("ctl", f"scontrol update jobid={high} priority=100000")
+    # Not within the one look that read the queue before and the nodes after these two lines.
+    cluster.look()
     cluster.cancel(busy)
     cluster.wait_running(high)
     assert is_gated(cluster.job(low))
