@@ -4,8 +4,6 @@ JUnit files go in (`cell`), a Markdown table comes out (`table`). Nothing is wri
 said: a file of tests without a result is "not run".
 """
 
-from __future__ import annotations
-
 import ast
 import xml.etree.ElementTree as ET
 from collections import Counter

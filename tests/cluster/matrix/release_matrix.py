@@ -7,8 +7,6 @@ One file of tests at a time, so that a run that is broken off keeps what it has:
   docs/matrix.md                        the table
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

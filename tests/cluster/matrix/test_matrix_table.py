@@ -1,7 +1,5 @@
 """The release matrix is made of results: what each becomes in the table, without a cluster."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -37,13 +35,13 @@ def row(result: Cell | None) -> list[str]:
     return next(line for line in lines if "test_x.py" in line).strip("| ").split(" | ")
 
 
-def test_a_junit_file_is_counted_with_the_reasons_of_what_was_skipped() -> None:
+def test_a_junit_file_is_counted_with_the_reasons_of_what_was_skipped():
     """Errors of fixtures are failures, a test counts once; equal reasons are one."""
     assert cell(JUNIT) == {"passed": 1, "failed": 2, "skipped": {NO_PLUGIN: 2}}
 
 
 @pytest.mark.parametrize("text", ["", "<testsuites/>", "Killed"], ids=["empty", "no test", "text"])
-def test_what_is_no_result_is_an_error(text: str) -> None:
+def test_what_is_no_result_is_an_error(text):
     """A broken-off run never counts as one that passed."""
     with pytest.raises(MatrixError):
         cell(text)
@@ -61,26 +59,26 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("result", "expected"), [w[1:] for w in WORDS], ids=[w[0] for w in WORDS])
-def test_a_result_in_words(result: Cell | None, expected: str) -> None:
+def test_a_result_in_words(result, expected):
     """The cell of its own release and mode says it; every other one says that it was not run."""
     assert row(result) == ["It works (`test_x.py`)", *["not run"] * 2, expected, *["not run"] * 3]
 
 
-def test_each_reason_is_one_note_however_often_it_is_met() -> None:
+def test_each_reason_is_one_note_however_often_it_is_met():
     """The notes below the table name each reason once."""
     cells = {"test_x.py": found(0, no_plugin=4), "test_y.py": found(1, no_plugin=1, too_old=1)}
     text = table({"test_x.py": "X.", "test_y.py": "Y."}, {"forky": {"select": cells}})
     assert text.endswith("\n- [1] no plugin\n- [2] too old\n")
 
 
-def test_a_file_of_live_tests_becomes_a_row() -> None:
+def test_a_file_of_live_tests_becomes_a_row():
     """Its title is the first line of its docstring; files without live tests have none."""
     titles = live_files(TESTS)
     assert titles["test_min_utility.py"].startswith("Jobs that would rather wait")
     assert "test_harness_parsing.py" not in titles
 
 
-def test_the_table_in_the_docs_is_made_of_the_committed_results() -> None:
+def test_the_table_in_the_docs_is_made_of_the_committed_results():
     """`make test-matrix ARGS=--table` writes it anew."""
     counts = json.loads((TESTS / "assets" / "matrix.json").read_text())
     made = table(counts["titles"], counts["results"])
