@@ -22,19 +22,18 @@ from slurm_plugin.decide.machines import Machines, mask_of
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.backoff import Backoff
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
-from slurm_plugin.gates.released import about_to_run
+from slurm_plugin.gates.released import Watch, about_to_run, of_job
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
-from slurm_plugin.gates.watch import Watch, of_job
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.protocol import PlacementQuestion
+from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
 from slurm_plugin.queue.snapshot import Settings, Snapshot
@@ -130,12 +129,12 @@ class GateReconciler:
         matcher = self._open_matcher(snapshot)
         context = GateContext(
             int(self.clock()),
-            self.lease_s,
+            snapshot.settings.tiers,
             self.grace_s,
-            tiers=snapshot.settings.tiers,
-            is_paused=self._backoff.is_paused,
+            matcher.lending.settings.ready_s if matcher else None,
+            self._backoff.is_paused,
+            lease_s=self.lease_s,
             holds_until=self._holds_until,
-            ready_s=matcher.lending.settings.ready_s if matcher else 0,
         )
         self._decided = {}
         made = plan(

@@ -21,8 +21,8 @@ from slurm_plugin.remote.node import preset, relay, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge, Vouching
 from slurm_plugin.remote.node.preset import Server
 from slurm_plugin.remote.node.relay import Door, JobEnd
+from slurm_plugin.remote.node.sockets import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 #: Set by the engine at submit: this job may borrow. Set here once it has borrowed.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
 ALIVE_S = 1.0
