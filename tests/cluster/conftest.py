@@ -48,7 +48,6 @@ def enforced_by(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def running_cluster(slurm_cluster_factory: Factory) -> Cluster:
-    """The cluster of this worker."""
     return slurm_cluster_factory()
 
 

@@ -46,9 +46,6 @@ COUNTS = (2, 3, 1, 2, 4)
 SHORT = "sleep 1"
 
 
-# -- the engine ---------------------------------------------------------------
-
-
 @contextmanager
 def jitter(cluster: Cluster) -> Iterator[None]:
     """The engine stops for 40 to 200 ms, again and again: half its answers come late."""
@@ -158,9 +155,6 @@ def finish(cluster: Cluster, ids: Sequence[int]) -> None:
         assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
 
 
-# -- bad input ----------------------------------------------------------------
-
-
 @pytest.mark.long("the same in the other mode", "slots")
 def test_ten_megabytes_of_hint(cluster):
     """A job script with such a line is refused; a client of the socket is disconnected."""
@@ -175,9 +169,6 @@ def test_ten_megabytes_of_hint(cluster):
     assert reply == "" or reply.startswith("error id=0 ")
     assert cluster.engine_pid() == pid
     advised_again(cluster, start_s=30, timeout_s=60)
-
-
-# -- slurmctld ----------------------------------------------------------------
 
 
 RESTARTS = {

@@ -28,9 +28,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 once = pytest.mark.slots
 
 
-# -- two local, two remote ----------------------------------------------------
-
-
 def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lending):
     """The same job twice: without asking it waits as in stock Slurm; asking, it starts."""
     waits = lending.sbatch(*FOUR, script=HOLD)
@@ -127,9 +124,6 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending):
         lending.cancel(jobid, small)
 
 
-# -- ends ---------------------------------------------------------------------
-
-
 @pytest.mark.long("the same in the other mode", "slots")
 def test_donors_end_when_the_job_ends_or_fails(lending):
     for code in (0, 3):
@@ -167,9 +161,6 @@ def test_a_job_that_loses_its_donor_does_not_go_on(lending):
     until(lambda: lending.job(job.id).state != "RUNNING", "the job is put back", 30)
 
 
-# -- restarts -----------------------------------------------------------------
-
-
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_restarted_slurmctld_knows_borrower_and_donor(lending):
     job = borrower(lending)
@@ -190,9 +181,6 @@ def test_without_an_engine_donors_end_by_themselves(lending):
     lending.engine("start")
 
 
-# -- the engine is killed again and again ----------------------------------------
-
-
 @pytest.mark.parametrize(
     ("jobs", "kills"),
     [
@@ -204,7 +192,6 @@ def test_without_an_engine_donors_end_by_themselves(lending):
     ],
 )
 def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(lending, jobs, kills):
-    """Every job ends well, and nothing is left."""
     dice = random.Random(8)
     script = f"{ECHO}; sleep 0.5"
     ids = [lending.sbatch(*FOUR, ASKS, "-t", "5", script=script) for _ in range(jobs)]
@@ -240,9 +227,6 @@ def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending):
     lending.wait_running(jobid, timeout_s=120)
     assert echoed(lending, jobid)[-1] == "exit 0"
     assert lending.run("ctl", f"cat /home/alice/ran.{jobid}").out.split() == ["ran"]
-
-
-# -- what cannot be -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -300,9 +284,7 @@ def test_an_r_queue_lends_without_being_asked(lending):
         nothing_is_left(lending)
 
 
-# -- the baseline (last: it takes the site away) ------------------------------
-
-
+# Last, since it takes the site away.
 @once
 @pytest.mark.long("about stock Slurm")
 def test_stock_slurm_keeps_the_job_waiting(cluster):

@@ -59,7 +59,6 @@ def clean(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def configure(cluster: Cluster, old: str, new: str) -> None:
-    """Change the engine's configuration for this test, and have it reload."""
     text = cluster.read("ctl", CONFIG)
     assert old in text
     cluster.run("ctl", f"[ -e {CONFIG}.kept ] || cp -p {CONFIG} {CONFIG}.kept")

@@ -137,9 +137,6 @@ def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster):
         assert won.gpus == by_policy(stay, (3,), ("dgx1",))
 
 
-# -- shared and sliced GPUs ---------------------------------------------------
-
-
 @pytest.mark.select_plugin
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_mps_jobs_share_their_gpu_and_nothing_else(cluster):

@@ -232,9 +232,6 @@ def test_parts_of_a_heterogeneous_job(live, hold):
     assert [job.gpus for job in live.jobs(jobid)] == wanted
 
 
-# -- which node ---------------------------------------------------------------
-
-
 def got_by(cluster: Cluster, *args: str) -> Gpus:
     """What one job of these options gets; it ends before this returns."""
     jobid = cluster.sbatch(*args, script="sleep 300")
@@ -311,8 +308,6 @@ def test_a_lighter_node_is_taken_however_badly_connected(live, hold):
     assert list(wanted) == ["dgx2"]
     assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == wanted
 
-
-# -- left alone ---------------------------------------------------------------
 
 MIX = (
     ("-w", "dgx1", "--gres=gpu:2"),

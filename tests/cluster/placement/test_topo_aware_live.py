@@ -33,7 +33,6 @@ def watched_site(session_cluster: Cluster) -> Iterator[None]:
 
 
 def submit(cluster: Cluster, gpus: int, hint: str, *args: str, seconds: float = 300) -> int:
-    """A job on the minsky."""
     hint = f"--comment=gpu-topo: {hint}"
     return cluster.sbatch("-w", NODE, f"--gres=gpu:{gpus}", hint, *args, sleep_s=seconds)
 

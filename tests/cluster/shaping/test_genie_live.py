@@ -89,9 +89,6 @@ def refused(cluster: Cluster, *args: str) -> str:
     return lines[0]
 
 
-# -- a queue ------------------------------------------------------------------
-
-
 def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes():
     """Needs no cluster."""
     wanted = simulated()
@@ -175,8 +172,6 @@ def test_urgent_overtakes_normal_and_nobody_else_loses(shaping):
     shaping.wait_running(normal[0], timeout_s=60)
     assert shaping.job(normal[1]).state == "PENDING"
 
-
-# -- shapes -------------------------------------------------------------------
 
 WIDE = Work("wide", 64, 2000)
 #: What it gets on empty nodes, and with -N 2 (a test holds that against the models).

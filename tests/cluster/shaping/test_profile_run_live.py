@@ -91,19 +91,16 @@ def said(cluster: Cluster) -> str:
 
 
 def ended(cluster: Cluster, pid: int) -> bool:
-    """Whether that command is over."""
     return cluster.run("ctl", ["test", "-d", f"/proc/{pid}"], check=False).code != 0
 
 
 def progress(cluster: Cluster) -> dict[str, Any]:
-    """What the command wrote down."""
     text = cluster.run("ctl", ["cat", f"{FOLDER}/progress.json"]).out
     result: dict[str, Any] = json.loads(text)
     return result
 
 
 def states(cluster: Cluster) -> list[str]:
-    """The state of each run."""
     return [run["state"] for run in progress(cluster)["runs"]]
 
 

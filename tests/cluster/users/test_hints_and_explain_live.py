@@ -122,9 +122,6 @@ def test_report_sums_up_what_was_gained(cluster):
     assert cluster.run("ctl", ["gputopo", "report"], user="alice", check=False).code == 2
 
 
-# -- an engine that listens, with rules (from here on: `configured`) -------------
-
-
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
 def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(configured):
