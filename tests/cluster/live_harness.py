@@ -24,6 +24,8 @@ from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 Gpus = dict[str, tuple[int, ...]]
 Busy = Mapping[str, Sequence[int]]
 
+#: Marks of most live tests: of placements that must be enforced, in each way of enforcing.
+IN_BOTH_MODES = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 _OURS = description.read(description.DEFAULT)
 #: Which machine of the catalog each node is, and how many GPUs it has.
 MACHINES = _OURS.machines

@@ -12,11 +12,7 @@ from select_harness import stock_pair, told_stock_pair
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import Result
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.long("the same in the other mode", "slots"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 
 def gputopo(cluster: Cluster, *args: str, check: bool = True) -> Result:

@@ -11,11 +11,7 @@ from simulation.experiments.pollux import runs_of
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.long("the same in the other mode", "slots"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 HOME = "/home/alice"
 FOLDER = f"{HOME}/work"
