@@ -121,13 +121,13 @@ def _asked(submission: Submission, given: dict[str, Any]) -> ProfileRequest:
     if name is None:
         assert submission.script is not None
         name = submission.script.name.split(".")[0]
-    lists = {
+    said: dict[str, Any] = {
         key: values(given[key], f"--{key.replace('_', '-')}") if given[key] is not None else None
         for key in ("batches", "nodes", "gpus_per_node")
     }
     per_gpu = None if given["tasks"] is None else given["tasks"] == "gpu"
-    plain = {key: given[key] for key in ("task", "iterations", "gpu_type", "on")}
-    return ProfileRequest(checked_profile(name), per_gpu=per_gpu, **plain, **lists)
+    said |= {key: given[key] for key in ("task", "iterations", "gpu_type", "on")}
+    return ProfileRequest(checked_profile(name), per_gpu=per_gpu, **said)
 
 
 def _print_plan(
