@@ -73,6 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         "all": lambda item: True,
     }[config.getoption("--run")]
     for item in filter(wanted, items):
+        if item.get_closest_marker("cluster"):
+            item.user_properties.append(("mode", mode_of(item) or "select"))
         groups.setdefault((mode_of(item), item.location[0]), []).append(item)
     order = sorted(groups, key=place)
     if shard := config.getoption("--shard"):

@@ -1,7 +1,5 @@
 """The live cluster as fixtures: started once, clean before and after every test that uses it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +69,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def live(session_cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
     """The cluster as it is, for tests that keep a state among themselves."""
+    # What docs/matrix.md says of the Slurm that the test ran on.
+    request.node.user_properties += [
+        ("slurm", session_cluster.version),
+        ("origin", f"Debian {session_cluster.suite}"),
+        ("plugin", "built" if session_cluster.has_select_plugin else "not built"),
+    ]
     for_plugin = any(map(request.node.get_closest_marker, ("select_plugin", "enforced")))
     if for_plugin and enforcement() == "select" and not session_cluster.has_select_plugin:
         pytest.skip("the select plugin is not built: no source of this Slurm could be had")
