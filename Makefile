@@ -2,7 +2,7 @@
 #   make setup    .venv with the package installed for development
 #   make test     the tests, those against the live cluster included (ARGS='FILE -k NAME' for some)
 #   make test-long     those that take long (SHARD=1/4 for a quarter of them)
-#   make test-matrix   the live tests on every Slurm release, in both modes (hours); writes docs/matrix.md
+#   make test-matrix   all live tests on every Slurm release (SUITES=forky for one; an hour each); writes docs/matrix.md
 #   make test-sanitized   live tests with the select plugin inside slurmctld under ASan and UBSan (ARGS=files)
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
@@ -54,9 +54,11 @@ test-long: setup test-tools
 	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 	$(if $(SHARD)$(ARGS),,$(MAKE) mutants)
 
-# ARGS='--suite forky --mode slots --file test_main_job.py' for a part (--help).
+# A table of results: tests that fail are counted in it.
 test-matrix: setup test-tools
-	PYTHONPATH=tests/cluster $(PYTHON) -m tests.cluster.matrix.release_matrix $(ARGS)
+	@for suite in $(or $(SUITES),bookworm trixie forky); do export SUITE=$$suite; slurm_cluster/cluster.sh images && \
+	{ $(PYTEST) --junitxml=.cluster/junit/$$suite.xml $(or $(ARGS),tests/cluster) || test $$? = 1; } && \
+	PYTHONPATH=tests/cluster $(PYTHON) -m tests.cluster.matrix.releases .cluster/junit/$$suite.xml || exit; done
 
 # A report aborts slurmctld, and is in the file that the last line looks for.
 test-sanitized: ARGS := $(addprefix tests/cluster/,$(addprefix select/test_select_,live.py pass_through.py waiting.py) attacks)

@@ -31,9 +31,14 @@ class Slurm(Hosts):
     """Hosts with a Slurm in them."""
 
     @cached_property
+    def version(self) -> str:
+        """Slurm's version: 24.11.5."""
+        return self.run("ctl", "sinfo -V").out.split()[1]
+
+    @property
     def release(self) -> tuple[int, int]:
         """Slurm's release: (24, 11)."""
-        year, month = self.run("ctl", "sinfo -V").out.split()[1].split(".")[:2]
+        year, month = self.version.split(".")[:2]
         return int(year), int(month)
 
     def sbatch(

@@ -3,8 +3,6 @@
 For what needs no cluster: hostile clients of its sockets, its memory and its descriptors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource
@@ -46,8 +44,6 @@ esac""",
 
 
 class EngineProcess:
-    """One engine that runs."""
-
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self.process = folder, process
         self.path = folder / "engine.sock"

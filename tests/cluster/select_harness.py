@@ -1,7 +1,5 @@
 """What the live tests of the select plugin share: the scripted engine and a few questions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +60,6 @@ class FakeEngine:
         self.start()
 
     def put(self, path: str, text: str) -> None:
-        """Writes a file in the controller."""
         self.cluster.put("ctl", path, text)
 
     def start(self) -> None:
@@ -76,7 +73,6 @@ class FakeEngine:
         )
 
     def signal(self, name: str) -> None:
-        """Sends the process a signal."""
         self.cluster.run("ctl", f"kill -{name} $(cat {PID})", check=False)
 
     def stop(self) -> None:

@@ -5,26 +5,19 @@ order, no GPU is held twice, each job has as many GPUs as it asked for, and all 
 who means no good does his worst beside it: two jobs of somebody else are left alone.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shlex
 
 import pytest
-from live_harness import GPUS, Watch, all_jobs, watched
+from live_harness import GPUS, IN_BOTH_MODES, Watch, all_jobs, watched
 from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
-    pytest.mark.usefixtures("usual_deadline"),
-]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.usefixtures("usual_deadline")]
 
 SEED = int(os.environ.get("GPUTOPO_SEED", "7"))
 BATCH = 8
@@ -148,12 +141,11 @@ class Soup:
 MOST_MEMORY_MB = 400
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 @pytest.mark.parametrize(
     "jobs",
     [32, pytest.param(160, marks=[pytest.mark.long("three minutes"), pytest.mark.timeout(900)])],
 )
-def test_random_jobs(cluster: Cluster, jobs: int) -> None:
+def test_random_jobs(cluster, jobs):
     """Right counts, no GPU twice at any moment, none in use at the end, slurmctld never fell."""
     print(f"GPUTOPO_SEED={SEED}")  # shown when the test fails
     soup, victims = Soup(cluster, SEED), victims_of(cluster)

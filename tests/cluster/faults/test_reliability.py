@@ -4,8 +4,6 @@ The real engine, select plugin and bridge together. Slurm's books are sampled be
 and after it no node may report a GPU in use.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Iterator, Sequence
@@ -13,9 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 from live_harness import (
+    IN_BOTH_MODES,
     PICKY,
     TAKEN,
-    Watch,
     advised_again,
     end,
     kill_slurmctld,
@@ -30,12 +28,7 @@ from select_harness import stock_pair
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
-    pytest.mark.usefixtures("usual_deadline"),
-]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.usefixtures("usual_deadline")]
 
 SOCKET = "/run/gputopo/engine.sock"
 FORMS = (
@@ -47,9 +40,6 @@ FORMS = (
 )
 COUNTS = (2, 3, 1, 2, 4)
 SHORT = "sleep 1"
-
-
-# -- the engine ---------------------------------------------------------------
 
 
 @contextmanager
@@ -109,7 +99,7 @@ ANOTHER = pytest.mark.long("another way for the engine to be away")
 @pytest.mark.parametrize(
     "trouble", [pytest.param(one, marks=() if one in EVERY_RUN else ANOTHER) for one in TROUBLES]
 )
-def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, trouble: str) -> None:
+def test_a_stream_of_jobs_while_the_engine_is(cluster, watch, trouble):
     """Jobs before, during and after it: each runs to its end with the GPUs it asked for.
 
     A user who tries to make use of the moment moves nobody's.
@@ -161,11 +151,7 @@ def finish(cluster: Cluster, ids: Sequence[int]) -> None:
         assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
 
 
-# -- bad input ----------------------------------------------------------------
-
-
-@pytest.mark.long("the same in the other mode", "slots")
-def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
+def test_ten_megabytes_of_hint(cluster):
     """A job script with such a line is refused; a client of the socket is disconnected."""
     hint = "head -c 10000000 /dev/zero | tr '\\0' x"
     script = f"(echo '#!/bin/sh'; printf '#SBATCH --comment=gpu-topo:'; {hint}; echo)"
@@ -180,9 +166,6 @@ def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
     advised_again(cluster, start_s=30, timeout_s=60)
 
 
-# -- slurmctld ----------------------------------------------------------------
-
-
 RESTARTS = {
     "restart": Cluster.restart_slurmctld,
     "scontrol reconfigure": Cluster.reconfigure,
@@ -195,9 +178,8 @@ WAYS = [pytest.param(way, marks=() if way == "SIGKILL" else ONE_OF) for way in R
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_slurmctld_comes_back_with_every_job_as_it_was(
-    cluster: Cluster, watch: Watch, way: str
-) -> None:
+@pytest.mark.both_modes("short")
+def test_slurmctld_comes_back_with_every_job_as_it_was(cluster, watch, way):
     """Running jobs keep their GPUs; pending and postponed ones wait on and then start."""
     cluster.occupy("dgx1", TAKEN)
     held = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
@@ -219,8 +201,7 @@ def test_slurmctld_comes_back_with_every_job_as_it_was(
     assert len(got) == 2
 
 
-@pytest.mark.long("the same in the other mode", "slots")
-def test_slurmctld_starts_while_the_engine_is_away(cluster: Cluster, watch: Watch) -> None:
+def test_slurmctld_starts_while_the_engine_is_away(cluster, watch):
     """Neither needs the other to start; advice begins when both are there."""
     jobid = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     gpus = cluster.wait_running(jobid).gpus

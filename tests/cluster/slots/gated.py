@@ -1,7 +1,5 @@
 """Jobs behind their gates: how to make one, and what the engine says of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +39,6 @@ def stays_gated(cluster: Cluster, jobid: int) -> bool:
 
 @contextmanager
 def engine_away(cluster: Cluster) -> Iterator[None]:
-    """No engine for the length of the block."""
     cluster.engine("kill")
     yield
     cluster.engine("start")
