@@ -123,12 +123,10 @@ def nothing_is_left(cluster: Cluster) -> None:
 
 
 def processes(cluster: Cluster, node: str) -> str:
-    """Processes of the program on a node."""
     return cluster.run(node, "pgrep -u alice -af gputopo-node", check=False).out
 
 
 def donors(cluster: Cluster) -> list[Job]:
-    """Donors that wait or run."""
     alive = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")
     jobs = [job for job in all_jobs(cluster) if job.fields["JobName"] == "gpu-donor"]
     return [job for job in jobs if job.state in alive]

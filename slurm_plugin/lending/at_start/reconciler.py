@@ -58,10 +58,6 @@ class LoanReconciler:
         self._act(made, snapshot.jobs)
         return made
 
-    def close(self) -> None:
-        """End what runs beside the engine."""
-        self.matcher.close()
-
     def counts(self) -> Mapping[str, int]:
         """What `gputopo status` shows."""
         return dict(self.matcher.lending.counts)

@@ -4,19 +4,13 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from live_harness import CONFIG, Watch, advised_again, configure_engine, end, running
+from live_harness import CONFIG, IN_BOTH_MODES, Watch, advised_again, configure_engine, end, running
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.faults import SMALL_DISK
 from slurm_cluster.hosts import until
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
-    pytest.mark.long("half a minute"),
-    pytest.mark.timeout(900),
-]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.long("half a minute"), pytest.mark.timeout(900)]
 
 PAIR = ("-w", "dgx1", "--gres=gpu:2")
 DECISIONS = f"{SMALL_DISK}/decisions.jsonl"

@@ -12,11 +12,7 @@ from select_harness import stock_pair, told_stock_pair
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import Result
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.long("the same in the other mode", "slots"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 
 def gputopo(cluster: Cluster, *args: str, check: bool = True) -> Result:
@@ -59,7 +55,6 @@ def clean(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def configure(cluster: Cluster, old: str, new: str) -> None:
-    """Change the engine's configuration for this test, and have it reload."""
     text = cluster.read("ctl", CONFIG)
     assert old in text
     cluster.run("ctl", f"[ -e {CONFIG}.kept ] || cp -p {CONFIG} {CONFIG}.kept")

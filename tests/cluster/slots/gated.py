@@ -39,7 +39,6 @@ def stays_gated(cluster: Cluster, jobid: int) -> bool:
 
 @contextmanager
 def engine_away(cluster: Cluster) -> Iterator[None]:
-    """No engine for the length of the block."""
     cluster.engine("kill")
     yield
     cluster.engine("start")

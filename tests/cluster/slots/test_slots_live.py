@@ -22,9 +22,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 ALL = tuple(range(8))
 
 
-# -- gate and release ---------------------------------------------------------
-
-
 def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(cluster, watch):
     """It says what it waits for; the GPUs that come free are enough, and the best pair is taken."""
     busy = cluster.occupy("dgx1", ALL)
@@ -199,9 +196,6 @@ def test_gpus_of_one_socket(cluster):
     assert cluster.visible_gpus(jobid) == (4, 5)
 
 
-# -- order --------------------------------------------------------------------
-
-
 @pytest.mark.long("slurm.conf changes for it")
 def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(cluster, watch):
     """Slots of several sockets Slurm would never start; what no socket has is its own choice."""
@@ -219,7 +213,6 @@ def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(cluster, watch):
 
 
 def limit(minutes: int) -> str:
-    """A time limit."""
     return f"--time={minutes}"
 
 

@@ -24,9 +24,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 ALL = tuple(range(8))
 
 
-# -- what goes wrong ----------------------------------------------------------
-
-
 @pytest.mark.long("15 s of waiting")
 def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(cluster, watch):
     """A limit of Slurm's own stands against the start: gate again, try again, later and later."""
@@ -160,7 +157,6 @@ MANY = pytest.mark.long("a minute of jobs")
     ],
 )
 def test_gated_jobs_survive(cluster, watch, count, trouble):
-    """All of them run to their end, none twice, none is lost."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
     cluster.look()
     holders = submit_many(cluster, [("-w", node, "--exclusive", "--gres=gpu:1") for node in NODES])
@@ -181,9 +177,6 @@ def test_gated_jobs_survive(cluster, watch, count, trouble):
 
 
 NODES = ("amd1", "bridged1", "dgx1", "dgx2", "minsky1")
-
-
-# -- away with it -------------------------------------------------------------
 
 
 def test_release_all_gives_every_job_its_own_request_back(cluster):
