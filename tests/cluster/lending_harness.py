@@ -64,7 +64,7 @@ def lending_site(cluster: Cluster) -> Iterator[Cluster]:
 def start_lending(cluster: Cluster) -> None:
     """The site lends, and but for four GPUs everything on the two nodes is taken."""
     configure_engine(cluster, f"{remote('')}\nslots: {{poll_s: 1}}")
-    cluster.look()
+    cluster.wait_reconciled()
     used = cluster.gres_used()
     occupy(cluster, *(node for node, gpus in BUSY.items() if used[node] != gpus))
 
@@ -103,12 +103,12 @@ def settings_of(cluster: Cluster, settings: str, lines: str = "") -> Iterator[No
     cluster.put("ctl", CONFIG, before.replace(remote(""), remote(settings)) + lines)
     try:
         cluster.engine("restart")
-        cluster.look()
+        cluster.wait_reconciled()
         yield
     finally:
         cluster.put("ctl", CONFIG, before)
         cluster.engine("restart")
-        cluster.look()
+        cluster.wait_reconciled()
 
 
 def nothing_is_left(cluster: Cluster) -> None:

@@ -107,7 +107,7 @@ def end(cluster: Cluster, ids: Sequence[int], left: Busy | None = None) -> None:
     """Cancels jobs and waits until exactly the GPUs in `left` are in use."""
     cluster.cancel(*ids)
     until(lambda: is_used(cluster, left or {}), f"only {left or 'nothing'} in use", 60)
-    cluster.look()
+    cluster.wait_reconciled()
 
 
 def is_used(cluster: Cluster, busy: Busy) -> bool:

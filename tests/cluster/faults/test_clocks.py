@@ -52,7 +52,7 @@ def site(watch: Watch, cluster: Cluster) -> Cluster:
     cluster.configure_extra("AuthInfo=cred_expire=10000")
     cluster.reconfigure()
     configure_engine(cluster, f"slots: {{lease_s: {LEASE_S}, poll_s: 1}}")
-    cluster.look()
+    cluster.wait_reconciled()
     return cluster
 
 

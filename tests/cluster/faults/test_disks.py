@@ -23,7 +23,7 @@ def small_disk(watch: Watch, cluster: Cluster) -> Iterator[Cluster]:
     cluster.run("ctl", f"sed -i '/^decision_log:/d' {CONFIG}")
     small = f"decision_log: {{path: {DECISIONS}}}\nstate_dir: {SMALL_DISK}/state"
     configure_engine(cluster, small)
-    cluster.look()
+    cluster.wait_reconciled()
     yield cluster
     cluster.engine("stop")
     cluster.run("ctl", f"rm -rf {SMALL_DISK}/*")
@@ -71,7 +71,7 @@ def test_slurmctlds_disk_is_full(small_state):
     holder = small_state.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
     gpus = running(small_state, [kept, holder])
     waits = small_state.sbatch(*PAIR, sleep_s=300)
-    small_state.look()
+    small_state.wait_reconciled()
     with small_state.full_disk():
         refused = small_state.run("ctl", "sbatch --gres=gpu:1 --wrap true", check=False)
         assert refused.code, refused.out

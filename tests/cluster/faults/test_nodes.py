@@ -121,5 +121,5 @@ def test_the_controllers_host_is_gone(cluster):
     assert running(cluster, [kept, holder]) == gpus
     assert cluster.job(waits).state == "PENDING"
     cluster.cancel(holder)
-    cluster.look()
+    cluster.wait_reconciled()
     assert len(cluster.wait_running(waits, timeout_s=90).gpus["dgx1"]) == 2

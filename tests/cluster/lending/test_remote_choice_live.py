@@ -61,7 +61,7 @@ def others_end(cluster: Cluster, when: str) -> None:
     # An end can be set only of a job that has a limit.
     for word in ("timelimit=600", f"endtime={when}"):
         cluster.run("ctl", f"scontrol update jobid={ids} {word}")
-    cluster.look()
+    cluster.wait_reconciled()
 
 
 def test_remote_auto_lends_when_waiting_would_take_longer(lending):
@@ -133,7 +133,7 @@ def test_without_drmaestros_answer_the_r_queue_decides(lending):
         lending.engine("kill")
         until(lambda: not solvers(lending), "the solver ends with the engine", 30)
         lending.engine("start")
-        lending.look()
+        lending.wait_reconciled()
         gives_back(lending, borrows_by(lending, "drmaestro"))
         [after] = solvers(lending)
         assert after != before
@@ -184,7 +184,7 @@ def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(len
         array = lending.sbatch(*many, script="sleep 600", user="bob")
         count = f"squeue -h -p {CPU_JOBS} -t R -o %A | wc -l"
         until(lambda: int(lending.run("ctl", count).out) == cpus, f"{cpus} CPUs are taken", 60)
-        lending.look()
+        lending.wait_reconciled()
         return array
 
     try:

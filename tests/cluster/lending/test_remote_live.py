@@ -161,7 +161,7 @@ def test_a_restarted_slurmctld_knows_borrower_and_donor(lending):
     job = borrower(lending)
     [donor] = donors(lending)
     lending.restart_slurmctld()
-    lending.look()
+    lending.wait_reconciled()
     assert [result.id for result in donors(lending)] == [donor.id]
     assert lending.job(job.id).state == "RUNNING"
 

@@ -105,7 +105,7 @@ def test_doctor_names_stock_slurm(clean):
 def test_status_and_explain_tell_what_slurm_did(clean):
     jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
     (gpus,) = clean.wait_running(jobid).gpus.values()
-    clean.look()
+    clean.wait_reconciled()
     output = status(clean)
     asked, reply = ("submit", "ok") if enforcement() == "slots" else ("place", "use")
     assert output["replies"][reply] >= 1

@@ -56,7 +56,7 @@ def test_a_requeued_job_is_advised_anew(cluster):
     first = pair(cluster)
     cluster.run("ctl", f"scontrol requeue {first}")
     until(lambda: cluster.gres_used()["dgx1"] == (), "its GPUs are free")
-    cluster.look()
+    cluster.wait_reconciled()
     pair(cluster)
     # Slurm itself lets a requeued job wait for two minutes
     cluster.run("ctl", f"scontrol update jobid={first} starttime=now", check=False)
@@ -72,7 +72,7 @@ def test_a_node_that_goes_down_frees_its_gpus(cluster):
     finally:
         wait_node(cluster, "dgx1")
     assert cluster.gres_used()["dgx1"] == ()
-    cluster.look()
+    cluster.wait_reconciled()
     pair(cluster)
 
 
@@ -96,7 +96,7 @@ def test_a_job_that_gives_up_a_node(cluster):
     assert cluster.job(jobid).gpus == {kept: before[kept]}
     gone = "dgx2" if kept == "dgx1" else "dgx1"
     until(lambda: cluster.gres_used()[gone] == (), f"the GPUs on {gone} are free")
-    cluster.look()
+    cluster.wait_reconciled()
     other = cluster.sbatch("-w", gone, "--gres=gpu:3", sleep_s=300)
     assert cluster.wait_running(other).gpus == by_policy({}, (3,), (gone,))
 

@@ -235,7 +235,7 @@ def got_by(cluster: Cluster, *args: str) -> Gpus:
     result = cluster.wait_running(jobid).gpus
     cluster.cancel(jobid)
     cluster.wait_finished(jobid)
-    cluster.look()
+    cluster.wait_reconciled()
     return result
 
 
@@ -268,14 +268,14 @@ def also(cluster: Cluster, nodes: Sequence[str], feature: str) -> Iterator[None]
     for node, text in own.items():
         update("availablefeatures", node, text, feature)
         update("activefeatures", node, text, feature)
-    cluster.look()
+    cluster.wait_reconciled()
     try:
         yield
     finally:
         for node, text in own.items():
             update("activefeatures", node, text)
             update("availablefeatures", node, text)
-        cluster.look()
+        cluster.wait_reconciled()
 
 
 def test_a_constraint_names_the_candidates(live, hold):
@@ -292,12 +292,12 @@ def test_a_lighter_node_is_taken_however_badly_connected(live, hold):
     busy = {"dgx1": (1, 2, 3, 4, 6, 7)}
     hold(busy)
     live.run("ctl", "scontrol update nodename=dgx2 weight=10")
-    live.look()
+    live.wait_reconciled()
     try:
         assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == {"dgx1": (0, 5)}
     finally:
         live.run("ctl", "scontrol update nodename=dgx2 weight=1")
-        live.look()
+        live.wait_reconciled()
     wanted = by_policy(busy, (2,), ("dgx1", "dgx2"))
     assert list(wanted) == ["dgx2"]
     assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == wanted

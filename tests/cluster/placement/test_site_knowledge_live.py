@@ -82,7 +82,7 @@ def test_what_the_site_measured(cluster):
     edit = f"s|topology: dgx1v,|topology: dgx1v, bandwidth_model: {model},|"
     cluster.run("ctl", ["sed", "-i", edit, "/etc/slurm/gputopo.yaml"])
     cluster.engine("restart")
-    cluster.look()
+    cluster.wait_reconciled()
     job = cluster.started("-w", "dgx1", "--gres=gpu:5", sleep_s=300)
     assert job.gpus == {"dgx1": (0, 2, 3, 4, 7)}
     assert "as calibrated" in job.fields["AdminComment"]

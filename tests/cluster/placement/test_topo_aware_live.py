@@ -65,7 +65,7 @@ def test_table_1_gets_the_gpus_the_simulator_says(cluster, name):
         if what == "end":
             cluster.cancel(ids[number])
             cluster.wait_finished(ids[number])
-            cluster.look()
+            cluster.wait_reconciled()
         elif what == "submit":
             words = [word for word in record.job.hint.split(",") if word.partition("=")[0] in keys]
             hint = ",".join([f"policy={name}", *words])

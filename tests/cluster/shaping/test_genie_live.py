@@ -53,8 +53,8 @@ def profiles(session_cluster: Cluster) -> Iterator[None]:
 @pytest.fixture
 def shaping(profiles: None, cluster: Cluster) -> Cluster:
     """A cluster whose engine shapes jobs, and knows what Slurm's books say."""
-    until(lambda: cluster.status()["genie"]["domains"], "the engine has looked at the queue", 20)
-    cluster.look()
+    until(lambda: cluster.status()["genie"]["domains"], "the engine has read the queue", 20)
+    cluster.wait_reconciled()
     return cluster
 
 
@@ -279,7 +279,7 @@ def test_what_the_user_fixed_is_kept(shaping):
         assert f"[gpu-shape: {shape}" in admin_comment(shaping, jobid)
         shaping.cancel(jobid)
         shaping.wait_idle()
-        shaping.look()
+        shaping.wait_reconciled()
 
 
 def let_in(cluster: Cluster, work: Work, **more: object) -> str:

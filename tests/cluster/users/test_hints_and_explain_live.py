@@ -133,7 +133,7 @@ def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(configur
 @pytest.mark.enforced
 def test_the_owner_is_told_everything_and_a_stranger_nothing(configured):
     jobid = configured.started(*PAIR, sleep_s=60).id
-    configured.look()
+    configured.wait_reconciled()
     mine = explained(configured, jobid, "alice")
     assert mine["source"] == "engine"
     assert sorted(mine["chosen"]["gpus"]["dgx1"]) == [0, 3]
@@ -156,7 +156,7 @@ def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(co
     configured.run("ctl", "rm -f /home/alice/go")
     jobid = configured.sbatch(*PAIR, "--array=0-2", script=script)
     until(lambda: {job.state for job in configured.jobs(jobid)} == {"RUNNING"}, "all run", 60)
-    configured.look()
+    configured.wait_reconciled()
     configured.run("ctl", "touch /home/alice/go")
     configured.wait_idle()
     configured.engine("restart")
@@ -218,7 +218,7 @@ def test_the_option_means_the_same_as_the_comment(with_option, cluster):
     notes = []
     for jobid in (by_option, by_comment):
         with_option.wait_running(jobid)
-        with_option.look()
+        with_option.wait_reconciled()
         note, _, _ = admin_comment(with_option, jobid).partition("]")
         notes.append(note.replace("dgx2", "dgx1"))
         assert explained(with_option, jobid, "root")["pattern"] == "tree"
@@ -256,5 +256,5 @@ def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(with_
     with_option.engine("start")
     with_option.run("ctl", ["scontrol", "release", str(jobid)])
     with_option.wait_running(jobid)
-    with_option.look()
+    with_option.wait_reconciled()
     assert explained(with_option, jobid, "root")["pattern"] == "tree"
