@@ -25,8 +25,8 @@ HIGHEST = 2**32 - 256
 class StartLoans:
     """The updates of the select mode.
 
-    Donors, and a job whose donors are ready, go before all other jobs of their partition. The
-    plan has already made sure that nobody is delayed by that.
+    Donors, and jobs whose donors are ready, go first in their partition: by the plan that delays
+    nobody.
     """
 
     #: How long donors may take.
