@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -30,6 +31,7 @@ from slurm_plugin.gates.released import Watch, about_to_run, of_job
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.loan import gpu_indices
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.protocol import PlacementQuestion
@@ -69,7 +71,7 @@ class GateReconciler:
     def __post_init__(self) -> None:
         """Make the parts."""
         self._settings: Settings | None = None
-        self._kinds = _NodeKinds(self.decider.machines)
+        self._kinds = _kinds_of(self.decider.machines)
         self.wants = Wants()
         self._watch = Watch(self.write)
         self._backoff = Backoff()
@@ -248,25 +250,23 @@ class GateReconciler:
         return True
 
 
-class _NodeKinds:
-    """Which nodes are alike, and the slots of each of their sockets; asked by a node's name."""
+def _kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]:
+    """Tells a node's kind, by its name, and a mask of slots for each of its sockets.
 
-    def __init__(self, machines: Machines) -> None:
-        self._machines = machines
-        self._sockets: dict[str, tuple[int, ...]] = {}
+    Both are empty for a node whose topology is not known.
+    """
 
-    def __call__(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """The kind of a node, and a mask of slots for each socket; empty where not known."""
-        machine = self._machines.get(name)
+    @cache
+    def kind_of(name: str) -> tuple[str, tuple[int, ...]]:
+        machine = machines.get(name)
         if machine is None or machine.topology is None:
             return "", ()
-        kind = f"{machine.topology.shape} {machine.order}"
-        if kind not in self._sockets:
-            is_known = None not in machine.topology.numa
-            masks = domains(machine.topology) if is_known else []
-            gpus = [[i for i in range(mask.bit_length()) if mask >> i & 1] for mask in masks]
-            self._sockets[kind] = tuple(mask_of(machine.to_slurm(some)) for some in gpus)
-        return kind, self._sockets[kind]
+        is_known = None not in machine.topology.numa
+        masks = domains(machine.topology) if is_known else []
+        sockets = (mask_of(machine.to_slurm(gpu_indices(mask))) for mask in masks)
+        return f"{machine.topology.shape} {machine.order}", tuple(sockets)
+
+    return kind_of
 
 
 def _active(snapshot: Snapshot) -> list[QueuedJob]:

@@ -25,7 +25,7 @@ from typing import Any
 from slurm_plugin.job_notes.donor import NAME, failed, ready
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import echo, inside, preset, slurm, sockets
-from slurm_plugin.remote.node.handshake import Munge, Vouching
+from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.preset import Preset
 from slurm_plugin.remote.node.relay import DonorEnd
 from slurm_plugin.remote.node.sockets import LOOPBACK
@@ -92,7 +92,7 @@ def read(text: str, environment: Mapping[str, str], program: str) -> Task:
 class Donor:
     """One donor: its server, its door to the network, and its end."""
 
-    def __init__(self, task: Task, vouching: Vouching) -> None:
+    def __init__(self, task: Task, vouching: Munge) -> None:
         self._task = task
         self._vouching = vouching
         self._process: asyncio.subprocess.Process | None = None
@@ -275,7 +275,7 @@ async def until_over(
         await asyncio.sleep(look_s)
 
 
-async def run(task: Task, vouching: Vouching) -> int:
+async def run(task: Task, vouching: Munge) -> int:
     """Serve until the end; the exit status."""
     donor = Donor(task, vouching)
     ended = asyncio.Event()

@@ -19,7 +19,7 @@ from typing import Any
 
 from slurm_plugin.remote.errors import HungUp, Refused, RemoteError
 from slurm_plugin.remote.node import handshake, sockets, streams
-from slurm_plugin.remote.node.handshake import Vouching
+from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.sockets import owner_of
 from slurm_plugin.remote.node.strangers import CHECKS_PER_SOURCE, Strangers
 from slurm_plugin.remote.node.streams import Streams
@@ -49,7 +49,7 @@ class DonorEnd:
     info: Mapping[str, Any]
     #: Connects to the middleware's server; None where clients go there by themselves.
     reach: Callable[[], Awaitable[Streams]] | None
-    vouching: Vouching
+    vouching: Munge
     strangers: Strangers = field(default_factory=Strangers)
     refused: int = 0
 
@@ -81,7 +81,7 @@ class DonorEnd:
             await streams.join(near, far)
 
 
-async def enter(door: Door, wish: str, vouching: Vouching) -> Streams:
+async def enter(door: Door, wish: str, vouching: Munge) -> Streams:
     """A connection to a donor after the handshake, once `wish` was sent. Raises Refused."""
     now = asyncio.get_running_loop().time
     end = now() + CONNECT_S
@@ -94,7 +94,7 @@ async def enter(door: Door, wish: str, vouching: Vouching) -> Streams:
         await asyncio.sleep(random.uniform(0, AGAIN_S))
 
 
-async def _try_to_enter(door: Door, wish: str, vouching: Vouching) -> Streams:
+async def _try_to_enter(door: Door, wish: str, vouching: Munge) -> Streams:
     try:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(door.host, door.port)
@@ -112,7 +112,7 @@ async def _try_to_enter(door: Door, wish: str, vouching: Vouching) -> Streams:
     return reader, writer
 
 
-async def ask(door: Door, vouching: Vouching) -> dict[str, Any]:
+async def ask(door: Door, vouching: Munge) -> dict[str, Any]:
     """What a donor says about itself, once both have proved who they are. Raises RemoteError."""
     reader, writer = await enter(door, "info", vouching)
     try:
@@ -132,7 +132,7 @@ class JobEnd:
     """Listens on loopback for one donor; only connections of this process's own user pass."""
 
     door: Door
-    vouching: Vouching
+    vouching: Munge
     refused: int = 0
 
     def __post_init__(self) -> None:
