@@ -32,8 +32,6 @@ extern int fini(void)
 
 #define GT_FORWARD(name) \
 	extern long select_p_##name(long a, long b, long c, long d, long e, \
-				    long f); \
-	extern long select_p_##name(long a, long b, long c, long d, long e, \
 				    long f) \
 	{ \
 		return gt_stock.name ? gt_stock.name(a, b, c, d, e, f) : \
