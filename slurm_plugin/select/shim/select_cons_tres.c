@@ -3,8 +3,6 @@
  * has the same type and id and lies in an earlier PluginDir. It hands every call on to
  * the stock plugin; what it does besides is in the other files.
  */
-#include "advise.h"
-#include "notice.h"
 #include "plugin.h"
 #include "sleepers.h"
 #include "stock.h"
