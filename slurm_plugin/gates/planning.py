@@ -1,7 +1,4 @@
-"""One plan for the whole queue: which gates open now, which are renewed, what is repaired.
-
-Pure: a snapshot and the time in, a plan out.
-"""
+"""One plan for the whole queue, pure: which gates open, which are renewed, what is repaired."""
 
 from __future__ import annotations
 
@@ -172,10 +169,7 @@ class _Planning:
         )
 
     def _open(self, unit: Unit) -> bool:
-        """Release the unit, or as many tasks of an array as there is room for.
-
-        False: it stays behind its gate.
-        """
+        """Release the unit, or as many tasks as there is room for; False: it stays gated."""
         if not all(self._is_ready(job, want) for job, want in unit.members):
             return False
         job, _ = unit.first
@@ -208,9 +202,9 @@ class _Planning:
             yield [name]
 
     def _renew(self, unit: Unit) -> None:
-        """Every gate is shut again when half of its lease is over.
+        """Shut a gate again once half of its lease is over.
 
-        Of a heterogeneous job only the first component's: that update goes to all of them.
+        The update of a heterogeneous job's first component goes to all of them.
         """
         for job, want in unit.members:
             if change.is_bare(job, want.kept):

@@ -232,10 +232,7 @@ class GateReconciler:
         self._backoff.forget(now)
 
     def _update(self, names: Sequence[str], change: JobUpdate, quiet: bool = False) -> bool:
-        """One update of the same for all these jobs; whether Slurm took it.
-
-        A refusal that is to be expected (`quiet`) is no reason for a pause.
-        """
+        """One update for all these jobs; whether Slurm took it. `quiet`: a refusal is expected."""
         try:
             self.client.update(names, change)
         except SlurmError as error:
@@ -251,10 +248,7 @@ class GateReconciler:
 
 
 def _kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]:
-    """Tells a node's kind, by its name, and a mask of slots for each of its sockets.
-
-    Both are empty for a node whose topology is not known.
-    """
+    """Tells a node's kind and its slots by socket; both are empty where no topology is known."""
 
     @cache
     def kind_of(name: str) -> tuple[str, tuple[int, ...]]:

@@ -56,9 +56,9 @@ def continue_loan(
     queue: Mapping[int, QueuedJob],
     context: GateContext,
 ) -> str:
-    """A gated job with a loan: release it, let it wait for its donors, or end the loan.
+    """Go on with a gated job's loan: its donors are awaited or ready, or the loan is broken.
 
-    What it holds meanwhile is taken in the plan. `queue` is by job id.
+    The plan takes what the jobs of the loan are about to hold.
     """
     loan, end = want.kept.loan, end_of(job, context.now)
     state = loans.standing(job, want.kept, made.room, queue, context)

@@ -1,8 +1,8 @@
 """Answers about shaped jobs: their submit, and whether they may start now.
 
-Answers come from the last look at Slurm and what was promised since, never from a call to
-Slurm. Whatever is doubtful is left to Slurm: the job keeps the shape it has. Slurm looks for a job
-to start the moment another ends, before the queue can be planned anew: then the job waits.
+They come from the last look at Slurm and what was promised since, never from a call to Slurm. A
+job that is in doubt keeps its shape. After the end of a job, which lets Slurm start another at
+once, jobs wait until the queue is planned anew.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ LAST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """A job that was let start.
+    """A job that was let start, with its plan until this is carried out.
 
-    Its plan is kept until it has been carried out: GPUs come back one by one, and with each of
-    them another plan would be the best.
+    Its GPUs come back one by one, and after each of them another plan would be the best.
     """
 
     plan: Planned

@@ -194,9 +194,8 @@ class JobRecord:
 class LoanRecord(JobRecord):
     """A job that may borrow where GPUs are chosen when it starts.
 
-    `may`: it may borrow, and its bridge and its batch script know of it. `meets`: a begin time
-    keeps it away from all GPUs while its donors start. `starts`: it asks for its local GPUs
-    alone, and TaskProlog lets it run with every donor or not at all.
+    `may`: it may borrow. `meets`: a begin time keeps it away from all GPUs while its donors start.
+    `starts`: it asks for its local GPUs alone, and TaskProlog lets it run with every donor or not.
     """
 
     __slots__ = ()

@@ -148,10 +148,7 @@ class LoanMatcher:
         return network_use(preferences.profile, self.profiles, self.lending.settings.wires)
 
     def act(self, plan: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
-        """Loans that came to nothing first, then new ones, then whoever is left over.
-
-        The names of the jobs whose loans Slurm refused.
-        """
+        """First end loans, then make new ones; the names of the jobs whose loans Slurm refused."""
         by_id = {job.job_id: job for job in queue}
         for job, noted, why in plan.broken:
             pause_s = self.lending.give_up(job, noted, why, by_id)
@@ -178,8 +175,8 @@ class LoanMatcher:
 def may_borrow(asked: Demand) -> bool:
     """Can a job that asks for this borrow? Only of one node, its GPUs counted per node or in all.
 
-    Others ask Slurm for GPUs in ways that their steps repeat, or get them on several nodes. That
-    it is a batch job, and part of no array or heterogeneous job, is for the caller to know.
+    The steps of others would ask for the same GPUs again, or get them on several nodes. The caller
+    knows whether it is a batch job outside of arrays and heterogeneous jobs.
     """
     return (
         asked.form in ("node", "job")

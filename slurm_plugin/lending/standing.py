@@ -18,9 +18,9 @@ SHOWN_CHARS = 120
 
 
 def parent_of(job: QueuedJob) -> int:
-    """The id of the job that this donor lends to, by its own record; 0 for no donor.
+    """The id of the job that this donor lends to; 0 for no donor.
 
-    The comment, which its user may write, counts only where no bridge marked the job.
+    Its comment, which its user may write, counts only where no engine marked the job.
     """
     if borrower := donors.borrower_in(job.admin_comment):
         return borrower
@@ -78,7 +78,7 @@ def standing(
 ) -> Standing:
     """How the loan in the job's record stands; `queue` is by job id.
 
-    `room` None: whether the job's local GPUs are free is not looked at.
+    `room` None: its local GPUs need not be free.
     """
     loan, ready_s = record.loan, context.ready_s
     if loan is None:

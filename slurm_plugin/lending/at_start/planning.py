@@ -1,7 +1,6 @@
-"""What one snapshot of the queue leads to: loans that go on, start or come to nothing; new ones.
+"""What one snapshot of the queue leads to: loans that go on, start or are broken; new ones.
 
-Pure: jobs, nodes and the time in, a plan out. Slurm itself starts every other job, so what fits
-now counts as taken.
+Pure. Slurm itself starts every other job, so what fits now counts as taken.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The two ends of the relay: at the donor, and on the job's own node.
 
-The donor's end listens on the network, lets in the job's user alone and then does what one line
-says: `info` tells about the donor, `open` carries bytes to the middleware's server, which itself
-listens on this host's loopback. The job's end listens on loopback for the tasks of that user.
+The donor's end lets in the job's user alone. Then one line says what is wanted: `info` tells about
+the donor, `open` carries bytes to the middleware's server on the donor's loopback. The job's end
+listens on loopback for the tasks of that user.
 """
 
 from __future__ import annotations
