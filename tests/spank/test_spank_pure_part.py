@@ -208,7 +208,7 @@ PLANS = [
     ("none of the node's CPUs", "", "step=0 visible=0 cpus=25,26", "visible=0 cpus=- "),
     ("too few of them", "", "step=0 visible=0 cpus=5,25 percpu=2", "visible=0 cpus=- "),
     ("none against a binding", "", "step=0 visible=0 cpus=5,25 cpubind=1", "visible=0 cpus=- "),
-    ("none with bind=none", "bind=none", "step=0 visible=0 cpus=5", "visible=0 cpus=- mem=none "),
+    ("with bind=none", "bind=none", "step=0 visible=0 cpus=5,25", "visible=0 cpus=- mem=none "),
 ]  # fmt: skip
 
 

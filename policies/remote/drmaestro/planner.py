@@ -1,9 +1,8 @@
 """DRMaestro: all waiting jobs placed at once (thesis section 5.3, Algorithms 4 and 5).
 
-Jobs start whole or not at all. The thesis leaves out every job of which a part placement no place;
-that wastes what those jobs held, so the younger half of them is left out
-and the rest solved again, and jobs that still fit into what remains are added at the end.
-Running jobs stay where they are.
+Jobs start whole or not at all. The thesis leaves out every job of which a part finds no place;
+that wastes what those jobs held. Here the younger half of them is left out and the rest solved
+again, and jobs that still fit into what remains are added at the end.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from policies.contract.nouns import Cluster, Wait
-from policies.remote.capacity import NodeCapacity, capacities, copies
+from policies.contract.nouns import Wait
+from policies.remote.capacity import NodeCapacity, copies
 from policies.remote.drmaestro.admission import admitted
 from policies.remote.drmaestro.assigning import assign_gpus
 from policies.remote.drmaestro.costs import Costs, Task
@@ -26,24 +25,16 @@ _Need = tuple[tuple[int, ...], int, int, float, bool]
 
 @dataclass(frozen=True, slots=True)
 class DRMaestro:
-    """Plans a queue. `max_postponed`: how often the network may hold a job back (thesis: 10).
-
-    `donor_cpus` and `donor_memory_mb` are what each GPU on loan takes of its donor (thesis: none).
-    """
+    """Plans a queue."""
 
     costs: Costs = field(default_factory=Costs)
+    #: How often the network may hold a job back (thesis: 10).
     max_postponed: int = 10
-    donor_cpus: int = 0
-    donor_memory_mb: int = 0
     solve: FlowSolver = field(default_factory=best_solver)
     name: str = "drmaestro"
 
-    def plan(self, jobs: Sequence[RemoteJob], cluster: Cluster) -> list[Answer]:
-        """An answer for every job, in the order given (that of arrival)."""
-        return self.decide(jobs, capacities(cluster, self.donor_cpus, self.donor_memory_mb))
-
     def decide(self, jobs: Sequence[RemoteJob], left: Nodes) -> list[Answer]:
-        """The same on what is left; nothing is changed."""
+        """An answer for every job, in the order given (that of arrival); `left` stays as it is."""
         seniors = sorted(range(len(jobs)), key=lambda index: (-jobs[index].rounds_waited, index))
         postponed: set[int] = set()
         answers: dict[int, RemotePlacement] = {}
@@ -181,12 +172,6 @@ def slowdown(job: RemoteJob, placement: RemotePlacement, loads: Mapping[str, flo
         return 1.0
     nodes = set(placement.donors) | {task.node for task in placement.tasks if task.remote}
     return 1.0 + job.sensitivity * max(loads.get(name, 0.0) for name in nodes)
-
-
-def placed_cost(job: RemoteJob, placement: RemotePlacement, costs: Costs) -> int:
-    """What the second phase pays for a placement, in thousandths."""
-    donors = placement.donors.items()
-    return sum(mask.bit_count() * costs.remote_gpu(job.sensitivity, name) for name, mask in donors)
 
 
 def _need(job: RemoteJob) -> _Need:

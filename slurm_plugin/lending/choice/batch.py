@@ -93,8 +93,6 @@ class Round:
         planner = DRMaestro(
             Costs(network_aware=True, loads=dict(self.capacity.loads)),
             self.max_postponed,
-            settings.donor_cpus,
-            settings.donor_memory_mb,
         )
         jobs = []
         for job in (self.jobs[index] for index in asked):
