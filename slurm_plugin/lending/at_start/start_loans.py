@@ -71,7 +71,7 @@ class StartLoans:
         return JobUpdate(
             begin_time=NOW,
             tres_per_node=_local(record, loan),
-            tres_per_job="" if record.per_job else None,
+            tres_per_job="" if record.requests.tres_per_job else None,
             req_nodes=loan.host,
             min_cpus=job.cpus or None,
             priority=self._first(),
@@ -89,8 +89,9 @@ class StartLoans:
         back = JobUpdate(min_cpus=job.cpus or None)
         if is_local(job, record):
             # Another request than ours is the user's, or an administrator's: it stays.
-            per_node, per_job = record.per_node, record.per_job or None
-            back = replace(back, tres_per_node=per_node, tres_per_job=per_job, req_nodes="")
+            asked = record.requests
+            back = replace(back, tres_per_node=asked.tres_per_node, req_nodes="")
+            back = replace(back, tres_per_job=asked.tres_per_job or None)
         if self.is_basic:
             back = replace(back, priority=min(record.priority, HIGHEST) or None)
         else:
@@ -104,14 +105,15 @@ class StartLoans:
 def is_local(job: QueuedJob, record: LoanRecord) -> bool:
     """Does the job ask for its local GPUs alone?"""
     loan = record.loan
-    if loan is None or (record.per_job and job.tres_per_job):
+    if loan is None or (record.requests.tres_per_job and job.tres_per_job):
         return False
     return same(job.tres_per_node, _local(record, loan))
 
 
 def is_whole(job: QueuedJob, record: LoanRecord) -> bool:
     """Does the job ask for what it asked for before the loan?"""
-    return same(job.tres_per_node, record.per_node) and same(job.tres_per_job, record.per_job)
+    by_node, by_job, *_ = record.requests
+    return same(job.tres_per_node, by_node) and same(job.tres_per_job, by_job)
 
 
 def same(one: str, other: str) -> bool:
