@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.loan import Loan
@@ -38,10 +39,7 @@ class StartLoans:
     is_basic: bool = False
     #: The time of the look (epoch).
     now: int = 0
-
-    def record_of(self, job: QueuedJob) -> LoanRecord | None:
-        """The job's record; None without one."""
-        return LoanRecord.read_from(job.admin_comment)
+    kind: ClassVar = LoanRecord
 
     def is_on_loan(self, job: QueuedJob, record: LoanRecord) -> bool:
         """Does the job need its donors? Not where its begin time came first: it runs locally."""
