@@ -14,7 +14,7 @@ from policies.contract.nouns import Wait
 from policies.remote.capacity import NodeCapacity, copies
 from policies.remote.drmaestro.admission import admitted
 from policies.remote.drmaestro.assigning import assign_gpus
-from policies.remote.drmaestro.costs import Costs, Task
+from policies.remote.drmaestro.costs import Costs, TaskId
 from policies.remote.drmaestro.flow import FlowSolver, best_solver
 from policies.remote.drmaestro.hosting import host_tasks
 from policies.remote.jobs import Answer, RemoteJob, RemotePlacement, RemoteTask
@@ -180,13 +180,13 @@ def _need(job: RemoteJob) -> _Need:
     return (shape, job.cpus, job.memory_mb, job.sensitivity, job.remote_allowed)
 
 
-def _hosted_tasks(index: int, job: RemoteJob, hosted: Mapping[Task, str]) -> tuple[int, int]:
+def _hosted_tasks(index: int, job: RemoteJob, hosted: Mapping[TaskId, str]) -> tuple[int, int]:
     wanted = len(job.request.gpus_per_node)
     return sum(1 for task in range(wanted) if (index, task) in hosted), wanted
 
 
 def _whole_tasks(
-    index: int, job: RemoteJob, given: Mapping[Task, Mapping[str, int]]
+    index: int, job: RemoteJob, given: Mapping[TaskId, Mapping[str, int]]
 ) -> tuple[int, int]:
     wanted = job.request.gpus_per_node
     return sum(sum(given[index, task].values()) for task in range(len(wanted))), sum(wanted)
