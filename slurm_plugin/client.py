@@ -38,7 +38,10 @@ def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict
             sock.settimeout(timeout_s)
             sock.connect(str(path))
             sock.sendall(encode_request(message))
-            line = _line(sock)
+            with sock.makefile("rb") as stream:
+                line = stream.readline(MAX_REPLY)
+        if not line.endswith(b"\n"):
+            raise ConnectionResetError("the engine hung up in the middle of its reply")
     except TimeoutError as error:
         raise EngineDown(f"{path}: the engine did not answer within {timeout_s:g} s") from error
     except OSError as error:
@@ -75,13 +78,3 @@ def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
     since = max(since, int(boot) if boot.isdecimal() else 0)
     starts = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)
     return starts if starts >= SILENT_STARTS else 0
-
-
-def _line(sock: socket.socket) -> bytes:
-    data = bytearray()
-    while not data.endswith(b"\n"):
-        part = sock.recv(65536)
-        if not part or len(data) > MAX_REPLY:
-            raise ConnectionResetError("the engine hung up in the middle of its reply")
-        data += part
-    return bytes(data)

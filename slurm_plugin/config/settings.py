@@ -38,7 +38,7 @@ DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class TopoAwareConfig(topo_aware.Settings):
+class TopoAwareConfig(topo_aware.TopoAwareSettings):
     """What the policy goes by, and how the engine reads jobs' neighbours for any policy."""
 
     profiles: Path | None = setting(

@@ -1,7 +1,7 @@
 """From node sets to machines: topology, index mapping, and whether the hardware still fits.
 
-A mistake in the configuration raises ConfigError with its line. A node that cannot be
-trusted (no mapping, other hardware) is no mistake: it gets its `problem`.
+A mistake in the configuration raises ConfigError with its line. A node that cannot be trusted (no
+mapping, other hardware) is left to Slurm: the PluginError becomes its `problem`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,6 @@ def load_machines(config: Config) -> Machines:
     return machines
 
 
-class _Problem(Exception):
-    """Why one node is left to Slurm."""
-
-
 class _Loader:
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -70,7 +66,7 @@ class _Loader:
             for name in node_set.nodes:
                 try:
                     machines[name] = self._machine(name, node_set, declared)
-                except (_Problem, PluginError, TopologyError) as problem:
+                except (PluginError, TopologyError) as problem:
                     machines[name] = Machine(declared, problem=" ".join(str(problem).split()))
         return machines
 
@@ -144,7 +140,7 @@ class _Loader:
         self, name: str, collected: NodeTopology | None, node_set: NodeSet
     ) -> NodeTopology:
         if collected is None:
-            raise _Problem(
+            raise PluginError(
                 self._damage or f"not collected yet; run gputopo topology collect {name}"
             )
         accepted = self._store.topology(self._records[name].accepted)
@@ -159,7 +155,7 @@ class _Loader:
         differences = difference(_as_coarse(expected, found), found)
         if differences:
             more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
-            raise _Problem(f"its hardware is not the {what} one: {differences[0]}{more}")
+            raise PluginError(f"its hardware is not the {what} one: {differences[0]}{more}")
 
     def _order(
         self,
@@ -188,11 +184,11 @@ class _Loader:
         """Refuse a stated mapping that the minors and gres.conf prove wrong."""
         try:
             proven = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
-        except (_Problem, TopologyError):
+        except (PluginError, TopologyError):
             # Nothing can be proven (AutoDetect, no minors): the administrator's word counts.
             return
         if proven != stated:
-            raise _Problem(
+            raise PluginError(
                 f"slurm_index says {list(stated.to_topology)}, but the device minors and"
                 f" {node_set.gres_conf} say {list(proven.to_topology)}; set slurm_index:"
                 f" {GRES_CONF}"
@@ -204,10 +200,10 @@ class _Loader:
             self._devices[path] = _device_files(path)
         devices = self._devices[path]
         if isinstance(devices, str):
-            raise _Problem(devices)
+            raise PluginError(devices)
         files = devices.get(name) or devices.get("", [])
         if not files:
-            raise _Problem(f"{path} has no File= of a GPU for this node")
+            raise PluginError(f"{path} has no File= of a GPU for this node")
         return files
 
 

@@ -11,7 +11,7 @@ from gres_topology import hostlist
 from slurm_plugin.errors import PluginError
 from slurm_plugin.queue.capacity import CLOSED
 from slurm_plugin.slurm.interface import SlurmNode, SlurmPartition
-from slurm_plugin.slurm.slot_types import index_of
+from slurm_plugin.slurm.slot_types import index_of, model_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def models(node: SlurmNode) -> dict[str, int]:
     """The node's GPUs by model; with a GRES type per GPU those of a model together."""
     found: dict[str, int] = {}
     for kind, count in node.gpus.items():
-        model = kind if index_of(kind) is None else kind.rpartition(".")[0]
+        model = kind if index_of(kind) is None else model_of(kind)
         found[model] = found.get(model, 0) + count
     return found
 

@@ -115,11 +115,9 @@ class Database:
         return [self._profile(row) for row in rows]
 
     def complete(self, start: str) -> str:
-        """The one stored name that begins so; `start` itself where it is one, or none or many."""
-        with self._open() as connection:
-            rows = connection.execute("SELECT DISTINCT name FROM profiles").fetchall()
-        names = [str(name) for (name,) in rows if str(name).startswith(start)]
-        return names[0] if len(names) == 1 else start
+        """The one stored name that begins so; else `start` itself."""
+        names = {one.traits.name for one in self.all() if one.traits.name.startswith(start)}
+        return names.pop() if len(names) == 1 else start
 
     def find(self, wanted: Traits, task: str = TRAINING) -> Found:
         """The wanted profile, else its other task's, else the likest one's.

@@ -47,3 +47,11 @@ class RecordedRunner:
         if (err := self.folder / f"{name}.err").exists():
             raise SlurmError(err.read_text())
         raise SlurmError(f"{' '.join(argv)}: not recorded in {self.folder.name}")
+
+
+def tool(folder: Path, name: str, script: str) -> Path:
+    """A command of that name in the folder, of these lines of shell."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path

@@ -1,6 +1,10 @@
 """The named machines and shorthands the engine's tests share."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.settings import Config
@@ -26,6 +30,11 @@ partitions:
   plain: {{policy: first-fit}}
   picky: {{hints: {{min-utility: 0.9}}, users_may_set: [pattern]}}
 """
+
+
+def named(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """The rows of a table as a test's parameters; the first word of each is its id."""
+    return [pytest.param(*row[1:], id=row[0]) for row in rows]
 
 
 def basic_config(folder: Path, text: str = BASIC) -> Config:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from machines_in_tests import BASIC, mask, node, question
+from machines_in_tests import BASIC, mask, named, node, question
 
 from policies.registry import registry
 from slurm_plugin.cli import cli
@@ -130,7 +130,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("value", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+@pytest.mark.parametrize(("value", "message"), named(WRONG))
 def test_a_wrong_pattern_is_named_with_its_line(tmp_path, value, message):
     path = written(tmp_path, f"patterns: {value}\n", **{"halo.txt": STAR, "loop.txt": "1 1\n"})
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")

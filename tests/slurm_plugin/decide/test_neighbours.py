@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_in_tests import written
 from machines_in_tests import BASIC, basic_config, mask, node, question
 
 from policies import Request
@@ -223,9 +224,7 @@ def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(tmp_path):
     )
     text += "slurm: {{bin_dir: /nowhere}}\n"
     text = text.replace("plain: {{policy: first-fit}}", "plain: {{policy: topo-aware}}")
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(text.format(folder=tmp_path))
-    found = setup.load(path)
+    found = setup.load(written(tmp_path, text))
     assert found.looks_at_jobs()
     assert found.neighbours.age_s() is None
     asked = question(

@@ -12,13 +12,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from machines_in_tests import BASIC
+from machines_in_tests import BASIC, named
 
 from slurm_plugin.doctor import CHECKS, Finding, examine
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 
 def plugin_file(path: Path, version: tuple[int, int, int], mark: bytes = b"") -> Path:
@@ -71,9 +71,6 @@ class FakeSlurm:
 
     def nodes(self) -> list[SlurmNode]:
         return self.all_nodes
-
-    def jobs(self) -> list[SlurmJob]:
-        return []
 
     def queue(self) -> list[QueuedJob]:
         return self.all_jobs
@@ -208,11 +205,7 @@ BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("breaks", "check", "level", "words"),
-    [row[1:] for row in BROKEN],
-    ids=[row[0] for row in BROKEN],
-)
+@pytest.mark.parametrize(("breaks", "check", "level", "words"), named(BROKEN))
 def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, words):
     breaks(site)
     finding = site.only(check, level)
@@ -269,9 +262,7 @@ NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("ago_s", "count", "status", "values"), [n[1:] for n in NO_SIGN], ids=[n[0] for n in NO_SIGN]
-)
+@pytest.mark.parametrize(("ago_s", "count", "status", "values"), named(NO_SIGN))
 def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     run_jobs(site, ago_s, count)
     site.status |= status

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from engine_in_tests import an_engine
+from fake_slurm import tool
 from machines_in_tests import mask, node, question
 
 from slurm_plugin import munge
@@ -31,10 +32,10 @@ from slurm_plugin.serve.setup import Setup
 OWNER, STRANGER = 1000, 1001
 
 # As munge: the credential names its maker, and opens once. FAKE_UID is who runs it.
-FAKE_MUNGE = """#!/bin/sh
+FAKE_MUNGE = """
 printf 'MUNGE:%s:\\n' "$(printf '%s\\n%s' "$FAKE_UID" "$(cat)" | base64 -w0)"
 """
-FAKE_UNMUNGE = """#!/bin/sh
+FAKE_UNMUNGE = """
 fail() { echo "unmunge: Error: $1" >&2; exit 15; }
 text="$(sed 's/^MUNGE://; s/:$//' | base64 -d 2>/dev/null)" || fail Invalid
 name="$(printf %s "$text" | cksum | tr ' ' -)"
@@ -50,9 +51,8 @@ def fake_munge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     (tmp_path / "seen").mkdir()
-    for name, text in (("munge", FAKE_MUNGE), ("unmunge", FAKE_UNMUNGE)):
-        (tools / name).write_text(text)
-        (tools / name).chmod(0o755)
+    tool(tools, "munge", FAKE_MUNGE)
+    tool(tools, "unmunge", FAKE_UNMUNGE)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_SEEN", str(tmp_path / "seen"))
     monkeypatch.setenv("FAKE_UID", str(OWNER))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from machines_in_tests import BASIC
+from engine_in_tests import written
 
 from slurm_plugin.cli import cli
 from slurm_plugin.config.sections import DecisionLogConfig
@@ -96,13 +96,11 @@ def test_lines_of_an_older_release_do_not_stop_the_report():
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
     log = DecisionLog(DecisionLogConfig(tmp_path / "decisions.jsonl", 1, 1))
     log.append(use(1, 40, 10, time=(datetime.now(UTC) - timedelta(hours=3)).isoformat()))
     log.append(use(2, 20, 10))
     log.close()
-    return path
+    return written(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from machines_in_tests import BASIC, mask, node, question
-from nccl_logs import log, write
+from machines_in_tests import BASIC, mask, named, node, question
+from nccl_logs import write
 
 from gres_topology import catalog
 from gres_topology.readers import saved
@@ -77,9 +77,7 @@ def test_place_shows_the_same_choice(tmp_path):
 
 
 def test_the_command_tells_the_fit_and_its_error(tmp_path):
-    told = json.loads(
-        run("calibrate", *write(tmp_path, SITE), "--topology", "dgx1v", "--json")
-    )  # fmt: skip
+    told = json.loads(run("calibrate", *write(tmp_path, SITE), "--topology", "dgx1v", "--json"))
     assert told["sizes"] == [2, 8]
     assert 0.02 < told["mean_error"] < 0.12
     assert told["mean_error"] < told["unseen_error"]
@@ -110,13 +108,9 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
 
 def test_several_logs_of_one_set_count_as_their_mean(tmp_path):
     logs = write(tmp_path, SITE)
-    again = tmp_path / "again.log"
-    again.write_text(log((0, 3), 33.0, host="dgx2"))
-    other = tmp_path / "other.log"
-    other.write_text(log(ALL, 128.0, host="dgx2"))
-    told = json.loads(
-        run("calibrate", *logs, str(again), str(other), "--topology", "dgx1v", "--json")
-    )
+    (tmp_path / "again").mkdir()
+    logs += write(tmp_path / "again", {(0, 3): 33.0, ALL: 128.0}, host="dgx2")
+    told = json.loads(run("calibrate", *logs, "--topology", "dgx1v", "--json"))
     pair = next(row for row in told["sets"] if row["gpus"] == [0, 3])
     assert pair["measured_gbps"] == pytest.approx((43.0 + 33.0) / 2, rel=0.02)
 
@@ -132,9 +126,7 @@ COMMAND = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("files", "message"), [c[1:] for c in COMMAND], ids=[c[0] for c in COMMAND]
-)
+@pytest.mark.parametrize(("files", "message"), named(COMMAND))
 def test_what_the_command_cannot_use_is_one_line(tmp_path, files, message):
     told = run("calibrate", *files(tmp_path), "--topology", "dgx1v", code=2)
     assert message in told
@@ -170,7 +162,7 @@ CHANGED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), [f[1:] for f in FILES], ids=[f[0] for f in FILES])
+@pytest.mark.parametrize(("text", "message"), named(FILES))
 def test_a_file_that_is_no_model(tmp_path, text, message):
     path = tmp_path / "model.yaml"
     path.write_text(text)
@@ -180,9 +172,7 @@ def test_a_file_that_is_no_model(tmp_path, text, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "message"), [c[1:] for c in CHANGED], ids=[c[0] for c in CHANGED]
-)
+@pytest.mark.parametrize(("key", "value", "message"), named(CHANGED))
 def test_a_model_of_absurd_numbers_stops_the_engine_from_loading(tmp_path, key, value, message):
     import yaml
 

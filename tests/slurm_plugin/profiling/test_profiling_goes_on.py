@@ -1,19 +1,13 @@
 """A profile that was stopped goes on where it was, and not with another plan."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from profiling_in_tests import Bench, trains
+from profiling_in_tests import Bench
 
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling.progress import Folder
 from slurm_plugin.profiling.sweep import DONE
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, trains)
 
 
 def names(bench: Bench) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from fake_cluster import Asked as Job
@@ -15,12 +14,6 @@ from slurm_plugin.profiling import plan, submission
 from slurm_plugin.profiling.loop import RunLimits
 from slurm_plugin.profiling.plan import ProfileRequest
 from slurm_plugin.profiling.sweep import DONE, FAILED, SKIPPED
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, trains)
-
 
 # -- the runs ---------------------------------------------------------------------
 
@@ -107,10 +100,9 @@ def test_a_run_stopped_by_its_limit_counts_if_it_had_printed_its_line(bench):
     assert [(run.step_s, run.startup_s) for run in progress.runs] == [(0.25, 0.0)]
 
 
-def test_inference_needs_no_shapes(tmp_path):
-    bench = Bench(tmp_path, trains)
-    words = submission.read_submission(["sbatch", str(tmp_path / "train.sh")], {})
-    begun = plan.begin(bench.slurm, words, ProfileRequest("train", "inference"), tmp_path, 0)
+def test_inference_needs_no_shapes(bench):
+    words = submission.read_submission(["sbatch", str(bench.path / "train.sh")], {})
+    begun = plan.begin(bench.slurm, words, ProfileRequest("train", "inference"), bench.path, 0)
     assert {str(run.shape) for run in plan.expected(begun)} == {"1x1"}
 
 

@@ -3,15 +3,14 @@
 import logging
 
 import pytest
+from engine_in_tests import an_engine
 from machines_in_tests import BASIC
 
-from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.serve import setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.run import ClockWatch
-from slurm_plugin.serve.service import CLOCK_SET, Engine
+from slurm_plugin.serve.service import CLOCK_SET
 
 HOUR_S = 3600.0
 
@@ -39,11 +38,8 @@ def test_a_step_of_the_clock_is_told_once(step_s, said, caplog):
 
 def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_path):
     """A promise of a moment would else keep its GPUs for an hour."""
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(f"{BASIC}enforcement: slots\n".format(folder=tmp_path))
     cache = CapacityCache()
-    first = setup.load(path, cache)
-    engine = Engine(first, DecisionLog(first.config.decision_log), setup.load)
+    engine = an_engine(tmp_path, f"{BASIC}enforcement: slots\n", cache)
     GatesLoop(engine)
     now = 1e6
     cache.look({}, (), None, now)

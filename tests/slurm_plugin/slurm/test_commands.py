@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from engine_in_tests import written
 from machines_in_tests import BASIC
 
 from slurm_plugin.cli import cli
@@ -137,8 +138,7 @@ def test_config_check_names_line_and_key_and_exits_with_2(tmp_path):
 
 
 def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path):
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
+    path = written(tmp_path)
     scores = {"score": 1.0, "effbw_gbps": 39.08, "agg_gbps": 50.0, "preserved_gbps": 422.0}
     log = DecisionLog(DecisionLogConfig(tmp_path / "decisions.jsonl", 1, 1))
     for decision in ("wait", "use"):
@@ -163,8 +163,7 @@ def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path):
 
 
 def test_doctor_exits_with_1_and_says_what_to_fix(tmp_path):
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path) + f"slurm: {{bin_dir: {tmp_path}}}\n")
+    path = written(tmp_path, BASIC + "slurm: {{bin_dir: {folder}}}\n")
     done = run("doctor", "--config", str(path), "--json")
     told = json.loads(done.stdout)
     assert done.exit_code == 1
