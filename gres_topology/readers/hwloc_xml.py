@@ -30,7 +30,7 @@ _NIC_OSDEV_TYPES = {"3", "OpenFabrics"}
 
 
 @dataclass(eq=False)
-class Gpu:
+class HwlocGpu:
     """One GPU: its PCI element, address and OS devices (name -> element)."""
 
     element: Element
@@ -73,8 +73,8 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     )
 
 
-def _gpus(root: Element, source: str) -> list[Gpu]:
-    found: dict[str, Gpu] = {}
+def _gpus(root: Element, source: str) -> list[HwlocGpu]:
+    found: dict[str, HwlocGpu] = {}
     for element in root.walk():
         match = _PCI_TYPE.match(element.get("pci_type"))
         if element.get("type") != "PCIDev" or match is None:
@@ -91,7 +91,7 @@ def _gpus(root: Element, source: str) -> list[Gpu]:
                 f"{source} line {element.line}: pci_busid='{element.get('pci_busid')}';"
                 " expected a PCI address, each once"
             )
-        found[address] = Gpu(element, address, osdevs)
+        found[address] = HwlocGpu(element, address, osdevs)
     if not found:
         raise TopologyError(
             f"{source} line {root.line}: no GPU among the PCI devices; expected lstopo run"
@@ -100,7 +100,7 @@ def _gpus(root: Element, source: str) -> list[Gpu]:
     return _ordered(list(found.values()))
 
 
-def _ordered(gpus: list[Gpu]) -> list[Gpu]:
+def _ordered(gpus: list[HwlocGpu]) -> list[HwlocGpu]:
     for family in ("nvml", "rsmi"):
         numbers = [gpu.number(family) for gpu in gpus]
         known = [number for number in numbers if number is not None]
@@ -109,7 +109,7 @@ def _ordered(gpus: list[Gpu]) -> list[Gpu]:
     return sorted(gpus, key=lambda gpu: gpu.address)
 
 
-def _model(gpu: Gpu) -> str | None:
+def _model(gpu: HwlocGpu) -> str | None:
     infos = [
         (info.get("name"), info.get("value"))
         for e in (*gpu.osdevs.values(), gpu.element)
@@ -121,7 +121,7 @@ def _model(gpu: Gpu) -> str | None:
 
 
 def _links(
-    root: Element, gpus: list[Gpu], rates: LinkRates, source: str
+    root: Element, gpus: list[HwlocGpu], rates: LinkRates, source: str
 ) -> tuple[tuple[tuple[str, ...], ...], np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
     found = matrices(root, source)
     n = len(gpus)
@@ -146,7 +146,7 @@ def _links(
     return tuple(map(tuple, labels)), bandwidth
 
 
-def _direct_gbps(matrix: Matrix | None, a: Gpu, b: Gpu) -> float:
+def _direct_gbps(matrix: Matrix | None, a: HwlocGpu, b: HwlocGpu) -> float:
     """GB/s between two GPUs by one matrix, directly or through switches; 0 if none."""
     if matrix is None:
         return 0.0
@@ -159,7 +159,7 @@ def _direct_gbps(matrix: Matrix | None, a: Gpu, b: Gpu) -> float:
     return max(direct, through) / 1000.0  # hwloc counts MB/s
 
 
-def _keys(gpu: Gpu, matrix: Matrix) -> list[str]:
+def _keys(gpu: HwlocGpu, matrix: Matrix) -> list[str]:
     """The identifiers under which a matrix knows this GPU or one of its OS devices."""
     indexes = [e.get("gp_index") for e in (gpu.element, *gpu.osdevs.values())]
     return [index for index in indexes if index and index in matrix.values]
@@ -225,7 +225,7 @@ def _numa_nodes(root: Element, source: str) -> tuple[NumaNode, ...]:
 
 
 def _nics(
-    root: Element, gpus: list[Gpu], nodes: Sequence[NumaNode], source: str
+    root: Element, gpus: list[HwlocGpu], nodes: Sequence[NumaNode], source: str
 ) -> tuple[Nic, ...]:
     found = []
     for element in root.walk():

@@ -22,7 +22,7 @@ from policies.errors import PolicyError
 from policies.scoring.measure import measured
 from policies.topo_aware import constraints
 from policies.topo_aware.index import Index, StateGroup
-from policies.topo_aware.settings import Settings
+from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.solutions import Solution, Solutions
 from policies.topo_aware.utility import JobNeeds, UtilityTerms
 
@@ -54,7 +54,7 @@ class TopoAware(Policy):
         *(hint_keys.PACK, hint_keys.SPREAD),
     )
     looks_at = frozenset({LooksAt.RUNNING_JOBS, LooksAt.INTERFERENCE})
-    settings = Settings
+    settings = TopoAwareSettings
     section = "topo_aware"
     #: Whether a job waits while the utility is below its minimum.
     postpones = False
@@ -63,7 +63,7 @@ class TopoAware(Policy):
         self._solutions = solutions
 
     @classmethod
-    def build(cls, settings: Settings, site: Site) -> Self:
+    def build(cls, settings: TopoAwareSettings, site: Site) -> Self:
         """With what the site set and measured."""
         return cls(_shared_solutions(settings, site))
 
@@ -183,6 +183,6 @@ class TopoAwareP(TopoAware):
 
 
 @lru_cache(maxsize=1)
-def _shared_solutions(settings: Settings, site: Site) -> Solutions:
+def _shared_solutions(settings: TopoAwareSettings, site: Site) -> Solutions:
     """One for both policies of a configuration, so that they share what they compute."""
     return Solutions(settings, site.interference)

@@ -9,7 +9,7 @@ from policies.topo_aware.graph import Levels
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TopoAwareSettings:
     """Weights of the utility's terms, which count by their shares, and memory bandwidth."""
 
     communication: float = setting(1.0, "Weight of the term of distance.", high=1000)

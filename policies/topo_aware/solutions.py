@@ -13,7 +13,7 @@ from policies.contract.nouns import Cluster
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.index import Index, State, StateGroup
 from policies.topo_aware.machine import MachineGraph
-from policies.topo_aware.settings import Settings
+from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.utility import JobNeeds, Scale, UtilityTerms
 
 #: (mask of GPUs, terms).
@@ -27,7 +27,7 @@ MUCH_SMALLER = 8
 class Solutions:
     """Shared by `topo-aware` and `topo-aware-p`; safe to ask from several threads."""
 
-    def __init__(self, settings: Settings, interference: Interference) -> None:
+    def __init__(self, settings: TopoAwareSettings, interference: Interference) -> None:
         self.settings, self.interference = settings, interference
         self._machines: dict[str, MachineGraph] = {}
         self._solved: dict[State, dict[int, Solution]] = {}

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from policies.contract.interference import WORST, Interference, Kind
 from policies.topo_aware.machine import MachineGraph
-from policies.topo_aware.settings import Settings
+from policies.topo_aware.settings import TopoAwareSettings
 
 #: The largest weight of a job graph's edge.
 HEAVIEST = 4
@@ -73,7 +73,7 @@ class Scale:
         free: int,
         beside: tuple[Beside, ...],
         asked: JobNeeds,
-        weights: Settings,
+        weights: TopoAwareSettings,
         interference: Interference,
     ) -> None:
         self.machine, self.free, self.beside, self.asked = machine, free, beside, asked

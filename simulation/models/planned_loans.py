@@ -17,7 +17,7 @@ from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.drmaestro import HELD_BACK, DRMaestro, NetworkProfile
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended, Nodes, RunningLoan
+from simulation.models.loans import Ended, LoanNodes, RunningLoan
 
 #: The order of events at one second: a round comes after everything that it can know of.
 _END, _RETURN, _SUBMIT, _ROUND = range(4)
@@ -60,10 +60,10 @@ class PlannedLoanSimulator:
     _ended: dict[int, Ended] = field(default_factory=dict)
     _round_s: float = math.inf  # of the next round
     _traffic: dict[str, float] = field(init=False)
-    _loans: Nodes[_Running] = field(init=False)
+    _loans: LoanNodes[_Running] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loans = Nodes(self.machines)
+        self._loans = LoanNodes(self.machines)
         self._traffic = dict.fromkeys(self.machines, 0.0)
 
     def run(self, jobs: Sequence[PlannedJob]) -> list[Ended]:

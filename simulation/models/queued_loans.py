@@ -24,11 +24,11 @@ from policies.remote.r_queue import (
 )
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended, Nodes, RunningLoan
+from simulation.models.loans import Ended, LoanNodes, RunningLoan
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedJob:
+class QueuedLoanJob:
     """A job of a log: when it came, what it asks, what it does."""
 
     submit_s: float
@@ -66,20 +66,20 @@ class QueuedLoanSimulator:
     idle: IdleGpus = field(default_factory=IdleGpus)
     end_s: float = 0.0  # of the last event so far: up to there `idle` is counted
     _clock: Clock = field(default_factory=Clock)
-    _jobs: Sequence[QueuedJob] = ()
+    _jobs: Sequence[QueuedLoanJob] = ()
     _waiting: deque[int] = field(default_factory=deque)
     _ended: dict[int, Ended] = field(default_factory=dict)
-    _loans: Nodes[RunningLoan] = field(init=False)
+    _loans: LoanNodes[RunningLoan] = field(init=False)
     _running: dict[int, RunningLoan] = field(default_factory=dict)
     _free: int = 0
     _idle_in_use: int = 0
     _idle_hosting: int = 0
 
     def __post_init__(self) -> None:
-        self._loans = Nodes(self.nodes)
+        self._loans = LoanNodes(self.nodes)
         self._free = sum(room.free.bit_count() for room in self.nodes.values())
 
-    def run(self, jobs: Sequence[QueuedJob]) -> list[Ended]:
+    def run(self, jobs: Sequence[QueuedLoanJob]) -> list[Ended]:
         """Every job's end; `jobs` in order of submits. SimulationError if one never fits."""
         self._jobs = jobs
         self._await_submit(0)
@@ -136,7 +136,7 @@ class QueuedLoanSimulator:
             self._waiting.popleft()
             self._start(number, answer)
 
-    def _decide(self, queued: QueuedJob) -> RemotePlacement | Wait:
+    def _decide(self, queued: QueuedLoanJob) -> RemotePlacement | Wait:
         queue = self.queue
         if sum(queued.job.request.gpus_per_node) > self._free:
             return _TOO_FEW  # so would every queue say, after looking at every node

@@ -24,7 +24,7 @@ Truth = Callable[[Task, Shape], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskRun:
     """One task that ran."""
 
     task: Task
@@ -48,14 +48,14 @@ class ShapingSimulator:
     platform: Platform
     scheduler: Scheduler
     truth: Truth
-    done: list[Done] = field(default_factory=list)
+    done: list[TaskRun] = field(default_factory=list)
     plan_s: list[float] = field(default_factory=list)
     _free: dict[str, int] = field(default_factory=dict)
     _waiting: dict[int, Task] = field(default_factory=dict)
     _running: dict[int, Started] = field(default_factory=dict)
     _clock: Clock = field(default_factory=Clock)
 
-    def run(self, tasks: Sequence[Task]) -> list[Done]:
+    def run(self, tasks: Sequence[Task]) -> list[TaskRun]:
         """Run every task once; SimulationError where the scheduler leaves one waiting."""
         width = len(str(self.platform.nodes))
         self._free = {
@@ -109,4 +109,4 @@ class ShapingSimulator:
         del self._running[planned.task.job_id]
         for name in planned.nodes:
             self._free[name] += planned.shape.gpus_per_node
-        self.done.append(Done(planned.task, planned.shape, start_s, self._clock.now_s))
+        self.done.append(TaskRun(planned.task, planned.shape, start_s, self._clock.now_s))

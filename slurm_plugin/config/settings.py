@@ -38,8 +38,8 @@ DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class TopoAwareConfig(topo_aware.Settings):
-    """The policy's weights, and how the engine reads jobs' neighbours for any policy."""
+class TopoAwareConfig(topo_aware.TopoAwareSettings):
+    """The policy\'s weights, and how the engine reads jobs\' neighbours for any policy."""
 
     profiles: Path | None = setting(
         None, "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"

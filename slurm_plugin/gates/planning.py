@@ -22,8 +22,8 @@ from slurm_plugin.job_notes.records import PLACED, is_ahead
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate
+from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.capacity import Hold, Nodes, held_by, with_hold
-from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import QueuedJob
 

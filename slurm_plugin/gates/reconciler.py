@@ -70,7 +70,6 @@ class GateReconciler:
 
     def __post_init__(self) -> None:
         """Make the parts."""
-        self._settings: Settings | None = None
         self._kinds = _kinds_of(self.decider.machines)
         self.wants = Wants()
         self._watch = Watch(self.write)
@@ -128,7 +127,7 @@ class GateReconciler:
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         room = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
         wants = self.wants.read(snapshot.jobs, emptied(room))
-        matcher = self._open_matcher(snapshot)
+        matcher = self.matcher if self.matcher.refresh(snapshot) else None
         context = GateContext(
             int(self.clock()),
             snapshot.settings.tiers,
@@ -146,16 +145,6 @@ class GateReconciler:
         made.room = room
         self._watch.look(snapshot.jobs, made)
         return made
-
-    def _open_matcher(self, snapshot: Snapshot) -> LoanMatcher | None:
-        """Who lends to this queue; None where nothing is lent."""
-        if snapshot.settings is not self._settings:
-            self._settings = snapshot.settings
-            self.matcher.read(snapshot.settings.config)
-        if not self.matcher.is_open:
-            return None
-        self.matcher.watch_network(snapshot.jobs)
-        return self.matcher
 
     def _publish(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
         """What submits see from now on."""

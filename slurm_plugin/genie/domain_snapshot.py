@@ -35,7 +35,6 @@ class Member:
 class ShapePromise:
     """A submit that no look has seen as a job yet; `nodes`: where it is about to start."""
 
-    token: str
     uid: int
     hint: str
     task: Task

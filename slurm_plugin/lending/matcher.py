@@ -30,6 +30,7 @@ from slurm_plugin.lending.plan import Candidate, LoanPlan
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
 from slurm_plugin.queue.demand import Demand
+from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
@@ -50,37 +51,37 @@ class LoanMatcher:
     clock: Callable[[], float]
     #: What the site wrote of its jobs, by the name of the profile.
     profiles: Mapping[str, Remote]
-    #: Can anything be lent?
-    is_open: bool = False
 
     def __post_init__(self) -> None:
         """Make the solver where one is wanted; it starts when it is first asked."""
         self._solver = Solver(self.lending.settings.solve_s) if self.at_once else None
         self._loads: Mapping[str, float] = {}
+        self._site: Settings | None = None
+        self._obstacle = ""
 
     @property
     def at_once(self) -> bool:
         """Are donors chosen for all jobs together (DRMaestro), or job by job?"""
         return self.lending.settings.decider == "drmaestro"
 
-    def read(self, slurm_config: Mapping[str, str]) -> None:
-        """Find out whether anything can be lent, by Slurm's settings and ours."""
-        self.is_open = False
-        if self.lending.settings.allow:
-            why = self.lending.obstacle(slurm_config)
-            self.is_open = not why
-            if why:
-                logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", why)
+    def refresh(self, snapshot: Snapshot) -> bool:
+        """Go by this snapshot from now on; whether anything can be lent."""
+        settings = self.lending.settings
+        if settings.allow and snapshot.settings is not self._site:
+            self._site = snapshot.settings
+            self._obstacle = self.lending.obstacle(snapshot.settings.config)
+            if self._obstacle:
+                logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", self._obstacle)
+        is_open = settings.allow and not self._obstacle
+        if is_open and self.at_once:
+            self._watch_network(snapshot.jobs)
+        return is_open
 
-    def watch_network(self, queue: Sequence[QueuedJob]) -> None:
+    def _watch_network(self, queue: Sequence[QueuedJob]) -> None:
         """What the loans that run take of the nodes' networks."""
-        if not self.at_once:
-            return
         running = []
         for job in queue:
-            if job.state == "PENDING" or "loan=" not in job.admin_comment:
-                continue
-            noted = self.lending.updates.record_of(job)
+            noted = None if job.state == "PENDING" else self.lending.record_of(job)
             loan = noted.loan if noted else None
             if loan is not None:
                 preferences = self._preferences(job)

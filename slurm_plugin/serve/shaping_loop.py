@@ -17,7 +17,7 @@ from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.released import of_job
 from slurm_plugin.genie.changes import Changes, changes, released
-from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition
@@ -196,14 +196,9 @@ class ShapingLoop(QueueLoop):
         made = {}
         for name, domain in shaping.site.domains.items():
             snapshot = domain_snapshot(domain, seen.jobs, seen.nodes, seen.at, task_of, _is_ours)
-            starting, stalled = shaping.under_way(snapshot, seen.at)
-            queue = snapshot.queue(seen.at, list(shaping.promises.values()), starting, stalled)
-            plans = planned(
-                shaping.scheduler, queue, starting.values(), is_settling=snapshot.is_settling
-            )
-            to_change = changes(
-                snapshot, plans, self._factors, separator=shaping.separator, now=seen.at
-            )
+            plans = shaping.plan_all(snapshot, list(shaping.promises.values()), seen.at)
+            separator = shaping.separator
+            to_change = changes(snapshot, plans, self._factors, separator=separator, now=seen.at)
             made[name] = (snapshot, plans, to_change)
         self._tasks = kept
         return made

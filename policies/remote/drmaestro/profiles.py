@@ -44,9 +44,3 @@ RODINIA = {
 
 #: The thesis's neutral factor for an application without a profile (section 5.4, inference).
 UNKNOWN_SENSITIVITY = 1.0
-
-
-def sensitivity_of(application: str) -> float:
-    """The sensitivity of a named application, neutral where it has no profile."""
-    profile = RODINIA.get(application)
-    return UNKNOWN_SENSITIVITY if profile is None else profile.sensitivity

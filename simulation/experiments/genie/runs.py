@@ -14,7 +14,7 @@ from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES
-from simulation.models.shaping import Done, ShapingSimulator
+from simulation.models.shaping import ShapingSimulator, TaskRun
 
 #: The two that are GENIE; the others are what it is compared with.
 OURS, PRINTED = "genie", "genie-paper"
@@ -32,7 +32,7 @@ class Setting:
 
 
 @dataclass(slots=True)
-class Table:
+class FigureTable:
     """Figures of every scheduler at every setting: `values[scheduler][metric, label]`."""
 
     values: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
@@ -64,12 +64,14 @@ def _models(kind: str, light: bool) -> Models:
     return models(kind, light=light)
 
 
-def compared(settings: Sequence[Setting], seeds: Sequence[int], shapes: str, kind: str) -> Table:
+def compared(
+    settings: Sequence[Setting], seeds: Sequence[int], shapes: str, kind: str
+) -> FigureTable:
     """Every scheduler at every setting: means over the seeds and the standard deviations.
 
     `shapes` is what black boxes ask for, `kind` the model that schedulers predict with.
     """
-    table = Table()
+    table = FigureTable()
     for setting in settings:
         platform = Platform(setting.nodes, GPUS_PER_NODE)
         maker = TaskMaker(platform, _models(kind, True))
@@ -145,7 +147,7 @@ def _measured(
 
 
 def metrics(
-    done: Sequence[Done], plan_s: Sequence[float], maker: TaskMaker, workload: Workload
+    done: Sequence[TaskRun], plan_s: Sequence[float], maker: TaskMaker, workload: Workload
 ) -> dict[str, float]:
     """What is measured of one run.
 

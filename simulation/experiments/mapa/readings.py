@@ -10,10 +10,10 @@ import numpy as np
 from gres_topology import NodeTopology
 from simulation.core.record import Record
 from simulation.experiments.mapa.jobs import effbw_gbps, network_of
-from simulation.experiments.mapa.reconstruction import NETWORKS, Network
+from simulation.experiments.mapa.reconstruction import NETWORKS, NeuralNet
 
 #: Which networks' jobs are meant.
-Wanted = Callable[[Network], bool]
+Wanted = Callable[[NeuralNet], bool]
 #: A box plot's five numbers.
 QUANTILES = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "max": 1.0}
 #: Section 4.1 keeps sensitive and insensitive jobs apart.

@@ -19,7 +19,7 @@ SATURATED_GBPS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NeuralNet:
     """A training job: its time on saturating links, its communication share `c`, and source."""
 
     name: str
@@ -32,15 +32,15 @@ class Network:
 #: Section 4: a uniform mix of the networks of Figure 5. The 25th percentile of effective
 #: bandwidth that section 4.1 prints (12.33 GB/s) stands for a bad allocation.
 NETWORKS = (
-    Network(
+    NeuralNet(
         "vgg-16",
         True,
         378.0,
         0.35,
         "section 4.1: 785 s badly, 378 s well placed, so c * (50 / 12.33 - 1) = 785 / 378 - 1",
     ),
-    Network("alexnet", True, 374.0, 0.12, "section 4.1: 511 and 374 s, as vgg-16"),
-    Network(
+    NeuralNet("alexnet", True, 374.0, 0.12, "section 4.1: 511 and 374 s, as vgg-16"),
+    NeuralNet(
         "inception-v3",
         True,
         500.0,
@@ -48,9 +48,9 @@ NETWORKS = (
         "guessed: the paper calls it sensitive but without a long tail; the longest, because the"
         " 75th percentile of all sensitive jobs is 498 to 540 s",
     ),
-    Network("resnet-50", True, 450.0, 0.12, "guessed: trend as alexnet, time below inception"),
-    Network("googlenet", False, 300.0, 0.01, "guessed: insensitive, under 3 % (Figures 2b, 6a)"),
-    Network("caffenet", False, 300.0, 0.01, "guessed: insensitive, trend as googlenet"),
+    NeuralNet("resnet-50", True, 450.0, 0.12, "guessed: trend as alexnet, time below inception"),
+    NeuralNet("googlenet", False, 300.0, 0.01, "guessed: insensitive, under 3 % (Figures 2b, 6a)"),
+    NeuralNet("caffenet", False, 300.0, 0.01, "guessed: insensitive, trend as googlenet"),
 )
 
 #: How communication shares are varied to see what depends on them: a factor on every `c`.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
-from simulation.models.queued_loans import QueuedJob
+from simulation.models.queued_loans import QueuedLoanJob
 
 _Numbers = NDArray[Any]
 
@@ -74,7 +74,7 @@ def pool(count: int = NODES) -> dict[str, NodeCapacity]:
     return {"pool": NodeCapacity("pool", (1 << 3 * count) - 1, float("inf"), float("inf"))}
 
 
-def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedJob]:
+def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedLoanJob]:
     """The first `count` jobs of the year, in the order of their submits."""
     draw = np.random.default_rng(seed)
     periods = draw.lognormal(0.0, year.busy_sigma, -(-DAYS // year.busy_days))
@@ -89,7 +89,7 @@ def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedJob]:
     memory_gb = draw.uniform(0.5, year.memory_gb, size=JOBS)
     calls = draw.uniform(100, 100_000, size=(2, JOBS))
     return [
-        QueuedJob(
+        QueuedLoanJob(
             float(submits[i]),
             RemoteJob(
                 Request((int(gpus[i]),) * int(sizes[i]), job_id=i),

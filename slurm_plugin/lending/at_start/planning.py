@@ -19,10 +19,10 @@ from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate, LoanContext, LoanPlan
 from slurm_plugin.lending.standing import Standing
 from slurm_plugin.queue import demand
+from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.candidates import first_hold
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by
 from slurm_plugin.queue.features import Unsupported
-from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Reasons with which a job lacks nothing but GPUs, CPUs or memory.

@@ -18,7 +18,7 @@ from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.capacity import nodes_of
-from slurm_plugin.queue.snapshot import Settings, Snapshot
+from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -39,7 +39,6 @@ class LoanReconciler:
     #: How long Slurm may take to start a job whose donors are ready, in seconds.
     grace_s: int
     clock: Callable[[], float] = time.time
-    _settings: Settings | None = None
     _backoff: Backoff = field(default_factory=Backoff)
 
     def __post_init__(self) -> None:
@@ -48,12 +47,9 @@ class LoanReconciler:
 
     def look(self, snapshot: Snapshot, may_lend: bool) -> StartPlan:
         """Decide and act. `may_lend` False: loans end."""
-        if snapshot.settings is not self._settings:
-            self._settings = snapshot.settings
-            priority_type = self._settings.config.get("PriorityType", "")
-            self.updates.is_basic = priority_type == "priority/basic"
-            self.matcher.read(self._settings.config)
-        made = self._plan(snapshot, may_lend and self.matcher.is_open)
+        priority_type = snapshot.settings.config.get("PriorityType", "")
+        self.updates.is_basic = priority_type == "priority/basic"
+        made = self._plan(snapshot, self.matcher.refresh(snapshot) and may_lend)
         self.reservations.keep(made.reserved | self._planned(made))
         self._act(made, snapshot.jobs)
         return made
@@ -74,8 +70,6 @@ class LoanReconciler:
             now, snapshot.settings.tiers, self.grace_s, ready_s, self._backoff.is_paused
         )
         running = [job for job in queue if job.state != "PENDING"]
-        if lends:
-            self.matcher.watch_network(queue)
         nodes = nodes_of(snapshot.nodes, running)
         return planning.plan(queue, nodes, context, self.updates, self.matcher if lends else None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.loan import Loan
@@ -38,10 +39,7 @@ class StartLoans:
     is_basic: bool = False
     #: The time of the look (epoch).
     now: int = 0
-
-    def record_of(self, job: QueuedJob) -> LoanRecord | None:
-        """The job's record; None without one."""
-        return LoanRecord.read_from(job.admin_comment)
+    kind: ClassVar = LoanRecord
 
     def is_on_loan(self, job: QueuedJob, record: LoanRecord) -> bool:
         """Does the job need its donors? Not where its begin time came first: it runs locally."""
@@ -73,7 +71,7 @@ class StartLoans:
         return JobUpdate(
             begin_time=NOW,
             tres_per_node=_local(record, loan),
-            tres_per_job="" if record.per_job else None,
+            tres_per_job="" if record.requests.tres_per_job else None,
             req_nodes=loan.host,
             min_cpus=job.cpus or None,
             priority=self._first(),
@@ -91,8 +89,9 @@ class StartLoans:
         back = JobUpdate(min_cpus=job.cpus or None)
         if is_local(job, record):
             # Another request than ours is the user's, or an administrator's: it stays.
-            per_node, per_job = record.per_node, record.per_job or None
-            back = replace(back, tres_per_node=per_node, tres_per_job=per_job, req_nodes="")
+            asked = record.requests
+            back = replace(back, tres_per_node=asked.tres_per_node, req_nodes="")
+            back = replace(back, tres_per_job=asked.tres_per_job or None)
         if self.is_basic:
             back = replace(back, priority=min(record.priority, HIGHEST) or None)
         else:
@@ -106,14 +105,15 @@ class StartLoans:
 def is_local(job: QueuedJob, record: LoanRecord) -> bool:
     """Does the job ask for its local GPUs alone?"""
     loan = record.loan
-    if loan is None or (record.per_job and job.tres_per_job):
+    if loan is None or (record.requests.tres_per_job and job.tres_per_job):
         return False
     return same(job.tres_per_node, _local(record, loan))
 
 
 def is_whole(job: QueuedJob, record: LoanRecord) -> bool:
     """Does the job ask for what it asked for before the loan?"""
-    return same(job.tres_per_node, record.per_node) and same(job.tres_per_job, record.per_job)
+    by_node, by_job, *_ = record.requests
+    return same(job.tres_per_node, by_node) and same(job.tres_per_job, by_job)
 
 
 def same(one: str, other: str) -> bool:

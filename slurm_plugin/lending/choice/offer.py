@@ -242,8 +242,4 @@ def rooms_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCap
 
 def queue_of(settings: RemoteConfig) -> RQueue:
     """The R queue as the site set it."""
-    return RQueue(
-        donors=ORDERS[settings.donors],
-        donor_cpus=settings.donor_cpus,
-        donor_memory_mb=settings.donor_memory_mb,
-    )
+    return RQueue(ORDERS[settings.donors])

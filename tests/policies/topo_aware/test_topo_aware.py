@@ -13,7 +13,7 @@ from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, W
 from policies.contract.bits import gpus_of, mask_of
 from policies.contract.interference import Interference, Kind, weight_of
 from policies.registry import registry
-from policies.topo_aware import Settings
+from policies.topo_aware import TopoAwareSettings
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.fiduccia import bipartition
 from policies.topo_aware.graph import SCALE, Levels, distances
@@ -41,7 +41,7 @@ def request(*counts, min_utility=0.0, **options):
 
 
 def built(name="topo-aware", **settings):
-    return registry.build(name, {"topo_aware": Settings(**settings)}, Site())
+    return registry.build(name, {"topo_aware": TopoAwareSettings(**settings)}, Site())
 
 
 @pytest.fixture
@@ -327,7 +327,7 @@ def gaps(name, count=250):
             busy = busy[cut:]
         batch = draw.choice((1, 4, 64, 128))
         asked = JobNeeds(draw.randint(1, free.bit_count()), Kind("", batch), weight_of(batch))
-        scale = Scale(whole, free, tuple(beside), asked, Settings(), Interference())
+        scale = Scale(whole, free, tuple(beside), asked, TopoAwareSettings(), Interference())
         sets = combinations(gpus_of(free), asked.gpus)
         best = max(scale.terms(mask_of(chosen)).utility for chosen in sets)
         yield best - Bipartition(scale).solve()[1].utility
