@@ -33,8 +33,8 @@ FREE_TASKS: dict[int, tuple[int | None, ...]] = {
     12: (None, None, None, 0),
 }
 
-#: Mean seconds of a job by experiment and GPUs in reach, by which the line without remote GPUs takes
-#: 2,486, 1,087.73 and 413.08 s, within 0.6 % in the mean of seeds 1-3.
+#: Mean seconds of a job by experiment and GPUs in reach: with these the line without remote GPUs
+#: takes 2,486, 1,087.73 and 413.08 s, within 0.6 % in the mean of seeds 1-3.
 MEANS_S = {
     "drmaestro-testbed": {6: 60.2, 8: 63.6, 10: 66.6, 12: 69.7},
     "drmaestro-scale": {6: 68.9, 8: 78.9, 10: 90.8, 12: 101.1},

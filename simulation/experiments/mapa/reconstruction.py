@@ -51,7 +51,7 @@ NETWORKS = (
     NeuralNet("caffenet", False, 300.0, 0.01, "guessed: insensitive, trend as googlenet"),
 )
 
-#: Factors on every `c`, to see what depends on them. `steep` gives vgg-16 0.64, by which it is three
+#: Factors on every `c`, to see what depends on them. `steep` gives vgg-16 0.64: then it is three
 #: times as slow on PCIe (10.09 GB/s) as on a double NVLink (39.08 GB/s), as in Figure 2b.
 CURVES = {"text": 1.0, "flat": 0.5, "steep": 0.64 / 0.35}
 
