@@ -37,7 +37,7 @@ class Borrower:
     usable: frozenset[str]
     #: It borrows only where it is predicted to end sooner than by waiting.
     is_auto: bool = False
-    #: Slurm ends it after so many seconds, and when that is if it starts now (epoch).
+    #: Its time limit in seconds, and when (epoch) that is over if it starts now.
     limit_s: float = math.inf
     end: float = math.inf
     use: NetworkUse = UNKNOWN
