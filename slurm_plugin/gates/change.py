@@ -162,7 +162,7 @@ def _own_request(kept: GateRecord, begin: int, comment: str) -> JobUpdate:
         return JobUpdate(
             begin_time=begin, req_nodes=kept.req_nodes, num_nodes=nodes, admin_comment=comment
         )
-    per_task, per_gpu = gpus_of(kept.get("tpt")), kept.cpus_per_gpu
+    per_task, per_gpu = gpus_of(kept.requests.tres_per_task), kept.cpus_per_gpu
     return JobUpdate(
         begin_time=begin,
         **kept.requests._asdict(),

@@ -71,8 +71,8 @@ static bool is_listed(const char *list, const char *name, size_t len)
 	return false;
 }
 
-/* Adds the NICs of `more` to `list`. RET false when this node lacks one, or the list is full */
-static bool add_nics(char *list, size_t size, const char *more, const gt_task_t *task)
+/* Adds the NICs of `more` to `list`. RET false when has_nic says no, or the list is full */
+static bool add_nics(char *list, size_t size, const char *more, bool (*has_nic)(const char *))
 {
 	for (const char *at = more; *at; at += strspn(at, ",")) {
 		size_t len = strcspn(at, ","), used = strlen(list);
@@ -85,7 +85,7 @@ static bool add_nics(char *list, size_t size, const char *more, const gt_task_t 
 		at += len;
 		if (is_listed(list, name, len))
 			continue;
-		if (task->has_nic && !task->has_nic(name))
+		if (has_nic && !has_nic(name))
 			return false;
 		snprintf(list + used, size - used, "%s%s", used ? "," : "", name);
 	}
@@ -99,24 +99,20 @@ static bool add_nics(char *list, size_t size, const char *more, const gt_task_t 
 static void plan_nics(const gt_table_t *table, const gt_list_t *gpus, const gt_task_t *task,
 		      gt_plan_t *plan)
 {
+	char every[GT_TEXT] = "";
 	bool is_narrower = false;
 
 	for (int i = 0; i < gpus->count; i++) {
 		const char *nics = table->gpu[gpus->gpu[i]].nics;
 
-		if (!nics[0] || !add_nics(plan->nics, sizeof(plan->nics), nics, task)) {
+		if (!nics[0] || !add_nics(plan->nics, sizeof(plan->nics), nics, task->has_nic)) {
 			plan->nics[0] = '\0';
 			return;
 		}
 	}
 	for (int i = 0; i < table->gpus; i++)
-		for (const char *at = table->gpu[i].nics; *at; at += strspn(at, ",")) {
-			size_t len = strcspn(at, ",");
-
-			is_narrower = is_narrower || !is_listed(plan->nics, at, len);
-			at += len;
-		}
-	if (!is_narrower)
+		is_narrower |= !add_nics(every, sizeof(every), table->gpu[i].nics, NULL);
+	if (!is_narrower && strlen(plan->nics) == strlen(every))
 		plan->nics[0] = '\0';
 }
 

@@ -111,26 +111,3 @@ def test_a_new_hint_of_a_shaped_job_is_told_as_such(lua, engine):
               "admin_comment": "[gpu-topo: x] [gpu-shape: 2x4]"}  # fmt: skip
     lua.modify(record, uid=0, comment=f"gpu-topo: {HINT}")
     assert engine.requests[0].endswith(" change=1")
-
-
-@pytest.mark.parametrize(
-    ("text", "is_slots", "wanted"),
-    [
-        ("[gpu-topo: a]", False, True),
-        ("[gpu-topo: a] [gpu-shape: 1x1]", False, True),
-        ("[gpu-shape: 1x1]", False, True),
-        ("[gpu-topo: a] [gpu-slots: gated]", False, False),
-        ("[gpu-topo: a] [gpu-shape: 1x1] [gpu-slots: gated]", True, True),
-        ("[gpu-topo: a] [gpu-topo: b]", True, False),
-        ("[gpu-topo: a][gpu-shape: 1x1]", True, False),
-        ("[gpu-topo: a] b", True, False),
-        ("[gpu-other: a]", True, False),
-        ("", True, False),
-    ],
-)
-def test_our_brackets_are_told_from_other_texts(lua, text, is_slots, wanted):
-    lua_bool = str(is_slots).lower()
-    found = lua.evaluate(
-        f"return tostring(require('gputopo.comment').are_brackets('{text}', {lua_bool}))"
-    )
-    assert found == str(wanted).lower()

@@ -22,74 +22,7 @@ def slots_keys(engine) -> str:
     return engine.requests[-1].partition(" slots=1")[2]
 
 
-def text_of(lua, call: str) -> str:
-    return lua.evaluate(f"return tostring(require('gputopo.gres').{call})")
-
-
 # -- a request without its model ----------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("spec", "plain"),
-    [
-        pytest.param("gres/gpu:v100:2", "gres/gpu:2", id="type and count"),
-        pytest.param("gres:gpu:v100:2", "gres:gpu:2", id="as 22.05 writes it"),
-        pytest.param("gres/gpu:v100=2", "gres/gpu=2", id="as tres_per_task has it"),
-        pytest.param("gres/gpu:v100", "gres/gpu:1", id="a type alone is one"),
-        pytest.param("cpu=4,gres/gpu:v100=1", "cpu=4,gres/gpu=1", id="CPUs beside it stay"),
-        pytest.param("gres/nvme:x:1,gres/gpu:v100:2", "gres/nvme:x:1,gres/gpu:2", id="other GRES"),
-        pytest.param("gpu:v100:1,gpu:v100:2", "gpu:3", id="two of one type become one item"),
-        pytest.param("gres/gpu:2", "gres/gpu:2", id="no type, no change"),
-        pytest.param("gres/gpu", "gres/gpu", id="nor without a count"),
-        pytest.param("gpu:1g.5gb:1", "gpu:1g.5gb:1", id="MIG is left alone"),
-        pytest.param("gres/gpufs:fast:1", "gres/gpufs:fast:1", id="a name that begins with gpu"),
-    ],
-)
-def test_a_request_without_its_model_is(lua, spec, plain):
-    assert text_of(lua, f"untyped('{spec}')") == plain
-
-
-def test_a_model_that_is_named_twice_is_one_model(lua):
-    spec = "gres/gpu:v100:1,gres/gpu:v100:2"
-    assert [text_of(lua, f"types('{spec}')[{i}]") for i in (1, 2)] == ["v100", "nil"]
-
-
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("v100:2", "2"),
-        ("v100", "1"),
-        ("v100:1,a100:2", "3"),
-        ("2", "nil"),
-        ("", "nil"),
-        ("a:b", "nil"),
-    ],
-)
-def test_a_variable_without_its_model_is(lua, text, plain):
-    assert text_of(lua, f"untyped_count('{text}')") == plain
-
-
-@pytest.mark.parametrize(
-    ("features", "joined"),
-    [
-        pytest.param("", "v100", id="none"),
-        pytest.param("ib", "ib&v100", id="one"),
-        pytest.param("ib&v100", "ib&v100", id="already asked for"),
-        pytest.param("ib|eth", "(ib|eth)&v100", id="a choice is bracketed"),
-        pytest.param("[rack1|rack2]", "nil", id="one of several for all nodes cannot be joined"),
-        pytest.param("ib*2", "nil", id="a count cannot be joined"),
-    ],
-)
-def test_a_constraint_with_the_model_is(lua, features, joined):
-    assert text_of(lua, f"with_feature('{features}', 'v100')") == joined
-
-
-@pytest.mark.parametrize(
-    ("gpu_type", "is_slot"),
-    [("s0", True), ("v100.s12", True), ("s", False), ("l40s", False), ("as5", False)],
-)
-def test_a_particular_gpu_is_told_from_a_model(lua, gpu_type, is_slot):
-    assert text_of(lua, f"is_slot('{gpu_type}')") == str(is_slot).lower()
 
 
 def test_a_job_by_model_becomes_one_by_feature_before_the_engine_is_asked(lua, engine):

@@ -4,10 +4,7 @@
  * The functions defined here stand in for cons_tres, the engine and the nodes.
  */
 #include "../claims.h"
-#include "advise.h"
 #include "gpus.h"
-#include "layout.h"
-#include "notice.h"
 #include "plugin.h"
 #include "question.h"
 

@@ -1,7 +1,6 @@
 #include "plugin.h"
 
 #include "gpus.h"
-#include "layout.h"
 
 gt_plugin_t gt_plugin;
 

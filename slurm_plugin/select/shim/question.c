@@ -2,7 +2,6 @@
 
 #include "admin_comment.h"
 #include "gpus.h"
-#include "layout.h"
 #include "plugin.h"
 
 #define HINT_BYTES 4096
