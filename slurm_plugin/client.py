@@ -61,10 +61,10 @@ def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
 
 
 def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
-    """How many GPU jobs started since the engine runs, if it was asked about none of them.
+    """How many GPU jobs started since the engine runs, if the select plugin asked about none.
 
-    Then the select plugin does not ask. 0 where it does ask, where it should not, and for fewer
-    starts than SILENT_STARTS. Raises SlurmError when Slurm does not answer.
+    0 where it does ask, where it should not, and for fewer starts than SILENT_STARTS. Raises
+    SlurmError when Slurm does not answer.
     """
     heard = engine_status.get("messages", {})
     if engine_status.get("enforcement") != "select" or engine_status.get("killed"):

@@ -1,7 +1,7 @@
-"""A TCP port that strangers may knock at: one request and one reply per connection, none for long.
+"""A TCP port for strangers: one request and one reply per connection, none for long.
 
-Only as many connections are accepted as are served at a time. The others wait in the kernel, where
-they cost the engine no descriptor; one source cannot have all of them.
+Only as many connections are accepted as are served at a time, few of them of one source. The others
+wait in the kernel, where they cost the engine no descriptor.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """From the sections of one node's answer to its NodeTopology.
 
-The vendors' tools say what is linked how; `nvidia-smi -q` and sysfs say which device file
-each GPU is, which the matrix alone does not.
+The vendors' tools tell the links; `nvidia-smi -q` and sysfs tell each GPU's device file.
 """
 
 from __future__ import annotations

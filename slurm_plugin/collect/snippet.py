@@ -1,7 +1,6 @@
-"""The shell snippet that runs on a node, and its output cut into sections.
+"""The shell snippet that is piped into `sh` on a node, and its output cut into sections.
 
-It is piped into `sh` there: no file of ours is needed on a node. Each tool's output stands
-between marks with its exit status, so that a missing tool is seen and not guessed.
+Each tool's output stands between marks with its exit status, so that a missing tool is seen.
 """
 
 from __future__ import annotations

@@ -25,11 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_machines(config: Config) -> Machines:
-    """Every declared node's machine.
-
-    Raises ConfigError for a topology that cannot be read, a permutation that cannot fit, or a
-    pattern with more ranks than any node has GPUs.
-    """
+    """Every declared node's machine; raises ConfigError for what no node can have."""
     machines = _Loader(config).load()
     most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
     for name, pattern in config.patterns.items():
@@ -158,11 +154,7 @@ class _Loader:
             raise PluginError(f"its hardware is not the {what} one: {differences[0]}{more}")
 
     def _order(
-        self,
-        name: str,
-        node_set: NodeSet,
-        topology: NodeTopology,
-        collected: NodeTopology | None,
+        self, name: str, node_set: NodeSet, topology: NodeTopology, collected: NodeTopology | None
     ) -> tuple[int, ...] | None:
         """Slurm's GPU -> the topology's, None for the identity; raises where unsure."""
         known = collected if collected is not None else topology
@@ -210,8 +202,7 @@ class _Loader:
 def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
     """What is expected, as coarse as the node's tool tells it.
 
-    rocm-smi says XGMI for every pair that the fabric reaches, also over several hops, and never
-    how many links: such a cell neither proves nor disproves a declared one.
+    rocm-smi says XGMI for every pair that the fabric reaches, over any number of hops and links.
     """
     if expected.gpus != found.gpus:
         return expected

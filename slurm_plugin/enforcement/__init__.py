@@ -1,6 +1,6 @@
 """How decisions reach Slurm: exact GPUs at the start (`Select`), or at submit (`Slots`).
 
-Policies never know which of them is in use, nor what is wrapped around it (`interface.py`).
+Policies do not know which of them is in use.
 """
 
 from slurm_plugin.enforcement.interface import KEEP_S, Enforcement

@@ -1,7 +1,7 @@
-"""Enforcement by the select plugin: exact GPUs when the job starts, nothing at submit.
+"""Enforcement by the select plugin: exact GPUs when the job starts.
 
-At submit the hint is only checked and written into admin_comment, where the plugin finds
-it at start time. That depends on the request and the configuration alone: an answer may be kept.
+At submit the hint is only checked and written into admin_comment, where the plugin finds it at the
+start. The answer depends on the request and the configuration alone, so it may be kept.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ class Select:
 
 
 def _could_borrow(asked: Submit) -> bool:
-    """As far as the submit tells; the look at the queue knows more."""
+    """As far as the submit tells."""
     return asked.nodes <= 1 and asked.max_nodes <= 1 and max(asked.per_node, asked.gpus) >= 2

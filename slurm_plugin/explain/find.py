@@ -27,9 +27,9 @@ class Explained:
 def explained(
     text: str, config: Config | None, address: tuple[str, int] | None, run: Runner
 ) -> Explained:
-    """What can be told about the job `text` (an id, or `ARRAY_TASK`).
+    """What is known of the job `text` (an id, or `ARRAY_TASK`).
 
-    Raises NotTold when there is nothing for this user, SlurmError when nobody answers.
+    Raises NotTold where this user may know nothing, SlurmError where nobody answers.
     """
     job = slurm_says.job_number(run, text)
     if config is not None and os.access(config.decision_log.path, os.R_OK):

@@ -1,7 +1,7 @@
 """Finds one job's lines in the decision log without decoding all others.
 
-The engine answers users' questions with this in a thread: every block is one short step
-under the interpreter's lock and one read without it, so decisions never wait for long.
+The engine does this in a thread, block by block, so that decisions never wait long for the
+interpreter's lock.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ def _lines(path: Path, needles: tuple[bytes, bytes]) -> Iterator[bytes]:
 def attributed(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The records, oldest first; what was decided directly before a task's start gets its id.
 
-    Slurm asks about an array under the array's own job id and splits the task off when it
-    starts, so that only the start (`started`) names the task's id.
+    Slurm asks under the array's own job id; only the start (`started`) names the task's.
     """
     held: dict[int, dict[str, Any]] = {}
     for record in records:

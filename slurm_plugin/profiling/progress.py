@@ -1,7 +1,7 @@
 """What was done so far: one file in the profile's folder, replaced at every change.
 
-It is written before and after each submission, so that a job is never submitted twice: a run
-left in `submitting` is looked for in Slurm by its name, which holds the folder's token.
+It is written before and after each submission, so that no run is submitted twice: one that is left
+in `submitting` is found in Slurm by its name, which holds the folder's token.
 """
 
 from __future__ import annotations

@@ -137,10 +137,10 @@ def command(asked: Submission, how: RunOptions, shape: Shape, local_batch: int,
 
 
 def _exporting(asked: Submission, values: Mapping[str, str]) -> list[str]:
-    """The words, such that sbatch hands our variables over from its own environment.
+    """The words, such that sbatch hands over our variables from its own environment.
 
-    It does unless told otherwise; `--export=ALL,X=1` would do too, but has slurmd start a
-    login shell of the user's besides (24.11). Only a list without ALL gets ours added.
+    It does so by default. Only a list without ALL gets ours added: `--export=ALL,X=1` would have
+    slurmd start a login shell, too (24.11).
     """
     base = asked.value("export")
     if base in ("", "ALL") or base.startswith("ALL,"):

@@ -28,24 +28,19 @@ OVER = frozenset((DONE, FAILED, SKIPPED))
 
 
 class ProfilingRun(msgspec.Struct):
-    """One run of the plan, and what came of it.
-
-    `tries` counts submissions, `failures` those that failed. `step_s` is seconds per
-    iteration, `by` how that is known, `startup_s` the seconds before the first iteration (0
-    where unknown), `note` why it failed or was skipped.
-    """
+    """One run of the plan, and what came of it."""
 
     nodes: int
     gpus_per_node: int
     local_batch: int
     state: str = WAITING
-    tries: int = 0
+    tries: int = 0  # submissions
     failures: int = 0
     job: int = 0
-    step_s: float = 0.0
-    by: str = ""
-    startup_s: float = 0.0
-    note: str = ""
+    step_s: float = 0.0  # seconds per iteration
+    by: str = ""  # how that is known
+    startup_s: float = 0.0  # seconds before the first iteration; 0 where unknown
+    note: str = ""  # why it failed or was skipped
 
     @property
     def shape(self) -> Shape:

@@ -1,7 +1,7 @@
 """The loop that plans the jobs whose shapes GENIE chooses.
 
-Plans are made, and Slurm is changed, in a thread. What submits and starts are answered by is
-changed in the event loop alone. All state is Slurm's: the first look is like any other.
+Plans are made, and Slurm is changed, in a thread. What answers submits and starts is changed in the
+event loop alone. All state is Slurm's: the first poll is like any other.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ logger = logging.getLogger(__name__)
 
 #: The event by which the gates loop learns that jobs may start now which could not before.
 PLANNED = "planned"
-#: Without shapes to choose there is nothing to look at.
+#: Seconds between polls where no jobs are shaped.
 IDLE_S = 5.0
 #: A job that may start is soon seen to run.
 SETTLING_S = 0.15
-#: Jobs that get another place, and nothing else, in one look: some milliseconds each.
+#: Jobs that get another place, and nothing else, in one poll: some milliseconds each.
 MOST_MOVED = 100
 
 Update = tuple[QueuedJob, JobUpdate]
 
 
 class ShapingLoop(QueueLoop):
-    """Looks for as long as the engine's configuration has a `genie` section."""
+    """Polls for as long as the engine's configuration has a `genie` section."""
 
     name = "genie"
 
@@ -60,7 +60,7 @@ class ShapingLoop(QueueLoop):
         # Site factors by job, as far as they are known.
         self._factors: dict[int, int] = {}
         self._changed = 0
-        # Why Slurm refused a change of the last look; empty where it refused none.
+        # Why Slurm refused a change of the last poll; empty where it refused none.
         self._refused = ""
         self._backoff = Backoff()
 
@@ -85,12 +85,12 @@ class ShapingLoop(QueueLoop):
         return {"genie": status | ({"refused": self._refused} if self._refused else {})}
 
     def poll_s(self, setup: Setup) -> float:
-        """Seconds between two looks if nothing is heard."""
+        """Seconds between two polls if no event comes."""
         shaping = setup.shaping
         return shaping.site.config.poll_s if shaping and shaping.site.domains else IDLE_S
 
     async def next_s(self, setup: Setup, since: float) -> float:
-        """One look, unless no jobs are shaped or the kill switch is set."""
+        """One poll, unless no jobs are shaped or the kill switch is set."""
         shaping, poll_s = setup.shaping, self.poll_s(setup)
         if shaping is None or not shaping.site.domains:
             return poll_s
@@ -115,7 +115,7 @@ class ShapingLoop(QueueLoop):
             self._shaping, self._tasks = shaping, {}
 
     async def _plan(self, setup: Setup, shaping: Shaping, seen: Snapshot, events: int) -> bool:
-        """Plan every domain and change what is to be changed; whether to look again soon.
+        """Plan every domain and change what is to be changed; whether to poll again soon.
 
         `events` had happened when the snapshot was asked for.
         """
@@ -240,7 +240,7 @@ class ShapingLoop(QueueLoop):
 
 
 def in_turn(updates: Sequence[Update]) -> tuple[list[Update], bool]:
-    """What to do in one look, the front of a long queue first; and whether something is left."""
+    """What to do in one poll, the front of a long queue first; and whether something is left."""
     only_order = 0
     now = []
     for job, update in updates:

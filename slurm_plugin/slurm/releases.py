@@ -22,16 +22,15 @@ _EXCLUSIVE_COLUMN = (25, 5)
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands one release answers in JSON, and what stands in its `gres/gpu`.
-
-    `one_job` lacks the job's id; () where no command tells of one job in JSON. `exclusive`:
-    squeue tells which jobs are, and JSON no longer does.
-    """
+    """The commands one release answers in JSON."""
 
     nodes: tuple[str, ...]
     jobs: tuple[str, ...]
+    #: Lacks the job's id; () where no command tells of one job.
     one_job: tuple[str, ...]
+    #: What stands in `gres/gpu`.
     gres_separator: str
+    #: squeue tells which jobs are exclusive; JSON does not.
     exclusive: bool
 
 

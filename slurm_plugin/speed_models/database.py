@@ -1,8 +1,4 @@
-"""The model database (GENIE, section 6): profiles with their runs, in one SQLite file.
-
-The runs are kept beside the fitted model, so that it can be fitted again with more of them or
-as another kind.
-"""
+"""The model database (GENIE, section 6): models with the runs they were fitted to, in SQLite."""
 
 from __future__ import annotations
 
@@ -45,14 +41,12 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the database has for a wanted profile: itself, or what stands in for it.
-
-    `note` says in a sentence what was used instead; empty where it is the profile itself.
-    """
+    """What the database has for a wanted profile: itself, or what stands in for it."""
 
     profile: Profile
     model: PerformanceModel
     likeness: float = 1.0
+    #: What was used instead; empty where it is the profile itself.
     note: str = ""
 
 
@@ -85,7 +79,7 @@ class Database:
         *,
         add: bool,
     ) -> Profile:
-        """Fit and store; with `add` the stored runs too, and what was not said as it is stored.
+        """Fit and store; `add` the stored runs, and the stored values of what is not given.
 
         `startup_s` is the seconds before the first iteration.
         """

@@ -69,8 +69,7 @@ class SlurmClient:
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """Change the jobs, each called by its QueuedJob's `name`, or `4_1` for a task.
 
-        Raises SlurmError with Slurm's words; jobs named beside a refused one may have changed,
-        so what matters must be read again.
+        Raises SlurmError with Slurm's words; the jobs that were not refused may have changed.
         """
         if change == JobUpdate():
             return

@@ -91,8 +91,7 @@ class UnixConnection(http.client.HTTPConnection):
 class Rest(SlurmClient):
     """A SlurmClient over the socket of a slurmrestd that our user may use.
 
-    What the API has no call for is asked by command: slurm.conf's values, and which partition is
-    the default.
+    slurm.conf's values and the default partition, for which the API has no call, come by command.
     """
 
     def __init__(self, path: Path, run: Runner, timeout_s: float = 10.0) -> None:
@@ -151,8 +150,7 @@ class Rest(SlurmClient):
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """One POST per job over one connection.
 
-        Array tasks, which the API refuses, and everything on 22.05, whose API knows few
-        fields, by scontrol; so are changes of what no API has everywhere.
+        By scontrol: array tasks, everything on 22.05, and fields that some API does not have.
         """
         if not jobs or change == JobUpdate():
             return

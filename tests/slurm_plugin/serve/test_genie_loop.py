@@ -39,7 +39,7 @@ class Running:
         self.loop = loop.ShapingLoop(self.engine)
 
     def look(self) -> None:
-        asyncio.run(self.loop.look(time.monotonic()))
+        asyncio.run(self.loop.poll(time.monotonic()))
 
     def lines(self) -> list[dict[str, Any]]:
         self.engine.log.close()

@@ -23,7 +23,7 @@ def looked_once(next_s: float = POLL_S) -> PollSchedule:
     """A schedule after a look of LOOK_S that ended at 100."""
     schedule = PollSchedule()
     schedule.begin(100.0 - LOOK_S)
-    schedule.looked(100.0 - LOOK_S, 100.0, next_s, POLL_S)
+    schedule.polled(100.0 - LOOK_S, 100.0, next_s, POLL_S)
     return schedule
 
 
@@ -53,7 +53,7 @@ def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only():
         schedule.heard("submit", False, now)
         if schedule.left_s(now) <= 0:
             schedule.begin(now)
-            schedule.looked(now, now + look_s, POLL_S, POLL_S)
+            schedule.polled(now, now + look_s, POLL_S, POLL_S)
             looks += 1
             now += look_s
         now += 0.002
@@ -73,10 +73,10 @@ def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more():
     schedule.heard("ended", at=102.0)
     assert schedule.left_s(102.0) == 0
     schedule.begin(102.0)
-    schedule.looked(102.0, 102.01, POLL_S, POLL_S)
+    schedule.polled(102.0, 102.01, POLL_S, POLL_S)
     assert 102.01 + schedule.left_s(102.01) == pytest.approx(102.0 + ECHOES_S[0])
     schedule.begin(102.2)
-    schedule.looked(102.2, 102.6, POLL_S, POLL_S)
+    schedule.polled(102.2, 102.6, POLL_S, POLL_S)
     assert schedule.due == pytest.approx(102.0 + ECHOES_S[-1]), "the second one was overtaken"
     assert ECHOES_S[-1] > KEEP_S, "jobs that were gated with an answer from before the end are seen"
 
@@ -85,14 +85,14 @@ def test_what_is_heard_during_a_look_is_for_the_next():
     schedule = looked_once()
     schedule.begin(105.0)
     schedule.heard("ended", at=105.1)
-    schedule.looked(105.0, 105.2, POLL_S, POLL_S)
+    schedule.polled(105.0, 105.2, POLL_S, POLL_S)
     assert schedule.due == 105.1
 
 
 def test_a_look_that_hung_is_not_waited_for_for_ever():
     schedule = PollSchedule()
     schedule.begin(0.0)
-    schedule.looked(0.0, 600.0, POLL_S, POLL_S)
+    schedule.polled(0.0, 600.0, POLL_S, POLL_S)
     schedule.heard("submit", False, 600.0)
     assert schedule.left_s(600.0) == POLL_S
 

@@ -44,7 +44,7 @@ def look(all_loops: list[QueueLoop]) -> None:
 
     async def together() -> None:
         since = time.monotonic()
-        await asyncio.gather(*(one.look(since) for one in all_loops))
+        await asyncio.gather(*(one.poll(since) for one in all_loops))
 
     asyncio.run(together())
 
