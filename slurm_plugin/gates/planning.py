@@ -69,7 +69,7 @@ class _Planning:
     def __post_init__(self) -> None:
         self._borrowers = LoanAdmission(self.made, self.matcher, self.context.now)
         self._admission = Admission(self.made, self.context, self.choose, self._borrowers)
-        # Of arrays, by their id: tasks that run or are released, and how many may at most.
+        # By an array's id: how many of its tasks run or are released, and how many may.
         arrays = [job for job in self.jobs if job.array_id]
         self._active = Counter(job.array_id for job in arrays if job.state != "PENDING")
         self._throttle = {job.array_id: job.throttle for job in arrays if job.throttle}

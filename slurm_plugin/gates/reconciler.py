@@ -44,7 +44,7 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 
-#: Why a job of this shape is not to go now; empty where it may.
+#: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
 
 
@@ -74,11 +74,11 @@ class GateReconciler:
         self.wants = Wants()
         self._watch = Watch(self.write)
         self._backoff = Backoff()
-        # Until when gates hold of which no field of Slurm's tells, by job id.
+        # Until when (epoch) gates hold whose end Slurm does not show, by job id.
         self._holds_until: dict[int, float] = {}
         # Jobs released and gated again, and updates that Slurm refused, so far.
         self._counts: Counter[str] = Counter()
-        # Decisions by the name of the job or task, of the round under way.
+        # The decisions of this round, by the name of the job or task.
         self._decided: dict[str, Build] = {}
         self._waiting: dict[str, int] = {}
 

@@ -17,8 +17,7 @@ from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: A job that ends gives its GPUs back node by node. For so many seconds no job starts on a part.
 COMPLETING_S = 5
-#: With these reasons a job lacks nothing but GPUs. With others (limits, dependencies, the user's
-#: own begin time) GPUs that it gets would be idle.
+#: With these reasons a job lacks nothing but GPUs; with others any that it gets would be idle.
 _READY = ("", "None", "Resources", "Priority", "Cleaning", "ReqNodeNotAvail", "NodeDown")
 
 

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from policies import Request
+from policies.remote import RemoteJob
 from policies.remote.r_queue import Release
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
@@ -126,15 +128,16 @@ class LoanMatcher:
             return None
         step_s = max(1, self.waiting.step_s)
         held = noted.held_by_network_since or now
-        return replace(
-            borrower(need, plan.room),
-            is_auto=preferences.is_auto,
-            limit_s=job.time_limit_s or math.inf,
-            end=end_of(job, now),
-            use=self._use(preferences),
+        use, one = self._use(preferences), borrower(need, plan.room)
+        asked = replace(
+            one.asked,
             rounds_waited=max(0, now - job.submit) // step_s,
             postponed=max(0, now - held) // step_s,
+            sensitivity=use.sensitivity,
+            max_slowdown=use.max_slowdown or math.inf,
         )
+        limit_s, end = job.time_limit_s or math.inf, end_of(job, now)
+        return Borrower(asked, one.usable, preferences.is_auto, limit_s, end, use)
 
     def _preferences(self, job: QueuedJob) -> Preferences | None:
         """What the job prefers where it may borrow; None where it may not."""
@@ -193,7 +196,7 @@ def borrower(need: Need, nodes: Nodes) -> Borrower:
     """The job behind a need, with the nodes that it may use."""
     one = replace(need, gpus=1)
     usable = (name for name, node in nodes.items() if node.gpu_types and may_use(one, node))
-    return Borrower(need.gpus, need.cpus, need.memory_mb, frozenset(usable))
+    return Borrower(RemoteJob(Request((need.gpus,)), need.cpus, need.memory_mb), frozenset(usable))
 
 
 def spare_capacity(

@@ -27,7 +27,7 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Reasons with which a job lacks nothing but GPUs, CPUs or memory.
 READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
-#: The begin time of a job that Slurm put back is at least so far away.
+#: A job that Slurm put back has a begin time at least so many seconds away.
 REQUEUED_S = 5
 
 

@@ -15,8 +15,8 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 #: What a submit's reply sets beside the hint.
 MARK = LoanRecord(MAY, {"remote": "1"}).text()
-#: So much longer than donors may take is the begin time away: then the job starts with its own
-#: request, even without an engine.
+#: The begin time of a job with a loan is so many seconds later than its donors may take. Then it
+#: starts with its own request, even without an engine.
 GATE_S = 30
 #: Slurm's highest priorities have a meaning of their own.
 HIGHEST = 2**32 - 256
@@ -34,8 +34,7 @@ class StartLoans:
     ready_s: int
     #: The highest priority of a waiting job.
     highest: int = 0
-    #: Slurm numbers jobs by PriorityType=priority/basic. There a job that lost its place gets it
-    #: back only by its old number.
+    #: With priority/basic Slurm numbers jobs: only its old number brings back a job's place.
     is_basic: bool = False
     #: The time of the look (epoch).
     now: int = 0
@@ -88,7 +87,7 @@ class StartLoans:
             return (without_loan,)
         back = JobUpdate(min_cpus=job.cpus or None)
         if is_local(job, record):
-            # Another request than ours is the user's, or an administrator's: it stays.
+            # A request that is not ours was made by the user or an administrator, and stays.
             asked = record.requests
             back = replace(back, tres_per_node=asked.tres_per_node, req_nodes="")
             back = replace(back, tres_per_job=asked.tres_per_job or None)

@@ -18,7 +18,6 @@ from slurm_plugin.lending.choice.offer import (
     Offer,
     Refusal,
     SpareCapacity,
-    asked_by,
     judged,
     local_wait_s,
     offer,
@@ -96,7 +95,7 @@ class Round:
         jobs = []
         for job in (self.jobs[index] for index in asked):
             most = job.use.max_slowdown or settings.max_slowdown
-            jobs.append(replace(asked_by(job), max_slowdown=most))
+            jobs.append(replace(job.asked, max_slowdown=most))
         rooms = rooms_of([self._left[name] for name in names], settings)
         answers = self.solver.ask(planner, jobs, rooms)
         for index, answer in zip(asked, answers, strict=True):
