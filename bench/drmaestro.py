@@ -1,8 +1,8 @@
 """drmaestro: one solve of 1,000 machines and 1,000 waiting jobs.
 
-Machines of four GPUs and 16 CPUs; half of them have GPUs in use, a third CPUs (the thesis warms
-its cluster up with jobs of CPUs alone). Jobs have 1-4 tasks of 1-4 GPUs; together they ask for
-more than there is. The sooner solver that is installed is used, and named.
+Machines of four GPUs and 16 CPUs: half of them have GPUs in use, a third have no CPUs left (as in
+the thesis, which starts with jobs of CPUs alone). Jobs of 1-4 tasks of 1-4 GPUs ask for more
+than there is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.drmaestro import DRMaestro, by_ortools
 
 SEED = 1
-#: Machines, and jobs; the second without OR-Tools, which such sizes are for.
+#: Machines, and as many jobs; fewer without OR-Tools, which is made for such sizes.
 SIZE, SIZE_NETWORKX = 1000, 50
 RUNS = 5
 BAR_S = 1.0
@@ -45,7 +45,7 @@ def instance(draw: Random, size: int) -> tuple[list[RemoteJob], dict[str, NodeCa
 
 
 def run() -> Iterator[Figure]:
-    """Seconds of a whole plan, both phases and all they are solved again for."""
+    """Seconds of a whole plan."""
     draw = Random(SEED)
     planner = DRMaestro()
     size = SIZE if planner.solve is by_ortools else SIZE_NETWORKX

@@ -80,30 +80,30 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 
 
 def _gpus(system: Element, source: str) -> list[NcclDevice]:
-    found: list[NcclDevice] = []
+    gpus: list[NcclDevice] = []
     for element in system.walk():
         is_gpu = any(child.tag == "gpu" for child in element.children)
         if element.tag != "pci" or not (is_gpu or _is_class(element, _GPU_CLASSES)):
             continue
         device = NcclDevice(element, _address(element, "busid", source))
-        if any(other.address == device.address for other in found):
+        if any(other.address == device.address for other in gpus):
             raise TopologyError(
                 f"{source} line {element.line}: a second GPU at {device.address};"
                 " expected each PCI address once"
             )
-        found.append(device)
-    if not found:
+        gpus.append(device)
+    if not gpus:
         raise TopologyError(
             f"{source} line {system.line}: no GPU in <system>; expected <pci> elements with"
             " <gpu> inside or of class 0x0302"
         )
-    devs = [_number(d.gpu, "dev", source) if d.gpu else None for d in found]
+    devs = [_number(d.gpu, "dev", source) if d.gpu else None for d in gpus]
     known = [dev for dev in devs if dev is not None]
-    if len(known) == len(found):
+    if len(known) == len(gpus):
         if len(set(known)) < len(known):
             raise TopologyError(f"{source} line {system.line}: two GPUs with the same dev number")
-        return [device for _, device in sorted(zip(known, found, strict=True), key=lambda p: p[0])]
-    return sorted(found, key=lambda device: device.address)
+        return [device for _, device in sorted(zip(known, gpus, strict=True), key=lambda p: p[0])]
+    return sorted(gpus, key=lambda device: device.address)
 
 
 def _is_class(element: Element, classes: Sequence[str]) -> bool:
@@ -284,7 +284,7 @@ def _numa_nodes(system: Element, source: str) -> tuple[NumaNode, ...]:
 
 def _nics(system: Element, gpus: list[NcclDevice]) -> tuple[Nic, ...]:
     """One NIC per `net` element, or per network PCI device where there are none."""
-    found: list[Nic] = []
+    nics: list[Nic] = []
     for element in system.walk():
         if element.tag == "nic" or (
             element.tag == "pci"
@@ -298,5 +298,5 @@ def _nics(system: Element, gpus: list[NcclDevice]) -> tuple[Nic, ...]:
             kinds = tuple(_path(gpu.element, end) for gpu in gpus)
             cpu = _cpu(element)
             node = cpulist.natural(cpu.get("numaid")) if cpu else None
-            found += [Nic(name, kinds, address, node) for name in names or [address or "nic"]]
-    return tuple(found)
+            nics += [Nic(name, kinds, address, node) for name in names or [address or "nic"]]
+    return tuple(nics)

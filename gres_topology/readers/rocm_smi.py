@@ -99,10 +99,10 @@ def _tables(lines: list[str], source: str) -> list[SmiTable]:
     tables: list[SmiTable] = []
     title, is_open = "", False
     for number, line in enumerate(lines, 1):
-        found = _TITLE.match(line)
+        heading = _TITLE.match(line)
         row = _ROW.match(line)
-        if found:
-            title, is_open = found.group(1), False
+        if heading:
+            title, is_open = heading.group(1), False
         elif _HEADER.match(line):
             tables.append(SmiTable(title, number, line.split()))
             is_open = True

@@ -1,7 +1,6 @@
 """The solver of each pattern: what a node's sets are worth is computed once and shared.
 
-Bounded: at most `KEPT` solvers of at most 8 MB each (16 GPUs, 8-byte sums), so 64 MiB in
-all; the one not asked for longest goes first, and is computed again when it is needed.
+At most `KEPT` solvers of at most 8 MB each are kept, the last ones asked for.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> MatchingSolve
 
 
 def _narrowest(weights: Ints) -> int:
-    """The narrowest link, whose diagonal is left out by reading the rows one off."""
     n = len(weights)
     if n < 2:
         return 0
+    # The diagonal is left out by reading the rows one off.
     return int(weights.ravel()[1:].reshape(n - 1, n + 1)[:, :-1].min())
 
 

@@ -70,9 +70,8 @@ def near_nics(objective: Objective, nic_distance: tuple[int, ...]) -> Objective:
     return replace(objective, nic_distance=nic_distance) if nic_distance else objective
 
 
-#: What counts beside the share of effective bandwidth: the weakest link, the sum of the
-#: links used (which tells sets apart that have the same weakest link), and what is lost to
-#: later jobs. Chosen from the table in docs/policies/mapa.md.
+#: What counts beside the share of effective bandwidth: the weakest link, the sum of the links
+#: used, and what is lost to later jobs. Chosen from the table in docs/policies/mapa.md.
 WEAKEST_WEIGHT = 0.05
 SUM_WEIGHT = 0.1
 LOSS_WEIGHT = 0.4
@@ -120,20 +119,9 @@ BALANCED = balanced("balanced", WEAKEST_WEIGHT, LOSS_WEIGHT)
 #: As BALANCED, but a narrow hop weighs as much as the whole ideal.
 WIDEST = balanced("widest", 1.0, LOSS_WEIGHT)
 #: Largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most.
-EFFBW = _plain(
-    "effbw",
-    "effbw",
-    lambda sets: sets.effbw_gbps,
-    lambda sets: sets.preserved,
-)
+EFFBW = _plain("effbw", "effbw", lambda sets: sets.effbw_gbps, lambda sets: sets.preserved)
 #: Largest sum of the links used (MAPA Greedy).
-AGGREGATE = _plain(
-    "aggregate",
-    "agg",
-    lambda sets: sets.agg,
-    per_gbps=MB_PER_GB,
-    across="sum",
-)
+AGGREGATE = _plain("aggregate", "agg", lambda sets: sets.agg, per_gbps=MB_PER_GB, across="sum")
 #: Most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs).
 PRESERVED = _plain(
     "preserved",

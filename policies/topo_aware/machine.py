@@ -1,8 +1,4 @@
-"""What is known of one kind of node: distances, sockets, cuts, and the best and worst sets.
-
-Everything here depends on the topology alone, is computed when first asked for and shared
-by all nodes of that shape.
-"""
+"""What follows from a node's topology alone: distances, sockets, cuts, best and worst sets."""
 
 from __future__ import annotations
 

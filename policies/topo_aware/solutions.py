@@ -1,7 +1,4 @@
-"""Solutions per distinct state of a node and kind of job, each computed once.
-
-The fast path of the policy: what `Bipartition` would find on every node, looked up by group.
-"""
+"""What `Bipartition` finds for each state of a node and kind of job, each computed once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Jobs planned together by DRMaestro, with or without remote GPUs, on a virtual cluster.
 
-A round decides for everybody who waits; it comes at the next multiple of `interval_s` after
-something changed (thesis section 5.4.4: the scheduler is called at intervals). What runs with
-remote GPUs changes its speed whenever the traffic on its machines does.
+A round plans all who wait, at the next multiple of `interval_s` after something changed (thesis
+section 5.4.4). A job with remote GPUs changes its speed whenever the traffic on its machines does.
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ class _Running(RunningLoan):
 
 @dataclass(slots=True)
 class PlannedLoanSimulator:
-    """One planner on machines of which `warm` gives CPUs and memory back later. `run` once.
+    """One planner on some machines; `run` once.
 
-    `warm` holds (second, machine, CPUs, memory in MB). Traffic on a machine's network is the sum
-    of its flows, 1 being all it carries; a flow is the share of time that a job with remote GPUs
-    spends on an idle network, once per remote GPU.
+    Traffic on a machine's network is the sum of its flows, 1 being all it carries; a flow is the
+    share of time that a job with remote GPUs spends on an idle network, once per remote GPU.
     """
 
     machines: dict[str, NodeCapacity]
     planner: DRMaestro
+    #: What machines get back later: (second, machine, CPUs, memory in MB).
     warm: Sequence[tuple[float, str, int, int]] = ()
     interval_s: float = 1.0
     end_s: float = 0.0

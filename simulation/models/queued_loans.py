@@ -1,7 +1,6 @@
-"""Queues of jobs that may borrow GPUs of other nodes, first come, first served.
+"""Queues of jobs that may borrow GPUs of other nodes (Markthub et al., PDCAT 2014).
 
-The queues are those of `policies.remote.r_queue` (Markthub et al., PDCAT 2014); execution times
-are the paper's model (eqs. 1-7), and change whenever the jobs on a job's nodes do.
+Execution times are the paper's model (eqs. 1-7), and change whenever the jobs on a job's nodes do.
 """
 
 from __future__ import annotations
@@ -53,18 +52,16 @@ class IdleGpus:
 
 @dataclass(slots=True)
 class QueuedLoanSimulator:
-    """One queue on nodes that are all free at first. `run` once.
-
-    Afterwards `idle` holds what was left idle until `end_s`, and `placements` where every job
-    ran.
-    """
+    """One queue on nodes that are all free at first; `run` once."""
 
     nodes: dict[str, NodeCapacity]
     queue: GQueue | RQueue | AutoRQueue
     wires: NetworkSpeeds = field(default_factory=NetworkSpeeds)
+    #: Where every job ran, by number.
     placements: dict[int, RemotePlacement] = field(default_factory=dict)
+    #: GPUs left idle up to `end_s`, the second of the last event.
     idle: IdleGpus = field(default_factory=IdleGpus)
-    end_s: float = 0.0  # of the last event so far: up to there `idle` is counted
+    end_s: float = 0.0
     _clock: Clock = field(default_factory=Clock)
     _jobs: Sequence[QueuedLoanJob] = ()
     _waiting: deque[int] = field(default_factory=deque)

@@ -1,8 +1,7 @@
-"""Replaces Slurm and the clock for policies that shape jobs: the same schedulers as live.
+"""The simulator of schedulers that shape jobs: Slurm and the clock are replaced.
 
-A heap of arrivals and completions; at each moment the scheduler plans the whole queue, and what
-it starts runs for as long as the true performance model says. The scheduler sees predictions
-only.
+At every arrival and end the scheduler plans the whole queue by predictions; what it starts runs for
+as long as the true performance model says.
 """
 
 from __future__ import annotations
@@ -40,15 +39,14 @@ class TaskRun:
 
 @dataclass(slots=True)
 class ShapingSimulator:
-    """One scheduler on one platform, all GPUs free at first.
-
-    `plan_s` holds the seconds each plan took; `done` the tasks in the order of their ends.
-    """
+    """One scheduler on one platform, all GPUs free at first."""
 
     platform: Platform
     scheduler: Scheduler
     truth: Truth
+    #: In the order of their ends.
     done: list[TaskRun] = field(default_factory=list)
+    #: Seconds that each plan took.
     plan_s: list[float] = field(default_factory=list)
     _free: dict[str, int] = field(default_factory=dict)
     _waiting: dict[int, Task] = field(default_factory=dict)

@@ -59,14 +59,6 @@ def test_passed_means_that_the_hint_has_no_meaning_without_gpus(lua, engine):
     assert "asks for no GPUs" in result.user[0]
 
 
-@pytest.mark.parametrize("field", ["num_tasks", "min_nodes", "pn_min_cpus"])
-def test_a_job_that_has_its_gpus_gets_no_other_shape(lua, engine, field):
-    engine.answers(f"ok id={{id}} set.{field}=3\n")
-    result = lua.submit(tres_per_node="gres/gpu:2", **BATCH)
-    assert (result.rc, result.writes) == (0, [])
-    assert "unusable reply" in result.log[0]
-
-
 def test_without_an_engine_the_job_is_held_and_keeps_what_it_asked(lua, engine):
     engine.stop()
     result = lua.submit(**BATCH, min_nodes=2, max_nodes=2, cpus_per_task=4)

@@ -150,21 +150,26 @@ def test_what_a_job_does_not_ask_for_is_zero_or_absent(lua, engine):
     )
 
 
-@pytest.mark.parametrize(("cpus", "expected"), [(1, 1), (3, 1), (4, 0), (8, 0)])
-def test_fewer_cpus_than_tasks_are_overcommitted(lua, engine, cpus, expected):
-    # on 22.05 --cpus-per-gpu makes it two CPUs per task of four
-    lua.submit(tres_per_node="gres/gpu:1", num_tasks=4, min_cpus=cpus, cpus_per_task=2)
-    assert f" overcommit={expected} " in slots_keys(engine)
+TASKS_BY_GPUS = {"tres_per_job": "gres/gpu:4", "tres_per_task": "gres/gpu:1", "num_tasks": 4}
 
 
-def test_tasks_counted_by_their_gpus_are_not_overcommitted(lua, engine):
-    lua.submit(tres_per_job="gres/gpu:4", tres_per_task="gres/gpu:1", num_tasks=4, min_cpus=1)
-    assert " overcommit=0 " in slots_keys(engine)
-
-
-def test_a_component_of_a_heterogeneous_job_says_so(lua, engine):
-    lua.submit(tres_per_node="gres/gpu:1", het_job_offset=0)
-    assert " het=1 " in slots_keys(engine)
+@pytest.mark.parametrize(
+    ("fields", "heard"),
+    [
+        ({"num_tasks": 4, "min_cpus": 1, "cpus_per_task": 2}, "overcommit=1"),
+        # --cpus-per-gpu on 22.05 makes it two CPUs per task of four
+        ({"num_tasks": 4, "min_cpus": 3, "cpus_per_task": 2}, "overcommit=1"),
+        ({"num_tasks": 4, "min_cpus": 4, "cpus_per_task": 2}, "overcommit=0"),
+        ({"num_tasks": 4, "min_cpus": 8, "cpus_per_task": 2}, "overcommit=0"),
+        ({**TASKS_BY_GPUS, "min_cpus": 1}, "overcommit=0"),
+        ({"het_job_offset": 0}, "het=1"),
+        ({"time_limit": 4294967295}, "time_s=315360000"),
+    ],
+)
+def test_the_engine_hears(lua, engine, fields, heard):
+    """Fewer CPUs than tasks are overcommitted; no time limit is ten years."""
+    lua.submit(**{"tres_per_node": "gres/gpu:1", **fields})
+    assert f" {heard} " in slots_keys(engine)
 
 
 def test_on_22_05_a_later_component_of_sbatch_is_known_by_its_input_file(lua, engine):
@@ -175,11 +180,6 @@ def test_on_22_05_a_later_component_of_sbatch_is_known_by_its_input_file(lua, en
     assert "add --constraint=v100" in refusal(lua.submit(**part))
     lua.submit(tres_per_job="gres:gpu:2", het_job_offset=1)
     assert len(engine.requests) == 1
-
-
-def test_no_time_limit_is_ten_years(lua, engine):
-    lua.submit(tres_per_node="gres/gpu:1", time_limit=4294967295)
-    assert " time_s=315360000 " in slots_keys(engine)
 
 
 def test_a_node_list_is_never_cut(lua, engine):
@@ -280,13 +280,6 @@ def test_what_slurm_does_not_take_is_put_back(lua, engine):
     job = lua.submit(**V100, **BATCH, poisoned="req_nodes").job
     assert job["tres_per_node"] == "gres/gpu:2"
     assert job["features"] == "v100"
-
-
-@pytest.mark.parametrize("field", ["begin_time=5", "tres_per_socket=x", "min_nodes=1"])
-def test_select_mode_may_set_no_more_than_before(installed, engine, start_lua, field):
-    engine.answers(f"ok id={{id}} set.req_nodes=n9 set.{field}\n")
-    result = start_lua(installed / "job_submit.lua").submit(**V100, **BATCH)
-    assert result.writes == []
 
 
 # -- updates ------------------------------------------------------------------

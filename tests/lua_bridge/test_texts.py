@@ -1,4 +1,4 @@
-"""The bridge's pure functions, which read and rewrite what users and engines write."""
+"""The bridge's modules that need neither slurmctld nor an engine."""
 
 from __future__ import annotations
 
@@ -68,6 +68,14 @@ ANSWERS = [
     ("more text", "comment.are_brackets('[gpu-topo: a] b', true)", "false"),
     ("not ours", "comment.are_brackets('[gpu-other: a]', true)", "false"),
     ("no text", "comment.are_brackets('', true)", "false"),
+    ("the site's text stays in front", "comment.merged('site 7', ours)", "site 7 [gpu-topo: b]"),
+    ("an older bracket goes", "comment.merged('[gpu-topo: old | note]', ours)", "[gpu-topo: b]"),
+    ("one in the middle", "comment.merged('a [gpu-topo: a] b [x]', ours)", "a b [x] [gpu-topo: b]"),
+    ("two of them", "comment.merged('[gpu-topo: 1] a [gpu-topo: 2]', ours)", "a [gpu-topo: b]"),
+    ("before an open one", "comment.merged('[gpu-topo: a', ours)", "[gpu-topo: b] [gpu-topo: a"),
+    ("inside another's", "comment.merged('[a [gpu-topo: b]]', ours)",
+     "[a [gpu-topo: b]] [gpu-topo: b]"),
+    ("pattern characters", "comment.merged('%a%1 \\\\', ours)", "%a%1 \\ [gpu-topo: b]"),
 ]  # fmt: skip
 
 
@@ -77,7 +85,42 @@ ANSWERS = [
 def test_a_text_is_answered_by(lua, call, results):
     found = lua.evaluate(
         "local gres, comment = require('gputopo.gres'), require('gputopo.comment')"
-        f"local all = {{{call}}} for i = 1, math.max(1, #all) do all[i] = tostring(all[i]) end"
+        f" local ours = '[gpu-topo: b]' local all = {{{call}}}"
+        " for i = 1, math.max(1, #all) do all[i] = tostring(all[i]) end"
         " return table.concat(all, ',')"
     )
     assert found == results
+
+
+#: sentence, what is done with a new breaker or new kept answers, what was noted.
+COURSES = [
+    ("the pause doubles from 5 to 60 s",
+     "for _ = 1, 6 do breaker:failed(0) note(breaker.pause_s) end", "5 10 20 40 60 60"),
+    ("the first failure and the first success are news",
+     "note(breaker:failed(0)) note(breaker:failed(9)) note(breaker:succeeded())"
+     "note(breaker:succeeded()) note(breaker:failed(0)) note(breaker.pause_s)",
+     "true false true false true 5"),
+    ("a clock set back does not prolong the pause",
+     "breaker:failed(1000) note(breaker:allows(1004.9)) note(breaker:allows(10))"
+     "note(breaker:allows(14.9)) note(breaker:allows(15))", "false false false true"),
+    ("an answer is forgotten after its time, and when the clock is set back",
+     "answers:put('q', 'pass', true, 5, 100) for _, now in ipairs({100, 104.9, 105, 99}) do"
+     " note(answers:get('q', now)) end", "pass pass nil nil"),
+    ("the memory for answers is bounded",
+     "for i = 1, 1000 do answers:put('q' .. i, 'pass', true, 60, 0) end local n = 0"
+     " for _ in pairs(answers.kept) do n = n + 1 end note(n <= 256) note(answers:get('q1000', 0))",
+     "true pass"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("course", "noted"), [row[1:] for row in COURSES], ids=[row[0] for row in COURSES]
+)
+def test_over_time(lua, course, noted):
+    found = lua.evaluate(
+        "local breaker = require('gputopo.breaker').new(5, 60)"
+        " local answers = require('gputopo.answers').new()"
+        " local noted = {} local function note(value) noted[#noted + 1] = tostring(value) end "
+        f"{course} return table.concat(noted, ' ')"
+    )
+    assert found == noted

@@ -1,12 +1,9 @@
 """DRMaestro's first flow (thesis section 5.3.3, Figure 22): the machine that hosts each task.
 
-A unit of flow is one task. The thesis adds up all resources of a task as one number (eq. 10), by
-which a machine without memory may still look free; here the flow counts tasks, and every
-resource is checked by itself when the flow is read. Tasks that a machine cannot take after all
-are solved again with what is left.
-
-Tasks that need the same share one aggregator (the thesis's X), so the arcs grow with kinds of
-tasks times machines.
+A unit of flow is one task. The thesis adds up a task's resources as one number (eq. 10), by which
+a machine without memory may look free; here every resource is checked by itself when the flow is
+read, and tasks that a machine cannot take after all are solved again with what is left. Tasks
+that need the same share one aggregator (the thesis's X).
 """
 
 from __future__ import annotations

@@ -99,11 +99,11 @@ def _bounds(maker: TaskMaker, spec: Spec, seed: int, shapes: str) -> tuple[float
 
 
 def most_in_time(tasks: Sequence[Task], truth: TrueTimes, platform: Platform) -> float:
-    """A bound on the QoS guarantee, per cent, whatever is known in advance.
+    """A bound on the QoS guarantee, per cent, which no schedule need reach.
 
     Each task counts with the fewest GPU seconds of all shapes that would be in time if started at
-    arrival; as many of the smallest are taken as the GPUs hold from the first arrival to the
-    last deadline. Schedules need not exist for it.
+    arrival; as many of the smallest tasks are taken as the GPUs hold from the first arrival to
+    the last deadline.
     """
     first = min(task.arrival_s for task in tasks)
     room = platform.nodes * platform.gpus_per_node
@@ -119,8 +119,10 @@ def most_in_time(tasks: Sequence[Task], truth: TrueTimes, platform: Platform) ->
 
 
 def least_makespan_s(tasks: Sequence[Task], truth: TrueTimes, platform: Platform) -> float:
-    """A bound on the makespan: none ends before its arrival and its fastest shape's time, nor the
-    work that comes from a moment on, each task by its cheapest shape, before all GPUs have done it.
+    """A bound on the makespan, by two arguments.
+
+    No task ends before its arrival plus its time on the fastest shape; and the tasks that arrive
+    from any moment on, each by its cheapest shape, take all GPUs as long as their work lasts.
     """
     gpus = platform.nodes * platform.gpus_per_node
     work_s = bound_s = 0.0
@@ -151,9 +153,9 @@ def metrics(
 ) -> dict[str, float]:
     """What is measured of one run.
 
-    `qos_pct` is eq. 14, in per cent; `latency_norm` eqs. 15-16, from arrival to end over the
-    latency on the smallest shape; `error_p95_pct` how far predicted run times of what ran were
-    off (7.2.3); `overhead_pct` planning time over the makespan (7.2.4).
+    `qos_pct` is eq. 14; `latency_norm` eqs. 15-16, the time from arrival to end over the latency
+    on the smallest shape; `error_p95_pct` the error of predicted run times (7.2.3);
+    `overhead_pct` planning time over the makespan (7.2.4).
     """
     makespan_s = max(one.end_s for one in done)
     single = [maker.expected_s(workload.works[one.task.job_id], PRIOR) for one in done]

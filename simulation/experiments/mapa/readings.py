@@ -67,8 +67,8 @@ def _speedups(
 def time_figures(baseline: Sequence[Record], records: Sequence[Record]) -> dict[str, float]:
     """Speedups and throughput of one run against the baseline's of the same jobs.
 
-    Table 3 does not say whose quantiles it divides: here are those of each group, of all
-    jobs, and (`per_network`) the mean over the sensitive networks of each one's own.
+    Table 3 does not say of which jobs: here they are of each group, of all jobs, and
+    (`per_network`) the mean over the sensitive networks.
     """
     groups: dict[str, Wanted] = {**GROUPS, "all": lambda network: True}
     found = {
