@@ -105,10 +105,7 @@ class Registry:
         return policy
 
     def build(
-        self,
-        name: str,
-        settings: Mapping[str, object] = _NO_SETTINGS,
-        site: Site = UNKNOWN_SITE,
+        self, name: str, settings: Mapping[str, object] = _NO_SETTINGS, site: Site = UNKNOWN_SITE
     ) -> Policy:
         """A policy for one configuration: `settings` by section, defaults for those missing."""
         policy = self.declared(name)

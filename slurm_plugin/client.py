@@ -29,10 +29,7 @@ _WHY = {
 
 
 def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict[str, str]]:
-    """The reply's verb and values.
-
-    Raises EngineDown, with what to check, when there is none.
-    """
+    """The reply's verb and values; raises EngineDown, with what to check, when there is none."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(timeout_s)

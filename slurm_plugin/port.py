@@ -30,10 +30,9 @@ Reply = Callable[[bytes], Awaitable[bytes]]
 
 
 class Port:
-    """One address that is listened at.
+    """One address that is listened at; `setting` is its key in gputopo.yaml, for errors.
 
-    `setting` is the address's key in gputopo.yaml, for errors. A request ends with the bytes
-    `end`. A client whose address has too many connections open gets `busy` and no answer.
+    A request ends with the bytes `end`. Clients with too many connections get `busy` for an answer.
     """
 
     def __init__(

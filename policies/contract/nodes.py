@@ -122,9 +122,7 @@ def assign_near(
 
 
 def _assign_within(
-    counts: tuple[int, ...],
-    inside: Mapping[str, NodeState],
-    key: Callable[[NodeState, int], Key],
+    counts: tuple[int, ...], inside: Mapping[str, NodeState], key: Callable[[NodeState, int], Key]
 ) -> list[tuple[NodeState, int]] | None:
     """`assign` on the nodes of one domain; None where they do not have the room."""
     free = sorted((state.free.bit_count() for state in inside.values()), reverse=True)

@@ -121,13 +121,7 @@ WIDEST = balanced("widest", 1.0, LOSS_WEIGHT)
 #: Largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most.
 EFFBW = _plain("effbw", "effbw", lambda sets: sets.effbw_gbps, lambda sets: sets.preserved)
 #: Largest sum of the links used (MAPA Greedy).
-AGGREGATE = _plain(
-    "aggregate",
-    "agg",
-    lambda sets: sets.agg,
-    per_gbps=MB_PER_GB,
-    across="sum",
-)
+AGGREGATE = _plain("aggregate", "agg", lambda sets: sets.agg, per_gbps=MB_PER_GB, across="sum")
 #: Most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs).
 PRESERVED = _plain(
     "preserved",

@@ -67,10 +67,7 @@ def offered_load(
 
 
 def at_load(
-    jobs: Sequence[SimJob],
-    gpus: int,
-    load: float,
-    ideal_s: Callable[[SimJob], float] | None = None,
+    jobs: Sequence[SimJob], gpus: int, load: float, ideal_s: Callable[[SimJob], float] | None = None
 ) -> list[SimJob]:
     """The same jobs in the same order, arriving faster or slower so that they offer `load`.
 

@@ -66,10 +66,7 @@ def script() -> str:
 
 
 def sections(output: str) -> dict[str, Section]:
-    """The snippet's output by section.
-
-    Raises PluginError when a section is missing: the output was cut off.
-    """
+    """The snippet's output by section; raises PluginError where one is missing (cut off)."""
     found: dict[str, Section] = {}
     name, lines = "", list[str]()
     for line in output.splitlines():

@@ -46,10 +46,7 @@ class Store:
         self._topologies: dict[str, NodeTopology] = {}
 
     def nodes(self) -> dict[str, NodeRecord]:
-        """Every collected node; empty when nothing was collected yet.
-
-        Raises PluginError when the file is damaged.
-        """
+        """Every collected node, if any; raises PluginError when the file is damaged."""
         path = self.folder / "nodes.json"
         try:
             rows = json.loads(path.read_text())

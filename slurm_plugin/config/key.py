@@ -73,10 +73,7 @@ def required(about: str, **stated: Any) -> Any:
 
 
 def keys_of(settings: Any) -> tuple[Key, ...]:
-    """The keys of a settings class, in order: its fields that have metadata.
-
-    Raises TypeError for metadata that Key does not know, KeyError for a type without a kind.
-    """
+    """The keys of a settings class, in order; TypeError or KeyError for a wrong declaration."""
     types = get_type_hints(settings)
     found = []
     for one in fields(settings):

@@ -153,10 +153,7 @@ class Config:
 
 @cache
 def load_policies() -> type[Config]:
-    """Register third parties' policies; `Config` with a section for each policy's settings.
-
-    A policy that cannot be registered, or whose settings gputopo.yaml cannot hold, is logged.
-    """
+    """Register third parties' policies, or log why not; `Config` with a section for each."""
     registry.load_plugins(check=_check_section)
     ours = {one.name for one in keys_of(Config)}
     sections = [

@@ -17,10 +17,7 @@ FIGURES = ("effbw_gbps", "agg_gbps", "preserved_gbps")
 def judge(
     gpus: Mapping[str, int], request: Request, nodes: Mapping[str, NodeState]
 ) -> Placement | None:
-    """Scores of the sets `gpus` (node -> mask, the topology's indices) for this request.
-
-    `nodes` are the states before the job. None where there is nothing to score.
-    """
+    """Scores of the sets `gpus` (node -> mask, the topology's indices); None for none to score."""
     states = {name: replace(nodes[name], free=mask) for name, mask in gpus.items()}
     counts = tuple(sorted((mask.bit_count() for mask in gpus.values()), reverse=True))
     asked = replace(request, gpus_per_node=counts, min_utility=0.0)

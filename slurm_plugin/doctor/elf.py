@@ -13,10 +13,7 @@ _SHT_DYNSYM = 11
 
 
 def uint32_symbol(path: Path, name: str) -> int:
-    """The value of an exported uint32 constant.
-
-    Raises ValueError when the file is no 64-bit shared object or has no such symbol.
-    """
+    """The value of an exported uint32 constant; ValueError where the file has no such one."""
     data = path.read_bytes()
     if data[:5] != b"\x7fELF\x02":
         raise ValueError(f"{path}: not a 64-bit ELF file")

@@ -29,10 +29,7 @@ def operators(run: Runner) -> frozenset[int]:
 
 
 def job_number(run: Runner, text: str) -> int:
-    """The job id behind `123` or `123_4` (an array's task).
-
-    Raises NotTold for a task that the controller no longer holds.
-    """
+    """The job id behind `123` or `123_4`; NotTold for a task that Slurm no longer holds."""
     if text.isdecimal():
         return int(text)
     try:
@@ -57,10 +54,7 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
 
 
 def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:
-    """State and reason in one line, and the loan as it stands (`loan_in`).
-
-    Both empty when the controller no longer holds the job.
-    """
+    """State with reason, and the loan (`loan_in`); both empty for a job Slurm no longer holds."""
     found = _of_controller(run, job)
     return (str(found["state"]), _loan(found)) if found else ("", {})
 

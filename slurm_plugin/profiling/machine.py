@@ -46,10 +46,7 @@ def models(node: SlurmNode) -> dict[str, int]:
 def choose(
     nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], constraints: NodeConstraints
 ) -> NodeKind:
-    """The kind of which the constraints leaves the most nodes (then: GPUs; then: by name).
-
-    PluginError where it leaves none, in words of what there is.
-    """
+    """The kind with the most nodes left (then GPUs, then by name); PluginError without any."""
     names = _names(partitions, constraints.partition)
     usable = [node for node in nodes if node.name in names and node.gpu_count]
     if not usable:

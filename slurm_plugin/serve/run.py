@@ -91,10 +91,7 @@ class ClockWatch:
 
 
 async def serve(path: Path, notifier: Notifier | None = None) -> None:
-    """Answer until SIGTERM or SIGINT; SIGHUP reloads.
-
-    Raises PluginError when the configuration is wrong or the socket cannot be made.
-    """
+    """Answer until SIGTERM or SIGINT; SIGHUP reloads. PluginError where it cannot start."""
     notifier = notifier or Notifier()
     load = partial(setup.load, cache=CapacityCache(), reserved=Reservations())
     first = load(path)

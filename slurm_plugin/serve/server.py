@@ -186,10 +186,7 @@ class LineServer:
         task.add_done_callback(self._tasks.discard)
 
     async def start(self) -> None:
-        """Listen.
-
-        Raises PluginError when the path is in use by a live engine or cannot be made.
-        """
+        """Listen; raises PluginError when the path is in use by a live engine or cannot be made."""
         listener = bind(self.path)
         info = self.path.stat()
         self._identity = (info.st_dev, info.st_ino)

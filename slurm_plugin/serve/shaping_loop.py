@@ -145,11 +145,7 @@ class ShapingLoop(QueueLoop):
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
     def _change(self, client: SlurmClient, updates: Sequence[Update], now: float) -> None:
-        """Make these changes, one after the other.
-
-        Slurm refuses to change a job that started or ended meanwhile; that is not tried again at
-        once, and stops none of the others.
-        """
+        """Make these changes, one after the other; one that Slurm refuses is tried again later."""
         self._refused = ""
         for job, update in updates:
             try:

@@ -1,8 +1,7 @@
 """What differs between Slurm releases in the commands.
 
-22.05: scontrol knows no --json, so sinfo and squeue are asked, and GRES are `gres:gpu:2`.
-23.02 and later: scontrol prints JSON. 24.11 and later write `gres/gpu:2`. 26.05 no longer tells
-in JSON that a job is exclusive, but squeue does.
+On 22.05 scontrol knows no --json, so sinfo and squeue are asked, and GRES are `gres:gpu:2`. From
+24.11 on they are `gres/gpu:2`. On 26.05 only squeue tells that a job is exclusive.
 """
 
 from __future__ import annotations

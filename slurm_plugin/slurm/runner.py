@@ -117,10 +117,7 @@ def run_bounded(
 def _read(
     process: subprocess.Popen[bytes], ends: float, most: int
 ) -> tuple[bytearray, bytearray] | None:
-    """Both outputs to their end; None where they are longer than `most` bytes together.
-
-    Raises subprocess.TimeoutExpired.
-    """
+    """Both outputs to their end; None where they are longer than `most` bytes together."""
     out, err = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
         for file, text in ((process.stdout, out), (process.stderr, err)):

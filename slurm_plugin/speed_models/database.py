@@ -114,10 +114,7 @@ class Database:
         return names.pop() if len(names) == 1 else start
 
     def find(self, wanted: Traits, task: str = TRAINING) -> Found:
-        """The wanted profile, else its other task's, else the likest one's.
-
-        PluginError where the database has nothing that could stand in.
-        """
+        """The wanted profile, else its other task's, else the likest one's; else PluginError."""
         return among(self.all(), wanted, task, self.path)
 
     def _profile(self, row: Sequence[object]) -> Profile:

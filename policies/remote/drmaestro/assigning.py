@@ -46,10 +46,7 @@ def assign_gpus(
 
 
 def gpu_network(
-    jobs: Mapping[int, RemoteJob],
-    hosted: Mapping[TaskId, str],
-    nodes: Capacities,
-    costs: Costs,
+    jobs: Mapping[int, RemoteJob], hosted: Mapping[TaskId, str], nodes: Capacities, costs: Costs
 ) -> FlowNetwork:
     """Phase 2's network: task -> its machine's GPUs, or any donor's by sensitivity -> sink."""
     network = FlowNetwork()

@@ -146,11 +146,7 @@ class _Search:
 
 
 def best_makespan_s(
-    jobs: Sequence[SimJob],
-    topology: NodeTopology,
-    speed: Speed,
-    *,
-    clairvoyant: bool,
+    jobs: Sequence[SimJob], topology: NodeTopology, speed: Speed, *, clairvoyant: bool
 ) -> float:
     """The earliest second by which all jobs can have ended, counted from second 0."""
     if len(jobs) > MOST or any(len(job.gpus_per_node) != 1 for job in jobs):

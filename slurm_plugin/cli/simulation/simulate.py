@@ -95,10 +95,7 @@ def simulate(
 
 
 def _cluster(path: Path) -> dict[str, NodeTopology]:
-    """Node name -> topology, by the key `nodes` of a YAML file; other keys are not read.
-
-    Raises SimulationError, ConfigError or TopologyError.
-    """
+    """Node name -> topology, by the key `nodes` of a YAML file; other keys are not read."""
     from gres_topology import find
     from simulation.errors import SimulationError
     from slurm_plugin.config.settings import load

@@ -22,10 +22,7 @@ AT_ONCE = 500
 
 
 class SlurmClient:
-    """Everything we ask of Slurm, by scontrol, squeue and sinfo; other clients ask some otherwise.
-
-    Each call raises SlurmError where Slurm does not answer.
-    """
+    """All we ask of Slurm, by its commands; each call raises SlurmError without an answer."""
 
     def __init__(self, run: Runner) -> None:
         self._run = run

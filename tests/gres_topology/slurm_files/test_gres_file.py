@@ -4,14 +4,7 @@ import dataclasses
 
 import pytest
 
-from gres_topology import (
-    NumaNode,
-    TopologyError,
-    catalog,
-    cpulist,
-    gres_conf,
-    links,
-)
+from gres_topology import NumaNode, TopologyError, catalog, cpulist, gres_conf, links
 from gres_topology.slurm_files import gres_file, mapping
 
 FAKE = "/dev/fakegpu{index}"

@@ -14,14 +14,7 @@ from policies import Wait
 from policies.errors import PolicyError
 from policies.remote import RemotePlacement
 from policies.remote.capacity import copies
-from policies.remote.drmaestro import (
-    RODINIA,
-    Costs,
-    DRMaestro,
-    by_networkx,
-    by_ortools,
-    slowdown,
-)
+from policies.remote.drmaestro import RODINIA, Costs, DRMaestro, by_networkx, by_ortools, slowdown
 from policies.remote.drmaestro.admission import admitted
 from policies.remote.drmaestro.assigning import assign_gpus, gpu_network
 from policies.remote.drmaestro.flow import FlowNetwork

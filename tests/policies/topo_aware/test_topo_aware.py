@@ -119,10 +119,7 @@ def test_a_job_that_is_not_sensitive_does_not_care_at_all(always):
 
 @pytest.mark.parametrize(
     ("weights", "expected"),
-    [
-        ("a site that fears interference", (0, 1, 0)),
-        ("one that fears fragments", (0, 0, 1)),
-    ],
+    [("a site that fears interference", (0, 1, 0)), ("one that fears fragments", (0, 0, 1))],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_weights_count_by_their_share(weights, expected):

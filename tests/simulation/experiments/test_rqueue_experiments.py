@@ -7,14 +7,7 @@ import pytest
 
 from policies.remote.r_queue import NetworkSpeeds, execution_s
 from simulation.experiments.rqueue import occupancy, philly, workload
-from simulation.experiments.rqueue.tsubame import (
-    OURS,
-    QUEUES,
-    R_QUEUE,
-    SHARED,
-    averaged,
-    figures,
-)
+from simulation.experiments.rqueue.tsubame import OURS, QUEUES, R_QUEUE, SHARED, averaged, figures
 from simulation.experiments.rqueue.workload import nodes
 from simulation.models.loans import Ended
 from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
