@@ -56,7 +56,7 @@ class Select:
         """The decision on the GPUs that are not reserved; a loan's own job gets its share."""
         decider, reserved = self.decider, self._reserved
         mode = decider.rule(question.partition, question.account, question.uid).mode
-        if mode != "enforce" or reserved.is_empty:
+        if mode != "enforce" or not reserved.by_borrower:
             return decider.decide(question)
         seen = reserved.answer(question)
         if isinstance(seen, WaitFor):
