@@ -88,11 +88,6 @@ def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
     return kept.requests.is_22_05 and kept.state == GATED and not any(job.requests)
 
 
-def asked_for(kept: GateRecord) -> JobUpdate:
-    """The update that gives a bare job its own request back, behind its gate."""
-    return JobUpdate(**kept.requests._asdict())
-
-
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept = part.job, part.kept

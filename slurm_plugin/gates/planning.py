@@ -25,7 +25,7 @@ from slurm_plugin.lending.plan import Candidate
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.capacity import Hold, Nodes, held_by, with_hold
 from slurm_plugin.slurm.array_tasks import task_runs
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 HeldBack = Callable[[QueuedJob, Want], bool]
 
@@ -208,7 +208,8 @@ class _Planning:
         """
         for job, want in unit.members:
             if change.is_bare(job, want.kept):
-                self.made.updates.append((job.name, change.asked_for(want.kept)))
+                request = JobUpdate(**want.kept.requests._asdict())
+                self.made.updates.append((job.name, request))
         job, want = unit.first
         now, lease_s = self.context.now, self.context.lease_s
         if want.kept.begin - now >= lease_s:

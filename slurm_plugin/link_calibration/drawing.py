@@ -11,10 +11,10 @@ from slurm_plugin.errors import PluginError
 def draw(fit: Fit, path: Path) -> None:
     """Write the picture to `path` (.svg, .png, .pdf); raises PluginError."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure
     except ImportError:
         raise PluginError("--plot needs the extra: pip install 'slurm-gputopo[plot]'") from None
-    figure = Figure(figsize=(6, 6))
+    figure = matplotlib.figure.Figure(figsize=(6, 6))
     axes = figure.add_subplot()
     most = 1.1 * float(max(fit.measured.max(), fit.predicted.max()))
     axes.plot([0, most], [0, most], color="#90a4ae", linewidth=1)

@@ -20,14 +20,15 @@ static const gt_numa_t *shared_numa(const gt_table_t *table, const gt_list_t *gp
  */
 static void plan_cpus(const gt_numa_t *numa, const gt_task_t *task, gt_plan_t *plan)
 {
+	cpu_set_t *cpus = plan->cpus.of;
 	unsigned left;
 
 	if (task->is_cpu_bound || !numa || !gt_cpuset_parse(&plan->cpus, numa->cpus))
 		return;
-	gt_cpuset_and(&plan->cpus, &task->cpus);
-	left = gt_cpuset_count(&plan->cpus);
+	CPU_AND_S(sizeof(plan->cpus), cpus, cpus, task->cpus.of);
+	left = (unsigned) CPU_COUNT_S(sizeof(plan->cpus), cpus);
 	plan->set_cpus = left && left >= (unsigned) task->cpus_per_task &&
-		!gt_cpuset_equal(&plan->cpus, &task->cpus);
+		!CPU_EQUAL_S(sizeof(plan->cpus), cpus, task->cpus.of);
 }
 
 static bool fits(const gt_numa_t *numa, const gt_task_t *task)

@@ -6,6 +6,10 @@ from pathlib import Path
 
 from slurm_plugin.errors import SlurmError
 
+#: What record-replies.sh wrote of each release.
+REPLIES = Path(__file__).parent / "replies"
+RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
+
 Reply = str | Callable[[list[str], str], str]
 
 

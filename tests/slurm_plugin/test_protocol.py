@@ -62,12 +62,6 @@ def test_any_text_survives_quoting_as_printable_ascii(text):
     assert wire.unquote(quoted) == text
 
 
-@given(st.binary(max_size=300))
-def test_garbage_is_a_protocol_error_and_nothing_else(line):
-    with contextlib.suppress(ProtocolError):
-        protocol.decode(line)
-
-
 @given(places, st.data())
 def test_a_damaged_request_is_read_or_refused(place, data):
     line = bytearray(protocol.encode_request(place))

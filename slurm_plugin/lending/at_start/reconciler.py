@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from slurm_plugin.errors import SlurmError
@@ -50,13 +50,9 @@ class LoanReconciler:
         priority_type = snapshot.settings.config.get("PriorityType", "")
         self.updates.is_basic = priority_type == "priority/basic"
         made = self._plan(snapshot, self.matcher.refresh(snapshot) and may_lend)
-        self.reservations.keep(made.reserved | self._planned(made))
+        self.reservations.by_borrower = made.reserved | self._planned(made)
         self._act(made, snapshot.jobs)
         return made
-
-    def counts(self) -> Mapping[str, int]:
-        """What `gputopo status` shows."""
-        return dict(self.matcher.lending.counts)
 
     def _plan(self, snapshot: Snapshot, lends: bool) -> StartPlan:
         now, queue = int(self.clock()), snapshot.jobs
@@ -90,7 +86,8 @@ class LoanReconciler:
 
     def _reserve(self, job_id: int, loan: Loan) -> None:
         """Donors have their ids, and start in a moment."""
-        self.reservations.add(job_id, self._reservation(job_id, loan))
+        kept, own = self.reservations, {job_id: self._reservation(job_id, loan)}
+        kept.by_borrower = {**kept.by_borrower, **own}
 
     def _act(self, made: StartPlan, queue: Sequence[QueuedJob]) -> None:
         """Starts first: they are what people wait for; then ends, then new loans."""
@@ -100,9 +97,8 @@ class LoanReconciler:
             self._update(job, updates)
         now = self.clock()
         refused = self.matcher.act(made, queue)
-        for job, _, _ in made.offers:
-            if job.name in refused:
-                self.reservations.drop(job.job_id)
+        kept, gone = self.reservations, {j.job_id for j, _, _ in made.offers if j.name in refused}
+        kept.by_borrower = {job: one for job, one in kept.by_borrower.items() if job not in gone}
         self._backoff.forget(now)
         self._backoff.pause(refused, now, REFUSED_S)
 

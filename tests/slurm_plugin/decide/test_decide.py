@@ -10,8 +10,9 @@ from machines_in_tests import basic_decider, mask, node, question
 
 from policies import Cluster, Placement, Policy, Request, Wait
 from policies.contract.hint_keys import MIN_UTILITY
-from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.decide import Decider, use_note
 from slurm_plugin.protocol import CandidateNode, Pass, Use, WaitFor
+from slurm_plugin.wire import clean_note
 
 FULL = 0xFF
 
@@ -170,16 +171,13 @@ def test_records_speak_slurms_indices(decider):
 WAIT = Wait("busy", 45.0)
 
 
-def test_a_wait_is_cut_to_the_sites_step(decider):
+@pytest.mark.parametrize(("spent", "wait_s"), [({}, 30), ({"postponed": 1, "waited_s": 93}, 7)])
+def test_a_wait_is_cut_to_the_sites_step_and_to_what_is_left_of_the_jobs_time(
+    decider, spent, wait_s
+):
     ours, _ = fixed(decider, WAIT)
-    decision = ours.decide(question(node("dgx1", FULL, 1)))
-    assert decision.reply == WaitFor(30, "fixed: busy", max_wait_s=100)
-
-
-def test_a_wait_is_cut_to_what_is_left_of_the_jobs_time(decider):
-    ours, _ = fixed(decider, WAIT)
-    asked = question(node("dgx1", FULL, 1), postponed=1, waited_s=93)
-    assert ours.decide(asked).reply == WaitFor(7, "fixed: busy", max_wait_s=100)
+    asked = question(node("dgx1", FULL, 1), **spent)
+    assert ours.decide(asked).reply == WaitFor(wait_s, "fixed: busy", max_wait_s=100)
 
 
 @pytest.mark.parametrize(
@@ -280,3 +278,43 @@ def test_what_is_used_is_free_and_as_much_as_slurm_counted(decider, nodes, hint)
     if reply.alt:
         own = {n.name: n.own.bit_count() for n in nodes if n.own}
         assert {name: m.bit_count() for name, m in reply.alt.items()} == own
+
+
+# The note in AdminComment: GPUs in rank order, policy, reason, within 200 bytes.
+
+
+def test_a_placement_names_gpus_policy_and_reason(decider):
+    reply = decider.decide(question(node("dgx1", FULL, mask(0, 1)))).reply
+    assert isinstance(reply, Use)
+    assert reply.note.startswith("dgx1:0,3 by mapa: ring: ")
+    assert reply.note == clean_note(reply.note)
+
+
+def test_gpus_stand_in_rank_order_by_slurms_index(decider):
+    asked = question(node("mirrored", FULL, mask(0, 1, 2, 3)))
+    decision = decider.decide(asked)
+    order = decision.record()["chosen"]["gpus"]["mirrored"]
+    assert decision.reply.note.startswith(f"mirrored:{','.join(map(str, order))} by mapa: ")
+    assert mask(*order) == decision.reply.nodes["mirrored"]
+
+
+def test_many_nodes_are_counted_and_the_reason_stays():
+    gpus = {f"node{i:03}": tuple(range(8)) for i in range(100)}
+    note = use_note(gpus, "mapa", "because of its links")
+    assert len(note.encode()) <= 200
+    assert "more nodes by mapa: because of its links" in note
+    assert note.startswith("node000:0,1,2,3,4,5,6,7 node001:")
+
+
+def test_nothing_is_written_where_the_site_wants_nothing(decider):
+    decide = decider.decide
+    for partition in ("quiet", "watched"):
+        asked = question(node("dgx1", FULL, 1), node("alien", FULL), partition=partition)
+        assert decide(asked).reply == Pass()
+    assert decide(question(node("alien", FULL, 1), partition="watched")).reply == Pass()
+
+
+def test_the_record_counts_the_rings_pcie_hops(decider):
+    record = decider.decide(question(node("dgx1", FULL, mask(0, 5)))).record()
+    assert record["chosen"]["pcie_hops"] == 0
+    assert record["slurm"]["pcie_hops"] == 1

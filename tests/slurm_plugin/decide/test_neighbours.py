@@ -237,16 +237,16 @@ def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(tmp_path):
 # Learning.
 
 
-def life(
-    cache: Neighbours,
-    job_id: int,
-    masks: dict[str, int],
-    seconds: float,
-    hint: str,
-    uid: int = ALICE,
-) -> None:
+def begin(cache: Neighbours, job_id: int, gpus: int, hint: str, uid: int = ALICE) -> None:
+    """A job starts on these GPUs of dgx1."""
     cache.asked(question(node("dgx1", 0xFF, 1), job=job_id, hint=hint, uid=uid))
-    cache.notice(started(job_id, **masks))
+    cache.notice(started(job_id, dgx1=gpus))
+
+
+def life(
+    cache: Neighbours, job_id: int, gpus: int, seconds: float, hint: str, uid: int = ALICE
+) -> None:
+    begin(cache, job_id, gpus, hint, uid)
     cache.clock.now += seconds  # type: ignore[attr-defined]
     cache.notice(Notice("ended", job_id, 0, {}))
 
@@ -258,13 +258,10 @@ def completed(*ids: int, state: str = "COMPLETED") -> list[SlurmJob]:
 def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache, slurm):
     """Five runs each, the 95th percentile of 100..104 s over that of 80..84 s."""
     for n in range(5):
-        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80 + n, HINT)
-    cache.asked(
-        question(node("dgx1", 0xFF, 1), job=50, hint="policy=topo-aware,profile=vgg,batch=4")
-    )
-    cache.notice(started(50, dgx1=mask(2)))
+        life(cache, 10 + n, mask(0, 1), 80 + n, HINT)
+    begin(cache, 50, mask(2), "policy=topo-aware,profile=vgg,batch=4")
     for n in range(5):
-        life(cache, 20 + n, {"dgx1": mask(0, 1)}, 100 + n, HINT)
+        life(cache, 20 + n, mask(0, 1), 100 + n, HINT)
     slurm.rows = [row(50, {"dgx1": (2,)})]
     slurm.finished = completed(*range(10, 15), *range(20, 25))
     refresh(cache, slurm)
@@ -284,11 +281,9 @@ def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache, slurm):
 )
 def test_what_teaches_nothing(cache, slurm, sentence, state, hint, neighbours):
     for n in range(neighbours):
-        kind = f"policy=topo-aware,profile=p{n},batch=4"
-        cache.asked(question(node("dgx1", 0xFF, 1), job=50 + n, hint=kind))
-        cache.notice(started(50 + n, dgx1=mask(2 + n)))
+        begin(cache, 50 + n, mask(2 + n), f"policy=topo-aware,profile=p{n},batch=4")
     for n in range(6):
-        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, hint)
+        life(cache, 10 + n, mask(0, 1), 80, hint)
     slurm.finished = completed(*range(10, 16), state=state)
     refresh(cache, slurm)
     assert cache.teacher.learned.slowdowns() == {}
@@ -300,7 +295,7 @@ def test_what_teaches_nothing(cache, slurm, sentence, state, hint, neighbours):
 def test_a_neighbour_of_the_other_socket_is_none(cache, slurm):
     cache.notice(started(50, dgx1=mask(4)))
     for n in range(5):
-        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, HINT)
+        life(cache, 10 + n, mask(0, 1), 80, HINT)
     slurm.finished = completed(*range(10, 15))
     refresh(cache, slurm)
     assert cache.teacher.learned.seconds(Sort(BERT, True)) == 80
@@ -308,7 +303,7 @@ def test_a_neighbour_of_the_other_socket_is_none(cache, slurm):
 
 def test_what_was_learned_outlives_the_engine(cache, slurm, tmp_path):
     for n in range(5):
-        life(cache, 10 + n, {"dgx1": mask(0, 4)}, 80, HINT)
+        life(cache, 10 + n, mask(0, 4), 80, HINT)
     slurm.finished = completed(*range(10, 15))
     refresh(cache, slurm)
     again = Learned(tmp_path / "learned.json")
@@ -318,12 +313,11 @@ def test_what_was_learned_outlives_the_engine(cache, slurm, tmp_path):
 def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(cache, slurm):
     """Mallory's `bert` idles beside hers; Alice's own jobs of that name are judged as before."""
     for n in range(5):
-        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 10, HINT, MALLORY)
+        life(cache, 10 + n, mask(0, 1), 10, HINT, MALLORY)
     vgg = "policy=topo-aware,profile=vgg,batch=4"
-    cache.asked(question(node("dgx1", 0xFF, 1), job=50, hint=vgg, uid=MALLORY))
-    cache.notice(started(50, dgx1=mask(2)))
+    begin(cache, 50, mask(2), vgg, MALLORY)
     for n in range(5):
-        life(cache, 20 + n, {"dgx1": mask(0, 1)}, 1000, HINT, MALLORY)
+        life(cache, 20 + n, mask(0, 1), 1000, HINT, MALLORY)
     slurm.rows = [row(50, {"dgx1": (2,)}, vgg)]
     slurm.finished = completed(*range(10, 15), *range(20, 25))
     refresh(cache, slurm)

@@ -91,6 +91,7 @@ class Site:
         self.config = folder / "gputopo.yaml"
         self.config.write_text(BASIC.format(folder=folder))
         (folder / "slurm").mkdir()
+        self.bridge = folder / "slurm" / "gputopo-bridge.conf"
         self.script = folder / "slurm" / "job_submit.lua"
         self.script.write_text("-- the gputopo bridge")
         plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
@@ -200,6 +201,9 @@ BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
      "dgx1: Slurm has 4 GPUs, its topology dgx1v 8"),
     ("node left to Slurm", not_collected, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
+    ("bridge and engine that enforce in two ways",
+     lambda site: site.bridge.write_text("enforcement = slots # both\n"), "enforcement", "fail",
+     "enforcement = slots, gputopo.yaml select"),
     ("partition that Slurm does not have", another_partition, "partitions", "warn",
      "gone is no partition"),
 ]  # fmt: skip
@@ -279,7 +283,7 @@ def test_a_boot_time_that_nobody_can_read_is_none(site):
 def in_slots_mode(site: Site) -> None:
     """The same installation, by slots, and all is well."""
     site.config.write_text("enforcement: slots\n" + site.config.read_text())
-    (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots\n")
+    site.bridge.write_text("enforcement = slots\n")
     site.slurm.all_nodes = [
         replace(node, gpus={f"v100.s{i}": 1 for i in range(node.gpu_count)})
         for node in site.slurm.all_nodes
@@ -295,11 +299,6 @@ def in_slots_mode(site: Site) -> None:
 def test_slots_need_no_plugin_of_ours(site):
     in_slots_mode(site)
     assert site.wrong() == []
-
-
-def test_bridge_and_engine_that_enforce_in_two_ways(site):
-    (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots # both\n")
-    assert "enforcement = slots, gputopo.yaml select" in site.only("enforcement").text
 
 
 def test_a_node_without_a_type_per_gpu(site):

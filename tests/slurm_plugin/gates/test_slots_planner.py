@@ -11,7 +11,6 @@ from machines_in_tests import BASIC, basic_config, basic_decider
 from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look, reconciler
 
 from policies.performance import Shape
-from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import HoldReason
@@ -21,7 +20,6 @@ from slurm_plugin.lending.record import DECISIONS
 from slurm_plugin.protocol import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.remote import presets
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -128,38 +126,6 @@ def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array(
     assert lines[1:] == [{"job": 7}, {"job": 7}]
 
 
-@pytest.mark.parametrize(
-    ("hint", "carried", "allow", "lent"),
-    [
-        ("remote=allow", "remote=1", True, True),
-        ("", "remote=1", True, False),
-        ("remote=allow", "", True, False),
-        ("remote=allow", "remote=1 loan_next=1500", True, False),
-        ("remote=allow", "remote=1 loan_next=4600", True, True),
-        ("remote=allow", "remote=1", False, False),
-    ],
-    ids=[
-        "asked for",
-        "not asked for",
-        "submitted without",
-        "a pause",
-        "a pause of before the clock was set back",
-        "the site lends nothing",
-    ],
-)
-def test_a_job_that_fits_on_no_node_borrows(tmp_path, hint, carried, allow, lent):
-    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
-    job = replace(gated(1), admin_comment=f"[gpu-topo: {hint}] [gpu-slots: {words}]")
-    slurm = TwoNodes(job)
-    lender = Remembers(RemoteConfig(presets.load("echo"), allow=allow), slurm)
-    text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
-    cache, decider = CapacityCache(), basic_decider(tmp_path, text)
-    look(reconciler(tmp_path, slurm, cache, lending=lender, decider=decider), slurm)
-    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
-    # What is lent is not given to a submit meanwhile.
-    assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
-
-
 PROFILES = {
     "md": Remote(run_s=1099.0, gpu_calls=100_000),
     "cfd": Remote(run_s=1000.0),
@@ -173,14 +139,15 @@ def decided(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def borrowing(
-    folder: Path, slurm: TwoNodes, settings: str = "", patience_s: float = 0
-) -> tuple[Remembers, list[dict[str, Any]]]:
+    folder: Path, slurm: TwoNodes, settings: str = "", patience_s: float = 0, *,
+    cache: CapacityCache | None = None, allow: str = "yes",
+) -> tuple[Remembers, list[dict[str, Any]]]:  # fmt: skip
     """The lender after a look, or as many as it takes; and the lines of the decision log."""
     lines: list[dict[str, Any]] = []
-    text = BASIC + f"enforcement: slots\nremote: {{{{allow: yes, {settings}}}}}\n"
+    text = BASIC + f"enforcement: slots\nremote: {{{{allow: {allow}, {settings}}}}}\n"
     lender = Remembers(basic_config(folder, text).remote, slurm)
     lends = {"lending": lender, "profiles": PROFILES, "decider": basic_decider(folder, text)}
-    planner = reconciler(folder, slurm, lines=lines, **lends)
+    planner = reconciler(folder, slurm, cache, lines, **lends)
     try:
         look(planner, slurm)
         deadline = time.monotonic() + patience_s
@@ -192,11 +159,30 @@ def borrowing(
     return lender, lines
 
 
-def wants(hint: str, job_id: int = 1, more: str = "") -> QueuedJob:
+def wants(hint: str, job_id: int = 1, carried: str = "remote=1") -> QueuedJob:
     """A job of four GPUs that may borrow."""
-    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node remote=1 {more}"
+    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
     comment = f"[gpu-topo: {hint}] [gpu-slots: {words.strip()}]"
     return replace(gated(job_id), admin_comment=comment, time_limit_s=3600)
+
+
+@pytest.mark.parametrize(
+    ("hint", "carried", "allow", "lent"),
+    [
+        pytest.param("remote=allow", "remote=1", "yes", True, id="asked for"),
+        pytest.param("", "remote=1", "yes", False, id="not asked for"),
+        pytest.param("remote=allow", "", "yes", False, id="submitted without"),
+        pytest.param("remote=allow", "remote=1 loan_next=1500", "yes", False, id="a pause"),
+        pytest.param("remote=allow", "remote=1 loan_next=4600", "yes", True, id="set back since"),
+        pytest.param("remote=allow", "remote=1", "no", False, id="the site lends nothing"),
+    ],
+)
+def test_a_job_that_fits_on_no_node_borrows(tmp_path, hint, carried, allow, lent):
+    slurm, cache = TwoNodes(wants(hint, carried=carried)), CapacityCache()
+    lender, _ = borrowing(tmp_path, slurm, cache=cache, allow=allow)
+    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+    # What is lent is not given to a submit meanwhile.
+    assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
 
 
 def ending(in_s: int) -> QueuedJob:
@@ -275,7 +261,7 @@ def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(t
         (f"loan_held={NOW - 89}", False),
         (f"loan_held={NOW - 90}", True),
     ):
-        job = wants("remote=allow,profile=talks", 1, held)
+        job = wants("remote=allow,profile=talks", 1, f"remote=1 {held}")
         slurm = TwoNodes(job, running, QueuedJob(70, "70", state="RUNNING"))
         lender, lines = borrowing(tmp_path, slurm, "decider: drmaestro, solve_s: 30", 60)
         assert [name for name, _ in lender.asked] == (["1"] if lent else [])

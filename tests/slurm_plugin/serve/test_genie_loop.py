@@ -98,23 +98,17 @@ def test_a_job_held_without_an_engine_is_shaped_and_released(running, slurm):
     assert update.admin_comment == f"[gpu-topo: {HINT} | shape 2x2] [gpu-shape: 2x2 nodes=2]"
 
 
-def test_a_refused_update_stops_nobody_and_is_told(running, slurm):
+def test_a_refused_change_stops_nobody_is_told_and_is_tried_again_later(running, slurm):
     slurm.jobs_there = [queued(7, "1x1"), queued(8, "1x1")]
     slurm.refuses = True
     running.look()
     assert running.engine.status()["genie"]["refused"].endswith("no")
-
-
-def test_a_refused_change_is_not_tried_at_every_look(running, slurm):
-    slurm.jobs_there = [queued(7, "1x1")]
-    slurm.refuses = True
-    running.look()
     slurm.refuses = False
     running.look()
-    assert len(slurm.updates) == 1
+    assert len(slurm.updates) == 2
     running.engine.setup.watcher.wall_clock = lambda: time.time() + 3
     running.look()
-    assert len(slurm.updates) == 2
+    assert len(slurm.updates) == 4
 
 
 def test_what_happens_after_a_look_makes_the_plan_an_old_one(running, slurm):

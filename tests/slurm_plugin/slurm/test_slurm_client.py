@@ -5,14 +5,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from fake_slurm import FakeRunner, RecordedRunner, tool
+from fake_slurm import RELEASES, REPLIES, FakeRunner, RecordedRunner, tool
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner
-
-REPLIES = Path(__file__).parents[1] / "replies"
-RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
 
 GPUS = {
     "amd1": {"mi250x": 8},
