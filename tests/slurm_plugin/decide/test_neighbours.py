@@ -327,12 +327,3 @@ def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(cache, slurm):
     assert known.factor(hers, known.told_apart(VGG)) == known.factor(hers, Kind("", 16, 0))
     his = known.told_apart(kind_of_request(replace(request, user=MALLORY)))
     assert known.factor(his, theirs[1]) == WORST
-
-
-def test_a_folder_that_cannot_be_written_is_named_once(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    learned = Learned(tmp_path / "file" / "learned.json")
-    for _ in range(3):
-        learned.add(Sort(BERT, True), 80)
-        learned.save()
-    assert caplog.text.count("what jobs taught is not written") == 1

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from engine_in_tests import an_engine
-from genie_in_tests import GENIE, a_node, a_shaping
+from genie_in_tests import GENIE, TwoNodes, a_shaping
 from machines_in_tests import BASIC
-from slots_in_tests import Counting, Remembering, gated
+from slots_in_tests import Remembering, gated
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.queue.capacity import Hold
@@ -21,22 +21,14 @@ from slurm_plugin.serve.queue_loop import QueueLoop
 from slurm_plugin.serve.run import ClockWatch
 from slurm_plugin.serve.service import CLOCK_SET
 from slurm_plugin.serve.shaping_loop import ShapingLoop
-from slurm_plugin.slurm.interface import NOW, SlurmNode
+from slurm_plugin.slurm.interface import NOW
 
 HOUR_S = 3600.0
 REMOTE = "remote: {{allow: yes}}\n"
 
 
-class Slurm(Counting):
-    """With two nodes whose jobs may be shaped."""
-
-    def nodes(self) -> list[SlurmNode]:
-        super().nodes()
-        return [a_node("dgx1"), a_node("dgx2")]
-
-
 def loops(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, slurm: Slurm, text: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, slurm: TwoNodes, text: str
 ) -> list[QueueLoop]:
     """All loops of an engine with this configuration."""
     a_shaping(folder)
@@ -57,7 +49,7 @@ def look(all_loops: list[QueueLoop]) -> None:
 
 @pytest.mark.parametrize("text", [GENIE + REMOTE, GENIE + REMOTE + "enforcement: slots\n"])
 def test_shaping_lending_and_neighbours_look_at_one_reading(tmp_path, monkeypatch, text):
-    slurm = Slurm()
+    slurm = TwoNodes()
     ours = loops(tmp_path, monkeypatch, slurm, text)
     ours[0].engine.setup.neighbours.is_wanted = True
     look(ours)
@@ -67,7 +59,7 @@ def test_shaping_lending_and_neighbours_look_at_one_reading(tmp_path, monkeypatc
 
 def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(tmp_path, monkeypatch):
     """A former engine may have left donors behind."""
-    slurm = Slurm()
+    slurm = TwoNodes()
     ours = loops(tmp_path, monkeypatch, slurm, "")
     for _ in range(3):
         look(ours)
@@ -76,7 +68,7 @@ def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(tmp
 
 def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
     """Themselves they read only where nobody else has since."""
-    slurm = Slurm()
+    slurm = TwoNodes()
     *_, lending, ours = loops(tmp_path, monkeypatch, slurm, REMOTE)
     neighbours, readings = ours.engine.setup.neighbours, []
     neighbours.is_wanted = True
@@ -91,7 +83,7 @@ def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
 
 def test_of_neighbours_nothing_is_read_until_a_policy_asks(tmp_path, monkeypatch, caplog):
     """A Slurm that does not answer is told once."""
-    slurm = Slurm()
+    slurm = TwoNodes()
     *_, ours = loops(tmp_path, monkeypatch, slurm, "")
     look([ours])
     assert not slurm.asked
