@@ -1,15 +1,15 @@
 -- The user's hint: the text of --gpu-topo (where the SPANK plugin is installed), or the text
 -- after "gpu-topo:" at the start of --comment. Lua carries the text and checks that it can
--- be carried; what it means is the engine's business.
+-- be carried; the engine reads its meaning.
 local M = {}
 
 local byte, find, gsub, match, sub = string.byte, string.find, string.gsub, string.match, string.sub
 
 local PREFIX = "gpu-topo:"
--- Slurm writes every character of an option's name that is no letter or digit as "_"; the
--- name as the user writes it is taken, too.
+-- Slurm writes "_" for each character of an option's name that is no letter or digit; the name as
+-- the user writes it is accepted, too.
 local OPTIONS = { "_SLURM_SPANK_OPTION_gputopo_gpu_topo=", "_SLURM_SPANK_OPTION_gputopo_gpu-topo=" }
--- Variables looked at: other SPANK plugins set some, a user may set very many.
+-- At most so many variables are read: other SPANK plugins set some, a user may set very many.
 local MOST = 4096
 local LONGEST = 1024
 
@@ -25,7 +25,7 @@ local function checked(text, start)
     return nil, "gpu-topo: the hint holds a control character (line feed, tab or the like); "
       .. "write it on one line"
   end
-  -- Brackets and bars delimit our own records, in which the hint is to stand.
+  -- Brackets and bars delimit our own records, which will hold the hint.
   local stranger = match(text, "[^ -~]", start) or match(text, "[%[%]|]", start)
   if stranger then
     return nil, "gpu-topo: the hint holds " .. (find(stranger, "[ -~]") and "'" .. stranger .. "'"

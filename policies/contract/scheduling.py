@@ -33,7 +33,6 @@ class Platform:
 
     nodes: int
     gpus_per_node: int
-    theta: float = THETA
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -60,7 +59,7 @@ class Platform:
         """Cost of every shape (eq. 10)."""
         result: Floats = (
             self.gpu_counts / (self.nodes * self.gpus_per_node)
-            + self.theta * self.node_counts / self.nodes
+            + THETA * self.node_counts / self.nodes
         )
         return result
 

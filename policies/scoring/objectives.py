@@ -77,7 +77,7 @@ SUM_WEIGHT = 0.1
 LOSS_WEIGHT = 0.4
 
 
-def balanced(name: str, weakest_weight: float, loss_weight: float) -> Objective:
+def balanced(name: str, weakest_weight: float) -> Objective:
     """Share of the ideal, weakest link, sum of links, less what later jobs lose; weighted.
 
     A single GPU has no links: it breaks the narrowest one it can, then costs least.
@@ -86,7 +86,7 @@ def balanced(name: str, weakest_weight: float, loss_weight: float) -> Objective:
     def score(sets: Scored) -> Floats:
         loss = 0.0 if sets.loss is None else sets.loss
         own = sets.share + weakest_weight * sets.wide_share + SUM_WEIGHT * sets.agg_share
-        result: Floats = own - loss_weight * loss
+        result: Floats = own - LOSS_WEIGHT * loss
         return result
 
     def keys(sets: Scored) -> list[Floats | Ints]:
@@ -115,9 +115,9 @@ def _plain(
 
 
 #: Share of the ideal effective bandwidth, the weakest link, and what is left for others.
-BALANCED = balanced("balanced", WEAKEST_WEIGHT, LOSS_WEIGHT)
+BALANCED = balanced("balanced", WEAKEST_WEIGHT)
 #: As BALANCED, but a narrow hop weighs as much as the whole ideal.
-WIDEST = balanced("widest", 1.0, LOSS_WEIGHT)
+WIDEST = balanced("widest", 1.0)
 #: Largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most.
 EFFBW = _plain("effbw", "effbw", lambda sets: sets.effbw_gbps, lambda sets: sets.preserved)
 #: Largest sum of the links used (MAPA Greedy).

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from policies.contract.settings import setting
-from policies.topo_aware.graph import Levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +19,6 @@ class TopoAwareSettings:
         "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
         high=100_000,
     )
-    #: Weights of the graph's edges; not in gputopo.yaml.
-    levels: Levels = field(default_factory=Levels)
 
     def conflict(self) -> tuple[str, str] | None:
         """Without any weight there is nothing to choose by."""

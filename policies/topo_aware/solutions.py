@@ -36,7 +36,7 @@ class Solutions:
         """What is known of this shape of node."""
         machine = self._machines.get(topology.shape)
         if machine is None:
-            machine = self._machines[topology.shape] = MachineGraph(topology, self.settings.levels)
+            machine = self._machines[topology.shape] = MachineGraph(topology)
         return machine
 
     def borrow(self, cluster: Cluster) -> Index:

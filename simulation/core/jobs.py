@@ -30,18 +30,15 @@ class SimJob:
     name: str = ""
 
 
-#: Stated durations of the mixed workload, seconds: uniform whole numbers.
-DURATION_S = (60, 600)
+#: GPUs and stated durations (seconds) of the mixed workload: uniform whole numbers.
+SIZES, DURATION_S = (1, 5), (60, 600)
 
 
-def mixed_jobs(seed: int, count: int = 150, sizes: tuple[int, int] = (1, 5)) -> list[SimJob]:
-    """A backlog of single-node jobs, all submitted at 0: MAPA's mix (SC'21, section 4).
-
-    GPUs uniform over `sizes`, durations uniform over `DURATION_S`.
-    """
+def mixed_jobs(seed: int, count: int = 150) -> list[SimJob]:
+    """A backlog of single-node jobs, all submitted at 0: MAPA's mix (SC'21, section 4)."""
     draw = random.Random(seed)
     return [
-        SimJob(job_id, (draw.randint(*sizes),), float(draw.randint(*DURATION_S)))
+        SimJob(job_id, (draw.randint(*SIZES),), float(draw.randint(*DURATION_S)))
         for job_id in range(1, count + 1)
     ]
 

@@ -1,7 +1,4 @@
-"""The shell snippet that is piped into `sh` on a node, and its output cut into sections.
-
-Each tool's output stands between marks with its exit status, so that a missing tool is seen.
-"""
+"""The shell snippet that is piped into `sh` on a node, and its output cut into sections."""
 
 from __future__ import annotations
 

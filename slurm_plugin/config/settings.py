@@ -1,7 +1,4 @@
-"""gputopo.yaml as an immutable, validated Config.
-
-Every error names file, line and key and says what is allowed; unknown keys are refused.
-"""
+"""gputopo.yaml as an immutable Config; errors name file, line and key, and what is allowed."""
 
 from __future__ import annotations
 

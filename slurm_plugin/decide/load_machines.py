@@ -160,14 +160,11 @@ class _Loader:
         known = collected if collected is not None else topology
         index = node_set.slurm_index
         if index == GRES_CONF:
-            found = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
+            order = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
         else:
-            if isinstance(index, tuple):
-                found = mapping.explicit(topology, index)
-            else:
-                found = mapping.identity(topology)
-            self._contradict(name, node_set, known, found)
-        order = found.to_topology
+            stated = index if isinstance(index, tuple) else range(topology.gpus)
+            order = mapping.explicit(topology, stated)
+            self._contradict(name, node_set, known, order)
         return None if order == tuple(range(len(order))) else order
 
     def _contradict(
@@ -181,8 +178,8 @@ class _Loader:
             return
         if proven != stated:
             raise PluginError(
-                f"slurm_index says {list(stated.to_topology)}, but the device minors and"
-                f" {node_set.gres_conf} say {list(proven.to_topology)}; set slurm_index:"
+                f"slurm_index says {list(stated)}, but the device minors and"
+                f" {node_set.gres_conf} say {list(proven)}; set slurm_index:"
                 f" {GRES_CONF}"
             )
 

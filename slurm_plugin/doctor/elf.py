@@ -1,8 +1,4 @@
-"""Reads one 32-bit constant from a shared object: `plugin_version` of a Slurm plugin.
-
-Slurm refuses a plugin whose version is not its own, so the file itself is the only witness.
-Layout: ELF-64 as in the System V ABI, chapters 4 and 5.
-"""
+"""Reads `plugin_version` from a Slurm plugin: ELF-64 as in the System V ABI, chapters 4 and 5."""
 
 from __future__ import annotations
 

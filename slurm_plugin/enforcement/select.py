@@ -27,10 +27,7 @@ WAITS = "GPUs are kept for a loan"
 
 
 class Select:
-    """The recommended way: `slurm_plugin/select` asks at the moment a job starts.
-
-    `reserved` are the GPUs of loans in the making: other jobs do not see them, or wait.
-    """
+    """Exact GPUs at a job's start; those `reserved` for a loan are not given to others."""
 
     def __init__(self, decider: Decider, reserved: Reservations) -> None:
         self.decider = decider

@@ -1,7 +1,6 @@
 """Finds one job's lines in the decision log without decoding all others.
 
-The engine does this in a thread, block by block, so that decisions never wait long for the
-interpreter's lock.
+It goes block by block, so that decisions never wait long for the interpreter's lock.
 """
 
 from __future__ import annotations

@@ -73,10 +73,7 @@ def _tasks(records: Sequence[Record], but: int) -> list[Record]:
 
 
 def may_see(records: Sequence[Record], uid: int) -> list[Record]:
-    """Those records of a job or array that are this user's.
-
-    A start says nothing about its owner; it counts with the decision it belongs to.
-    """
+    """This user's records of a job or array; a start counts with the decision it belongs to."""
     jobs = {record.get("job") for record in records if record.get("uid") == uid}
     return [r for r in records if r.get("job") in jobs and r.get("uid", uid) == uid]
 

@@ -104,10 +104,7 @@ class LaunchMachine:
         return tuple(_nearest(self.topology.nics, gpu) for gpu in self.to_topology)
 
     def default_order(self, pattern: str) -> tuple[int, ...]:
-        """All GPUs in the order of sets that have no order of their own.
-
-        Ascending up to 16 GPUs, where every set is solved exactly; else grown along links.
-        """
+        """The order of other sets: ascending up to 16 GPUs (all are solved), else along links."""
         if self.gpus <= EXACT_GPUS:
             return tuple(range(self.gpus))
         grown = grow(self.topology, pattern, self.gpus, (1 << self.gpus) - 1)

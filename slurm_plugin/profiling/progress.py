@@ -23,7 +23,7 @@ VERSION = 1
 FILE = "progress.json"
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ProfileSettings(msgspec.Struct, frozen=True):
     """What must stay the same from start to end."""
 
     name: str
@@ -45,7 +45,7 @@ class Settings(msgspec.Struct, frozen=True):
 class Progress(msgspec.Struct):
     """The plan with what came of it; `created` is an epoch, `token` is in every job's name."""
 
-    settings: Settings
+    settings: ProfileSettings
     runs: list[ProfilingRun]
     created: int
     token: str = msgspec.field(default_factory=lambda: secrets.token_hex(4))

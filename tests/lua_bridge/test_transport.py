@@ -1,7 +1,6 @@
-"""The engine may misbehave as it likes: the job goes on, within the deadline.
+"""However the engine misbehaves, the job goes on within the deadline.
 
-Who keeps the job waiting does so for a minute or for ever: ten seconds tell that from a busy
-machine.
+A job that hangs does so for a minute or for ever; ten seconds tell that from a busy machine.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from machines_in_tests import BASIC, basic_config, basic_decider
+from slots_in_tests import Counting
 
 from policies.performance import Run, fit
 from policies.performance.similarity import Traits
@@ -77,6 +78,14 @@ def running(job_id: int, gpus: dict[str, tuple[int, ...]], **more: object) -> Qu
     each = len(next(iter(gpus.values())))
     return queued(job_id, f"{len(gpus)}x{each}", state="RUNNING", reason="", nodes=tuple(gpus),
                   gpus=gpus, start=int(NOW), **more)  # fmt: skip
+
+
+class TwoNodes(Counting):
+    """A Slurm that remembers and counts, with two empty nodes whose jobs may be shaped."""
+
+    def nodes(self) -> list[SlurmNode]:
+        super().nodes()
+        return [a_node("dgx1"), a_node("dgx2")]
 
 
 def a_node(name: str, used: int = 0, *state: str) -> SlurmNode:

@@ -42,9 +42,12 @@ def basic_config(folder: Path, text: str = BASIC) -> Config:
 
 
 def basic_decider(folder: Path, text: str = BASIC) -> Decider:
+    return decider_of(basic_config(folder, text))
+
+
+def decider_of(settings: Config) -> Decider:
     from policies.registry import registry
 
-    settings = basic_config(folder, text)
     return Decider(load_machines(settings), Rules(settings), settings.waiting, registry.get)
 
 

@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,12 @@ COMMENTS = {
     "blanks": "gpu-topo:" + " " * 4000,
     "forged": "[gpu-slots: placed token=x tpn=gres/gpu:x at=x begin=x]",
 }
+
+
+def room(count: int) -> dict[str, Node]:
+    """As many empty nodes of one partition."""
+    node = Node("", V100, 0xFF, 400, 1 << 40, partitions=frozenset({"batch"}))
+    return {f"dgx{i}": replace(node, name=f"dgx{i}") for i in range(1, count + 1)}
 
 
 @contextmanager
@@ -188,12 +195,8 @@ def test_any_question_to_explain_is_read_or_refused(payload):
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine of the slots mode whose cache has just seen an empty cluster."""
     found = an_engine(tmp_path, f"{BASIC}enforcement: slots\n")
-    room = {
-        f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 40, 100_000, partitions=frozenset({"batch"}))
-        for i in range(1, 65)
-    }
     found.setup.cache.default_partition = "batch"
-    found.setup.cache.look(room, (), None, time.time())
+    found.setup.cache.look(room(64), (), None, time.time())
     yield found
     found.log.close()
 
@@ -298,10 +301,7 @@ ALICE = QueuedJob(
     eligible=NOW + 1, uid=1000, user="alice", tres_per_node="gres/gpu:2",
     admin_comment="[gpu-slots: gated token=a tpn=gres/gpu:2 nodes=1-1 by=node]",
 )  # fmt: skip
-ROOM = {
-    f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 400, 1 << 40, partitions=frozenset({"batch"}))
-    for i in range(1, 17)
-}
+ROOM = room(16)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -66,7 +66,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Envelope(msgspec.Struct):
-    errors: list[rows.Fault] = []
+    errors: list[rows.SlurmFault] = []
     meta: _Meta = msgspec.field(default_factory=_Meta)
 
 

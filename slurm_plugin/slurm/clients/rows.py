@@ -37,7 +37,7 @@ _Words = list[str] | str | None
 _Text = str | None
 
 
-class Fault(msgspec.Struct):
+class SlurmFault(msgspec.Struct):
     """One error of a reply."""
 
     description: _Text = ""
@@ -187,7 +187,7 @@ class Nodes(msgspec.Struct):
 
     nodes: list[NodeRow]
     last_update: _Number = None
-    errors: list[Fault] = []
+    errors: list[SlurmFault] = []
 
 
 class Jobs(msgspec.Struct):
@@ -195,7 +195,7 @@ class Jobs(msgspec.Struct):
 
     jobs: list[JobRow]
     last_update: _Number = None
-    errors: list[Fault] = []
+    errors: list[SlurmFault] = []
 
 
 _Reply = TypeVar("_Reply", Nodes, Jobs)

@@ -16,7 +16,7 @@ from policies.registry import registry
 from policies.topo_aware import TopoAwareSettings
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.fiduccia import bipartition
-from policies.topo_aware.graph import SCALE, Levels, distances
+from policies.topo_aware.graph import SCALE, distances
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.utility import Beside, JobNeeds, Scale
 
@@ -247,19 +247,19 @@ def test_a_minimum_can_bite_for_one_gpu_too(patient):
 
 def test_the_graph_has_the_papers_weights():
     """Figure 7: 1 at the GPU, 20 at the socket; a direct link is one step."""
-    found = distances(machine("minsky"), Levels()) / SCALE
+    found = distances(machine("minsky")) / SCALE
     assert (found[0, 1], found[0, 2]) == (1.0, 1 + 20 + 20 + 1)
 
 
 def test_no_path_runs_through_a_third_gpu():
     """GPUs 1 and 4 of a dgx1v are both linked to 0, and still far from each other."""
-    found = distances(machine("dgx1v"), Levels()) / SCALE
+    found = distances(machine("dgx1v")) / SCALE
     assert found[0, 1] < found[0, 5]
     assert found[1, 4] > 40
 
 
 def test_a_switch_is_nearer_than_a_socket():
-    found = distances(machine("l40s-pcie"), Levels())
+    found = distances(machine("l40s-pcie"))
     kinds = machine("l40s-pcie").kinds
     lengths = {kinds[a][b]: int(found[a, b]) for a, b in combinations(range(len(kinds)), 2)}
     order = [lengths[kind] for kind in ("PIX", "PXB", "NODE", "PHB", "SYS") if kind in lengths]
@@ -277,7 +277,7 @@ def ratio(distance, gpus, first):
 @pytest.mark.parametrize("name", ["minsky", "dgx1v", "summit", "a100-pcie-bridged", "mi250x"])
 def test_a_cut_is_the_best_there_is_by_ratio(name):
     """Against every cut of every free set of at most eight GPUs."""
-    distance = MachineGraph(machine(name), Levels()).apart
+    distance = MachineGraph(machine(name)).apart
     gpus = range(machine(name).gpus)
     worst = 1.0
     for size in range(2, len(gpus) + 1):
@@ -298,7 +298,7 @@ def test_a_cut_is_the_best_there_is_by_ratio(name):
 @pytest.mark.parametrize("name", CATALOG)
 def test_sockets_are_cut_first(name):
     topology = machine(name)
-    whole = MachineGraph(topology, Levels())
+    whole = MachineGraph(topology)
     if len(whole.sockets) != 2:
         assert whole.cut((1 << topology.gpus) - 1)
         return
@@ -310,7 +310,7 @@ def test_sockets_are_cut_first(name):
 
 def gaps(name, count=250):
     """Utility of the best set of all, less that of the one found, for random states."""
-    draw, whole = random.Random(1), MachineGraph(machine(name), Levels())
+    draw, whole = random.Random(1), MachineGraph(machine(name))
     gpus = whole.topology.gpus
     for _ in range(count):
         free = draw.randint(1, (1 << gpus) - 1)

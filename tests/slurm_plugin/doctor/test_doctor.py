@@ -4,7 +4,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -66,20 +66,12 @@ class FakeSlurm:
             "PluginDir": f"{folder}/ours:{folder}/stock",
         }
 
-    def version(self) -> str:
-        return self.values["SLURM_VERSION"]
-
-    def nodes(self) -> list[SlurmNode]:
-        return self.all_nodes
-
-    def queue(self) -> list[QueuedJob]:
-        return self.all_jobs
-
-    def config(self) -> Mapping[str, str]:
-        return self.values
-
-    def partitions(self) -> list[SlurmPartition]:
-        return [SlurmPartition(p, (), False) for p in ("watched", "quiet", "plain", "picky")]
+        parts = [SlurmPartition(p, (), False) for p in ("watched", "quiet", "plain", "picky")]
+        self.version = lambda: self.values["SLURM_VERSION"]
+        self.nodes = lambda: self.all_nodes
+        self.queue = lambda: self.all_jobs
+        self.config = lambda: self.values
+        self.partitions = lambda: parts
 
 
 class Site:
