@@ -35,14 +35,18 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
-        if (cache := self.engine.setup.cache) is not None:
-            if verb == CLOCK_SET:
-                cache.forget_all()
-            if verb == "submit" and not cache.has_news:
-                return
-            cache.ended += verb == "ended"
-            is_awaited = cache.is_awaited
-        super().heard(verb, is_awaited)
+        cache = self.engine.setup.cache
+        if cache is None:
+            # Another mode is on; only a new configuration changes that.
+            if verb == "reload":
+                super().heard(verb)
+            return
+        if verb == CLOCK_SET:
+            cache.forget_all()
+        if verb == "submit" and not cache.has_news:
+            return
+        cache.ended += verb == "ended"
+        super().heard(verb, cache.is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""

@@ -240,7 +240,9 @@ def run_jobs(site: Site, started_s_ago: float, count: int = 3) -> None:
     ]
 
 
-def test_gpu_jobs_that_start_without_a_question_are_seen(site):
+@pytest.mark.parametrize("boot", ["", "Unknown"], ids=["no boot time", "an unreadable one"])
+def test_gpu_jobs_that_start_without_a_question_are_seen(site, boot):
+    site.slurm.values["BOOT_TIME"] = boot
     run_jobs(site, started_s_ago=60)
     assert "3 jobs with GPUs have started" in site.only("questions").text
 
@@ -264,12 +266,6 @@ def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     site.status |= status
     site.slurm.values |= dict.fromkeys(values, str(int(time.time())))
     assert site.wrong() == []
-
-
-def test_a_boot_time_that_nobody_can_read_is_none(site):
-    run_jobs(site, started_s_ago=60)
-    site.slurm.values["BOOT_TIME"] = "Unknown"
-    site.only("questions")
 
 
 def in_slots_mode(site: Site) -> None:

@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, basic_config, basic_decider
+from machines_in_tests import BASIC, a_submit, basic_config, basic_decider
 from slots_in_tests import record_in
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
 from slurm_plugin.job_notes import hints
-from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
 
@@ -37,16 +37,10 @@ def mode(folder: Path, state: CapacityCache) -> Slots:
     return Slots(decider, state, LEASE_S, clock=lambda: NOW, token=lambda: next(tokens))
 
 
-def submit(gpus: int = 2, *, hint: str = "", partition: str = "batch", **keys: object) -> Submit:
-    text = f"gres/gpu:{gpus}"
-    values: dict[str, object] = {"form": "node", "tpn": text, "time_s": 60, **keys}
-    model = str(values.pop("type", ""))
-    nodes = int(str(values.pop("nodes", 1)))
-    tasks = int(str(values.pop("tasks", 1)))
-    slots = SlotsKeys(**values)  # type: ignore[arg-type]
-    return Submit(
-        1, 1000, gpus * nodes, nodes, gpus, tasks, 0, "", "", partition, model, hint, slots
-    )
+def submit(gpus: int = 2, nodes: int = 1, **more: object) -> Submit:
+    counts = {"gpus": gpus * nodes, "nodes": nodes, "per_node": gpus, "tasks": 1}
+    asked = {"partition": "batch", "tpn": f"gres/gpu:{gpus}", "time_s": 60}
+    return a_submit(**{**counts, **asked, **more})
 
 
 def told(reply: object) -> dict[str, str]:

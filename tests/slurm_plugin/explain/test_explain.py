@@ -204,10 +204,8 @@ def test_an_arrays_decisions_are_given_to_the_tasks_that_started(tmp_path):
         (7, "use", 1), (7, "started", None), (6, "wait", 2), (6, "use", 3), (6, "use", 4),
         (6, "started", None),
     ]  # fmt: skip
-    assert [(r["decision"], r.get("n")) for r in search.find(config, 7)] == [
-        ("use", 1),
-        ("started", None),
-    ]
+    task = [(r["decision"], r.get("n")) for r in search.find(config, 7)]
+    assert task == [("use", 1), ("started", None)]
 
 
 class Slurm:

@@ -66,6 +66,15 @@ def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(tmp
     assert slurm.asked["queue"] == 1
 
 
+@pytest.mark.parametrize("verb", ["submit", "ended"])
+def test_in_the_select_mode_the_gates_loop_is_woken_by_no_job(tmp_path, monkeypatch, verb):
+    gates, *_ = loops(tmp_path, monkeypatch, TwoNodes(), "")
+    gates.heard(verb)
+    assert gates.schedule.due == float("inf")
+    gates.heard("reload")
+    assert gates.schedule.due < float("inf")
+
+
 def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
     """Themselves they read only where nobody else has since."""
     slurm = TwoNodes()

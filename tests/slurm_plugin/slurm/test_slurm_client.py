@@ -25,9 +25,8 @@ def client(request: pytest.FixtureRequest) -> SlurmClient:
     return SlurmClient(RecordedRunner(REPLIES / request.param))
 
 
-@pytest.mark.parametrize("release", ["22.05", "24.11", "26.05"])
-def test_every_release_we_support_is_recorded(release):
-    assert any(found.startswith(release) for found in RELEASES)
+def test_every_release_we_support_is_recorded():
+    assert {release[:5] for release in RELEASES} >= {"22.05", "24.11", "26.05"}
 
 
 @pytest.mark.parametrize("release", RELEASES)
