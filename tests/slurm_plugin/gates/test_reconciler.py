@@ -277,7 +277,8 @@ def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(t
 
 def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(tmp_path):
     """What it asked was taken away first; it must not start without GPUs."""
-    job = replace(gated(1), admin_comment="[gpu-slots: gated tpj=gres:gpu:2 nodes=1-1 by=node]")
+    comment = "[gpu-slots: gated tpj=gres:gpu:2 nodes=1-1 by=node]"
+    job = gated(1, admin_comment=comment, tres_per_node="")
     slurm = Remembering(job, refuses_slots=True)
     looked(tmp_path, slurm, CapacityCache())
     asked = JobUpdate(tres_per_node="", tres_per_job="gres:gpu:2", tres_per_task="")
