@@ -82,7 +82,7 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
         return min(poll_s, PROMISE_S) if cache.promises else poll_s
 
     async def _give_back(self, setup: Setup, reconciler: GateReconciler, since: float) -> None:
-        """The kill switch: at every poll, since the bridge may gate more by an earlier answer."""
+        """Make waiting jobs Slurm's own; at every poll, as the bridge may still gate some."""
         if not self._is_off:
             logger.warning("slots: switched off; waiting jobs are given back to Slurm")
             self._is_off = True

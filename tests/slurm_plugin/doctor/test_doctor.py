@@ -74,7 +74,7 @@ class FakeSlurm:
         self.partitions = lambda: parts
 
 
-class Site:
+class PlayedSite:
     """One installation in a directory; all is well until a test breaks something."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,8 +117,8 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    return Site(tmp_path, monkeypatch)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedSite:
+    return PlayedSite(tmp_path, monkeypatch)
 
 
 def test_a_whole_installation_has_nothing_to_fix(site):
@@ -134,30 +134,30 @@ def test_a_wrong_configuration_is_said_once_and_the_rest_is_still_checked(site):
     assert {"slurm", "bridge", "select plugin"} <= {f.check for f in site.findings()}
 
 
-def slurm_says(**values: str) -> Callable[[Site], object]:
+def slurm_says(**values: str) -> Callable[[PlayedSite], object]:
     """Slurm's configuration with these values; {folder} stands for the installation's."""
     return lambda site: site.slurm.values.update(
         {key: text.format(folder=site.folder) for key, text in values.items()}
     )
 
 
-def four_gpus(site: Site) -> None:
+def four_gpus(site: PlayedSite) -> None:
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 4})
 
 
-def not_collected(site: Site) -> None:
+def not_collected(site: PlayedSite) -> None:
     text = site.config.read_text()
     site.config.write_text(
         text.replace("minsky1, topology: minsky", "minsky1, topology: collected")
     )
 
 
-def another_partition(site: Site) -> None:
+def another_partition(site: PlayedSite) -> None:
     site.config.write_text(site.config.read_text() + "  gone: {mode: observe}\n")
 
 
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
-BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
+BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
      "rm {folder}/off"),
     ("no socket", lambda site: (site.folder / "engine.sock").unlink(), "socket", "fail",
@@ -231,7 +231,7 @@ def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path, content):
         uint32_symbol(path, "plugin_version")
 
 
-def run_jobs(site: Site, started_s_ago: float, count: int = 3) -> None:
+def run_jobs(site: PlayedSite, started_s_ago: float, count: int = 3) -> None:
     """Jobs with a GPU each that started so long ago."""
     start = int(time.time() - started_s_ago)
     site.slurm.all_jobs = [
@@ -268,7 +268,7 @@ def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     assert site.wrong() == []
 
 
-def in_slots_mode(site: Site) -> None:
+def in_slots_mode(site: PlayedSite) -> None:
     """The same installation, by slots, and all is well."""
     site.config.write_text("enforcement: slots\n" + site.config.read_text())
     site.bridge.write_text("enforcement = slots\n")
