@@ -69,12 +69,20 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 
 #else
 
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 11, 0)
+/* 23.11 and 24.05: what a will-run found is not handed back */
+#define GT_TEST_TAIL resv_exc_t *resv_exc_ptr
+#define GT_TEST_TAIL_FIELDS resv_exc_t *resv_exc_ptr;
+#define GT_TEST_TAIL_INIT .resv_exc_ptr = resv_exc_ptr
+#define GT_TEST_TAIL_OF(test) (test)->resv_exc_ptr
+#else
 #define GT_TEST_TAIL resv_exc_t *resv_exc_ptr, will_run_data_t *will_run_ptr
 #define GT_TEST_TAIL_FIELDS \
 	resv_exc_t *resv_exc_ptr; will_run_data_t *will_run_ptr;
 #define GT_TEST_TAIL_INIT \
 	.resv_exc_ptr = resv_exc_ptr, .will_run_ptr = will_run_ptr
 #define GT_TEST_TAIL_OF(test) (test)->resv_exc_ptr, (test)->will_run_ptr
+#endif
 
 /* GRES that reservations keep from the job, anywhere in the cluster, or NULL */
 #define GT_RESERVED_GRES(test) \
