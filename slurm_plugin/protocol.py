@@ -29,30 +29,40 @@ _DECIMAL = re.compile(r"\d{1,18}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class SlotsKeys:
-    """What the slots mode adds to a submit, named as in docs/protocol.md; 0 or '' is unset."""
+class ResourceRequest:
+    """What a job asks for beside its GPUs, named as in docs/protocol.md; 0 or '' is unset."""
 
+    #: What its GPUs are counted for: one of FORMS.
     form: str
-    batch: bool = True
-    array: bool = False
-    het: bool = False
     exclusive: bool = False
-    depends: bool = False
-    held: bool = False
+    #: --gres-flags=enforce-binding: only cores near its GPUs.
     enforce_binding: bool = False
-    overcommit: bool = False
-    begin: int = 0
-    time_s: int = 0
     cpus: int = 0
     cpus_per_task: int = 0
     cpus_per_gpu: int = 0
     mem_node_mb: int = 0
     mem_cpu_mb: int = 0
     mem_gpu_mb: int = 0
+    #: --constraint.
     features: str = ""
+    #: Host lists of the nodes that it names, and of those that it excludes.
     req_nodes: str = ""
     exc_nodes: str = ""
     reservation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsKeys(ResourceRequest):
+    """What the slots mode adds to a submit."""
+
+    batch: bool = True
+    array: bool = False
+    het: bool = False
+    depends: bool = False
+    held: bool = False
+    overcommit: bool = False
+    begin: int = 0
+    time_s: int = 0
     tpn: str = ""
     tpj: str = ""
     tpt: str = ""

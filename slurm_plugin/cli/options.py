@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 TASKS = ("training", "inference")
 KINDS = ("calibrated", "genie")
 
+#: A file that is read, and one that is written.
+IN_FILE, OUT_FILE = click.Path(path_type=Path), click.Path(path_type=Path, dir_okay=False)
+
 config_option = click.option(
     "--config",
     "config_path",
-    type=click.Path(path_type=Path),
+    type=IN_FILE,
     default=Path("/etc/slurm/gputopo.yaml"),
     show_default=True,
     envvar="GPUTOPO_CONFIG",
@@ -27,12 +30,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 numa_option = click.option(
     "--numa",
     "numa_file",
-    type=click.Path(path_type=Path),
+    type=IN_FILE,
     help="Output of numactl --hardware of the same node, to add.",
 )
 database_option = click.option(
     "--database",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OUT_FILE,
     default=Path("/var/lib/gputopo/performance.db"),
     show_default=True,
     envvar="GPUTOPO_PERFORMANCE",
@@ -53,11 +56,34 @@ _FITTING = (
 )  # fmt: skip
 
 
+def plot_option(about: str = "Draw to this file.") -> Callable[..., Any]:
+    """--plot FILE."""
+    return click.option("--plot", type=OUT_FILE, help=about)
+
+
+def number_option(
+    name: str, low: float, high: float, default: float, about: str
+) -> Callable[..., Any]:
+    """A number from `low` to `high`, whole where `low` is; its default is shown."""
+    bounds = click.IntRange if isinstance(low, int) else click.FloatRange
+    kind = bounds(low, high)  # type: ignore[arg-type]
+    return click.option(name, type=kind, default=default, show_default=True, help=about)
+
+
 def fitting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--model, --family, --parameters, --startup and --add."""
     for option in reversed(_FITTING):
         command = option(command)
     return command
+
+
+def checked_profile(name: str) -> str:
+    """The name, if a profile may have it."""
+    from policies.contract.hint_keys import PROFILE
+
+    if PROFILE.read(name) is None:
+        raise click.UsageError(f"--name {name!r}: expected {PROFILE.allowed}")
+    return name
 
 
 def with_numa(topology: NodeTopology, path: Path | None) -> NodeTopology:

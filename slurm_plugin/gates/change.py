@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from slurm_plugin.gates.slot_request import is_22_05, placed
+from slurm_plugin.gates.slot_request import placed
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord, without_gate
+from slurm_plugin.job_notes.records import GATED, GateRecord, GpuRequests, without_gate
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.demand import gpus_of
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -47,7 +46,7 @@ def release(
     leader = parts[0].job.het_id
     steps: list[tuple[str, JobUpdate]] = []
     shut = now + _SHUT_S
-    if leader and any(is_22_05(part.kept) for part in parts):
+    if leader and any(part.kept.requests.is_22_05 for part in parts):
         steps.append((str(leader), JobUpdate(begin_time=shut)))
     for part in parts:
         update = _given(part, now)
@@ -55,7 +54,7 @@ def release(
             update = replace(update, begin_time=None)
         if leader == part.job.job_id:
             update = _pinned(update)
-        if is_22_05(part.kept):
+        if part.kept.requests.is_22_05:
             taken = _NOTHING_ASKED if leader else replace(_NOTHING_ASKED, begin_time=shut)
             steps.append((part.name, taken))
         steps.append((part.name, update))
@@ -75,10 +74,10 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
     steps = []
     for part in parts:
         job, kept = part.job, part.kept
-        if is_22_05(kept):
+        if kept.requests.is_22_05:
             opens = None if job.het_id else job.eligible or None
-            asks: dict[str, Any] = _what_it_has(job) or kept.requests
-            steps.append((part.name, JobUpdate(begin_time=opens, **asks)))
+            asks = job.requests if any(job.requests) else kept.requests
+            steps.append((part.name, JobUpdate(begin_time=opens, **asks._asdict())))
     if steps and (leader := parts[0].job).het_id:
         steps.append((str(leader.het_id), JobUpdate(begin_time=leader.eligible or None)))
     return tuple(steps)
@@ -86,18 +85,12 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
 
 def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
     """Did an engine of 22.05 end between the two updates of the job's release?"""
-    return is_22_05(kept) and kept.state == GATED and not _what_it_has(job)
+    return kept.requests.is_22_05 and kept.state == GATED and not any(job.requests)
 
 
 def asked_for(kept: GateRecord) -> JobUpdate:
     """The update that gives a bare job its own request back, behind its gate."""
-    return JobUpdate(**kept.requests)  # type: ignore[arg-type]
-
-
-def _what_it_has(job: QueuedJob) -> dict[str, str]:
-    """Its requests in Slurm; empty where it has none."""
-    fields = {field: getattr(job, field) for field in REQUESTS.values()}
-    return fields if any(fields.values()) else {}
+    return JobUpdate(**kept.requests._asdict())
 
 
 def _given(part: Part, now: int) -> JobUpdate:
@@ -105,10 +98,11 @@ def _given(part: Part, now: int) -> JobUpdate:
     job, kept, need = part.job, part.kept, part.need
     fields = placed(kept, job.ntasks or 1, need, part.group, part.mask)
     cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
+    requests = GpuRequests(*(fields.get(name, "") for name in GpuRequests._fields))
     comment = kept.placed(now).written_into(job.admin_comment)
     return JobUpdate(
         begin_time=NOW,
-        **{field: fields.get(field, "") for field in REQUESTS.values()},  # type: ignore[arg-type]
+        **requests._asdict(),
         tres_bind="",
         req_nodes=fields["req_nodes"],
         num_nodes=(need.nodes, need.nodes),
@@ -159,13 +153,13 @@ def give_back(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
     """The update that leaves the job to Slurm, as the user wrote it and without a bracket."""
     comment = without_gate(job.admin_comment)
     begin = kept.begin or NOW
-    if kept.state == GATED and not is_22_05(kept):
+    if kept.state == GATED and not kept.requests.is_22_05:
         # It has its own request still.
         comment = hints.with_note(comment, note)
         return JobUpdate(begin_time=begin, admin_comment=comment)
     update = _own_request(kept, begin, hints.with_note(comment, note))
     if is_bare(job, kept):
-        update = replace(update, **kept.requests)  # type: ignore[arg-type]
+        update = replace(update, **kept.requests._asdict())
     return _of_leader(update) if job.het_id == job.job_id else update
 
 
@@ -179,14 +173,14 @@ def waiting(job: QueuedJob, kept: GateRecord, now: int, note: str) -> JobUpdate:
 def _own_request(kept: GateRecord, begin: int, comment: str) -> JobUpdate:
     least, most = kept.nodes
     nodes = (least, most or OPEN_MAX)
-    if is_22_05(kept):
+    if kept.requests.is_22_05:
         return JobUpdate(
             begin_time=begin, req_nodes=kept.req_nodes, num_nodes=nodes, admin_comment=comment
         )
     per_task, per_gpu = gpus_of(kept.get("tpt")), kept.cpus_per_gpu
     return JobUpdate(
         begin_time=begin,
-        **kept.requests,  # type: ignore[arg-type]
+        **kept.requests._asdict(),
         tres_bind=f"gres/gpu:per_task:{per_task}" if per_task else None,
         req_nodes=kept.req_nodes,
         num_nodes=nodes,

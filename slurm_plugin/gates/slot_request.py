@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord
-from slurm_plugin.protocol import SlotsKeys, Submit
+from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord, GpuRequests
+from slurm_plugin.protocol import ResourceRequest, Submit
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Gpus
 from slurm_plugin.queue.demand import (
@@ -20,9 +20,6 @@ from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
-
-#: Fields of the same name and meaning: CPUs, memory, constraints.
-_ALIKE = {one.name for one in fields(Demand)} & {one.name for one in fields(SlotsKeys)}
 
 
 def gpus_by_slot(node: SlurmNode) -> Gpus | None:
@@ -50,8 +47,8 @@ def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
         max_nodes=asked.max_nodes,
         tasks=asked.tasks,
         partitions=asked.partition or default_partition,
-        is_22_05=any(getattr(keys, key).startswith("gres:") for key in REQUESTS),
-        **{key: getattr(keys, key) for key in _ALIKE},
+        is_22_05=GpuRequests(keys.tpn, keys.tpj, keys.tpt, keys.tps).is_22_05,
+        **{one.name: getattr(keys, one.name) for one in fields(ResourceRequest)},
     )
 
 
@@ -63,7 +60,7 @@ def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
     least, most = kept.nodes
     as_submitted = replace(
         job,
-        **kept.requests,  # type: ignore[arg-type]
+        **kept.requests._asdict(),
         min_nodes=least,
         max_nodes=most,
         req_nodes=kept.req_nodes,
@@ -77,22 +74,13 @@ def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
     )
 
 
-def is_22_05(kept: GateRecord) -> bool:
-    """Was the job submitted to Slurm 22.05, which writes `gres:gpu:2`?
-
-    There types and no types, or two sets of types, merge in one update, and a job that has
-    types keeps some.
-    """
-    return any(request.startswith("gres:") for request in kept.requests.values())
-
-
 def tied_to(job: QueuedJob, kept: GateRecord) -> frozenset[str]:
     """The only slots that a job of 22.05 can start on once it had some; empty for any other job.
 
     An update there adds GRES types to a job and never removes one (one that the job no longer
     asks for stays with a count of zero), and the job starts on no node without all of them.
     """
-    return frozenset(slots_given(job)) if is_22_05(kept) else frozenset()
+    return frozenset(slots_given(job)) if kept.requests.is_22_05 else frozenset()
 
 
 def slots_given(job: QueuedJob) -> dict[str, int]:
@@ -156,12 +144,13 @@ def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) ->
 
     `kept` is its record, `tasks` how many it has (0: not known).
     """
-    texts = kept.requests
+    requests = kept.requests
     by = "tres_per_job" if kept.is_given_to_job else "tres_per_node"
-    gres = "gres:" if any(text.startswith("gres:") for text in texts.values()) else "gres/"
+    gres = "gres:" if requests.is_22_05 else "gres/"
     count = 1 if by == "tres_per_node" else need.nodes
     slots = slot_types.request(group.gpu_types, mask, count)
-    values = {field: without_gpus(text) for field, text in texts.items() if text or field == by}
+    asked = zip(requests._fields, requests, strict=True)
+    values = {field: without_gpus(text) for field, text in asked if text or field == by}
     wanted = ",".join(gres + item for item in slots.split(","))
     values[by] = ",".join(filter(None, (wanted, values[by])))
     values["tres_bind"] = ""

@@ -11,7 +11,6 @@ from itertools import pairwise
 
 from policies.contract.scheduling import Planned, Task
 from policies.performance import Shape
-from slurm_plugin.gates.slot_request import is_22_05
 from slurm_plugin.genie import reply
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
 from slurm_plugin.genie.site import ShapedPartition
@@ -134,7 +133,7 @@ def _may_change(job: QueuedJob) -> bool:
     gate = GateRecord.read_from(job.admin_comment)
     if gate is None:
         return True
-    return gate.state == GATED and not is_22_05(gate) and not gate.names_loan
+    return gate.state == GATED and not gate.requests.is_22_05 and not gate.names_loan
 
 
 def asked_shape(job: QueuedJob) -> Shape | None:

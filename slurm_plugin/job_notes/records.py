@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from urllib.parse import unquote
 
 from slurm_plugin.job_notes.brackets import LOAN, MAX_BYTES, SLOTS, bracket, inside, with_inside
@@ -16,13 +16,8 @@ if TYPE_CHECKING:
 
 GATED, PLACED = "gated", "placed"
 MAY, MEETS, STARTS = "may", "meets", "starts"
-#: How the four GPU requests are called in a record and on the wire, and in Slurm.
-REQUESTS = {
-    "tpn": "tres_per_node",
-    "tpj": "tres_per_job",
-    "tpt": "tres_per_task",
-    "tps": "tres_per_socket",
-}
+#: The keys of the four GPU requests in a record and on the wire, in the order of GpuRequests.
+REQUESTS = ("tpn", "tpj", "tpt", "tps")
 
 #: Values that are counts, seconds or epochs.
 _NUMBERS = frozenset(
@@ -35,6 +30,24 @@ _NUMBERS = frozenset(
 _OF_LOAN = ("loan", "loan_why", "loan_at")
 _NUMBER = re.compile(r"\d{1,12}")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.:/,=()&*+\-]")
+
+
+class GpuRequests(NamedTuple):
+    """A job's GPU requests under Slurm's names, '' for each that the job does not make."""
+
+    tres_per_node: str
+    tres_per_job: str
+    tres_per_task: str
+    tres_per_socket: str
+
+    @property
+    def is_22_05(self) -> bool:
+        """Was the job submitted to Slurm 22.05, which writes `gres:gpu:2`?
+
+        There types and no types, or two sets of types, merge in one update, and a job that has
+        types keeps some.
+        """
+        return any(text.startswith("gres:") for text in self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +156,9 @@ class JobRecord:
         return self.per_node or self.per_job
 
     @property
-    def requests(self) -> dict[str, str]:
-        """What the user asked for, by Slurm's names of the four GPU requests."""
-        return {name: self.get(key) for key, name in REQUESTS.items()}
+    def requests(self) -> GpuRequests:
+        """The GPUs that the user asked for."""
+        return GpuRequests(*map(self.get, REQUESTS))
 
     @property
     def may_borrow(self) -> bool:

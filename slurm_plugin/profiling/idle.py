@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from policies.performance import Shape
 from slurm_plugin.job_notes.hints import postponed_until
-from slurm_plugin.job_notes.records import REQUESTS, GateRecord
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.profiling.machine import models
 from slurm_plugin.queue.capacity import CLOSED
 from slurm_plugin.queue.demand import Unplaceable, gpu_counts, node_names
@@ -84,7 +84,4 @@ def _may_use(job: QueuedJob, node: SlurmNode) -> bool:
 def _asked(job: QueuedJob) -> str:
     """What it asks for, in the words of before a gate took its GPUs away."""
     kept = GateRecord.read_from(job.admin_comment)
-    texts = [getattr(job, field) for field in REQUESTS.values()]
-    if kept is not None:
-        texts += kept.requests.values()
-    return ",".join(filter(None, texts))
+    return ",".join(filter(None, (*job.requests, *(kept.requests if kept else ()))))

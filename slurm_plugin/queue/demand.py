@@ -6,14 +6,12 @@ import re
 from dataclasses import dataclass
 
 from gres_topology import hostlist
-from slurm_plugin.job_notes.records import REQUESTS
+from slurm_plugin.protocol import FORMS, ResourceRequest
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
 
-#: What the GPUs of each request are counted for.
-FORMS = {"tpn": "node", "tpj": "job", "tpt": "task", "tps": "socket"}
 #: GPUs are not looked for on more nodes than this.
 MAX_NODES = 64
 #: The most nodes that a job may name or exclude: the list is expanded at every look.
@@ -30,11 +28,9 @@ class Unplaceable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(ResourceRequest):
     """What a job asks of Slurm, as its user wrote it. 0, '' and an empty set mean unset."""
 
-    #: What its GPUs are counted for: `node`, `job`, `task` or `socket`.
-    form: str
     #: GPUs in all; 0 where that is not known before the start.
     gpus: int = 0
     #: GPUs on each node; 0 where that is not known before the start.
@@ -46,21 +42,6 @@ class Demand:
     nodes: int = 0
     max_nodes: int = 0
     tasks: int = 0
-    cpus: int = 0
-    cpus_per_task: int = 0
-    cpus_per_gpu: int = 0
-    mem_node_mb: int = 0
-    mem_cpu_mb: int = 0
-    mem_gpu_mb: int = 0
-    exclusive: bool = False
-    #: --gres-flags=enforce-binding: only cores near its GPUs.
-    enforce_binding: bool = False
-    #: --constraint.
-    features: str = ""
-    #: Host lists of the nodes it names and excludes.
-    req_nodes: str = ""
-    exc_nodes: str = ""
-    reservation: str = ""
     #: Comma-separated.
     partitions: str = ""
     #: The request is in the words of Slurm 22.05 (`gres:gpu:2`).
@@ -73,18 +54,18 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
     `sockets` is its --sockets-per-node, which no field of the record tells. Raises Unplaceable
     for a job without GPUs.
     """
-    texts = {key: getattr(job, field) for key, field in REQUESTS.items()}
-    key = next((key for key, text in texts.items() if gpus_of(text)), "")
-    if not key:
+    gpus = {form: gpus_of(text) for form, text in zip(FORMS, job.requests, strict=True)}
+    form = next((form for form, count in gpus.items() if count), "")
+    if not form:
         raise Unplaceable("it asks for no GPUs")
-    nodes, each, tasks = max(1, job.min_nodes), gpus_of(texts[key]), job.ntasks or 1
-    in_all = {"tpn": each * nodes, "tpj": each, "tpt": each * tasks}
-    models = {model for text in texts.values() for model in gpu_counts(text) if model}
+    nodes, each, tasks = max(1, job.min_nodes), gpus[form], job.ntasks or 1
+    in_all = {"node": each * nodes, "job": each, "task": each * tasks}
+    models = {model for text in job.requests for model in gpu_counts(text) if model}
     return Demand(
-        form=FORMS[key],
-        gpus=in_all.get(key, 0),
-        per_node={"tpn": each, "tps": each * sockets}.get(key, 0),
-        sockets=sockets if key == "tps" else 0,
+        form=form,
+        gpus=in_all.get(form, 0),
+        per_node={"node": each, "socket": each * sockets}.get(form, 0),
+        sockets=sockets if form == "socket" else 0,
         types=frozenset(models),
         nodes=nodes,
         max_nodes=job.max_nodes,
@@ -101,7 +82,7 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
         exc_nodes=job.exc_nodes,
         reservation=job.reservation,
         partitions=job.partition,
-        is_22_05=any(text.startswith("gres:") for text in texts.values()),
+        is_22_05=job.requests.is_22_05,
     )
 
 

@@ -6,15 +6,14 @@ import asyncio
 import logging
 from typing import Any
 
-from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
+from slurm_plugin.gates.capacity_cache import PROMISE_S
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.poll_schedule import SUBMIT_S
-from slurm_plugin.serve.queue_loop import QueueLoop, loan_matcher
-from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.queue_loop import ReconcilerLoop
+from slurm_plugin.serve.service import CLOCK_SET, Engine
 from slurm_plugin.serve.setup import Setup
 
 logger = logging.getLogger(__name__)
@@ -25,26 +24,25 @@ STARTING_S = 0.3
 MISSED_POLLS = 3
 
 
-class GatesLoop(QueueLoop):
-    """Looks for as long as the engine's configuration says `enforcement: slots`."""
+class GatesLoop(ReconcilerLoop[GateReconciler]):
+    """Polls for as long as the engine's configuration says `enforcement: slots`."""
 
     name = "slots"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._reconciler: GateReconciler | None = None
         self._is_off = False
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
-        cache = self.engine.setup.cache or CapacityCache()
-        if verb == CLOCK_SET:
-            cache.forget_all()
-        if verb == "submit" and not cache.has_news:
-            return
-        if verb == "ended":
-            cache.ended += 1
-        super().heard(verb, cache.is_awaited)
+        if (cache := self.engine.setup.cache) is not None:
+            if verb == CLOCK_SET:
+                cache.forget_all()
+            if verb == "submit" and not cache.has_news:
+                return
+            cache.ended += verb == "ended"
+            is_awaited = cache.is_awaited
+        super().heard(verb, is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
@@ -52,15 +50,15 @@ class GatesLoop(QueueLoop):
         return {"slots": self._reconciler.status()} if on and self._reconciler is not None else {}
 
     def poll_s(self, setup: Setup) -> float:
-        """Seconds between two looks if nothing is heard."""
+        """Seconds between two polls if no event comes."""
         return setup.config.slots.poll_s
 
     async def next_s(self, setup: Setup, since: float) -> float:
-        """One look, unless another mode is on or the kill switch is set."""
+        """One poll, unless another mode is on or the kill switch is set."""
         cache, poll_s = setup.cache, self.poll_s(setup)
         if cache is None:
             return poll_s
-        reconciler = self._the_reconciler(setup, cache)
+        reconciler = self.reconciler(setup)
         if setup.config.kill_switch.exists():
             await self._give_back(setup, reconciler, since)
             return poll_s
@@ -92,16 +90,12 @@ class GatesLoop(QueueLoop):
         await asyncio.to_thread(reconciler.matcher.lending.tidy, snapshot.jobs)
         await asyncio.to_thread(give_back, setup.client)
 
-    def _the_reconciler(self, setup: Setup, cache: CapacityCache) -> GateReconciler:
-        """The reconciler of this setup."""
-        if self._reconciler is not None and self._setup is setup:
-            return self._reconciler
-        config = setup.config
-        if self._reconciler is not None:
-            self._reconciler.matcher.close()
-        self._setup = setup
+    def make(self, setup: Setup) -> GateReconciler:
+        """A new reconciler."""
+        config, cache = setup.config, setup.cache
+        assert cache is not None
         cache.fresh_s = MISSED_POLLS * config.slots.poll_s
-        self._reconciler = GateReconciler(
+        return GateReconciler(
             client=setup.client,
             decider=setup.decider,
             cache=cache,
@@ -109,7 +103,6 @@ class GatesLoop(QueueLoop):
             lease_s=config.slots.lease_s,
             grace_s=config.slots.grace_s,
             neighbours=setup.neighbours,
-            matcher=loan_matcher(self.engine, SlotLoans()),
+            matcher=self.matcher(setup, SlotLoans()),
             hold_reason=setup.shaping.hold_reason if setup.shaping is not None else None,
         )
-        return self._reconciler

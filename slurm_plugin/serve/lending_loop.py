@@ -1,4 +1,4 @@
-"""The loop that lends GPUs in the select mode; it looks often while donors start."""
+"""The loop that lends GPUs in the select mode; it polls often while donors start."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 from typing import Any
 
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
-from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.queue_loop import QueueLoop, loan_matcher
+from slurm_plugin.serve.queue_loop import ReconcilerLoop
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 
@@ -20,14 +19,13 @@ STARTING_S = 0.3
 GRACE_S = 30
 
 
-class LendingLoop(QueueLoop):
-    """Looks for as long as `enforcement: select` lends, and until what it lent has ended."""
+class LendingLoop(ReconcilerLoop[LoanReconciler]):
+    """Polls for as long as `enforcement: select` lends, and until what it lent has ended."""
 
     name = "remote"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self._reconciler: LoanReconciler | None = None
         # A former engine may have left loans, whatever this one's configuration says.
         self._is_clear = False
 
@@ -38,18 +36,18 @@ class LendingLoop(QueueLoop):
         return {"remote": {"loans": counts}} if counts else {}
 
     def poll_s(self, setup: Setup) -> float:
-        """Seconds between two looks while no loan is under way."""
+        """Seconds between two polls while no loan is under way."""
         return POLL_S
 
     async def next_s(self, setup: Setup, since: float) -> float:
-        """One look; where nothing is lent, and no loan is left, Slurm is not asked."""
+        """One poll; where nothing is lent, and no loan is left, Slurm is not asked."""
         if setup.reserved is None:
             self._is_clear = False
             return POLL_S
         lends = setup.config.remote.allow and not setup.config.kill_switch.exists()
         if self._is_clear and not lends:
             return POLL_S
-        reconciler = self._the_reconciler(setup, setup.reserved)
+        reconciler = self.reconciler(setup)
         snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
         made = await asyncio.to_thread(reconciler.look, snapshot, lends)
         if made.changes_slurm:
@@ -57,14 +55,9 @@ class LendingLoop(QueueLoop):
         self._is_clear = not made.is_ours
         return STARTING_S if made.is_busy or made.again else POLL_S
 
-    def _the_reconciler(self, setup: Setup, reserved: Reservations) -> LoanReconciler:
-        """The reconciler of this setup."""
-        if self._reconciler is not None and self._setup is setup:
-            return self._reconciler
-        if self._reconciler is not None:
-            self._reconciler.close()
+    def make(self, setup: Setup) -> LoanReconciler:
+        """A new reconciler."""
+        assert setup.reserved is not None
         updates = StartLoans(setup.config.remote.ready_s)
-        matcher = loan_matcher(self.engine, updates)
-        self._setup = setup
-        self._reconciler = LoanReconciler(setup.client, matcher, updates, reserved, GRACE_S)
-        return self._reconciler
+        matcher = self.matcher(setup, updates)
+        return LoanReconciler(setup.client, matcher, updates, setup.reserved, GRACE_S)

@@ -1,38 +1,27 @@
-"""What the loops that look at Slurm's queue have in common.
-
-Each has its own schedule; the snapshots that they look at come from the one watcher.
-"""
+"""What the loops that poll Slurm's queue have in common: a schedule each, one watcher for all."""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.donors import LoanUpdates, slurm_loans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.serve.clock_watch import CLOCK_SET
 from slurm_plugin.serve.poll_schedule import PollSchedule
-from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.service import CLOCK_SET, Engine
 from slurm_plugin.serve.setup import Setup
 
 logger = logging.getLogger(__name__)
 
 
-def loan_matcher(engine: Engine, updates: LoanUpdates) -> LoanMatcher:
-    """Who lends to jobs by the present configuration, in the mode of `updates`."""
-    setup, config = engine.setup, engine.setup.config
-    lending = slurm_loans(config.remote, config.slurm, setup.client, updates)
-    rule, waiting = setup.decider.rule, setup.decider.waiting
-    folder = config.topo_aware.profiles
-    profiles = read_remote(folder) if folder else {}
-    return LoanMatcher(lending, rule, waiting, engine.write, time.time, profiles)
+Reconciler = TypeVar("Reconciler")
 
 
 class QueueLoop:
-    """Looks again and again, whatever a look comes to."""
+    """Polls again and again, whatever one poll comes to."""
 
     #: What the engine's log calls it.
     name = ""
@@ -40,15 +29,10 @@ class QueueLoop:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.schedule = PollSchedule()
-        # Whose settings the parts that remember something were made by.
-        self._setup: Setup | None = None
         engine.listen(self.heard, self.status)
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
-        if verb == CLOCK_SET:
-            # The next look is like the first.
-            self._setup = None
         self.schedule.heard(verb, is_awaited)
 
     def status(self) -> dict[str, Any]:
@@ -56,18 +40,18 @@ class QueueLoop:
         return {}
 
     def poll_s(self, setup: Setup) -> float:
-        """Seconds between two looks if nothing is heard."""
+        """Seconds between two polls if no event comes."""
         raise NotImplementedError
 
     async def next_s(self, setup: Setup, since: float) -> float:
-        """One look, which must see all that happened before `since` (monotonic seconds).
+        """One poll, which must see all that happened before `since` (monotonic seconds).
 
-        Seconds to the next one if nothing is heard.
+        Returns the seconds to the next one if no event comes.
         """
         raise NotImplementedError
 
     async def look(self, since: float) -> tuple[float, float]:
-        """One look -> seconds to the next if nothing is heard, and between polls."""
+        """One poll; the seconds to the next if no event comes, and `poll_s`."""
         setup = self.engine.setup
         poll_s = self.poll_s(setup)
         try:
@@ -75,8 +59,49 @@ class QueueLoop:
         except SlurmError as error:
             logger.warning("%s: Slurm could not be read: %s", self.name, error)
         except Exception:
-            # Whatever is promised or kept has an end: the next look may work again.
+            # Promises and kept GPUs run out by themselves: the next poll may work again.
             logger.exception("%s: a look at the queue failed", self.name)
         # It may have changed something before.
         setup.watcher.outdate()
         return poll_s, poll_s
+
+
+class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
+    """A loop with a reconciler that remembers things: each configuration gets a new one."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._reconciler: Reconciler | None = None
+        self._matcher: LoanMatcher | None = None
+        #: Whose settings the reconciler was made by.
+        self._setup: Setup | None = None
+
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        if verb == CLOCK_SET:
+            # What the reconciler remembers was timed by the old clock.
+            self._setup = None
+        super().heard(verb, is_awaited)
+
+    def reconciler(self, setup: Setup) -> Reconciler:
+        """The reconciler of this setup."""
+        if self._reconciler is None or self._setup is not setup:
+            self._setup, self._reconciler = setup, self.make(setup)
+        return self._reconciler
+
+    def make(self, setup: Setup) -> Reconciler:
+        """A new reconciler."""
+        raise NotImplementedError
+
+    def matcher(self, setup: Setup, updates: LoanUpdates) -> LoanMatcher:
+        """Who lends to jobs by this setup, in the mode of `updates`; the former one is closed."""
+        if self._matcher is not None:
+            self._matcher.close()
+        config, decider = setup.config, setup.decider
+        lending = slurm_loans(config.remote, config.slurm, setup.client, updates)
+        folder = config.topo_aware.profiles
+        profiles = read_remote(folder) if folder else {}
+        self._matcher = LoanMatcher(
+            lending, decider.rule, decider.waiting, self.engine.write, time.time, profiles
+        )
+        return self._matcher

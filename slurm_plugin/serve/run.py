@@ -7,6 +7,8 @@ import errno
 import gc
 import logging
 import signal
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,19 +20,22 @@ from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.notify import Notifier
 from slurm_plugin.serve import setup
-from slurm_plugin.serve.clock_watch import ClockWatch
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
 from slurm_plugin.serve.metrics import Metrics
 from slurm_plugin.serve.neighbours_loop import NeighboursLoop
 from slurm_plugin.serve.server import LineServer
-from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.service import CLOCK_SET, Engine
 from slurm_plugin.serve.shaping_loop import ShapingLoop
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two lines about connections that could not be accepted.
 SILENT_S = 10.0
+#: Seconds between two checks of the clock.
+CHECK_S = 1.0
+#: The least step between two checks. A clock that is only corrected drifts by far less.
+STEP_S = 2.0
 
 
 class DescriptorsGone:
@@ -51,6 +56,39 @@ class DescriptorsGone:
         elif loop.time() >= self._silent_until:
             self._silent_until = loop.time() + SILENT_S
             logger.error("connections wait: %s; raise LimitNOFILE of the engine's unit", error)
+
+
+def _ahead_s() -> float:
+    """How far the wall clock is ahead of one that nobody sets."""
+    return time.time() - time.monotonic()
+
+
+class ClockWatch:
+    """Calls `say` at every step of the wall clock.
+
+    What the engine remembers of Slurm has Slurm's own times, which are of the wall clock: after a
+    step a promise of a moment could last for an hour. Forgetting it costs no more than a restart.
+    """
+
+    def __init__(self, say: Callable[[str], None], ahead_s: Callable[[], float] = _ahead_s) -> None:
+        self._say = say
+        self._ahead_s = ahead_s
+        self._was = ahead_s()
+
+    def check(self) -> None:
+        """Say whether the clock was set since the last check."""
+        now = self._ahead_s()
+        step_s, self._was = now - self._was, now
+        if abs(step_s) > STEP_S:
+            way = "forward" if step_s > 0 else "back"
+            logger.warning("the clock was set %s by %.0f s; Slurm is read anew", way, abs(step_s))
+            self._say(CLOCK_SET)
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            self.check()
 
 
 async def serve(path: Path, notifier: Notifier | None = None) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter, deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -30,12 +31,17 @@ from slurm_plugin.protocol import (
     SubmitReply,
     decode,
 )
-from slurm_plugin.serve.counters import Counters
 from slurm_plugin.serve.server import Answer
 from slurm_plugin.serve.setup import Setup
 
 logger = logging.getLogger(__name__)
 
+#: The event that the clock was set, for listeners.
+CLOCK_SET = "clock set"
+#: Latest answers per verb from which the percentiles are taken.
+WINDOW = 4096
+#: Distinct reasons kept; further ones are counted together.
+MAX_REASONS = 64
 #: A job without GPUs that wants its shape chosen cannot be left to Slurm.
 SWITCHED_OFF = "gpu-topo: no shapes are chosen at present; ask for GPUs yourself (--gpus, --gres)"
 NOT_HERE = "gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, --gres)"
@@ -43,6 +49,56 @@ NOT_HERE = "gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, -
 MAX_PROBLEMS = 100
 #: Longest reason shown: all of it has to fit into one reply line.
 MAX_PROBLEM_CHARS = 200
+
+
+class Counters:
+    """What `gputopo status` counts; one thread writes, `snapshot` copies, also in another."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self.deadline_s = deadline_s
+        self.started = time.monotonic()
+        self.messages: Counter[str] = Counter()
+        self.replies: Counter[str] = Counter()
+        self.passes: Counter[str] = Counter()
+        self.late = 0
+        self._times: dict[str, deque[float]] = {}
+
+    def answered(self, verb: str, reply: str, took_s: float) -> None:
+        """One message of `verb` was answered with `reply` in `took_s` seconds."""
+        self.messages[verb] += 1
+        self.replies[reply] += 1
+        self.late += took_s > self.deadline_s
+        times = self._times.get(verb)
+        if times is None:
+            times = self._times[verb] = deque(maxlen=WINDOW)
+        times.append(took_s)
+
+    def passed(self, reason: str) -> None:
+        """A question went to Slurm's own choice for `reason` (a fixed sentence)."""
+        known = reason in self.passes or len(self.passes) < MAX_REASONS
+        self.passes[reason if known else "other"] += 1
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything counted, times in milliseconds."""
+        return {
+            "uptime_s": round(time.monotonic() - self.started, 1),
+            "messages": dict(self.messages),
+            "replies": dict(self.replies),
+            "passes": dict(self.passes),
+            "late": self.late,
+            # Copies: the metrics' thread calls this while answers are counted.
+            "answer_ms": {v: _percentiles(deque(t)) for v, t in self._times.copy().items()},
+        }
+
+
+def _percentiles(times: deque[float]) -> dict[str, float]:
+    ordered = sorted(times)
+    last = len(ordered) - 1
+    return {
+        "p50": round(ordered[last // 2] * 1e3, 4),
+        "p99": round(ordered[min(last, round(last * 0.99))] * 1e3, 4),
+        "max": round(ordered[last] * 1e3, 4),
+    }
 
 
 class Engine:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from slurm_plugin.job_notes.records import GpuRequests
+
 #: What `JobUpdate.begin_time` holds to say: as soon as Slurm can.
 NOW = 0
 
@@ -113,6 +115,12 @@ class QueuedJob:
     admin_comment: str = ""
     #: Node -> Slurm's indices of the GPUs that the job holds there.
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> GpuRequests:
+        """The GPUs that it asks for."""
+        by_node, by_job = self.tres_per_node, self.tres_per_job
+        return GpuRequests(by_node, by_job, self.tres_per_task, self.tres_per_socket)
 
     @property
     def held(self) -> bool:

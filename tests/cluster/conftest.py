@@ -1,7 +1,5 @@
 """The live cluster as fixtures: started once, clean before and after every test that uses it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

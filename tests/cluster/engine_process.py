@@ -3,8 +3,6 @@
 For what needs no cluster: hostile clients of its sockets, its memory and its descriptors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -18,8 +18,6 @@ Runs inside the controller with nothing but Python.
 a broken engine does instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A live site that lends GPUs: two free ones on each of two nodes, and jobs of four."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """What the live tests of the whole share: bulk submits, the policies' answer, a watch on GPUs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

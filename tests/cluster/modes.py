@@ -1,7 +1,5 @@
 """The two ways in which the live tests can have placements enforced."""
 
-from __future__ import annotations
-
 import os
 
 MODES = ("select", "slots")

@@ -1,7 +1,5 @@
 """A node with other GRES than its machine has: MIG slices, two types, shards, MPS."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

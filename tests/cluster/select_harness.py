@@ -1,7 +1,5 @@
 """What the live tests of the select plugin share: the scripted engine and a few questions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

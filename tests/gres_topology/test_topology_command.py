@@ -9,13 +9,13 @@ from click.testing import CliRunner
 import gres_topology
 from gres_topology import TopologyError, catalog
 from gres_topology.drawing import draw
-from slurm_plugin.cli.machines.topology import topology
+from slurm_plugin.cli import cli
 
 ASSETS = Path(__file__).parent / "assets"
 
 
 def run(*arguments):
-    return CliRunner().invoke(topology, [str(argument) for argument in arguments])
+    return CliRunner().invoke(cli, ["topology", *map(str, arguments)])
 
 
 def test_show_prints_matrix_links_and_numa_nodes():
@@ -38,7 +38,7 @@ def test_the_largest_matrix_is_not_cut():
 def test_every_report_is_shown_or_refused_in_one_line(path):
     result = run("show", path)
     if "p2p" in path.name:
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert result.output.count("\n") == 1
     else:
         assert result.exit_code == 0, result.output
@@ -66,9 +66,9 @@ def test_json_is_one_object_and_numactl_can_be_added():
         (("gres-conf", "dgx1v", "n1"), "minor of GPU0 is unknown"),
     ],
 )
-def test_errors_are_one_line_and_exit_status_one(arguments, message):
+def test_errors_are_one_line_and_exit_status_two(arguments, message):
     result = run(*arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert message in result.output
     assert result.output.count("\n") == 1
 

@@ -51,7 +51,7 @@ def a_shaping(folder: Path, inner: Enforcement | None = None) -> Shaping:
 
 def submit(hint: str = HINT, **more: object) -> Submit:
     """A batch job without GPUs in the partition that is shaped."""
-    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__slots__}
+    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__match_args__}
     values = {
         "id": 1, "uid": 1000, "gpus": 0, "nodes": 0, "per_node": 0, "tasks": 0, "partition": "dl",
         "hint": hint, "shape": 1, "slots": SlotsKeys("node", **keys), **more,

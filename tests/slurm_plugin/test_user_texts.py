@@ -198,7 +198,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def submit(**more: object) -> Submit:
-    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__slots__}
+    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__match_args__}
     given_keys = {"form": "node", "tpn": "gres/gpu:2", "time_s": 60, **keys}
     values: dict[str, object] = {
         "id": 1, "uid": 1000, "gpus": 2, "nodes": 1, "per_node": 2, "tasks": 1,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from slurm_plugin.cli.options import config_option, json_option
+from slurm_plugin.cli.options import config_option, json_option, plot_option
 
 
 @click.command()
@@ -14,11 +14,7 @@ from slurm_plugin.cli.options import config_option, json_option
 @config_option
 @json_option
 @click.option("--all", "every", is_flag=True, help="Every decision in full, not only the last.")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw the node with the job's GPUs marked (.svg, .png; one file per node).",
-)
+@plot_option("Draw the node with the job's GPUs marked (.svg, .png; one file per node).")
 @click.option(
     "--engine",
     metavar="HOST:PORT",

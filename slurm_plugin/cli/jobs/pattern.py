@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from slurm_plugin.cli.options import json_option
+from slurm_plugin.cli.options import IN_FILE, json_option
 
 
 @click.group()
@@ -15,7 +15,7 @@ def pattern() -> None:
 
 
 @pattern.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=IN_FILE)
 @click.option("--edges", "as_edges", is_flag=True, help="Print it as an edge list, to be kept.")
 @json_option
 def show(file: Path, as_edges: bool, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurm_plugin.cli.options import json_option
+from slurm_plugin.cli.options import IN_FILE, json_option
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--hint", default="", help="A hint as users write it: policy=mapa,pattern=ring.")
 @click.option("--pattern", metavar="NAME|FILE",
               help="Which ranks talk to which; a file as gputopo pattern reads it.")  # fmt: skip
-@click.option("--bandwidth-model", "model", type=click.Path(path_type=Path),
+@click.option("--bandwidth-model", "model", type=IN_FILE,
               help="What gputopo calibrate wrote for this machine.")  # fmt: skip
 @json_option
 def place(

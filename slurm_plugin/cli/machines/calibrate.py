@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurm_plugin.cli.options import json_option
+from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option, plot_option
 
 if TYPE_CHECKING:
     from policies.bandwidth.calibration_fit import Fit
 
 
 @click.command()
-@click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=IN_FILE)
 @click.option("--topology", required=True, metavar="MACHINE",
               help="The machine measured: of the catalog, or a topology file.")  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False),
-              help="Write the model to this file.")  # fmt: skip
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False),
-              help="Draw measured against predicted bandwidth to this file.")  # fmt: skip
+@click.option("--output", type=OUT_FILE, help="Write the model to this file.")
+@plot_option("Draw measured against predicted bandwidth to this file.")
 @json_option
 def calibrate(
     logs: tuple[Path, ...], topology: str, output: Path | None, plot: Path | None, as_json: bool

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurm_plugin.cli.options import config_option, json_option
+from slurm_plugin.cli.options import config_option, json_option, number_option
 
 if TYPE_CHECKING:
     from slurm_plugin.slurm.interface import SlurmNode
@@ -18,21 +18,15 @@ if TYPE_CHECKING:
 @config_option
 @click.option("--accept", is_flag=True, help="Accept hardware that differs from before.")
 @click.option("--partition", help="Partition to run in.  [default: each node's first]")
-@click.option(
-    "--wait",
-    "wait_s",
-    type=click.IntRange(1, 3600),
-    default=30,
-    show_default=True,
-    help="Seconds to wait for a free CPU (or, where devices are confined, all GPUs) of a node.",
-)
+@number_option("--wait", 1, 3600, 30, "Seconds to wait for a free CPU (or, where devices are"
+               " confined, all GPUs) of a node.")  # fmt: skip
 @json_option
 def collect(
     nodes: tuple[str, ...],
     config_path: Path,
     accept: bool,
     partition: str | None,
-    wait_s: int,
+    wait: int,
     as_json: bool,
 ) -> None:
     """Read the hardware of NODES (host lists; default: every node with GPUs) and keep it.
@@ -53,7 +47,7 @@ def collect(
     place, timeout_s = settings.slurm.bin_dir, settings.slurm.timeout_s
     wanted = _wanted(nodes, SlurmClient(ProcessRunner(place, timeout_s)).nodes())
     runner = ProcessRunner(place, timeout_s, max_bytes=MAX_BYTES)
-    collector = Collector(runner, Store(settings.state_dir), wait_s, partition)
+    collector = Collector(runner, Store(settings.state_dir), wait, partition)
     outcomes = []
     for outcome in collector.collect(wanted, accept):
         outcomes.append(outcome)

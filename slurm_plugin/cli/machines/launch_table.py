@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurm_plugin.cli.options import numa_option, with_numa
+from slurm_plugin.cli.options import IN_FILE, numa_option, plot_option, with_numa
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--slurm-index", default="identity", show_default=True,
               help="identity, gres-conf, or a permutation: the topology's GPU of each of"
               " Slurm's GPUs (2,0,1,3).")  # fmt: skip
-@click.option("--gres-conf", "gres_path", type=click.Path(path_type=Path),
+@click.option("--gres-conf", "gres_path", type=IN_FILE,
               default=Path("/etc/slurm/gres.conf"), show_default=True,
               help="The file that --slurm-index gres-conf reads.")  # fmt: skip
 @click.option("--node", default="", help="The node whose lines of gres.conf count.")
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 @numa_option
 @click.option("--pattern", "files", metavar="NAME=FILE", multiple=True,
               help="A pattern of the site, as in gputopo.yaml; may be given again.")  # fmt: skip
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False),
-              help="Draw the binding to this file instead.")  # fmt: skip
+@plot_option("Draw the binding to this file instead.")
 def launch_table(
     machine: str,
     slurm_index: str,

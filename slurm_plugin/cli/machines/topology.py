@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from slurm_plugin.cli.machines.collect import collect
-from slurm_plugin.cli.options import numa_option, with_numa
+from slurm_plugin.cli.options import json_option, numa_option, plot_option, with_numa
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,20 +18,7 @@ if TYPE_CHECKING:
     from gres_topology import NodeTopology
 
 
-class OneLineErrors(click.Group):
-    """A group that turns a TopologyError into one line on stderr and exit status 1."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command of the group."""
-        from gres_topology import TopologyError
-
-        try:
-            return super().invoke(ctx)
-        except TopologyError as error:
-            raise click.ClickException(" ".join(str(error).split())) from error
-
-
-@click.group(cls=OneLineErrors)
+@click.group()
 def topology() -> None:
     """Machines: the catalog, reports of real nodes, gres.conf."""
 
@@ -52,8 +39,8 @@ def list_() -> None:
 
 @topology.command()
 @click.argument("machine", metavar="NAME|FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw to this file.")
+@json_option
+@plot_option()
 @numa_option
 def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None) -> None:
     """Show a machine of the catalog or the topology in a file.

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurm_plugin.cli.options import database_option, fitting_options, json_option, task_option
+from slurm_plugin.cli.options import (
+    OUT_FILE,
+    checked_profile,
+    database_option,
+    fitting_options,
+    json_option,
+    number_option,
+    plot_option,
+    task_option,
+)
 from slurm_plugin.cli.profiles.run import run
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ profile.add_command(run)
 
 
 @profile.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=OUT_FILE)
 @click.option("--name", help="The profile's name (default: the file's).")
 @task_option
 @fitting_options
@@ -42,14 +51,11 @@ def fit(
     database: Path,
 ) -> None:
     """Fit the runs in FILE (CSV: nodes, gpus, local_batch, step_s) and store the model."""
-    from policies.contract.hint_keys import PROFILE
     from policies.performance.similarity import Traits
     from slurm_plugin.speed_models.database import Database
     from slurm_plugin.speed_models.rows import in_words
 
-    name = file.name.split(".")[0] if name is None else name
-    if PROFILE.read(name) is None:
-        raise click.UsageError(f"--name {name!r}: expected {PROFILE.allowed}")
+    name = checked_profile(file.name.split(".")[0] if name is None else name)
     traits = Traits(name, family, parameters)
     profile = Database(database).fit(traits, task, kind, _runs(file), startup, add=add)
     click.echo(in_words(name, task, profile.model, profile.runs))
@@ -60,11 +66,9 @@ def fit(
 @task_option
 @click.option("--batch", type=click.IntRange(min=1),
               help="Global batch size (default: what one GPU holds).")  # fmt: skip
-@click.option("--nodes", type=click.IntRange(1, 1024), default=4, show_default=True,
-              help="Nodes at most.")  # fmt: skip
-@click.option("--gpus-per-node", type=click.IntRange(1, 128), default=4, show_default=True,
-              help="GPUs per node at most.")  # fmt: skip
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw to this file.")
+@number_option("--nodes", 1, 1024, 4, "Nodes at most.")
+@number_option("--gpus-per-node", 1, 128, 4, "GPUs per node at most.")
+@plot_option()
 @database_option
 @json_option
 def show(

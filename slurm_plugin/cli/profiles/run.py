@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurm_plugin.cli.options import database_option, fitting_options, task_option
+from slurm_plugin.cli.options import (
+    checked_profile,
+    database_option,
+    fitting_options,
+    number_option,
+    task_option,
+)
 
 if TYPE_CHECKING:
     from slurm_plugin.profiling.loop import SlurmAccess
@@ -38,13 +44,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 10**9),
     help="Iterations of a run, told to the script.  [default: 100]",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1440),
-    default=10,
-    show_default=True,
-    help="Minutes a run may take.",
-)
+@number_option("--limit", 1, 1440, 10, "Minutes a run may take.")
 @click.option("--on", default="", metavar="NODES", help="Only these nodes (a host list).")
 @click.option(
     "--gpu-type", default="", help="Only GPUs of this type.  [default: as the script asks]"
@@ -54,34 +54,10 @@ if TYPE_CHECKING:
     type=click.Choice(("gpu", "node")),
     help="One task per GPU, or one per node.  [default: gpu]",
 )
-@click.option(
-    "--at-once",
-    type=click.IntRange(1, 64),
-    default=1,
-    show_default=True,
-    help="Runs at the same time.",
-)
-@click.option(
-    "--tries",
-    type=click.IntRange(1, 10),
-    default=2,
-    show_default=True,
-    help="Submissions of a run that fails.",
-)
-@click.option(
-    "--nice",
-    type=click.IntRange(0, 2**31 - 3),
-    default=10000,
-    show_default=True,
-    help="How much lower than usual the runs' priority is.",
-)
-@click.option(
-    "--poll",
-    type=click.FloatRange(0.2, 3600),
-    default=10,
-    show_default=True,
-    help="Seconds between two looks at Slurm.",
-)
+@number_option("--at-once", 1, 64, 1, "Runs at the same time.")
+@number_option("--tries", 1, 10, 2, "Submissions of a run that fails.")
+@number_option("--nice", 0, 2**31 - 3, 10000, "How much lower than usual the runs' priority is.")
+@number_option("--poll", 0.2, 3600, 10, "Seconds between two readings of Slurm's queue.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -136,7 +112,6 @@ def _submit(place: Path | None, argv: list[str], variables: Mapping[str, str]) -
 
 
 def _asked(submission: Submission, given: dict[str, Any]) -> ProfileRequest:
-    from policies.contract.hint_keys import PROFILE
     from slurm_plugin.profiling.plan import ProfileRequest
     from slurm_plugin.profiling.sweep import values
 
@@ -146,17 +121,13 @@ def _asked(submission: Submission, given: dict[str, Any]) -> ProfileRequest:
     if name is None:
         assert submission.script is not None
         name = submission.script.name.split(".")[0]
-    if PROFILE.read(name) is None:
-        raise click.UsageError(f"--name {name!r}: expected {PROFILE.allowed}")
-    lists = {
+    said: dict[str, Any] = {
         key: values(given[key], f"--{key.replace('_', '-')}") if given[key] is not None else None
         for key in ("batches", "nodes", "gpus_per_node")
     }
     per_gpu = None if given["tasks"] is None else given["tasks"] == "gpu"
-    return ProfileRequest(
-        name, given["task"], **lists, iterations=given["iterations"], per_gpu=per_gpu,
-        gpu_type=given["gpu_type"], on=given["on"],
-    )  # fmt: skip
+    said |= {key: given[key] for key in ("task", "iterations", "gpu_type", "on")}
+    return ProfileRequest(checked_profile(name), per_gpu=per_gpu, **said)
 
 
 def _print_plan(

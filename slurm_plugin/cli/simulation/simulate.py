@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from slurm_plugin.cli.options import json_option
+from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option, number_option
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
     from simulation.core.record import SimulatedRun
     from simulation.traces import Trace
 
-_OUT = click.Path(path_type=Path, dir_okay=False)
 #: Rejected rows named on the screen; the HTML and JSON name all.
 NAMED = 5
 
@@ -24,7 +23,7 @@ NAMED = 5
     "--trace",
     "log",
     required=True,
-    type=click.Path(path_type=Path),
+    type=IN_FILE,
     metavar="FILE",
     help="Job log: CSV, SWF, sacct --json or --parsable2, TOPO-AWARE JSON; also .gz.",
 )
@@ -32,7 +31,7 @@ NAMED = 5
     "--cluster",
     "nodes",
     required=True,
-    type=click.Path(path_type=Path),
+    type=IN_FILE,
     metavar="YAML",
     help="Nodes and their topologies; gputopo.yaml will do.",
 )
@@ -44,13 +43,8 @@ NAMED = 5
     show_default=True,
     help="Backfill, or strictly first in, first out.",
 )
-@click.option(
-    "--communication",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    show_default=True,
-    help="Part of a job's time that grows as its bandwidth shrinks.",
-)
+@number_option("--communication", 0.0, 1, 0.0,
+               "Part of a job's time that grows as its bandwidth shrinks.")  # fmt: skip
 @click.option("--skip-days", type=click.FloatRange(0), default=0.0, help="Leave out a beginning.")
 @click.option(
     "--load",
@@ -58,8 +52,8 @@ NAMED = 5
     help="Let jobs arrive faster or slower: their GPU time over the cluster's.",
 )
 @click.option("--jobs", "most", type=click.IntRange(1), help="Only the first ones.")
-@click.option("--html", type=_OUT, help="Write a report with pictures.")
-@click.option("--csv", "csv_file", type=_OUT, help="Write one line per policy and job.")
+@click.option("--html", type=OUT_FILE, help="Write a report with pictures.")
+@click.option("--csv", "csv_file", type=OUT_FILE, help="Write one line per policy and job.")
 @json_option
 def simulate(
     log: Path,
@@ -148,10 +142,12 @@ def _runs(
 
 
 def _write(path: Path, text: str) -> None:
+    from slurm_plugin.cli import Fault
+
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from None
+        raise Fault(f"{path}: {error.strerror}") from None
     click.echo(f"wrote {path}", err=True)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from slurm_plugin.cli.options import config_option
+from slurm_plugin.cli.options import IN_FILE, config_option
 
 
 @click.group()
@@ -16,7 +16,7 @@ def config() -> None:
 
 
 @config.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.argument("file", type=IN_FILE, required=False)
 @config_option
 def check(file: Path | None, config_path: Path) -> None:
     """Check FILE (default: the installed one): keys, node sets, topologies, mappings, profiles.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from slurm_plugin.cli.options import json_option
+from slurm_plugin.cli.options import OUT_FILE, json_option
 
 
 @click.group()
@@ -32,7 +32,7 @@ def presets(as_json: bool) -> None:
 
 
 @remote.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=OUT_FILE)
 def check(file: Path) -> None:
     """Check a preset of the site's own."""
     from slurm_plugin.remote import presets as known
@@ -43,7 +43,7 @@ def check(file: Path) -> None:
 
 
 @remote.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=OUT_FILE)
 @click.option(
     "--python",
     metavar="PATH",

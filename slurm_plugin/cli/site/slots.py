@@ -63,7 +63,7 @@ def _row(job: Any, kept: Any) -> dict[str, Any]:
     from slurm_plugin.job_notes import hints
     from slurm_plugin.job_notes.records import PLACED
 
-    asked = next(filter(None, kept.requests.values()), "")
+    asked = next(filter(None, kept.requests), "")
     left_s = int(job.eligible - time.time()) if job.eligible else 0
     return {
         "job": job.name,

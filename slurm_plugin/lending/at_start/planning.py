@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_plugin.job_notes.loan import Loan
-from slurm_plugin.job_notes.records import MAY, MEETS, REQUESTS, STARTS, LoanRecord
+from slurm_plugin.job_notes.records import MAY, MEETS, STARTS, LoanRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.at_start import start_loans
@@ -89,7 +89,7 @@ def plan(
         record = LoanRecord.read_from(job.admin_comment)
         if record is not None and record.state != MAY:
             planning.at_loan(job, record)
-        elif not loans.parent_of(job) and any("gpu" in getattr(job, f) for f in REQUESTS.values()):
+        elif not loans.parent_of(job) and any("gpu" in text for text in job.requests):
             waiting.append((job, record))
     for job, record in waiting:
         planning.at_waiting(job, record)

@@ -59,10 +59,6 @@ class LoanReconciler:
         self._act(made, snapshot.jobs)
         return made
 
-    def close(self) -> None:
-        """End what runs beside the engine."""
-        self._matcher.close()
-
     def counts(self) -> Mapping[str, int]:
         """What `gputopo status` shows."""
         return dict(self._matcher.lending.counts)

@@ -1,7 +1,5 @@
 """The right to act for users: who has it, who may ask for it, and what no child of it can do."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re
@@ -127,7 +125,7 @@ def has_nothing(told: list[str]) -> bool:
     return all(int(result[one], 16) == 0 for one in SETS) and result["NoNewPrivs"].strip() == "1"
 
 
-def test_no_child_inherits_the_right_or_can_regain_it(part: Part) -> None:
+def test_no_child_inherits_the_right_or_can_regain_it(part):
     """Neither sbatch nor squeue: both run as the user."""
     assert part.ask(ASKED) == "ok 71"
     ids = f"\t{NOBODY.pw_uid}" * 4
@@ -140,7 +138,7 @@ def test_no_child_inherits_the_right_or_can_regain_it(part: Part) -> None:
         assert not [line for line in told if "SECRET" in line]
 
 
-def test_what_is_submitted_is_our_own_program_and_nothing_else(part: Part) -> None:
+def test_what_is_submitted_is_our_own_program_and_nothing_else(part):
     assert part.ask(ASKED) == "ok 71"
     words = part.told("words")
     assert {"--partition=batch", "--time=5:00", "--account=research", "--nodelist=dgx2"} <= {*words}
@@ -160,9 +158,7 @@ def test_what_is_submitted_is_our_own_program_and_nothing_else(part: Part) -> No
         (9999999999, "8|9999999999|PENDING|batch|5:00|x", "no such user on this host"),
     ],
 )
-def test_a_job_that_may_not_borrow_costs_nothing(
-    part: Part, uid: int, record: str, why: str
-) -> None:
+def test_a_job_that_may_not_borrow_costs_nothing(part, uid, record, why):
     part.record(8, record)
     told = part.ask(f"donor 8 {uid} dgx2 2")
     assert told.startswith("error ")
@@ -179,7 +175,7 @@ def test_a_job_that_may_not_borrow_costs_nothing(
         *("donor 0 65534 dgx2 1", "donor 7 nobody dgx2 1", "donor 7 65534 $(id) 1", f"{ASKED}000"),
     ],
 )
-def test_a_bad_line_is_refused_in_one_line(part: Part, line: str | bytes) -> None:
+def test_a_bad_line_is_refused_in_one_line(part, line):
     told = part.ask(line)
     assert told.startswith("error ")
     assert "\n" not in told
@@ -187,7 +183,7 @@ def test_a_bad_line_is_refused_in_one_line(part: Part, line: str | bytes) -> Non
     assert part.ask("ready") == "ok "
 
 
-def test_nobody_but_the_engine_is_answered(part: Part) -> None:
+def test_nobody_but_the_engine_is_answered(part):
     daemon = pwd.getpwnam("daemon")
     assert part.ask("ready", daemon.pw_uid, daemon.pw_gid) == "ok "
     assert part.ask(ASKED, NOBODY.pw_uid, NOBODY.pw_gid) == "Permission denied"
@@ -197,7 +193,7 @@ def test_nobody_but_the_engine_is_answered(part: Part) -> None:
     assert part.told("words") == []
 
 
-def test_a_user_who_changes_what_sbatch_does_holds_up_nobody(part: Part) -> None:
+def test_a_user_who_changes_what_sbatch_does_holds_up_nobody(part):
     """sbatch is the user's own process, who may make it say anything, or stop it."""
     for says in ("71\n71", "x", "", "0", "71 --", "-1"):
         part.script("sbatch", f'printf "%s\n" "{says}"')
@@ -212,7 +208,7 @@ def test_a_user_who_changes_what_sbatch_does_holds_up_nobody(part: Part) -> None
     assert part.ask(ASKED) == "ok 71"
 
 
-def test_whoever_connects_and_says_nothing_holds_nobody_up_for_long(part: Part) -> None:
+def test_whoever_connects_and_says_nothing_holds_nobody_up_for_long(part):
     silent = [socket.socket(socket.AF_UNIX) for _ in range(3)]
     for peer in silent:
         peer.connect(str(part.folder / "socket"))
@@ -221,14 +217,14 @@ def test_whoever_connects_and_says_nothing_holds_nobody_up_for_long(part: Part) 
         peer.close()
 
 
-def test_no_more_than_twenty_questions_a_second(part: Part) -> None:
+def test_no_more_than_twenty_questions_a_second(part):
     """A floor under the time, which a slow machine only lengthens."""
     started = time.monotonic()
     assert {part.ask("ready") for _ in range(41)} == {"ok "}
     assert time.monotonic() - started >= 2
 
 
-def test_a_configuration_that_others_may_write_lends_nothing(part: Part) -> None:
+def test_a_configuration_that_others_may_write_lends_nothing(part):
     (part.folder / "gputopo.yaml").chmod(0o664)
     told = part.ask(ASKED)
     assert "others than root may write" in told
@@ -271,7 +267,7 @@ def commands_of_ours(cluster: Cluster, sbatch: str) -> Iterator[None]:
 @pytest.mark.cluster
 @pytest.mark.enforced
 @pytest.mark.long("half a minute; every test that borrows passes through it")
-def test_the_engine_itself_has_no_right_and_jobs_borrow(lending: Cluster) -> None:
+def test_the_engine_itself_has_no_right_and_jobs_borrow(lending):
     status = lending.run("ctl", f"cat /proc/{lending.engine_pid()}/status").out.splitlines()
     assert has_nothing(status), status
     with commands_of_ours(lending, 'exec sbatch "$@"'):
@@ -290,7 +286,7 @@ def test_the_engine_itself_has_no_right_and_jobs_borrow(lending: Cluster) -> Non
 
 @pytest.mark.cluster
 @pytest.mark.enforced
-def test_nobody_else_on_the_host_can_have_a_donor_submitted(lending: Cluster) -> None:
+def test_nobody_else_on_the_host_can_have_a_donor_submitted(lending):
     mallory = ("--reuid=mallory", "--regid=mallory", "--clear-groups")
     assert "Permission denied" in asked(lending, "ready\\n", *mallory)
     told = asked(
@@ -301,7 +297,7 @@ def test_nobody_else_on_the_host_can_have_a_donor_submitted(lending: Cluster) ->
 
 @pytest.mark.cluster
 @pytest.mark.enforced
-def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending: Cluster) -> None:
+def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
     """What somebody could ask for who has taken over the engine."""
     engine = ("--reuid=slurm", "--regid=slurm", "--clear-groups")
     before = {job.id for job in all_jobs(lending)}
@@ -335,7 +331,7 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending: Cl
 @pytest.mark.cluster
 @pytest.mark.enforced
 @pytest.mark.long("40 s of kills")
-def test_killed_while_it_submits_it_leaves_nothing_behind(lending: Cluster) -> None:
+def test_killed_while_it_submits_it_leaves_nothing_behind(lending):
     """The donor is in Slurm, but its id was not passed on."""
     seen = len([job for job in all_jobs(lending) if job.fields["JobName"] == "gpu-donor"])
     with commands_of_ours(lending, 'command sbatch "$@"; touch /tmp/submitted; sleep 20'):

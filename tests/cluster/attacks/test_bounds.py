@@ -3,8 +3,6 @@
 Nobody else's answer waits for it, and the engine's memory stays where it was.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator
@@ -35,9 +33,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]
 
 
 @pytest.mark.parametrize("keys", HOSTILE.values(), ids=HOSTILE)
-def test_beside_a_hostile_submit_an_ordinary_one_is_answered_in_time(
-    running: EngineProcess, keys: dict[str, str]
-) -> None:
+def test_beside_a_hostile_submit_an_ordinary_one_is_answered_in_time(running, keys):
     before, seen = running.memory_mb(), len(running.log())
     output: list[str] = []
     mallory = threading.Thread(
@@ -56,9 +52,7 @@ def test_beside_a_hostile_submit_an_ordinary_one_is_answered_in_time(
     assert "Traceback" not in running.log()[seen:]
 
 
-def test_lines_that_never_end_and_replies_that_nobody_reads_cost_nobody_else_anything(
-    running: EngineProcess,
-) -> None:
+def test_lines_that_never_end_and_replies_that_nobody_reads_cost_nobody_else_anything(running):
     """Each of the engine's own user's programs may go wrong, too."""
     before, descriptors = running.memory_mb(), running.descriptors()
     clients = []

@@ -1,7 +1,5 @@
 """What mallory writes, through sbatch, slurmctld, the bridge and the engine; alice's jobs go on."""
 
-from __future__ import annotations
-
 import pytest
 
 from slurm_cluster.cluster import Cluster
@@ -41,7 +39,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("options", CASES)
-def test_alices_job_starts_beside_what_mallory_writes(cluster: Cluster, options: list[str]) -> None:
+def test_alices_job_starts_beside_what_mallory_writes(cluster, options):
     pid, before = cluster.engine_pid(), memory_kb(cluster)
     gpus = [] if any(word.startswith("--gres") for word in options) else ["--gres=gpu:1"]
     command = ["sbatch", "--hold", "-o", "/dev/null", *gpus, *options, "--wrap", "true"]

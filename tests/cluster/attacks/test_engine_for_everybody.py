@@ -1,13 +1,10 @@
 """A user writes what switches the engine off for everybody else."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
 from mallory import job_of
 
-from slurm_cluster.cluster import Cluster
 from slurm_plugin.protocol import Submit, decode
 
 
@@ -44,7 +41,7 @@ def test_a_reply_that_is_of_no_use_concerns_one_job(lua, engine):
 
 @pytest.mark.cluster
 @pytest.mark.enforced
-def test_after_a_monstrous_job_the_next_ones_hint_is_still_checked(cluster: Cluster) -> None:
+def test_after_a_monstrous_job_the_next_ones_hint_is_still_checked(cluster):
     for nodes in ("2000000000", "1-2000000000"):
         cluster.run(
             "ctl",

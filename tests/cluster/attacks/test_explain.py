@@ -3,8 +3,6 @@
 munge's tools are two scripts: a credential is whatever says its maker's uid.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -61,9 +59,7 @@ def alice_is_answered(port: int) -> None:
     assert answered(port, credential(ALICE)).startswith(b"MUNGE:")
 
 
-def test_idle_connections_take_no_descriptors_and_end_in_time(
-    served: tuple[EngineProcess, int],
-) -> None:
+def test_idle_connections_take_no_descriptors_and_end_in_time(served):
     running, port = served
     before = running.descriptors()
     with connected(port, DESCRIPTORS):
@@ -73,9 +69,7 @@ def test_idle_connections_take_no_descriptors_and_end_in_time(
     alice_is_answered(port)
 
 
-def test_who_proves_nothing_and_who_asks_too_much_take_nobody_elses_answers(
-    served: tuple[EngineProcess, int],
-) -> None:
+def test_who_proves_nothing_and_who_asks_too_much_take_nobody_elses_answers(served):
     running, port = served
     time.sleep(5)  # Alice's own allowance is full again
     assert answered(port, b"MUNGE:!:\n").startswith(b"error ")

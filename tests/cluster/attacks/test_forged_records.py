@@ -1,7 +1,5 @@
 """A user writes records of ours: by hints, by updates, by every way into a job's AdminComment."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import time
@@ -70,7 +68,7 @@ def victims(lending: Cluster) -> Iterator[tuple[int, int]]:
     "state",
     ["starts", pytest.param("meets", marks=pytest.mark.long("another state of the same loan"))],
 )
-def test_a_record_in_a_hint_moves_nobodys_jobs(lending: Cluster, victims, state: str) -> None:
+def test_a_record_in_a_hint_moves_nobodys_jobs(lending, victims, state):
     """The engine is away during the submit; a client of one's own sends what sbatch would not."""
     running, waiting = victims
     before = priorities(lending, victims)
@@ -91,8 +89,8 @@ def test_a_record_in_a_hint_moves_nobodys_jobs(lending: Cluster, victims, state:
 @pytest.mark.cluster
 @pytest.mark.enforced
 def test_a_record_that_names_others_jobs_moves_them_not_even_if_slurmctld_wrote_it(
-    lending: Cluster, victims
-) -> None:
+    lending, victims
+):
     """As if one more hole were found: root plants what a user would."""
     running, waiting = victims
     before = priorities(lending, victims)
@@ -114,7 +112,7 @@ def test_a_record_that_names_others_jobs_moves_them_not_even_if_slurmctld_wrote_
 @pytest.mark.cluster
 @pytest.mark.enforced
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_donor_is_no_lever(lending: Cluster) -> None:
+def test_a_donor_is_no_lever(lending):
     """Its user makes it larger, dearer, or another's; holds it, and what it lends to."""
     borrower = lending.sbatch(*FOUR, ASKS, script=HOLD)
     until(lambda: donors(lending), "a donor is there", 30)
@@ -140,7 +138,7 @@ def test_a_donor_is_no_lever(lending: Cluster) -> None:
 @pytest.mark.cluster
 @pytest.mark.enforced
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_job_that_says_it_is_somebodys_donor_is_its_users_alone(lending: Cluster) -> None:
+def test_a_job_that_says_it_is_somebodys_donor_is_its_users_alone(lending):
     """It is ended as one that nobody names, and the job whose donor it says it is goes on."""
     borrower = lending.started(*FOUR, ASKS, script=HOLD, timeout_s=60).id
     [donor] = donors(lending)

@@ -1,7 +1,5 @@
 """Clients of the metrics' port that mean no good: the engine answers Slurm as before."""
 
-from __future__ import annotations
-
 import socket
 import time
 import urllib.request
@@ -45,9 +43,7 @@ def until_scraped(port: int) -> None:
             return
 
 
-def test_as_many_idle_connections_as_the_engine_has_descriptors_take_none(
-    served: tuple[EngineProcess, int],
-) -> None:
+def test_as_many_idle_connections_as_the_engine_has_descriptors_take_none(served):
     running, port = served
     before = running.descriptors()
     with connected(port, DESCRIPTORS + 50):
@@ -59,7 +55,7 @@ def test_as_many_idle_connections_as_the_engine_has_descriptors_take_none(
     assert "Too many open files" not in running.log()
 
 
-def test_silent_and_slow_clients_lose_their_connection(served: tuple[EngineProcess, int]) -> None:
+def test_silent_and_slow_clients_lose_their_connection(served):
     running, port = served
     until_scraped(port)
     time.sleep(REQUEST_S)
@@ -80,9 +76,7 @@ def test_silent_and_slow_clients_lose_their_connection(served: tuple[EngineProce
     assert running.submitted()[0] == "ok"
 
 
-def test_who_never_reads_its_replies_costs_a_place_for_seconds_only(
-    served: tuple[EngineProcess, int],
-) -> None:
+def test_who_never_reads_its_replies_costs_a_place_for_seconds_only(served):
     running, port = served
     with connected(port, 40, b"GET /metrics HTTP/1.1\r\n\r\n"):
         assert running.submitted()[0] == "ok"

@@ -4,8 +4,6 @@ Those over loopback run the real two ends in this process, with a stand-in for m
 one is mallory's, on the job's node, on the donor's and on another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -115,7 +113,7 @@ async def told(process: asyncio.subprocess.Process) -> int:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user for once")
-def test_the_victims_source_port_at_other_addresses_opens_nothing() -> None:
+def test_the_victims_source_port_at_other_addresses_opens_nothing():
     """A task of the job's is connected; mallory comes from the same port of 127.0.0.2 and on."""
 
     async def attack() -> None:
@@ -144,7 +142,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing() -> None:
 
 @pytest.mark.parametrize("how", ["silent", "talk"])
 @pytest.mark.parametrize("count", [16, 300])
-def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count: int, how: str) -> None:
+def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count, how):
     """They come from the same source as the job's node does, and come again when hung up on."""
 
     async def attack() -> None:
@@ -166,7 +164,7 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptors() -> None:
+def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptors():
     """Six hundred silent ones stand before the door; it holds few of them, for two seconds."""
 
     async def attack() -> None:
@@ -184,7 +182,7 @@ def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptor
     asyncio.run(asyncio.wait_for(attack(), 60))
 
 
-def test_endless_words_fill_no_memory() -> None:
+def test_endless_words_fill_no_memory():
     """A stranger who never ends the line is stopped at the length of one."""
 
     async def attack() -> None:
@@ -239,7 +237,7 @@ def left_running(cluster: Cluster, host: str, user: str, program: str, *args: ob
 @pytest.mark.cluster
 @pytest.mark.enforced
 @pytest.mark.long("20 s of connections; the same without a cluster is in every run")
-def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked: Cluster) -> None:
+def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked):
     """From the job's node with a port of the job's, from the donor's node, and from a third."""
     job = borrower(attacked)
     [donor_job] = donors(attacked)

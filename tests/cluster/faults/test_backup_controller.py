@@ -1,7 +1,5 @@
 """A backup slurmctld takes over: with the plugin and without an engine, which it does not need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -54,7 +52,7 @@ def take_over(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("a standby takes over after more than a minute")
-def test_the_backup_goes_on_without_an_engine(backup: Cluster) -> None:
+def test_the_backup_goes_on_without_an_engine(backup):
     """Jobs keep their GPUs there and back; new ones get Slurm's own, then ours again."""
     backup.occupy("dgx1", TAKEN)
     with watched(backup):

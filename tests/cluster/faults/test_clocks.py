@@ -6,8 +6,6 @@ clock was set back starts nothing until that clock has caught up. Restarted, as 
 jobs; those that waited before have begin times of the future, which an administrator may change.
 """
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -105,7 +103,7 @@ def has_told(cluster: Cluster, way: str) -> bool:
 
 
 @both_ways
-def test_the_clock_is_set_while_a_job_waits(site: Cluster, hours: int) -> None:
+def test_the_clock_is_set_while_a_job_waits(site, hours):
     """The engine says so, the gate holds no longer than before, and the job starts in time."""
     ways = ("forward", "back") if hours > 0 else ("back", "forward")
     with site.clock_of("slurmctld", "engine") as set_to:
@@ -124,7 +122,7 @@ def test_the_clock_is_set_while_a_job_waits(site: Cluster, hours: int) -> None:
 
 @both_ways
 @pytest.mark.slots
-def test_a_submit_that_comes_to_nothing_keeps_gpus_for_no_hour(site: Cluster, hours: int) -> None:
+def test_a_submit_that_comes_to_nothing_keeps_gpus_for_no_hour(site, hours):
     """The GPUs were promised to it before the clock was set, and are free again soon after."""
     with site.clock_of("slurmctld", "engine") as set_to:
         site.run("ctl", "sbatch --test-only -w dgx1 --gres=gpu:8 --wrap true", user="alice")
@@ -134,7 +132,7 @@ def test_a_submit_that_comes_to_nothing_keeps_gpus_for_no_hour(site: Cluster, ho
 
 
 @pytest.mark.select_plugin
-def test_the_kill_switch_is_seen_after_the_clock_was_set_back(site: Cluster) -> None:
+def test_the_kill_switch_is_seen_after_the_clock_was_set_back(site):
     """srun's job is the one kind that slurmctld still starts, at its submit."""
     shows = 'srun -w dgx1 --gres=gpu:2 -t UNLIMITED sh -c "echo \\$CUDA_VISIBLE_DEVICES"'
 
@@ -153,9 +151,7 @@ def test_the_kill_switch_is_seen_after_the_clock_was_set_back(site: Cluster) -> 
 
 @both_ways
 @pytest.mark.parametrize("process", ["engine", "munged"])
-def test_one_process_alone_has_a_wrong_clock(
-    watch: Watch, cluster: Cluster, process: str, hours: int
-) -> None:
+def test_one_process_alone_has_a_wrong_clock(watch, cluster, process, hours):
     """Nothing is lost by it: jobs of meanwhile run in the end, and later ones as ever.
 
     What could not be launched for munge's sake Slurm puts back for two minutes, once it could

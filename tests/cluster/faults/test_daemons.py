@@ -1,13 +1,9 @@
 """A daemon that Slurm or the engine needs is gone, or can open no more files."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
-from live_harness import Watch, advised_again, by_policy, end, running
-
-from slurm_cluster.cluster import Cluster
+from live_harness import advised_again, by_policy, end, running
 
 pytestmark = [
     pytest.mark.cluster,
@@ -21,7 +17,7 @@ PAIR = ("-w", "dgx1", "--gres=gpu:2")
 
 
 @pytest.mark.parametrize("host", ["ctl", "dgx1"])
-def test_munged_is_gone(watch: Watch, cluster: Cluster, host: str) -> None:
+def test_munged_is_gone(watch, cluster, host):
     """Nobody can talk to Slurm, the engine neither; a job that waited starts after it."""
     kept = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
     gpus = running(cluster, [kept])
@@ -38,7 +34,7 @@ def test_munged_is_gone(watch: Watch, cluster: Cluster, host: str) -> None:
 
 
 @pytest.mark.parametrize("daemon", ["slurmdbd", "mariadbd"])
-def test_accounting_is_gone(watch: Watch, cluster: Cluster, daemon: str) -> None:
+def test_accounting_is_gone(watch, cluster, daemon):
     """Placement has no need of it."""
     with cluster.without(daemon):
         jobid = cluster.sbatch(*PAIR, sleep_s=300)
@@ -50,7 +46,7 @@ def test_accounting_is_gone(watch: Watch, cluster: Cluster, daemon: str) -> None
 
 
 @pytest.mark.parametrize("process", ["engine", "slurmctld"])
-def test_descriptors_are_exhausted(watch: Watch, cluster: Cluster, process: str) -> None:
+def test_descriptors_are_exhausted(watch, cluster, process):
     """The process lives, says little, and works again when it has some."""
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     gpus = running(cluster, [kept])

@@ -1,7 +1,5 @@
 """A disk is full for real: that of the engine's own files, and that of slurmctld's state."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 
@@ -37,7 +35,7 @@ def small_disk(watch: Watch, cluster: Cluster) -> Iterator[Cluster]:
     cluster.run("ctl", f"rm -rf {SMALL_DISK}/*")
 
 
-def test_the_engines_disk_is_full(small_disk: Cluster) -> None:
+def test_the_engines_disk_is_full(small_disk):
     """Placement goes on; log lines are lost and counted, and one line says so."""
     said = "going on without it"
     at_start = small_disk.engine_log(10_000).count(said)
@@ -73,7 +71,7 @@ def small_state(watch: Watch, cluster: Cluster) -> Iterator[Cluster]:
     cluster.run("ctl", f"rm -rf {SMALL_DISK}/*; rm /cluster/extra.conf; clusterctl reset")
 
 
-def test_slurmctlds_disk_is_full(small_state: Cluster) -> None:
+def test_slurmctlds_disk_is_full(small_state):
     """It takes no scripts then; jobs that wait are released and placed, and run on afterwards."""
     kept = small_state.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     holder = small_state.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)

@@ -1,14 +1,12 @@
 """A node is out of reach, stands still, or is gone with all that ran there; also while it lends."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from lending_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
-from live_harness import Watch, by_policy, end, running
+from live_harness import by_policy, end, running
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -61,7 +59,7 @@ def as_before(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_node_of_a_donor_is(lending: Cluster, fault: str) -> None:
+def test_the_node_of_a_donor_is(lending, fault):
     """The borrower is put back; once there are GPUs again it meets a donor and runs."""
     job = borrower(lending)
     [donor] = donors(lending)
@@ -81,7 +79,7 @@ def test_the_node_of_a_donor_is(lending: Cluster, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["gone", "without slurmd"])
-def test_the_node_of_a_borrower_is(lending: Cluster, fault: str) -> None:
+def test_the_node_of_a_borrower_is(lending, fault):
     """Its donor does not outlive it."""
     job = borrower(lending)
     [node] = job.gpus
@@ -93,7 +91,7 @@ def test_the_node_of_a_borrower_is(lending: Cluster, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["out of reach", "standing still"])
-def test_for_a_moment_a_node_is(watch: Watch, cluster: Cluster, fault: str) -> None:
+def test_for_a_moment_a_node_is(watch, cluster, fault):
     """Jobs there go on, those of other nodes do not notice, and new ones come after it."""
     there = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=20)
     elsewhere = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
@@ -110,7 +108,7 @@ def test_for_a_moment_a_node_is(watch: Watch, cluster: Cluster, fault: str) -> N
     assert running(cluster, [again]) == [by_policy({}, (2,), ("dgx1",))]
 
 
-def test_the_controllers_host_is_gone(cluster: Cluster) -> None:
+def test_the_controllers_host_is_gone(cluster):
     """It boots again, with engine and slurmctld: jobs on nodes went on, the waiting one waits."""
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)

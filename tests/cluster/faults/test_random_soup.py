@@ -5,8 +5,6 @@ order, no GPU is held twice, each job has as many GPUs as it asked for, and all 
 who means no good does his worst beside it: two jobs of somebody else are left alone.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shlex
@@ -153,7 +151,7 @@ MOST_MEMORY_MB = 400
     "jobs",
     [32, pytest.param(160, marks=[pytest.mark.long("three minutes"), pytest.mark.timeout(900)])],
 )
-def test_random_jobs(cluster: Cluster, jobs: int) -> None:
+def test_random_jobs(cluster, jobs):
     """Right counts, no GPU twice at any moment, none in use at the end, slurmctld never fell."""
     print(f"GPUTOPO_SEED={SEED}")  # shown when the test fails
     soup, victims = Soup(cluster, SEED), victims_of(cluster)

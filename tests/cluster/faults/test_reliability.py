@@ -4,8 +4,6 @@ The real engine, select plugin and bridge together. Slurm's books are sampled be
 and after it no node may report a GPU in use.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +13,6 @@ import pytest
 from live_harness import (
     PICKY,
     TAKEN,
-    Watch,
     advised_again,
     end,
     kill_slurmctld,
@@ -109,7 +106,7 @@ ANOTHER = pytest.mark.long("another way for the engine to be away")
 @pytest.mark.parametrize(
     "trouble", [pytest.param(one, marks=() if one in EVERY_RUN else ANOTHER) for one in TROUBLES]
 )
-def test_a_stream_of_jobs_while_the_engine_is(cluster: Cluster, watch: Watch, trouble: str) -> None:
+def test_a_stream_of_jobs_while_the_engine_is(cluster, watch, trouble):
     """Jobs before, during and after it: each runs to its end with the GPUs it asked for.
 
     A user who tries to make use of the moment moves nobody's.
@@ -165,7 +162,7 @@ def finish(cluster: Cluster, ids: Sequence[int]) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_ten_megabytes_of_hint(cluster: Cluster) -> None:
+def test_ten_megabytes_of_hint(cluster):
     """A job script with such a line is refused; a client of the socket is disconnected."""
     hint = "head -c 10000000 /dev/zero | tr '\\0' x"
     script = f"(echo '#!/bin/sh'; printf '#SBATCH --comment=gpu-topo:'; {hint}; echo)"
@@ -195,9 +192,7 @@ WAYS = [pytest.param(way, marks=() if way == "SIGKILL" else ONE_OF) for way in R
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_slurmctld_comes_back_with_every_job_as_it_was(
-    cluster: Cluster, watch: Watch, way: str
-) -> None:
+def test_slurmctld_comes_back_with_every_job_as_it_was(cluster, watch, way):
     """Running jobs keep their GPUs; pending and postponed ones wait on and then start."""
     cluster.occupy("dgx1", TAKEN)
     held = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
@@ -220,7 +215,7 @@ def test_slurmctld_comes_back_with_every_job_as_it_was(
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_slurmctld_starts_while_the_engine_is_away(cluster: Cluster, watch: Watch) -> None:
+def test_slurmctld_starts_while_the_engine_is_away(cluster, watch):
     """Neither needs the other to start; advice begins when both are there."""
     jobid = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     gpus = cluster.wait_running(jobid).gpus

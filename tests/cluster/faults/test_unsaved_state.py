@@ -6,11 +6,9 @@ ours must not make it worse: a gate, a postponement or a loan that slurmctld has
 has again.
 """
 
-from __future__ import annotations
-
 import pytest
 from lending_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
-from live_harness import PICKY, TAKEN, Watch, by_policy, end, postponed, running
+from live_harness import PICKY, TAKEN, by_policy, end, postponed, running
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -56,7 +54,7 @@ def settled(cluster: Cluster, ids: list[int]) -> None:
     until(over, f"jobs {ids} are completed", 240)
 
 
-def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
+def test_a_start_that_was_not_saved(watch, cluster):
     """The waiting job runs on the node, and slurmctld has it waiting, and its GPUs as another's."""
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     holder = cluster.sbatch(*FULL, sleep_s=300)
@@ -77,7 +75,7 @@ def test_a_start_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     assert running(cluster, [again]) == [by_policy({}, (2,), ("dgx1",))]
 
 
-def test_a_wait_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
+def test_a_wait_that_was_not_saved(watch, cluster):
     """A job that began to wait is forgotten, one that waited and was cancelled is there again."""
     cluster.occupy("dgx1", TAKEN)
     before = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
@@ -94,7 +92,7 @@ def test_a_wait_that_was_not_saved(watch: Watch, cluster: Cluster) -> None:
     settled(cluster, [before, new])
 
 
-def test_a_loan_that_was_not_saved(lending: Cluster) -> None:
+def test_a_loan_that_was_not_saved(lending):
     """The borrower and its donor run on the nodes, and slurmctld knows of no loan."""
     kept = lending.sbatch(*FOUR, ASKS, "-H", script=f"{ECHO}; sleep 5")
     with lending.forgotten():
@@ -107,7 +105,7 @@ def test_a_loan_that_was_not_saved(lending: Cluster) -> None:
     nothing_is_left(lending)
 
 
-def test_the_end_of_a_loan_that_was_not_saved(lending: Cluster) -> None:
+def test_the_end_of_a_loan_that_was_not_saved(lending):
     """Slurmctld has the loan still, and neither borrower nor donor is on any node."""
     job = borrower(lending)
     with lending.forgotten():

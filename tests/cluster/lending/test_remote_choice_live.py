@@ -1,8 +1,6 @@
 """Who is lent to in a live Slurm: by prediction, by DRMaestro, beside full CPUs, in bad moments."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -69,7 +67,7 @@ def others_end(cluster: Cluster, when: str) -> None:
     cluster.look()
 
 
-def test_remote_auto_lends_when_waiting_would_take_longer(lending: Cluster) -> None:
+def test_remote_auto_lends_when_waiting_would_take_longer(lending):
     """The running jobs are to end within ten minutes; then they get five hours more."""
     with site_of(lending, "decider: r-queue"):
         others_end(lending, "now+9minutes")
@@ -123,7 +121,7 @@ def gives_back(cluster: Cluster, jobid: int) -> None:
     nothing_is_left(cluster)
 
 
-def test_drmaestro_decides_in_a_process_of_its_own(lending: Cluster) -> None:
+def test_drmaestro_decides_in_a_process_of_its_own(lending):
     """Which is there as long as this decider is."""
     with settings_of(lending, "decider: drmaestro, solve_s: 20"):
         jobid = borrows_by(lending, "drmaestro")
@@ -134,7 +132,7 @@ def test_drmaestro_decides_in_a_process_of_its_own(lending: Cluster) -> None:
 
 
 @pytest.mark.long("half a minute; who decides, and where, is in every run")
-def test_without_drmaestros_answer_the_r_queue_decides(lending: Cluster) -> None:
+def test_without_drmaestros_answer_the_r_queue_decides(lending):
     """Neither the engine's end nor the solver's own is missed."""
     with settings_of(lending, "decider: drmaestro, solve_s: 20"):
         gives_back(lending, borrows_by(lending, "drmaestro"))
@@ -153,7 +151,7 @@ def test_without_drmaestros_answer_the_r_queue_decides(lending: Cluster) -> None
 
 
 @pytest.mark.long("half a minute of transfers")
-def test_a_busy_network_holds_a_job_back_for_a_bounded_time(lending: Cluster) -> None:
+def test_a_busy_network_holds_a_job_back_for_a_bounded_time(lending):
     """The first loan fills nine tenths of both networks; three rounds of two seconds follow."""
     lines = "waiting: {step_s: 2, max_postponements: 3}"
     with site_of(lending, "decider: drmaestro, solve_s: 20", lines):
@@ -182,9 +180,7 @@ CPU_JOBS = "cpujobs"
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(
-    lending: Cluster,
-) -> None:
+def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(lending):
     """Each donor's GPU needs a CPU: MaxCPUsPerNode keeps two of dgx2's ten free ones for them.
 
     The GPU jobs' partition goes first, or backfill would keep the node for CPU jobs that wait.
@@ -225,7 +221,7 @@ def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_gpus_counted_for_the_whole_job_are_lent_to_a_job_of_one_node(lending: Cluster) -> None:
+def test_gpus_counted_for_the_whole_job_are_lent_to_a_job_of_one_node(lending):
     """Its steps do not ask for all four again."""
     script = f"f=$HOME/echo.$SLURM_JOB_ID; srun {PROGRAM} echo >$f.tmp 2>&1; mv $f.tmp $f; sleep 60"
     job = lending.sbatch("-p", "dgx", "-N1", "--gpus=4", "--mem=200", ASKS, script=script)
@@ -258,9 +254,7 @@ def has_running_donor(cluster: Cluster, jobid: int) -> bool:
     "moment", [has_donor, has_loan, has_running_donor], ids=lambda one: one.__name__
 )
 @pytest.mark.long("slurmctld is killed at three moments of a loan")
-def test_slurmctld_killed_while_a_loan_is_made_leaves_nothing_half_started(
-    lending: Cluster, moment: Callable[[Cluster, int], bool]
-) -> None:
+def test_slurmctld_killed_while_a_loan_is_made_leaves_nothing_half_started(lending, moment):
     """SIGKILL: it knows no more than what it saved, and donors may run that it has forgotten."""
     script = f"echo begun >>$HOME/job.$SLURM_JOB_ID.begun; {ECHO}; sleep 600"
     jobid = lending.sbatch(*FOUR, ASKS, "-H", script=script)

@@ -1,7 +1,5 @@
 """GPUs of other nodes in a live Slurm: two nodes with two free GPUs each serve a job of four."""
 
-from __future__ import annotations
-
 import random
 import time
 
@@ -23,7 +21,6 @@ from lending_harness import (
 )
 from live_harness import admin_comment, all_jobs
 
-from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
@@ -34,7 +31,7 @@ once = pytest.mark.slots
 # -- two local, two remote ----------------------------------------------------
 
 
-def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lending: Cluster) -> None:
+def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lending):
     """The same job twice: without asking it waits as in stock Slurm; asking, it starts."""
     waits = lending.sbatch(*FOUR, script=HOLD)
     job = borrower(lending)
@@ -56,7 +53,7 @@ def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lending
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_steps_of_the_job_reach_its_donors_too(lending: Cluster) -> None:
+def test_steps_of_the_job_reach_its_donors_too(lending):
     script = (
         f"f=$HOME/echo.$SLURM_JOB_ID; srun -n2 {PROGRAM} echo >$f.tmp 2>&1; mv $f.tmp $f; sleep 600"
     )
@@ -68,7 +65,7 @@ def test_steps_of_the_job_reach_its_donors_too(lending: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_strangers_are_refused(lending: Cluster) -> None:
+def test_strangers_are_refused(lending):
     """Another user: at the donor's door, at the job's own end of the relay, with echo's words."""
     job = borrower(lending)
     [donor] = donors(lending)
@@ -90,7 +87,7 @@ def test_strangers_are_refused(lending: Cluster) -> None:
 
 @once
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_middleware_that_authenticates_by_itself_is_reached_directly(lending: Cluster) -> None:
+def test_middleware_that_authenticates_by_itself_is_reached_directly(lending):
     with settings_of(lending, "preset: echo-own"):
         job = borrower(lending)
         [donor] = donors(lending)
@@ -110,7 +107,7 @@ SLOW = "name: slow\nserver: [sh, -c, sleep 4, '{bind}', '{port}']\nenvironment: 
 
 
 @pytest.mark.long("20 s of waiting")
-def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending: Cluster) -> None:
+def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending):
     """A server that never listens: the job that came later starts when the loan is given up."""
     lending.put("ctl", "/etc/slurm/slow.yaml", SLOW)
     with settings_of(lending, "preset: slow.yaml"):
@@ -134,7 +131,7 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending: Clus
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_donors_end_when_the_job_ends_or_fails(lending: Cluster) -> None:
+def test_donors_end_when_the_job_ends_or_fails(lending):
     for code in (0, 3):
         jobid = lending.sbatch(*FOUR, ASKS, script=f"{ECHO}; exit {code}")
         lending.wait_finished(jobid)
@@ -144,14 +141,14 @@ def test_donors_end_when_the_job_ends_or_fails(lending: Cluster) -> None:
 
 @once
 @pytest.mark.long("Slurm counts time limits in minutes")
-def test_donors_end_with_the_jobs_time(lending: Cluster) -> None:
+def test_donors_end_with_the_jobs_time(lending):
     job = borrower(lending, "-t", "1")
     lending.wait_state(job.id, "TIMEOUT", timeout_s=150)
     nothing_is_left(lending)
 
 
 @pytest.mark.long("a detail of what a shorter test shows", "slots")
-def test_a_requeued_job_gets_donors_anew(lending: Cluster) -> None:
+def test_a_requeued_job_gets_donors_anew(lending):
     job = borrower(lending, "--requeue")
     [before] = donors(lending)
     lending.run("ctl", f"rm /home/alice/echo.{job.id}")
@@ -163,7 +160,7 @@ def test_a_requeued_job_gets_donors_anew(lending: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_job_that_loses_its_donor_does_not_go_on(lending: Cluster) -> None:
+def test_a_job_that_loses_its_donor_does_not_go_on(lending):
     job = borrower(lending, "--requeue")
     [donor] = donors(lending)
     lending.cancel(donor.id)
@@ -174,7 +171,7 @@ def test_a_job_that_loses_its_donor_does_not_go_on(lending: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_restarted_slurmctld_knows_borrower_and_donor(lending: Cluster) -> None:
+def test_a_restarted_slurmctld_knows_borrower_and_donor(lending):
     job = borrower(lending)
     [donor] = donors(lending)
     lending.restart_slurmctld()
@@ -185,7 +182,7 @@ def test_a_restarted_slurmctld_knows_borrower_and_donor(lending: Cluster) -> Non
 
 @once
 @pytest.mark.long("half a minute of waiting")
-def test_without_an_engine_donors_end_by_themselves(lending: Cluster) -> None:
+def test_without_an_engine_donors_end_by_themselves(lending):
     job = borrower(lending)
     lending.engine("kill")
     lending.cancel(job.id)
@@ -206,9 +203,7 @@ def test_without_an_engine_donors_end_by_themselves(lending: Cluster) -> None:
         ),
     ],
 )
-def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(
-    lending: Cluster, jobs: int, kills: int
-) -> None:
+def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(lending, jobs, kills):
     """Every job ends well, and nothing is left."""
     dice = random.Random(8)
     script = f"{ECHO}; sleep 0.5"
@@ -229,7 +224,7 @@ def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(
 
 @pytest.mark.select_plugin
 @pytest.mark.long("15 s; waits until Slurm starts a requeued job")
-def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending: Cluster) -> None:
+def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending):
     """No engine, and a donor that is no more: TaskProlog alone puts the job back."""
     script = f"echo ran >>$HOME/ran.$SLURM_JOB_ID; {ECHO}; sleep 600"
     jobid = lending.sbatch(*FOUR, ASKS, "-H", "--requeue", script=script)
@@ -262,9 +257,7 @@ def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending: Cluster) -
     ],
 )
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
-    lending: Cluster, settings: str, says: str
-) -> None:
+def test_a_job_whose_donors_cannot_serve_waits_and_says_why(lending, settings, says):
     """It starts on local GPUs as soon as there are enough."""
     lending.put("ctl", "/etc/slurm/missing.yaml", MISSING)
     wide = [("-p", "off", "-w", node) for node in BUSY]
@@ -281,7 +274,7 @@ def test_a_job_whose_donors_cannot_serve_waits_and_says_why(
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_site_may_refuse_such_a_job(lending: Cluster) -> None:
+def test_a_site_may_refuse_such_a_job(lending):
     lending.put("ctl", "/etc/slurm/missing.yaml", MISSING)
     with settings_of(lending, "preset: missing.yaml, unservable: refuse"):
         jobid = lending.sbatch(*FOUR, ASKS, script=HOLD)
@@ -290,7 +283,7 @@ def test_a_site_may_refuse_such_a_job(lending: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_where_nothing_is_lent_asking_is_refused_in_one_line(lending: Cluster) -> None:
+def test_where_nothing_is_lent_asking_is_refused_in_one_line(lending):
     with (
         settings_of(lending, "allow: no"),
         pytest.raises(ClusterError, match="remote: GPUs of other nodes are not lent here"),
@@ -299,7 +292,7 @@ def test_where_nothing_is_lent_asking_is_refused_in_one_line(lending: Cluster) -
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_an_r_queue_lends_without_being_asked(lending: Cluster) -> None:
+def test_an_r_queue_lends_without_being_asked(lending):
     with settings_of(lending, "r_queues: [dgx]"):
         jobid = lending.started(*FOUR, script=HOLD, timeout_s=60).id
         assert echoed(lending, jobid)[-1] == "exit 0"
@@ -312,7 +305,7 @@ def test_an_r_queue_lends_without_being_asked(lending: Cluster) -> None:
 
 @once
 @pytest.mark.long("about stock Slurm")
-def test_stock_slurm_keeps_the_job_waiting(cluster: Cluster) -> None:
+def test_stock_slurm_keeps_the_job_waiting(cluster):
     """The same nodes and the same job, with nothing of ours."""
     with cluster.variant_as("stock"):
         for node, gpus in BUSY.items():

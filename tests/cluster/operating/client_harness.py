@@ -1,7 +1,5 @@
 """Calls the three Slurm clients inside the controller, where Slurm is, and brings back nouns."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ stock, then ours, then stock again, under running and pending jobs; nodes and lo
 no file of ours at any time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
@@ -55,7 +53,7 @@ def pair(cluster: Cluster) -> Gpus:
     return got
 
 
-def test_jobs_live_through_enabling_and_removing(cluster: Cluster) -> None:
+def test_jobs_live_through_enabling_and_removing(cluster):
     """Started under stock, under ours, and pending all along: same GPUs, good ends, one each."""
     cluster.switch("stock")
     slurmd = cluster.run("dgx1", "cat /run/slurmd.pid").out
@@ -94,7 +92,7 @@ def at_end(cluster: Cluster, jobid: int) -> tuple[int, ...]:
 
 
 @pytest.mark.long("20 s of waiting")
-def test_a_postponed_job_wakes_by_itself_after_removal(cluster: Cluster) -> None:
+def test_a_postponed_job_wakes_by_itself_after_removal(cluster):
     """Nobody has to help: its begin time comes, and stock Slurm starts it."""
     cluster.run("ctl", "sed -i '$a waiting: {step_s: 10}' /etc/slurm/gputopo.yaml")
     cluster.engine("restart")
@@ -113,7 +111,7 @@ def test_a_postponed_job_wakes_by_itself_after_removal(cluster: Cluster) -> None
     assert cluster.job(jobid).gpus == {"dgx1": (0, 5)}
 
 
-def test_the_kill_switch_stops_everything_but_the_jobs(cluster: Cluster) -> None:
+def test_the_kill_switch_stops_everything_but_the_jobs(cluster):
     """One file: Slurm's own choice at once, hints no longer checked, jobs as they were."""
     cluster.occupy("dgx1", TAKEN)
     held = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
@@ -132,7 +130,7 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster: Cluster) -> None
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_nodes_need_none_of_our_files(cluster: Cluster) -> None:
+def test_nodes_need_none_of_our_files(cluster):
     """Under our slurm.conf slurmd restarts on every node, with its job, and has no file of ours."""
     ids = submit_many(cluster, [("-w", node, "--gres=gpu:2") for node in GPUS])
     got = running(cluster, ids)
@@ -166,7 +164,7 @@ CLIENTS = (
 
 @pytest.mark.parametrize("variant", ["gputopo", "stock"])
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_commands_on_a_login_host(cluster: Cluster, variant: str) -> None:
+def test_commands_on_a_login_host(cluster, variant):
     """A host with stock packages reads our slurm.conf and its client commands work."""
     cluster.switch(variant)
     for command in CLIENTS:

@@ -1,7 +1,5 @@
 """Doctor, status, explain and collect on a live Slurm, with hardware that changes under them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -79,13 +77,13 @@ def got(cluster: Cluster, *args: str) -> tuple[int, ...]:
 
 
 @pytest.mark.enforced
-def test_doctor_has_nothing_to_fix_on_a_whole_installation(clean: Cluster) -> None:
+def test_doctor_has_nothing_to_fix_on_a_whole_installation(clean):
     assert doctor(clean) == []
 
 
 @pytest.mark.enforced
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean: Cluster) -> None:
+def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean):
     clean.engine("stop")
     assert {finding["check"] for finding in doctor(clean)} == {"socket", "engine"}
     down = gputopo(clean, "status", check=False)
@@ -95,7 +93,7 @@ def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean: Cluster) -
 
 
 @pytest.mark.enforced
-def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean: Cluster) -> None:
+def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean):
     clean.run("ctl", "touch /etc/slurm/gputopo.disable")
     assert [finding["check"] for finding in doctor(clean)] == ["kill switch"]
     assert got(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)["dgx1"]
@@ -103,13 +101,13 @@ def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean: Clus
 
 @pytest.mark.enforced
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_doctor_names_stock_slurm(clean: Cluster) -> None:
+def test_doctor_names_stock_slurm(clean):
     with clean.variant_as("stock"):
         assert {finding["check"] for finding in doctor(clean)} == {"bridge", "select plugin"}
 
 
 @pytest.mark.enforced
-def test_status_and_explain_tell_what_slurm_did(clean: Cluster) -> None:
+def test_status_and_explain_tell_what_slurm_did(clean):
     jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
     (gpus,) = clean.wait_running(jobid).gpus.values()
     clean.look()
@@ -126,9 +124,7 @@ def test_status_and_explain_tell_what_slurm_did(clean: Cluster) -> None:
 
 
 @pytest.mark.enforced
-def test_every_node_is_collected_without_files_on_it_and_twice_is_no_change(
-    clean: Cluster,
-) -> None:
+def test_every_node_is_collected_without_files_on_it_and_twice_is_no_change(clean):
     first = collect(clean)
     assert {node: what for node, (what, _) in first.items()} == dict.fromkeys(
         ("amd1", "bridged1", "dgx1", "dgx2", "minsky1"), "new"
@@ -138,13 +134,13 @@ def test_every_node_is_collected_without_files_on_it_and_twice_is_no_change(
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_busy_node_is_collected_while_its_gpus_are_in_use(clean: Cluster) -> None:
+def test_a_busy_node_is_collected_while_its_gpus_are_in_use(clean):
     clean.occupy("minsky1", range(4))
     assert collect(clean, "minsky1")["minsky1"][0] == "new"
 
 
 @pytest.mark.enforced
-def test_changed_hardware_leaves_the_node_to_slurm_until_it_is_repaired(clean: Cluster) -> None:
+def test_changed_hardware_leaves_the_node_to_slurm_until_it_is_repaired(clean):
     collect(clean, "minsky1")
     with clean.fake_tools_of("minsky1") as folder:
         # The NVLink between GPU0 and GPU1 is gone, in both rows of the matrix.
@@ -167,7 +163,7 @@ def test_changed_hardware_leaves_the_node_to_slurm_until_it_is_repaired(clean: C
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_lost_gpu_is_a_failed_collection_that_says_so(clean: Cluster) -> None:
+def test_a_lost_gpu_is_a_failed_collection_that_says_so(clean):
     with clean.fake_tools_of("minsky1") as folder:
         clean.run("minsky1", f"echo 'Unable to determine the device handle' >{folder}/fail")
         what, text = collect(clean, "minsky1")["minsky1"]
@@ -177,7 +173,7 @@ def test_a_lost_gpu_is_a_failed_collection_that_says_so(clean: Cluster) -> None:
 
 @pytest.mark.enforced
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_minors_that_contradict_the_stated_mapping_are_refused(clean: Cluster) -> None:
+def test_minors_that_contradict_the_stated_mapping_are_refused(clean):
     with clean.fake_tools_of("minsky1") as folder:
         clean.run("minsky1", f"echo 0,2,1,3 >{folder}/minors")
         clean.run("ctl", "ln -sf /cluster/gres.conf /etc/slurm/gres.conf")
@@ -188,7 +184,7 @@ def test_minors_that_contradict_the_stated_mapping_are_refused(clean: Cluster) -
 
 
 @pytest.mark.enforced
-def test_permuted_minors_are_followed_by_gres_conf(clean: Cluster) -> None:
+def test_permuted_minors_are_followed_by_gres_conf(clean):
     configure(
         clean,
         '{nodes: "minsky1", topology: minsky, slurm_index: identity}',
@@ -204,7 +200,7 @@ def test_permuted_minors_are_followed_by_gres_conf(clean: Cluster) -> None:
 
 @pytest.mark.enforced
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_wrong_configuration_at_reload_changes_nothing(clean: Cluster) -> None:
+def test_a_wrong_configuration_at_reload_changes_nothing(clean):
     configure(clean, "deadline_ms: 50", "deadline_ms: soon")
     assert "is not a number" in clean.engine_log()
     (finding,) = doctor(clean)

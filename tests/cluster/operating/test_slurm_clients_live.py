@@ -4,8 +4,6 @@ Stock Slurm: nothing of ours decides here. Where PySlurm is not built for the re
 are skipped and say why; on trixie it is built, and in CI must be.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -97,9 +95,7 @@ def submitted(scene: Scene, *options: str) -> str:
     return str(scene.cluster.sbatch("--begin=now+1hour", *options, sleep_s=30))
 
 
-def test_the_release_and_the_configuration_are_slurmctlds(
-    client: RemoteClient, scene: Scene
-) -> None:
+def test_the_release_and_the_configuration_are_slurmctlds(client, scene):
     output = scene.cluster.run("ctl", "slurmctld -V").out.split()[1]
     assert client.call("version") == output
     config = client.call("config")
@@ -108,7 +104,7 @@ def test_the_release_and_the_configuration_are_slurmctlds(
     assert 0 < time.time() - int(config["BOOT_TIME"]) < 86400
 
 
-def test_nodes_say_what_they_have_and_what_is_in_use(client: RemoteClient, scene: Scene) -> None:
+def test_nodes_say_what_they_have_and_what_is_in_use(client, scene):
     nodes = client.nodes()
     held = scene.cluster.job(scene.running).gpus["dgx1"]
     assert nodes["dgx1"].used == held
@@ -121,7 +117,7 @@ def test_nodes_say_what_they_have_and_what_is_in_use(client: RemoteClient, scene
     assert {"gpu", "dgx"} <= set(nodes["dgx1"].partitions)
 
 
-def test_partitions_have_their_nodes(client: RemoteClient) -> None:
+def test_partitions_have_their_nodes(client):
     partitions = client.partitions()
     assert partitions["dgx"].nodes == ("dgx1", "dgx2")
     assert partitions["gpu"].is_default
@@ -129,9 +125,7 @@ def test_partitions_have_their_nodes(client: RemoteClient) -> None:
     assert partitions["dgx"].priority_tier == 1
 
 
-def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(
-    client: RemoteClient, scene: Scene
-) -> None:
+def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(client, scene):
     jobid = scene.cluster.sbatch("-n1", script="sleep 2")
     scene.cluster.wait_finished(jobid)
     jobs = client.jobs()
@@ -142,7 +136,7 @@ def test_a_job_that_is_over_says_when_it_ran_and_no_other_does(
     assert (running.start, running.end) == (0, 0)
 
 
-def test_the_queue_says_what_each_job_asks_for(client: RemoteClient, scene: Scene) -> None:
+def test_the_queue_says_what_each_job_asks_for(client, scene):
     queue = client.queue()
     running = queue[str(scene.running)]
     assert (running.state, running.nodes, running.cpus) == ("RUNNING", ("dgx1",), 2)
@@ -167,15 +161,13 @@ def test_the_queue_says_what_each_job_asks_for(client: RemoteClient, scene: Scen
     assert "gpu" in exclusive.tres_per_task
 
 
-def test_the_tasks_of_an_array_that_wait_are_one_job(client: RemoteClient, scene: Scene) -> None:
+def test_the_tasks_of_an_array_that_wait_are_one_job(client, scene):
     (array,) = (job for job in client.queue().values() if job.array_id == scene.array)
     assert array.name == f"{scene.array}_[0,2,4,6,8]"
     assert (array.task, array.tasks, array.throttle) == ("0,2,4,6,8", 5, 2)
 
 
-def test_a_gate_moves_the_begin_of_several_jobs_and_of_one_task(
-    client: RemoteClient, scene: Scene
-) -> None:
+def test_a_gate_moves_the_begin_of_several_jobs_and_of_one_task(client, scene):
     jobs = [submitted(scene, "--gres=gpu:1"), submitted(scene, "--gres=gpu:2")]
     array = submitted(scene, "--gres=gpu:1", "--array=1-3")
     at = int(time.time()) + 2 * HOUR_S
@@ -188,9 +180,7 @@ def test_a_gate_moves_the_begin_of_several_jobs_and_of_one_task(
     scene.cluster.cancel(*map(int, (*jobs, array)))
 
 
-def test_a_release_starts_the_job_on_its_node_with_its_gpus(
-    client: RemoteClient, scene: Scene
-) -> None:
+def test_a_release_starts_the_job_on_its_node_with_its_gpus(client, scene):
     job = submitted(scene, "--gpus=v100:2", "-N1-2")
     array = submitted(scene, "--gres=gpu:1", "--array=1-2", "-N1")
     change = JobUpdate(
@@ -213,9 +203,7 @@ def test_a_release_starts_the_job_on_its_node_with_its_gpus(
     scene.cluster.cancel(int(job), int(array))
 
 
-def test_an_empty_text_clears_a_field_and_none_leaves_it(
-    client: RemoteClient, scene: Scene
-) -> None:
+def test_an_empty_text_clears_a_field_and_none_leaves_it(client, scene):
     job = submitted(scene, "--gres=gpu:1", "-w", "dgx2", "-x", "amd1")
     client.update([job], JobUpdate(admin_comment=BRACKETS))
     assert client.queued(job).admin_comment == BRACKETS
@@ -230,7 +218,7 @@ def test_an_empty_text_clears_a_field_and_none_leaves_it(
     scene.cluster.cancel(int(job))
 
 
-def test_a_refused_update_is_an_error_in_slurms_words(client: RemoteClient, scene: Scene) -> None:
+def test_a_refused_update_is_an_error_in_slurms_words(client, scene):
     job = submitted(scene, "--gres=gpu:1")
     with pytest.raises(SlurmError, match=r"(?i)invalid generic resource"):
         client.update([job], JobUpdate(tres_per_node="nosuch:1"))
@@ -249,9 +237,7 @@ def test_a_refused_update_is_an_error_in_slurms_words(client: RemoteClient, scen
         pytest.param(("pyslurm",), id="pyslurm", marks=BUILT_FIRST),
     ],
 )
-def test_a_slurmctld_that_is_down_is_an_error_of_every_client(
-    live: Cluster, scene: Scene, kinds: tuple[str, ...], request: pytest.FixtureRequest
-) -> None:
+def test_a_slurmctld_that_is_down_is_an_error_of_every_client(live, scene, kinds, request):
     clients = [client_of(request, live, kind) for kind in kinds]
     says = r"(?i)contact slurm controller|slurmctld up"
     live.slurmctld("kill")
@@ -267,9 +253,7 @@ def test_a_slurmctld_that_is_down_is_an_error_of_every_client(
         live.slurmctld("start")
 
 
-def test_a_slurmrestd_that_is_not_there_is_an_error_that_says_what_to_do(
-    live: Cluster, scene: Scene
-) -> None:
+def test_a_slurmrestd_that_is_not_there_is_an_error_that_says_what_to_do(live, scene):
     nobody = RemoteClient(live, "rest", "/run/gputopo-rest/none.sock")
     with pytest.raises(SlurmError, match=r"nobody listens there; .*slurm\.rest_socket"):
         nobody.nodes()

@@ -1,7 +1,5 @@
 """Jobs that Slurm moves, stops, shrinks or shares: with engine, plugin and bridge in place."""
 
-from __future__ import annotations
-
 import pytest
 from live_harness import (
     Busy,
@@ -47,7 +45,7 @@ def assert_slurms_own(cluster: Cluster, job: Job, busy: Busy, why: str) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_an_exclusive_job_has_its_node_alone(cluster: Cluster) -> None:
+def test_an_exclusive_job_has_its_node_alone(cluster):
     """All of them (Slurm's rule), and nobody else gets the node until it ends."""
     jobid = cluster.sbatch("-w", "dgx1", "--exclusive", "--gres=gpu:2", sleep_s=300)
     assert cluster.wait_running(jobid).gpus == {"dgx1": tuple(range(8))}
@@ -55,7 +53,7 @@ def test_an_exclusive_job_has_its_node_alone(cluster: Cluster) -> None:
 
 
 @pytest.mark.select_plugin
-def test_a_requeued_job_is_advised_anew(cluster: Cluster) -> None:
+def test_a_requeued_job_is_advised_anew(cluster):
     """It gives its GPUs back, another takes them, and it gets the best of the rest.
 
     In the slots mode its slots stay its own for the grace of a job about to start.
@@ -71,7 +69,7 @@ def test_a_requeued_job_is_advised_anew(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_node_that_goes_down_frees_its_gpus(cluster: Cluster) -> None:
+def test_a_node_that_goes_down_frees_its_gpus(cluster):
     """The job leaves the node, the books are empty, and the node is used as before."""
     jobid = pair(cluster, "--no-requeue")
     try:
@@ -85,7 +83,7 @@ def test_a_node_that_goes_down_frees_its_gpus(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_suspended_job_keeps_its_gpus(cluster: Cluster) -> None:
+def test_a_suspended_job_keeps_its_gpus(cluster):
     """Others get other GPUs meanwhile; it goes on with its own."""
     jobid = pair(cluster)
     cluster.run("ctl", f"scontrol suspend {jobid}")
@@ -96,7 +94,7 @@ def test_a_suspended_job_keeps_its_gpus(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_job_that_gives_up_a_node(cluster: Cluster) -> None:
+def test_a_job_that_gives_up_a_node(cluster):
     """It keeps its GPUs on the other one; those it gave up are free for the next."""
     jobid = cluster.sbatch("-p", "dgx", "-N2", "--gpus-per-node=2", sleep_s=300)
     before = cluster.wait_running(jobid).gpus
@@ -112,7 +110,7 @@ def test_a_job_that_gives_up_a_node(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_job_in_a_reservation_of_nodes(cluster: Cluster) -> None:
+def test_a_job_in_a_reservation_of_nodes(cluster):
     """Its nodes are the candidates; outside of it nobody gets them."""
     reserve = "reservationname=r users=alice starttime=now duration=10 nodes=dgx1"
     cluster.run("ctl", f"scontrol create reservation {reserve}")
@@ -126,7 +124,7 @@ def test_a_job_in_a_reservation_of_nodes(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> None:
+def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster):
     """Two jobs of four give way to one of three; nobody shares a GPU on the way."""
     cluster.configure_extra(preemption("dgx1"))
     victims = submit_many(cluster, [("-p", "low", "--gres=gpu:4")] * 2)
@@ -144,7 +142,7 @@ def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster: Cluster) -> No
 
 @pytest.mark.select_plugin
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
-def test_mps_jobs_share_their_gpu_and_nothing_else(cluster: Cluster) -> None:
+def test_mps_jobs_share_their_gpu_and_nothing_else(cluster):
     """--gres=mps is untouched; whole GPUs beside it are the policy's of the others."""
     gres = "$a NodeName=dgx2 Name=mps Count=800"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:8,mps:800/", gres, types="gpu,mps"):

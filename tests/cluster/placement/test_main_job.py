@@ -5,8 +5,6 @@ get, from the policies in this process; what Slurm alone would have given, from 
 request with `gpu-topo: off` in the same state of the cluster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -133,9 +131,7 @@ def assert_not_worse(node: str, ours: tuple[int, ...], stock: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize(("form", "state"), CASES)
-def test_each_machine_gives_the_gpus_the_policy_says(
-    live: Cluster, hold: Callable[[Busy], None], form: Form, state: str
-) -> None:
+def test_each_machine_gives_the_gpus_the_policy_says(live, hold, form, state):
     """Slurm's books, the job's environment and the policy agree; Slurm's choice is not better."""
     busy = STATES[state]
     hold(busy)
@@ -154,7 +150,7 @@ TYPES = {"dgx1": "v100", "minsky1": "p100", "bridged1": "a100", "amd1": "mi250x"
 
 @in_both_states
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_typed_request(live: Cluster, hold: Callable[[Busy], None], state: str) -> None:
+def test_a_typed_request(live, hold, state):
     """--gres=gpu:v100:2 and the like: the best node of that type, the policy's GPUs on it."""
     busy = STATES[state]
     hold(busy)
@@ -168,7 +164,7 @@ def test_a_typed_request(live: Cluster, hold: Callable[[Busy], None], state: str
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_gpus_per_socket(live: Cluster, hold: Callable[[Busy], None]) -> None:
+def test_gpus_per_socket(live, hold):
     """One GPU of each socket, which cons_tres alone can promise: no advice breaks it."""
     hold(FRAGMENTED)
     args = ("-N1", "-n2", "-c2", "--sockets-per-node=2", "--gpus-per-socket=1")
@@ -180,7 +176,7 @@ def test_gpus_per_socket(live: Cluster, hold: Callable[[Busy], None]) -> None:
 
 @pytest.mark.parametrize("tool", ["srun", "salloc"])
 @pytest.mark.long("the same in the other mode", "slots")
-def test_interactive_jobs(live: Cluster, hold: Callable[[Busy], None], tool: str) -> None:
+def test_interactive_jobs(live, hold, tool):
     """The same GPUs in scontrol's words and inside, asked from the node itself."""
     hold(FRAGMENTED)
     inner = ["sh", "-c", "echo $CUDA_VISIBLE_DEVICES; scontrol show job -d $SLURM_JOB_ID"]
@@ -192,7 +188,7 @@ def test_interactive_jobs(live: Cluster, hold: Callable[[Busy], None], tool: str
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_tasks_of_an_array_one_after_the_other(live: Cluster, hold: Callable[[Busy], None]) -> None:
+def test_tasks_of_an_array_one_after_the_other(live, hold):
     """Each task gets what the policy says for what the earlier ones left."""
     hold(FRAGMENTED)
     array = live.sbatch("-w", "dgx1", "--array=0-2", "--gres=gpu:2", script="sleep 300")
@@ -206,9 +202,7 @@ def test_tasks_of_an_array_one_after_the_other(live: Cluster, hold: Callable[[Bu
 
 @in_both_states
 @pytest.mark.long("the same in the other mode", "slots")
-def test_two_nodes_with_their_own_gaps(
-    live: Cluster, hold: Callable[[Busy], None], state: str
-) -> None:
+def test_two_nodes_with_their_own_gaps(live, hold, state):
     """-N2: the policy's GPUs on each node, in the books and in a task on each node."""
     busy = STATES[state]
     hold(busy)
@@ -224,7 +218,7 @@ def test_two_nodes_with_their_own_gaps(
         assert tuple(sorted(live.visible_gpus(jobid, node=node))) == gpus
 
 
-def test_parts_of_a_heterogeneous_job(live: Cluster, hold: Callable[[Busy], None]) -> None:
+def test_parts_of_a_heterogeneous_job(live, hold):
     """Two machines, two counts, one job: each part gets the policy's GPUs."""
     hold(FRAGMENTED)
     parts = ("-w", "dgx2", "--gres=gpu:2", ":", "-w", "bridged1", "--gpus=4")
@@ -255,9 +249,7 @@ def got_by(cluster: Cluster, *args: str) -> Gpus:
     "count", [2, 5, *(pytest.param(n, marks=pytest.mark.long("another number")) for n in (1, 4))]
 )
 @pytest.mark.long("the same in the other mode", "slots")
-def test_the_best_connected_node_of_all(
-    live: Cluster, hold: Callable[[Busy], None], count: int
-) -> None:
+def test_the_best_connected_node_of_all(live, hold, count):
     """Among nodes of equal Weight the policy's, with --nodelist, --exclude or neither."""
     hold(FRAGMENTED)
     asked = f"--gres=gpu:{count}"
@@ -294,7 +286,7 @@ def also(cluster: Cluster, nodes: Sequence[str], feature: str) -> Iterator[None]
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_constraint_names_the_candidates(live: Cluster, hold: Callable[[Busy], None]) -> None:
+def test_a_constraint_names_the_candidates(live, hold):
     """-C: only nodes with the feature, the best of them."""
     hold(FRAGMENTED)
     some = ("dgx1", "minsky1", "bridged1")
@@ -304,9 +296,7 @@ def test_a_constraint_names_the_candidates(live: Cluster, hold: Callable[[Busy],
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_lighter_node_is_taken_however_badly_connected(
-    live: Cluster, hold: Callable[[Busy], None]
-) -> None:
+def test_a_lighter_node_is_taken_however_badly_connected(live, hold):
     """dgx1 has two GPUs left on different sockets: taken while it is lighter, else not."""
     busy = {"dgx1": (1, 2, 3, 4, 6, 7)}
     hold(busy)
@@ -336,7 +326,7 @@ MIX = (
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_off_and_observe_change_nothing(live: Cluster, hold: Callable[[Busy], None]) -> None:
+def test_off_and_observe_change_nothing(live, hold):
     """Hint off, partitions off and observe: job by job what stock Slurm gives."""
 
     def placements(*extra: str) -> list[Gpus]:
@@ -364,9 +354,7 @@ def test_off_and_observe_change_nothing(live: Cluster, hold: Callable[[Busy], No
 # With slots the choice is made at the submit, before there is a job id: test_slots_live.py.
 @pytest.mark.select_plugin
 @pytest.mark.long("the same in the other mode", "slots")
-def test_observe_writes_down_what_would_have_been_done(
-    live: Cluster, hold: Callable[[Busy], None]
-) -> None:
+def test_observe_writes_down_what_would_have_been_done(live, hold):
     """The decision log has both choices for a job that kept Slurm's."""
     hold(EMPTY)
     got = live.started("-p", "observe", "-w", "bridged1", "--gres=gpu:2", script="sleep 300")

@@ -1,7 +1,5 @@
 """Jobs that would rather wait than run on badly connected GPUs: min-utility, live and whole."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -38,7 +36,7 @@ def picky(cluster: Cluster, *args: str) -> Job:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_the_user_reads_why_the_job_waits(cluster: Cluster, holders: list[int]) -> None:
+def test_the_user_reads_why_the_job_waits(cluster, holders):
     """Reason=BeginTime, and AdminComment has the share reached and the share asked for."""
     job = picky(cluster)
     assert job.state == "PENDING"
@@ -46,7 +44,7 @@ def test_the_user_reads_why_the_job_waits(cluster: Cluster, holders: list[int]) 
     assert sentence.fullmatch(job.fields["AdminComment"]), job.fields["AdminComment"]
 
 
-def test_a_job_end_wakes_it_for_the_better_set(cluster: Cluster, holders: list[int]) -> None:
+def test_a_job_end_wakes_it_for_the_better_set(cluster, holders):
     """GPU 3 comes free, a double link to GPU 0: the job starts on both, before its time."""
     job = picky(cluster)
     cluster.cancel(holders[TAKEN.index(3)])
@@ -58,7 +56,7 @@ def test_a_job_end_wakes_it_for_the_better_set(cluster: Cluster, holders: list[i
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_nobody_else_waits(cluster: Cluster, holders: list[int]) -> None:
+def test_nobody_else_waits(cluster, holders):
     """Jobs of lower priority start beside it, on the very GPUs it does not want."""
     job = picky(cluster, "--nice=0")
     ids = [
@@ -70,7 +68,7 @@ def test_nobody_else_waits(cluster: Cluster, holders: list[int]) -> None:
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster: Cluster) -> None:
+def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster):
     """The cap of gputopo.yaml: then the policy's best of what is left, not Slurm's."""
     configure_engine(cluster, "waiting: {step_s: 1, max_postponements: 2}")
     busy = (1, 2, 3, 4, 6)  # Slurm would take 0,5; one link joins 5 and 7
@@ -84,7 +82,7 @@ def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster: Cluster) ->
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_node_that_is_good_enough_needs_no_wait(cluster: Cluster, holders: list[int]) -> None:
+def test_a_node_that_is_good_enough_needs_no_wait(cluster, holders):
     """The same job without --nodelist starts at once, elsewhere."""
     got = cluster.started("--gres=gpu:2", PICKY, sleep_s=300)
     assert got.gpus == by_policy({"dgx1": TAKEN}, (2,), ("amd1", "bridged1", "dgx2", "minsky1"))

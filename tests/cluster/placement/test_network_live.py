@@ -1,11 +1,7 @@
 """A live job of several nodes gets them below one switch of topology.conf."""
 
-from __future__ import annotations
-
 import pytest
 from live_harness import configure_engine
-
-from slurm_cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
@@ -18,7 +14,7 @@ SwitchName=top Switches=s[1-3]
 """
 
 
-def test_two_nodes_are_taken_below_one_switch(cluster: Cluster) -> None:
+def test_two_nodes_are_taken_below_one_switch(cluster):
     """Both dgx have better links; the switch joins dgx2 with bridged1, and eight GPUs fit there."""
     without = cluster.started("-N2", "--gres=gpu:8", sleep_s=300)
     assert "nodes below" not in without.fields["AdminComment"]

@@ -1,7 +1,5 @@
 """What a site knows decides live: its own patterns, what it measured, what it usually asks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +53,7 @@ def given(answer: object) -> Gpus:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_pattern_of_the_sites_own(cluster: Cluster) -> None:
+def test_a_pattern_of_the_sites_own(cluster):
     """Jobs ask for it by name; one of another size is placed as a ring, and its comment says so."""
     graph = graph_file.read(HALO, "halo.txt")
     name = add_graph("halo", graph.ranks, graph.edges)
@@ -71,7 +69,7 @@ def test_a_pattern_of_the_sites_own(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_what_the_site_measured(cluster: Cluster) -> None:
+def test_what_the_site_measured(cluster):
     """gputopo calibrate on the controller; five GPUs then avoid the hop that was slow."""
     source = NCCL_LOGS.read_text(encoding="utf-8")
     script = f"{source}\nprint(*write(Path('{FOLDER}'), {SITE!r}))"
@@ -93,7 +91,7 @@ def test_what_the_site_measured(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_what_the_site_usually_asks(cluster: Cluster) -> None:
+def test_what_the_site_usually_asks(cluster):
     """mapa-preserve-site keeps together what jobs of the usual sizes will want."""
     usual = {4: 1, 8: 1}
     policy = MapaPreserveSite(Site(shares(usual)))

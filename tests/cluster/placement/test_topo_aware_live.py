@@ -1,7 +1,5 @@
 """TOPO-AWARE live: Table 1 on a real Slurm as in the simulator, and jobs that really wait."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 
@@ -56,7 +54,7 @@ def neighbours(cluster: Cluster) -> dict[str, float | None]:
     ],
 )
 @pytest.mark.long("a minute; in the select mode in every run", "slots")
-def test_table_1_gets_the_gpus_the_simulator_says(cluster: Cluster, name: str) -> None:
+def test_table_1_gets_the_gpus_the_simulator_says(cluster, name):
     """The authors' six jobs, submitted and ended in the order in which that happens there."""
     jobs = jobs_of("authors")
     speed = Profiled(loaded("prof_from_experiments_full"))
@@ -91,7 +89,7 @@ def in_order(records: Sequence[Record]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -> None:
+def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster):
     """One free GPU on each socket: topo-aware-p waits, says why, and starts on a pair."""
     holders = dict(zip((0, 2), cluster.occupy(NODE, (0, 2)), strict=True))
     job = submit(cluster, 2, WAITS)
@@ -117,14 +115,14 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster: Cluster) -
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_without_postponing_it_takes_the_split_pair(cluster: Cluster) -> None:
+def test_without_postponing_it_takes_the_split_pair(cluster):
     cluster.occupy(NODE, (0, 2))
     job = submit(cluster, 2, "policy=topo-aware,batch=1")
     assert cluster.wait_running(job).gpus == {NODE: (1, 3)}
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_tasks_of_an_array_wait_and_start_each_on_a_pair(cluster: Cluster) -> None:
+def test_tasks_of_an_array_wait_and_start_each_on_a_pair(cluster):
     holders = cluster.occupy(NODE, (0, 2))
     array = submit(cluster, 2, WAITS, "--array=0-1")
     until(lambda: {job.reason for job in cluster.jobs(array)} == {"BeginTime"}, "the array waits")
@@ -141,7 +139,7 @@ def _gpus_of(cluster: Cluster, array: int) -> set[tuple[int, ...]]:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_what_depends_on_a_job_that_waits_starts_after_it(cluster: Cluster) -> None:
+def test_what_depends_on_a_job_that_waits_starts_after_it(cluster):
     holders = cluster.occupy(NODE, (0, 2))
     first = submit(cluster, 2, WAITS, seconds=1)
     after = submit(cluster, 2, WAITS, f"--dependency=afterok:{first}")
@@ -153,9 +151,7 @@ def test_what_depends_on_a_job_that_waits_starts_after_it(cluster: Cluster) -> N
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(
-    cluster: Cluster,
-) -> None:
+def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(cluster):
     """A tiny batch on GPU 0, started before: the next one goes to the other socket."""
     first = submit(cluster, 1, "policy=topo-aware,batch=1")
     assert cluster.wait_running(first).gpus == {NODE: (0,)}
@@ -166,7 +162,7 @@ def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(
 
 
 @pytest.mark.long("10 s of waiting")
-def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster: Cluster) -> None:
+def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster):
     configure_engine(cluster, "topo_aware: {refresh_s: 1}")
     ids = cluster.occupy(NODE, (0, 2))
     until(lambda: neighbours(cluster)["jobs"] == 2, "both are known", 10)
@@ -177,7 +173,7 @@ def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster: Clust
 
 
 @pytest.mark.long("half a minute of jobs")
-def test_finished_jobs_teach_their_run_times(cluster: Cluster) -> None:
+def test_finished_jobs_teach_their_run_times(cluster):
     """Five jobs of one kind, alone on their socket; a failed one teaches nothing."""
     path = "/var/lib/gputopo/learned-profiles.json"
     cluster.run("ctl", f"rm -f {path}")

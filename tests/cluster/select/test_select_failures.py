@@ -1,7 +1,5 @@
 """The select plugin with an engine that is broken, gone or wrong: Slurm's own choice."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence
@@ -58,9 +56,7 @@ def cases(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("rule", "said"), cases(FAILURES))
-def test_a_broken_engine_costs_one_log_line(
-    cluster: Cluster, engine: FakeEngine, rule: dict[str, Any], said: str
-) -> None:
+def test_a_broken_engine_costs_one_log_line(cluster, engine, rule, said):
     """Both jobs start on Slurm's own GPUs; the breaker spares the second the question."""
     if cluster.release < (23, 11):
         # its reconfigure is no restart, so the breaker of the case before is still open
@@ -77,7 +73,7 @@ def test_a_broken_engine_costs_one_log_line(
     assert any(f"job={second} " in line and "result=breaker" in line for line in log)
 
 
-def test_an_answer_to_an_earlier_question_is_skipped(cluster: Cluster, engine: FakeEngine) -> None:
+def test_an_answer_to_an_earlier_question_is_skipped(cluster, engine):
     """A reply with an earlier id is skipped, and the right one after it is used."""
     engine.rule(do="own")
     cluster.wait_running(cluster.sbatch("-w", "dgx2", "--gres=gpu:1", sleep_s=30))
@@ -101,9 +97,7 @@ BAD_ADVICE: list[tuple[str, dict[str, list[int]], str]] = [
 
 
 @pytest.mark.parametrize(("nodes", "said"), cases(BAD_ADVICE))
-def test_impossible_advice_is_ignored(
-    cluster: Cluster, engine: FakeEngine, nodes: dict[str, list[int]], said: str
-) -> None:
+def test_impossible_advice_is_ignored(cluster, engine, nodes, said):
     """The job starts on what Slurm chose, and the log says once what was wrong."""
     cluster.occupy("dgx1", [7])
     engine.rule(do="use", nodes=nodes)
@@ -120,9 +114,7 @@ def fill_memory(cluster: Cluster, node: str) -> None:
     cluster.wait_running(cluster.sbatch("-w", node, "--mem=3900", script="sleep 300"))
 
 
-def test_advice_without_memory_falls_back_to_slurms_nodes(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_advice_without_memory_falls_back_to_slurms_nodes(cluster, engine):
     """`node` names a node with too little memory: the job gets `alt`, on Slurm's own node."""
     fill_memory(cluster, "dgx2")
     engine.rule(do="use", nodes={"dgx2": [0, 3]}, alts={"dgx1": [2, 6]})
@@ -145,9 +137,7 @@ COUNTS = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "MinMemoryNode", "MinM
 
 
 @pytest.mark.long("half a minute: the same jobs on stock Slurm")
-def test_failed_advice_leaves_exactly_the_stock_placement(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_failed_advice_leaves_exactly_the_stock_placement(cluster, engine):
     """Kinds of request on equal states: GPUs, cores, memory and counts are stock Slurm's."""
 
     def placements() -> list[Any]:
@@ -175,7 +165,7 @@ def test_failed_advice_leaves_exactly_the_stock_placement(
     assert ours == placements()
 
 
-def test_a_bad_setting_is_named_and_only_forwards(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_bad_setting_is_named_and_only_forwards(cluster, engine):
     """An unknown key: one line names it, and jobs keep Slurm's own GPUs."""
     engine.rule(**PREFER)
     with cluster.slurmctld_log_of() as log:
@@ -185,9 +175,7 @@ def test_a_bad_setting_is_named_and_only_forwards(cluster: Cluster, engine: Fake
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_partition_update_does_not_read_the_settings(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_a_partition_update_does_not_read_the_settings(cluster, engine):
     """A file that is being edited matters to nobody until slurmctld is reconfigured."""
     engine.rule(**PREFER)
     engine.put(SETTINGS, "deadline_ms=450\nmax_wai")
@@ -199,9 +187,7 @@ def test_a_partition_update_does_not_read_the_settings(
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_copy_of_the_plugin_is_not_taken_for_the_stock_one(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_a_copy_of_the_plugin_is_not_taken_for_the_stock_one(cluster, engine):
     """A backup of the file in another directory of PluginDir: passed over, one question a job."""
     output = cluster.run("ctl", "scontrol show config | sed -n 's/^PluginDir *= //p'").out
     ours, stock = output.strip().split(":")
@@ -218,7 +204,7 @@ def test_a_copy_of_the_plugin_is_not_taken_for_the_stock_one(
         cluster.switch("gputopo")
 
 
-def test_a_stopped_engine_is_noticed_and_found_again(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_stopped_engine_is_noticed_and_found_again(cluster, engine):
     """SIGSTOP, then no engine: stock choice; a new process: advice, slurmctld untouched."""
     engine.settle(breaker_s=1)
     engine.rule(**PREFER)
@@ -234,7 +220,7 @@ def test_a_stopped_engine_is_noticed_and_found_again(cluster: Cluster, engine: F
     assert cluster.wait_running(third).gpus == {"bridged1": (3, 6)}
 
 
-def test_a_restarted_engine_is_asked_without_a_miss(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_restarted_engine_is_asked_without_a_miss(cluster, engine):
     """The kept connection is stale after a restart; the question goes out again on a new one."""
     engine.rule(**PREFER)
     cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -243,7 +229,7 @@ def test_a_restarted_engine_is_asked_without_a_miss(cluster: Cluster, engine: Fa
     assert cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=30).gpus == {"dgx2": (3, 6)}
 
 
-def test_slow_answers_have_a_budget_per_pass(cluster: Cluster, engine: FakeEngine) -> None:
+def test_slow_answers_have_a_budget_per_pass(cluster, engine):
     """Sixteen jobs, 100 ms each, 600 ms allowed: some are asked about, the others just start."""
     engine.settle(pass_budget_ms=600)
     engine.rule(do="slow", ms=100, then=PREFER)
@@ -261,7 +247,7 @@ def test_slow_answers_have_a_budget_per_pass(cluster: Cluster, engine: FakeEngin
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_counters_are_written_when_slurmctld_ends(cluster: Cluster, engine: FakeEngine) -> None:
+def test_counters_are_written_when_slurmctld_ends(cluster, engine):
     """One question is fewer than a line is for, and yet not lost with the process."""
     if cluster.release >= (25, 5):
         pytest.skip("from 25.05 on slurmctld does not tell its plugins that it ends")

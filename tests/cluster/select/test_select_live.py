@@ -3,21 +3,16 @@
 What a job got is read from Slurm and from inside the job. The engine is a scripted one.
 """
 
-from __future__ import annotations
-
 import pytest
 from live_harness import GPUS
-from select_harness import OURS, PREFER, FakeEngine, all_running
+from select_harness import OURS, PREFER, all_running
 
-from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 
-def test_two_gpus_of_an_empty_dgx1_are_the_advised_pair(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_two_gpus_of_an_empty_dgx1_are_the_advised_pair(cluster, engine):
     """Slurm takes 0,1 (one NVLink); the job gets 0,3 (two), in Slurm's books and inside."""
     engine.rule(do="use", nodes={"dgx1": [0, 3]}, note="dgx1:0,3 mapa")
     job = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -48,9 +43,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("args", "count"), [f[1:] for f in FORMS], ids=[f[0] for f in FORMS])
-def test_every_form_of_request_is_advised(
-    cluster: Cluster, engine: FakeEngine, args: tuple[str, ...], count: int
-) -> None:
+def test_every_form_of_request_is_advised(cluster, engine, args, count):
     """Whichever way the GPUs are asked for, the job gets the preferred ones."""
     order = [6, 3, 2, 7] if "socket" in args[0] else OURS
     engine.rule(do="prefer", order=order)
@@ -59,7 +52,7 @@ def test_every_form_of_request_is_advised(
     assert sorted(cluster.visible_gpus(jobid)) == sorted(order[:count])
 
 
-def test_another_node_than_slurms(cluster: Cluster, engine: FakeEngine) -> None:
+def test_another_node_than_slurms(cluster, engine):
     """All nodes of equal Weight are in the question; the advice may take any of them."""
     engine.rule(do="use", nodes={"amd1": [2, 5]})
     jobid = cluster.sbatch("--gres=gpu:2", sleep_s=30)
@@ -67,7 +60,7 @@ def test_another_node_than_slurms(cluster: Cluster, engine: FakeEngine) -> None:
     assert sorted(engine.asked_nodes(jobid)) == sorted(GPUS)
 
 
-def test_a_typed_request_offers_nodes_of_that_type(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_typed_request_offers_nodes_of_that_type(cluster, engine):
     """Only nodes with GPUs of the type are candidates, and the engine is told the type."""
     engine.rule(do="use", nodes={"dgx2": [4, 7]})
     jobid = cluster.sbatch("--gres=gpu:v100:2", sleep_s=30)
@@ -76,7 +69,7 @@ def test_a_typed_request_offers_nodes_of_that_type(cluster: Cluster, engine: Fak
     assert engine.questions(jobid)[0]["type"] == ["v100"]
 
 
-def test_each_task_of_an_array_is_advised(cluster: Cluster, engine: FakeEngine) -> None:
+def test_each_task_of_an_array_is_advised(cluster, engine):
     """Four tasks share a node, no GPU given twice; each notice has the task's own id."""
     engine.rule(**PREFER)
     jobid = cluster.sbatch("-w", "dgx1", "--array=0-3", "--gres=gpu:2", script="sleep 30")
@@ -87,7 +80,7 @@ def test_each_task_of_an_array_is_advised(cluster: Cluster, engine: FakeEngine) 
     assert output == {f"job={job.id}" for job in cluster.jobs(jobid)}
 
 
-def test_a_fragmented_node_offers_its_free_gpus_only(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_fragmented_node_offers_its_free_gpus_only(cluster, engine):
     """The question shows the free GPUs, and the choice is among them."""
     cluster.occupy("dgx1", [0, 3, 6])
     engine.rule(**PREFER)
@@ -96,7 +89,7 @@ def test_a_fragmented_node_offers_its_free_gpus_only(cluster: Cluster, engine: F
     assert engine.questions(jobid)[0]["node"][0].startswith("dgx1/8/b6/")
 
 
-def test_start_and_end_are_told(cluster: Cluster, engine: FakeEngine) -> None:
+def test_start_and_end_are_told(cluster, engine):
     """One notice with the GPUs at the start, one at the end."""
     engine.rule(**PREFER)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2")
@@ -105,7 +98,7 @@ def test_start_and_end_are_told(cluster: Cluster, engine: FakeEngine) -> None:
     until(lambda: f"ended job={jobid} array=0" in engine.lines("ended"), "the end is told")
 
 
-def test_the_hint_reaches_the_engine(cluster: Cluster, engine: FakeEngine) -> None:
+def test_the_hint_reaches_the_engine(cluster, engine):
     """HINT comes from the bracket in AdminComment; what the site wrote around it stays."""
     engine.rule(**PREFER)
     jobid = cluster.sbatch("-H", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -118,7 +111,7 @@ def test_the_hint_reaches_the_engine(cluster: Cluster, engine: FakeEngine) -> No
     assert job.fields["AdminComment"] == kept
 
 
-def test_a_hint_with_control_characters_is_encoded(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_hint_with_control_characters_is_encoded(cluster, engine):
     """Quotes, percent signs and control bytes of a comment arrive encoded, in one line."""
     engine.rule(**PREFER)
     cluster.switch("stock")

@@ -1,7 +1,5 @@
 """Kinds of job and node that the select plugin leaves to Slurm, wholly or for the nodes."""
 
-from __future__ import annotations
-
 import pytest
 from live_harness import preemption
 from node_variants import DGX2, RESTART_SLURMD, other_gpus, wait_node
@@ -27,19 +25,19 @@ def assert_unasked(cluster: Cluster, engine: FakeEngine, *args: str) -> int:
     return jobid
 
 
-def test_whole_nodes(cluster: Cluster, engine: FakeEngine) -> None:
+def test_whole_nodes(cluster, engine):
     """A job that gets whole nodes has no choice to make."""
     assert_unasked(cluster, engine, "-w", "dgx1", "--exclusive", "--gres=gpu:2")
 
 
 @pytest.mark.long("slurm.conf changes for it")
-def test_specialised_cores(cluster: Cluster, engine: FakeEngine) -> None:
+def test_specialised_cores(cluster, engine):
     """--core-spec makes a job exclusive inside the selection itself."""
     cluster.configure_extra("AllowSpecResourcesUsage=YES")
     assert_unasked(cluster, engine, "-w", "dgx1", "--core-spec=1", "--gres=gpu:2")
 
 
-def test_jobs_without_gpus(cluster: Cluster, engine: FakeEngine) -> None:
+def test_jobs_without_gpus(cluster, engine):
     """They are neither asked about nor told."""
     jobid = assert_unasked(cluster, engine, "-w", "dgx1", "-n2")
     cluster.cancel(jobid)
@@ -53,7 +51,7 @@ def set_weights(cluster: Cluster, weight: int) -> None:
         cluster.run("ctl", ["scontrol", "update", f"nodename={node}", f"weight={weight}"])
 
 
-def test_a_node_of_higher_weight_is_never_taken(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_node_of_higher_weight_is_never_taken(cluster, engine):
     """Slurm fills light nodes first; heavier ones are not even asked about, unless configured."""
     set_weights(cluster, 10)
     try:
@@ -76,7 +74,7 @@ ResumeTimeout=60"""
 
 
 @pytest.mark.long("nodes are powered down and boot")
-def test_a_node_that_must_boot_first_is_never_taken(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_node_that_must_boot_first_is_never_taken(cluster, engine):
     """Weights may be ignored, but not that a job would wait for a node to be powered up."""
     engine.settle(respect_weight="no")
     cluster.configure_extra(POWER_SAVING)
@@ -110,9 +108,7 @@ OWN_NODES = [
     ("line", "args"), [o[1:] for o in OWN_NODES], ids=[o[0] for o in OWN_NODES]
 )
 @pytest.mark.long("slurm.conf changes for it")
-def test_slurms_own_node_choice_is_respected(
-    cluster: Cluster, engine: FakeEngine, line: str, args: tuple[str, ...]
-) -> None:
+def test_slurms_own_node_choice_is_respected(cluster, engine, line, args):
     """Where Slurm chooses nodes by network or load, only the GPUs on its nodes are chosen."""
     engine.put("/etc/slurm/topology.conf", SWITCHES + "\n")
     try:
@@ -128,7 +124,7 @@ def test_slurms_own_node_choice_is_respected(
         cluster.run("ctl", "rm -f /etc/slurm/topology.conf")
 
 
-def test_other_nodes_can_be_ruled_out(cluster: Cluster, engine: FakeEngine) -> None:
+def test_other_nodes_can_be_ruled_out(cluster, engine):
     """other_nodes=no and max_candidates keep the question to Slurm's own nodes."""
     for setting in ({"other_nodes": "no"}, {"max_candidates": 2}):
         engine.settle(**setting)
@@ -137,7 +133,7 @@ def test_other_nodes_can_be_ruled_out(cluster: Cluster, engine: FakeEngine) -> N
         assert engine.asked_nodes(jobid) == nodes
 
 
-def test_reserved_gpus(cluster: Cluster, engine: FakeEngine) -> None:
+def test_reserved_gpus(cluster, engine):
     """GPUs reserved for others look free to us: their node stays Slurm's alone, others do not."""
     if cluster.release < (23, 2):
         pytest.skip("Slurm 22.05 cannot reserve GPUs (it refuses TRES=gres/gpu)")
@@ -158,7 +154,7 @@ def test_reserved_gpus(cluster: Cluster, engine: FakeEngine) -> None:
         cluster.run("ctl", "scontrol delete reservationname=r")
 
 
-def test_preemption(cluster: Cluster, engine: FakeEngine) -> None:
+def test_preemption(cluster, engine):
     """While victims hold the GPUs nothing is asked; afterwards the job is an ordinary one."""
     cluster.configure_extra(preemption("dgx1"))
     engine.rule(do="pass")
@@ -172,7 +168,7 @@ def test_preemption(cluster: Cluster, engine: FakeEngine) -> None:
 
 
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
-def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:
+def test_mig_slices(cluster, engine):
     """A node of MIG slices is neither asked about nor offered to others."""
     gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100/\\1Type=1g.5gb/"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:1g.5gb:8/", gres):
@@ -186,7 +182,7 @@ def test_mig_slices(cluster: Cluster, engine: FakeEngine) -> None:
 
 
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
-def test_two_types_on_a_node(cluster: Cluster, engine: FakeEngine) -> None:
+def test_two_types_on_a_node(cluster, engine):
     """Where a node has two types of GPU, and where a job asks for two, Slurm decides."""
     gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100\\(.*fakegpu[4-7]\\)/\\1Type=t4\\2/"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:4,gpu:t4:4/", gres):
@@ -195,7 +191,7 @@ def test_two_types_on_a_node(cluster: Cluster, engine: FakeEngine) -> None:
 
 
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
-def test_shards(cluster: Cluster, engine: FakeEngine) -> None:
+def test_shards(cluster, engine):
     """A job of shards is not asked about; the GPU it uses is not free for others."""
     gres = "$a NodeName=dgx2 Name=shard Count=32"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:8,shard:32/", gres):

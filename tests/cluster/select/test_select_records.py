@@ -1,13 +1,11 @@
 """Jobs' records in Slurm's own structures: what is left of a selection that cons_tres broke off."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
 
-from slurm_cluster.cluster import Cluster, cluster_sh
+from slurm_cluster.cluster import cluster_sh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 SOURCE = Path(__file__).parents[2] / "select" / "records_test.c"
@@ -23,6 +21,6 @@ def said() -> list[str]:
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_claim(live: Cluster, said: list[str], claim: str) -> None:
+def test_claim(live, said, claim):
     """Each claim of records_test.c holds."""
     assert f"ok {claim}" in said, "\n".join(said[-20:])

@@ -4,8 +4,6 @@ The plugin is compiled from a copy of Slurm's source in which a job's record is 
 changes between releases, and then put under the slurmctld that knows nothing of the change.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import subprocess
@@ -63,7 +61,7 @@ def build(cluster: Cluster, script: str) -> subprocess.CompletedProcess[str]:
 ANOTHER_ARGUMENT = r"s/\(select_g_job_fini(job_record_t \*job_ptr\));/\1, bool again);/"
 
 
-def test_a_slurm_that_calls_a_function_otherwise_stops_the_build(cluster: Cluster) -> None:
+def test_a_slurm_that_calls_a_function_otherwise_stops_the_build(cluster):
     """Slurm's own header is what each of our functions is compared with."""
     done = build(cluster, ANOTHER_ARGUMENT)
     assert done.returncode
@@ -99,8 +97,8 @@ OTHERS = [
 
 @pytest.mark.parametrize(("script", "found"), [FIRST, *OTHERS])
 def test_a_plugin_of_other_job_records_refuses_and_says_that_it_is_not_asked(
-    cluster: Cluster, script: str, found: str
-) -> None:
+    cluster, script, found
+):
     """slurmctld lives, jobs keep Slurm's own GPUs; log, status and doctor say what is wrong."""
     cluster.engine("restart")
     restarted = time.monotonic()
@@ -127,7 +125,7 @@ def test_a_plugin_of_other_job_records_refuses_and_says_that_it_is_not_asked(
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_plugin_that_is_asked_has_nothing_to_say(cluster: Cluster) -> None:
+def test_a_plugin_that_is_asked_has_nothing_to_say(cluster):
     """Jobs of every kind that is left to Slurm: no line of the log, nothing in status or doctor."""
     cluster.engine("restart")
     cluster.restart_slurmctld()

@@ -1,7 +1,5 @@
 """Postponed jobs in a live slurmctld: why they wait, who wakes them, and what ends it."""
 
-from __future__ import annotations
-
 import re
 import time
 
@@ -12,7 +10,6 @@ from select_harness import (
     LAZY_BY_HINT,
     LAZY_HINT,
     PREFER,
-    FakeEngine,
     all_running,
     assert_no_overlap,
 )
@@ -28,7 +25,7 @@ def tried(cluster: Cluster) -> None:
     cluster.wait_running(cluster.sbatch("-w", "dgx2", "--gres=gpu:1", "--nice=100", sleep_s=30))
 
 
-def test_a_postponed_job_says_why_and_starts_in_time(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_postponed_job_says_why_and_starts_in_time(cluster, engine):
     """Reason=BeginTime and a sentence in AdminComment; at its start no trace of the wait."""
     engine.rule(do="wait", s=6, times=1, note="a pair comes free", then=PREFER)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -49,7 +46,7 @@ def test_a_postponed_job_says_why_and_starts_in_time(cluster: Cluster, engine: F
     assert 6 <= int(second["waited_s"][0]) <= started - since + 1
 
 
-def test_the_rest_of_the_partition_is_not_delayed(cluster: Cluster, engine: FakeEngine) -> None:
+def test_the_rest_of_the_partition_is_not_delayed(cluster, engine):
     """Jobs of lower priority start at once beside a postponed one."""
     engine.rule(**LAZY_BY_HINT)
     waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -59,7 +56,7 @@ def test_the_rest_of_the_partition_is_not_delayed(cluster: Cluster, engine: Fake
     assert cluster.job(waiting).state == "PENDING"
 
 
-def test_backfill_goes_on_beside_a_postponed_job(cluster: Cluster, engine: FakeEngine) -> None:
+def test_backfill_goes_on_beside_a_postponed_job(cluster, engine):
     """A job that only backfill can start is not held up by the postponed one's plans."""
     engine.rule(**LAZY_BY_HINT)
     cluster.wait_running(cluster.sbatch("-w", "dgx1", "-t5", "--gres=gpu:6", sleep_s=300))
@@ -70,7 +67,7 @@ def test_backfill_goes_on_beside_a_postponed_job(cluster: Cluster, engine: FakeE
     assert cluster.job(waiting).state == "PENDING"
 
 
-def test_a_job_end_wakes_a_postponed_job_at_once(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_job_end_wakes_a_postponed_job_at_once(cluster, engine):
     """What it waits for comes free: it starts within seconds, not after its five minutes."""
     engine.rule(**PREFER)
     holder = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300).id
@@ -83,7 +80,7 @@ def test_a_job_end_wakes_a_postponed_job_at_once(cluster: Cluster, engine: FakeE
 
 
 @pytest.mark.long("20 s of waiting")
-def test_a_wake_is_not_lost_while_nodes_complete(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_wake_is_not_lost_while_nodes_complete(cluster, engine):
     """The freed node is not offered during its epilog: the woken job asks again until it is."""
     epilog = "printf '#!/bin/sh\\nsleep 4\\n' >/tmp/epilog && chmod 755 /tmp/epilog"
     for node in ("dgx1", "dgx2"):
@@ -103,7 +100,7 @@ def test_a_wake_is_not_lost_while_nodes_complete(cluster: Cluster, engine: FakeE
     assert {q["postponed"][0] for q in engine.questions(jobid)} == {"0", "1"}
 
 
-def test_a_job_waits_only_so_often(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_job_waits_only_so_often(cluster, engine):
     """The engine never relents: after so many waits the job starts on Slurm's own GPUs."""
     engine.settle(max_postponements=2)
     engine.rule(do="wait", s=1, note="never satisfied")
@@ -116,7 +113,7 @@ def test_a_job_waits_only_so_often(cluster: Cluster, engine: FakeEngine) -> None
 
 
 @pytest.mark.long("10 s of waiting")
-def test_a_job_waits_only_so_long(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_job_waits_only_so_long(cluster, engine):
     """However long the engine asks for, the wait ends with the total allowed."""
     engine.settle(max_wait_s=3)
     engine.rule(**LAZY)
@@ -127,7 +124,7 @@ def test_a_job_waits_only_so_long(cluster: Cluster, engine: FakeEngine) -> None:
 
 
 @pytest.mark.long("12 s of waiting")
-def test_a_users_begin_time_comes_first(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_users_begin_time_comes_first(cluster, engine):
     """--begin is kept until it comes, and shows again once the wait after it is over."""
     engine.rule(do="wait", s=4, times=1, note="later", then=PREFER)
     jobid = cluster.sbatch("--begin=now+10", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -140,7 +137,7 @@ def test_a_users_begin_time_comes_first(cluster: Cluster, engine: FakeEngine) ->
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_an_update_of_the_start_time_wins(cluster: Cluster, engine: FakeEngine) -> None:
+def test_an_update_of_the_start_time_wins(cluster, engine):
     """StartTime=now starts a postponed job although the engine would have it wait on."""
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -151,7 +148,7 @@ def test_an_update_of_the_start_time_wins(cluster: Cluster, engine: FakeEngine) 
 
 
 @pytest.mark.long("11 s of waiting")
-def test_a_start_time_set_by_hand_is_not_taken_back(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_start_time_set_by_hand_is_not_taken_back(cluster, engine):
     """After an update into the future, the end of another job wakes nobody."""
     engine.rule(**LAZY_BY_HINT)
     holder = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300).id
@@ -167,7 +164,7 @@ def test_a_start_time_set_by_hand_is_not_taken_back(cluster: Cluster, engine: Fa
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_tasks_of_an_array_share_their_waits(cluster: Cluster, engine: FakeEngine) -> None:
+def test_tasks_of_an_array_share_their_waits(cluster, engine):
     """Two waits are allowed to the array, not to each of its tasks in turn."""
     engine.settle(max_postponements=2)
     engine.rule(do="wait", s=2, note="later")
@@ -181,7 +178,7 @@ def test_tasks_of_an_array_share_their_waits(cluster: Cluster, engine: FakeEngin
     assert_no_overlap(cluster)
 
 
-def test_heterogeneous_jobs_are_never_postponed(cluster: Cluster, engine: FakeEngine) -> None:
+def test_heterogeneous_jobs_are_never_postponed(cluster, engine):
     """Their parts must start together, so `wait` means Slurm's own choice."""
     engine.rule(**LAZY)
     parts = ("-w", "dgx1", "--gres=gpu:1", ":", "-w", "dgx2", "--gres=gpu:1")
@@ -189,7 +186,7 @@ def test_heterogeneous_jobs_are_never_postponed(cluster: Cluster, engine: FakeEn
     until(lambda: all_running(cluster, jobid, 2), "both parts run", 45)
 
 
-def test_a_restart_keeps_running_and_waiting_jobs(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_restart_keeps_running_and_waiting_jobs(cluster, engine):
     """slurmctld restarts and reconfigures: GPUs, waits and counts stay, and a job end wakes."""
     engine.rule(**LAZY_BY_HINT)
     running = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)

@@ -1,22 +1,17 @@
 """What a postponed job keeps: its victims' GPUs, its age, its array's waits, and an end to it."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
 from live_harness import eligible_time, postponed, preemption, time_of
-from select_harness import LAZY, LAZY_HINT, PREFER, SWITCH, FakeEngine
+from select_harness import LAZY, LAZY_HINT, PREFER, SWITCH
 
-from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
 
-def test_a_job_that_preempted_others_is_never_postponed(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_a_job_that_preempted_others_is_never_postponed(cluster, engine):
     """Its victims are gone: would it sleep now, others took the GPUs and it ended those, too."""
     cluster.configure_extra(preemption("dgx1"))
     cluster.started("-p", "low", "--gres=gpu:8", sleep_s=300)
@@ -27,7 +22,7 @@ def test_a_job_that_preempted_others_is_never_postponed(
 
 
 @pytest.mark.long("24 s of waiting")
-def test_waits_count_where_jobs_end_all_the_time(cluster: Cluster, engine: FakeEngine) -> None:
+def test_waits_count_where_jobs_end_all_the_time(cluster, engine):
     """Three waits of five seconds last fifteen, however often ends wake it, and cost few looks."""
     engine.settle(max_postponements=3)
     engine.rule(hints={"lazy": {**LAZY, "s": 5}}, **{"else": {"do": "pass"}})
@@ -46,9 +41,7 @@ def test_waits_count_where_jobs_end_all_the_time(cluster: Cluster, engine: FakeE
 
 
 @pytest.mark.long("14 s of waiting")
-def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(cluster, engine):
     """One question fits into a pass: of four jobs that wake in one, none starts unasked."""
     holder = cluster.started("-p", "dgx", "--gres=gpu:1", sleep_s=300).id
     engine.rule(**LAZY)
@@ -67,9 +60,7 @@ def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(
 
 
 @pytest.mark.long("26 s of waiting")
-def test_a_task_that_a_limit_held_back_has_waits_of_its_own(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_a_task_that_a_limit_held_back_has_waits_of_its_own(cluster, engine):
     """With %1 Slurm gives the second task a new begin time: its waits are counted from zero."""
     engine.settle(max_postponements=2)
     engine.rule(do="wait", s=2, note="later")
@@ -82,9 +73,7 @@ def test_a_task_that_a_limit_held_back_has_waits_of_its_own(
 
 
 @pytest.mark.long("a minute: Slurm's own pass over the queue")
-def test_a_task_that_found_no_room_has_waits_of_its_own(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_a_task_that_found_no_room_has_waits_of_its_own(cluster, engine):
     """The second task had no GPUs for more than a minute: it has not waited for ours."""
     engine.settle(max_postponements=1, max_wait_s=30)
     engine.rule(do="wait", s=2, note="later")
@@ -96,7 +85,7 @@ def test_a_task_that_found_no_room_has_waits_of_its_own(
     assert asked == [("0", True), ("1", True)] * 2
 
 
-def test_age_counts_from_where_slurm_has_it_begin(cluster: Cluster, engine: FakeEngine) -> None:
+def test_age_counts_from_where_slurm_has_it_begin(cluster, engine):
     """Released and postponed in one pass: the age begins with the release, not with the end."""
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-H", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -107,7 +96,7 @@ def test_age_counts_from_where_slurm_has_it_begin(cluster: Cluster, engine: Fake
     assert time_of(cluster, jobid, "SubmitTime") <= age <= now < eligible_time(cluster, jobid)
 
 
-def test_the_kill_switch_gives_the_begin_time_back(cluster: Cluster, engine: FakeEngine) -> None:
+def test_the_kill_switch_gives_the_begin_time_back(cluster, engine):
     """The wait runs out while the switch is set: EligibleTime is what it was before it."""
     engine.rule(**{**LAZY, "s": 5})
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
@@ -127,9 +116,7 @@ PARTITIONS = "PartitionName=a Nodes=dgx1 DefaultTime=10\nPartitionName=b Nodes=d
 @pytest.mark.parametrize(
     "node", ["dgx1", pytest.param("dgx2", marks=pytest.mark.long("the other of two partitions"))]
 )
-def test_an_end_in_any_of_its_partitions_wakes_a_job(
-    cluster: Cluster, engine: FakeEngine, node: str
-) -> None:
+def test_an_end_in_any_of_its_partitions_wakes_a_job(cluster, engine, node):
     """Slurm tried it in one partition last; GPUs come free in that one or in the other."""
     cluster.configure_extra(PARTITIONS)
     holder = cluster.started("-w", node, "--gres=gpu:2", sleep_s=300).id
@@ -144,9 +131,7 @@ def test_an_end_in_any_of_its_partitions_wakes_a_job(
 
 @pytest.mark.parametrize("full", ["dgx1", "dgx2"])
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_who_waits_for_one_partition_is_not_woken_by_a_full_one(
-    cluster: Cluster, engine: FakeEngine, full: str
-) -> None:
+def test_who_waits_for_one_partition_is_not_woken_by_a_full_one(cluster, engine, full):
     """Slurm tries the full one in the same pass, before or after: the job sleeps on."""
     cluster.configure_extra(PARTITIONS)
     cluster.wait_running(cluster.sbatch("-w", full, "--gres=gpu:8", sleep_s=300))

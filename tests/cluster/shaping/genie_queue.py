@@ -5,8 +5,6 @@ the order in which they end in the simulator. What starts then, and with which s
 hours, not on the seconds that Slurm takes to start a job, nor on the node it starts on.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 In both ways of enforcing. Time is scaled: to the models jobs take hours, and the tests end them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,7 +92,7 @@ def refused(cluster: Cluster, *args: str) -> str:
 # -- a queue ------------------------------------------------------------------
 
 
-def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes() -> None:
+def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes():
     """Needs no cluster."""
     wanted = simulated()
     assert all(simulated(seed) == wanted for seed in range(1, 21))
@@ -131,9 +129,7 @@ def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: 
 
 @reshaping
 @pytest.mark.long("40 s; in the select mode in every run", "slots")
-def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
-    shaping: Cluster,
-) -> None:
+def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(shaping):
     """Three classes, a dozen jobs; each end waits until what the one before led to has happened.
 
     So a slow machine is no other queue, and whoever starts too early or too late is seen.
@@ -152,7 +148,7 @@ def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(
 
 
 @pytest.mark.long("half a minute")
-def test_urgent_overtakes_normal_and_nobody_else_loses(shaping: Cluster) -> None:
+def test_urgent_overtakes_normal_and_nobody_else_loses(shaping):
     """Only the shaped jobs exchange their priorities; a priority is not frozen by it."""
     full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
     other = shaping.sbatch("-p", "dgx", "--gpus=16", "-N2", script="true")
@@ -192,7 +188,7 @@ VARIABLES = (
 )
 
 
-def test_the_expected_shapes_are_those_of_the_models() -> None:
+def test_the_expected_shapes_are_those_of_the_models():
     """Needs no cluster."""
     two = tuple(shape for shape in PLATFORM.shapes if shape.nodes == 2)
     for shapes, wanted in (((), BEST), (two, BEST_OF_TWO)):
@@ -220,9 +216,7 @@ def tasks_of(cluster: Cluster, jobid: int) -> int:
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(
-    shaping: Cluster,
-) -> None:
+def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(shaping):
     """And `explain` shows what it could have had."""
     jobid = submitted(shaping, hint(WIDE))
     job = shaping.wait_running(jobid)
@@ -257,7 +251,7 @@ RESHAPED = [
 
 @reshaping
 @pytest.mark.long("a detail of what a shorter test shows", "select")
-def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping: Cluster) -> None:
+def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping):
     """What comes free is less than its shape; its environment was written at submit."""
     full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
     for given, before, wanted in RESHAPED:
@@ -283,7 +277,7 @@ FIXED = [
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_what_the_user_fixed_is_kept(shaping: Cluster) -> None:
+def test_what_the_user_fixed_is_kept(shaping):
     """GPUs as asked for; nodes or tasks as asked for and the rest chosen."""
     for given, shape in FIXED:
         jobid = submitted(shaping, *given, hint(WIDE))
@@ -313,7 +307,7 @@ BAD = [
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
+def test_bad_input_is_refused_with_one_line(shaping):
     """So are classes and partitions that the site does not allow, and srun without GPUs; a job that
     cannot be in time, or whose profile another stands in for, is let in and told; where the site
     says so, the late one is refused."""
@@ -335,7 +329,7 @@ def test_bad_input_is_refused_with_one_line(shaping: Cluster) -> None:
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_without_an_engine_the_job_is_held_and_shaped_when_it_is_back(shaping: Cluster) -> None:
+def test_without_an_engine_the_job_is_held_and_shaped_when_it_is_back(shaping):
     """It never runs without the GPUs that were to be chosen for it."""
     shaping.engine("kill")
     argv = ["sbatch", "--parsable", "-p", "dgx", hint(WIDE), "--wrap", f"{RECORD}; sleep 300"]

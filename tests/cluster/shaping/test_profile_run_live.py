@@ -1,7 +1,5 @@
 """`gputopo profile run` on a live Slurm: measures, gives way, and goes on when it was killed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -118,7 +116,7 @@ def submitted(cluster: Cluster) -> list[str]:
 
 
 @pytest.mark.long("half a minute of runs")
-def test_a_model_from_few_runs_knows_shapes_that_never_ran(home: Cluster) -> None:
+def test_a_model_from_few_runs_knows_shapes_that_never_ran(home):
     """Eight runs as bert was measured; two nodes of two and four GPUs follow within 10 %."""
     sizes = sorted({batch for _, _, batch in BERT})
     shapes = ("--gpus-per-node", "1,2,4", "--at-once", "2", "--on", "dgx[1-2]")
@@ -138,7 +136,7 @@ def test_a_model_from_few_runs_knows_shapes_that_never_ran(home: Cluster) -> Non
 
 
 @pytest.mark.long("half a minute of runs")
-def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster) -> None:
+def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home):
     """Once while a job runs, once before its id was noted; Slurm has one job for each run."""
     few = ("--iterations", "40", "--batches", "4,8", "--nodes", "1", "--gpus-per-node", "1,2")
     pid = start(home, *few)
@@ -171,7 +169,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home: Cluster
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home: Cluster) -> None:
+def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home):
     """Nothing is submitted while bob waits; when he comes later, it cancels its run."""
     # Ten times as long as the others, so that bob can come while it runs.
     slow = ("--iterations", str(12 * ITERATIONS), "--batches", "4", "--nodes", "1")
@@ -194,7 +192,7 @@ def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home: Cluster
     assert len(submitted(home)) == 2
 
 
-def test_without_a_line_the_run_time_counts_and_a_failing_shape_is_named(home: Cluster) -> None:
+def test_without_a_line_the_run_time_counts_and_a_failing_shape_is_named(home):
     """GPUs asked in the script's own forms; one GPU takes 3 s for 10 iterations, two fail."""
     text = "#SBATCH --gpus=4 --gpus-per-task=1 -N4\n[ $SLURM_NTASKS = 1 ] && exec sleep 3\n"
     write(home, "quiet.sh", f"{HEAD}{text}echo no second GPU; exit 1\n")

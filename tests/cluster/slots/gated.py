@@ -1,7 +1,5 @@
 """Jobs behind their gates: how to make one, and what the engine says of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

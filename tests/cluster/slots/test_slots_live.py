@@ -1,12 +1,9 @@
 """enforcement: slots with the real engine on stock Slurm: gates, releases, order."""
 
-from __future__ import annotations
-
 import pytest
 from live_harness import (
     GPU,
     SHOW_GPUS,
-    Watch,
     by_policy,
     configure_engine,
     end,
@@ -17,7 +14,6 @@ from live_harness import (
     time_of,
 )
 
-from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from tests.cluster.slots.gated import engine_away, gated, is_gated, listed, renewed, stays_gated
 
@@ -29,9 +25,7 @@ ALL = tuple(range(8))
 # -- gate and release ---------------------------------------------------------
 
 
-def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(
-    cluster: Cluster, watch: Watch
-) -> None:
+def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(cluster, watch):
     """It says what it waits for; the GPUs that come free are enough, and the best pair is taken."""
     busy = cluster.occupy("dgx1", ALL)
     jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:v100:2")
@@ -51,7 +45,7 @@ def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(
 
 
 @pytest.mark.long("half a minute of jobs")
-def test_a_burst_of_equal_submits_asks_seldom_and_all_of_it_runs(cluster: Cluster) -> None:
+def test_a_burst_of_equal_submits_asks_seldom_and_all_of_it_runs(cluster):
     """The bridge gates most of them by itself, each under a token of its own."""
     busy = cluster.occupy("dgx1", ALL)
     before = cluster.status()["messages"].get("submit", 0)
@@ -70,7 +64,7 @@ def test_a_burst_of_equal_submits_asks_seldom_and_all_of_it_runs(cluster: Cluste
 
 
 @pytest.mark.long("half a minute until a gate lapses")
-def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster: Cluster) -> None:
+def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster):
     """Longer than its lease behind the gate; without the engine Slurm runs the job as written."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
     cluster.look()
@@ -87,7 +81,7 @@ def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster: Cluster) 
         assert started.fields["TresPerJob"] == f"{GPU}2"
 
 
-def test_the_users_own_begin_is_kept(cluster: Cluster) -> None:
+def test_the_users_own_begin_is_kept(cluster):
     """Room or not, nothing starts before the time the user gave; then it gets its slots."""
     now = int(cluster.run("ctl", ["date", "+%s"]).out)
     started = cluster.started("-w", "dgx1", "--gres=gpu:2", "--begin=now+6", sleep_s=300)
@@ -95,7 +89,7 @@ def test_the_users_own_begin_is_kept(cluster: Cluster) -> None:
     assert started.gpus == {"dgx1": (0, 3)}
 
 
-def test_dependent_and_held_jobs_get_slots_when_their_time_has_come(cluster: Cluster) -> None:
+def test_dependent_and_held_jobs_get_slots_when_their_time_has_come(cluster):
     """Until then they hold nothing."""
     first = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     after = gated(cluster, "-w", "dgx1", "--gres=gpu:2", f"--dependency=afterany:{first}")
@@ -109,7 +103,7 @@ def test_dependent_and_held_jobs_get_slots_when_their_time_has_come(cluster: Clu
 
 @not_on_old
 @pytest.mark.long("27 s of waiting")
-def test_srun_and_salloc_wait_for_their_slots(cluster: Cluster) -> None:
+def test_srun_and_salloc_wait_for_their_slots(cluster):
     """Interactive jobs, gated as any other, see exactly the policy's GPUs in every task."""
     busy = cluster.occupy("dgx1", ALL)
     forms = (
@@ -131,7 +125,7 @@ def test_srun_and_salloc_wait_for_their_slots(cluster: Cluster) -> None:
 @not_on_old
 @pytest.mark.parametrize("asked", ["--gpus=2", "--gres=gpu:2"])
 @pytest.mark.parametrize("each", [1, 2])
-def test_srun_counts_tasks_per_gpu(cluster: Cluster, asked: str, each: int) -> None:
+def test_srun_counts_tasks_per_gpu(cluster, asked, each):
     """As on stock Slurm: so many tasks on each GPU, whoever chose the GPUs."""
     argv = ["srun", "-w", "dgx1", asked, f"--ntasks-per-gpu={each}", "sh", "-c", SHOW_GPUS]
     lines = cluster.run("ctl", argv, user="alice").out.split("gpus ")[1:]
@@ -139,7 +133,7 @@ def test_srun_counts_tasks_per_gpu(cluster: Cluster, asked: str, each: int) -> N
     assert sorted(int(line) for line in lines) == sorted(gpus * each)
 
 
-def test_every_task_of_an_array_gets_slots_of_its_own(cluster: Cluster, watch: Watch) -> None:
+def test_every_task_of_an_array_gets_slots_of_its_own(cluster, watch):
     """As many at a time as the user allows."""
     jobid = cluster.sbatch("-w", "dgx1", "--array=1-5%2", "--gres=gpu:2", script="sleep 2")
     most = 0
@@ -156,7 +150,7 @@ def test_every_task_of_an_array_gets_slots_of_its_own(cluster: Cluster, watch: W
     assert pairs == {(0, 3), by_policy({"dgx1": (0, 3)}, (2,), ("dgx1",))["dgx1"]}
 
 
-def test_two_nodes_with_the_same_slots(cluster: Cluster) -> None:
+def test_two_nodes_with_the_same_slots(cluster):
     """GPUs that are free on both nodes, though others are free on each."""
     cluster.occupy("dgx1", (0, 1))
     cluster.occupy("dgx2", (2, 3))
@@ -166,7 +160,7 @@ def test_two_nodes_with_the_same_slots(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("17 s of waiting")
-def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch: Watch) -> None:
+def test_the_parts_of_a_heterogeneous_job_start_together(cluster, watch):
     """Both wait until there is room for both; each gets the policy's GPUs on its node."""
     busy = cluster.occupy("dgx2", (0, 1, 2, 3, 4, 5, 6))
     parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "dgx2", "--gpus=3")
@@ -181,7 +175,7 @@ def test_the_parts_of_a_heterogeneous_job_start_together(cluster: Cluster, watch
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_component_without_gpus_runs_on_its_own_node(cluster: Cluster) -> None:
+def test_a_component_without_gpus_runs_on_its_own_node(cluster):
     """What Slurm tells all components when the first one is released must not reach it."""
     parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "minsky1", "-n1")
     jobid = cluster.sbatch(*parts, script="sleep 300")
@@ -192,7 +186,7 @@ def test_a_component_without_gpus_runs_on_its_own_node(cluster: Cluster) -> None
     assert "gpu-slots" not in other.fields.get("AdminComment", "")
 
 
-def test_gpus_of_one_socket(cluster: Cluster) -> None:
+def test_gpus_of_one_socket(cluster):
     """Behind its gate, too, and Slurm counts them as what was asked."""
     busy = cluster.occupy("dgx1", (0, 1, 2, 4, 5, 6, 7))
     args = ("-w", "dgx1", "-N1", "--sockets-per-node=1", "--gpus-per-socket=2")
@@ -209,9 +203,7 @@ def test_gpus_of_one_socket(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("slurm.conf changes for it")
-def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(
-    cluster: Cluster, watch: Watch
-) -> None:
+def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(cluster, watch):
     """Slots of several sockets Slurm would never start; what no socket has is its own choice."""
     bound = ("-N1", "-n2", "--gres-flags=enforce-binding")
     started = cluster.started("-w", "amd1", "--gres=gpu:4", *bound, sleep_s=300)
@@ -231,7 +223,7 @@ def limit(minutes: int) -> str:
     return f"--time={minutes}"
 
 
-def test_short_jobs_pass_the_first_and_never_delay_it(cluster: Cluster, watch: Watch) -> None:
+def test_short_jobs_pass_the_first_and_never_delay_it(cluster, watch):
     """EASY backfill: by declared walltimes, six GPUs idle until the first job's turn."""
     holder = cluster.started("-w", "dgx1", "--gres=gpu:2", limit(5), sleep_s=300).id
     first = gated(cluster, "-w", "dgx1", "--gres=gpu:8", limit(5))
@@ -247,7 +239,7 @@ def test_short_jobs_pass_the_first_and_never_delay_it(cluster: Cluster, watch: W
     assert is_gated(cluster.job(long))
 
 
-def test_jobs_are_released_in_slurms_own_order(cluster: Cluster) -> None:
+def test_jobs_are_released_in_slurms_own_order(cluster):
     """A higher priority goes first, whoever came first."""
     busy = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     low = gated(cluster, "-w", "dgx1", "--gres=gpu:8")

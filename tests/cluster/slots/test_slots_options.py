@@ -1,7 +1,5 @@
 """Whatever else a user asks of sbatch: slots at once or from behind a gate, and as many GPUs."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 
@@ -119,7 +117,7 @@ def accounted(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, int]
 
 
 @pytest.mark.long("half a minute of jobs")
-def test_every_option_starts_from_behind_a_gate(cluster: Cluster) -> None:
+def test_every_option_starts_from_behind_a_gate(cluster):
     """All wait while no node is open; then each gets slots, or Slurm's own choice."""
     with watched(cluster):
         cluster.run("ctl", "scontrol update nodename=ALL state=drain reason=test")
@@ -133,7 +131,7 @@ def test_every_option_starts_from_behind_a_gate(cluster: Cluster) -> None:
         ran(cluster, ids)
 
 
-def test_every_option_starts_at_once(cluster: Cluster) -> None:
+def test_every_option_starts_at_once(cluster):
     """One after the other, few at a time; Slurm refuses none with its slots."""
     with watched(cluster):
         ids = []

@@ -1,15 +1,11 @@
 """enforcement: slots when something goes wrong, and when it is switched off: no job is lost."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from live_harness import (
     GPU,
     OLD,
-    Watch,
     by_policy,
     configure_engine,
     kill_slurmctld,
@@ -32,9 +28,7 @@ ALL = tuple(range(8))
 
 
 @pytest.mark.long("15 s of waiting")
-def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
-    cluster: Cluster, watch: Watch
-) -> None:
+def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(cluster, watch):
     """A limit of Slurm's own stands against the start: gate again, try again, later and later."""
     cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=1")
     cluster.configure_extra("AccountingStorageEnforce=limits")
@@ -52,7 +46,7 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(
 
 
 @pytest.mark.long("a minute until the engine gives up")
-def test_what_no_release_starts_is_left_to_slurm(cluster: Cluster) -> None:
+def test_what_no_release_starts_is_left_to_slurm(cluster):
     """The engine counts free CPUs; a user may ask for all cores of a socket, where each has 7."""
     configure_engine(cluster, "slots: {grace_s: 2}")
     cluster.look()
@@ -73,7 +67,7 @@ def test_what_no_release_starts_is_left_to_slurm(cluster: Cluster) -> None:
     assert len(cluster.wait_running(jobid, timeout_s=60).gpus["dgx1"]) == 2
 
 
-def test_a_release_somebody_broke_is_repaired(cluster: Cluster, watch: Watch) -> None:
+def test_a_release_somebody_broke_is_repaired(cluster, watch):
     """The engine dies between release and start; an administrator took the slots away."""
     cluster.occupy("dgx1", (0, 3))
     cluster.run("ctl", "scontrol update partitionname=dgx state=down")
@@ -91,9 +85,7 @@ def test_a_release_somebody_broke_is_repaired(cluster: Cluster, watch: Watch) ->
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_a_job_whose_node_closes_before_it_starts_runs_elsewhere(
-    cluster: Cluster, watch: Watch
-) -> None:
+def test_a_job_whose_node_closes_before_it_starts_runs_elsewhere(cluster, watch):
     """On 22.05, where it is tied to the GPU types it had, on such a node again."""
     others = "amd1,bridged1,dgx1,dgx2"
     try:
@@ -136,9 +128,7 @@ def shut(cluster: Cluster) -> list[str]:
 
 
 @pytest.mark.skipif(not OLD, reason="only on 22.05 a release takes two updates")
-def test_an_engine_that_ends_between_two_updates_leaves_no_job_without_gpus(
-    cluster: Cluster, watch: Watch
-) -> None:
+def test_an_engine_that_ends_between_two_updates_leaves_no_job_without_gpus(cluster, watch):
     """The test makes the first update of a release; the job waits until an engine is back."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
     cluster.look()
@@ -169,7 +159,7 @@ MANY = pytest.mark.long("a minute of jobs")
         pytest.param(200, kill_slurmctld, id="killed slurmctld, 200 jobs", marks=MANY),
     ],
 )
-def test_gated_jobs_survive(cluster: Cluster, watch: Watch, count: int, trouble: Any) -> None:
+def test_gated_jobs_survive(cluster, watch, count, trouble):
     """All of them run to their end, none twice, none is lost."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
     cluster.look()
@@ -196,7 +186,7 @@ NODES = ("amd1", "bridged1", "dgx1", "dgx2", "minsky1")
 # -- away with it -------------------------------------------------------------
 
 
-def test_release_all_gives_every_job_its_own_request_back(cluster: Cluster) -> None:
+def test_release_all_gives_every_job_its_own_request_back(cluster):
     """With the kill switch set nothing is gated again, and Slurm runs the jobs as written."""
     busy = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     ids = [
@@ -218,7 +208,7 @@ def test_release_all_gives_every_job_its_own_request_back(cluster: Cluster) -> N
         cluster.engine("start")
 
 
-def test_the_kill_switch_gives_waiting_jobs_back(cluster: Cluster) -> None:
+def test_the_kill_switch_gives_waiting_jobs_back(cluster):
     """Within a poll of the engine, and new jobs are Slurm's own."""
     busy = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2")
@@ -234,7 +224,7 @@ def test_the_kill_switch_gives_waiting_jobs_back(cluster: Cluster) -> None:
         cluster.run("ctl", f"rm -f {SWITCH}")
 
 
-def test_a_watched_partition_is_only_written_down(cluster: Cluster) -> None:
+def test_a_watched_partition_is_only_written_down(cluster):
     """Slurm's own GPUs, nothing in the job, and what the policy would have given in the log."""
 
     def observed() -> list[str]:

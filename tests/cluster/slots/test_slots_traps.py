@@ -3,8 +3,6 @@
 Each test is a trap of Slurm's that the slots mode steps around.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -119,7 +117,7 @@ ONE_NODE = {
 }
 
 
-def test_whatever_the_user_wrote_the_job_gets_exactly_its_slots(engine: FakeEngine) -> None:
+def test_whatever_the_user_wrote_the_job_gets_exactly_its_slots(engine):
     """Three jobs side by side on one node; the request by model is Slurm's no more."""
     slurm, jobs = engine.cluster, {}
     for name, (args, slots) in ONE_NODE.items():
@@ -133,7 +131,7 @@ def test_whatever_the_user_wrote_the_job_gets_exactly_its_slots(engine: FakeEngi
         assert slurm.visible_gpus(jobid) == expected, name
 
 
-def test_steps_inside_inherit_no_model(engine: FakeEngine) -> None:
+def test_steps_inside_inherit_no_model(engine):
     """sbatch leaves SLURM_GPUS=v100:2 and the like behind, which would break every srun."""
     slurm = engine.cluster
     for args in (
@@ -146,7 +144,7 @@ def test_steps_inside_inherit_no_model(engine: FakeEngine) -> None:
         assert seen in ({(2, 5)}, {(2,), (5,)}), args
 
 
-def test_cpus_and_memory_per_gpu_become_the_jobs_own(engine: FakeEngine) -> None:
+def test_cpus_and_memory_per_gpu_become_the_jobs_own(engine):
     """Two GRES types and --cpus-per-gpu in one job are refused by Slurm."""
     slurm = engine.cluster
     places(engine, "dgx1", (0, 3), cpus_per_tres="", cpus_per_task=6, min_cpus=6)
@@ -173,7 +171,7 @@ def interactive(slurm: Cluster, *args: str) -> Result:
 
 
 @not_on_old
-def test_srun_and_salloc_run_with_their_slots(engine: FakeEngine) -> None:
+def test_srun_and_salloc_run_with_their_slots(engine):
     """Slots per node would contradict what the client's step asks for; slots per job do not."""
     slurm = engine.cluster
     per_job = {"tres_per_node": "", "tres_per_job": gres((0, 3)), "tres_bind": ""}
@@ -188,7 +186,7 @@ def test_srun_and_salloc_run_with_their_slots(engine: FakeEngine) -> None:
 
 
 @not_on_old
-def test_srun_by_model_takes_gres_only(engine: FakeEngine) -> None:
+def test_srun_by_model_takes_gres_only(engine):
     """The step of --gres=gpu:v100:2 takes over the job's slots; other forms ask for v100 again."""
     slurm = engine.cluster
     places(engine, "dgx1", (0, 3))
@@ -202,7 +200,7 @@ def test_srun_by_model_takes_gres_only(engine: FakeEngine) -> None:
 
 
 @not_on_old
-def test_with_the_client_side_script_every_form_takes_a_model(engine: FakeEngine) -> None:
+def test_with_the_client_side_script_every_form_takes_a_model(engine):
     """cli_filter.lua rewrites what the step asks for, which no submit hook can."""
     slurm = engine.cluster
     # a configuration of the client's own: with the common one every host needs the script
@@ -225,9 +223,7 @@ def test_with_the_client_side_script_every_form_takes_a_model(engine: FakeEngine
 # -- the engine is away -------------------------------------------------------
 
 
-def test_without_an_engine_a_request_by_model_runs_where_the_model_is(
-    engine: FakeEngine,
-) -> None:
+def test_without_an_engine_a_request_by_model_runs_where_the_model_is(engine):
     """Slurm has no type v100 any more, so the bridge says it by the node's feature."""
     slurm = engine.cluster
     engine.stop()
@@ -256,7 +252,7 @@ def gated(engine: FakeEngine, *args: str) -> Iterator[int]:
     engine.cluster.cancel(jobid)
 
 
-def test_users_neither_open_the_gate_nor_pick_gpus(engine: FakeEngine) -> None:
+def test_users_neither_open_the_gate_nor_pick_gpus(engine):
     """One clear line each; what is the user's own stays the user's."""
     slurm = engine.cluster
     argv = ["sbatch", "--gres=gpu:v100.s3:1", "--wrap", "true"]
@@ -293,9 +289,7 @@ RELEASED = {
 
 
 @pytest.mark.parametrize(("args", "original"), RELEASED.values(), ids=RELEASED)
-def test_one_update_releases_and_one_restores(
-    engine: FakeEngine, args: list[str], original: str
-) -> None:
+def test_one_update_releases_and_one_restores(engine, args, original):
     """The update never merges slots with what was asked for; restored, the job runs as asked."""
     slurm = engine.cluster
     with gated(engine, *args) as jobid:
@@ -310,7 +304,7 @@ def test_one_update_releases_and_one_restores(
         assert slurm.wait_running(jobid).gpus == {"dgx2": (1, 6)}
 
 
-def test_only_on_22_05_a_job_never_loses_slots_it_once_had(engine: FakeEngine) -> None:
+def test_only_on_22_05_a_job_never_loses_slots_it_once_had(engine):
     """There it starts on no node without all of them, not even where it had them at first."""
     slurm = engine.cluster
     with gated(engine, "--gres=gpu:1") as jobid:
@@ -338,7 +332,7 @@ def requested(job: Job) -> dict[str, str]:
 
 
 @not_on_old
-def test_a_gated_srun_is_released_into_slots_per_job(engine: FakeEngine) -> None:
+def test_a_gated_srun_is_released_into_slots_per_job(engine):
     """It waits with a line that says so, and its step then sees the slots."""
     slurm = engine.cluster
     gates(engine)
@@ -354,7 +348,7 @@ def test_a_gated_srun_is_released_into_slots_per_job(engine: FakeEngine) -> None
     assert gpus_of_tasks(output) == {(0, 3)}
 
 
-def test_a_requeued_job_comes_back_with_its_slots_behind_a_begin_time(engine: FakeEngine) -> None:
+def test_a_requeued_job_comes_back_with_its_slots_behind_a_begin_time(engine):
     """Slurm puts it off by two minutes, in which the engine plans it anew."""
     slurm = engine.cluster
     places(engine, "dgx1", (0, 3))
@@ -366,7 +360,7 @@ def test_a_requeued_job_comes_back_with_its_slots_behind_a_begin_time(engine: Fa
     assert "gpu-slots: placed" in job.fields["AdminComment"]
 
 
-def test_the_engine_hears_at_once_that_a_job_ended(engine: FakeEngine) -> None:
+def test_the_engine_hears_at_once_that_a_job_ended(engine):
     """EpilogSlurmctld tells it."""
     slurm = engine.cluster
     jobid = slurm.started("--gres=gpu:1", sleep_s=60).id
@@ -375,7 +369,7 @@ def test_the_engine_hears_at_once_that_a_job_ended(engine: FakeEngine) -> None:
 
 
 @pytest.mark.long("about stock Slurm; slurm.conf changes for it")
-def test_a_prolog_sees_the_last_slot_only(engine: FakeEngine) -> None:
+def test_a_prolog_sees_the_last_slot_only(engine):
     """Slurm's own flaw, which docs/slots.md tells administrators of; the job sees all."""
     slurm = engine.cluster
     prolog = "#!/bin/sh\necho $SLURM_JOB_GPUS >/tmp/prolog.$SLURM_JOB_ID\n"

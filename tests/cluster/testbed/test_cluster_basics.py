@@ -1,11 +1,8 @@
 """The cluster itself: what stock Slurm does on it, and that its parts are the real ones."""
 
-from __future__ import annotations
-
 import pytest
 from live_harness import GPUS, OURS_ON_A_NODE
 
-from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError
 
 pytestmark = pytest.mark.cluster
@@ -19,7 +16,7 @@ STOCK_CHOICES = {
 }
 
 
-def test_stock_slurm_on_an_empty_dgx1(cluster: Cluster) -> None:
+def test_stock_slurm_on_an_empty_dgx1(cluster):
     """With correct Links stock Slurm still chooses mostly by index: the baseline."""
     cluster.switch("stock")
     for asked, (usual, on_22_05) in STOCK_CHOICES.items():
@@ -31,7 +28,7 @@ def test_stock_slurm_on_an_empty_dgx1(cluster: Cluster) -> None:
         cluster.wait_idle()
 
 
-def test_accounting_remembers_who_used_how_many_gpus(cluster: Cluster) -> None:
+def test_accounting_remembers_who_used_how_many_gpus(cluster):
     """sacct answers from slurmdbd with the user, the account and gres/gpu."""
     jobid = cluster.sbatch("-w", "minsky1", "--gres=gpu:3")
     assert cluster.wait_finished(jobid).state == "COMPLETED"
@@ -40,13 +37,13 @@ def test_accounting_remembers_who_used_how_many_gpus(cluster: Cluster) -> None:
     assert "gres/gpu=3" in row
 
 
-def test_occupy_leaves_exactly_the_wanted_gpus_in_use(cluster: Cluster) -> None:
+def test_occupy_leaves_exactly_the_wanted_gpus_in_use(cluster):
     """A fragmented node can be made for other tests, whatever chooses the GPUs."""
     ids = cluster.occupy("dgx2", [1, 4, 6])
     assert [cluster.job(jobid).gpus["dgx2"] for jobid in ids] == [(1,), (4,), (6,)]
 
 
-def test_nodes_have_none_of_our_files(cluster: Cluster) -> None:
+def test_nodes_have_none_of_our_files(cluster):
     """A compute node reads the same slurm.conf and has neither package nor plugin of ours."""
     config = cluster.run("ctl", "cat /etc/slurm/slurm.conf").out
     for node in GPUS:
@@ -67,9 +64,7 @@ CRASHES = {
 
 
 @pytest.mark.parametrize("said", CRASHES)
-def test_what_ended_or_crashed_by_itself_is_told_at_the_next_reset(
-    cluster: Cluster, said: str
-) -> None:
+def test_what_ended_or_crashed_by_itself_is_told_at_the_next_reset(cluster, said):
     """It is reported once; a crash that the test announced is not reported."""
     host, crash = CRASHES[said]
     cluster.run(host, crash)

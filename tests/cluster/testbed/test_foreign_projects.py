@@ -1,7 +1,5 @@
 """The cluster as another project's tests use it: from the wheel, by the pytest plugin alone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -9,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from slurm_cluster.pytest_plugin import Clean
 
 ROOT = Path(__file__).resolve().parents[3]
 #: A project with the tests that docs/testing-with-slurm.md shows.
@@ -20,7 +16,7 @@ NO_SOURCE = (".git", ".venv", ".cluster", ".*_cache", ".hypothesis", "build", "*
 pytestmark = pytest.mark.cluster
 
 
-def test_machines_of_the_catalog_and_a_node_without_gpus(slurm_cluster: Clean) -> None:
+def test_machines_of_the_catalog_and_a_node_without_gpus(slurm_cluster):
     cluster = slurm_cluster({"hgx1": "dgx-h100", "mi[1-2]": "mi300x", "cpu1": ""})
     pair = cluster.sbatch("-w", "hgx1", "--gres=gpu:h100:2", sleep_s=30)
     node = cluster.sbatch("-w", "mi2", "--gres=gpu:8", sleep_s=30)
@@ -37,7 +33,7 @@ def test_machines_of_the_catalog_and_a_node_without_gpus(slurm_cluster: Clean) -
     assert " placed\n" in cluster.run("ctl", ["gputopo", "explain", str(pair)]).out
 
 
-def test_the_same_nodes_are_the_same_cluster_and_clean(slurm_cluster: Clean) -> None:
+def test_the_same_nodes_are_the_same_cluster_and_clean(slurm_cluster):
     nodes = {"hgx1": "dgx-h100", "mi[1-2]": "mi300x", "cpu1": ""}
     cluster = slurm_cluster(nodes)
     cluster.put("ctl", "/home/alice/mine.txt", "a\nb", user="alice")
@@ -52,7 +48,7 @@ def test_the_same_nodes_are_the_same_cluster_and_clean(slurm_cluster: Clean) -> 
 
 @pytest.mark.long("a wheel, images of their own and two foreign packages: minutes")
 @pytest.mark.timeout(1800)
-def test_a_foreign_project_from_the_wheel(tmp_path: Path) -> None:
+def test_a_foreign_project_from_the_wheel(tmp_path):
     """Nothing of the checkout is on its path: a wheel, a fresh Python, and the page's words."""
     wheels, project = tmp_path / "wheels", tmp_path / "project"
     python = tmp_path / "venv" / "bin" / "python"

@@ -1,7 +1,5 @@
 """The harness's readers of Slurm's text, without a cluster."""
 
-from __future__ import annotations
-
 from slurm_cluster.slurm_text import parse_jobs
 
 RECORD = """JobId=7 ArrayJobId=6 ArrayTaskId=1 JobName=wrap
@@ -19,7 +17,7 @@ JobId=6 ArrayJobId=6 ArrayTaskId=2-4 JobName=wrap
 """
 
 
-def test_a_record_with_several_nodes_and_a_pending_task() -> None:
+def test_a_record_with_several_nodes_and_a_pending_task():
     """Nodes of one line share its indices; a comment forges no field; a pending task has no GPU."""
     running, pending = parse_jobs(RECORD)
     assert running.gpus == {"dgx1": (0, 3), "dgx2": (0, 3), "minsky1": (2,)}

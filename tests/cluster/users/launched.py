@@ -1,7 +1,5 @@
 """What each task of a job saw and where it ran, and what the rule of tests/launch_rule.py says."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What users write and what they are told, on a live Slurm: hints, rules, explain, report."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 
@@ -71,9 +69,7 @@ def refused(cluster: Cluster, command: str, *args: str) -> list[str]:
 
 @pytest.mark.parametrize(("hint", "says"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(
-    live: Cluster, hint: str, says: str
-) -> None:
+def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(live, hint, says):
     for command in COMMANDS if says.startswith("gpu-topo: ") else COMMANDS[:1]:
         output = refused(live, command, *PAIR, f"--comment=gpu-topo:{hint}")
         (line,) = [line for line in output if "gpu-topo" in line]
@@ -82,13 +78,13 @@ def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(live: Cluster) -> None:
+def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(live):
     output = refused(live, "sbatch", "--comment=gpu-topo: pattern=ring")
     assert len([line for line in output if "asks for no GPUs" in line]) == 1
 
 
 @pytest.mark.enforced
-def test_admin_comment_names_gpus_policy_and_reason(cluster: Cluster) -> None:
+def test_admin_comment_names_gpus_policy_and_reason(cluster):
     jobid = cluster.started(*PAIR, "--comment=gpu-topo: pattern=ring,mem=interleave", sleep_s=60).id
     text = admin_comment(cluster, jobid)
     assert text.startswith("[gpu-topo: pattern=ring,mem=interleave | dgx1:0,3 by mapa: ring: ")
@@ -96,7 +92,7 @@ def test_admin_comment_names_gpus_policy_and_reason(cluster: Cluster) -> None:
 
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
-def test_admin_comment_says_why_slurm_chose(cluster: Cluster) -> None:
+def test_admin_comment_says_why_slurm_chose(cluster):
     jobid = cluster.started(*PAIR, "--comment=gpu-topo: off", sleep_s=60).id
     text = admin_comment(cluster, jobid)
     assert text == "[gpu-topo: off | Slurm's own choice: opted out by hint]"
@@ -104,7 +100,7 @@ def test_admin_comment_says_why_slurm_chose(cluster: Cluster) -> None:
 
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
-def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster) -> None:
+def test_without_the_engine_admin_comment_is_what_is_told(cluster):
     """The engine does not listen for users; then it is stopped, too."""
     jobid = cluster.started(*PAIR, sleep_s=60).id
     for _ in range(2):
@@ -117,7 +113,7 @@ def test_without_the_engine_admin_comment_is_what_is_told(cluster: Cluster) -> N
 
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
-def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
+def test_report_sums_up_what_was_gained(cluster):
     cluster.started(*PAIR, sleep_s=60)
     done = cluster.run("ctl", ["gputopo", "report", "--since", "1h", "--json"])
     summary = json.loads(done.out)
@@ -131,9 +127,7 @@ def test_report_sums_up_what_was_gained(cluster: Cluster) -> None:
 
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(
-    configured: Cluster,
-) -> None:
+def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(configured):
     with pytest.raises(ClusterError, match="min-utility: not allowed for this job; expected one"):
         configured.sbatch(*PAIR, "--comment=gpu-topo: min-utility=0.5", user="bob")
     allowed = configured.sbatch(*PAIR, "--comment=gpu-topo: mem=none", user="bob", sleep_s=60)
@@ -146,7 +140,7 @@ def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(
 
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
-def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster) -> None:
+def test_the_owner_is_told_everything_and_a_stranger_nothing(configured):
     jobid = configured.started(*PAIR, sleep_s=60).id
     configured.look()
     mine = explained(configured, jobid, "alice")
@@ -166,9 +160,7 @@ def test_the_owner_is_told_everything_and_a_stranger_nothing(configured: Cluster
 
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
-def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(
-    configured: Cluster,
-) -> None:
+def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(configured):
     # Until the engine has seen who they are it cannot write down what it decided for each.
     script = "until [ -e $HOME/go ]; do sleep 0.1; done"
     configured.run("ctl", "rm -f /home/alice/go")
@@ -186,7 +178,7 @@ def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(
 
 
 @pytest.mark.long("the same in the other mode", "slots")
-def test_a_pending_job_that_was_never_decided_is_told_by_slurm(configured: Cluster) -> None:
+def test_a_pending_job_that_was_never_decided_is_told_by_slurm(configured):
     jobid = configured.sbatch(*PAIR, "--hold", "--comment=gpu-topo: pattern=tree")
     for user in ("alice", "root"):
         result = explained(configured, jobid, user)
@@ -196,7 +188,7 @@ def test_a_pending_job_that_was_never_decided_is_told_by_slurm(configured: Clust
 
 
 @pytest.mark.enforced
-def test_a_job_that_waits_says_why_and_what_it_would_get(configured: Cluster) -> None:
+def test_a_job_that_waits_says_why_and_what_it_would_get(configured):
     configured.occupy("dgx1", [0, 1, 2, 4, 6, 7])
     jobid = configured.sbatch(*PAIR, "--comment=gpu-topo: min-utility=0.95", sleep_s=60)
     configured.wait_state(jobid, "PENDING")
@@ -229,7 +221,7 @@ def with_option(option: None, live: Cluster) -> Cluster:
 
 @pytest.mark.enforced
 @pytest.mark.long("the same in the other mode", "slots")
-def test_the_option_means_the_same_as_the_comment(with_option: Cluster, cluster: Cluster) -> None:
+def test_the_option_means_the_same_as_the_comment(with_option, cluster):
     by_option = with_option.sbatch(*PAIR, "--gpu-topo=pattern=tree,mem=none", sleep_s=60)
     by_comment = with_option.sbatch(
         "-w", "dgx2", "--gres=gpu:2", "--comment=gpu-topo: pattern=tree,mem=none", sleep_s=60
@@ -261,9 +253,7 @@ def test_the_option_means_the_same_as_the_comment(with_option: Cluster, cluster:
     ids=["unknown key", "bad value", "no GPUs", "contradiction", "too long", "tab"],
 )
 @pytest.mark.long("the same in the other mode", "slots")
-def test_an_option_that_is_wrong_is_refused_with_one_line(
-    with_option: Cluster, args: tuple[str, ...], says: str
-) -> None:
+def test_an_option_that_is_wrong_is_refused_with_one_line(with_option, args, says):
     for command in COMMANDS:
         output = refused(with_option, command, *args)
         assert len([line for line in output if says in line]) == 1
@@ -271,9 +261,7 @@ def test_an_option_that_is_wrong_is_refused_with_one_line(
 
 @pytest.mark.select_plugin
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(
-    with_option: Cluster, cluster: Cluster
-) -> None:
+def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(with_option, cluster):
     with_option.engine("stop")
     jobid = with_option.sbatch(*PAIR, "--hold", "--gpu-topo=pattern=tree", sleep_s=60)
     assert admin_comment(with_option, jobid) == "[gpu-topo: pattern=tree]"

@@ -5,8 +5,6 @@ compared where the plugin hands them to the kernel (record=, with pretend= for t
 one real mask and policy of each mode is read back in the task.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator
@@ -79,7 +77,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("node", MACHINES)
-def test_tasks_on_each_machine(cluster: Cluster, node: str) -> None:
+def test_tasks_on_each_machine(cluster, node):
     """Two to eight tasks, whole and parted sets, with and without --cpus-per-task."""
     machine = MACHINES[node]
     whole = WHOLE if machine.gpus == 8 else []
@@ -92,7 +90,7 @@ def test_tasks_on_each_machine(cluster: Cluster, node: str) -> None:
             check(machine, srun(cluster, "-w", node, *args), pattern)
 
 
-def test_a_shared_node(cluster: Cluster) -> None:
+def test_a_shared_node(cluster):
     """Beside other jobs only the free GPUs are named, in their own rank order."""
     with launching(cluster, RECORDED):
         cluster.occupy("dgx1", [0, 2, 5])
@@ -104,7 +102,7 @@ def test_a_shared_node(cluster: Cluster) -> None:
 STAR = ("-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-topo=pattern=star")
 
 
-def test_batch_array_and_salloc_without_the_engine(cluster: Cluster) -> None:
+def test_batch_array_and_salloc_without_the_engine(cluster):
     """The hint holds for the batch script and for the steps that a job starts."""
     machine = MACHINES["dgx1"]
     with launching(cluster, RECORDED):
@@ -127,7 +125,7 @@ def test_batch_array_and_salloc_without_the_engine(cluster: Cluster) -> None:
 
 
 @pytest.mark.long("waits until Slurm starts a requeued job")
-def test_a_requeued_job_is_launched_alike(cluster: Cluster) -> None:
+def test_a_requeued_job_is_launched_alike(cluster):
     """The second start has the hint too, and again the order of its GPUs."""
     with launching(cluster, RECORDED):
         script = f"sh {DUMP_FILE}; sleep 30"
@@ -150,7 +148,7 @@ def gpu_map(cluster: Cluster, gpus: str) -> str:
     return f"--gpu-bind={'map_gpu' if cluster.release < (23, 2) else 'map'}:{gpus}"
 
 
-def test_an_explicit_gpu_bind_stands(cluster: Cluster) -> None:
+def test_an_explicit_gpu_bind_stands(cluster):
     """map: gives each task what the user wrote; single: what Slurm gave."""
     with launching(cluster, RECORDED):
         result = srun(cluster, "-w", "dgx1", "-n4", "--gres=gpu:4", gpu_map(cluster, "3,2,1,0"))
@@ -159,7 +157,7 @@ def test_an_explicit_gpu_bind_stands(cluster: Cluster) -> None:
         assert [result[rank].visible for rank in range(4)] == [(0,), (0,), (1,), (1,)]
 
 
-def test_explicit_cpu_and_memory_binds_stand(cluster: Cluster) -> None:
+def test_explicit_cpu_and_memory_binds_stand(cluster):
     """Devices in rank order all the same, but no mask and no policy."""
     with launching(cluster, RECORDED):
         binds = ("--cpu-bind=none", "--mem-bind=local")
@@ -167,7 +165,7 @@ def test_explicit_cpu_and_memory_binds_stand(cluster: Cluster) -> None:
         assert result[0].asked.startswith("task_us=")
 
 
-def test_a_hint_of_off_leaves_the_task_to_slurm(cluster: Cluster) -> None:
+def test_a_hint_of_off_leaves_the_task_to_slurm(cluster):
     """No CUDA_DEVICE_ORDER, and the list as Slurm writes it."""
     with launching(cluster, RECORDED):
         seen = srun(cluster, "-w", "dgx1", "-n1", "--gres=gpu:2", "--gpu-topo=off")[0]
@@ -177,9 +175,7 @@ def test_a_hint_of_off_leaves_the_task_to_slurm(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("args", [("-n2", "--gres=gpu:4"), ("-n1", "--gres=gpu:3")])
 @pytest.mark.long("compiles a plugin that writes such numbers")
-def test_relative_numbers_of_constrained_devices(
-    cluster: Cluster, tmp_path: Path, args: tuple[str, ...]
-) -> None:
+def test_relative_numbers_of_constrained_devices(cluster, tmp_path, args):
     """With the numbers Slurm writes under ConstrainDevices=yes: the same order, counted anew."""
     source = ASSETS / "constrained.c"
     build = ["docker", "run", "--rm", "-v", f"{source.parent}:/src:ro", "-v", f"{tmp_path}:/out"]
@@ -198,7 +194,7 @@ def test_relative_numbers_of_constrained_devices(
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_minors_that_differ_from_the_drivers_order(cluster: Cluster) -> None:
+def test_minors_that_differ_from_the_drivers_order(cluster):
     """Slurm's GPUs 0..3 are the driver's 2, 0, 3, 1: the task gets the driver's numbers."""
     machine = machine_of(catalog.load("minsky"), (2, 0, 3, 1))
     with launching(cluster, RECORDED):
@@ -225,9 +221,7 @@ TROUBLES = [
 @pytest.mark.parametrize(
     ("break_it", "words"), [row[1:] for row in TROUBLES], ids=[row[0] for row in TROUBLES]
 )
-def test_without_a_good_table_the_job_runs_as_slurm_alone(
-    cluster: Cluster, break_it: str, words: str
-) -> None:
+def test_without_a_good_table_the_job_runs_as_slurm_alone(cluster, break_it, words):
     """Eight tasks, one line in slurmd's log."""
     with launching(cluster, PLUGIN):
         cluster.run("ctl", break_it)
@@ -253,7 +247,7 @@ numa_nodes: {0: "0"}
 
 
 @pytest.mark.parametrize("mode", ["preferred", "bind", "interleave", "none"])
-def test_one_real_mask_and_policy_of_each_mode(cluster: Cluster, mode: str) -> None:
+def test_one_real_mask_and_policy_of_each_mode(cluster, mode):
     """Read back in the task by numactl (sched_getaffinity and get_mempolicy)."""
     with launching(cluster, PLUGIN + f" mem={mode}"):
         cluster.put("ctl", "/tmp/m.yaml", REAL + "\n")
@@ -285,9 +279,7 @@ def shown(cluster: Cluster, name: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("start", ["sbatch", "salloc"])
-def test_what_holds_the_whole_job_keeps_all_its_cpus_and_its_memory(
-    cluster: Cluster, start: str
-) -> None:
+def test_what_holds_the_whole_job_keeps_all_its_cpus_and_its_memory(cluster, start):
     """The batch script and salloc's shell, where mpirun may start a rank on every CPU.
 
     A hint that names bind=numa binds them, too; steps of srun are bound in any case.
@@ -309,7 +301,7 @@ def test_what_holds_the_whole_job_keeps_all_its_cpus_and_its_memory(
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_what_a_job_exports_decides_neither_table_nor_binding(cluster: Cluster) -> None:
+def test_what_a_job_exports_decides_neither_table_nor_binding(cluster):
     """A job sent from another node carries that node's name and words of that step's binding."""
     others = {
         "SLURMD_NODENAME": "minsky1",
@@ -336,7 +328,7 @@ def test_what_a_job_exports_decides_neither_table_nor_binding(cluster: Cluster) 
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
-def test_each_node_of_a_job_reads_its_own_table(cluster: Cluster) -> None:
+def test_each_node_of_a_job_reads_its_own_table(cluster):
     """The batch script exports its own node's name to the tasks on the other."""
     with launching(cluster, RECORDED):
         table = "gputopo launch-table dgx1v --slurm-index 7,6,5,4,3,2,1,0"
@@ -357,7 +349,7 @@ def test_each_node_of_a_job_reads_its_own_table(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("node", ["dgx1", "amd1"])
 @pytest.mark.long("slurm.conf changes for it")
-def test_the_task_prolog_gives_the_same_environment(cluster: Cluster, node: str) -> None:
+def test_the_task_prolog_gives_the_same_environment(cluster, node):
     """The way without C: devices in rank order, and a real mask."""
     with launching(cluster):
         cluster.configure_extra("TaskProlog=/cluster/launch/task-prolog")
@@ -371,7 +363,7 @@ def test_the_task_prolog_gives_the_same_environment(cluster: Cluster, node: str)
                 assert seen.visible == launch(MACHINES[node], task).visible
 
 
-def test_switching_back_leaves_nothing(cluster: Cluster) -> None:
+def test_switching_back_leaves_nothing(cluster):
     """No file on the shared volume, and no option in srun."""
     with launching(cluster, PLUGIN):
         assert "--gpu-topo" in cluster.run("ctl", ["srun", "--help"]).out

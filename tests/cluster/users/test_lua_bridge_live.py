@@ -1,7 +1,5 @@
 """The Lua bridge in a live slurmctld, with a stand-in for the engine that can misbehave."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 
@@ -88,7 +86,7 @@ TWO_NODE_JOB = [
 ]
 
 
-def test_every_way_to_ask_gives_the_same_request(cluster: Cluster, engine: FakeEngine) -> None:
+def test_every_way_to_ask_gives_the_same_request(cluster, engine):
     """sbatch, srun and salloc; --gres, --gpus, --gpus-per-node and --gpus-per-task."""
     tools = ("sbatch", "srun", "salloc")
     for tool in tools:
@@ -108,7 +106,7 @@ def test_every_way_to_ask_gives_the_same_request(cluster: Cluster, engine: FakeE
     }
 
 
-def test_a_good_reply_reaches_the_job(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_good_reply_reaches_the_job(cluster, engine):
     """Bracket and environment of a batch job; an array is one request; the user's comment stays."""
     engine.rule(**ACCEPTS)
     jobid = cluster.sbatch("--gres=gpu:1", HINT)
@@ -120,9 +118,7 @@ def test_a_good_reply_reaches_the_job(cluster: Cluster, engine: FakeEngine) -> N
     assert submit(cluster, "--gres=gpu:1", tool="srun").code == 0
 
 
-def test_a_heterogeneous_job_is_asked_about_per_component(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_a_heterogeneous_job_is_asked_about_per_component(cluster, engine):
     """The component without GPUs is let through although it carries the hint."""
     engine.rule(**ACCEPTS)
     components = [HINT, "-n1", ":", HINT, "--gres=gpu:1", ":", HINT, "--gpus=2"]
@@ -147,9 +143,7 @@ return slurm.SUCCESS
 """
 
 
-def test_a_sites_own_script_and_what_it_writes_are_kept(
-    cluster: Cluster, engine: FakeEngine
-) -> None:
+def test_a_sites_own_script_and_what_it_writes_are_kept(cluster, engine):
     """The site's script calls the bridge; its admin comment stays, an older bracket goes."""
     script = cluster.run("ctl", "readlink -f /etc/slurm/job_submit.lua").out
     try:
@@ -169,9 +163,7 @@ def test_a_sites_own_script_and_what_it_writes_are_kept(
 @pytest.mark.parametrize(
     "behaviour", ["silence", "garbage", "half", "close", "huge", "stopped", "dead", "gone"]
 )
-def test_the_job_runs_when_the_engine_is(
-    cluster: Cluster, engine: FakeEngine, behaviour: str
-) -> None:
+def test_the_job_runs_when_the_engine_is(cluster, engine, behaviour):
     """Whatever the engine does, the job is accepted and ends well; the log has one line."""
     if behaviour == "stopped":
         engine.signal("STOP")
@@ -188,7 +180,7 @@ def test_the_job_runs_when_the_engine_is(
     assert sum("lua: gputopo: no answer" in line for line in log) == 1
 
 
-def test_the_log_tells_when_the_engine_is_back(cluster: Cluster, engine: FakeEngine) -> None:
+def test_the_log_tells_when_the_engine_is_back(cluster, engine):
     """An engine restarted during the pause is used again after it, without touching slurmctld."""
     engine.stop()
     assert submit(cluster, "--gres=gpu:1").code == 0
@@ -205,7 +197,7 @@ def test_the_log_tells_when_the_engine_is_back(cluster: Cluster, engine: FakeEng
     assert sum("lua: gputopo:" in line and "answers again" in line for line in log) == 1
 
 
-def test_a_changed_hint_is_checked_too(cluster: Cluster, engine: FakeEngine) -> None:
+def test_a_changed_hint_is_checked_too(cluster, engine):
     """scontrol update comment=...: refused with the engine's line, or applied for root."""
     engine.rule(**ACCEPTS)
     update = ["scontrol", "update", "comment=gpu-topo: pattern=ring"]

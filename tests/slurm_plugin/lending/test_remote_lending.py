@@ -132,7 +132,7 @@ def queued(stage: str = "gated", job_id: int = 7, more: str = "", **fields: obje
 
 
 def asked(**fields: object) -> bool:
-    return may_borrow(replace(Demand("node", 4, 4), **fields))  # type: ignore[arg-type]
+    return may_borrow(replace(Demand("node", gpus=4, per_node=4), **fields))  # type: ignore[arg-type]
 
 
 def test_only_jobs_of_one_node_borrow():

@@ -9,9 +9,9 @@ from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import setup
-from slurm_plugin.serve.clock_watch import CLOCK_SET, ClockWatch
 from slurm_plugin.serve.gates_loop import GatesLoop
-from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.run import ClockWatch
+from slurm_plugin.serve.service import CLOCK_SET, Engine
 
 HOUR_S = 3600.0
 
@@ -28,11 +28,11 @@ HOUR_S = 3600.0
 def test_a_step_of_the_clock_is_told_once(step_s, said, caplog):
     ahead, told = [1000.0], list[str]()
     watch = ClockWatch(told.append, lambda: ahead[0])
-    watch.look()
+    watch.check()
     ahead[0] += step_s
     with caplog.at_level(logging.WARNING):
-        watch.look()
-        watch.look()
+        watch.check()
+        watch.check()
     assert told == ([CLOCK_SET] if said else [])
     assert [said in record.getMessage() for record in caplog.records] == ([True] if said else [])
 
