@@ -105,7 +105,7 @@ def chain(cluster: BenchCluster, ahead: int) -> Figure:
     """Jobs that each need all of dgx2, one after the other; `ahead` others wait for dgx1."""
     occupy_all(cluster, "dgx1")
     first = occupy_all(cluster, "dgx2")
-    cluster.look()
+    cluster.wait_reconciled()
     submit(cluster, ahead, "-w dgx1 --gres=gpu:8", "true")
     cluster.sh("rm -f started.*; cd ~alice; rm -f started.*")
     # slurmctld starts what was let go at its next full second. Jobs of one length would end, and be
@@ -196,16 +196,16 @@ def many(cluster: BenchCluster) -> Iterator[Figure]:
     )
     occupy_all(cluster, "dgx1")
     occupy_all(cluster, "dgx2")
-    cluster.look()
+    cluster.wait_reconciled()
     submit(cluster, MANY - ENDS, "-w dgx1 --gres=gpu:8", "true")
     submit(cluster, ENDS + 1, "-w dgx2 --gres=gpu:8", "sleep 600")
-    cluster.look()
+    cluster.wait_reconciled()
     wait_gated(cluster, MANY)
     cluster.sh(f"sed -i 's/poll_s: 60/poll_s: 5/' {SETTINGS}; clusterctl engine restart")
-    cluster.look()
+    cluster.wait_reconciled()
     yield idle(cluster)
     cluster.sh(f"sed -i 's/poll_s: 5/poll_s: 60/' {SETTINGS}; clusterctl engine restart")
-    cluster.look()
+    cluster.wait_reconciled()
     with without_notices(cluster):
         yield react(cluster)
     cancel_all(cluster)
@@ -274,7 +274,7 @@ def survive(cluster: BenchCluster, name: str, away: Callable[[], None]) -> Figur
         holders.append(int(cluster.sh(f"{command} 'sleep 3600'")))
     for jobid in holders:
         cluster.wait_running(jobid)
-    cluster.look()
+    cluster.wait_reconciled()
     cluster.sh("cd ~alice; rm -f ran.*")
     script = "echo $SLURM_JOB_ID >>ran.$SLURM_JOB_ID; sleep 0.5"
     ids = submit(cluster, SURVIVORS, "--gres=gpu:2", script)

@@ -140,7 +140,7 @@ class Cluster(Faults):
         done = self.run("ctl", ["clusterctl", "reset"], timeout_s=150, env=how)
         if "restarted" in done.out:
             self.wait_accepted()
-        self.look()
+        self.wait_reconciled()
         self.is_fresh = True
 
     @contextmanager
@@ -196,7 +196,7 @@ class Cluster(Faults):
         self.slurmctld("kill")
         self.run("ctl", f"cp -a /tmp/saved/. {STATE}/")
         self.slurmctld("start")
-        self.look()
+        self.wait_reconciled()
 
     def occupy(self, node: str, gpus: Iterable[int], *, user: str = "bob") -> list[int]:
         """Leaves exactly `gpus` of an idle node in use by one-GPU jobs; their ids, by GPU.
@@ -224,7 +224,7 @@ class Cluster(Faults):
             return all(used[node] == tuple(gpus) for node, gpus in wanted.items())
 
         until(is_so, f"in use is exactly {wanted}")
-        self.look()
+        self.wait_reconciled()
         return {node: [holders[node, gpu] for gpu in gpus] for node, gpus in wanted.items()}
 
     def _holders(self, ids: set[int]) -> dict[int, tuple[str, int]]:
@@ -279,7 +279,7 @@ class Cluster(Faults):
         if self.engine_pid() is None:  # a test that brings a scripted one, or wants none
             return
         self.engine("restart")  # it reads partitions and Slurm's settings now and then only
-        self.look()
+        self.wait_reconciled()
 
     # -- the engine ---------------------------------------------------------
 
@@ -292,11 +292,10 @@ class Cluster(Faults):
         """start, stop, kill, restart, pause (SIGSTOP) or resume (SIGCONT)."""
         self.run("ctl", ["clusterctl", "engine", action])
 
-    def look(self) -> None:
-        """In the slots mode waits until the engine has read the queue as it is now.
+    def wait_reconciled(self) -> None:
+        """In the slots mode waits until the reconciler has acted on the queue as it is now.
 
-        It reads the queue by itself soon after a job ended; a test that asks at once would be
-        earlier.
+        It does so by itself soon after a job ended, but later than a test that asks at once.
         """
         if not self.variant().startswith("gputopo-slots") or self.engine_pid() is None:
             return
@@ -307,11 +306,11 @@ class Cluster(Faults):
             passed = time.monotonic() - asked
             slots = self.status()["slots"]
             age = slots["looked_s_ago"]
-            # A job that ended before a look could see it leaves its promise behind for a moment.
+            # A job that ended before it was seen leaves its promised GPUs behind for a moment.
             if age is not None and age < passed and not slots["promised"]:
                 return
             if passed > 20:
-                raise ClusterError(f"the engine has not looked at the queue for {age} s")
+                raise ClusterError(f"the engine has not read the queue for {age} s")
             time.sleep(POLL_S)
 
     def status(self) -> dict[str, Any]:

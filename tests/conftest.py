@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--run and --shard."""
     parser.addoption(
         "--run", choices=("short", "long", "all"), default="all", help="tests marked long, or not"
     )
@@ -37,7 +36,6 @@ def is_long(item: pytest.Item) -> bool:
 
 
 def why_long(item: pytest.Item) -> str:
-    """The reason in the mark that makes a test long."""
     return "; ".join(str(mark.args[0]) for mark in item.iter_markers("long"))
 
 

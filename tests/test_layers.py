@@ -173,7 +173,6 @@ SELECT = PLUGIN / "select"
 
 
 def included(path: Path) -> list[str]:
-    """What a C file includes."""
     return re.findall(r'^#include ["<](.+)[">]', path.read_text(encoding="utf-8"), re.M)
 
 

@@ -19,6 +19,9 @@ from slurm_cluster.pytest_plugin import Factory
 
 #: With another project's tests, which are run as it would run them.
 collect_ignore = ["assets"]
+ALSO_WITH_SLOTS = pytest.param(
+    "slots", marks=pytest.mark.long("the same in the other mode", "slots")
+)
 
 
 def modes_of(test: pytest.Function) -> tuple[str, ...]:
@@ -36,7 +39,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         modes = modes_of(metafunc.definition)
         # What is about the other way alone stays, and is skipped with the reason.
         modes = tuple(mode for mode in modes if mode in wanted()) or modes
-        metafunc.parametrize("enforced_by", modes, indirect=True, scope="session")
+        both = metafunc.definition.get_closest_marker("both_modes")
+        is_short = not both or "short" in both.args
+        params = [m if is_short or m == "select" else ALSO_WITH_SLOTS for m in modes]
+        metafunc.parametrize("enforced_by", params, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +54,6 @@ def enforced_by(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def running_cluster(slurm_cluster_factory: Factory) -> Cluster:
-    """The cluster of this worker."""
     return slurm_cluster_factory()
 
 

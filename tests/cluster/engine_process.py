@@ -44,8 +44,6 @@ esac""",
 
 
 class EngineProcess:
-    """One engine that runs."""
-
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self.process = folder, process
         self.path = folder / "engine.sock"

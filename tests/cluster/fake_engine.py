@@ -117,7 +117,6 @@ def answer(rule: Rule, question: Question) -> bytes | None:
 
 
 def broken(action: str, number: str) -> bytes | None:
-    """What a broken engine sends."""
     match action:
         case "half":
             return f"use id={number} node=dg".encode()
@@ -131,7 +130,6 @@ def broken(action: str, number: str) -> bytes | None:
 
 
 def choose(rule: Rule, hint: str) -> Rule:
-    """The rule for a question's hint."""
     result: Rule = rule
     if "hints" in rule:
         result = rule["hints"].get(hint, rule["else"])
@@ -139,8 +137,6 @@ def choose(rule: Rule, hint: str) -> Rule:
 
 
 class Handler(socketserver.StreamRequestHandler):
-    """One connection."""
-
     def handle(self) -> None:
         """Logs every line and answers questions; a vanished peer is no error."""
         with contextlib.suppress(OSError):
@@ -172,8 +168,6 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class Server(socketserver.ThreadingUnixStreamServer):
-    """A daemon thread per connection."""
-
     daemon_threads = True
 
 

@@ -64,7 +64,7 @@ def lending_site(cluster: Cluster) -> Iterator[Cluster]:
 def start_lending(cluster: Cluster) -> None:
     """The site lends, and but for four GPUs everything on the two nodes is taken."""
     configure_engine(cluster, f"{remote('')}\nslots: {{poll_s: 1}}")
-    cluster.look()
+    cluster.wait_reconciled()
     used = cluster.gres_used()
     occupy(cluster, *(node for node, gpus in BUSY.items() if used[node] != gpus))
 
@@ -103,12 +103,12 @@ def settings_of(cluster: Cluster, settings: str, lines: str = "") -> Iterator[No
     cluster.put("ctl", CONFIG, before.replace(remote(""), remote(settings)) + lines)
     try:
         cluster.engine("restart")
-        cluster.look()
+        cluster.wait_reconciled()
         yield
     finally:
         cluster.put("ctl", CONFIG, before)
         cluster.engine("restart")
-        cluster.look()
+        cluster.wait_reconciled()
 
 
 def nothing_is_left(cluster: Cluster) -> None:
@@ -123,12 +123,10 @@ def nothing_is_left(cluster: Cluster) -> None:
 
 
 def processes(cluster: Cluster, node: str) -> str:
-    """Processes of the program on a node."""
     return cluster.run(node, "pgrep -u alice -af gputopo-node", check=False).out
 
 
 def donors(cluster: Cluster) -> list[Job]:
-    """Donors that wait or run."""
     alive = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")
     jobs = [job for job in all_jobs(cluster) if job.fields["JobName"] == "gpu-donor"]
     return [job for job in jobs if job.state in alive]

@@ -24,6 +24,8 @@ from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 Gpus = dict[str, tuple[int, ...]]
 Busy = Mapping[str, Sequence[int]]
 
+#: Marks of most live tests: of placements that must be enforced, in each way of enforcing.
+IN_BOTH_MODES = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 _OURS = description.read(description.DEFAULT)
 #: Which machine of the catalog each node is, and how many GPUs it has.
 MACHINES = _OURS.machines
@@ -52,9 +54,6 @@ def gpus_of_tasks(result: Result) -> set[tuple[int, ...]]:
     return {parse_indices(line.removeprefix("gpus ")) for line in lines}
 
 
-# -- settings -----------------------------------------------------------------
-
-
 def configure_engine(cluster: Cluster, lines: str) -> None:
     """Adds lines to gputopo.yaml until the next reset."""
     cluster.run("ctl", ["sh", "-c", f'printf "%s\\n" "$1" >>{CONFIG}', "sh", lines])
@@ -68,9 +67,6 @@ def preemption(node: str) -> str:
     return "\n".join(["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *parts])
 
 
-# -- many jobs at once --------------------------------------------------------
-
-
 def submit_many(
     cluster: Cluster, requests: Sequence[Sequence[str]], *, script: str = HOLD, user: str = "alice"
 ) -> list[int]:
@@ -82,7 +78,6 @@ def submit_many(
 
 
 def all_jobs(cluster: Cluster) -> list[Job]:
-    """Every record slurmctld has."""
     return parse_jobs(cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out)
 
 
@@ -112,7 +107,7 @@ def end(cluster: Cluster, ids: Sequence[int], left: Busy | None = None) -> None:
     """Cancels jobs and waits until exactly the GPUs in `left` are in use."""
     cluster.cancel(*ids)
     until(lambda: is_used(cluster, left or {}), f"only {left or 'nothing'} in use", 60)
-    cluster.look()
+    cluster.wait_reconciled()
 
 
 def is_used(cluster: Cluster, busy: Busy) -> bool:
@@ -125,9 +120,6 @@ def kill_slurmctld(cluster: Cluster) -> None:
     cluster.saved()
     cluster.slurmctld("kill")
     cluster.slurmctld("start")
-
-
-# -- what Slurm and the engine say of a job -------------------------------------
 
 
 def eligible_time(cluster: Cluster, jobid: int) -> int:
@@ -159,11 +151,7 @@ def explained(cluster: Cluster, job: object, user: str = "root") -> dict[str, An
     return found
 
 
-# -- what the policy says -----------------------------------------------------
-
-
 def topology_of(node: str) -> NodeTopology:
-    """The topology of a node."""
     return catalog.load(MACHINES[node])
 
 
@@ -196,14 +184,10 @@ def advised_again(cluster: Cluster, *, start_s: float = 60, timeout_s: float = 9
     until(is_ours, "advice after the fault", timeout_s)
 
 
-# -- no GPU twice -------------------------------------------------------------
-
-
 class Watch:
     """Samples Slurm's books beside a test: GPUs held twice, and what each job ever held."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """`cluster` is used to open a connection of the watch's own."""
         self._cluster = cluster.again()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -114,7 +114,6 @@ class Mallory:
         self.bytes = 0
 
     def text(self) -> str:
-        """Some pieces, as a user's text."""
         return text_of(self._chance, self._chance.choice(self._victims))
 
     def act(self, times: int = 6) -> None:
@@ -175,6 +174,5 @@ def as_slurm_has(cluster: Cluster, jobs: tuple[int, ...]) -> dict[int, tuple[obj
 
 
 def engine_memory_mb(cluster: Cluster) -> int:
-    """The resident memory of the engine's process."""
     status = cluster.run("ctl", "grep VmRSS /proc/$(clusterctl engine pid)/status").out
     return int(status.split()[1]) >> 10

@@ -60,7 +60,6 @@ class FakeEngine:
         self.start()
 
     def put(self, path: str, text: str) -> None:
-        """Writes a file in the controller."""
         self.cluster.put("ctl", path, text)
 
     def start(self) -> None:
@@ -74,7 +73,6 @@ class FakeEngine:
         )
 
     def signal(self, name: str) -> None:
-        """Sends the process a signal."""
         self.cluster.run("ctl", f"kill -{name} $(cat {PID})", check=False)
 
     def stop(self) -> None:

@@ -88,7 +88,7 @@ CLAIM(other_notes_are_no_waits)
 	for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++)
 		CHECK(!gt_waiting_read((gt_slice_t) { notes[i],
 						      strlen(notes[i]) },
-				       &waiting));
+				       &waiting) && !waiting.count);
 	CHECK(gt_waiting_read((gt_slice_t) { "waiting 1/2 since 3: a", 22 },
 			      &waiting));
 	CHECK(waiting.count == 1 && !waiting.until && !waiting.begin);

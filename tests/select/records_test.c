@@ -1,27 +1,21 @@
 /*
- * Tests of the select plugin against Slurm's own structures: what a job's record
- * holds after a selection that cons_tres broke off, which no live test can make
- * it do. advise.c and notice.c are real; cons_tres and the engine are played.
+ * Tests of the select plugin with Slurm's own structures: what a job's record holds
+ * after a selection that cons_tres broke off, which no live test can make it do.
+ * The functions defined here stand in for cons_tres, the engine and the nodes.
  */
 #include "../claims.h"
-#include "admin_comment.h"
 #include "advise.h"
 #include "gpus.h"
 #include "layout.h"
-#include "mask.h"
 #include "notice.h"
 #include "plugin.h"
 #include "question.h"
-#include "request.h"
-#include "wait.h"
 
-/* ------------------------------------------------------- what is played */
+/* ------------------------------------------------------------- stand-ins */
 
-gt_plugin_t gt_plugin;
 static node_record_t dgx1 = { .magic = NODE_MAGIC, .name = "dgx1" };
 static node_record_t *nodes[] = { &dgx1 };
 static gres_job_state_t request;
-static gt_result_t counted;	/* what came of the last job test */
 static bool may_act;
 static int masked, refusals;	/* masked selections; how many to refuse */
 
@@ -64,12 +58,6 @@ extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 	return true;
 }
 
-extern void gt_question_free(gt_question_t *question)
-{
-	FREE_NULL_BITMAP(question->own);
-	FREE_NULL_BITMAP(question->asked);
-}
-
 extern gt_result_t gt_channel_ask(gt_channel_t *channel,
 			       const gt_config_t *config,
 			       const gt_line_t *line, uint64_t id,
@@ -108,26 +96,10 @@ extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
 	return &request;
 }
 
-extern gres_job_state_t *gt_job_gpus(const job_record_t *job)
-{
-	return NULL;
-}
-
-extern int gt_is_gpu(void *item, void *key)
-{
-	return 1;
-}
-
 extern bool gt_request_is_open(const gt_test_t *test,
 			       const gres_job_state_t *gpus)
 {
 	return true;
-}
-
-extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
-			    int64_t added_us)
-{
-	counted = result;
 }
 
 extern bool gt_plugin_may_act(void)
@@ -140,59 +112,11 @@ extern bool gt_layout_known(void)
 	return false;
 }
 
-extern bool gt_layout_job(const job_record_t *job)
-{
-	return true;
-}
-
-extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
-{
-}
-
-extern void gt_wait_sleep_on(job_record_t *job,
-			     const gt_postponement_t *earlier)
-{
-}
-
-extern bool gt_wait_postpone(job_record_t *job,
-			     const gt_postponement_t *earlier,
-			     const gt_reply_t *reply)
-{
-	return false;
-}
-
-extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
-{
-	return false;
-}
-
-extern void gt_wait_begun(const job_record_t *task)
-{
-}
-
-extern uint64_t gt_mask(bitstr_t *bits)
-{
-	return 0;
-}
-
-extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,
-			    const gt_line_t *line)
-{
-}
-
-extern bool gt_channel_should_log(gt_channel_t *channel)
-{
-	return false;
-}
-
-extern int64_t gt_now_us(void)
-{
-	return 1;
-}
-
 /* --------------------------------------------------------------- the claims */
 
-static job_details_t details = { .magic = DETAILS_MAGIC };
+static __typeof__(*((job_record_t *) NULL)->details) details = {
+	.magic = DETAILS_MAGIC,
+};
 static job_record_t job;
 
 /* A job with priority 77 that Slurm would start on GPUs 0 and 1 of dgx1 */
@@ -210,6 +134,7 @@ static int test_job(int refused, bool act)
 		.state_reason = WAIT_RESOURCES,
 		.admin_comment = xstrdup("[gpu-topo: h]"),
 	};
+	memset(&gt_plugin.stats, 0, sizeof(gt_plugin.stats));
 	may_act = act;
 	masked = 0;
 	refusals = refused;
@@ -221,26 +146,32 @@ static int test_job(int refused, bool act)
 	return rc;
 }
 
+/* RET true if the last job test, and no other, is counted with this result */
+static bool came_of_it(gt_result_t result)
+{
+	return gt_plugin.stats.asked == 1 && gt_plugin.stats.count[result] == 1;
+}
+
 CLAIM(a_job_that_a_refused_advice_held_starts_with_its_priority)
 {
 	CHECK(test_job(2, true) == SLURM_SUCCESS);
 	CHECK(job.priority == 77);
 	CHECK(job.state_reason == WAIT_RESOURCES);
-	CHECK(masked == 2 && counted == GT_INFEASIBLE);
+	CHECK(masked == 2 && came_of_it(GT_INFEASIBLE));
 }
 
 /* And what Slurm chose is counted before it is undone. */
 CLAIM(an_alternative_starts_from_the_same_record)
 {
 	CHECK(test_job(1, true) == SLURM_SUCCESS);
-	CHECK(masked == 2 && counted == GT_ALT);
+	CHECK(masked == 2 && came_of_it(GT_ALT));
 	CHECK(job.priority == 77);
 	CHECK(gt_selected(&request, 0) == 0xc0);
 }
 
 CLAIM(a_choice_that_did_not_begin_is_forgotten)
 {
-	CHECK(test_job(0, true) == SLURM_SUCCESS && counted == GT_USED);
+	CHECK(test_job(0, true) == SLURM_SUCCESS && came_of_it(GT_USED));
 	/* Slurm did not start it; now it does, and we were not asked */
 	CHECK(test_job(0, false) == SLURM_SUCCESS);
 	gt_notice_begin(&job);

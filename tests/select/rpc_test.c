@@ -64,7 +64,7 @@ static void start(server_t *server)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	gt_config_defaults(&config);
-	config.deadline_ms = 300;
+	config.deadline_ms = 1000;
 	snprintf(config.socket, sizeof(config.socket), "/tmp/gt-test-%d.sock",
 		 (int) getpid());
 	unlink(config.socket);
@@ -137,7 +137,7 @@ CLAIM(silence_ends_at_the_deadline_and_opens_the_breaker)
 	CHECK(!gt_channel_should_log(&channel));
 	channel.breaker_until_us = 0;
 	server.answers[1] = "pass id=3\n";
-	config.deadline_ms = 300;
+	config.deadline_ms = 1000;
 	CHECK(ask(3) == GT_ANSWERED && !channel.failing);
 	CHECK(gt_channel_should_log(&channel));
 	stop(&server);

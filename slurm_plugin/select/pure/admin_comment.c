@@ -178,8 +178,10 @@ extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting)
 	/* widths: a number that someone made huge must not overflow */
 	if (sscanf(text, "waiting %9" SCNu32 "/%9" SCNu32 " since %18" SCNd64
 		   ":%n", &waiting->count, &waiting->cap, &waiting->since,
-		   &end) != 3 || end < 0)
+		   &end) != 3 || end < 0) {
+		memset(waiting, 0, sizeof(*waiting));
 		return false;
+	}
 	if (!(tail = strrchr(text + end, '(')) ||
 	    sscanf(tail, "(until %18" SCNd64 ", begin %18" SCNd64 ")",
 		   &waiting->until, &waiting->begin) != 2) {

@@ -54,5 +54,5 @@ extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 extern void gt_waiting_write(char *note, size_t size,
 			     const gt_waiting_t *waiting);
 
-/* RET true if the note is such a sentence. */
+/* RET true if the note is such a sentence; *waiting is all 0 if it is not */
 extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting);

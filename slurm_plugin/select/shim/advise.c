@@ -2,62 +2,42 @@
 
 #include "gpus.h"
 #include "layout.h"
-#include "mask.h"
 #include "notice.h"
 #include "plugin.h"
 #include "question.h"
-#include "request.h"
 #include "wait.h"
 
-/* What a selection changes in a job's record: the next one starts from it too */
+/* A job's record before a selection: the next selection shall start from it, too. */
 typedef struct {
-	uint64_t pn_min_memory;
-	uint32_t min_cpus, total_cpus;
-	uint32_t priority;	/* 0 after cons_tres found no cores: held */
-	uint32_t state_reason;
-	uint16_t cpus_per_task, core_spec;
-	uint8_t whole_node;
-	bool best_switch;
+	job_record_t job;
+	__typeof__(*((job_record_t *) NULL)->details) details;
 } before_t;
 
-static before_t remember(const job_record_t *job)
-{
-	return (before_t) {
-		.pn_min_memory = job->details->pn_min_memory,
-		.min_cpus = job->details->min_cpus,
-		.total_cpus = job->total_cpus,
-		.priority = job->priority,
-		.state_reason = job->state_reason,
-		.cpus_per_task = job->details->cpus_per_task,
-		.core_spec = job->details->core_spec,
-		.whole_node = job->details->whole_node,
-		.best_switch = job->best_switch,
-	};
-}
-
+/* Puts back what a selection changes. */
 static void restore(job_record_t *job, const before_t *before)
 {
-	job->details->pn_min_memory = before->pn_min_memory;
-	job->details->min_cpus = before->min_cpus;
-	job->total_cpus = before->total_cpus;
-	job->priority = before->priority;
-	job->state_reason = before->state_reason;
-	job->details->cpus_per_task = before->cpus_per_task;
-	job->details->core_spec = before->core_spec;
-	job->details->whole_node = before->whole_node;
-	job->best_switch = before->best_switch;
+	job->total_cpus = before->job.total_cpus;
+	/* a job for which cons_tres found no cores is held: priority 0 */
+	job->priority = before->job.priority;
+	job->state_reason = before->job.state_reason;
+	job->best_switch = before->job.best_switch;
+	job->details->pn_min_memory = before->details.pn_min_memory;
+	job->details->min_cpus = before->details.min_cpus;
+	job->details->cpus_per_task = before->details.cpus_per_task;
+	job->details->core_spec = before->details.core_spec;
+	job->details->whole_node = before->details.whole_node;
 }
 
-/* One decision in progress; rc is the answer for Slurm. */
+/* One decision in progress */
 typedef struct {
 	gt_question_t question;
 	gt_postponement_t earlier;
 	before_t before;
-	int rc;
+	int rc;			/* the answer for Slurm */
 	bool reselect;		/* Slurm's own choice was overwritten */
 } decision_t;
 
-/* Passes have no number of their own; this counts those that are over. */
+/* Passes have no number of their own, so this counts those that are over. */
 static uint64_t this_pass(void)
 {
 	if (!&slurmctld_diag_stats)
@@ -116,7 +96,7 @@ static gt_result_t ask(decision_t *decision, int64_t limit_us)
 
 /* ---------------------------------------------------------------- obeying */
 
-/* GPUs of Slurm's own choice; a selection that failed may have undone them. */
+/* RET how many GPUs Slurm chose; to be called before a second selection undoes that */
 static int own_count(const gt_question_t *question)
 {
 	int count = 0;
@@ -127,14 +107,15 @@ static int own_count(const gt_question_t *question)
 }
 
 /*
- * Names to nodes. RET NULL, or what makes the advice impossible: it must name
- * asked nodes, once each, free GPUs, and as many of both as the job has.
+ * Turns names into nodes. RET NULL, or what makes the advice impossible: it must
+ * name nodes of the question, each once, and free GPUs, as many of both as the job
+ * has.
  */
 static const char *read_places(const gt_question_t *question, int wanted,
 			       const gt_pick_t *picks, size_t count,
 			       gt_place_t *places)
 {
-	bitstr_t *left = NULL;
+	bitstr_t *left;
 	int given = 0;
 	const char *wrong = NULL;
 
@@ -248,7 +229,7 @@ static gt_result_t obey(decision_t *decision)
 
 /* ---------------------------------------------------------------- deciding */
 
-/* The advice could not be followed: cons_tres selects once more, alone. */
+/* The advice could not be followed: cons_tres selects once more, as without us. */
 static void select_unmasked(decision_t *decision)
 {
 	const gt_test_t *test = decision->question.test;
@@ -287,8 +268,7 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	gres_job_state_t *gpus = NULL;
 
 	gt_notice_forget();
-	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_known() &&
-	    gt_layout_job(test->job))
+	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_job(test->job))
 		gt_wait_settle(test->job, &decision.earlier);
 	if (gt_plugin_may_act())
 		gpus = gt_request_gpus(test);
@@ -296,7 +276,7 @@ extern int gt_advise_job_test(const gt_test_t *test)
 		return gt_stock_job_test(test);
 	decision.question.gpus = gpus;
 	decision.question.offered = bit_copy(test->nodes);
-	decision.before = remember(test->job);
+	decision.before = (before_t) { *test->job, *test->job->details };
 	decision.rc = gt_stock_job_test(test);
 	if (decision.rc != SLURM_SUCCESS)
 		gt_wait_sleep_on(test->job, &decision.earlier);

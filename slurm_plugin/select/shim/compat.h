@@ -28,7 +28,7 @@
 #include "src/slurmctld/slurmctld.h"
 #include "src/slurmctld/state_save.h"
 
-/* Of GT_HOOKED_WHERE_THERE, what this release declares: none since 25.05 */
+/* Those of GT_HOOKED_WHERE_THERE (stock.h) that this release declares */
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
 #define GT_DECLARED_WHERE_THERE(X) X(state_save)
 #else
@@ -45,7 +45,7 @@ typedef struct xlist list_t;
 #define GT_TEST_TAIL_INIT .exc_core_bitmap = exc_core_bitmap
 #define GT_TEST_TAIL_OF(test) (test)->exc_core_bitmap
 
-/* Reservations of GRES do not reach the select plugin yet. */
+/* Here the select plugin does not learn of reserved GRES. */
 #define GT_RESERVED_GRES(test) NULL
 #define GT_INSIDE_GRES(test) false
 #define GT_RESERVATION_GRES(resv) false
@@ -54,8 +54,8 @@ typedef struct xlist list_t;
 #define GT_SHARED(node_gres) ((node_gres)->alt_gres_ns)
 
 /*
- * The error of a postponed job. Here it stops lower priorities of the partition
- * for the rest of the pass; this release has none that does not.
+ * The error of a postponed job. In this release every such error keeps jobs of lower
+ * priority in the partition from starting for the rest of the pass.
  */
 #define GT_POSTPONED ESLURM_NODES_BUSY
 
@@ -87,7 +87,7 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 /* GRES that reservations keep from the job, anywhere in the cluster, or NULL */
 #define GT_RESERVED_GRES(test) \
 	((test)->resv_exc_ptr ? (test)->resv_exc_ptr->gres_list_exc : NULL)
-/* The job's own reservation leaves it some GRES only. */
+/* RET true if the job's own reservation allows it some GRES only */
 #define GT_INSIDE_GRES(test) \
 	((test)->resv_exc_ptr && (test)->resv_exc_ptr->gres_list_inc)
 #define GT_RESERVATION_GRES(resv) ((resv)->gres_list_alloc)
@@ -109,8 +109,8 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 #endif
 
 /*
- * What only slurmctld defines. Commands on the controller's host load this
- * plugin too, so a missing symbol must not stop them: check before use.
+ * Only slurmctld defines these. Commands on the controller's host load this plugin,
+ * too, and must not fail for a missing symbol: check each before use.
  */
 extern time_t last_job_update __attribute__((weak));
 extern bitstr_t *cg_node_bitmap __attribute__((weak));

@@ -1,7 +1,7 @@
-/* GPUs of a node and GPU requests of a job, as masks. */
+/* GPUs of nodes and GPU requests of jobs as masks, and a selection of exactly some. */
 #pragma once
 
-#include "compat.h"
+#include "stock.h"
 
 #define GT_GPUS_MAX 64		/* bits of a mask */
 
@@ -12,13 +12,14 @@ extern int gt_is_gpu(void *item, void *key);
 extern gres_node_state_t *gt_node_gpus(int index);
 
 /*
- * RET true if this node's GPUs can be chosen one by one: devices with files,
- * one type, no MIG slices, at most 64, and counts that agree with the bits.
+ * RET true if this node's GPUs can be chosen one by one: they have device files, are
+ * of one type and at most 64, none is a MIG slice, and counts and bits agree
  */
 extern bool gt_node_is_plain(int index);
 
-/* GPUs on the node, and those of the job's type that nobody uses */
 extern uint32_t gt_node_total(int index);
+
+/* GPUs of the job's type that nobody uses */
 extern uint64_t gt_node_free(int index, const gres_job_state_t *request);
 
 /* The job's only GPU request; NULL if none, several, or shared ones (mps) */
@@ -28,3 +29,18 @@ extern gres_job_state_t *gt_job_gpus(const job_record_t *job);
 extern uint64_t gt_selected(const gres_job_state_t *request, int index);
 
 extern uint64_t gt_mask(bitstr_t *bits);
+
+typedef struct {
+	int index;		/* of the node in Slurm's node table */
+	uint64_t gpus;
+} gt_place_t;
+
+/*
+ * Makes cons_tres itself choose these GPUs: while it selects, every other free GPU
+ * of their nodes is marked as taken, and no other node is offered. Cores, memory,
+ * binding and all else stay its business. The caller holds slurmctld's job and node
+ * write locks, so nobody else sees the marks, which are gone when this returns.
+ * RET SLURM_SUCCESS if the job now has exactly these GPUs
+ */
+extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
+			  const gt_place_t *places, int count);

@@ -11,7 +11,7 @@ typedef enum { UNCHECKED, KNOWN, UNKNOWN } state_t;
 
 static state_t nodes, jobs;
 
-/* Slurm's allocator knows how long the running slurmctld's own records are. */
+/* Slurm's allocator knows the size of each record of the running slurmctld. */
 static const char *wrong_size(const char *what, const void *record,
 			      size_t compiled)
 {
@@ -27,8 +27,8 @@ static const char *wrong_size(const char *what, const void *record,
 #define WRONG_SIZE(what, record) wrong_size(what, record, sizeof(*(record)))
 
 /*
- * A pointer from a wrong place may point anywhere. The kernel tells whether it
- * can be read: it looks there before it finds that ~0 is no operation.
+ * A pointer read from a wrong place may point anywhere. This call fails in any case,
+ * because ~0 is no operation; but with EFAULT if the kernel cannot read there.
  */
 static bool is_readable(const void *pointer)
 {
@@ -39,7 +39,7 @@ static bool is_readable(const void *pointer)
 	return errno == EINVAL;
 }
 
-/* RET NULL, or what is not as compiled; cheap fields come before pointers. */
+/* RET NULL, or what is not as compiled. Fields are checked before pointers are followed. */
 static const char *wrong_node(int index)
 {
 	node_record_t *node = node_record_table_ptr[index];
@@ -107,11 +107,7 @@ static const char *wrong_tables(void)
 	return wrong;
 }
 
-/*
- * From one release to the next Slurm adds and removes fields, which moves those
- * that we read. Fields of the record itself are checked first, what its
- * pointers lead to afterwards.
- */
+/* The same. From release to release Slurm adds fields, which moves those that we read. */
 static const char *wrong_job(const job_record_t *job)
 {
 	const char *wrong = WRONG_SIZE("a job record", job);

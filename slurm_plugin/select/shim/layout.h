@@ -6,7 +6,7 @@
 
 #include "compat.h"
 
-/* The node table was rebuilt: check again at the next use. */
+/* The node table was rebuilt: the next call checks again. */
 extern void gt_layout_forget(void);
 
 /* RET true if the nodes' records are as expected; one log line if they are not */
@@ -17,10 +17,10 @@ extern bool gt_layout_known(void);
 
 /*
  * The same, and this job's record is as expected; `job` is in slurmctld's table.
- * If one job's record differs, all do: one log line says so.
+ * If one job's record differs, those of all jobs do: one log line says so.
  */
 extern bool gt_layout_job(const job_record_t *job);
 
-/* The same of what cons_tres selected for the job */
+/* RET true if the records of what cons_tres selected for the job are as expected */
 extern bool gt_layout_selection(const job_record_t *job,
 				const gres_job_state_t *gpus);

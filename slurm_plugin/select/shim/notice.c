@@ -1,9 +1,8 @@
 #include "notice.h"
 
-#include "admin_comment.h"
-#include "begin_time.h"
 #include "gpus.h"
 #include "plugin.h"
+#include "sleepers.h"
 #include "wait.h"
 
 /* Slurm chooses, begins and starts a job in one go, under the job write lock. */
@@ -60,7 +59,7 @@ static void describe(const job_record_t *job, char *text, size_t size)
 	}
 }
 
-/* RET true if `note` is to replace what stands in the bracket */
+/* RET true if `note` shall replace the bracket's note */
 static bool write_note(const job_record_t *job, const gt_bracket_t *bracket,
 		       char *note, size_t size)
 {

@@ -15,21 +15,21 @@ typedef struct {
 	gt_reply_t reply;
 	gt_budget_t budget;
 	gt_stats_t stats;
-	const job_record_t *considered;	/* last one that could be read */
+	const job_record_t *considered;	/* last job that we could read when called */
 } gt_plugin_t;
 
 extern gt_plugin_t gt_plugin;
 
 extern void gt_plugin_stop(void);
 /*
- * slurmctld has read slurm.conf: so do we our settings, and check its records
- * anew. Not select_p_reconfigure(), which a changed partition calls, too.
+ * slurmctld has read slurm.conf: reads our settings, too, and checks its records
+ * anew. Called by node_init, because a changed partition calls reconfigure, too.
  */
 extern void gt_plugin_read(void);
 
 /*
- * A job ended, or slurmctld saves its state: every few minutes, and when it
- * ends, for it does not unload its plugins. Counters that are due go to the log.
+ * Writes the counters to the log if they are due. Called when a job ends, and when
+ * slurmctld saves its state: every few minutes, and once at its end.
  */
 extern void gt_plugin_sum_up(void);
 
@@ -39,6 +39,21 @@ extern bool gt_plugin_may_act(void);
 /* RET true if this job's record is what we take it for */
 extern bool gt_plugin_may_read(const job_record_t *job);
 
-/* Counts what came of one job test and tells the log when it is time. */
+/* Counts the result of one job test; writes the counters to the log if they are due. */
 extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
 			    int64_t added_us);
+
+/*
+ * Three calls in this order count GPU jobs that started although we were not called
+ * for them. They go by the nodes' counts of GPUs in use: a job's record may be laid
+ * out otherwise than we think (layout.h).
+ */
+/* Slurm begins this job: its resources are taken next. */
+extern void gt_unasked_begin(const job_record_t *job);
+/*
+ * RET GPUs in use in the whole cluster before this job's are taken; 0 if nobody needs
+ * to know, because we were called for this job or have asked about others
+ */
+extern uint64_t gt_unasked_gpus(const job_record_t *job);
+/* The job's resources were taken; `before` is what gt_unasked_gpus() returned. */
+extern void gt_unasked_started(const job_record_t *job, uint64_t before);

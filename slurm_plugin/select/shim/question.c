@@ -2,17 +2,114 @@
 
 #include "admin_comment.h"
 #include "gpus.h"
+#include "layout.h"
 #include "plugin.h"
-#include "request.h"
 
 #define HINT_BYTES 4096
 #define NAME_BYTES 1024
 
+/* ------------------------------------------------- which jobs and nodes */
+
+/* Slurm selects a job with a constraint such as "[a*2&b]" in several calls. */
+static bool counts_features(const job_record_t *job)
+{
+	return job->details->features &&
+	       strpbrk(job->details->features, "[*");
+}
+
+/* Any GRES counts, because mps and shards are parts of GPUs. For list_find_first() */
+static int is_reserved(void *item, void *key)
+{
+	const gres_job_state_t *gres = ((gres_state_t *) item)->gres_data;
+	int index = *(int *) key;
+
+	return index < (int) gres->node_cnt && gres->gres_cnt_node_alloc &&
+	       gres->gres_cnt_node_alloc[index];
+}
+
+extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
+{
+	const job_record_t *job = test->job;
+
+	if (test->mode != SELECT_MODE_RUN_NOW || !gt_layout_job(job))
+		return NULL;
+	gt_plugin.considered = job;
+	if (!job->job_id || counts_features(job) ||
+	    (job->details->whole_node & WHOLE_NODE_REQUIRED) ||
+	    GT_INSIDE_GRES(test) ||
+	    (job->resv_ptr && GT_RESERVATION_GRES(job->resv_ptr)))
+		return NULL;
+	return gt_job_gpus(job);
+}
+
 /*
- * Slurm sorts nodes by sched_weight. Its low byte is used by cons_tres while it
- * selects. The next 32 bits are the node's Weight. The highest bits are set for
- * nodes to be taken last: one that must boot first, or one outside of the job's
- * flexible reservation.
+ * RET true if the node's GPUs can be chosen one by one and none of its GRES is
+ * reserved for others
+ */
+static bool may_use(const gt_test_t *test, int index)
+{
+	list_t *reserved = GT_RESERVED_GRES(test);
+
+	return gt_node_is_plain(index) &&
+	       !(reserved && list_find_first(reserved, is_reserved, &index));
+}
+
+static bool preempts(const gt_test_t *test)
+{
+	return test->preemptee_job_list && *test->preemptee_job_list &&
+	       list_count(*test->preemptee_job_list);
+}
+
+extern bool gt_request_is_open(const gt_test_t *test,
+			       const gres_job_state_t *gpus)
+{
+	const job_record_t *job = test->job;
+
+	if (preempts(test) || !job->job_resrcs ||
+	    !gt_layout_selection(job, gpus) ||
+	    !job->job_resrcs->node_bitmap ||
+	    (job->details->whole_node & WHOLE_NODE_REQUIRED))
+		return false;
+	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
+		if (!may_use(test, i) || !gt_selected(gpus, i))
+			return false;
+	return true;
+}
+
+/* Slurm itself weighs such a topology when it chooses nodes. */
+static bool has_network_topology(void)
+{
+	const char *plugin = slurm_conf.topology_plugin;
+
+	return plugin && xstrcmp(plugin, "topology/default") &&
+	       xstrcmp(plugin, "topology/flat") &&
+	       xstrcmp(plugin, "topology/none");
+}
+
+static bool least_loaded(const job_record_t *job)
+{
+	return (slurm_conf.select_type_param & GT_LEAST_LOADED) ||
+	       (job->part_ptr && (job->part_ptr->flags & PART_FLAG_LLN));
+}
+
+/* RET true if only the nodes that Slurm chose may be used */
+static bool keeps_nodes(const gt_test_t *test)
+{
+	const job_record_t *job = test->job;
+
+	return !gt_plugin.config.other_nodes || has_network_topology() ||
+	       least_loaded(job) || job->req_switch ||
+	       (job->bit_flags & SPREAD_JOB) || job->details->contiguous ||
+	       (job->details->req_node_bitmap &&
+		bit_ffs(job->details->req_node_bitmap) >= 0);
+}
+
+/* ------------------------------------------------------------- the line */
+
+/*
+ * Slurm sorts nodes by sched_weight. cons_tres uses its low byte while it selects. The
+ * next 32 bits are the node's Weight. The highest bits mark nodes to be taken last:
+ * those that must boot first, and those outside of the job's flexible reservation.
  */
 static uint64_t weight(const node_record_t *node)
 {
@@ -30,7 +127,7 @@ static uint64_t highest_weight(bitstr_t *nodes)
 	return highest;
 }
 
-/* Nodes besides Slurm's own that the job could use; NULL if too many */
+/* RET Slurm's own nodes and all others that the job could use; NULL if too many */
 static bitstr_t *other_nodes(const gt_question_t *question)
 {
 	const gt_config_t *config = &gt_plugin.config;
@@ -41,7 +138,7 @@ static bitstr_t *other_nodes(const gt_question_t *question)
 
 	for (int i = 0; (node = next_node_bitmap(question->offered, &i)); i++)
 		if (weight(node) <= limit &&
-		    gt_request_may_use(question->test, i) &&
+		    may_use(question->test, i) &&
 		    gt_node_free(i, question->gpus))
 			bit_set(nodes, i);
 	if (bit_set_count(nodes) <= (int) config->max_candidates)
@@ -99,14 +196,14 @@ extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 			      uint64_t id, const gt_postponement_t *earlier)
 {
 	question->own = bit_copy(question->test->job->job_resrcs->node_bitmap);
-	if (!gt_request_keeps_nodes(question->test))
+	if (!keeps_nodes(question->test))
 		question->asked = other_nodes(question);
 	if (!question->asked)
 		question->asked = bit_copy(question->own);
 	gt_line_begin(line, "place");
 	gt_line_number(line, "id", id);
 	write_job(line, question);
-	gt_line_number(line, "postponed", earlier->postponed);
+	gt_line_number(line, "postponed", earlier->waiting.count);
 	gt_line_number(line, "waited_s", earlier->waited_s);
 	write_nodes(line, question);
 	return gt_line_end(line);

@@ -1,4 +1,4 @@
-/* The question for one job that Slurm would start now. */
+/* Which jobs the engine is asked about, and the question for one of them. */
 #pragma once
 
 #include "protocol.h"
@@ -12,6 +12,16 @@ typedef struct {
 	bitstr_t *own;		/* nodes that cons_tres chose; ours to free */
 	bitstr_t *asked;	/* nodes in the question; ours to free */
 } gt_question_t;
+
+/* Before the stock selection. RET the job's GPU request; NULL if it is Slurm's alone */
+extern gres_job_state_t *gt_request_gpus(const gt_test_t *test);
+
+/*
+ * After the stock selection succeeded. RET true if the engine may be asked to choose
+ * other GPUs: none are reserved, nobody is preempted, and the job shares its nodes
+ */
+extern bool gt_request_is_open(const gt_test_t *test,
+			       const gres_job_state_t *gpus);
 
 /* RET false if it cannot be put into one line */
 extern bool gt_question_write(gt_question_t *question, gt_line_t *line,

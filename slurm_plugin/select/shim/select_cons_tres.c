@@ -1,14 +1,13 @@
 /*
- * The shadow of select/cons_tres: Slurm loads it in the stock plugin's place
- * (same type and id, an earlier PluginDir), and it hands every call on. This
- * file only routes; what is added to a call lives in the file it routes to.
+ * The shadow of select/cons_tres: Slurm loads it in place of the stock plugin, as it
+ * has the same type and id and lies in an earlier PluginDir. It hands every call on to
+ * the stock plugin; what it does besides is in the other files.
  */
 #include "advise.h"
 #include "notice.h"
 #include "plugin.h"
 #include "sleepers.h"
 #include "stock.h"
-#include "unasked.h"
 
 const char plugin_name[] = GT_PLUGIN_NAME;
 const char plugin_type[] = "select/cons_tres";
@@ -43,7 +42,7 @@ extern int fini(void)
 GT_FORWARDS(GT_FORWARD)
 #undef GT_FORWARD
 
-/* Slurm declares what it calls as select_g_NAME, with the plugin's own arguments. */
+/* Slurm's declaration of select_g_NAME has the arguments of select_p_NAME. */
 #define GT_AS_DECLARED(name) \
 	_Static_assert(__builtin_types_compatible_p( \
 			       __typeof__(select_p_##name), \

@@ -1,12 +1,168 @@
+#define _GNU_SOURCE
 #include "sleepers.h"
 
-#include "alarm.h"
-#include "begin_time.h"
+#include <pthread.h>
+
 #include "gpus.h"
 #include "plugin.h"
+#include "protocol.h"
 
-/* A node is COMPLETING right after a job; later than this it is stuck. */
+#define ALARMS 64
+/* A node is COMPLETING right after a job; one that is so for longer is stuck. */
 #define COMPLETING_S 60
+
+/* ------------------------------------------------------------------ alarms */
+
+/*
+ * Slurm looks at begin times only once a minute or so. A thread asks for a scheduling
+ * pass at each of these times.
+ */
+static time_t alarms[ALARMS];	/* 0: unused */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_t thread;
+static bool running, stopping;
+
+/* Clears the alarms that are due. RET the first of the others, 0: none */
+static time_t next_alarm(time_t now, bool *due)
+{
+	time_t first = 0;
+
+	*due = false;
+	for (int i = 0; i < ALARMS; i++) {
+		if (alarms[i] && alarms[i] <= now) {
+			alarms[i] = 0;
+			*due = true;
+		} else if (alarms[i] && (!first || alarms[i] < first)) {
+			first = alarms[i];
+		}
+	}
+	return first;
+}
+
+static void *watch(void *arg)
+{
+	(void) arg;
+	pthread_mutex_lock(&lock);
+	while (!stopping) {
+		bool due;
+		struct timespec until = {
+			.tv_sec = next_alarm(time(NULL), &due),
+		};
+
+		if (due) {
+			pthread_mutex_unlock(&lock);
+			queue_job_scheduler();
+			pthread_mutex_lock(&lock);
+		} else if (until.tv_sec) {
+			pthread_cond_timedwait(&changed, &lock, &until);
+		} else {
+			pthread_cond_wait(&changed, &lock);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static void add_alarm(time_t when)
+{
+	int last = 0;
+
+	for (int i = 0; i < ALARMS; i++) {
+		if (alarms[i] == when)
+			return;
+		if (!alarms[i]) {
+			alarms[i] = when;
+			return;
+		}
+		if (alarms[i] > alarms[last])
+			last = i;
+	}
+	/* all taken: the latest one goes, as Slurm looks every minute anyway */
+	if (when < alarms[last])
+		alarms[last] = when;
+}
+
+static void set_alarm(time_t when)
+{
+	if (!queue_job_scheduler)
+		return;
+	pthread_mutex_lock(&lock);
+	add_alarm(when);
+	if (!running)
+		running = !pthread_create(&thread, NULL, watch, NULL);
+	pthread_cond_signal(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+static void stop_alarms(void)
+{
+	bool join;
+
+	pthread_mutex_lock(&lock);
+	join = running;
+	running = false;
+	stopping = true;
+	pthread_cond_signal(&changed);
+	pthread_mutex_unlock(&lock);
+	if (join)
+		pthread_join(thread, NULL);
+	stopping = false;
+	memset(alarms, 0, sizeof(alarms));
+}
+
+/* --------------------------------------------------- notes and begin times */
+
+extern void gt_note_write(job_record_t *job, const char *note)
+{
+	char *comment = gt_bracket_write(job->admin_comment,
+					 gt_hint(job->admin_comment,
+						 job->comment), note);
+
+	if (!comment)
+		return;
+	xfree(job->admin_comment);
+	job->admin_comment = xstrdup(comment);
+	free(comment);
+}
+
+extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting)
+{
+	gt_bracket_t bracket;
+
+	gt_bracket_read(job->admin_comment, &bracket);
+	return gt_waiting_read(bracket.note, waiting);
+}
+
+extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting)
+{
+	char sentence[GT_NOTE_MAX + 160];
+
+	gt_waiting_write(sentence, sizeof(sentence), waiting);
+	gt_note_write(job, sentence);
+}
+
+extern void gt_sleep_until(job_record_t *job, gt_waiting_t *waiting,
+			   time_t until)
+{
+	waiting->until = until;
+	job->details->begin_time = until;
+	job->start_time = until;	/* backfill plans no earlier start */
+	last_job_update = time(NULL);
+	set_alarm(until);
+	gt_wait_note_write(job, waiting);
+}
+
+extern void gt_begin_time_give_back(job_record_t *job,
+				    const gt_waiting_t *waiting)
+{
+	job->details->begin_time = waiting->begin;
+	/* Slurm starts a job's age at the begin time if the age has no start yet */
+	if (job->details->accrue_time == waiting->until)
+		job->details->accrue_time = waiting->begin;
+}
+
+/* ---------------------------------------------------------------- the list */
 
 typedef struct {
 	uint32_t job_id;
@@ -18,12 +174,10 @@ static int sleeper_count;
 static bool recovered;		/* sleepers was filled after a restart */
 static time_t last_end;		/* when a GPU job last ended */
 
-/* ---------------------------------------------------------------- the list */
-
 extern bool gt_sleepers_is_waiting(const job_record_t *job,
 				   gt_waiting_t *waiting)
 {
-	return job->details && IS_JOB_PENDING(job) && job->admin_comment &&
+	return job->details && IS_JOB_PENDING(job) &&
 	       gt_wait_note_read(job, waiting) && waiting->until;
 }
 
@@ -57,7 +211,7 @@ static int recover_job(void *item, void *arg)
 	(void) arg;
 	if (gt_sleepers_is_waiting(job, &waiting)) {
 		gt_sleepers_find(job, &waiting);
-		gt_alarm_set(waiting.until);
+		set_alarm(waiting.until);
 	}
 	return 0;
 }
@@ -101,17 +255,15 @@ static bool had_gpus(const job_record_t *job)
 	return job->node_bitmap && job->gres_list_req && gt_job_gpus(job);
 }
 
-/* RET true if the engine may be asked about the job now */
+/* RET true if the engine may be asked about the job now; else it sleeps until it may */
 static bool wake(job_record_t *job, gt_waiting_t *waiting,
 		 const gt_wait_times_t *times)
 {
 	time_t next = times->asked + gt_wait_apart_s(times);
 
 	if (next > last_end && gt_plugin_may_act()) {
-		if (next < waiting->until) {
-			gt_begin_time_set(job, waiting, next);
-			gt_wait_note_write(job, waiting);
-		}
+		if (next < waiting->until)
+			gt_sleep_until(job, waiting, next);
 		return false;
 	}
 	gt_begin_time_give_back(job, waiting);
@@ -133,7 +285,7 @@ extern void gt_sleepers_wake(const job_record_t *ended)
 		gt_waiting_t waiting;
 
 		if (!job || !gt_sleepers_is_waiting(job, &waiting))
-			continue;	/* no longer waiting: forget it */
+			continue;	/* it waits no more */
 		check_clock(&sleepers[i]);
 		sleepers[kept++] = sleepers[i];
 		if (job->details->begin_time == waiting.until &&
@@ -157,7 +309,7 @@ extern void gt_sleepers_forget(void)
 
 extern void gt_sleepers_stop(void)
 {
-	gt_alarm_stop();
+	stop_alarms();
 	gt_sleepers_forget();
 	xfree(sleepers);
 }

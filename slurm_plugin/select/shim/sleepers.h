@@ -1,28 +1,46 @@
 /*
- * The jobs that wait, and waking them when GPUs come free. All of it may be lost
- * with slurmctld: it is found again in the jobs' AdminComment.
+ * Jobs that wait: the note and the begin time of each, the alarm when that time has
+ * come, and waking them when GPUs come free. All that is kept here may be lost with
+ * slurmctld, because the jobs' AdminComment holds what is needed to go on.
  */
 #pragma once
 
+#include "admin_comment.h"
 #include "compat.h"
 #include "wait_times.h"
 
-/* RET true if the job is pending and has been postponed; maybe woken since */
+/* Puts the note into our bracket of the job's AdminComment; "" takes it out. */
+extern void gt_note_write(job_record_t *job, const char *note);
+
+/* RET true if the note says how long the job has waited; its reason points into it */
+extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting);
+
+extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting);
+
+/* Slurm shall not start the job before `until`, and try again then. */
+extern void gt_sleep_until(job_record_t *job, gt_waiting_t *waiting,
+			   time_t until);
+
+/* Gives the job the begin time back that it had before it waited. */
+extern void gt_begin_time_give_back(job_record_t *job,
+				    const gt_waiting_t *waiting);
+
+/* RET true if the job is pending and was postponed, even if it was woken since */
 extern bool gt_sleepers_is_waiting(const job_record_t *job,
 				   gt_waiting_t *waiting);
 
-/* RET the job's times, good until the next call; new ones for a new job */
+/* RET the job's times, new ones for a new job; valid until the next call */
 extern gt_wait_times_t *gt_sleepers_find(const job_record_t *job,
 					 const gt_waiting_t *waiting);
 
-/* Finds the jobs that waited when slurmctld ended; once. */
+/* Finds the jobs that waited when slurmctld ended; only the first call does. */
 extern void gt_sleepers_recover(void);
 
 /* RET true if a job just ended on nodes that Slurm does not offer yet */
 extern bool gt_sleepers_gpus_to_come(const job_record_t *job);
 
-/* GPUs of an ended job come free: jobs that wait for its nodes try again. */
+/* An ended job's GPUs come free: jobs that wait for its nodes try again. */
 extern void gt_sleepers_wake(const job_record_t *ended);
 
-extern void gt_sleepers_forget(void);	/* look for waiting jobs anew */
+extern void gt_sleepers_forget(void);	/* the next call looks for them anew */
 extern void gt_sleepers_stop(void);

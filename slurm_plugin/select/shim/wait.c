@@ -1,17 +1,16 @@
 #include "wait.h"
 
-#include "begin_time.h"
 #include "plugin.h"
 #include "sleepers.h"
 
-/* Array tasks that start within so many seconds of the first share its waits. */
+/* Tasks of an array that start within this time of the first share its waits. */
 #define TOGETHER_S 60
 
 /* ---------------------------------------------------------------- settling */
 
 /*
- * Slurm itself changes the begin time of array tasks that a limit on how many
- * may run at once (%N) holds back, so a new one there was not set by a user.
+ * Slurm itself changes the begin time of array tasks while a limit on how many may
+ * run at once (%N) holds them back. A new begin time there was not set by a user.
  */
 static bool has_task_limit(const job_record_t *job)
 {
@@ -21,7 +20,7 @@ static bool has_task_limit(const job_record_t *job)
 	return array && array->array_recs && array->array_recs->max_run_tasks;
 }
 
-/* RET true if the note is of earlier tasks, when these could not start anyway */
+/* RET true if the note is about earlier tasks, at a time when this one could not start */
 static bool is_anothers(const job_record_t *job, const gt_waiting_t *waiting)
 {
 	return !waiting->until && waiting->begin &&
@@ -36,7 +35,7 @@ extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
 
 	gt_sleepers_recover();
 	memset(earlier, 0, sizeof(*earlier));
-	if (!job->admin_comment || !gt_wait_note_read(job, waiting))
+	if (!gt_wait_note_read(job, waiting))
 		return;
 	if (is_anothers(job, waiting)) {
 		gt_note_write(job, "");
@@ -45,7 +44,6 @@ extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier)
 	}
 	if (waiting->since > now)	/* the clock was set back */
 		waiting->since = now;
-	earlier->postponed = waiting->count;
 	earlier->waited_s = now > waiting->since ? now - waiting->since : 0;
 	if (!waiting->until)
 		return;
@@ -65,7 +63,7 @@ extern void gt_wait_sleep_on(job_record_t *job,
 
 /* -------------------------------------------------------------- postponing */
 
-/* Other jobs were ended for its GPUs; if it waited, more would be ended later. */
+/* Other jobs were ended for this one; if it waited, more would be ended later. */
 static bool has_preempted(const job_record_t *job)
 {
 	return job->details->preempt_start_time ||
@@ -76,8 +74,9 @@ static bool may_wait(const job_record_t *job, const gt_postponement_t *earlier,
 		     uint32_t bound_s)
 {
 	/*
-	 * Parts of a heterogeneous job must start together, a deadline is a
-	 * promise, and whoever set another begin time wants the job to start.
+	 * The parts of a heterogeneous job must start together. A job with a
+	 * deadline may not have the time. Whoever set another begin time wants
+	 * the job to start then.
 	 */
 	return !job->het_job_id && !job->deadline && !has_preempted(job) &&
 	       !earlier->overridden && earlier->waited_s < bound_s;
@@ -90,10 +89,10 @@ static uint32_t bound_s(uint32_t site_s)
 }
 
 /*
- * Age begins where Slurm has it begin for a job that finds no room. A first test
- * may come before Slurm has noted that, and then our begin time would count.
- * Under limits Slurm may split tasks off an array here, which a selection in
- * progress does not bear: for those gt_wait_settle() puts it right afterwards.
+ * Starts the job's age now, as Slurm does for a job that finds no room. At a job's
+ * first test Slurm may not have done so yet, and would count from our begin time.
+ * Arrays under limits are left out: Slurm may split tasks off them here, which must
+ * not happen during a selection. gt_begin_time_give_back() corrects their age later.
  */
 static void keep_age(job_record_t *job)
 {
@@ -107,7 +106,7 @@ static void keep_age(job_record_t *job)
 
 static void schedule_on(void)
 {
-	/* the next pass shows Reason=BeginTime and goes on with other jobs */
+	/* the next pass gives the job Reason=BeginTime and looks at other jobs */
 	if (queue_job_scheduler)
 		queue_job_scheduler();
 	if (schedule_job_save)
@@ -137,13 +136,12 @@ extern bool gt_wait_postpone(job_record_t *job,
 		waiting.since = now;
 	waiting.cap = cap;
 	waiting.why = (gt_slice_t) { reply->note, strlen(reply->note) };
-	/* Slurm would change 0 to the present, which would look like an update */
+	/* Slurm would change 0 to the present, which would look like a user's update */
 	if (!job->details->begin_time)
 		job->details->begin_time = now;
 	waiting.begin = job->details->begin_time;
 	keep_age(job);
-	gt_begin_time_set(job, &waiting, now + next_s);
-	gt_wait_note_write(job, &waiting);
+	gt_sleep_until(job, &waiting, now + next_s);
 	schedule_on();
 	return true;
 }
@@ -162,10 +160,9 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	if (!may_wait(job, earlier, most_s))
 		return false;
 	gt_wait_count_question(times, now);
-	gt_begin_time_set(job, &waiting,
-			  now + gt_wait_left_s(most_s, earlier->waited_s,
-					       gt_wait_apart_s(times)));
-	gt_wait_note_write(job, &waiting);
+	gt_sleep_until(job, &waiting,
+		       now + gt_wait_left_s(most_s, earlier->waited_s,
+					    gt_wait_apart_s(times)));
 	schedule_on();
 	return true;
 }
@@ -178,7 +175,7 @@ extern void gt_wait_begun(const job_record_t *task)
 
 	if (!others || others == task || !gt_sleepers_is_waiting(others, &waiting))
 		return;
-	/* Slurm copied this task's note: the others waited, and wait no more */
+	/* Slurm copied this task's note to the others: they have waited, too */
 	waiting.until = 0;
 	waiting.begin = time(NULL);
 	gt_wait_note_write(others, &waiting);

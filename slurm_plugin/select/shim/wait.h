@@ -1,9 +1,7 @@
 /*
- * Postponing a job.
- *
- * A postponed job gets a begin time of ours; what is needed to take it back
- * stands in its AdminComment, so nothing is lost when slurmctld restarts and the
- * tasks of an array that can start together share one count.
+ * Postponing a job: it gets a begin time of ours, and a note in its AdminComment says
+ * how to take that back. So nothing is lost when slurmctld restarts, and the tasks of
+ * an array that can start together share one count of waits.
  */
 #pragma once
 
@@ -13,21 +11,20 @@
 
 typedef struct {
 	gt_waiting_t waiting;	/* all 0: never postponed */
-	uint32_t postponed;	/* what the engine is told */
-	uint64_t waited_s;
+	uint64_t waited_s;	/* since its first wait */
 	bool overridden;	/* somebody else set its begin time meanwhile */
 	bool asleep;		/* its begin time lies ahead, yet Slurm tries it */
 } gt_postponement_t;
 
 /*
- * Takes our begin time off a job that Slurm would start now, asked about or not,
- * and tells what it has waited so far.
+ * Takes our begin time off a job that Slurm would start now, even if the engine is
+ * not asked about it. *earlier says how long the job has waited.
  */
 extern void gt_wait_settle(job_record_t *job, gt_postponement_t *earlier);
 
 /*
- * cons_tres cannot start the job in this partition. If it was postponed in
- * another of its partitions a moment ago, it goes on sleeping.
+ * cons_tres cannot start the job in this partition. If the job was postponed in another
+ * of its partitions a moment ago, it goes on waiting.
  */
 extern void gt_wait_sleep_on(job_record_t *job,
 			     const gt_postponement_t *earlier);
@@ -41,10 +38,10 @@ extern bool gt_wait_postpone(job_record_t *job,
 			     const gt_reply_t *reply);
 
 /*
- * There was no time to ask about the job.
- * RET true if it waited before and goes on until the next look at it.
+ * This pass had no time left to ask about the job.
+ * RET true if the job waited before and goes on waiting
  */
 extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier);
 
-/* A task of an array begins: the others keep the count of its waits. */
+/* A task of an array begins: the other tasks keep its count of waits. */
 extern void gt_wait_begun(const job_record_t *task);

@@ -106,7 +106,6 @@ class Part:
 
 @pytest.fixture
 def part() -> Iterator[Part]:
-    """The process as root starts it."""
     if os.geteuid() != 0:
         pytest.skip("only root can act for users")
     with tempfile.TemporaryDirectory() as folder:
@@ -230,8 +229,6 @@ def test_a_configuration_that_others_may_write_lends_nothing(part):
     assert "others than root may write" in told
     assert part.told("words") == []
 
-
-# -- on the cluster -----------------------------------------------------------
 
 SOCKET = "/run/gputopo-donors/socket"
 BIN = "/cluster/acting-bin"

@@ -4,11 +4,7 @@ import pytest
 
 from slurm_cluster.cluster import Cluster
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.long("the same in the other mode", "slots"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 #: What sbatch and slurmctld let through, or refuse by themselves: both ways are of interest.
 HOSTILE = {

@@ -77,7 +77,7 @@ def test_a_record_in_a_hint_moves_nobodys_jobs(lending, victims, state):
     output = submitted_by_rest(lending, [OPTION + hint])
     lending.engine("start")
     for _ in range(4):
-        lending.look()
+        lending.wait_reconciled()
         time.sleep(1)
     assert lending.job(running).state == "RUNNING"
     assert lending.job(waiting).state == "PENDING"
@@ -101,7 +101,7 @@ def test_a_record_that_names_others_jobs_moves_them_not_even_if_slurmctld_wrote_
         text = FORGED.format(state=state, running=running, waiting=waiting)
         for planted in (f"[gpu-topo: pattern=ring {text}]", f"{text}]", f"{text} loan_at=x]"):
             lending.run("ctl", f"scontrol update jobid={mine} AdminComment={shlex.quote(planted)}")
-            lending.look()
+            lending.wait_reconciled()
             time.sleep(1)
     assert lending.job(running).state == "RUNNING"
     assert lending.job(waiting).state == "PENDING"

@@ -109,9 +109,6 @@ async def told(process: asyncio.subprocess.Process) -> int:
     return int(await asyncio.wait_for(process.stdout.readline(), 60))
 
 
-# -- on the job's own node ----------------------------------------------------
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user for once")
 def test_the_victims_source_port_at_other_addresses_opens_nothing():
     """A task of the job's is connected; mallory comes from the same port of 127.0.0.2 and on."""
@@ -135,9 +132,6 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing():
             listening.close()
 
     asyncio.run(asyncio.wait_for(attack(), 120))
-
-
-# -- at a donor's door --------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["silent", "talk"])
@@ -200,8 +194,6 @@ def test_endless_words_fill_no_memory():
 
     asyncio.run(asyncio.wait_for(attack(), 60))
 
-
-# -- a GPU that is lent -------------------------------------------------------
 
 #: A task of the victim's: it is connected, tells its port, and says nothing for some seconds.
 HOLDS = """

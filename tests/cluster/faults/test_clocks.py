@@ -10,6 +10,7 @@ import time
 
 import pytest
 from live_harness import (
+    IN_BOTH_MODES,
     Watch,
     advised_again,
     by_policy,
@@ -27,9 +28,7 @@ from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import Job, parse_indices
 
 pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
+    *IN_BOTH_MODES,
     pytest.mark.long("a minute and more of waiting"),
     pytest.mark.timeout(900),
 ]
@@ -53,7 +52,7 @@ def site(watch: Watch, cluster: Cluster) -> Cluster:
     cluster.configure_extra("AuthInfo=cred_expire=10000")
     cluster.reconfigure()
     configure_engine(cluster, f"slots: {{lease_s: {LEASE_S}, poll_s: 1}}")
-    cluster.look()
+    cluster.wait_reconciled()
     return cluster
 
 

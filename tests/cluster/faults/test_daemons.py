@@ -3,15 +3,9 @@
 import time
 
 import pytest
-from live_harness import advised_again, by_policy, end, running
+from live_harness import IN_BOTH_MODES, advised_again, by_policy, end, running
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
-    pytest.mark.long("half a minute"),
-    pytest.mark.timeout(900),
-]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.long("half a minute"), pytest.mark.timeout(900)]
 
 PAIR = ("-w", "dgx1", "--gres=gpu:2")
 

@@ -4,19 +4,13 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from live_harness import CONFIG, Watch, advised_again, configure_engine, end, running
+from live_harness import CONFIG, IN_BOTH_MODES, Watch, advised_again, configure_engine, end, running
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.faults import SMALL_DISK
 from slurm_cluster.hosts import until
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
-    pytest.mark.long("half a minute"),
-    pytest.mark.timeout(900),
-]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.long("half a minute"), pytest.mark.timeout(900)]
 
 PAIR = ("-w", "dgx1", "--gres=gpu:2")
 DECISIONS = f"{SMALL_DISK}/decisions.jsonl"
@@ -29,7 +23,7 @@ def small_disk(watch: Watch, cluster: Cluster) -> Iterator[Cluster]:
     cluster.run("ctl", f"sed -i '/^decision_log:/d' {CONFIG}")
     small = f"decision_log: {{path: {DECISIONS}}}\nstate_dir: {SMALL_DISK}/state"
     configure_engine(cluster, small)
-    cluster.look()
+    cluster.wait_reconciled()
     yield cluster
     cluster.engine("stop")
     cluster.run("ctl", f"rm -rf {SMALL_DISK}/*")
@@ -77,7 +71,7 @@ def test_slurmctlds_disk_is_full(small_state):
     holder = small_state.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
     gpus = running(small_state, [kept, holder])
     waits = small_state.sbatch(*PAIR, sleep_s=300)
-    small_state.look()
+    small_state.wait_reconciled()
     with small_state.full_disk():
         refused = small_state.run("ctl", "sbatch --gres=gpu:1 --wrap true", check=False)
         assert refused.code, refused.out

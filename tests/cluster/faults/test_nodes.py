@@ -6,15 +6,13 @@ from contextlib import contextmanager
 
 import pytest
 from lending_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
-from live_harness import by_policy, end, running
+from live_harness import IN_BOTH_MODES, by_policy, end, running
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
 pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
+    *IN_BOTH_MODES,
     pytest.mark.long("a minute until Slurm calls a node dead"),
     pytest.mark.timeout(900),
 ]
@@ -123,5 +121,5 @@ def test_the_controllers_host_is_gone(cluster):
     assert running(cluster, [kept, holder]) == gpus
     assert cluster.job(waits).state == "PENDING"
     cluster.cancel(holder)
-    cluster.look()
+    cluster.wait_reconciled()
     assert len(cluster.wait_running(waits, timeout_s=90).gpus["dgx1"]) == 2

@@ -10,19 +10,14 @@ import random
 import shlex
 
 import pytest
-from live_harness import GPUS, Watch, all_jobs, watched
+from live_harness import GPUS, IN_BOTH_MODES, Watch, all_jobs, watched
 from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
-    pytest.mark.usefixtures("usual_deadline"),
-]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.usefixtures("usual_deadline")]
 
 SEED = int(os.environ.get("GPUTOPO_SEED", "7"))
 BATCH = 8
@@ -146,7 +141,6 @@ class Soup:
 MOST_MEMORY_MB = 400
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 @pytest.mark.parametrize(
     "jobs",
     [32, pytest.param(160, marks=[pytest.mark.long("three minutes"), pytest.mark.timeout(900)])],

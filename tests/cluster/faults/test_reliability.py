@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from live_harness import (
+    IN_BOTH_MODES,
     PICKY,
     TAKEN,
     advised_again,
@@ -27,12 +28,7 @@ from select_harness import stock_pair
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
-    pytest.mark.usefixtures("usual_deadline"),
-]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.usefixtures("usual_deadline")]
 
 SOCKET = "/run/gputopo/engine.sock"
 FORMS = (
@@ -44,9 +40,6 @@ FORMS = (
 )
 COUNTS = (2, 3, 1, 2, 4)
 SHORT = "sleep 1"
-
-
-# -- the engine ---------------------------------------------------------------
 
 
 @contextmanager
@@ -158,10 +151,6 @@ def finish(cluster: Cluster, ids: Sequence[int]) -> None:
         assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
 
 
-# -- bad input ----------------------------------------------------------------
-
-
-@pytest.mark.long("the same in the other mode", "slots")
 def test_ten_megabytes_of_hint(cluster):
     """A job script with such a line is refused; a client of the socket is disconnected."""
     hint = "head -c 10000000 /dev/zero | tr '\\0' x"
@@ -177,9 +166,6 @@ def test_ten_megabytes_of_hint(cluster):
     advised_again(cluster, start_s=30, timeout_s=60)
 
 
-# -- slurmctld ----------------------------------------------------------------
-
-
 RESTARTS = {
     "restart": Cluster.restart_slurmctld,
     "scontrol reconfigure": Cluster.reconfigure,
@@ -192,6 +178,7 @@ WAYS = [pytest.param(way, marks=() if way == "SIGKILL" else ONE_OF) for way in R
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.both_modes("short")
 def test_slurmctld_comes_back_with_every_job_as_it_was(cluster, watch, way):
     """Running jobs keep their GPUs; pending and postponed ones wait on and then start."""
     cluster.occupy("dgx1", TAKEN)
@@ -214,7 +201,6 @@ def test_slurmctld_comes_back_with_every_job_as_it_was(cluster, watch, way):
     assert len(got) == 2
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_slurmctld_starts_while_the_engine_is_away(cluster, watch):
     """Neither needs the other to start; advice begins when both are there."""
     jobid = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)

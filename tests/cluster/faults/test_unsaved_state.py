@@ -8,15 +8,13 @@ has again.
 
 import pytest
 from lending_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
-from live_harness import PICKY, TAKEN, by_policy, end, postponed, running
+from live_harness import IN_BOTH_MODES, PICKY, TAKEN, by_policy, end, postponed, running
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
 pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
+    *IN_BOTH_MODES,
     pytest.mark.long("minutes until Slurm finds out"),
     pytest.mark.timeout(900),
 ]

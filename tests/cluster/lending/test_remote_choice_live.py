@@ -55,16 +55,13 @@ def says(cluster: Cluster, jobid: int, text: str) -> None:
     until(lambda: text in admin_comment(cluster, jobid), text, 60)
 
 
-# -- remote=auto --------------------------------------------------------------
-
-
 def others_end(cluster: Cluster, when: str) -> None:
     """When the jobs that occupy the two nodes will end by their time limits."""
     ids = ",".join(cluster.run("ctl", "squeue -h -t R -u bob -o %A").out.split())
     # An end can be set only of a job that has a limit.
     for word in ("timelimit=600", f"endtime={when}"):
         cluster.run("ctl", f"scontrol update jobid={ids} {word}")
-    cluster.look()
+    cluster.wait_reconciled()
 
 
 def test_remote_auto_lends_when_waiting_would_take_longer(lending):
@@ -99,9 +96,6 @@ def test_remote_auto_lends_when_waiting_would_take_longer(lending):
         nothing_is_left(lending)
 
 
-# -- DRMaestro ----------------------------------------------------------------
-
-
 def solvers(cluster: Cluster) -> list[str]:
     """DRMaestro's processes beside the engine."""
     output = cluster.run("ctl", "pgrep -f lending[.]choice[.]solve_process", check=False)
@@ -122,7 +116,6 @@ def gives_back(cluster: Cluster, jobid: int) -> None:
 
 
 def test_drmaestro_decides_in_a_process_of_its_own(lending):
-    """Which is there as long as this decider is."""
     with settings_of(lending, "decider: drmaestro, solve_s: 20"):
         jobid = borrows_by(lending, "drmaestro")
         assert "lent because  drmaestro: " in told_of(lending, jobid)
@@ -140,7 +133,7 @@ def test_without_drmaestros_answer_the_r_queue_decides(lending):
         lending.engine("kill")
         until(lambda: not solvers(lending), "the solver ends with the engine", 30)
         lending.engine("start")
-        lending.look()
+        lending.wait_reconciled()
         gives_back(lending, borrows_by(lending, "drmaestro"))
         [after] = solvers(lending)
         assert after != before
@@ -174,8 +167,6 @@ def test_a_busy_network_holds_a_job_back_for_a_bounded_time(lending):
         nothing_is_left(lending)
 
 
-# -- full CPUs ----------------------------------------------------------------
-
 CPU_JOBS = "cpujobs"
 
 
@@ -193,7 +184,7 @@ def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(len
         array = lending.sbatch(*many, script="sleep 600", user="bob")
         count = f"squeue -h -p {CPU_JOBS} -t R -o %A | wc -l"
         until(lambda: int(lending.run("ctl", count).out) == cpus, f"{cpus} CPUs are taken", 60)
-        lending.look()
+        lending.wait_reconciled()
         return array
 
     try:
@@ -217,9 +208,6 @@ def test_a_node_whose_cpus_are_taken_lends_nothing_unless_some_are_kept_free(len
         until(lambda: not lending.run("ctl", delete, check=False).code, "the partition is gone", 30)
 
 
-# -- other forms --------------------------------------------------------------
-
-
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_gpus_counted_for_the_whole_job_are_lent_to_a_job_of_one_node(lending):
     """Its steps do not ask for all four again."""
@@ -232,16 +220,11 @@ def test_gpus_counted_for_the_whole_job_are_lent_to_a_job_of_one_node(lending):
     lending.cancel(job)
 
 
-# -- slurmctld dies while a loan is being made ---------------------------------
-
-
 def has_donor(cluster: Cluster, jobid: int) -> bool:
-    """Its donor was submitted."""
     return bool(donors(cluster))
 
 
 def has_loan(cluster: Cluster, jobid: int) -> bool:
-    """The loan is written down."""
     return "loan=" in admin_comment(cluster, jobid)
 
 

@@ -28,9 +28,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 once = pytest.mark.slots
 
 
-# -- two local, two remote ----------------------------------------------------
-
-
+@pytest.mark.both_modes("short")
 def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lending):
     """The same job twice: without asking it waits as in stock Slurm; asking, it starts."""
     waits = lending.sbatch(*FOUR, script=HOLD)
@@ -52,7 +50,6 @@ def test_stock_slurm_lets_the_job_wait_and_ours_starts_it_on_two_and_two(lending
     assert environment["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, local))
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_steps_of_the_job_reach_its_donors_too(lending):
     script = (
         f"f=$HOME/echo.$SLURM_JOB_ID; srun -n2 {PROGRAM} echo >$f.tmp 2>&1; mv $f.tmp $f; sleep 600"
@@ -64,7 +61,6 @@ def test_steps_of_the_job_reach_its_donors_too(lending):
     assert sorted(echoed(lending, job.id)) == [line, line]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_strangers_are_refused(lending):
     """Another user: at the donor's door, at the job's own end of the relay, with echo's words."""
     job = borrower(lending)
@@ -127,10 +123,6 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending):
         lending.cancel(jobid, small)
 
 
-# -- ends ---------------------------------------------------------------------
-
-
-@pytest.mark.long("the same in the other mode", "slots")
 def test_donors_end_when_the_job_ends_or_fails(lending):
     for code in (0, 3):
         jobid = lending.sbatch(*FOUR, ASKS, script=f"{ECHO}; exit {code}")
@@ -147,7 +139,6 @@ def test_donors_end_with_the_jobs_time(lending):
     nothing_is_left(lending)
 
 
-@pytest.mark.long("a detail of what a shorter test shows", "slots")
 def test_a_requeued_job_gets_donors_anew(lending):
     job = borrower(lending, "--requeue")
     [before] = donors(lending)
@@ -159,7 +150,6 @@ def test_a_requeued_job_gets_donors_anew(lending):
     assert after.id != before.id
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_that_loses_its_donor_does_not_go_on(lending):
     job = borrower(lending, "--requeue")
     [donor] = donors(lending)
@@ -167,15 +157,11 @@ def test_a_job_that_loses_its_donor_does_not_go_on(lending):
     until(lambda: lending.job(job.id).state != "RUNNING", "the job is put back", 30)
 
 
-# -- restarts -----------------------------------------------------------------
-
-
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_restarted_slurmctld_knows_borrower_and_donor(lending):
     job = borrower(lending)
     [donor] = donors(lending)
     lending.restart_slurmctld()
-    lending.look()
+    lending.wait_reconciled()
     assert [result.id for result in donors(lending)] == [donor.id]
     assert lending.job(job.id).state == "RUNNING"
 
@@ -190,13 +176,10 @@ def test_without_an_engine_donors_end_by_themselves(lending):
     lending.engine("start")
 
 
-# -- the engine is killed again and again ----------------------------------------
-
-
 @pytest.mark.parametrize(
     ("jobs", "kills"),
     [
-        pytest.param(2, 1, marks=pytest.mark.long("the same in the other mode", "slots")),
+        (2, 1),
         pytest.param(
             *(50, 10),
             marks=[pytest.mark.long("50 borrowers, five minutes"), pytest.mark.timeout(900)],
@@ -204,7 +187,6 @@ def test_without_an_engine_donors_end_by_themselves(lending):
     ],
 )
 def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(lending, jobs, kills):
-    """Every job ends well, and nothing is left."""
     dice = random.Random(8)
     script = f"{ECHO}; sleep 0.5"
     ids = [lending.sbatch(*FOUR, ASKS, "-t", "5", script=script) for _ in range(jobs)]
@@ -242,9 +224,6 @@ def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending):
     assert lending.run("ctl", f"cat /home/alice/ran.{jobid}").out.split() == ["ran"]
 
 
-# -- what cannot be -----------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -256,7 +235,6 @@ def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending):
         ),
     ],
 )
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_whose_donors_cannot_serve_waits_and_says_why(lending, settings, says):
     """It starts on local GPUs as soon as there are enough."""
     lending.put("ctl", "/etc/slurm/missing.yaml", MISSING)
@@ -273,7 +251,6 @@ def test_a_job_whose_donors_cannot_serve_waits_and_says_why(lending, settings, s
         lending.cancel(jobid, *holders)
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_site_may_refuse_such_a_job(lending):
     lending.put("ctl", "/etc/slurm/missing.yaml", MISSING)
     with settings_of(lending, "preset: missing.yaml, unservable: refuse"):
@@ -282,7 +259,6 @@ def test_a_site_may_refuse_such_a_job(lending):
         assert "rkudad: no such program; refused" in admin_comment(lending, jobid)
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_where_nothing_is_lent_asking_is_refused_in_one_line(lending):
     with (
         settings_of(lending, "allow: no"),
@@ -291,7 +267,6 @@ def test_where_nothing_is_lent_asking_is_refused_in_one_line(lending):
         lending.sbatch(*FOUR, ASKS, script=HOLD)
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_an_r_queue_lends_without_being_asked(lending):
     with settings_of(lending, "r_queues: [dgx]"):
         jobid = lending.started(*FOUR, script=HOLD, timeout_s=60).id
@@ -300,9 +275,7 @@ def test_an_r_queue_lends_without_being_asked(lending):
         nothing_is_left(lending)
 
 
-# -- the baseline (last: it takes the site away) ------------------------------
-
-
+# Last, since it takes the site away.
 @once
 @pytest.mark.long("about stock Slurm")
 def test_stock_slurm_keeps_the_job_waiting(cluster):

@@ -51,7 +51,6 @@ _STOP_REST = 'pid=$(cat /run/slurmrestd.pid) && rm /run/slurmrestd.pid && kill "
 
 
 def start_rest(cluster: Cluster) -> None:
-    """A slurmrestd on REST_SOCKET, as REST_USER."""
     cluster.run("ctl", _START_REST)
 
 
@@ -91,7 +90,6 @@ class RemoteClient:
         return answer
 
     def nodes(self) -> dict[str, SlurmNode]:
-        """By name."""
         return {node.name: node for node in self.call("nodes")}
 
     def queue(self) -> dict[str, QueuedJob]:
@@ -99,17 +97,13 @@ class RemoteClient:
         return {job.name: job for job in self.call("queue")}
 
     def queued(self, name: str | int) -> QueuedJob:
-        """One of the queue."""
         return self.queue()[str(name)]
 
     def jobs(self) -> dict[int, SlurmJob]:
-        """By id."""
         return {job.job_id: job for job in self.call("jobs")}
 
     def partitions(self) -> dict[str, SlurmPartition]:
-        """By name."""
         return {partition.name: partition for partition in self.call("partitions")}
 
     def update(self, jobs: list[str], change: JobUpdate) -> None:
-        """The change of these jobs."""
         self.call("update", jobs, change)

@@ -12,11 +12,7 @@ from select_harness import stock_pair, told_stock_pair
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import Result
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.long("the same in the other mode", "slots"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 
 def gputopo(cluster: Cluster, *args: str, check: bool = True) -> Result:
@@ -59,7 +55,6 @@ def clean(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def configure(cluster: Cluster, old: str, new: str) -> None:
-    """Change the engine's configuration for this test, and have it reload."""
     text = cluster.read("ctl", CONFIG)
     assert old in text
     cluster.run("ctl", f"[ -e {CONFIG}.kept ] || cp -p {CONFIG} {CONFIG}.kept")
@@ -110,7 +105,7 @@ def test_doctor_names_stock_slurm(clean):
 def test_status_and_explain_tell_what_slurm_did(clean):
     jobid = clean.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
     (gpus,) = clean.wait_running(jobid).gpus.values()
-    clean.look()
+    clean.wait_reconciled()
     output = status(clean)
     asked, reply = ("submit", "ok") if enforcement() == "slots" else ("place", "use")
     assert output["replies"][reply] >= 1

@@ -75,7 +75,6 @@ def pyslurm(session_cluster: Cluster) -> str:
 
 @pytest.fixture(params=KINDS)
 def client(request: pytest.FixtureRequest, live: Cluster, scene: Scene) -> RemoteClient:
-    """Each client in turn."""
     return client_of(request, live, request.param)
 
 

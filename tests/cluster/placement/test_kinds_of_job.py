@@ -2,6 +2,7 @@
 
 import pytest
 from live_harness import (
+    IN_BOTH_MODES,
     Busy,
     by_policy,
     end,
@@ -17,12 +18,7 @@ from slurm_cluster.hosts import until
 from slurm_cluster.slurm import RECORD
 from slurm_cluster.slurm_text import Job
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.enforced,
-    pytest.mark.usefixtures("watch"),
-]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.usefixtures("watch")]
 
 PAIR = {"dgx1": (0, 3)}
 LEFT_OF_PAIR = by_policy(PAIR, (2,), ("dgx1",))
@@ -44,7 +40,6 @@ def assert_slurms_own(cluster: Cluster, job: Job, busy: Busy, why: str) -> None:
         assert job.gpus["dgx1"] == tuple(free[:3])
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_an_exclusive_job_has_its_node_alone(cluster):
     """All of them (Slurm's rule), and nobody else gets the node until it ends."""
     jobid = cluster.sbatch("-w", "dgx1", "--exclusive", "--gres=gpu:2", sleep_s=300)
@@ -61,14 +56,13 @@ def test_a_requeued_job_is_advised_anew(cluster):
     first = pair(cluster)
     cluster.run("ctl", f"scontrol requeue {first}")
     until(lambda: cluster.gres_used()["dgx1"] == (), "its GPUs are free")
-    cluster.look()
+    cluster.wait_reconciled()
     pair(cluster)
     # Slurm itself lets a requeued job wait for two minutes
     cluster.run("ctl", f"scontrol update jobid={first} starttime=now", check=False)
     assert cluster.wait_running(first, timeout_s=60).gpus == LEFT_OF_PAIR
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_node_that_goes_down_frees_its_gpus(cluster):
     """The job leaves the node, the books are empty, and the node is used as before."""
     jobid = pair(cluster, "--no-requeue")
@@ -78,11 +72,10 @@ def test_a_node_that_goes_down_frees_its_gpus(cluster):
     finally:
         wait_node(cluster, "dgx1")
     assert cluster.gres_used()["dgx1"] == ()
-    cluster.look()
+    cluster.wait_reconciled()
     pair(cluster)
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_suspended_job_keeps_its_gpus(cluster):
     """Others get other GPUs meanwhile; it goes on with its own."""
     jobid = pair(cluster)
@@ -93,7 +86,6 @@ def test_a_suspended_job_keeps_its_gpus(cluster):
     assert cluster.wait_running(jobid).gpus == PAIR
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_that_gives_up_a_node(cluster):
     """It keeps its GPUs on the other one; those it gave up are free for the next."""
     jobid = cluster.sbatch("-p", "dgx", "-N2", "--gpus-per-node=2", sleep_s=300)
@@ -104,12 +96,11 @@ def test_a_job_that_gives_up_a_node(cluster):
     assert cluster.job(jobid).gpus == {kept: before[kept]}
     gone = "dgx2" if kept == "dgx1" else "dgx1"
     until(lambda: cluster.gres_used()[gone] == (), f"the GPUs on {gone} are free")
-    cluster.look()
+    cluster.wait_reconciled()
     other = cluster.sbatch("-w", gone, "--gres=gpu:3", sleep_s=300)
     assert cluster.wait_running(other).gpus == by_policy({}, (3,), (gone,))
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_in_a_reservation_of_nodes(cluster):
     """Its nodes are the candidates; outside of it nobody gets them."""
     reserve = "reservationname=r users=alice starttime=now duration=10 nodes=dgx1"
@@ -123,7 +114,6 @@ def test_a_job_in_a_reservation_of_nodes(cluster):
     assert cluster.wait_running(outside).gpus == by_policy({}, (3,), ("dgx2",))
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster):
     """Two jobs of four give way to one of three; nobody shares a GPU on the way."""
     cluster.configure_extra(preemption("dgx1"))
@@ -135,9 +125,6 @@ def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster):
         assert_slurms_own(cluster, won, stay, "the partition may preempt others")
     else:
         assert won.gpus == by_policy(stay, (3,), ("dgx1",))
-
-
-# -- shared and sliced GPUs ---------------------------------------------------
 
 
 @pytest.mark.select_plugin

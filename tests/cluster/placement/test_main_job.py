@@ -131,6 +131,7 @@ def assert_not_worse(node: str, ours: tuple[int, ...], stock: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize(("form", "state"), CASES)
+@pytest.mark.both_modes("short")
 def test_each_machine_gives_the_gpus_the_policy_says(live, hold, form, state):
     """Slurm's books, the job's environment and the policy agree; Slurm's choice is not better."""
     busy = STATES[state]
@@ -149,7 +150,6 @@ TYPES = {"dgx1": "v100", "minsky1": "p100", "bridged1": "a100", "amd1": "mi250x"
 
 
 @in_both_states
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_typed_request(live, hold, state):
     """--gres=gpu:v100:2 and the like: the best node of that type, the policy's GPUs on it."""
     busy = STATES[state]
@@ -163,7 +163,6 @@ def test_a_typed_request(live, hold, state):
     assert visible(live, ids) == [gpus for got in wanted for gpus in got.values()]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_gpus_per_socket(live, hold):
     """One GPU of each socket, which cons_tres alone can promise: no advice breaks it."""
     hold(FRAGMENTED)
@@ -175,7 +174,6 @@ def test_gpus_per_socket(live, hold):
 
 
 @pytest.mark.parametrize("tool", ["srun", "salloc"])
-@pytest.mark.long("the same in the other mode", "slots")
 def test_interactive_jobs(live, hold, tool):
     """The same GPUs in scontrol's words and inside, asked from the node itself."""
     hold(FRAGMENTED)
@@ -187,7 +185,6 @@ def test_interactive_jobs(live, hold, tool):
     assert tuple(sorted(parse_indices(first))) == job.gpus["dgx2"]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_tasks_of_an_array_one_after_the_other(live, hold):
     """Each task gets what the policy says for what the earlier ones left."""
     hold(FRAGMENTED)
@@ -201,7 +198,6 @@ def test_tasks_of_an_array_one_after_the_other(live, hold):
 
 
 @in_both_states
-@pytest.mark.long("the same in the other mode", "slots")
 def test_two_nodes_with_their_own_gaps(live, hold, state):
     """-N2: the policy's GPUs on each node, in the books and in a task on each node."""
     busy = STATES[state]
@@ -218,6 +214,7 @@ def test_two_nodes_with_their_own_gaps(live, hold, state):
         assert tuple(sorted(live.visible_gpus(jobid, node=node))) == gpus
 
 
+@pytest.mark.both_modes("short")
 def test_parts_of_a_heterogeneous_job(live, hold):
     """Two machines, two counts, one job: each part gets the policy's GPUs."""
     hold(FRAGMENTED)
@@ -232,23 +229,19 @@ def test_parts_of_a_heterogeneous_job(live, hold):
     assert [job.gpus for job in live.jobs(jobid)] == wanted
 
 
-# -- which node ---------------------------------------------------------------
-
-
 def got_by(cluster: Cluster, *args: str) -> Gpus:
     """What one job of these options gets; it ends before this returns."""
     jobid = cluster.sbatch(*args, script="sleep 300")
     result = cluster.wait_running(jobid).gpus
     cluster.cancel(jobid)
     cluster.wait_finished(jobid)
-    cluster.look()
+    cluster.wait_reconciled()
     return result
 
 
 @pytest.mark.parametrize(
     "count", [2, 5, *(pytest.param(n, marks=pytest.mark.long("another number")) for n in (1, 4))]
 )
-@pytest.mark.long("the same in the other mode", "slots")
 def test_the_best_connected_node_of_all(live, hold, count):
     """Among nodes of equal Weight the policy's, with --nodelist, --exclude or neither."""
     hold(FRAGMENTED)
@@ -275,17 +268,16 @@ def also(cluster: Cluster, nodes: Sequence[str], feature: str) -> Iterator[None]
     for node, text in own.items():
         update("availablefeatures", node, text, feature)
         update("activefeatures", node, text, feature)
-    cluster.look()
+    cluster.wait_reconciled()
     try:
         yield
     finally:
         for node, text in own.items():
             update("activefeatures", node, text)
             update("availablefeatures", node, text)
-        cluster.look()
+        cluster.wait_reconciled()
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_constraint_names_the_candidates(live, hold):
     """-C: only nodes with the feature, the best of them."""
     hold(FRAGMENTED)
@@ -295,24 +287,21 @@ def test_a_constraint_names_the_candidates(live, hold):
         assert got_by(live, "-N1", "--gres=gpu:2", "-C", "quiet") == wanted
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_lighter_node_is_taken_however_badly_connected(live, hold):
     """dgx1 has two GPUs left on different sockets: taken while it is lighter, else not."""
     busy = {"dgx1": (1, 2, 3, 4, 6, 7)}
     hold(busy)
     live.run("ctl", "scontrol update nodename=dgx2 weight=10")
-    live.look()
+    live.wait_reconciled()
     try:
         assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == {"dgx1": (0, 5)}
     finally:
         live.run("ctl", "scontrol update nodename=dgx2 weight=1")
-        live.look()
+        live.wait_reconciled()
     wanted = by_policy(busy, (2,), ("dgx1", "dgx2"))
     assert list(wanted) == ["dgx2"]
     assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == wanted
 
-
-# -- left alone ---------------------------------------------------------------
 
 MIX = (
     ("-w", "dgx1", "--gres=gpu:2"),
@@ -325,7 +314,6 @@ MIX = (
 )
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_off_and_observe_change_nothing(live, hold):
     """Hint off, partitions off and observe: job by job what stock Slurm gives."""
 
@@ -353,7 +341,6 @@ def test_off_and_observe_change_nothing(live, hold):
 
 # With slots the choice is made at the submit, before there is a job id: test_slots_live.py.
 @pytest.mark.select_plugin
-@pytest.mark.long("the same in the other mode", "slots")
 def test_observe_writes_down_what_would_have_been_done(live, hold):
     """The decision log has both choices for a job that kept Slurm's."""
     hold(EMPTY)

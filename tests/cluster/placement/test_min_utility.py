@@ -35,7 +35,6 @@ def picky(cluster: Cluster, *args: str) -> Job:
     return postponed(cluster, jobid)
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_the_user_reads_why_the_job_waits(cluster, holders):
     """Reason=BeginTime, and AdminComment has the share reached and the share asked for."""
     job = picky(cluster)
@@ -44,6 +43,7 @@ def test_the_user_reads_why_the_job_waits(cluster, holders):
     assert sentence.fullmatch(job.fields["AdminComment"]), job.fields["AdminComment"]
 
 
+@pytest.mark.both_modes("short")
 def test_a_job_end_wakes_it_for_the_better_set(cluster, holders):
     """GPU 3 comes free, a double link to GPU 0: the job starts on both, before its time."""
     job = picky(cluster)
@@ -55,7 +55,6 @@ def test_a_job_end_wakes_it_for_the_better_set(cluster, holders):
     assert "waiting" not in started.fields["AdminComment"]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_nobody_else_waits(cluster, holders):
     """Jobs of lower priority start beside it, on the very GPUs it does not want."""
     job = picky(cluster, "--nice=0")
@@ -81,7 +80,6 @@ def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster):
     )
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_node_that_is_good_enough_needs_no_wait(cluster, holders):
     """The same job without --nodelist starts at once, elsewhere."""
     got = cluster.started("--gres=gpu:2", PICKY, sleep_s=300)

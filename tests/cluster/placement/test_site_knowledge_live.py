@@ -52,7 +52,6 @@ def given(answer: object) -> Gpus:
     return {node: tuple(sorted(gpus)) for node, gpus in answer.gpus.items()}
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_pattern_of_the_sites_own(cluster):
     """Jobs ask for it by name; one of another size is placed as a ring, and its comment says so."""
     graph = graph_file.read(HALO, "halo.txt")
@@ -68,7 +67,6 @@ def test_a_pattern_of_the_sites_own(cluster):
     assert "ring (halo is for 4 GPUs)" in cluster.wait_running(other).fields["AdminComment"]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_what_the_site_measured(cluster):
     """gputopo calibrate on the controller; five GPUs then avoid the hop that was slow."""
     source = NCCL_LOGS.read_text(encoding="utf-8")
@@ -84,13 +82,12 @@ def test_what_the_site_measured(cluster):
     edit = f"s|topology: dgx1v,|topology: dgx1v, bandwidth_model: {model},|"
     cluster.run("ctl", ["sed", "-i", edit, "/etc/slurm/gputopo.yaml"])
     cluster.engine("restart")
-    cluster.look()
+    cluster.wait_reconciled()
     job = cluster.started("-w", "dgx1", "--gres=gpu:5", sleep_s=300)
     assert job.gpus == {"dgx1": (0, 2, 3, 4, 7)}
     assert "as calibrated" in job.fields["AdminComment"]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_what_the_site_usually_asks(cluster):
     """mapa-preserve-site keeps together what jobs of the usual sizes will want."""
     usual = {4: 1, 8: 1}

@@ -33,7 +33,6 @@ def watched_site(session_cluster: Cluster) -> Iterator[None]:
 
 
 def submit(cluster: Cluster, gpus: int, hint: str, *args: str, seconds: float = 300) -> int:
-    """A job on the minsky."""
     hint = f"--comment=gpu-topo: {hint}"
     return cluster.sbatch("-w", NODE, f"--gres=gpu:{gpus}", hint, *args, sleep_s=seconds)
 
@@ -53,7 +52,6 @@ def neighbours(cluster: Cluster) -> dict[str, float | None]:
         for name in POLICIES
     ],
 )
-@pytest.mark.long("a minute; in the select mode in every run", "slots")
 def test_table_1_gets_the_gpus_the_simulator_says(cluster, name):
     """The authors' six jobs, submitted and ended in the order in which that happens there."""
     jobs = jobs_of("authors")
@@ -67,7 +65,7 @@ def test_table_1_gets_the_gpus_the_simulator_says(cluster, name):
         if what == "end":
             cluster.cancel(ids[number])
             cluster.wait_finished(ids[number])
-            cluster.look()
+            cluster.wait_reconciled()
         elif what == "submit":
             words = [word for word in record.job.hint.split(",") if word.partition("=")[0] in keys]
             hint = ",".join([f"policy={name}", *words])
@@ -88,7 +86,6 @@ def in_order(records: Sequence[Record]) -> list[tuple[str, int]]:
     return [(what, number) for _, _, what, number in sorted(result)]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster):
     """One free GPU on each socket: topo-aware-p waits, says why, and starts on a pair."""
     holders = dict(zip((0, 2), cluster.occupy(NODE, (0, 2)), strict=True))
@@ -114,14 +111,12 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster):
     assert cluster.wait_running(job, timeout_s=60).gpus == {NODE: (whole, whole + 1)}
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_without_postponing_it_takes_the_split_pair(cluster):
     cluster.occupy(NODE, (0, 2))
     job = submit(cluster, 2, "policy=topo-aware,batch=1")
     assert cluster.wait_running(job).gpus == {NODE: (1, 3)}
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_tasks_of_an_array_wait_and_start_each_on_a_pair(cluster):
     holders = cluster.occupy(NODE, (0, 2))
     array = submit(cluster, 2, WAITS, "--array=0-1")
@@ -138,7 +133,6 @@ def _gpus_of(cluster: Cluster, array: int) -> set[tuple[int, ...]]:
     return {job.gpus[NODE] for job in cluster.jobs(array) if job.gpus}
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_what_depends_on_a_job_that_waits_starts_after_it(cluster):
     holders = cluster.occupy(NODE, (0, 2))
     first = submit(cluster, 2, WAITS, seconds=1)
@@ -150,7 +144,6 @@ def test_what_depends_on_a_job_that_waits_starts_after_it(cluster):
     assert cluster.wait_running(after, timeout_s=60).gpus == {NODE: (2, 3)}
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(cluster):
     """A tiny batch on GPU 0, started before: the next one goes to the other socket."""
     first = submit(cluster, 1, "policy=topo-aware,batch=1")

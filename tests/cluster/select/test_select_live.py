@@ -44,7 +44,6 @@ FORMS = [
 
 @pytest.mark.parametrize(("args", "count"), [f[1:] for f in FORMS], ids=[f[0] for f in FORMS])
 def test_every_form_of_request_is_advised(cluster, engine, args, count):
-    """Whichever way the GPUs are asked for, the job gets the preferred ones."""
     order = [6, 3, 2, 7] if "socket" in args[0] else OURS
     engine.rule(do="prefer", order=order)
     jobid = cluster.sbatch("-w", "dgx1", *args, sleep_s=30)
@@ -81,7 +80,6 @@ def test_each_task_of_an_array_is_advised(cluster, engine):
 
 
 def test_a_fragmented_node_offers_its_free_gpus_only(cluster, engine):
-    """The question shows the free GPUs, and the choice is among them."""
     cluster.occupy("dgx1", [0, 3, 6])
     engine.rule(**PREFER)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)

@@ -22,5 +22,4 @@ def said() -> list[str]:
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_claim(live, said, claim):
-    """Each claim of records_test.c holds."""
     assert f"ok {claim}" in said, "\n".join(said[-20:])

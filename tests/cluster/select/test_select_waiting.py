@@ -47,7 +47,6 @@ def test_a_postponed_job_says_why_and_starts_in_time(cluster, engine):
 
 
 def test_the_rest_of_the_partition_is_not_delayed(cluster, engine):
-    """Jobs of lower priority start at once beside a postponed one."""
     engine.rule(**LAZY_BY_HINT)
     waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     low = ("-w", "dgx1", "--nice=100", "--gres=gpu:1")
@@ -57,7 +56,6 @@ def test_the_rest_of_the_partition_is_not_delayed(cluster, engine):
 
 
 def test_backfill_goes_on_beside_a_postponed_job(cluster, engine):
-    """A job that only backfill can start is not held up by the postponed one's plans."""
     engine.rule(**LAZY_BY_HINT)
     cluster.wait_running(cluster.sbatch("-w", "dgx1", "-t5", "--gres=gpu:6", sleep_s=300))
     waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:1", sleep_s=30)

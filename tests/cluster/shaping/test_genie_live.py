@@ -53,8 +53,8 @@ def profiles(session_cluster: Cluster) -> Iterator[None]:
 @pytest.fixture
 def shaping(profiles: None, cluster: Cluster) -> Cluster:
     """A cluster whose engine shapes jobs, and knows what Slurm's books say."""
-    until(lambda: cluster.status()["genie"]["domains"], "the engine has looked at the queue", 20)
-    cluster.look()
+    until(lambda: cluster.status()["genie"]["domains"], "the engine has read the queue", 20)
+    cluster.wait_reconciled()
     return cluster
 
 
@@ -87,9 +87,6 @@ def refused(cluster: Cluster, *args: str) -> str:
     lines = [line for line in done.err.splitlines() if "gpu-topo" in line]
     assert len(lines) == 1, done.err
     return lines[0]
-
-
-# -- a queue ------------------------------------------------------------------
 
 
 def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes():
@@ -128,7 +125,6 @@ def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: 
 
 
 @reshaping
-@pytest.mark.long("40 s; in the select mode in every run", "slots")
 def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(shaping):
     """Three classes, a dozen jobs; each end waits until what the one before led to has happened.
 
@@ -176,8 +172,6 @@ def test_urgent_overtakes_normal_and_nobody_else_loses(shaping):
     assert shaping.job(normal[1]).state == "PENDING"
 
 
-# -- shapes -------------------------------------------------------------------
-
 WIDE = Work("wide", 64, 2000)
 #: What it gets on empty nodes, and with -N 2 (a test holds that against the models).
 BEST, BEST_OF_TWO = "1x5", "2x3"
@@ -215,7 +209,6 @@ def tasks_of(cluster: Cluster, jobid: int) -> int:
     return int(cluster.run("ctl", f"cat {path}").out)
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(shaping):
     """And `explain` shows what it could have had."""
     jobid = submitted(shaping, hint(WIDE))
@@ -251,6 +244,7 @@ RESHAPED = [
 
 @reshaping
 @pytest.mark.long("a detail of what a shorter test shows", "select")
+@pytest.mark.both_modes("short")
 def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping):
     """What comes free is less than its shape; its environment was written at submit."""
     full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
@@ -285,7 +279,7 @@ def test_what_the_user_fixed_is_kept(shaping):
         assert f"[gpu-shape: {shape}" in admin_comment(shaping, jobid)
         shaping.cancel(jobid)
         shaping.wait_idle()
-        shaping.look()
+        shaping.wait_reconciled()
 
 
 def let_in(cluster: Cluster, work: Work, **more: object) -> str:
@@ -306,7 +300,6 @@ BAD = [
 ]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_bad_input_is_refused_with_one_line(shaping):
     """So are classes and partitions that the site does not allow, and srun without GPUs; a job that
     cannot be in time, or whose profile another stands in for, is let in and told; where the site

@@ -11,11 +11,7 @@ from simulation.experiments.pollux import runs_of
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.long("the same in the other mode", "slots"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 HOME = "/home/alice"
 FOLDER = f"{HOME}/work"
@@ -91,19 +87,16 @@ def said(cluster: Cluster) -> str:
 
 
 def ended(cluster: Cluster, pid: int) -> bool:
-    """Whether that command is over."""
     return cluster.run("ctl", ["test", "-d", f"/proc/{pid}"], check=False).code != 0
 
 
 def progress(cluster: Cluster) -> dict[str, Any]:
-    """What the command wrote down."""
     text = cluster.run("ctl", ["cat", f"{FOLDER}/progress.json"]).out
     result: dict[str, Any] = json.loads(text)
     return result
 
 
 def states(cluster: Cluster) -> list[str]:
-    """The state of each run."""
     return [run["state"] for run in progress(cluster)["runs"]]
 
 

@@ -31,15 +31,14 @@ def is_gated(job: Job) -> bool:
 
 
 def stays_gated(cluster: Cluster, jobid: int) -> bool:
-    """Has the engine looked and left the job, or every part of it, where it is?"""
-    cluster.look()
-    cluster.look()  # begins when all that the first one decided is done
+    """Has the reconciler left the job, or every part of it, behind its gate?"""
+    cluster.wait_reconciled()
+    cluster.wait_reconciled()  # begins when all that the first one decided is done
     return all(map(is_gated, cluster.jobs(jobid)))
 
 
 @contextmanager
 def engine_away(cluster: Cluster) -> Iterator[None]:
-    """No engine for the length of the block."""
     cluster.engine("kill")
     yield
     cluster.engine("start")

@@ -22,9 +22,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 ALL = tuple(range(8))
 
 
-# -- gate and release ---------------------------------------------------------
-
-
 def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(cluster, watch):
     """It says what it waits for; the GPUs that come free are enough, and the best pair is taken."""
     busy = cluster.occupy("dgx1", ALL)
@@ -67,7 +64,7 @@ def test_a_burst_of_equal_submits_asks_seldom_and_all_of_it_runs(cluster):
 def test_a_gate_is_renewed_and_lapses_when_the_engine_is_away(cluster):
     """Longer than its lease behind the gate; without the engine Slurm runs the job as written."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
-    cluster.look()
+    cluster.wait_reconciled()
     busy = cluster.occupy("dgx1", ALL)
     jobid = gated(cluster, "-w", "dgx1", "--gpus=2")
     renewed(cluster, jobid)
@@ -119,7 +116,7 @@ def test_srun_and_salloc_wait_for_their_slots(cluster):
         again = [("-w", "dgx1", "--gres=gpu:1", "-p", "off")] * 2
         busy[0], busy[3] = submit_many(cluster, again, user="bob")
         running(cluster, (busy[0], busy[3]))
-        cluster.look()
+        cluster.wait_reconciled()
 
 
 @not_on_old
@@ -199,9 +196,6 @@ def test_gpus_of_one_socket(cluster):
     assert cluster.visible_gpus(jobid) == (4, 5)
 
 
-# -- order --------------------------------------------------------------------
-
-
 @pytest.mark.long("slurm.conf changes for it")
 def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(cluster, watch):
     """Slots of several sockets Slurm would never start; what no socket has is its own choice."""
@@ -219,7 +213,6 @@ def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(cluster, watch):
 
 
 def limit(minutes: int) -> str:
-    """A time limit."""
     return f"--time={minutes}"
 
 
@@ -245,8 +238,8 @@ def test_jobs_are_released_in_slurms_own_order(cluster):
     low = gated(cluster, "-w", "dgx1", "--gres=gpu:8")
     high = gated(cluster, "-w", "dgx1", "--gres=gpu:8")
     cluster.run("ctl", f"scontrol update jobid={high} priority=100000")
-    # Not within the one look that read the queue before and the nodes after these two lines.
-    cluster.look()
+    # Or one reading takes the queue before, and the nodes after, these two lines.
+    cluster.wait_reconciled()
     cluster.cancel(busy)
     cluster.wait_running(high)
     assert is_gated(cluster.job(low))

@@ -122,7 +122,7 @@ def test_every_option_starts_from_behind_a_gate(cluster):
     with watched(cluster):
         cluster.run("ctl", "scontrol update nodename=ALL state=drain reason=test")
         try:
-            cluster.look()
+            cluster.wait_reconciled()
             ids = submit_many(cluster, list(map(shlex.split, ALL)), script=SOME_S)
             jobs = records(cluster, ids)
             assert SLOTS.keys() == {text for text, job in jobs.items() if GATED in str(job)}

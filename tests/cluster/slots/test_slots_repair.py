@@ -24,9 +24,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 ALL = tuple(range(8))
 
 
-# -- what goes wrong ----------------------------------------------------------
-
-
 @pytest.mark.long("15 s of waiting")
 def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(cluster, watch):
     """A limit of Slurm's own stands against the start: gate again, try again, later and later."""
@@ -49,7 +46,7 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(cluster, watch):
 def test_what_no_release_starts_is_left_to_slurm(cluster):
     """The engine counts free CPUs; a user may ask for all cores of a socket, where each has 7."""
     configure_engine(cluster, "slots: {grace_s: 2}")
-    cluster.look()
+    cluster.wait_reconciled()
     one_each = cluster.sbatch(
         "-p", "off", "-w", "dgx1", "-n2", "--ntasks-per-socket=1", sleep_s=300
     )
@@ -131,7 +128,7 @@ def shut(cluster: Cluster) -> list[str]:
 def test_an_engine_that_ends_between_two_updates_leaves_no_job_without_gpus(cluster, watch):
     """The test makes the first update of a release; the job waits until an engine is back."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
-    cluster.look()
+    cluster.wait_reconciled()
     busy = cluster.occupy("dgx1", ALL)
     jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2")
     with engine_away(cluster):
@@ -160,9 +157,8 @@ MANY = pytest.mark.long("a minute of jobs")
     ],
 )
 def test_gated_jobs_survive(cluster, watch, count, trouble):
-    """All of them run to their end, none twice, none is lost."""
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
-    cluster.look()
+    cluster.wait_reconciled()
     holders = submit_many(cluster, [("-w", node, "--exclusive", "--gres=gpu:1") for node in NODES])
     running(cluster, holders)
     request = ["sbatch", "--parsable", "-o", "ran.%j.%s", "--open-mode=append", "--gres=gpu:2"]
@@ -181,9 +177,6 @@ def test_gated_jobs_survive(cluster, watch, count, trouble):
 
 
 NODES = ("amd1", "bridged1", "dgx1", "dgx2", "minsky1")
-
-
-# -- away with it -------------------------------------------------------------
 
 
 def test_release_all_gives_every_job_its_own_request_back(cluster):

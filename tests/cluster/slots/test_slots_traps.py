@@ -108,8 +108,6 @@ def batch(slurm: Cluster, *args: str, script: str = SHOW_IN_STEP) -> int:
     return int(slurm.run("ctl", command, user="alice").out)
 
 
-# -- slots are exact ----------------------------------------------------------
-
 ONE_NODE = {
     "--gres by model": (["--gres=gpu:v100:2"], (0, 3)),
     "--gpus by model": (["--gpus=v100:2"], (1, 6)),
@@ -154,8 +152,6 @@ def test_cpus_and_memory_per_gpu_become_the_jobs_own(engine):
     assert fields["NumCPUs"] == "6"
     assert "mem=200M" in fields["TRES" if OLD else "AllocTRES"]
 
-
-# -- srun and salloc ----------------------------------------------------------
 
 INTERACTIVE = [
     ["-n1", "--gres=gpu:2"],
@@ -220,9 +216,6 @@ def test_with_the_client_side_script_every_form_takes_a_model(engine):
     assert gpus_of_tasks(interactive(slurm, *env, "salloc", "--gpus=2", *step)) == {(0,)}
 
 
-# -- the engine is away -------------------------------------------------------
-
-
 def test_without_an_engine_a_request_by_model_runs_where_the_model_is(engine):
     """Slurm has no type v100 any more, so the bridge says it by the node's feature."""
     slurm = engine.cluster
@@ -237,9 +230,6 @@ def test_without_an_engine_a_request_by_model_runs_where_the_model_is(engine):
             assert len(slurm.visible_gpus(jobid)) == 2
     finally:
         engine.start()
-
-
-# -- the gate -----------------------------------------------------------------
 
 
 @contextmanager

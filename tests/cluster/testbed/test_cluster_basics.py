@@ -44,7 +44,6 @@ def test_occupy_leaves_exactly_the_wanted_gpus_in_use(cluster):
 
 
 def test_nodes_have_none_of_our_files(cluster):
-    """A compute node reads the same slurm.conf and has neither package nor plugin of ours."""
     config = cluster.run("ctl", "cat /etc/slurm/slurm.conf").out
     for node in GPUS:
         assert cluster.run(node, OURS_ON_A_NODE).out == ""

@@ -68,7 +68,6 @@ def refused(cluster: Cluster, command: str, *args: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("hint", "says"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(live, hint, says):
     for command in COMMANDS if says.startswith("gpu-topo: ") else COMMANDS[:1]:
         output = refused(live, command, *PAIR, f"--comment=gpu-topo:{hint}")
@@ -77,13 +76,13 @@ def test_a_hint_that_is_wrong_is_refused_at_submit_with_one_line(live, hint, say
         assert line.isprintable()
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(live):
     output = refused(live, "sbatch", "--comment=gpu-topo: pattern=ring")
     assert len([line for line in output if "asks for no GPUs" in line]) == 1
 
 
 @pytest.mark.enforced
+@pytest.mark.both_modes("short")
 def test_admin_comment_names_gpus_policy_and_reason(cluster):
     jobid = cluster.started(*PAIR, "--comment=gpu-topo: pattern=ring,mem=interleave", sleep_s=60).id
     text = admin_comment(cluster, jobid)
@@ -91,7 +90,6 @@ def test_admin_comment_names_gpus_policy_and_reason(cluster):
 
 
 @pytest.mark.enforced
-@pytest.mark.long("the same in the other mode", "slots")
 def test_admin_comment_says_why_slurm_chose(cluster):
     jobid = cluster.started(*PAIR, "--comment=gpu-topo: off", sleep_s=60).id
     text = admin_comment(cluster, jobid)
@@ -99,7 +97,6 @@ def test_admin_comment_says_why_slurm_chose(cluster):
 
 
 @pytest.mark.enforced
-@pytest.mark.long("the same in the other mode", "slots")
 def test_without_the_engine_admin_comment_is_what_is_told(cluster):
     """The engine does not listen for users; then it is stopped, too."""
     jobid = cluster.started(*PAIR, sleep_s=60).id
@@ -112,7 +109,6 @@ def test_without_the_engine_admin_comment_is_what_is_told(cluster):
 
 
 @pytest.mark.enforced
-@pytest.mark.long("the same in the other mode", "slots")
 def test_report_sums_up_what_was_gained(cluster):
     cluster.started(*PAIR, sleep_s=60)
     done = cluster.run("ctl", ["gputopo", "report", "--since", "1h", "--json"])
@@ -122,11 +118,7 @@ def test_report_sums_up_what_was_gained(cluster):
     assert cluster.run("ctl", ["gputopo", "report"], user="alice", check=False).code == 2
 
 
-# -- an engine that listens, with rules (from here on: `configured`) -------------
-
-
 @pytest.mark.enforced
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(configured):
     with pytest.raises(ClusterError, match="min-utility: not allowed for this job; expected one"):
         configured.sbatch(*PAIR, "--comment=gpu-topo: min-utility=0.5", user="bob")
@@ -139,10 +131,9 @@ def test_a_user_is_held_to_their_own_limits_and_an_account_has_defaults(configur
 
 
 @pytest.mark.enforced
-@pytest.mark.long("the same in the other mode", "slots")
 def test_the_owner_is_told_everything_and_a_stranger_nothing(configured):
     jobid = configured.started(*PAIR, sleep_s=60).id
-    configured.look()
+    configured.wait_reconciled()
     mine = explained(configured, jobid, "alice")
     assert mine["source"] == "engine"
     assert sorted(mine["chosen"]["gpus"]["dgx1"]) == [0, 3]
@@ -159,14 +150,13 @@ def test_the_owner_is_told_everything_and_a_stranger_nothing(configured):
 
 
 @pytest.mark.enforced
-@pytest.mark.long("the same in the other mode", "slots")
 def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(configured):
     # Until the engine has seen who they are it cannot write down what it decided for each.
     script = "until [ -e $HOME/go ]; do sleep 0.1; done"
     configured.run("ctl", "rm -f /home/alice/go")
     jobid = configured.sbatch(*PAIR, "--array=0-2", script=script)
     until(lambda: {job.state for job in configured.jobs(jobid)} == {"RUNNING"}, "all run", 60)
-    configured.look()
+    configured.wait_reconciled()
     configured.run("ctl", "touch /home/alice/go")
     configured.wait_idle()
     configured.engine("restart")
@@ -177,7 +167,6 @@ def test_finished_jobs_and_arrays_are_explained_after_a_restart_of_the_engine(co
     assert "COMPLETED" in one["state"]
 
 
-@pytest.mark.long("the same in the other mode", "slots")
 def test_a_pending_job_that_was_never_decided_is_told_by_slurm(configured):
     jobid = configured.sbatch(*PAIR, "--hold", "--comment=gpu-topo: pattern=tree")
     for user in ("alice", "root"):
@@ -188,6 +177,7 @@ def test_a_pending_job_that_was_never_decided_is_told_by_slurm(configured):
 
 
 @pytest.mark.enforced
+@pytest.mark.both_modes("short")
 def test_a_job_that_waits_says_why_and_what_it_would_get(configured):
     configured.occupy("dgx1", [0, 1, 2, 4, 6, 7])
     jobid = configured.sbatch(*PAIR, "--comment=gpu-topo: min-utility=0.95", sleep_s=60)
@@ -220,7 +210,6 @@ def with_option(option: None, live: Cluster) -> Cluster:
 
 
 @pytest.mark.enforced
-@pytest.mark.long("the same in the other mode", "slots")
 def test_the_option_means_the_same_as_the_comment(with_option, cluster):
     by_option = with_option.sbatch(*PAIR, "--gpu-topo=pattern=tree,mem=none", sleep_s=60)
     by_comment = with_option.sbatch(
@@ -229,7 +218,7 @@ def test_the_option_means_the_same_as_the_comment(with_option, cluster):
     notes = []
     for jobid in (by_option, by_comment):
         with_option.wait_running(jobid)
-        with_option.look()
+        with_option.wait_reconciled()
         note, _, _ = admin_comment(with_option, jobid).partition("]")
         notes.append(note.replace("dgx2", "dgx1"))
         assert explained(with_option, jobid, "root")["pattern"] == "tree"
@@ -252,7 +241,6 @@ def test_the_option_means_the_same_as_the_comment(with_option, cluster):
     ],
     ids=["unknown key", "bad value", "no GPUs", "contradiction", "too long", "tab"],
 )
-@pytest.mark.long("the same in the other mode", "slots")
 def test_an_option_that_is_wrong_is_refused_with_one_line(with_option, args, says):
     for command in COMMANDS:
         output = refused(with_option, command, *args)
@@ -268,5 +256,5 @@ def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(with_
     with_option.engine("start")
     with_option.run("ctl", ["scontrol", "release", str(jobid)])
     with_option.wait_running(jobid)
-    with_option.look()
+    with_option.wait_reconciled()
     assert explained(with_option, jobid, "root")["pattern"] == "tree"

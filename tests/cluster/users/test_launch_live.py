@@ -22,11 +22,7 @@ from slurm_cluster.slurm_text import parse_indices
 from slurm_plugin.launch import machine_of
 from tests.cluster.users.launched import DUMP, DUMP_FILE, check, launch, srun, steps, task_of
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.long("the same in the other mode", "slots"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 ASSETS = Path(__file__).parents[1] / "assets"
 PLUGIN = "optional /cluster/launch/gputopo.so table=/cluster/launch/%n.table devices=/dev/fakegpu"

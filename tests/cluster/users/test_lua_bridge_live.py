@@ -10,11 +10,7 @@ from select_harness import FakeEngine
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, Result
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.both_modes,
-    pytest.mark.long("the same in the other mode", "slots"),
-]
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 SETTINGS = "/etc/slurm/gputopo-bridge.conf"
 BRACKET = "[gpu-topo: pattern=ring]"
