@@ -54,8 +54,10 @@ extern void gt_plugin_read(void)
 {
 	gt_layout_forget();
 	gt_channel_close(&gt_plugin.channel);
-	if (running_in_slurmctld())
+	if (running_in_slurmctld()) {
 		read_settings();
+		gt_plugin.topology_yaml = gt_topology_yaml();
+	}
 }
 
 extern bool gt_plugin_may_act(void)

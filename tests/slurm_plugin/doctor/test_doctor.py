@@ -166,6 +166,15 @@ def another_partition(site: Site) -> None:
     site.config.write_text(site.config.read_text() + "  gone: {mode: observe}\n")
 
 
+def network_files(site: Site) -> None:
+    """Slurm 26.05 with a topology.yaml, the engine with a topology.conf."""
+    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    (site.folder / "topology.conf").write_text("SwitchName=s1 Nodes=dgx1")
+    site.config.write_text(site.config.read_text() + "topology_conf: topology.conf\n")
+    site.slurm.values["SLURM_VERSION"] = "26.05.3"
+    plugin_file(site.folder / "ours" / "select_cons_tres.so", (26, 5, 3), b"gputopo")
+
+
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
 BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
@@ -203,6 +212,8 @@ BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
      "dgx1: Slurm has 4 GPUs, its topology dgx1v 8"),
     ("node left to Slurm", not_collected, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
+    ("topology.yaml beside a topology.conf", network_files, "network", "warn",
+     "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; it chooses"),
     ("partition that Slurm does not have", another_partition, "partitions", "warn",
      "gone is no partition"),
 ]  # fmt: skip
@@ -217,6 +228,17 @@ def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, wor
     breaks(site)
     finding = site.only(check, level)
     assert words.format(folder=site.folder) in f"{finding.text}; {finding.fix}"
+
+
+@pytest.mark.parametrize(("version", "words"), [
+    ("24.11.5", "gputopo.yaml names no topology_conf"),
+    ("26.05.3", "goes by {folder}/slurm/topology.yaml"),
+])  # fmt: skip
+def test_a_release_that_does_not_read_topology_yaml(site, version, words):
+    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    site.slurm.values["SLURM_VERSION"] = version
+    (text,) = (found.text for found in site.findings() if found.check == "network")
+    assert words.format(folder=site.folder) in text
 
 
 def test_nodes_known_to_one_side_only_are_named(site):
