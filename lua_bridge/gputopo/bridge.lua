@@ -11,6 +11,7 @@ local breaker = require("gputopo.breaker")
 local codec = require("gputopo.codec")
 local comment = require("gputopo.comment")
 local config = require("gputopo.config")
+local gres = require("gputopo.gres")
 local guard = require("gputopo.guard")
 local hints = require("gputopo.hint")
 local reply = require("gputopo.reply")
@@ -41,7 +42,7 @@ local function refuse(line)
 end
 
 -- configure([directory]): reads gputopo-bridge.conf from the directory, else from that of
--- $SLURM_CONF, else from /etc/slurm; the first submit calls it when nobody did.
+-- $SLURM_CONF, else from /etc/slurm. The first submit calls it if nobody has.
 function M.configure(directory)
   was_configured = true
   local beside_slurm_conf = string.match(os.getenv("SLURM_CONF") or "", "^(.*)/[^/]*$")
@@ -150,9 +151,9 @@ local function held(job, hint)
   return slurm.SUCCESS
 end
 
--- A job without GPUs. With a hint it may ask for its shape to be chosen; in a heterogeneous job
--- the hint may be meant for another component. A donor has no GPUs either; its record is written
--- at once, so that its user can never change it (guard.lua).
+-- A job without GPUs. Its hint may ask for a shape to be chosen; in a heterogeneous job the hint
+-- may be meant for another component. A donor asks for no GPUs either; its record is written at
+-- once, so that its user can never change it (guard.lua).
 local function submit_without_gpus(job, part_list)
   local said = job.comment
   local parent = said and string.match(said, "^gpu%-donor of=(%d%d?%d?%d?%d?%d?%d?%d?%d?%d?)$")
@@ -196,10 +197,10 @@ local function may_write_admin_comment(uid)
 end
 
 -- In the slots mode a job's request is rewritten without its model, engine or not.
--- -> the keys that the engine is sent besides (nil: it is not asked), refusal
+-- -> the keys to be added to the question (nil: no question), refusal
 local function without_model(job, submit_uid, ask)
   local asked, is_batch = slots_submit.read(job)
-  if slots_submit.names_slot(asked) and may_write_admin_comment(submit_uid) then
+  if gres.slot_of(asked) and may_write_admin_comment(submit_uid) then
     return nil
   end
   local set, refusal = slots_submit.normalised(job, asked, is_batch)
@@ -267,7 +268,7 @@ local function submit(job, part_list, submit_uid)
   return slurm.SUCCESS
 end
 
--- The job as it will be after the update: what the update sets, else the record's.
+-- The job after the update: the fields that the update sets, and the record's others.
 local function updated(job, record)
   return setmetatable({}, {
     __index = function(_, field)

@@ -19,16 +19,13 @@ local FIRST_SPECIAL_32, FIRST_SPECIAL_16 = 4294967293, 65534
 
 -- A count the user gave, or nil (unset, zero, or one of Slurm's marks for "no value").
 local function count32(value)
-  if value and value > 0 and value < FIRST_SPECIAL_32 then
-    return value
-  end
+  return value and value > 0 and value < FIRST_SPECIAL_32 and value or nil
 end
 
 local function count16(value)
-  if value and value > 0 and value < FIRST_SPECIAL_16 then
-    return value
-  end
+  return value and value > 0 and value < FIRST_SPECIAL_16 and value or nil
 end
+M.count32, M.count16 = count32, count16
 
 -- Adds what one TRES field asks for. ask.foreign marks GPUs that are not ours to place.
 local function take(ask, key, spec)

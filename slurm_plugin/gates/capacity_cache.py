@@ -1,7 +1,4 @@
-"""What submits are answered from: what was free at the last look, and what was promised since.
-
-A submit never waits for a call to Slurm. Times are epochs.
-"""
+"""What submits are answered from, without a call to Slurm. Times are epochs."""
 
 from __future__ import annotations
 
@@ -113,8 +110,7 @@ class CapacityCache:
     def forget(self, began: float) -> None:
         """Drop promises to jobs that a look begun at `began` should have seen and did not.
 
-        Not sooner: a job may appear right after its promise ran out, and its slots must not be
-        given twice meanwhile.
+        Not sooner: a job may appear late, and its slots must not be given twice meanwhile.
         """
         for kept in (self.promises, self.gated):
             for token in [t for t, promise in kept.items() if promise.until <= began]:

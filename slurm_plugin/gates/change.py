@@ -95,29 +95,17 @@ def asked_for(kept: GateRecord) -> JobUpdate:
 
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
-    job, kept, need = part.job, part.kept, part.need
-    fields = placed(kept, job.ntasks or 1, need, part.group, part.mask)
-    cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
-    requests = GpuRequests(*(fields.get(name, "") for name in GpuRequests._fields))
-    comment = kept.placed(now).written_into(job.admin_comment)
-    return JobUpdate(
-        begin_time=NOW,
-        **requests._asdict(),
-        tres_bind="",
-        req_nodes=fields["req_nodes"],
-        num_nodes=(need.nodes, need.nodes),
-        min_cpus=int(cpus) if cpus else None,
-        cpus_per_task=int(per_task) if per_task else None,
-        cpus_per_tres=fields.get("cpus_per_tres"),
-        admin_comment=hints.with_note(comment, part.note),
-    )
+    job, kept = part.job, part.kept
+    update = placed(kept, job.ntasks or 1, part.need, part.group, part.mask)
+    comment = hints.with_note(kept.placed(now).written_into(job.admin_comment), part.note)
+    requests = GpuRequests(*(getattr(update, name) or "" for name in GpuRequests._fields))
+    return replace(update, begin_time=NOW, admin_comment=comment, **requests._asdict())
 
 
 def _pinned(update: JobUpdate) -> JobUpdate:
-    """The update for a first component, whose nodes Slurm lets only the bridge set.
+    """The update for a first component, whose nodes only the bridge may set, by `pin=`.
 
-    `pin=` in the comment tells it which. The other components get this comment, too: their own
-    updates have to come later.
+    Slurm gives this comment to the other components, too: their own updates have to come later.
     """
     comment = update.admin_comment or ""
     kept = GateRecord.read_from(comment)
@@ -127,18 +115,15 @@ def _pinned(update: JobUpdate) -> JobUpdate:
 
 
 def spared(job: QueuedJob) -> JobUpdate:
-    """The update for a component that has no slots, after one of the first component's.
+    """The update that gives a component without slots its own comment and nodes back.
 
-    That one gave it the first component's comment, and with it (`pin=`) the nodes.
+    The update of the first component overwrote them.
     """
     return JobUpdate(req_nodes=job.req_nodes, admin_comment=job.admin_comment)
 
 
 def regate(job: QueuedJob, kept: GateRecord, begin: int, not_before: int, note: str) -> JobUpdate:
-    """The update that puts the job behind its gate again, with its own request.
-
-    `begin` is when the gate opens by itself; the next try comes at `not_before`.
-    """
+    """The update that gates the job again until `begin`, with no release before `not_before`."""
     comment = kept.gated_again(not_before).written_into(job.admin_comment)
     update = _own_request(kept, max(begin, kept.begin), hints.with_note(comment, note))
     return _of_leader(update) if job.het_id == job.job_id else update

@@ -1,7 +1,4 @@
-"""One plan for the whole queue: which gates open now, which are renewed, what is repaired.
-
-Pure: a snapshot and the time in, a plan out.
-"""
+"""One plan for the whole queue, pure: which gates open, which are renewed, what is repaired."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from slurm_plugin.job_notes.records import PLACED, is_ahead
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate
-from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by, with_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, held_by, with_hold
 from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import QueuedJob
@@ -121,11 +118,7 @@ class _Planning:
     def _await_donors(self, unit: Unit, by_id: Mapping[int, QueuedJob]) -> None:
         """A job with a loan: it is released once its donors are ready."""
         [(job, want)] = unit.members
-        now = self.context.now
-        ready_s = self.context.ready_s if self.matcher is not None else None
-        outcome = slot_loans.continue_loan(
-            job, want, self.made, by_id, now, ready_s, end_of(job, now)
-        )
+        outcome = slot_loans.continue_loan(job, want, self.made, by_id, self.context)
         self.made.seen[f"loan {outcome}"] += 1
         if outcome == slot_loans.MEETS:
             self._renew(unit)
@@ -176,10 +169,7 @@ class _Planning:
         )
 
     def _open(self, unit: Unit) -> bool:
-        """Release the unit, or as many tasks of an array as there is room for.
-
-        False: it stays behind its gate.
-        """
+        """Release the unit, or as many tasks as there is room for; False: it stays gated."""
         if not all(self._is_ready(job, want) for job, want in unit.members):
             return False
         job, _ = unit.first
@@ -212,9 +202,9 @@ class _Planning:
             yield [name]
 
     def _renew(self, unit: Unit) -> None:
-        """Every gate is shut again when half of its lease is over.
+        """Shut a gate again once half of its lease is over.
 
-        Of a heterogeneous job only the first component's: that update goes to all of them.
+        The update of a heterogeneous job's first component goes to all of them.
         """
         for job, want in unit.members:
             if change.is_bare(job, want.kept):

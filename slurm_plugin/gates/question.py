@@ -21,10 +21,7 @@ def ask(
 
 
 def candidates(need: Need, groups: Sequence[Group]) -> tuple[CandidateNode, ...]:
-    """The groups as candidates; what Slurm would take is the first one's lowest GPUs.
-
-    A group of several nodes is one candidate, with what is free on all of them.
-    """
+    """The groups as candidates, each under its first node's name; Slurm would use the first one."""
     return tuple(
         CandidateNode(
             group.own,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord, GpuRequests
 from slurm_plugin.protocol import ResourceRequest, Submit
@@ -18,7 +19,7 @@ from slurm_plugin.queue.demand import (
 )
 from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.gres_text import counts
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
 
 
@@ -53,10 +54,7 @@ def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
 
 
 def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
-    """What a job asked for at its submit, from its record and Slurm's own figures.
-
-    Raises Unplaceable for a record without a GPU request.
-    """
+    """What a job asked for at its submit. Raises Unplaceable for a record without a GPU request."""
     least, most = kept.nodes
     as_submitted = replace(
         job,
@@ -77,18 +75,14 @@ def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
 def tied_to(job: QueuedJob, kept: GateRecord) -> frozenset[str]:
     """The only slots that a job of 22.05 can start on once it had some; empty for any other job.
 
-    An update there adds GRES types to a job and never removes one (one that the job no longer
-    asks for stays with a count of zero), and the job starts on no node without all of them.
+    An update there adds GRES types and never removes one: one that is not asked for any more stays
+    with a count of zero. The job starts on no node without all of them.
     """
     return frozenset(slots_given(job)) if kept.requests.is_22_05 else frozenset()
 
 
 def slots_given(job: QueuedJob) -> dict[str, int]:
-    """The slots that the job's request in Slurm names, with their GPU indices.
-
-    Empty where it cannot be read: a user may have changed it, and the other jobs are looked at
-    all the same.
-    """
+    """The slots that the job asks for in Slurm, by index; empty where a user made it unreadable."""
     try:
         types = counts(job.tres_per_node) or counts(job.tres_per_job)
     except ValueError:
@@ -139,27 +133,26 @@ def record_of(
     return GateRecord(state, {key: str(value) for key, value in values.items() if value})
 
 
-def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) -> dict[str, str]:
-    """The fields (without the comment) that give a job the slots `mask` on the group's nodes.
-
-    `kept` is its record, `tasks` how many it has (0: not known).
-    """
-    requests = kept.requests
+def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) -> JobUpdate:
+    """The update that gives a job of so many tasks (0: not known) these slots, but no comment."""
     by = "tres_per_job" if kept.is_given_to_job else "tres_per_node"
-    gres = "gres:" if requests.is_22_05 else "gres/"
+    gres = "gres:" if kept.requests.is_22_05 else "gres/"
     count = 1 if by == "tres_per_node" else need.nodes
     slots = slot_types.request(group.gpu_types, mask, count)
-    asked = zip(requests._fields, requests, strict=True)
-    values = {field: without_gpus(text) for field, text in asked if text or field == by}
+    asked = kept.requests._asdict().items()
+    others: dict[str, Any] = {
+        name: without_gpus(text) for name, text in asked if text or name == by
+    }
     wanted = ",".join(gres + item for item in slots.split(","))
-    values[by] = ",".join(filter(None, (wanted, values[by])))
-    values["tres_bind"] = ""
-    values["req_nodes"] = ",".join(group.names)
-    values["min_nodes"] = values["max_nodes"] = str(need.nodes)
-    if per_gpu := kept.cpus_per_gpu:
-        # Slurm refuses it beside several GPU types.
-        cpus = per_gpu * need.gpus * need.nodes
-        values |= {"cpus_per_tres": "", "min_cpus": str(cpus)}
-        if tasks and cpus % tasks == 0:
-            values["cpus_per_task"] = str(cpus // tasks)
-    return values
+    others[by] = ",".join(filter(None, (wanted, others[by])))
+    # Slurm refuses CPUs per GPU beside several GPU types.
+    cpus = kept.cpus_per_gpu * need.gpus * need.nodes
+    return JobUpdate(
+        **others,
+        tres_bind="",
+        req_nodes=",".join(group.names),
+        num_nodes=(need.nodes, need.nodes),
+        cpus_per_tres="" if cpus else None,
+        min_cpus=cpus or None,
+        cpus_per_task=cpus // tasks if cpus and tasks and cpus % tasks == 0 else None,
+    )

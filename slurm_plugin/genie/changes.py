@@ -1,7 +1,4 @@
-"""From a plan to what is changed in Slurm: shapes, the order, and who is let start.
-
-Pure: snapshots and plans in, updates out.
-"""
+"""From a plan to the updates for Slurm, pure: shapes, the order, and who is let start."""
 
 from __future__ import annotations
 
@@ -47,8 +44,8 @@ def changes(
 ) -> Changes:
     """The updates of one domain. `site`: the site factors as far as they are known.
 
-    A job that is to start gets its shape; one that waits keeps the one it has for as long as that
-    is possible and in time. Order first, so that a job about to start stands in front.
+    A job that is to start gets its shape. One that waits keeps its own while that is possible and
+    in time.
     """
     made = Changes()
     members = {one.job.job_id: one for one in snapshot.members if one.job.job_id in plans}
@@ -72,15 +69,14 @@ def changes(
 def site_factors(
     order: Sequence[int], priority: Mapping[int, int], site: Mapping[int, int]
 ) -> dict[int, int]:
-    """The queue's order as site factors, by job, of those that must change.
+    """The site factors, by job, that must change to give the queue this order.
 
-    The set of the jobs' priorities stays what Slurm's multifactor plugin made it (age, fair share,
-    quality of service), so against all other jobs they stand where they stood; among themselves
-    they exchange them, so that the scheduler's order counts. Equal priorities get one point of
-    difference each, downwards where there is room.
+    The jobs exchange their priorities, so that they stand against all other jobs where Slurm's
+    multifactor plugin put them. Equal priorities are told apart by one point each, downwards where
+    there is room.
 
-    In `order` who goes first stands first. `priority` is Slurm's now, `site` the factor in it (0
-    where missing). Empty where Slurm's order is the wanted one already.
+    `order` begins with the job that goes first. `priority` is what Slurm has now, `site` the factor
+    in it (0 where missing). Empty where the queue has this order already.
     """
     now = [priority[job] for job in order]
     if all(one > other for one, other in pairwise(now)):
@@ -125,8 +121,8 @@ def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float
 def _may_change(job: QueuedJob) -> bool:
     """Can the shape of a job be changed at all?
 
-    Of the tasks of an array, and of the components of a heterogeneous job, Slurm refuses some of
-    it. A job that has its slots is about to start on them.
+    Slurm refuses parts of it for array tasks and components of a heterogeneous job. A job that has
+    its slots is about to start on them.
     """
     if job.tasks > 1 or job.array_id or job.het_id:
         return False
@@ -150,27 +146,14 @@ def asked_shape(job: QueuedJob) -> Shape | None:
 def reshaped(
     job: QueuedJob, said: ShapeNote, shape: Shape, separator: str, factor: int | None = None
 ) -> JobUpdate:
-    """The update that gives a waiting job this shape.
-
-    CPUs are always among it: by them Slurm refuses the whole update of a job that has started,
-    which without them would lose nodes. Behind a gate of the slots mode the bracket's request is
-    changed with the job's own.
-    """
-    each, cpus = reply.tasks_per_node(said, shape), reply.cpus_per_node(said, shape)
-    gpus = reply.gres(shape, separator)
+    """The update that gives a waiting job this shape, and its gate's record the same request."""
     comment = replace(said, shape=shape).written_into(job.admin_comment)
     gate = GateRecord.read_from(comment)
     if gate is not None:
-        comment = gate.reshaped(gpus, shape.nodes).written_into(comment)
-    return JobUpdate(
-        tres_per_node=gpus,
-        num_nodes=(shape.nodes, shape.nodes),
-        num_tasks=each * shape.nodes,
-        min_cpus=cpus * shape.nodes,
-        min_cpus_per_node=cpus,
-        admin_comment=hints.with_note(comment, _said(job, shape)),
-        site_factor=factor,
-    )
+        comment = gate.reshaped(reply.gres(shape, separator), shape.nodes).written_into(comment)
+    comment = hints.with_note(comment, _said(job, shape))
+    update = reply.shape_update(said, shape, separator)
+    return replace(update, admin_comment=comment, site_factor=factor)
 
 
 def _said(job: QueuedJob, shape: Shape) -> str:

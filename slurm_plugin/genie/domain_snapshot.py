@@ -1,7 +1,4 @@
-"""A snapshot of Slurm's queue as the scheduler of one shaped partition sees it.
-
-Who waits, who runs, what is free. Pure: jobs and nodes in, a Queue for the scheduler out.
-"""
+"""Slurm's queue as the scheduler of one shaped partition sees it. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Answers about shaped jobs: their submit, and whether they may start now.
 
-Answers come from the last look at Slurm and what was promised since, never from a call to
-Slurm. Whatever is doubtful is left to Slurm: the job keeps the shape it has. Slurm looks for a job
-to start the moment another ends, before the queue can be planned anew: then the job waits.
+They come from the last look at Slurm and what was promised since, never from a call to Slurm. A
+job that is in doubt keeps its shape. After the end of a job, which lets Slurm start another at
+once, jobs wait until the queue is planned anew.
 """
 
 from __future__ import annotations
@@ -63,10 +63,9 @@ LAST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """A job that was let start.
+    """A job that was let start, with its plan until this is carried out.
 
-    Its plan is kept until it has been carried out: GPUs come back one by one, and with each of
-    them another plan would be the best.
+    Its GPUs come back one by one, and after each of them another plan would be the best.
     """
 
     plan: Planned
@@ -146,12 +145,11 @@ class Shaping:
 
     def hold_reason(self, question: PlacementQuestion, shape: Shape | None) -> str:
         """Why the job is not to start now with this shape; empty where it may, or is not known."""
-        domain = self.site.domains.get(question.partition)
-        if domain is None or "iterations=" not in question.hint:
+        domain, now = self.site.domains.get(question.partition), self.clock()
+        if domain is None or not self.is_fresh(domain, now):
             return ""
-        now = self.clock()
-        mode = self.rule(question.partition, question.account, question.uid).mode
-        if mode != "enforce" or not self.is_fresh(domain, now):
+        rule = self.rule(question.partition, question.account, question.uid)
+        if rule.mode != "enforce" or not _asks_for_shape(question.hint, rule):
             return ""
         found = self.plans.get(question.partition, {}).get(question.job)
         if found is None:
@@ -281,6 +279,14 @@ class Shaping:
         for old in [key for key, one in self.promises.items() if one.until <= now]:
             del self.promises[old]
             self.records.pop(old, None)
+
+
+def _asks_for_shape(hint: str, rule: Rule) -> bool:
+    """Is this the hint of a job whose shape is chosen, or of one of a shape of its own?"""
+    try:
+        return "iterations" in read_preferences(hint, rule).values
+    except HintRefused:
+        return False
 
 
 def said_of(asked: Submit) -> ShapeNote:

@@ -55,10 +55,7 @@ class Group:
 
 
 def may_use(need: Need, node: Node) -> bool:
-    """May the job run on this node at all, whatever is free there?
-
-    Raises features.Unsupported for a constraint that cannot be judged node by node.
-    """
+    """May the job ever run on this node? Raises Unsupported where its constraint is not judged."""
     return (
         bool(not need.partitions or need.partitions & node.partitions)
         and node.name not in need.exc_nodes

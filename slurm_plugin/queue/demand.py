@@ -87,7 +87,7 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
 
 
 def need_of(asked: Demand, nodes: Nodes) -> Need:
-    """What the job needs of each node, on as few nodes as it may have.
+    """What the job needs of each of its nodes, which are as few as it allows.
 
     Raises Unplaceable where the GPUs per node cannot be known before the job starts.
     """

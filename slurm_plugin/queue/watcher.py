@@ -17,8 +17,7 @@ SETTINGS_S = 60.0
 class Watcher:
     """Reads in a thread, at most once at a time, and only when somebody asks for a snapshot.
 
-    It belongs to the event loop, whose thread alone may call its methods. `clock` is one that
-    nobody sets, `wall_clock` gives epochs.
+    Only the event loop may call it. `clock` is one that nobody sets, `wall_clock` gives epochs.
     """
 
     def __init__(
@@ -44,9 +43,8 @@ class Watcher:
         self._outdated_at = self._clock()
 
     async def snapshot(self, since: float, detail: Detail = Detail.JOBS) -> Snapshot:
-        """A snapshot that shows all that happened before `since` (by `clock`).
+        """A snapshot that shows all that happened before `since` (by `clock`); waits for a reading.
 
-        A caller that comes during a reading waits for it, and takes it where it is new enough.
         Raises SlurmError where Slurm does not answer.
         """
         self._wanted = max(self._wanted, detail)

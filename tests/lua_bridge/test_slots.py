@@ -23,7 +23,7 @@ def slots_keys(engine) -> str:
 
 
 def text_of(lua, call: str) -> str:
-    return lua.evaluate(f"return tostring(require('gputopo.slots').{call})")
+    return lua.evaluate(f"return tostring(require('gputopo.gres').{call})")
 
 
 # -- a request without its model ----------------------------------------------

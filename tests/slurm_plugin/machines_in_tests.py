@@ -32,10 +32,10 @@ def basic_config(folder: Path, text: str = BASIC) -> Config:
     return config.parse(text.format(folder=folder), folder / "gputopo.yaml")
 
 
-def basic_decider(folder: Path) -> Decider:
+def basic_decider(folder: Path, text: str = BASIC) -> Decider:
     from policies.registry import registry
 
-    settings = basic_config(folder)
+    settings = basic_config(folder, text)
     return Decider(load_machines(settings), Rules(settings), settings.waiting, registry.get)
 
 

@@ -48,7 +48,7 @@ def read(line: bytes) -> Question | None:
 
 
 def line_of(peer: socket.socket) -> bytes:
-    """The one line that a peer sends, in one piece, without its line feed.
+    """The line that a peer sends in one piece, without its line feed.
 
     SlurmError for anything else, OSError where it takes longer than the socket's timeout.
     """
@@ -68,7 +68,7 @@ class Submitter:
         self._timeout_s = timeout_s
 
     def donor(self, asked: Question) -> int:
-        """Submit a donor and return its job id; SlurmError says why none was submitted.
+        """Submit a donor and return its job id. Raises SlurmError.
 
         The id is what the user's own sbatch printed: whose job it is must be looked up.
         """

@@ -1,8 +1,7 @@
 """GPUs that are reserved for loans which are being made.
 
-While donors start, the GPUs meant for them and for their borrower are hidden from other jobs'
-questions; a job that Slurm would start on them anyway waits. Each reservation has an end, and
-without an engine there is none: the loan then comes to nothing, and no job waits for it.
+Other jobs do not see them, and wait where Slurm would start them there. Each reservation has an
+end; without an engine there is none, and the loan comes to nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What Slurm is told about a loan where GPUs are chosen when a job starts.
-
-The job's LoanRecord says how far its loan is: it `may` borrow, `meets` its donors, or `starts`.
-"""
+"""What Slurm is told about a loan where GPUs are chosen when a job starts."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ HIGHEST = 2**32 - 256
 class StartLoans:
     """The updates of the select mode.
 
-    Donors, and a job whose donors are ready, go before all other jobs of their partition. The
-    plan has already made sure that nobody is delayed by that.
+    Donors, and jobs whose donors are ready, go first in their partition: by the plan that delays
+    nobody.
     """
 
     #: How long donors may take.
@@ -84,10 +81,9 @@ class StartLoans:
         )
 
     def given_up(self, job: QueuedJob, record: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
-        """First the job's own request, as long as it waits; then its record without the loan.
+        """The update that gives the job its own request back, then the one that ends the loan.
 
-        The record names the loan until the request is the user's again: a job that started
-        meanwhile has to meet its donors.
+        In between it is named still: a job that started meanwhile has to meet its donors.
         """
         without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, record.over(), note))
         if record.state != STARTS:

@@ -148,8 +148,7 @@ def judged(
 ) -> Offer | Refusal:
     """A placement as an offer, where it can be carried out and, with `remote=auto`, gains.
 
-    `wait_s` is when local GPUs will be free. What can be enacted has a GPU beside the job, and
-    no more donors than the middleware knows.
+    `wait_s` is when local GPUs will be free.
     """
     most = settings.preset.max_donors
     if not answer.remote_gpus or not answer.tasks[0].local or (most and len(answer.donors) > most):

@@ -39,8 +39,8 @@ static bool is_ours(const char *open, const char *close)
 }
 
 /*
- * RET true with our bracket: the last one that stands outside of every other
- * bracket and has none inside; is_closed: every bracket of the text is.
+ * RET true with our bracket: the last one that stands outside of every other bracket and
+ * has none inside. *is_closed: every bracket of the text is closed
  */
 static bool find(const char *text, const char **open, const char **close,
 		 bool *is_closed)
@@ -120,7 +120,7 @@ extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 	size_t size;
 	char *out, *at;
 
-	/* no bridge has seen it; in a bracket too long it would not be found */
+	/* no bridge has checked it, and a bracket that is too long is none of ours */
 	if (hint.len > HINT_MAX)
 		hint.len = 0;
 	gt_bracket_read(comment, &old);

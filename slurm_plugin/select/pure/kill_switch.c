@@ -9,7 +9,7 @@
 
 #include "settings.h"
 
-#define LOOK_NS 500000000L
+#define CHECK_NS 500000000L
 #define NS 1000000000L
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -22,7 +22,7 @@ static bool running;
 static char watched[GT_PATH_MAX];
 static bool stopping, thrown;
 
-/* By a clock that nobody sets: set back by an hour, it would be an hour's wait. */
+/* The monotonic clock: if the other is set back by an hour, a wait would take an hour. */
 static void init(void)
 {
 	pthread_condattr_t attr;
@@ -43,8 +43,8 @@ static struct timespec after(clockid_t clock, long ns)
 	return when;
 }
 
-/* Called and left with the lock held, which is free while the file is looked for. */
-static void look(void)
+/* Called with the lock held, and gives it up while it checks: the file system may hang. */
+static void check(void)
 {
 	char path[GT_PATH_MAX];
 	bool is_there;
@@ -62,11 +62,11 @@ static void *watch(void *arg)
 	(void) arg;
 	pthread_mutex_lock(&lock);
 	while (!stopping) {
-		struct timespec until = after(CLOCK_MONOTONIC, LOOK_NS);
+		struct timespec until = after(CLOCK_MONOTONIC, CHECK_NS);
 
 		pthread_cond_timedwait(&stopped, &lock, &until);
 		if (!stopping)
-			look();
+			check();
 	}
 	pthread_mutex_unlock(&lock);
 	return NULL;
@@ -77,7 +77,7 @@ extern void gt_kill_switch_watch(const char *path)
 	pthread_once(&once, init);
 	pthread_mutex_lock(&lock);
 	snprintf(watched, sizeof(watched), "%s", path);
-	look();
+	check();
 	stopping = false;
 	if (!running)
 		running = !pthread_create(&thread, NULL, watch, NULL);
@@ -103,7 +103,7 @@ extern void gt_kill_switch_stop(void)
 	pthread_once(&once, init);
 	pthread_cond_broadcast(&stopped);
 	pthread_mutex_unlock(&lock);
-	/* one that hangs in the file system is left behind (see -z nodelete) */
+	/* a thread that hangs in the file system stays behind; the Makefile links nodelete */
 	if (running && pthread_timedjoin_np(thread, NULL, &patience))
 		pthread_detach(thread);
 	running = false;

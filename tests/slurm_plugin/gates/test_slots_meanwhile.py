@@ -4,12 +4,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from machines_in_tests import BASIC, basic_config, basic_decider
+from machines_in_tests import BASIC, basic_decider
 from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look, reconciler
 
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
@@ -49,8 +48,11 @@ def test_slots_promised_during_a_look_are_not_lent_either(tmp_path, promised):
         cache.promise("new", Hold(promised), NOW)
         return ""
 
-    decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    more = {"decider": decider, "lending": lender, "hold_reason": a_submit_comes}
+    more = {
+        "decider": basic_decider(tmp_path, text),
+        "lending": lender,
+        "hold_reason": a_submit_comes,
+    }
     made = look(reconciler(tmp_path, slurm, cache, **more), slurm)
     is_taken = promised != {"dgx1": 0b100}
     assert len(lender.asked) == (not is_taken)

@@ -12,11 +12,10 @@ from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look, r
 
 from policies.performance import Shape
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.decide.rules import Rules
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import HoldReason
-from slurm_plugin.gates.watch import Watch
+from slurm_plugin.gates.released import Watch
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
 from slurm_plugin.protocol import PlacementQuestion
@@ -154,8 +153,7 @@ def test_a_job_that_fits_on_no_node_borrows(tmp_path, hint, carried, allow, lent
     slurm = TwoNodes(job)
     lender = Remembers(RemoteConfig(presets.load("echo"), allow=allow), slurm)
     text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
-    decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    cache = CapacityCache()
+    cache, decider = CapacityCache(), basic_decider(tmp_path, text)
     look(reconciler(tmp_path, slurm, cache, lending=lender, decider=decider), slurm)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
@@ -180,11 +178,9 @@ def borrowing(
     """The lender after a look, or as many as it takes; and the lines of the decision log."""
     lines: list[dict[str, Any]] = []
     text = BASIC + f"enforcement: slots\nremote: {{{{allow: yes, {settings}}}}}\n"
-    config = basic_config(folder, text)
-    lender = Remembers(config.remote, slurm)
-    decider = replace(basic_decider(folder), rule=Rules(config))
-    lends = {"lending": lender, "profiles": PROFILES}
-    planner = reconciler(folder, slurm, lines=lines, decider=decider, **lends)
+    lender = Remembers(basic_config(folder, text).remote, slurm)
+    lends = {"lending": lender, "profiles": PROFILES, "decider": basic_decider(folder, text)}
+    planner = reconciler(folder, slurm, lines=lines, **lends)
     try:
         look(planner, slurm)
         deadline = time.monotonic() + patience_s
