@@ -36,8 +36,8 @@ STATES = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "COMPLETED")
 def settled(cluster: Cluster, ids: list[int]) -> None:
     """Each of these jobs runs to its end, sooner or later; drained nodes are resumed.
 
-    Slurm itself starts a job that it put back after a credential's lifetime: two minutes. A job with
-    the id of a forgotten one fails where slurmd is just ending that one: Slurm says so in its log.
+    Slurm itself starts a job that it put back after a credential's lifetime: two minutes. A job
+    with the id of a forgotten one fails where slurmd is just ending that one: its log says so.
     """
 
     left = set(ids)
