@@ -78,13 +78,13 @@ project() {
 }
 
 context() { # context FILE: all that Dockerfile may COPY, as a tar, with what every image begins with
-    local parts=(-C "$here/docker" image) made="$state/context-$1"
+    local parts=(-C "$here/docker" image) made="$state/context-$1" without=(--exclude=__pycache__ --exclude='*.so' --exclude='*.o' --exclude=build)
     mkdir -p "$made"
     cat "$here/docker/Dockerfile.base" "$here/docker/$1" >"$made/Dockerfile"
     case "$1" in
         Dockerfile.slurm)
             cp "$here/docker/$1" "$made/Dockerfile"
-            parts=(-C "$here/docker/image" use-slurm -C "$state/slurm" installed source)
+            parts=(-C "$here/docker/image" use-slurm -C "$state/slurm" installed source) without=()
             ;;
         Dockerfile) parts+=(-C "$state" project "wheels/$SUITE") ;;
         Dockerfile.builder)
@@ -92,7 +92,7 @@ context() { # context FILE: all that Dockerfile may COPY, as a tar, with what ev
             [ ! -e "$state/pyslurm/$SUITE" ] || parts+=(-C "$state" "pyslurm/$SUITE")
             ;;
     esac
-    tar -c --owner=0 --group=0 --exclude=__pycache__ --exclude='*.so' --exclude='*.o' --exclude=build -C "$made" Dockerfile "${parts[@]}"
+    tar -c --owner=0 --group=0 "${without[@]}" -C "$made" Dockerfile "${parts[@]}"
 }
 
 build() { # build FILE TARGET WHAT [OPTION...]
