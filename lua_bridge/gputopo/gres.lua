@@ -14,7 +14,7 @@ M.FIELDS = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket"
 
 -- Slurm's own suffixes (a count of 1k is 1,024).
 local SUFFIX = { [""] = 1, k = 1024, K = 1024, m = 1024 ^ 2, M = 1024 ^ 2 }
--- More than this is a typing error; Slurm says so better than we could.
+-- A larger count is a typing error, which Slurm itself refuses.
 local LARGEST_COUNT = 1000000
 
 -- MIG slices: 1g.5gb, a100_3g.20gb, 1c.2g.10gb, 1g.10gb+me.
@@ -95,7 +95,7 @@ local function gpu_item(item)
   return before .. name, gpu_type, joint ~= "" and joint or ":"
 end
 
--- types(spec) -> the GPU types a request names: a list without doubles
+-- types(spec) -> the GPU types that a request names, each once
 function M.types(spec)
   local found, seen = {}, {}
   for item in gmatch(spec, "[^,]+") do

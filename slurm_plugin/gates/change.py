@@ -88,11 +88,6 @@ def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
     return kept.requests.is_22_05 and kept.state == GATED and not any(job.requests)
 
 
-def asked_for(kept: GateRecord) -> JobUpdate:
-    """The update that gives a bare job its own request back, behind its gate."""
-    return JobUpdate(**kept.requests._asdict())
-
-
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept = part.job, part.kept
@@ -162,7 +157,7 @@ def _own_request(kept: GateRecord, begin: int, comment: str) -> JobUpdate:
         return JobUpdate(
             begin_time=begin, req_nodes=kept.req_nodes, num_nodes=nodes, admin_comment=comment
         )
-    per_task, per_gpu = gpus_of(kept.get("tpt")), kept.cpus_per_gpu
+    per_task, per_gpu = gpus_of(kept.requests.tres_per_task), kept.cpus_per_gpu
     return JobUpdate(
         begin_time=begin,
         **kept.requests._asdict(),

@@ -21,9 +21,7 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 class SlotLoans:
     """How lending works in this mode: the gate keeps the job away from all GPUs meanwhile."""
 
-    def record_of(self, job: QueuedJob) -> GateRecord | None:
-        """What the job's AdminComment keeps; None for a job without a gate."""
-        return GateRecord.read_from(job.admin_comment)
+    kind = GateRecord
 
     def is_on_loan(self, job: QueuedJob, kept: GateRecord) -> bool:
         """Gated or placed, a job with a loan starts on nothing else."""

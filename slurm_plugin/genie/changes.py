@@ -59,7 +59,8 @@ def changes(
         if _is_other(member, plan, snapshot.domain, now):
             update = reshaped(member.job, member.said, plan.shape, separator, factor)
             made.reshaped.append((member.job, member.task, plan))
-        if plan.nodes and asleep_until(member.job) > now:
+        # By the plugin's note: Slurm says `BeginTime` only after its next look at the job.
+        if plan.nodes and (postponed_until(member.job.admin_comment) or 0) > now:
             update = replace(update, begin_time=NOW)
         if update != JobUpdate():
             made.updates.append((member.job, update))
@@ -92,14 +93,6 @@ def site_factors(
         for job, target in zip(order, targets, strict=True)
     }
     return {job: factor for job, factor in wanted.items() if factor != site.get(job, 0)}
-
-
-def asleep_until(job: QueuedJob) -> float:
-    """Until when a job waits because we put off its start; 0 for one that does not.
-
-    By the plugin's note: Slurm itself says `BeginTime` only after its next look at the job.
-    """
-    return float(postponed_until(job.admin_comment) or 0)
 
 
 def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float) -> bool:

@@ -41,11 +41,12 @@ PATIENCE_S = 5.0
 class LoanUpdates(Protocol):
     """What one way of enforcing tells Slurm about loans. Pure.
 
-    Every `record` is of this way's own kind, as `record_of` read it.
+    Every `record` is of this way's own kind.
     """
 
-    def record_of(self, job: QueuedJob) -> JobRecord | None:
-        """Our record in the job's AdminComment, with or without a loan; None without one."""
+    @property
+    def kind(self) -> type[JobRecord]:
+        """The kind of record that a job has, with or without a loan."""
         ...
 
     def is_on_loan(self, job: QueuedJob, record: Any) -> bool:
@@ -121,13 +122,18 @@ class SlurmLoans:
             raise SlurmError(trouble)
         return donor
 
+    def record_of(self, job: QueuedJob) -> JobRecord | None:
+        """The job's record where that may name a loan."""
+        comment = job.admin_comment
+        return self.updates.kind.read_from(comment) if "loan=" in comment else None
+
     def tidy(self, queue: Sequence[QueuedJob]) -> None:
         """End donors whose borrower is no more, and borrowers that lost a donor."""
         there = {job.job_id: job for job in queue}
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            record = self.updates.record_of(job) if "loan=" in job.admin_comment else None
+            record = self.record_of(job)
             loan = record.loan if record else None
             if record is None or loan is None or not self.updates.is_on_loan(job, record):
                 continue

@@ -13,7 +13,7 @@ from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.queue.capacity import Hold, Nodes
 from slurm_plugin.slurm.interface import QueuedJob
 
-#: Longest word of a donor that is repeated.
+#: The most characters of a donor's own words that are repeated.
 SHOWN_CHARS = 120
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from slurm_plugin.queue import features
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
 
-#: Sets of GPUs that are looked at for a job of several nodes of one kind.
+#: The most sets of GPUs that are tried for a job of several nodes of one kind.
 MAX_SETS = 1024
 
 

@@ -134,10 +134,10 @@ class JobEnd:
     door: Door
     vouching: Munge
     refused: int = 0
-
-    def __post_init__(self) -> None:
-        """More at a time would only wait at the donor."""
-        self._entering = asyncio.Semaphore(CHECKS_PER_SOURCE)
+    # More at a time would only wait at the donor.
+    _entering: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(CHECKS_PER_SOURCE)
+    )
 
     async def start(self, sock: Any) -> asyncio.Server:
         """Serve a socket that is bound already, until what this returns is closed."""

@@ -4,7 +4,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +12,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from machines_in_tests import BASIC
+from machines_in_tests import BASIC, named
 
 from slurm_plugin.doctor import CHECKS, Finding, examine
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 
 def plugin_file(path: Path, version: tuple[int, int, int], mark: bytes = b"") -> Path:
@@ -66,26 +66,15 @@ class FakeSlurm:
             "PluginDir": f"{folder}/ours:{folder}/stock",
         }
 
-    def version(self) -> str:
-        return self.values["SLURM_VERSION"]
-
-    def nodes(self) -> list[SlurmNode]:
-        return self.all_nodes
-
-    def jobs(self) -> list[SlurmJob]:
-        return []
-
-    def queue(self) -> list[QueuedJob]:
-        return self.all_jobs
-
-    def config(self) -> Mapping[str, str]:
-        return self.values
-
-    def partitions(self) -> list[SlurmPartition]:
-        return [SlurmPartition(p, (), False) for p in ("watched", "quiet", "plain", "picky")]
+        parts = [SlurmPartition(p, (), False) for p in ("watched", "quiet", "plain", "picky")]
+        self.version = lambda: self.values["SLURM_VERSION"]
+        self.nodes = lambda: self.all_nodes
+        self.queue = lambda: self.all_jobs
+        self.config = lambda: self.values
+        self.partitions = lambda: parts
 
 
-class Site:
+class PlayedSite:
     """One installation in a directory; all is well until a test breaks something."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +83,7 @@ class Site:
         self.config = folder / "gputopo.yaml"
         self.config.write_text(BASIC.format(folder=folder))
         (folder / "slurm").mkdir()
+        self.bridge = folder / "slurm" / "gputopo-bridge.conf"
         self.script = folder / "slurm" / "job_submit.lua"
         self.script.write_text("-- the gputopo bridge")
         plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
@@ -127,8 +117,8 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    return Site(tmp_path, monkeypatch)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedSite:
+    return PlayedSite(tmp_path, monkeypatch)
 
 
 def test_a_whole_installation_has_nothing_to_fix(site):
@@ -144,29 +134,29 @@ def test_a_wrong_configuration_is_said_once_and_the_rest_is_still_checked(site):
     assert {"slurm", "bridge", "select plugin"} <= {f.check for f in site.findings()}
 
 
-def slurm_says(**values: str) -> Callable[[Site], object]:
+def slurm_says(**values: str) -> Callable[[PlayedSite], object]:
     """Slurm's configuration with these values; {folder} stands for the installation's."""
     return lambda site: site.slurm.values.update(
         {key: text.format(folder=site.folder) for key, text in values.items()}
     )
 
 
-def four_gpus(site: Site) -> None:
+def four_gpus(site: PlayedSite) -> None:
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 4})
 
 
-def not_collected(site: Site) -> None:
+def not_collected(site: PlayedSite) -> None:
     text = site.config.read_text()
     site.config.write_text(
         text.replace("minsky1, topology: minsky", "minsky1, topology: collected")
     )
 
 
-def another_partition(site: Site) -> None:
+def another_partition(site: PlayedSite) -> None:
     site.config.write_text(site.config.read_text() + "  gone: {mode: observe}\n")
 
 
-def network_files(site: Site) -> None:
+def network_files(site: PlayedSite) -> None:
     """Slurm 26.05 with a topology.yaml, the engine with a topology.conf."""
     (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
     (site.folder / "topology.conf").write_text("SwitchName=s1 Nodes=dgx1")
@@ -176,7 +166,7 @@ def network_files(site: Site) -> None:
 
 
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
-BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
+BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
      "rm {folder}/off"),
     ("no socket", lambda site: (site.folder / "engine.sock").unlink(), "socket", "fail",
@@ -214,16 +204,15 @@ BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
      "minsky1 is left to Slurm: not collected yet"),
     ("topology.yaml beside a topology.conf", network_files, "network", "warn",
      "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; it chooses"),
+    ("bridge and engine that enforce in two ways",
+     lambda site: site.bridge.write_text("enforcement = slots # both\n"), "enforcement", "fail",
+     "enforcement = slots, gputopo.yaml select"),
     ("partition that Slurm does not have", another_partition, "partitions", "warn",
      "gone is no partition"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("breaks", "check", "level", "words"),
-    [row[1:] for row in BROKEN],
-    ids=[row[0] for row in BROKEN],
-)
+@pytest.mark.parametrize(("breaks", "check", "level", "words"), named(BROKEN))
 def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, words):
     breaks(site)
     finding = site.only(check, level)
@@ -264,7 +253,7 @@ def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path, content):
         uint32_symbol(path, "plugin_version")
 
 
-def run_jobs(site: Site, started_s_ago: float, count: int = 3) -> None:
+def run_jobs(site: PlayedSite, started_s_ago: float, count: int = 3) -> None:
     """Jobs with a GPU each that started so long ago."""
     start = int(time.time() - started_s_ago)
     site.slurm.all_jobs = [
@@ -273,7 +262,9 @@ def run_jobs(site: Site, started_s_ago: float, count: int = 3) -> None:
     ]
 
 
-def test_gpu_jobs_that_start_without_a_question_are_seen(site):
+@pytest.mark.parametrize("boot", ["", "Unknown"], ids=["no boot time", "an unreadable one"])
+def test_gpu_jobs_that_start_without_a_question_are_seen(site, boot):
+    site.slurm.values["BOOT_TIME"] = boot
     run_jobs(site, started_s_ago=60)
     assert "3 jobs with GPUs have started" in site.only("questions").text
 
@@ -291,9 +282,7 @@ NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("ago_s", "count", "status", "values"), [n[1:] for n in NO_SIGN], ids=[n[0] for n in NO_SIGN]
-)
+@pytest.mark.parametrize(("ago_s", "count", "status", "values"), named(NO_SIGN))
 def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     run_jobs(site, ago_s, count)
     site.status |= status
@@ -301,16 +290,10 @@ def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     assert site.wrong() == []
 
 
-def test_a_boot_time_that_nobody_can_read_is_none(site):
-    run_jobs(site, started_s_ago=60)
-    site.slurm.values["BOOT_TIME"] = "Unknown"
-    site.only("questions")
-
-
-def in_slots_mode(site: Site) -> None:
+def in_slots_mode(site: PlayedSite) -> None:
     """The same installation, by slots, and all is well."""
     site.config.write_text("enforcement: slots\n" + site.config.read_text())
-    (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots\n")
+    site.bridge.write_text("enforcement = slots\n")
     site.slurm.all_nodes = [
         replace(node, gpus={f"v100.s{i}": 1 for i in range(node.gpu_count)})
         for node in site.slurm.all_nodes
@@ -326,11 +309,6 @@ def in_slots_mode(site: Site) -> None:
 def test_slots_need_no_plugin_of_ours(site):
     in_slots_mode(site)
     assert site.wrong() == []
-
-
-def test_bridge_and_engine_that_enforce_in_two_ways(site):
-    (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots # both\n")
-    assert "enforcement = slots, gputopo.yaml select" in site.only("enforcement").text
 
 
 def test_a_node_without_a_type_per_gpu(site):

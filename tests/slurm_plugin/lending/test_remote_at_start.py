@@ -325,7 +325,7 @@ class Slurm:
             raise SlurmError("Job is no longer pending execution")
 
     def kept(self) -> list[list[int]]:
-        return [sorted(one.shares) for one in self.reserved._by_borrower.values()]
+        return [sorted(one.shares) for one in self.reserved.by_borrower.values()]
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
         self.told.append((" ".join(argv), None))
@@ -400,7 +400,7 @@ def test_a_refused_loan_leaves_nothing_kept(tmp_path):
     slurm = Slurm(job(), refuses="7")
     looked(tmp_path, slurm)
     assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "scancel 71"]
-    assert slurm.reserved.is_empty
+    assert not slurm.reserved.by_borrower
 
 
 def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path):

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from machines_in_tests import BASIC
+from machines_in_tests import BASIC, basic_config
 
-from slurm_plugin.config import settings as config
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.decide.rules import Rules
@@ -50,12 +49,6 @@ def room(*nodes: Node) -> dict[str, Node]:
 
 
 NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
-
-
-def with_holds(found: Offer | Refusal, need: Need, end: float) -> Offer | Refusal:
-    if isinstance(found, Refusal):
-        return found
-    return replace(found, holds=holds_of(found, need.cpus, need.memory_mb, SETTINGS, end))
 
 
 def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
@@ -145,47 +138,31 @@ def test_only_jobs_of_one_node_borrow():
         assert not asked(**refused), refused
 
 
-def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path):
-    lends = "enforcement: slots\nremote: {allow: yes, r_queues: [rq]}"
-    rules = Rules(config.parse(BASIC.format(folder=tmp_path) + lends, tmp_path / "c.yaml"))
-    wishes = {
-        (name, hint): read_preferences(hint, rules(name)).remote
-        for name in ("batch", "rq", "rq,batch")
-        for hint in ("", "remote=allow", "remote=auto", "remote=no", "off")
-    }
-    assert {key for key, remote in wishes.items() if remote} == {
-        ("batch", "remote=allow"),
-        ("batch", "remote=auto"),
-        ("rq", ""),
-        ("rq", "remote=allow"),
-        ("rq", "remote=auto"),
-        ("rq,batch", "remote=allow"),
-        ("rq,batch", "remote=auto"),
-    }
-    assert read_preferences("remote=auto,profile=md", rules("batch")).is_auto
-    assert read_preferences("remote=auto,profile=md", rules("batch")).profile == "md"
-    assert not read_preferences("remote=allow", rules("batch")).is_auto
+def test_a_job_asks_for_it_or_its_partition_does(tmp_path):
+    """`rq` is an R queue, `plain` says auto by itself; a user's own word goes first."""
+    lends = "enforcement: slots\nremote: {{allow: yes, r_queues: [rq]}}"
+    auto = "plain: {{hints: {{remote: auto, profile: md}}}}"
+    text = BASIC.replace("plain: {{policy: first-fit}}", auto) + lends
+    rules = Rules(basic_config(tmp_path, text))
 
+    def borrows(partition: str, hint: str) -> str:
+        found = read_preferences(hint, rules(partition))
+        return f"auto {found.profile}" if found.is_auto else "yes" if found.remote else ""
 
-def test_a_site_may_say_auto_for_a_partition(tmp_path):
-    """A user's own word goes first."""
-    lends = "enforcement: slots\nremote: {allow: yes}"
-    text = BASIC.format(folder=tmp_path).replace(
-        "  plain: {policy: first-fit}", "  plain: {hints: {remote: auto, profile: md}}"
-    )
-    rules = Rules(config.parse(text + lends, tmp_path / "c.yaml"))
-    preferences = read_preferences("", rules("plain"))
-    assert (preferences.remote, preferences.is_auto, preferences.profile) == (True, True, "md")
-    assert not read_preferences("remote=allow", rules("plain")).is_auto
-    assert not read_preferences("remote=no", rules("plain")).remote
+    hints = ("", "remote=allow", "remote=auto,profile=x", "remote=no", "off")
+    partitions = ("batch", "rq", "rq,batch", "plain")
+    assert {one: [borrows(one, hint) for hint in hints] for one in partitions} == {
+        "batch": ["", "yes", "auto x", "", ""],
+        "rq": ["yes", "yes", "auto x", "", ""],
+        "rq,batch": ["", "yes", "auto x", "", ""],
+        "plain": ["auto md", "yes", "auto x", "", ""],
+    }
 
 
 def test_where_the_site_lends_nothing_asking_for_it_is_refused_in_one_line(tmp_path):
-    rules = Rules(config.parse(BASIC.format(folder=tmp_path), tmp_path / "c.yaml"))
+    rules = Rules(basic_config(tmp_path))
     for hint in ("remote=allow", "remote=auto"):
-        with pytest.raises(
-            HintRefused, match="remote: GPUs of other nodes are not lent here; expe"
-        ):
+        with pytest.raises(HintRefused, match="remote: GPUs of other nodes are not lent here; exp"):
             read_preferences(hint, rules("batch"))
     assert not read_preferences("remote=no", rules("batch")).remote
 
@@ -280,10 +257,8 @@ class OneByOne:
 
     def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offer | Refusal | None]:
         [one] = jobs
-        found = offer(
-            matcher.borrower(one.need, made.room), matcher.spare_capacity(made.room), SETTINGS
-        )
-        return [with_holds(found, one.need, AT + one.job.time_limit_s)]
+        job = replace(matcher.borrower(one.need, made.room), end=AT + one.job.time_limit_s)
+        return [offer(job, matcher.spare_capacity(made.room), SETTINGS)]
 
 
 def planned(*jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True) -> GatePlan:

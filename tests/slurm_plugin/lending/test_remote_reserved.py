@@ -15,9 +15,7 @@ SHARES = {7: Share("dgx1", mask(0, 1), "borrows"), 71: Share("dgx2", mask(2, 3),
 
 
 def reserved(until: float = AT + 60) -> Reservations:
-    found = Reservations(lambda: AT)
-    found.keep({7: Reservation(SHARES, until)})
-    return found
+    return Reservations(lambda: AT, {7: Reservation(SHARES, until)})
 
 
 def own(answer: object) -> dict[str, int]:
@@ -96,7 +94,7 @@ def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path):
     kept = reserved()
     ours = select(tmp_path, kept)
     assert isinstance(ours.on_place(asked).reply, Pass)
-    kept.keep({7: Reservation({7: Share("strange", mask(1), "")}, AT + 60)})
+    kept.by_borrower = {7: Reservation({7: Share("strange", mask(1), "")}, AT + 60)}
     decision = ours.on_place(asked)
     assert isinstance(decision.reply, WaitFor)
     assert decision.record()["decision"] == "wait"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.gates.slot_request import gpus_by_slot
-from slurm_plugin.queue import backfill, order
+from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, first_hold, groups
 from slurm_plugin.queue.capacity import Hold, Node, nodes_of, with_hold, without_hold
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
@@ -129,7 +129,7 @@ def test_jobs_stand_in_slurms_order():
         QueuedJob(3, partition="low,high", priority=1, submit=5),
         QueuedJob(4, partition="low", priority=901),
     ]
-    found = order.in_order(jobs, {"low": 1, "high": 2})
+    found = backfill.in_order(jobs, {"low": 1, "high": 2})
     assert [job.job_id for job in found] == [3, 2, 4, 1]
 
 

@@ -374,10 +374,3 @@ def test_the_jobs_end_is_left_behind_in_a_process_that_does_nothing_else(tmp_pat
         time.sleep(0.05)
     time.sleep(0.2)
     assert sorted((tmp_path / "said").read_text().split()) == left
-
-
-def test_a_job_without_donors_is_left_alone(tmp_path, monkeypatch, capsys):
-    scontrol(tmp_path, monkeypatch, 'echo "   AdminComment=(null)"')
-    assert join.main({"SLURM_JOB_ID": "7"}) == 0
-    # Nor do its steps ask once more.
-    assert capsys.readouterr().out == "unset GPUTOPO_REMOTE\n"
