@@ -145,15 +145,13 @@ def four_gpus(site: PlayedSite) -> None:
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 4})
 
 
-def not_collected(site: PlayedSite) -> None:
-    text = site.config.read_text()
-    site.config.write_text(
-        text.replace("minsky1, topology: minsky", "minsky1, topology: collected")
-    )
+def yaml_says(old: str, new: str) -> Callable[[PlayedSite], object]:
+    """gputopo.yaml with one text in place of another."""
+    return lambda site: site.config.write_text(site.config.read_text().replace(old, new))
 
 
-def another_partition(site: PlayedSite) -> None:
-    site.config.write_text(site.config.read_text() + "  gone: {mode: observe}\n")
+NOT_COLLECTED = yaml_says("minsky1, topology: minsky", "minsky1, topology: collected")
+ANOTHER_PARTITION = yaml_says("partitions:\n", "partitions:\n  gone: {mode: observe}\n")
 
 
 def network_files(site: PlayedSite) -> None:
@@ -200,14 +198,14 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
      "select/linear"),
     ("GPU counts that differ", four_gpus, "nodes", "fail",
      "dgx1: Slurm has 4 GPUs, its topology dgx1v 8"),
-    ("node left to Slurm", not_collected, "nodes", "fail",
+    ("node left to Slurm", NOT_COLLECTED, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
     ("topology.yaml beside a topology.conf", network_files, "network", "warn",
      "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; it chooses"),
     ("bridge and engine that enforce in two ways",
      lambda site: site.bridge.write_text("enforcement = slots # both\n"), "enforcement", "fail",
      "enforcement = slots, gputopo.yaml select"),
-    ("partition that Slurm does not have", another_partition, "partitions", "warn",
+    ("partition that Slurm does not have", ANOTHER_PARTITION, "partitions", "warn",
      "gone is no partition"),
 ]  # fmt: skip
 
