@@ -1,8 +1,8 @@
 """Which jobs run beside a job that is about to start.
 
 The select plugin's notices keep this current; a snapshot of the queue every few seconds adds what
-they missed, and fills it after a restart. Without a snapshot for long nothing of it is used. Which
-GPUs are free does not come from here but with the question.
+they missed, and fills it after a restart. Nothing of it is used once the last snapshot is old.
+Which GPUs are free comes with the question.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The engine's side of a question that came with a credential: who may see what.
 
-Root and SlurmUser see every job, others their own; another's job is answered as one that never was.
+Root and SlurmUser see every job, others their own. The answer for another user's job is the same as
+for a job that does not exist.
 """
 
 from __future__ import annotations

@@ -14,12 +14,13 @@ from slurm_plugin.job_notes.records import PLACED, GateRecord
 from slurm_plugin.protocol import Notice
 from slurm_plugin.queue.candidates import mask_of_types
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
+from slurm_plugin.queue.demand import READY
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 
 #: Slurm's reasons for a job that is about to start; with any other reason Slurm keeps it waiting.
-ABOUT_TO_START = frozenset(("", "None", "BeginTime", "Resources", "Priority", "Cleaning"))
+ABOUT_TO_START = READY | {"BeginTime"}
 #: A job that did not start after so many releases, for one of these reasons, is left to Slurm.
 MOST_TRIES = 6
 IN_VAIN = frozenset(("", "None", "Resources", "Priority", "BadConstraints"))

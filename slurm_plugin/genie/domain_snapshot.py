@@ -13,12 +13,13 @@ from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.capacity import is_open
+from slurm_plugin.queue.demand import READY
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: A job that ends gives its GPUs back node by node. For so many seconds no job starts on a part.
 COMPLETING_S = 5
 #: With these reasons a job lacks nothing but GPUs; with others any that it gets would be idle.
-_READY = ("", "None", "Resources", "Priority", "Cleaning", "ReqNodeNotAvail", "NodeDown")
+_READY = READY | {"ReqNodeNotAvail", "NodeDown"}
 
 
 @dataclass(frozen=True, slots=True)

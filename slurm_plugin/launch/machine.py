@@ -104,7 +104,7 @@ class LaunchMachine:
         return tuple(_nearest(self.topology.nics, gpu) for gpu in self.to_topology)
 
     def default_order(self, pattern: str) -> tuple[int, ...]:
-        """The order of other sets: ascending up to 16 GPUs (all are solved), else along links."""
+        """All GPUs in the order of sets that have no row: ascending, above 16 GPUs along links."""
         if self.gpus <= EXACT_GPUS:
             return tuple(range(self.gpus))
         grown = grow(self.topology, pattern, self.gpus, (1 << self.gpus) - 1)

@@ -12,6 +12,8 @@ from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
 
+#: Slurm's reasons for a job that lacks nothing but GPUs, CPUs or memory.
+READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 #: GPUs are not looked for on more nodes than this.
 MAX_NODES = 64
 #: The most nodes that a job may name or exclude: the list is expanded at every look.

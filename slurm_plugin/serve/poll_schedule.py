@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 
 #: A submit is answered before its job is in the queue.
 SUBMIT_S = 0.05
-#: The largest shares of the time for polls; the second for those that only submits which can wait
-#: ask for: a burst of submits must not have the growing queue read each time.
-BUSY_SHARE, CALM_SHARE = 0.25, 0.02
+#: Polls take at most this share of the time.
+BUSY_SHARE = 0.25
+#: The same for polls that are due to submits which can wait: a burst of them makes the queue long.
+CALM_SHARE = 0.02
 #: A job that ended holds its GPUs for a moment more: these polls follow.
 ECHOES_S = (0.15, 0.5, 1.5)
 #: How old a regular poll's snapshot may be, as a share of the time between polls.

@@ -65,8 +65,8 @@ def _ahead_s() -> float:
 class ClockWatch:
     """Calls `say` at every step of the wall clock.
 
-    What the engine remembers of Slurm has Slurm's own times, which are of the wall clock: after a
-    step a promise of a moment could last for an hour. Forgetting it costs no more than a restart.
+    The engine remembers times of the wall clock, as Slurm tells them: after a step a short promise
+    could last for an hour. So listeners forget them, as at a restart.
     """
 
     def __init__(self, say: Callable[[str], None], ahead_s: Callable[[], float] = _ahead_s) -> None:

@@ -11,7 +11,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.protocol import CandidateNode, Place, PlacementQuestion
+from slurm_plugin.protocol import CandidateNode, Place, PlacementQuestion, SlotsKeys, Submit
 
 BASIC = """
 socket: {folder}/engine.sock
@@ -42,9 +42,12 @@ def basic_config(folder: Path, text: str = BASIC) -> Config:
 
 
 def basic_decider(folder: Path, text: str = BASIC) -> Decider:
+    return decider_of(basic_config(folder, text))
+
+
+def decider_of(settings: Config) -> Decider:
     from policies.registry import registry
 
-    settings = basic_config(folder, text)
     return Decider(load_machines(settings), Rules(settings), settings.waiting, registry.get)
 
 
@@ -58,6 +61,14 @@ def node(name: str, free: int, own: int = 0, total: int = 8, weight: int = 1) ->
 
 def question(*nodes: CandidateNode, **more: object) -> PlacementQuestion:
     return place(*nodes, **more)
+
+
+def a_submit(**more: object) -> Submit:
+    """A job of the slots mode, of keys of both classes; what is not given is 0 or unset."""
+    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__match_args__}
+    values = dict.fromkeys(("gpus", "nodes", "per_node", "tasks"), 0) | {"id": 1, "uid": 1000}
+    slots = SlotsKeys(**{"form": "node", **keys})  # type: ignore[arg-type]
+    return Submit(**{**values, "slots": slots, **more})  # type: ignore[arg-type]
 
 
 def place(*nodes: CandidateNode, **more: object) -> Place:

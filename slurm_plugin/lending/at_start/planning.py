@@ -25,8 +25,6 @@ from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
-#: Reasons with which a job lacks nothing but GPUs, CPUs or memory.
-READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 #: A job that Slurm put back has a begin time at least so many seconds away.
 REQUEUED_S = 5
 
@@ -156,7 +154,7 @@ class _Planning:
     def at_waiting(self, job: QueuedJob, record: LoanRecord | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""
         made = self.made
-        if job.held or job.depends or job.reason not in READY:
+        if job.held or job.depends or job.reason not in demand.READY:
             return
         try:
             asked = demand.demand_of(job)

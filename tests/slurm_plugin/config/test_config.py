@@ -21,6 +21,7 @@ def test_an_empty_file_is_all_defaults():
     assert settings.waiting.max_postponements == 10
     assert settings.rule("any").mode == "observe"
     assert settings.nodes == ()
+    assert settings.genie is None
 
 
 def test_a_partition_takes_the_rest_from_default(tmp_path):
@@ -149,10 +150,6 @@ def test_nothing_is_lent_unless_the_site_says_so():
 # The section `genie`
 
 
-def test_without_the_section_no_jobs_are_shaped():
-    assert config.parse("", FILE).genie is None
-
-
 def test_partitions_take_what_they_do_not_say_from_the_section():
     text = """
 genie:
@@ -192,6 +189,5 @@ def test_nodes_must_be_declared_and_alike(tmp_path, nodes, says):
     text = BASIC + f"genie: {{{{partitions: {{{{dl: {{{{nodes: '{nodes}'}}}}}}}}}}}}\n"
     settings = basic_config(tmp_path, text)
     assert settings.genie is not None
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=says):
         site_of(settings.genie, load_machines(settings), str(settings.path))
-    assert says in str(caught.value)

@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 from commands_in_tests import refused, run
-from machines_in_tests import BASIC, mask, named, node, question
+from machines_in_tests import BASIC, decider_of, mask, named, node, question
 
-from policies.registry import registry
 from slurm_plugin.config import settings as config
-from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
-from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.protocol import Pass, Use
 from slurm_plugin.serve.setup import load
@@ -37,14 +34,9 @@ def with_halo(folder: Path, text: str = STAR, more: str = "") -> Path:
     return written(folder, f"patterns: {{halo: halo.txt}}\n{more}", **{"halo.txt": text})
 
 
-def decider(path: Path) -> Decider:
-    settings = config.load(path)
-    return Decider(load_machines(settings), Rules(settings), settings.waiting, registry.get)
-
-
 def chosen(path: Path, hint: str, gpus: int = 4, **more: object) -> Use:
     asked = question(node("dgx1", FREE, mask(*(0, 1, 2, 4, 5)[:gpus])), hint=hint, **more)
-    reply = decider(path).decide(asked).reply
+    reply = decider_of(config.load(path)).decide(asked).reply
     assert isinstance(reply, Use), reply
     return reply
 
@@ -87,7 +79,7 @@ def test_the_record_tells_which_contents_were_used(tmp_path):
     found = []
     for text in (STAR, SQUARE):
         path = with_halo(tmp_path, text)
-        found.append(decider(path).decide(asked).record()["pattern"])
+        found.append(decider_of(config.load(path)).decide(asked).record()["pattern"])
     assert all(name.startswith("halo@") for name in found)
     assert found[0] != found[1]
 
@@ -105,7 +97,11 @@ def test_a_name_nobody_declared_is_refused_with_the_names_there_are(tmp_path):
     with pytest.raises(HintRefused, match=r"pattern: 'hallo'; expected ring, .*hypercube, halo$"):
         read_preferences("pattern=hallo", config.load(path).rule("default"))
     gone = written(tmp_path, "")
-    reply = decider(gone).decide(question(node("dgx1", 0xFF, 3), hint="pattern=halo")).reply
+    reply = (
+        decider_of(config.load(gone))
+        .decide(question(node("dgx1", 0xFF, 3), hint="pattern=halo"))
+        .reply
+    )
     assert isinstance(reply, Pass)
     assert "hint ignored: pattern: 'halo'; expected ring" in reply.note
 

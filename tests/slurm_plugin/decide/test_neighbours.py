@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from engine_in_tests import written
-from machines_in_tests import BASIC, basic_config, mask, node, question
+from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
 
 from policies import Request
 from policies.contract.interference import WORST, Kind, kind_of_request
@@ -13,7 +13,6 @@ from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.neighbours import Neighbours, hint_of
-from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import Learned, interference
 from slurm_plugin.job_profiles.learned import Sort
@@ -186,10 +185,7 @@ def test_a_node_that_is_left_to_slurm_has_no_neighbours(cache, slurm):
 
 
 def decider(tmp_path: Path, cache: Neighbours) -> Decider:
-    from policies.registry import registry
-
-    config = basic_config(tmp_path)
-    return Decider(cache.machines, Rules(config), config.waiting, registry.get, cache.jobs)
+    return replace(basic_decider(tmp_path), neighbours=cache.jobs)
 
 
 def test_topo_aware_keeps_away_from_a_neighbour_and_mapa_does_not_ask(cache, slurm, tmp_path):
@@ -331,12 +327,3 @@ def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(cache, slurm):
     assert known.factor(hers, known.told_apart(VGG)) == known.factor(hers, Kind("", 16, 0))
     his = known.told_apart(kind_of_request(replace(request, user=MALLORY)))
     assert known.factor(his, theirs[1]) == WORST
-
-
-def test_a_folder_that_cannot_be_written_is_named_once(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    learned = Learned(tmp_path / "file" / "learned.json")
-    for _ in range(3):
-        learned.add(Sort(BERT, True), 80)
-        learned.save()
-    assert caplog.text.count("what jobs taught is not written") == 1

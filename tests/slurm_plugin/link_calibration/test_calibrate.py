@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 from commands_in_tests import refused, run
-from machines_in_tests import BASIC, mask, named, node, question
+from machines_in_tests import BASIC, decider_of, mask, named, node, question
 from nccl_logs import write
 
 from gres_topology import catalog
 from gres_topology.readers import saved
 from policies.bandwidth.calibrated import Calibration
-from policies.registry import registry
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config import settings as config
-from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
-from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import ConfigError, PluginError
 from slurm_plugin.link_calibration import model_file
 from slurm_plugin.protocol import Use
@@ -45,8 +42,7 @@ def chosen(folder: Path, more: str, gpus: int = 5) -> Use:
     """Where a job of an empty dgx1v goes by a configuration with one more key for its nodes."""
     text = BASIC.replace("topology: dgx1v}}", f"topology: dgx1v{more}}}}}", 1)
     (folder / "gputopo.yaml").write_text(text.format(folder=folder))
-    settings = config.load(folder / "gputopo.yaml")
-    decider = Decider(load_machines(settings), Rules(settings), settings.waiting, registry.get)
+    decider = decider_of(config.load(folder / "gputopo.yaml"))
     reply = decider.decide(question(node("dgx1", 0xFF, mask(*range(gpus))))).reply
     assert isinstance(reply, Use), reply
     return reply

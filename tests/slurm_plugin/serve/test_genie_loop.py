@@ -6,32 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import slots_in_tests
 from engine_in_tests import an_engine
-from genie_in_tests import GENIE, HINT, a_node, a_shaping, queued, submit
+from genie_in_tests import GENIE, HINT, TwoNodes, a_shaping, queued, submit
 from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import read
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve import shaping_loop as loop
-from slurm_plugin.slurm.interface import JobUpdate, SlurmNode
-
-
-class Remembering(slots_in_tests.Remembering):
-    """With two empty nodes."""
-
-    def version(self) -> str:
-        return "24.11.5"
-
-    def nodes(self) -> list[SlurmNode]:
-        return [a_node("dgx1"), a_node("dgx2")]
+from slurm_plugin.slurm.interface import JobUpdate
 
 
 class Running:
     """An engine with its loop, and what came of one look."""
 
-    def __init__(self, folder: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, slurm: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
         a_shaping(folder)
         monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
         self.engine = an_engine(folder, BASIC + GENIE)
@@ -47,12 +36,12 @@ class Running:
 
 
 @pytest.fixture
-def slurm() -> Remembering:
-    return Remembering()
+def slurm() -> TwoNodes:
+    return TwoNodes()
 
 
 @pytest.fixture
-def running(tmp_path: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> Running:
+def running(tmp_path: Path, slurm: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> Running:
     return Running(tmp_path, slurm, monkeypatch)
 
 

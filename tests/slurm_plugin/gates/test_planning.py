@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
+import slots_in_tests
 from slots_in_tests import record_in
 
 from slurm_plugin.gates import change
@@ -20,18 +22,7 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 V100 = tuple(f"v100.s{i}" for i in range(8))
 TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
 NEXT_MONTH = 1000 + 31 * 86400
-
-
-def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> QueuedJob:
-    words = f"token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node {keys}".strip()
-    values: dict[str, object] = {
-        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "BeginTime",
-        "priority": 100 - job_id, "eligible": 1100, "time_limit_s": 60, "cpus": 1,
-        "tres_per_node": f"gres/gpu:{gpus}", "admin_comment": f"[gpu-slots: gated {words}]",
-    }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **more})  # type: ignore[arg-type]
-
-
+gated = partial(slots_in_tests.gated, eligible=1100, time_limit_s=60)
 SLOTS = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
 
 
