@@ -80,9 +80,10 @@ static bool has_network_topology(void)
 {
 	const char *plugin = slurm_conf.topology_plugin;
 
-	return plugin && xstrcmp(plugin, "topology/default") &&
-	       xstrcmp(plugin, "topology/flat") &&
-	       xstrcmp(plugin, "topology/none");
+	return gt_plugin.topology_yaml ||
+	       (plugin && xstrcmp(plugin, "topology/default") &&
+		xstrcmp(plugin, "topology/flat") &&
+		xstrcmp(plugin, "topology/none"));
 }
 
 static bool least_loaded(const job_record_t *job)
