@@ -19,7 +19,6 @@ from slurm_cluster.description import DEFAULT, Description
 from slurm_cluster.faults import Faults
 from slurm_cluster.hosts import POLL_S, ClusterError, NoEngineError, until
 from slurm_cluster.slurm import STATE
-from slurm_cluster.slurm_text import parse_jobs
 from slurm_plugin.wire import split, unquote
 
 CLUSTER_SH = Path(__file__).parent / "cluster.sh"
@@ -221,10 +220,19 @@ class Cluster(Faults):
         self.wait_reconciled()
         return {node: [holders[node, gpu] for gpu in gpus] for node, gpus in wanted.items()}
 
+    def uses_exactly(self, busy: Mapping[str, Iterable[int]]) -> bool:
+        """Whether these GPUs (node -> indices) are in use and no others."""
+        return self.gres_used() == {node: tuple(sorted(busy.get(node, ()))) for node in self.gpus}
+
+    def end(self, jobids: Iterable[int], left: Mapping[str, Iterable[int]] | None = None) -> None:
+        """Cancels jobs and waits until the GPUs in `left`, or none, are in use and no others."""
+        self.cancel(*jobids)
+        until(lambda: self.uses_exactly(left or {}), f"only {left or 'nothing'} in use", 60)
+        self.wait_reconciled()
+
     def _holders(self, ids: set[int]) -> dict[int, tuple[str, int]]:
         """The node and the GPU of each of these jobs of one GPU that runs."""
-        told = parse_jobs(self.run("ctl", ["scontrol", "show", "job", "-d"]).out)
-        held = {job.id: job.gpus for job in told if job.id in ids and job.gpus}
+        held = {job.id: job.gpus for job in self.jobs() if job.id in ids and job.gpus}
         return {jobid: (node, gpus[0]) for jobid, has in held.items() for node, gpus in has.items()}
 
     # -- the variants -------------------------------------------------------

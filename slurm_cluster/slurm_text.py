@@ -39,6 +39,11 @@ class Job:
         """The nodes the job has or had, in Slurm's order."""
         return expand_hosts(self.fields.get("NodeList", ""))
 
+    @property
+    def admin_comment(self) -> str:
+        """AdminComment; "" where it has none."""
+        return self.fields.get("AdminComment", "")
+
 
 def parse_indices(text: str) -> tuple[int, ...]:
     """`0-2,5` to (0, 1, 2, 5), in the order written; `N/A` and the empty string to ()."""

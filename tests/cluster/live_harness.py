@@ -2,9 +2,7 @@
 
 import json
 import os
-import shlex
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,8 +15,7 @@ from policies import NodeState, Placement, hints
 from policies.registry import registry
 from slurm_cluster import description
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import ClusterError, Result, until
-from slurm_cluster.slurm import RECORD
+from slurm_cluster.hosts import Result, until
 from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 
 Gpus = dict[str, tuple[int, ...]]
@@ -30,7 +27,6 @@ _OURS = description.read(description.DEFAULT)
 #: Which machine of the catalog each node is, and how many GPUs it has.
 MACHINES = _OURS.machines
 GPUS = _OURS.gpus
-HOLD = f"{RECORD}; sleep 300"
 CONFIG = "/etc/slurm/gputopo.yaml"
 #: Prints the files of ours on a host.
 OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
@@ -67,52 +63,9 @@ def preemption(node: str) -> str:
     return "\n".join(["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *parts])
 
 
-def submit_many(
-    cluster: Cluster, requests: Sequence[Sequence[str]], *, script: str = HOLD, user: str = "alice"
-) -> list[int]:
-    """Submits a job per list of options, in order, in one go; ClusterError if one is refused."""
-    common = ["sbatch", "--parsable", "-o", "/dev/null"]
-    lines = [shlex.join([*common, *args, "--wrap", script]) for args in requests]
-    done = cluster.run("ctl", " && ".join(lines), user=user, timeout_s=120)
-    return [int(word) for word in done.out.split()]
-
-
-def all_jobs(cluster: Cluster) -> list[Job]:
-    return parse_jobs(cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out)
-
-
-def running(cluster: Cluster, ids: Sequence[int]) -> list[Gpus]:
-    """The GPUs of each job once all of them run; ClusterError names those that do not."""
-    deadline = time.monotonic() + 60
-    while True:
-        found = {job.id: job for job in all_jobs(cluster)}
-        late = [found.get(i) for i in ids if i not in found or found[i].state != "RUNNING"]
-        if not late:
-            return [found[jobid].gpus for jobid in ids]
-        if time.monotonic() > deadline:
-            raise ClusterError(f"not running within 60 s: {late}")
-        time.sleep(0.1)
-
-
 def visible(cluster: Cluster, ids: Sequence[int]) -> list[tuple[int, ...]]:
     """CUDA_VISIBLE_DEVICES inside each job, ascending."""
-    paths = " ".join(f"/home/alice/job.{jobid}.env" for jobid in ids)
-    until(lambda: not cluster.run("ctl", f"ls {paths}", check=False).code, paths, 30)
-    lines = cluster.run("ctl", f"grep -h ^CUDA_VISIBLE_DEVICES= {paths}").out.splitlines()
-    assert len(lines) == len(ids), lines
-    return [tuple(sorted(parse_indices(line.split("=", 1)[1]))) for line in lines]
-
-
-def end(cluster: Cluster, ids: Sequence[int], left: Busy | None = None) -> None:
-    """Cancels jobs and waits until exactly the GPUs in `left` are in use."""
-    cluster.cancel(*ids)
-    until(lambda: is_used(cluster, left or {}), f"only {left or 'nothing'} in use", 60)
-    cluster.wait_reconciled()
-
-
-def is_used(cluster: Cluster, busy: Busy) -> bool:
-    """Whether exactly these GPUs are in use."""
-    return cluster.gres_used() == {node: tuple(sorted(busy.get(node, ()))) for node in GPUS}
+    return [tuple(sorted(cluster.visible_gpus(jobid))) for jobid in ids]
 
 
 def kill_slurmctld(cluster: Cluster) -> None:
@@ -120,28 +73,6 @@ def kill_slurmctld(cluster: Cluster) -> None:
     cluster.saved()
     cluster.slurmctld("kill")
     cluster.slurmctld("start")
-
-
-def eligible_time(cluster: Cluster, jobid: int) -> int:
-    """The job's begin time, as Unix time."""
-    return time_of(cluster, jobid, "EligibleTime")
-
-
-def time_of(cluster: Cluster, jobid: int, field: str) -> int:
-    """A time that Slurm tells of a job, as Unix time."""
-    text = cluster.job(jobid).fields[field]
-    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
-
-
-def postponed(cluster: Cluster, jobid: int) -> Job:
-    """The job's record once it shows that it was postponed."""
-    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
-    return cluster.job(jobid)
-
-
-def admin_comment(cluster: Cluster, jobid: int) -> str:
-    """The job's AdminComment; "" where it has none."""
-    return cluster.job(jobid).fields.get("AdminComment", "")
 
 
 def explained(cluster: Cluster, job: object, user: str = "root") -> dict[str, Any]:
@@ -178,7 +109,7 @@ def advised_again(cluster: Cluster, *, start_s: float = 60, timeout_s: float = 9
     def is_ours() -> bool:
         jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
         got = cluster.wait_running(jobid, timeout_s=start_s).gpus
-        end(cluster, [jobid])
+        cluster.end([jobid])
         return got == by_policy({}, (2,), ("dgx1",))
 
     until(is_ours, "advice after the fault", timeout_s)

@@ -9,7 +9,6 @@ from typing import Any
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.slurm_text import parse_jobs
 
 SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
 PID = "/tmp/fake_engine.pid"
@@ -166,7 +165,7 @@ def clear(cluster: Cluster) -> None:
 def assert_no_overlap(cluster: Cluster) -> None:
     """No GPU of a node is held by two running jobs."""
     held: dict[str, list[int]] = {}
-    for job in parse_jobs(cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out):
+    for job in cluster.jobs():
         if job.state == "RUNNING":
             for node, gpus in job.gpus.items():
                 held.setdefault(node, []).extend(gpus)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from lending_harness import ASKS, FOUR, HOLD, borrower, donors
-from live_harness import all_jobs
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -297,10 +296,10 @@ def test_nobody_else_on_the_host_can_have_a_donor_submitted(lending):
 def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
     """What somebody could ask for who has taken over the engine."""
     engine = ("--reuid=slurm", "--regid=slurm", "--clear-groups")
-    before = {job.id for job in all_jobs(lending)}
+    before = {job.id for job in lending.jobs()}
     roots = lending.sbatch("--hold", "-p", "off", user="root")
     bobs = lending.sbatch("--hold", "-p", "off", user="bob")
-    runs = next(job for job in all_jobs(lending) if job.state == "RUNNING")
+    runs = next(job for job in lending.jobs() if job.state == "RUNNING")
     uid = runs.fields["UserId"].partition("(")[2].rstrip(")")
     for line, why in (
         ("donor 999999 2001 dgx2 1", "Invalid job id"),
@@ -314,7 +313,7 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
         told = asked(lending, f"{line}\\n", *engine)
         assert told.startswith("error ")
         assert why in told
-    assert {job.id for job in all_jobs(lending)} == {*before, roots, bobs}
+    assert {job.id for job in lending.jobs()} == {*before, roots, bobs}
     waits = lending.sbatch("--hold", "-p", "off", "-t", "7")
     told = asked(lending, f"donor {waits} 2001 dgx2 1\\n", *engine)
     assert told.startswith("ok ")
@@ -330,12 +329,12 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
 @pytest.mark.long("40 s of kills")
 def test_killed_while_it_submits_it_leaves_nothing_behind(lending):
     """The donor is in Slurm, but its id was not passed on."""
-    seen = len([job for job in all_jobs(lending) if job.fields["JobName"] == "gpu-donor"])
+    seen = len([job for job in lending.jobs() if job.fields["JobName"] == "gpu-donor"])
     with commands_of_ours(lending, 'command sbatch "$@"; touch /tmp/submitted; sleep 20'):
         waits = lending.sbatch(*FOUR, ASKS, script=HOLD)
         until(lambda: not lending.run("ctl", "test -e /tmp/submitted", check=False).code, "sbatch")
         lending.run("ctl", "clusterctl donors kill; rm /tmp/submitted")
-    assert len([job for job in all_jobs(lending) if job.fields["JobName"] == "gpu-donor"]) > seen
+    assert len([job for job in lending.jobs() if job.fields["JobName"] == "gpu-donor"]) > seen
     until(lambda: not donors(lending), "the donor that nobody names is ended", 30)
     assert lending.job(waits).state == "PENDING"
     lending.run("ctl", "clusterctl donors start")

@@ -22,7 +22,6 @@ from paper_donor import bound, donor
 from paper_munge import PaperMunge
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import until
 from slurm_plugin.remote.node import relay
 from slurm_plugin.remote.node.relay import JobEnd
 
@@ -222,8 +221,7 @@ def left_running(cluster: Cluster, host: str, user: str, program: str, *args: ob
     words = " ".join(map(str, ("python3", f"/cluster/remote/{program}.py", *args)))
     cluster.run(host, f"rm -f {told_at}")
     cluster.run(host, f"setsid {words} >{told_at} 2>&1 &", user=user)
-    until(lambda: cluster.run(host, ["cat", told_at], check=False).out.strip(), told_at)
-    return int(cluster.run(host, ["head", "-1", told_at]).out)
+    return int(cluster.read(host, told_at, timeout_s=20).split()[0])
 
 
 @pytest.mark.cluster

@@ -15,9 +15,6 @@ from live_harness import (
     advised_again,
     by_policy,
     configure_engine,
-    eligible_time,
-    end,
-    running,
 )
 from modes import enforcement
 from select_harness import SWITCH, stock_pair
@@ -75,7 +72,7 @@ def waits(cluster: Cluster) -> int:
 
 
 def is_waiting(job: Job) -> bool:
-    is_gated = "[gpu-slots: gated " in job.fields.get("AdminComment", "")
+    is_gated = "[gpu-slots: gated " in job.admin_comment
     return job.state == "PENDING" and (is_gated or job.reason == "BeginTime")
 
 
@@ -91,7 +88,7 @@ def gate_holds_a_lease(cluster: Cluster, jobid: int, ahead_s: int) -> None:
     """By slurmctld's clock it is to open neither in an hour nor at once."""
 
     def is_a_lease() -> bool:
-        left_s = eligible_time(cluster, jobid) - (time.time() + ahead_s)
+        left_s = cluster.time_of(jobid, "EligibleTime") - (time.time() + ahead_s)
         return 0 < left_s <= 2 * LEASE_S
 
     until(is_a_lease, "the gate holds for a lease", 60)
@@ -116,7 +113,7 @@ def test_the_clock_is_set_while_a_job_waits(site, hours):
                 gate_holds_a_lease(site, jobid, at * HOUR_S)
             beside = site.started(*PAIR, "dgx2", sleep_s=300, timeout_s=60).id
             goes_on(site, jobid, way)
-            end(site, [jobid, beside])
+            site.end([jobid, beside])
 
 
 @both_ways
@@ -157,13 +154,13 @@ def test_one_process_alone_has_a_wrong_clock(watch, cluster, process, hours):
     tell the node so, which it tries again a minute or two later.
     """
     runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=300)
-    gpus = running(cluster, [runs])
+    gpus = cluster.running_gpus([runs])
     jobid = waits(cluster)
     with cluster.clock_shifted(process, hours=hours):
         meanwhile = cluster.sbatch(*PAIR, "bridged1", sleep_s=2)
         time.sleep(10)
     goes_on(cluster, jobid)
     cluster.wait_state(meanwhile, "COMPLETED", timeout_s=400)
-    assert running(cluster, [runs]) == gpus
-    end(cluster, [jobid, runs])
+    assert cluster.running_gpus([runs]) == gpus
+    cluster.end([jobid, runs])
     advised_again(cluster)

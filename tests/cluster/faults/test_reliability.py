@@ -15,11 +15,7 @@ from live_harness import (
     PICKY,
     TAKEN,
     advised_again,
-    end,
     kill_slurmctld,
-    postponed,
-    running,
-    submit_many,
     visible,
 )
 from mallory import Mallory, as_slurm_has, victims_of
@@ -107,13 +103,13 @@ def test_a_stream_of_jobs_while_the_engine_is(cluster, watch, trouble):
     pid, victims = cluster.slurmctld("pid"), victims_of(cluster)
     before = as_slurm_has(cluster, victims)
     log = cluster.slurmctld_log_size()
-    ids = submit_many(cluster, FORMS * 2, script=SHORT)
+    ids = cluster.submit_many(FORMS * 2, script=SHORT)
     with TROUBLES[trouble](cluster):
-        ids += submit_many(cluster, FORMS * 3, script=SHORT)
+        ids += cluster.submit_many(FORMS * 3, script=SHORT)
         Mallory(cluster, len(trouble), victims).act(4)
         finish(cluster, ids[: -len(FORMS)])
         ids += until_met(cluster, MET[trouble], log)
-    ids += submit_many(cluster, FORMS, script=SHORT)
+    ids += cluster.submit_many(FORMS, script=SHORT)
     finish(cluster, ids)
     assert as_slurm_has(cluster, victims) == before
     cluster.cancel(*reversed(victims))
@@ -134,7 +130,7 @@ def until_met(cluster: Cluster, result: str, log: int) -> list[int]:
     deadline = time.monotonic() + 120
     while result not in (found := results(cluster.slurmctld_log_from(log))):
         assert time.monotonic() < deadline, f"no {result} among {found}"
-        more = submit_many(cluster, FORMS, script=SHORT)
+        more = cluster.submit_many(FORMS, script=SHORT)
         finish(cluster, more)
         ids += more
     return ids
@@ -182,20 +178,20 @@ WAYS = [pytest.param(way, marks=() if way == "SIGKILL" else ONE_OF) for way in R
 def test_slurmctld_comes_back_with_every_job_as_it_was(cluster, watch, way):
     """Running jobs keep their GPUs; pending and postponed ones wait on and then start."""
     cluster.occupy("dgx1", TAKEN)
-    held = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
-    before = running(cluster, held)
-    full = submit_many(cluster, [("-w", "minsky1", "--gres=gpu:4")] * 2)
+    held = cluster.submit_many([("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
+    before = cluster.running_gpus(held)
+    full = cluster.submit_many([("-w", "minsky1", "--gres=gpu:4")] * 2)
     cluster.wait_running(full[0])
     picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
-    postponed(cluster, picky)
+    cluster.wait_postponed(picky)
     used = cluster.gres_used()
     RESTARTS[way](cluster)
     until(lambda: cluster.gres_used() == used, "the same GPUs in use")
-    assert running(cluster, held) == before
+    assert cluster.running_gpus(held) == before
     assert visible(cluster, held) == [gpus for got in before for gpus in got.values()]
     assert cluster.job(picky).state == cluster.job(full[1]).state == "PENDING"
     cluster.cancel(full[0])
-    assert running(cluster, full[1:])[0] == {"minsky1": (0, 1, 2, 3)}
+    assert cluster.running_gpus(full[1:])[0] == {"minsky1": (0, 1, 2, 3)}
     cluster.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
     got = cluster.wait_running(picky, timeout_s=90).gpus["dgx1"]
     assert len(got) == 2
@@ -210,6 +206,6 @@ def test_slurmctld_starts_while_the_engine_is_away(cluster, watch):
     stock = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
     assert cluster.wait_running(stock).gpus == stock_pair(cluster)
     assert cluster.job(jobid).gpus == gpus
-    end(cluster, [stock, jobid])
+    cluster.end([stock, jobid])
     cluster.engine("start")
     advised_again(cluster, start_s=30, timeout_s=60)

@@ -15,10 +15,6 @@ from live_harness import (
     Gpus,
     Watch,
     by_policy,
-    end,
-    postponed,
-    running,
-    submit_many,
     visible,
 )
 from node_variants import RESTART_SLURMD
@@ -57,22 +53,22 @@ def test_jobs_live_through_enabling_and_removing(cluster):
     """Started under stock, under ours, and pending all along: same GPUs, good ends, one each."""
     cluster.switch("stock")
     slurmd = cluster.run("dgx1", "cat /run/slurmd.pid").out
-    old = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1")], script=GO_ON)
-    old_gpus = running(cluster, old)
+    old = cluster.submit_many([("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1")], script=GO_ON)
+    old_gpus = cluster.running_gpus(old)
     full = cluster.sbatch("-w", "minsky1", "--gres=gpu:4", script=GO_ON)
     pending = cluster.sbatch("-w", "minsky1", "--gres=gpu:2", script=GO_ON)
     cluster.switch("gputopo")
-    new = submit_many(
-        cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "bridged1")], script=GO_ON
+    new = cluster.submit_many(
+        [("-w", n, "--gres=gpu:3") for n in ("dgx2", "bridged1")], script=GO_ON
     )
-    new_gpus = running(cluster, new)
+    new_gpus = cluster.running_gpus(new)
     assert new_gpus == [
         by_policy(old_gpus[0], (3,), ("dgx2",)),
         by_policy({}, (3,), ("bridged1",)),
     ]
-    assert running(cluster, old) == old_gpus
+    assert cluster.running_gpus(old) == old_gpus
     cluster.switch("stock")
-    assert running(cluster, [*old, *new]) == [*old_gpus, *new_gpus]
+    assert cluster.running_gpus([*old, *new]) == [*old_gpus, *new_gpus]
     assert cluster.job(pending).state == "PENDING"
     cluster.run("ctl", "touch /home/alice/go-on", user="alice")
     for jobid in [*old, *new, full, pending]:
@@ -99,7 +95,7 @@ def test_a_postponed_job_wakes_by_itself_after_removal(cluster):
     cluster.occupy("dgx1", TAKEN)
     picky = ("-w", "dgx1", "--gres=gpu:2", PICKY)
     jobid = cluster.sbatch(*picky, sleep_s=300)
-    postponed(cluster, jobid)
+    cluster.wait_postponed(jobid)
     cluster.switch("stock")
 
     def runs() -> bool:
@@ -117,7 +113,7 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster):
     held = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
     gpus = cluster.wait_running(held).gpus
     picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
-    postponed(cluster, picky)
+    cluster.wait_postponed(picky)
     cluster.run("ctl", f"touch {SWITCH}; sleep 1.2")
     odd = cluster.sbatch("-w", "bridged1", "--gres=gpu:2", "--comment=gpu-topo: oops", sleep_s=300)
     assert cluster.wait_running(odd).gpus == stock_pair(cluster, "bridged1")
@@ -132,16 +128,16 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster):
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_nodes_need_none_of_our_files(cluster):
     """Under our slurm.conf slurmd restarts on every node, with its job, and has no file of ours."""
-    ids = submit_many(cluster, [("-w", node, "--gres=gpu:2") for node in GPUS])
-    got = running(cluster, ids)
+    ids = cluster.submit_many([("-w", node, "--gres=gpu:2") for node in GPUS])
+    got = cluster.running_gpus(ids)
     for node in GPUS:
         assert "PluginDir=/usr/local/lib:" in cluster.run(node, "cat /etc/slurm/slurm.conf").out
         assert cluster.run(node, OURS_ON_A_NODE).out == ""
         cluster.run(node, RESTART_SLURMD)
     for node in GPUS:
         until(lambda node=node: is_up(cluster, node), f"slurmd of {node} is back")
-    assert running(cluster, ids) == got
-    end(cluster, ids)
+    assert cluster.running_gpus(ids) == got
+    cluster.end(ids)
     assert pair(cluster) == OUR_PAIR
 
 

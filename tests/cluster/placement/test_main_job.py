@@ -16,11 +16,7 @@ from live_harness import (
     Busy,
     Gpus,
     by_policy,
-    end,
     explained,
-    is_used,
-    running,
-    submit_many,
     topology_of,
     visible,
 )
@@ -62,7 +58,7 @@ def hold(live: Cluster) -> Iterator[Callable[[Busy], None]]:
     """hold(busy): exactly those GPUs are in use by others; set up anew only where needed."""
 
     def prepare(busy: Busy) -> None:
-        if not is_used(live, busy):
+        if not live.uses_exactly(busy):
             live.reset()
             live.occupy_nodes(busy)
 
@@ -118,8 +114,8 @@ CASES = [
 def ask(cluster: Cluster, form: Form, comment: str) -> tuple[list[int], dict[str, Gpus]]:
     """The same request to each machine at once: the jobs, and what each node's job got."""
     extra = (comment,) if comment else ()
-    ids = submit_many(cluster, [("-w", node, *form.args, *extra) for node in MACHINES])
-    return ids, dict(zip(MACHINES, running(cluster, ids), strict=True))
+    ids = cluster.submit_many([("-w", node, *form.args, *extra) for node in MACHINES])
+    return ids, dict(zip(MACHINES, cluster.running_gpus(ids), strict=True))
 
 
 def assert_not_worse(node: str, ours: tuple[int, ...], stock: tuple[int, ...]) -> None:
@@ -137,7 +133,7 @@ def test_each_machine_gives_the_gpus_the_policy_says(live, hold, form, state):
     busy = STATES[state]
     hold(busy)
     ids, stock = ask(live, form, OFF)
-    end(live, ids, busy)
+    live.end(ids, busy)
     ids, ours = ask(live, form, f"--comment=gpu-topo: {form.hint}" if form.hint else "")
     assert ours == {n: by_policy(busy, (form.count,), (n,), form.hint) for n in MACHINES}
     assert visible(live, ids) == [gpus[node] for node, gpus in ours.items()]
@@ -154,12 +150,12 @@ def test_a_typed_request(live, hold, state):
     """--gres=gpu:v100:2 and the like: the best node of that type, the policy's GPUs on it."""
     busy = STATES[state]
     hold(busy)
-    ids = submit_many(live, [(f"--gres=gpu:{kind}:2",) for kind in TYPES.values()])
+    ids = live.submit_many([(f"--gres=gpu:{kind}:2",) for kind in TYPES.values()])
     wanted = [
         by_policy(busy, (2,), [n for n in MACHINES if MACHINES[n] == MACHINES[node]])
         for node in TYPES
     ]
-    assert running(live, ids) == wanted
+    assert live.running_gpus(ids) == wanted
     assert visible(live, ids) == [gpus for got in wanted for gpus in got.values()]
 
 
@@ -167,8 +163,8 @@ def test_gpus_per_socket(live, hold):
     """One GPU of each socket, which cons_tres alone can promise: no advice breaks it."""
     hold(FRAGMENTED)
     args = ("-N1", "-n2", "-c2", "--sockets-per-node=2", "--gpus-per-socket=1")
-    ids = submit_many(live, [("-w", node, *args) for node in ("dgx1", "dgx2", "bridged1")])
-    for got, inside in zip(running(live, ids), visible(live, ids), strict=True):
+    ids = live.submit_many([("-w", node, *args) for node in ("dgx1", "dgx2", "bridged1")])
+    for got, inside in zip(live.running_gpus(ids), visible(live, ids), strict=True):
         assert list(got.values()) == [inside]
         assert [gpu // 4 for gpu in inside] == [0, 1]
 
@@ -319,9 +315,9 @@ def test_off_and_observe_change_nothing(live, hold):
 
     def placements(*extra: str) -> list[Gpus]:
         # started in this order: each state follows from the one before
-        ids = submit_many(live, [(*args, *extra) for args in MIX], script="sleep 300")
-        result = running(live, ids)
-        end(live, ids)
+        ids = live.submit_many([(*args, *extra) for args in MIX], script="sleep 300")
+        result = live.running_gpus(ids)
+        live.end(ids)
         return result
 
     def by_stock_slurm() -> list[Gpus]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
-from live_harness import configure_engine, postponed
+from live_harness import configure_engine
 
 from gres_topology import catalog
 from policies.registry import registry
@@ -90,7 +90,7 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster):
     """One free GPU on each socket: topo-aware-p waits, says why, and starts on a pair."""
     holders = dict(zip((0, 2), cluster.occupy(NODE, (0, 2)), strict=True))
     job = submit(cluster, 2, WAITS)
-    comment = postponed(cluster, job).fields["AdminComment"]
+    comment = cluster.wait_postponed(job).fields["AdminComment"]
     assert "the best free GPUs have a utility of 0." in comment
     assert "communication 0.00" in comment
     assert "the job asks for 0.50" in comment
@@ -137,7 +137,7 @@ def test_what_depends_on_a_job_that_waits_starts_after_it(cluster):
     holders = cluster.occupy(NODE, (0, 2))
     first = submit(cluster, 2, WAITS, seconds=1)
     after = submit(cluster, 2, WAITS, f"--dependency=afterok:{first}")
-    postponed(cluster, first)
+    cluster.wait_postponed(first)
     until(lambda: cluster.job(after).reason == "Dependency", "the other depends on it")
     cluster.cancel(holders[1])
     assert cluster.wait_finished(first).state == "COMPLETED"

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from live_harness import eligible_time
-
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import Job
@@ -21,13 +19,13 @@ def gated(cluster: Cluster, *args: str) -> int:
 
 def renewed(cluster: Cluster, jobid: int) -> None:
     """Waits until the job's gate is shut for longer than now."""
-    begin = eligible_time(cluster, jobid)
-    until(lambda: eligible_time(cluster, jobid) > begin, f"the gate of {jobid} is renewed")
+    begin = cluster.time_of(jobid, "EligibleTime")
+    until(lambda: cluster.time_of(jobid, "EligibleTime") > begin, f"the gate of {jobid} is renewed")
 
 
 def is_gated(job: Job) -> bool:
     """Does the job wait for the engine?"""
-    return job.state == "PENDING" and "[gpu-slots: gated " in job.fields.get("AdminComment", "")
+    return job.state == "PENDING" and "[gpu-slots: gated " in job.admin_comment
 
 
 def stays_gated(cluster: Cluster, jobid: int) -> bool:

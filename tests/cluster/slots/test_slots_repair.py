@@ -9,8 +9,6 @@ from live_harness import (
     by_policy,
     configure_engine,
     kill_slurmctld,
-    running,
-    submit_many,
     visible,
 )
 from select_harness import SWITCH
@@ -159,8 +157,8 @@ MANY = pytest.mark.long("a minute of jobs")
 def test_gated_jobs_survive(cluster, watch, count, trouble):
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
     cluster.wait_reconciled()
-    holders = submit_many(cluster, [("-w", node, "--exclusive", "--gres=gpu:1") for node in NODES])
-    running(cluster, holders)
+    holders = cluster.submit_many([("-w", node, "--exclusive", "--gres=gpu:1") for node in NODES])
+    cluster.running_gpus(holders)
     request = ["sbatch", "--parsable", "-o", "ran.%j.%s", "--open-mode=append", "--gres=gpu:2"]
     script = "'echo ran $SLURM_RESTART_COUNT >>ran.$SLURM_JOB_ID; sleep 0.5'"
     loop = f"rm -f ran.*; for i in $(seq {count}); do {' '.join(request)} --wrap {script}; done"
@@ -193,7 +191,7 @@ def test_release_all_gives_every_job_its_own_request_back(cluster):
         assert "gates new jobs" in done.err
         assert listed(cluster) == []
         cluster.cancel(busy)
-        got = [gpus["dgx1"] for gpus in running(cluster, ids)]
+        got = [gpus["dgx1"] for gpus in cluster.running_gpus(ids)]
         assert [len(gpus) for gpus in got] == [2, 2]
         assert visible(cluster, ids) == got
         assert cluster.job(ids[0]).fields["TresPerJob"] == f"{GPU}2"
@@ -211,7 +209,7 @@ def test_the_kill_switch_gives_waiting_jobs_back(cluster):
         cluster.cancel(busy)
         later = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
         for job in (cluster.wait_running(jobid), cluster.wait_running(later)):
-            assert "gpu-slots" not in job.fields.get("AdminComment", "")
+            assert "gpu-slots" not in job.admin_comment
             assert job.fields["TresPerNode"] == f"{GPU}2"
     finally:
         cluster.run("ctl", f"rm -f {SWITCH}")
@@ -228,7 +226,7 @@ def test_a_watched_partition_is_only_written_down(cluster):
     job = cluster.started("-p", "observe", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
     left_alone = cluster.sbatch("-p", "off", "-w", "dgx2", "--gres=gpu:2", sleep_s=300)
     assert job.gpus["dgx1"] == cluster.wait_running(left_alone).gpus["dgx2"]
-    assert "gpu-slots" not in job.fields.get("AdminComment", "")
+    assert "gpu-slots" not in job.admin_comment
     until(lambda: len(observed()) > before, "the decision is in the log")
     line = json.loads(observed()[-1])
     assert line["chosen"]["gpus"] == {"dgx1": [0, 3]}
