@@ -17,7 +17,7 @@ from typing import Any, Self
 from slurm_cluster import description
 from slurm_cluster.description import DEFAULT, Description
 from slurm_cluster.faults import Faults
-from slurm_cluster.hosts import POLL_S, ClusterError, NoEngineError, until
+from slurm_cluster.hosts import ClusterError, NoEngineError, until
 from slurm_cluster.slurm import STATE
 from slurm_plugin.wire import split, unquote
 
@@ -304,16 +304,15 @@ class Cluster(Faults):
         asked = time.monotonic()
         notice = f"echo ended job=0 array=0 | socat - UNIX-CONNECT:{ENGINE_SOCKET}"
         self.run("ctl", notice)
-        while True:
+
+        def has_read() -> bool:
             passed = time.monotonic() - asked
             slots = self.status()["slots"]
             age = slots["looked_s_ago"]
             # A job that ended before it was seen leaves its promised GPUs behind for a moment.
-            if age is not None and age < passed and not slots["promised"]:
-                return
-            if passed > 20:
-                raise ClusterError(f"the engine has not read the queue for {age} s")
-            time.sleep(POLL_S)
+            return age is not None and age < passed and not slots["promised"]
+
+        until(has_read, "the engine has read the queue")
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status --json` tells, asked without the command: it is asked often."""
@@ -336,11 +335,10 @@ class Cluster(Faults):
     @contextmanager
     def fake_tools_of(self, node: str) -> Iterator[str]:
         """A block in which the files behind a node's fake tools may be edited; their folder."""
-        self.run(node, "rm -rf /etc/fakegpu.kept && cp -r /etc/fakegpu /etc/fakegpu.kept")
-        try:
+        keep = "rm -rf /etc/fakegpu.kept && cp -r /etc/fakegpu /etc/fakegpu.kept"
+        restore = "rm -rf /etc/fakegpu && mv /etc/fakegpu.kept /etc/fakegpu"
+        with self.temporarily(keep, restore, host=node):
             yield "/etc/fakegpu"
-        finally:
-            self.run(node, "rm -rf /etc/fakegpu && mv /etc/fakegpu.kept /etc/fakegpu")
 
 
 def default_project(purpose: str = "", folder: Path | None = None) -> str:

@@ -124,6 +124,15 @@ class Hosts:
             )
         return result
 
+    @contextmanager
+    def temporarily(self, do: str, undo: str, *, host: str = "ctl") -> Iterator[None]:
+        """A block after one shell line in a host, and before another that undoes it."""
+        self.run(host, do)
+        try:
+            yield
+        finally:
+            self.run(host, undo)
+
     # -- files --------------------------------------------------------------
 
     def put(self, host: str, path: str, text: str, *, user: str = "root") -> None:

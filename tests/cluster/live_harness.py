@@ -52,7 +52,7 @@ def gpus_of_tasks(result: Result) -> set[tuple[int, ...]]:
 
 def configure_engine(cluster: Cluster, lines: str) -> None:
     """Adds lines to gputopo.yaml until the next reset."""
-    cluster.run("ctl", ["sh", "-c", f'printf "%s\\n" "$1" >>{CONFIG}', "sh", lines])
+    cluster.put("ctl", CONFIG, f"{cluster.read('ctl', CONFIG)}{lines}\n")
     cluster.engine("restart")
 
 

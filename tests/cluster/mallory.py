@@ -1,6 +1,5 @@
 """The standing attacker of the live tests: a user who tries what a user can write, seeded.
 
-Whatever it does, the jobs of others keep their state, priority and GPUs, and the engine answers.
 All its traffic stays inside the cluster's own containers.
 """
 

@@ -14,6 +14,7 @@ SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/question
 PID = "/tmp/fake_engine.pid"
 SCRIPT = Path(__file__).with_name("fake_engine.py")
 SETTINGS = "/etc/slurm/gputopo-select.conf"
+BRIDGE_SETTINGS = "/etc/slurm/gputopo-bridge.conf"
 SWITCH = "/etc/slurm/gputopo.disable"
 # Slurm takes the lowest indices first; a job with GPUs in this order was placed by us.
 OURS = [6, 3, 5, 0, 7, 2, 4, 1]
@@ -149,6 +150,19 @@ def scripted_engine(cluster: Cluster) -> Iterator[FakeEngine]:
             fake.stop()
             cluster.run("ctl", f"rm -f {SETTINGS} {SWITCH}")
             cluster.reconfigure()
+
+
+@contextmanager
+def scripted_for_bridge(cluster: Cluster, settings: str, variant: str = "") -> Iterator[FakeEngine]:
+    """The scripted engine in place of the real one, and the bridge with these settings."""
+    with cluster.at_home(variant=variant, engine=False, deadline_ms=None):
+        cluster.put("ctl", BRIDGE_SETTINGS, settings)
+        fake = FakeEngine(cluster)
+        cluster.restart_slurmctld()
+        try:
+            yield fake
+        finally:
+            fake.stop()
 
 
 def all_running(cluster: Cluster, jobid: int, count: int) -> bool:

@@ -1,7 +1,6 @@
 """Attacks on the relay: on the job's own node, at a donor's door, and on a GPU that is lent.
 
-Those over loopback run the real two ends in this process, with a stand-in for munge. The live
-one is mallory's, on the job's node, on the donor's and on another.
+Over loopback with a stand-in for munge, and live from three nodes.
 """
 
 import asyncio

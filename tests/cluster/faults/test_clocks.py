@@ -1,9 +1,8 @@
 """The clock of the controller's processes is set by an hour, forward and back, while jobs wait.
 
-The host's own clock is never touched: single processes take theirs from a file. Slurm itself does
-not bear it: its credentials for jobs expire (not here, by `cred_expire`), and a slurmctld whose
-clock was set back starts nothing until that clock has caught up. Restarted, as here, it starts new
-jobs; those that waited before have begin times of the future, which an administrator may change.
+Single processes take their time from a file. A slurmctld whose clock was set back starts nothing
+until it has caught up; restarted, as here, it starts new jobs, and those that waited once their
+begin times, which are in the future now, are changed.
 """
 
 import time
@@ -150,8 +149,7 @@ def test_the_kill_switch_is_seen_after_the_clock_was_set_back(site):
 def test_one_process_alone_has_a_wrong_clock(watch, cluster, process, hours):
     """Nothing is lost by it: jobs of meanwhile run in the end, and later ones as ever.
 
-    What could not be launched for munge's sake Slurm puts back for two minutes, once it could
-    tell the node so, which it tries again a minute or two later.
+    What munge kept from being launched Slurm puts back for two minutes, a minute or two later.
     """
     runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=300)
     gpus = cluster.running_gpus([runs])

@@ -1,8 +1,6 @@
 """A random soup: every kind of job, hint and trouble at once; seeded, checked at every moment.
 
-What happens when is up to the machine; what is submitted and done is the seed's. Whatever the
-order, no GPU is held twice, each job has as many GPUs as it asked for, and all come back. A user
-who means no good does his worst beside it: two jobs of somebody else are left alone.
+The seed decides what is submitted and done, the machine when it happens.
 """
 
 import os

@@ -1,13 +1,8 @@
-"""Whatever happens to the engine, to slurmctld or to a job: jobs run, and no GPU is given twice.
-
-The real engine, select plugin and bridge together. Slurm's books are sampled beside each test,
-and after it no node may report a GPU in use.
-"""
+"""Whatever happens to the engine, to slurmctld or to a job: jobs run, and no GPU is given twice."""
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytest
 from live_harness import (
@@ -38,44 +33,19 @@ COUNTS = (2, 3, 1, 2, 4)
 SHORT = "sleep 1"
 
 
-@contextmanager
-def jitter(cluster: Cluster) -> Iterator[None]:
-    """The engine stops for 40 to 200 ms, again and again: half its answers come late."""
-    loop = (
-        "pid=$(clusterctl engine pid); while kill -STOP $pid 2>/dev/null; do"
-        " for s in 0.04 0.2 0.08; do kill -STOP $pid; sleep $s; kill -CONT $pid; sleep 0.03; done;"
-        " done"
-    )
-    cluster.run("ctl", f"({loop}) >/dev/null 2>&1 & echo $! >/tmp/jitter.pid")
-    try:
-        yield
-    finally:
-        cluster.run("ctl", "kill $(cat /tmp/jitter.pid); kill -CONT $(clusterctl engine pid)")
-
-
-@contextmanager
-def without_socket(cluster: Cluster) -> Iterator[None]:
-    """No engine, and not even the name of its socket."""
-    cluster.engine("kill")
-    cluster.run("ctl", ["rm", SOCKET])
-    yield
-    cluster.engine("start")
-
-
-@contextmanager
-def done_to_the_engine(cluster: Cluster, action: str, undo: str) -> Iterator[None]:
-    """An action of clusterctl before the block, another after it."""
-    cluster.engine(action)
-    yield
-    cluster.engine(undo)
-
-
+#: The engine stops for 40 to 200 ms, again and again: half its answers come late.
+JITTER = (
+    "(pid=$(clusterctl engine pid); while kill -STOP $pid 2>/dev/null; do"
+    " for s in 0.04 0.2 0.08; do kill -STOP $pid; sleep $s; kill -CONT $pid; sleep 0.03; done;"
+    " done) >/dev/null 2>&1 & echo $! >/tmp/jitter.pid"
+)
+#: What happens to the engine, and what undoes it.
 TROUBLES = {
-    "killed": lambda cluster: done_to_the_engine(cluster, "kill", "start"),
-    "stopped by SIGSTOP": lambda cluster: done_to_the_engine(cluster, "pause", "resume"),
-    "restarted": lambda cluster: done_to_the_engine(cluster, "restart", "restart"),
-    "slow": jitter,
-    "without its socket": without_socket,
+    "killed": ("clusterctl engine kill", "clusterctl engine start"),
+    "stopped by SIGSTOP": ("clusterctl engine pause", "clusterctl engine resume"),
+    "restarted": ("clusterctl engine restart", "clusterctl engine restart"),
+    "slow": (JITTER, "kill $(cat /tmp/jitter.pid); kill -CONT $(clusterctl engine pid)"),
+    "without its socket": (f"clusterctl engine kill; rm {SOCKET}", "clusterctl engine start"),
 }
 # What slurmctld's log has to show, so that the trouble was met at all.
 MET = {
@@ -104,7 +74,7 @@ def test_a_stream_of_jobs_while_the_engine_is(cluster, watch, trouble):
     before = as_slurm_has(cluster, victims)
     log = cluster.slurmctld_log_size()
     ids = cluster.submit_many(FORMS * 2, script=SHORT)
-    with TROUBLES[trouble](cluster):
+    with cluster.temporarily(*TROUBLES[trouble]):
         ids += cluster.submit_many(FORMS * 3, script=SHORT)
         Mallory(cluster, len(trouble), victims).act(4)
         finish(cluster, ids[: -len(FORMS)])
@@ -122,10 +92,7 @@ def test_a_stream_of_jobs_while_the_engine_is(cluster, watch, trouble):
 
 
 def until_met(cluster: Cluster, result: str, log: int) -> list[int]:
-    """More jobs, until slurmctld's log from that byte on shows the result (2 minutes at most).
-
-    Whether a stopped engine makes a question late is a matter of when jobs happen to start.
-    """
+    """More jobs until slurmctld's log shows the result: which questions are late is chance."""
     ids: list[int] = []
     deadline = time.monotonic() + 120
     while result not in (found := results(cluster.slurmctld_log_from(log))):

@@ -1,9 +1,7 @@
 """slurmctld is killed before it saved: jobs of the last moments are unknown to it, or as before.
 
-It gives their ids again, drains a node that still runs such a job when another of its id arrives
-("Duplicate jobid"), and for minutes has jobs running that have ended: that is Slurm's own. What is
-ours must not make it worse: a gate, a postponement or a loan that slurmctld has forgotten, or
-has again.
+Slurm then gives their ids again, drains nodes that still run one ("Duplicate jobid"), and for
+minutes shows ended jobs as running. Our gates, postponements and loans must not make it worse.
 """
 
 import pytest

@@ -1,8 +1,4 @@
-"""Enabling and removing: the controller alone changes, and no job notices.
-
-stock, then ours, then stock again, under running and pending jobs; nodes and login hosts have
-no file of ours at any time.
-"""
+"""Enabling and removing: the controller alone changes, and no job notices."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,6 @@
 """A select plugin built from other records than slurmctld's: it refuses, and everybody can see so.
 
-The plugin is compiled from a copy of Slurm's source in which a job's record is changed, as it
-changes between releases, and then put under the slurmctld that knows nothing of the change.
+It is compiled from Slurm's source with a job's record changed, as releases change it.
 """
 
 import io

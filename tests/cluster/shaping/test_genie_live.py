@@ -1,6 +1,6 @@
 """policy=genie on a live Slurm: shapes at submit and while waiting, order, deadlines, bad input.
 
-In both ways of enforcing. Time is scaled: to the models jobs take hours, and the tests end them.
+To the models jobs take hours; the tests end them.
 """
 
 from collections.abc import Iterator
@@ -126,10 +126,7 @@ def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: 
 
 @reshaping
 def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(shaping):
-    """Three classes, a dozen jobs; each end waits until what the one before led to has happened.
-
-    So a slow machine is no other queue, and whoever starts too early or too late is seen.
-    """
+    """Three classes, a dozen jobs; each end waits until what the one before led to has happened."""
     ids = submitted_queue(shaping)
     running, waiting = {0: "2x8"}, len(QUEUE)
     reached(shaping, ids, running, waiting)
@@ -300,9 +297,7 @@ BAD = [
 
 
 def test_bad_input_is_refused_with_one_line(shaping):
-    """So are classes and partitions that the site does not allow, and srun without GPUs; a job that
-    cannot be in time, or whose profile another stands in for, is let in and told; where the site
-    says so, the late one is refused."""
+    """Late jobs, and those of a stand-in's profile, are let in and told; or refused (`late:`)."""
     for key, value, says in BAD:
         assert says in refused(shaping, hint(WIDE, **{key: value}))
     assert "class: 'prior' is not for this job" in refused(

@@ -1,8 +1,7 @@
 """Jobs behind their gates: how to make one, and what the engine says of them."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from slurm_cluster.cluster import Cluster
@@ -35,11 +34,8 @@ def stays_gated(cluster: Cluster, jobid: int) -> bool:
     return all(map(is_gated, cluster.jobs(jobid)))
 
 
-@contextmanager
-def engine_away(cluster: Cluster) -> Iterator[None]:
-    cluster.engine("kill")
-    yield
-    cluster.engine("start")
+def engine_away(cluster: Cluster) -> AbstractContextManager[None]:
+    return cluster.temporarily("clusterctl engine kill", "clusterctl engine start")
 
 
 def listed(cluster: Cluster) -> list[dict[str, Any]]:

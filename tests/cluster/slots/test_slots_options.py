@@ -120,14 +120,12 @@ def accounted(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, int]
 def test_every_option_starts_from_behind_a_gate(cluster):
     """All wait while no node is open; then each gets slots, or Slurm's own choice."""
     with watched(cluster):
-        cluster.run("ctl", "scontrol update nodename=ALL state=drain reason=test")
-        try:
+        update = "scontrol update nodename=ALL state="
+        with cluster.temporarily(f"{update}drain reason=test", f"{update}resume"):
             cluster.wait_reconciled()
             ids = cluster.submit_many(list(map(shlex.split, ALL)), script=SOME_S)
             jobs = records(cluster, ids)
             assert SLOTS.keys() == {text for text, job in jobs.items() if GATED in str(job)}
-        finally:
-            cluster.run("ctl", "scontrol update nodename=ALL state=resume")
         ran(cluster, ids)
 
 

@@ -81,19 +81,18 @@ def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(live):
     assert len([line for line in output if "asks for no GPUs" in line]) == 1
 
 
+@pytest.mark.parametrize(
+    ("hint", "says"),
+    [
+        ("pattern=ring,mem=interleave", "dgx1:0,3 by mapa: ring: "),
+        ("off", "Slurm's own choice: opted out by hint]"),
+    ],
+)
 @pytest.mark.enforced
 @pytest.mark.both_modes("short")
-def test_admin_comment_names_gpus_policy_and_reason(cluster):
-    jobid = cluster.started(*PAIR, "--comment=gpu-topo: pattern=ring,mem=interleave", sleep_s=60).id
-    text = cluster.job(jobid).admin_comment
-    assert text.startswith("[gpu-topo: pattern=ring,mem=interleave | dgx1:0,3 by mapa: ring: ")
-
-
-@pytest.mark.enforced
-def test_admin_comment_says_why_slurm_chose(cluster):
-    jobid = cluster.started(*PAIR, "--comment=gpu-topo: off", sleep_s=60).id
-    text = cluster.job(jobid).admin_comment
-    assert text == "[gpu-topo: off | Slurm's own choice: opted out by hint]"
+def test_admin_comment_names_gpus_policy_and_reason(cluster, hint, says):
+    job = cluster.started(*PAIR, f"--comment=gpu-topo: {hint}", sleep_s=60)
+    assert cluster.job(job.id).admin_comment.startswith(f"[gpu-topo: {hint} | {says}")
 
 
 @pytest.mark.enforced
