@@ -68,6 +68,15 @@ def visible(cluster: Cluster, ids: Sequence[int]) -> list[tuple[int, ...]]:
     return [tuple(sorted(cluster.visible_gpus(jobid))) for jobid in ids]
 
 
+def got_by(cluster: Cluster, *args: str) -> Gpus:
+    """What one job of these options gets; it ends before this returns."""
+    job = cluster.started(*args, script="sleep 300")
+    cluster.cancel(job.id)
+    cluster.wait_finished(job.id)
+    cluster.wait_reconciled()
+    return job.gpus
+
+
 def kill_slurmctld(cluster: Cluster) -> None:
     """SIGKILL, and a new slurmctld on what was saved."""
     cluster.saved()

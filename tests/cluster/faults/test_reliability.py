@@ -39,24 +39,18 @@ JITTER = (
     " for s in 0.04 0.2 0.08; do kill -STOP $pid; sleep $s; kill -CONT $pid; sleep 0.03; done;"
     " done) >/dev/null 2>&1 & echo $! >/tmp/jitter.pid"
 )
-#: What happens to the engine, and what undoes it.
+#: What happens to the engine, what undoes it, and the result that slurmctld's log then shows.
 TROUBLES = {
-    "killed": ("clusterctl engine kill", "clusterctl engine start"),
-    "stopped by SIGSTOP": ("clusterctl engine pause", "clusterctl engine resume"),
-    "restarted": ("clusterctl engine restart", "clusterctl engine restart"),
-    "slow": (JITTER, "kill $(cat /tmp/jitter.pid); kill -CONT $(clusterctl engine pid)"),
-    "without its socket": (f"clusterctl engine kill; rm {SOCKET}", "clusterctl engine start"),
+    "killed": ("clusterctl engine kill", "clusterctl engine start", "down"),
+    "stopped by SIGSTOP": ("clusterctl engine pause", "clusterctl engine resume", "timeout"),
+    "restarted": ("clusterctl engine restart", "clusterctl engine restart", "used"),
+    "slow": (JITTER, "kill $(cat /tmp/jitter.pid); kill -CONT $(clusterctl engine pid)", "timeout"),
+    "without its socket": (
+        f"clusterctl engine kill; rm {SOCKET}",
+        "clusterctl engine start",
+        "down",
+    ),
 }
-# What slurmctld's log has to show, so that the trouble was met at all.
-MET = {
-    "killed": "down",
-    "stopped by SIGSTOP": "timeout",
-    "restarted": "used",
-    "slow": "timeout",
-    "without its socket": "down",
-}
-
-
 EVERY_RUN = ("killed", "stopped by SIGSTOP")
 ANOTHER = pytest.mark.long("another way for the engine to be away")
 
@@ -74,11 +68,12 @@ def test_a_stream_of_jobs_while_the_engine_is(cluster, watch, trouble):
     before = as_slurm_has(cluster, victims)
     log = cluster.slurmctld_log_size()
     ids = cluster.submit_many(FORMS * 2, script=SHORT)
-    with cluster.temporarily(*TROUBLES[trouble]):
+    do, undo, met = TROUBLES[trouble]
+    with cluster.temporarily(do, undo):
         ids += cluster.submit_many(FORMS * 3, script=SHORT)
         Mallory(cluster, len(trouble), victims).act(4)
         finish(cluster, ids[: -len(FORMS)])
-        ids += until_met(cluster, MET[trouble], log)
+        ids += until_met(cluster, met, log)
     ids += cluster.submit_many(FORMS, script=SHORT)
     finish(cluster, ids)
     assert as_slurm_has(cluster, victims) == before

@@ -8,9 +8,9 @@ from live_harness import (
     OURS_ON_A_NODE,
     PICKY,
     TAKEN,
-    Gpus,
     Watch,
     by_policy,
+    got_by,
     visible,
 )
 from node_variants import RESTART_SLURMD
@@ -23,6 +23,7 @@ from slurm_cluster.slurm_text import parse_indices
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
+PAIR = ("-w", "dgx1", "--gres=gpu:2")
 OUR_PAIR = {"dgx1": (0, 3)}
 # Runs until told to, then notes its environment a second time.
 GO_ON = f"{RECORD}; until [ -e $HOME/go-on ]; do sleep 0.2; done; env >$HOME/end.$SLURM_JOB_ID.env"
@@ -34,15 +35,6 @@ def no_files(cluster: Cluster, watch: Watch) -> Iterator[None]:
     cluster.run("ctl", "rm -f /home/alice/go-on")
     yield
     cluster.run("ctl", "rm -f /home/alice/go-on /home/alice/end.*.env")
-
-
-def pair(cluster: Cluster) -> Gpus:
-    """What --gres=gpu:2 on an empty dgx1 gets now."""
-    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
-    got = cluster.wait_running(jobid).gpus
-    cluster.cancel(jobid)
-    until(lambda: cluster.gres_used()["dgx1"] == (), "dgx1 is empty")
-    return got
 
 
 def test_jobs_live_through_enabling_and_removing(cluster):
@@ -74,7 +66,7 @@ def test_jobs_live_through_enabling_and_removing(cluster):
         assert visible(cluster, [jobid]) == list(gpus.values())
     cluster.wait_idle()
     assert cluster.run("dgx1", "cat /run/slurmd.pid").out == slurmd
-    assert pair(cluster) == stock_pair(cluster)
+    assert got_by(cluster, *PAIR) == stock_pair(cluster)
 
 
 def at_end(cluster: Cluster, jobid: int) -> tuple[int, ...]:
@@ -89,8 +81,7 @@ def test_a_postponed_job_wakes_by_itself_after_removal(cluster):
     cluster.run("ctl", "sed -i '$a waiting: {step_s: 10}' /etc/slurm/gputopo.yaml")
     cluster.engine("restart")
     cluster.occupy("dgx1", TAKEN)
-    picky = ("-w", "dgx1", "--gres=gpu:2", PICKY)
-    jobid = cluster.sbatch(*picky, sleep_s=300)
+    jobid = cluster.sbatch(*PAIR, PICKY, sleep_s=300)
     cluster.wait_postponed(jobid)
     cluster.switch("stock")
 
@@ -108,7 +99,7 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster):
     cluster.occupy("dgx1", TAKEN)
     held = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
     gpus = cluster.wait_running(held).gpus
-    picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
+    picky = cluster.sbatch(*PAIR, PICKY, sleep_s=300)
     cluster.wait_postponed(picky)
     cluster.run("ctl", f"touch {SWITCH}; sleep 1.2")
     odd = cluster.sbatch("-w", "bridged1", "--gres=gpu:2", "--comment=gpu-topo: oops", sleep_s=300)
@@ -118,7 +109,7 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster):
     assert cluster.job(held).gpus == gpus
     cluster.run("ctl", f"rm {SWITCH}; sleep 1.2; squeue -h -o %A | xargs scancel")
     cluster.wait_idle()
-    assert pair(cluster) == OUR_PAIR
+    assert got_by(cluster, *PAIR) == OUR_PAIR
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
@@ -134,7 +125,7 @@ def test_nodes_need_none_of_our_files(cluster):
         until(lambda node=node: is_up(cluster, node), f"slurmd of {node} is back")
     assert cluster.running_gpus(ids) == got
     cluster.end(ids)
-    assert pair(cluster) == OUR_PAIR
+    assert got_by(cluster, *PAIR) == OUR_PAIR
 
 
 def is_up(cluster: Cluster, node: str) -> bool:

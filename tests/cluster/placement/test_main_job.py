@@ -16,6 +16,7 @@ from live_harness import (
     Gpus,
     by_policy,
     explained,
+    got_by,
     topology_of,
     visible,
 )
@@ -222,16 +223,6 @@ def test_parts_of_a_heterogeneous_job(live, hold):
         by_policy(FRAGMENTED, (4,), ("bridged1",)),
     ]
     assert [job.gpus for job in live.jobs(jobid)] == wanted
-
-
-def got_by(cluster: Cluster, *args: str) -> Gpus:
-    """What one job of these options gets; it ends before this returns."""
-    jobid = cluster.sbatch(*args, script="sleep 300")
-    result = cluster.wait_running(jobid).gpus
-    cluster.cancel(jobid)
-    cluster.wait_finished(jobid)
-    cluster.wait_reconciled()
-    return result
 
 
 @pytest.mark.parametrize(
