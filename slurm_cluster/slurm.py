@@ -124,8 +124,8 @@ class Slurm(Hosts):
         def late() -> list[Job | None]:
             jobs.clear()
             jobs.update((job.id, job) for job in self.jobs())
-            found = map(jobs.get, ids)
-            return [job for job in found if job is None or job.state != "RUNNING"]
+            asked = map(jobs.get, ids)
+            return [job for job in asked if job is None or job.state != "RUNNING"]
 
         until(lambda: not late(), lambda: f"all run; these do not: {late()}", 60)
         return [jobs[jobid].gpus for jobid in ids]

@@ -87,8 +87,8 @@ def kill_slurmctld(cluster: Cluster) -> None:
 def explained(cluster: Cluster, job: object, user: str = "root") -> dict[str, Any]:
     """`gputopo explain JOB --json`, asked by this user."""
     argv = ["gputopo", "explain", str(job), "--json"]
-    found: dict[str, Any] = json.loads(cluster.run("ctl", argv, user=user).out)
-    return found
+    output: dict[str, Any] = json.loads(cluster.run("ctl", argv, user=user).out)
+    return output
 
 
 def topology_of(node: str) -> NodeTopology:
@@ -105,9 +105,9 @@ def by_policy(busy: Busy, counts: Sequence[int], nodes: Sequence[str], hint: str
         )
         for node in nodes
     }
-    wish = hints.parse(hint)
-    policy = registry.get(hints.policy_of(wish))
-    answer = policy.place(hints.to_request(wish, tuple(counts)), Snapshot(states))
+    parsed = hints.parse(hint)
+    policy = registry.get(hints.policy_of(parsed))
+    answer = policy.place(hints.to_request(parsed, tuple(counts)), Snapshot(states))
     assert isinstance(answer, Placement), answer
     return {node: tuple(sorted(gpus)) for node, gpus in answer.gpus.items()}
 
@@ -138,10 +138,10 @@ class Watch:
     def _run(self) -> None:
         while True:
             # slurmctld may be away for a moment; that is part of some tests
-            found = self._cluster.run("ctl", ["scontrol", "show", "job", "-d"], check=False)
-            if not found.code:
+            output = self._cluster.run("ctl", ["scontrol", "show", "job", "-d"], check=False)
+            if not output.code:
                 self.samples += 1
-                self._check(parse_jobs(found.out))
+                self._check(parse_jobs(output.out))
             if self._stop.wait(WATCH_S):
                 return
 

@@ -101,7 +101,7 @@ async def mallory(program: str, *args: object) -> AsyncIterator[asyncio.subproce
     await process.wait()
 
 
-async def told(process: asyncio.subprocess.Process) -> int:
+async def printed(process: asyncio.subprocess.Process) -> int:
     """The number that the program printed."""
     assert process.stdout is not None
     return int(await asyncio.wait_for(process.stdout.readline(), 60))
@@ -122,7 +122,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing():
             assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
             victim = writer.get_extra_info("sockname")[1]
             async with mallory(STEALS, port, victim, TRIES) as thief:
-                assert await told(thief) == 0
+                assert await printed(thief) == 0
             assert end.refused == TRIES
             writer.write(b"mine")
             assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
@@ -143,7 +143,7 @@ def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count, how)
             donor(munge) as served,
             mallory(CROWD, served.door.host, served.door.port, count, how, 60) as crowd,
         ):
-            assert await told(crowd) == count
+            assert await printed(crowd) == count
             for _ in range(5):
                 start = time.monotonic()
                 assert await relay.ask(served.door, munge) == {"gpus": 2}
@@ -165,7 +165,7 @@ def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptor
             async with mallory(
                 CROWD, served.door.host, served.door.port, 600, "silent", 0.1
             ) as crowd:
-                await told(crowd)
+                await printed(crowd)
                 assert open_files() - before < 300
                 await asyncio.sleep(4)
                 # The pipe from mallory's program is one of them.
@@ -252,7 +252,7 @@ def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked):
     words = {"GPUTOPO_ECHO_SERVERS": f"{node}:{door}"}
     words["GPUTOPO_ECHO_SUBJECTS"] = f"{job.id}/{donor_job.id}"
     for source in (host, node, "ctl"):
-        told = attacked.run(source, [PROGRAM, "echo"], user="mallory", env=words, check=False)
-        assert told.code == 1, (source, told)
-        assert "refused us" in told.err or "ended before" in told.err
+        done = attacked.run(source, [PROGRAM, "echo"], user="mallory", env=words, check=False)
+        assert done.code == 1, (source, done)
+        assert "refused us" in done.err or "ended before" in done.err
     assert attacked.job(job.id).state == attacked.job(donor_job.id).state == "RUNNING"

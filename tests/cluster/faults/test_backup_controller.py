@@ -3,13 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from live_harness import (
-    PICKY,
-    TAKEN,
-    by_policy,
-    visible,
-    watched,
-)
+from live_harness import PICKY, TAKEN, by_policy, visible, watched
 from select_harness import stock_pair
 
 from slurm_cluster.cluster import Cluster

@@ -8,13 +8,7 @@ begin times, which are in the future now, are changed.
 import time
 
 import pytest
-from live_harness import (
-    IN_BOTH_MODES,
-    Watch,
-    advised_again,
-    by_policy,
-    configure_engine,
-)
+from live_harness import IN_BOTH_MODES, Watch, advised_again, by_policy, configure_engine
 from modes import enforcement
 from select_harness import SWITCH, stock_pair
 

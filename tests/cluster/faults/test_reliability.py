@@ -5,14 +5,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from live_harness import (
-    IN_BOTH_MODES,
-    PICKY,
-    TAKEN,
-    advised_again,
-    kill_slurmctld,
-    visible,
-)
+from live_harness import IN_BOTH_MODES, PICKY, TAKEN, advised_again, kill_slurmctld, visible
 from mallory import Mallory, as_slurm_has, victims_of
 from select_harness import stock_pair
 
@@ -90,8 +83,8 @@ def until_met(cluster: Cluster, result: str, log: int) -> list[int]:
     """More jobs until slurmctld's log shows the result: which questions are late is chance."""
     ids: list[int] = []
     deadline = time.monotonic() + 120
-    while result not in (found := results(cluster.slurmctld_log_from(log))):
-        assert time.monotonic() < deadline, f"no {result} among {found}"
+    while result not in (logged := results(cluster.slurmctld_log_from(log))):
+        assert time.monotonic() < deadline, f"no {result} among {logged}"
         more = cluster.submit_many(FORMS, script=SHORT)
         finish(cluster, more)
         ids += more

@@ -3,16 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from live_harness import (
-    GPUS,
-    OURS_ON_A_NODE,
-    PICKY,
-    TAKEN,
-    Watch,
-    by_policy,
-    got_by,
-    visible,
-)
+from live_harness import GPUS, OURS_ON_A_NODE, PICKY, TAKEN, Watch, by_policy, got_by, visible
 from node_variants import RESTART_SLURMD
 from select_harness import SWITCH, stock_pair
 

@@ -1,12 +1,7 @@
 """Jobs that Slurm moves, stops, shrinks or shares: with engine, plugin and bridge in place."""
 
 import pytest
-from live_harness import (
-    IN_BOTH_MODES,
-    Busy,
-    by_policy,
-    preemption,
-)
+from live_harness import IN_BOTH_MODES, Busy, by_policy, preemption
 from modes import enforcement
 from node_variants import other_gpus, wait_node
 

@@ -97,12 +97,12 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster):
     queue = cluster.run("ctl", ["squeue", "-h", "-j", str(job), "-o", "%r"]).out.strip()
     assert queue == "BeginTime"
 
-    def told() -> str:
+    def explanation() -> str:
         return cluster.run("ctl", ["gputopo", "explain", str(job)]).out
 
-    until(lambda: "postponed" in told(), "the decision is written down", 10)
-    assert "would be now" in told()
-    assert "(communication 0.00, interference" in told()
+    until(lambda: "postponed" in explanation(), "the decision is written down", 10)
+    assert "would be now" in explanation()
+    assert "(communication 0.00, interference" in explanation()
     passed = submit(cluster, 1, "policy=topo-aware,batch=128", "--nice=500")
     (gpu,) = cluster.wait_running(passed).gpus[NODE]
     assert cluster.job(job).state == "PENDING"
@@ -174,8 +174,8 @@ def test_finished_jobs_teach_their_run_times(cluster):
     hint = "--comment=gpu-topo: policy=topo-aware,profile=bert,batch=4"
 
     def runs() -> list[float]:
-        told = cluster.run("ctl", f"cat {path}", check=False).out
-        result: list[float] = json.loads(told)[0]["seconds"] if told else []
+        text = cluster.run("ctl", f"cat {path}", check=False).out
+        result: list[float] = json.loads(text)[0]["seconds"] if text else []
         return result
 
     def wrote(least: int) -> int:

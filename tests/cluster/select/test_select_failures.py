@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from select_harness import (
-    PREFER,
-    SETTINGS,
-    FakeEngine,
-    assert_no_overlap,
-    clear,
-    stock_pair,
-)
+from select_harness import PREFER, SETTINGS, FakeEngine, assert_no_overlap, clear, stock_pair
 
 from slurm_cluster.cluster import Cluster
 

@@ -4,14 +4,7 @@ import re
 import time
 
 import pytest
-from select_harness import (
-    LAZY,
-    LAZY_BY_HINT,
-    LAZY_HINT,
-    PREFER,
-    all_running,
-    assert_no_overlap,
-)
+from select_harness import LAZY, LAZY_BY_HINT, LAZY_HINT, PREFER, all_running, assert_no_overlap
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until

@@ -148,12 +148,12 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home):
     assert states(home) == ["done"] * 3
     names = submitted(home)
     assert len(names) == len(set(names)) == 3
-    look = (
+    script = (
         "from slurm_plugin.profiling.measure import from_accounting as look;"
         "from slurm_plugin.slurm.runner import ProcessRunner;"
         f"print(look(ProcessRunner(), '{names[0]}', 1000000000))"
     )
-    python = ["/opt/gputopo/bin/python", "-c", look]
+    python = ["/opt/gputopo/bin/python", "-c", script]
     until(
         lambda: "'COMPLETED'" in home.run("ctl", python, user="alice").out,
         "the accounting knows the job by its name",

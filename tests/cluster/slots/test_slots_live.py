@@ -1,14 +1,7 @@
 """enforcement: slots with the real engine on stock Slurm: gates, releases, order."""
 
 import pytest
-from live_harness import (
-    GPU,
-    SHOW_GPUS,
-    by_policy,
-    configure_engine,
-    gpus_of_tasks,
-    not_on_old,
-)
+from live_harness import GPU, SHOW_GPUS, by_policy, configure_engine, gpus_of_tasks, not_on_old
 
 from slurm_cluster.hosts import until
 from tests.cluster.slots.gated import engine_away, gated, is_gated, listed, renewed, stays_gated

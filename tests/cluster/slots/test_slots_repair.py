@@ -3,14 +3,7 @@
 import json
 
 import pytest
-from live_harness import (
-    GPU,
-    OLD,
-    by_policy,
-    configure_engine,
-    kill_slurmctld,
-    visible,
-)
+from live_harness import GPU, OLD, by_policy, configure_engine, kill_slurmctld, visible
 from select_harness import SWITCH
 
 from slurm_cluster.cluster import Cluster
