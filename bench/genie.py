@@ -17,7 +17,7 @@ from statistics import median
 
 from bench.measure import Figure, at_most, conditions, quantile
 from policies.contract.scheduling import Platform, Queue, Started
-from policies.genie.schedulers import schedulers
+from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
 from policies.performance.similarity import Traits
 from policies.registry import registry

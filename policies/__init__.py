@@ -1,9 +1,13 @@
 """What decides: (request, snapshot of the cluster) -> placement or wait, with reasons.
 
-Pure: opens no file, no socket, no clock. Imports only gres_topology. A policy is a subclass of
-`Policy` (docs/writing-a-policy.md); `policies.registry` has them by name.
+Pure: opens no file, no socket, no clock. Imports only gres_topology. A policy of your own needs
+these names and `policies.scoring.measured` (docs/writing-a-policy.md); `policies.registry` has
+all policies by name.
 """
 
+from policies.contract.bits import gpus_of, mask_of
+from policies.contract.hint_keys import HintKey, count, number, one_of
+from policies.contract.nodes import assign, assign_near, groups_of
 from policies.contract.nouns import (
     Candidate,
     Cluster,
@@ -14,10 +18,12 @@ from policies.contract.nouns import (
     Wait,
 )
 from policies.contract.policy import LooksAt, Policy, Site
+from policies.contract.settings import setting
 
 __all__ = [
     "Candidate",
     "Cluster",
+    "HintKey",
     "LooksAt",
     "NodeState",
     "Placement",
@@ -26,4 +32,13 @@ __all__ = [
     "RunningJob",
     "Site",
     "Wait",
+    "assign",
+    "assign_near",
+    "count",
+    "gpus_of",
+    "groups_of",
+    "mask_of",
+    "number",
+    "one_of",
+    "setting",
 ]

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from gres_topology import hostlist
+from gres_topology.cpulist import parse_list
 from slurm_plugin.slurm import gres_text
 
 # Values of these may hold spaces and `=`; Slurm prints each on a line of its own.
@@ -46,8 +47,8 @@ class Job:
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """`0-2,5` to (0, 1, 2, 5), in the order written; `N/A` and the empty string to ()."""
-    return () if text in ("", "N/A") else tuple(gres_text.index_list(text))
+    """`0-2,5` to (0, 1, 2, 5), in ascending order; `N/A` and the empty string to ()."""
+    return () if text in ("", "N/A") else parse_list(text)
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:

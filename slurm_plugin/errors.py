@@ -25,7 +25,3 @@ class SlurmError(PluginError):
 
 class EngineDown(PluginError):
     """The engine does not answer on its socket; the text says what to check."""
-
-
-class ProfileError(ConfigError):
-    """A job profile is wrong; the text starts with the file and says what was expected."""

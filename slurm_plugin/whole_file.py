@@ -6,19 +6,24 @@ import os
 import tempfile
 from pathlib import Path
 
+from slurm_plugin.errors import PluginError
+
 
 def replace(path: Path, content: bytes, mode: int) -> None:
     """Write `content` beside `path`, and put it in its place; its folder is made.
 
-    Raises OSError; nothing is left beside it then, not on a full disk either.
+    Raises PluginError; nothing is left beside it then, not on a full disk either.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), mode)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                os.fchmod(file.fileno(), mode)
+            os.replace(name, path)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise PluginError(f"{path}: cannot be written: {error.strerror}") from error

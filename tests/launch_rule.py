@@ -10,27 +10,20 @@ from slurm_plugin.launch.machine import LaunchMachine
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task of a step on one node, in Slurm's words.
+    """One task of a step on one node, in Slurm's words."""
 
-    `gpus` are the step's on this node, `own` those that Slurm itself gives the task, both
-    Slurm's indices. `gpus_per_task` is 0 for tasks that share all; `is_chosen` says that
-    --gpu-bind chose `own`. `cpus` are those the task may use, `is_cpu_bound` that Slurm or
-    the user placed it there. `memory_mb` is the job's on this node, 0 when unknown.
-    """
-
-    gpus: tuple[int, ...]
-    own: tuple[int, ...]
+    gpus: tuple[int, ...]  # the step's on this node, Slurm's indices
+    own: tuple[int, ...]  # those of them that Slurm gives this task
     tasks: int = 1
     local_rank: int = 0
-    gpus_per_task: int = 0
-    is_chosen: bool = False
-    is_relative: bool = False
-    seen: tuple[int, ...] | None = None
-    cpus: tuple[int, ...] = ()
+    gpus_per_task: int = 0  # 0: the tasks share all
+    is_chosen: bool = False  # --gpu-bind chose `own`
+    is_relative: bool = False  # the visible devices count the step's GPUs
+    cpus: tuple[int, ...] = ()  # those that the task may use
     cpus_per_task: int = 0
-    is_cpu_bound: bool = False
+    is_cpu_bound: bool = False  # by Slurm or the user
     is_memory_bound: bool = False
-    memory_mb: int = 0
+    memory_mb: int = 0  # the job's on this node, 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +46,15 @@ def launch(
     machine: LaunchMachine,
     task: Task,
     pattern: str = "ring",
-    bind: str = "numa",
     memory: str = "preferred",
 ) -> Launch:
     """The rule. `task` is valid: its GPUs are the machine's, `own` are among `gpus`."""
     gpus = _gpus(machine, task, pattern)
-    numa, mode = (
-        _memory(machine, task, gpus, memory)
-        if bind != "none" and not task.is_memory_bound
-        else (None, "none")
-    )
+    numa, mode = (None, "none") if task.is_memory_bound else _memory(machine, task, gpus, memory)
     return Launch(
         gpus=gpus,
         visible=_visible(machine, task, gpus),
-        cpus=_cpus(machine, task, gpus) if bind != "none" else None,
+        cpus=_cpus(machine, task, gpus),
         numa=numa,
         memory=mode,
         nics=_nics(machine, gpus),
@@ -90,7 +78,7 @@ def _visible(machine: LaunchMachine, task: Task, gpus: Sequence[int]) -> tuple[i
     names = [machine.devices[gpu] for gpu in gpus]
     if not task.is_relative:
         return tuple(names)
-    seen = sorted(machine.devices[gpu] for gpu in task.seen or task.gpus)
+    seen = sorted(machine.devices[gpu] for gpu in task.gpus)
     return tuple(seen.index(name) for name in names)
 
 

@@ -62,7 +62,8 @@ class Cables(BandwidthModel):
             return "cables holds where every cable is wider than a path over the host"
         return None
 
-    def _effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
+    def effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
+        """GB/s for every row of `members(gpus, k)`."""
         mesh = cables_mbps(topology)
         has_ring = weakest >= int(mesh[mesh > 0].min())
         reached = np.where(has_ring, np.maximum(weakest, narrowest_cut(mesh, k)), weakest)

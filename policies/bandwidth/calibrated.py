@@ -94,7 +94,8 @@ class CalibratedBandwidth(BandwidthModel):
             return f"calibrated holds for {low} to {high} GPUs, as measured, not for {k}"
         return None
 
-    def _effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
+    def effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
+        """GB/s for every row of `members(gpus, k)`."""
         design = features(topology, k, weakest)
         most = sums(topology, members(topology.gpus, k))
         return predict(_KNOWN[topology.calibration], design, most)

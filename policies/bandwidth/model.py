@@ -84,8 +84,8 @@ class MapaDgx1v(BandwidthModel):
                 nvlinks += 1
         return None if nvlinks else "mapa-dgx1v holds for machines with NVLink 2, not PCIe alone"
 
-    def _effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
-        """Each set's best ring by eq. 2."""
+    def effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
+        """GB/s of each set's best ring by eq. 2."""
         rings = members(topology.gpus, k)[:, ring_orders(k)]
         kinds = np.array(topology.kinds)
         ends = rings[:, :, :-1], rings[:, :, 1:]
@@ -115,7 +115,8 @@ class Rings(BandwidthModel):
         """It holds everywhere."""
         return None
 
-    def _effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
+    def effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
+        """GB/s for every row of `members(gpus, k)`."""
         return np.asarray(weakest * (RING_EFFICIENCY / MB_PER_GB), dtype=np.float64)
 
 

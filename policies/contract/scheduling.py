@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from policies.errors import PolicyError
 from policies.performance import Shape, shapes_of
-from policies.performance.nouns import Floats
+from policies.performance.runs import Floats
 
 #: GENIE, eq. 10: weight of the nodes beside the GPUs.
 THETA = 0.4

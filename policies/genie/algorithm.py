@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.contract.scheduling import Planned, Queue, in_order
-from policies.performance.nouns import Floats
+from policies.performance.runs import Floats
 
 Indices = NDArray[np.int64]
 

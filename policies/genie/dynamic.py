@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from policies.contract.scheduling import URGENT, FreeGpus, Planned, Queue
 from policies.genie.algorithm import Indices, TaskTable
-from policies.performance.nouns import Floats
+from policies.performance.runs import Floats
 
 #: Groups in the order in which they may have GPUs.
 _STARVING, _URGENT, _IN_TIME, _TOO_MUCH, _LATE = range(5)

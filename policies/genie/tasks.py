@@ -17,7 +17,7 @@ import numpy as np
 from policies.contract.scheduling import NORMAL, PRIOR, URGENT, Platform, Task
 from policies.errors import PolicyError, ProfileError
 from policies.performance import PerformanceModel, Shape, Work, fitting
-from policies.performance.nouns import Floats
+from policies.performance.runs import Floats
 
 #: Class -> expected completion time over the latency on the smallest shape (eq. 9).
 ECT = {URGENT: 0.0, PRIOR: 1.0, NORMAL: 2.0}

@@ -1,7 +1,6 @@
 """Best matching of any graph on every set of GPUs at once, for nodes of up to 8 GPUs.
 
-All orders that differ by more than a symmetry of the pattern, scored side by side: at most
-20,160 for eight ranks. Larger nodes go to `policies.matching.search`.
+All orders that differ by more than a symmetry of the pattern are scored: at most 20,160.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 
 from policies.contract.bits import Ints, gpus_of, members
 from policies.matching.pattern_symmetry import Edges, first_of_each
-from policies.matching.solvers import SUM, Compact, Join, Small
+from policies.matching.solvers import SUM, Join, Small, Solver
 
 #: Largest node for which all orders are tried.
 MOST_GPUS = 8
@@ -22,19 +21,19 @@ MOST_GPUS = 8
 
 @lru_cache(maxsize=32)
 def _orders(k: int, edges: Edges) -> Ints:
-    """One order of each kind, shape (orders, k): order[rank] is an index into the set."""
+    """The orders to try, shape (orders, k): order[rank] is an index into the set."""
     orders = np.array(list(permutations(range(k))), dtype=np.int64)
     for low, high in first_of_each(k, edges, tuple(range(k))):
         orders = orders[orders[:, low] < orders[:, high]]
     return orders
 
 
-class GraphSolver:
-    """Any pattern (a Solver); `edges` gives its edges for k ranks."""
+class GraphSolver(Solver):
+    """Any pattern; `edges` gives its edges for k ranks."""
 
     def __init__(self, weights: Ints, edges: Callable[[int], Edges], joined: Join = SUM) -> None:
-        self._n, self._edges, self._joined = len(weights), edges, joined
-        self._compact = Compact(weights, joined)
+        super().__init__(weights, joined)
+        self._edges = edges
         self._sums: dict[int, Ints] = {}
 
     def _values(self, rows: Ints) -> Small:
@@ -56,9 +55,9 @@ class GraphSolver:
             self._sums[k] = self._compact.mbps(values)
         return self._sums[k]
 
-    def order(self, mask: int | None = None) -> tuple[int, ...]:
+    def order(self, mask: int) -> tuple[int, ...]:
         """The GPUs of the best matching in rank order, the lexicographically first of equals."""
-        gpus = gpus_of((1 << self._n) - 1 if mask is None else mask)
+        gpus = gpus_of(mask)
         k = len(gpus)
         at = int(self._values(np.array([gpus]))[0].argmax())
         return tuple(gpus[i] for i in _orders(k, self._edges(k))[at])

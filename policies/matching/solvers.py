@@ -1,25 +1,22 @@
 """Best matching of a pattern on every set of GPUs at once, exactly (at most 16 GPUs).
 
 "Best" is the largest sum of the links used (AggBW, MAPA eq. 1) or, with `joined=NARROWEST`,
-the widest narrowest link. A link of weight FORBIDDEN makes a matching impossible. Every set
-is scored once, never an order twice: paths and rings by dynamic programming over sets (Held
-and Karp; a ring starts at its lowest GPU), trees in `policies.matching.tree_solver`.
-
-Values are kept in the smallest integers that hold them: 16 GPUs are a few million additions
-that NumPy does in milliseconds.
+the widest narrowest link. A link of weight FORBIDDEN may not be used. Paths and rings are solved
+by dynamic programming over sets (Held and Karp; a ring starts at its lowest GPU).
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.contract.bits import Ints, members, rows_of, subsets
+from policies.contract.bits import Ints, gpus_of, members, rows_of, subsets
 from policies.matching.links import FORBIDDEN
 
 #: Joins two links of one matching: their sum, or the narrower one.
@@ -31,27 +28,11 @@ NARROWEST: Join = np.minimum
 Small = NDArray[Any]
 
 
-class Solver(Protocol):
-    """Answers for one matrix of links, shape (n, n)."""
-
-    def sums(self, k: int) -> Ints:
-        """The best matching's value for every row of `subsets(n, k)`; FORBIDDEN if none."""
-        ...
-
-    def order(self, mask: int | None = None) -> tuple[int, ...]:
-        """Rank order of a best matching on a set (all GPUs by default); ties as `sums`."""
-        ...
-
-    def size_bytes(self) -> int:
-        """Memory of what has been computed so far."""
-        ...
-
-
 class Compact:
-    """Links in small integers; `forbidden` is no link, and no value of a matching is below.
+    """Links in the smallest integers that hold them; `forbidden` is no link, the least value.
 
-    Sums count in the links' greatest common divisor; narrowest links in ordinals of the
-    different bandwidths, so that they fit a byte.
+    Sums count in the links' greatest common divisor, narrowest links in ordinals of the
+    different bandwidths.
     """
 
     def __init__(self, weights: Ints, joined: Join) -> None:
@@ -84,6 +65,25 @@ class Compact:
         return allowed
 
 
+class Solver(ABC):
+    """Answers for one matrix of links, shape (n, n)."""
+
+    def __init__(self, weights: Ints, joined: Join = SUM) -> None:
+        self._n, self._joined, self._compact = len(weights), joined, Compact(weights, joined)
+
+    @abstractmethod
+    def sums(self, k: int) -> Ints:
+        """The best value of every row of `subsets(n, k)`, MB/s; FORBIDDEN if there is none."""
+
+    @abstractmethod
+    def order(self, mask: int) -> tuple[int, ...]:
+        """The GPUs of a best matching on a set, in rank order."""
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Memory of what has been computed so far."""
+
+
 @lru_cache(maxsize=64)
 def _steps(n: int, size: int, *, closed: bool) -> tuple[tuple[Ints, Ints], ...]:
     """For each GPU: rows of the sets of `size` that may end there, and their rows without it."""
@@ -98,17 +98,12 @@ def _steps(n: int, size: int, *, closed: bool) -> tuple[tuple[Ints, Ints], ...]:
     return tuple(steps)
 
 
-class PathSolver:
+class PathSolver(Solver):
     """Chains and rings."""
 
     def __init__(self, weights: Ints, *, closed: bool, joined: Join = SUM) -> None:
-        n = len(weights)
-        self._n, self._closed, self._joined, self._compact = (
-            n,
-            closed,
-            joined,
-            Compact(weights, joined),
-        )
+        super().__init__(weights, joined)
+        self._closed, n = closed, self._n
         one: Small = np.full((n, n), self._compact.forbidden, dtype=self._compact.links.dtype)
         np.fill_diagonal(one, self._compact.start)
         # _best[size][end, row]: best path over that set; a ring starts at its lowest GPU.
@@ -139,9 +134,8 @@ class PathSolver:
         """The best value of every row of `subsets(n, k)`, MB/s."""
         return self._compact.mbps(self._ends(k).max(axis=0))
 
-    def order(self, mask: int | None = None) -> tuple[int, ...]:
+    def order(self, mask: int) -> tuple[int, ...]:
         """The GPUs of a best matching in rank order; a path is read from its last GPU backwards."""
-        mask = (1 << self._n) - 1 if mask is None else mask
         size, rows = mask.bit_count(), rows_of(self._n)
         self._grow(size)
         links = self._compact.links
@@ -161,12 +155,12 @@ class PathSolver:
         return sum(best.nbytes for best in self._best)
 
 
-class StarSolver:
+class StarSolver(Solver):
     """One centre, rank 0."""
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:
-        self._joined, self._compact = joined, Compact(weights, joined)
-        n, links = len(weights), self._compact.links
+        super().__init__(weights, joined)
+        n, links = self._n, self._compact.links
         # _to[centre, mask]: the links from a GPU to all others of the mask.
         self._to: Small = np.full((n, 1 << n), self._compact.start, dtype=links.dtype)
         for gpu in range(n):
@@ -177,30 +171,28 @@ class StarSolver:
             self._to[:, bit : 2 * bit] = np.maximum(reached, self._compact.forbidden)
 
     def _by_centre(self, masks: Ints) -> Small:
-        centres = (masks >> np.arange(len(self._to))[:, None]) & 1 == 1
+        centres = (masks >> np.arange(self._n)[:, None]) & 1 == 1
         return np.where(centres, self._to[:, masks], self._compact.forbidden)
 
     def sums(self, k: int) -> Ints:
         """The best value of every row of `subsets(n, k)`, MB/s."""
-        return self._compact.mbps(self._by_centre(subsets(len(self._to), k)).max(axis=0))
+        return self._compact.mbps(self._by_centre(subsets(self._n, k)).max(axis=0))
 
-    def order(self, mask: int | None = None) -> tuple[int, ...]:
+    def order(self, mask: int) -> tuple[int, ...]:
         """The centre of the best star, then the others ascending."""
-        n = len(self._to)
-        mask = (1 << n) - 1 if mask is None else mask
         centre = int(self._by_centre(np.array([mask]))[:, 0].argmax())
-        return (centre, *(gpu for gpu in range(n) if gpu != centre and mask >> gpu & 1))
+        return (centre, *(gpu for gpu in gpus_of(mask) if gpu != centre))
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
         return self._to.nbytes
 
 
-class AllToAllSolver:
+class AllToAllSolver(Solver):
     """Every link inside the set."""
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:
-        self._n, self._joined, self._compact = len(weights), joined, Compact(weights, joined)
+        super().__init__(weights, joined)
         links, start = self._compact.links, self._compact.start
         self._inside: Small = np.full(1 << self._n, start, dtype=links.dtype)
         for gpu in range(self._n):
@@ -217,10 +209,9 @@ class AllToAllSolver:
         """The best value of every row of `subsets(n, k)`, MB/s."""
         return self._compact.mbps(self._inside[subsets(self._n, k)])
 
-    def order(self, mask: int | None = None) -> tuple[int, ...]:
+    def order(self, mask: int) -> tuple[int, ...]:
         """Ascending, since every order is the same."""
-        mask = (1 << self._n) - 1 if mask is None else mask
-        return tuple(gpu for gpu in range(self._n) if mask >> gpu & 1)
+        return gpus_of(mask)
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""

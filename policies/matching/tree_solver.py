@@ -1,7 +1,7 @@
 """Best balanced binary tree on every set of GPUs at once: rank r's parent is rank (r-1)//2.
 
-The two subtrees of a balanced tree depend on its size alone, so a set is cut in two: its
-left part hangs below a root of the other part, which hangs the right part below itself.
+The sizes of the two subtrees depend on the tree's size alone. So every way is tried to cut a set
+into a left part and the rest, which is a root with the right part below it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from functools import lru_cache
 import numpy as np
 
 from policies.contract.bits import Ints, gpus_of, members, rows_of, subsets
-from policies.matching.solvers import SUM, Compact, Join, Small
+from policies.matching.solvers import SUM, Join, Small, Solver
 from policies.matching.symmetry import symmetry
 
-#: Sets whose cuts are looked at together: what the processor's cache holds.
+#: Sets whose cuts are computed together: what the processor's cache holds.
 BLOCK = 16
 
 
@@ -52,11 +52,11 @@ def by_halves(joined: np.ufunc, cuts: Small) -> Small:
     return reduced
 
 
-class TreeSolver:
-    """Balanced binary trees (a Solver); every table has one row per set, one column per root."""
+class TreeSolver(Solver):
+    """Balanced binary trees; every table has one row per set, one column per root."""
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:
-        self._n, self._joined, self._compact = len(weights), joined, Compact(weights, joined)
+        super().__init__(weights, joined)
         self._symmetry = symmetry(weights)
         self._rooted: dict[int, Small] = {}
         self._hung: dict[int, Small] = {}
@@ -95,7 +95,7 @@ class TreeSolver:
         return values
 
     def _with_left_part(self, size: int, left: int, hung: Small, rest: Small) -> Small:
-        """The best way to cut each set into a left part and a root with its right part."""
+        """The best cut of each set into a left part and a root with its right part."""
         every, rows = subsets(self._n, size), rows_of(self._n)
         canon = self._symmetry.canon[every]
         first = np.flatnonzero(canon == every)  # one set of those that a symmetry swaps
@@ -149,12 +149,9 @@ class TreeSolver:
         """The best value of every row of `subsets(n, k)`, MB/s."""
         return self._compact.mbps(self._rooted_values(k).max(axis=1))
 
-    def order(self, mask: int | None = None) -> tuple[int, ...]:
-        """The GPUs of the best tree in rank order, so the root comes first.
-
-        Only the parts' tables are needed, not the one of the set's own size.
-        """
-        mask = (1 << self._n) - 1 if mask is None else mask
+    def order(self, mask: int) -> tuple[int, ...]:
+        """The GPUs of the best tree in rank order, so the root comes first."""
+        # Only the parts' tables are needed, not the one of the set's own size.
         ranks: dict[int, int] = {}
         self._place(0, int(self._by_root(mask).argmax()), mask, ranks)
         return tuple(ranks[rank] for rank in range(len(ranks)))

@@ -1,9 +1,8 @@
 """The widest narrowest link of a balanced tree on every set of GPUs at once, by bit masks.
 
-For one width the question is yes or no: can this GPU be the root of a tree on this set whose
-links are all that wide? The roots of a set are a mask of 16 bits, and four widths share one
-number of 64, so a cut of a set costs one operation where `tree_solver`, which also
-knows sums, needs one for each root.
+For each width: which GPUs can be the root of a tree on a set whose links are all that wide? The
+answer is a mask of 16 bits, and four widths share one number of 64, so a cut of a set costs one
+operation where `tree_solver`, which also knows sums, needs one for each root.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.contract.bits import Ints, members, subsets
-from policies.matching.solvers import NARROWEST
+from policies.matching.solvers import NARROWEST, Solver
 from policies.matching.symmetry import symmetry
 from policies.matching.tree_solver import BLOCK, TreeSolver, balanced_split, by_halves, spread
 
@@ -38,11 +37,12 @@ def fits_masks(weights: Ints) -> bool:
     return len(widths) <= MOST_WIDTHS + 1 and bool((widths >= 0).all())
 
 
-class TreeWidths:
-    """Balanced trees' narrowest links (a Solver), at most `MOST_WIDTHS` + 1 of them."""
+class TreeWidths(Solver):
+    """Balanced trees' narrowest links, for links of at most `MOST_WIDTHS` + 1 widths."""
 
     def __init__(self, weights: Ints) -> None:
-        self._weights, self._n = weights, len(weights)
+        super().__init__(weights, NARROWEST)
+        self._weights = weights
         self._widths = _different_widths(weights)
         wider = self._widths[1:]  # every set has a tree of the narrowest links
         self._passes = [
@@ -61,7 +61,7 @@ class TreeWidths:
         widest: Ints = self._widths[level] if len(self._widths) else level
         return widest
 
-    def order(self, mask: int | None = None) -> tuple[int, ...]:
+    def order(self, mask: int) -> tuple[int, ...]:
         """The GPUs of a best matching in rank order."""
         return TreeSolver(self._weights, NARROWEST).order(mask)
 
@@ -71,11 +71,7 @@ class TreeWidths:
 
 
 class _Pass:
-    """Up to four widths side by side.
-
-    What is known of a set is looked up by its mask, in arrays of shape (2**gpus,), so that
-    no row has to be found first.
-    """
+    """Up to four widths side by side; tables are by mask, shape (2**gpus,)."""
 
     def __init__(self, weights: Ints, widths: Ints) -> None:
         self._n, self.widths = len(weights), len(widths)

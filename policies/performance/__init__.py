@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
+
+import numpy as np
 
 from policies.errors import ProfileError
 from policies.performance import calibrated, paper
+from policies.performance.calibrated import CalibratedModel
 from policies.performance.nouns import (
     INFERENCE,
     TASKS,
@@ -21,6 +25,7 @@ from policies.performance.nouns import (
     fitting,
     shapes_of,
 )
+from policies.performance.paper import PaperModel
 from policies.performance.runs import Run, lightweight, read_runs
 
 __all__ = [
@@ -39,16 +44,21 @@ __all__ = [
     "lightweight",
     "read_runs",
     "shapes_of",
+    "to_dict",
 ]
 
 _FIT: Mapping[str, Callable[[Sequence[Run], float], PerformanceModel]] = {
     "calibrated": calibrated.fit,
     "genie": paper.fit,
 }
-_READ: Mapping[str, Callable[[Mapping[str, Any]], PerformanceModel]] = {
-    "calibrated": calibrated.from_dict,
-    "genie": paper.from_dict,
+_MODELS: Mapping[str, type[CalibratedModel | PaperModel]] = {
+    "calibrated": CalibratedModel,
+    "genie": PaperModel,
 }
+#: The types of a model's fields -> what makes a value of plain data; ValueError where it is none.
+_CONVERT: Mapping[Any, Callable[[Any], Any]] = {
+    "Floats": lambda rows: np.array(rows, dtype=np.float64), "float": float, "int": int, "str": str
+}  # fmt: skip
 #: The kinds of model, the default first.
 KINDS = tuple(_FIT)
 
@@ -60,10 +70,23 @@ def fit(kind: str, runs: Sequence[Run], startup_s: float = 0.0) -> PerformanceMo
     return _FIT[kind](runs, startup_s)
 
 
+def to_dict(model: PerformanceModel) -> dict[str, Any]:
+    """The model as plain data for JSON; arrays become lists."""
+    assert isinstance(model, CalibratedModel | PaperModel)
+    values = {field.name: getattr(model, field.name) for field in fields(model)}
+    return {"kind": model.kind} | {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+    }
+
+
 def from_dict(data: Mapping[str, Any]) -> PerformanceModel:
-    """A stored model; ProfileError where it is none of ours."""
+    """The model that `to_dict` gave; ProfileError where it is none of ours."""
     try:
-        return _READ[data["kind"]](data)
+        model = _MODELS[data["kind"]]
+        return model(
+            **{field.name: _CONVERT[field.type](data[field.name]) for field in fields(model)}
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ProfileError(
             f"stored model: {error!r}; expected one written by `gputopo profile fit`: fit it again"

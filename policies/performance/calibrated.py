@@ -1,47 +1,45 @@
-"""`calibrated`: compute and synchronisation overlap; both depend on batch and placement class.
+"""`calibrated`: a model of the step time in which compute and synchronisation overlap.
 
-step = (compute^p + sync^p)^(1/p), p > 1: p near 1 is one after the other, large p hides the
-shorter behind the longer (the combination of Pollux, Qiao et al., OSDI'21, eq. 11).
-- log compute: piecewise linear in log(local batch), at most KNOTS knots with a smoothness
-  prior, plus what GPUs of one node and stragglers over nodes add: log(GPUs/node), log(nodes).
-- log sync, by placement class: one node: 1, log(GPUs - 1); several nodes: 1, log(nodes),
-  log(GPUs/node), and for exactly two nodes (a ring there cannot overlap its directions) 1 and
-  log(GPUs/node); everywhere log(local batch).
+step = (compute^p + sync^p)^(1/p), p > 1 (Pollux, Qiao et al., OSDI'21, eq. 11): with p near 1
+they come one after the other, a large p hides the shorter behind the longer.
+- log compute is piecewise linear in log(local batch), with at most KNOTS knots, plus terms in
+  log(GPUs/node) and log(nodes).
+- log sync has a constant and log(GPUs - 1) on one node; a constant, log(nodes) and log(GPUs/node)
+  on several; a further constant and log(GPUs/node) on exactly two, where a ring cannot overlap
+  its directions; and log(local batch) everywhere.
 
-The priors below were chosen once for all models: they say what a synchronisation looks
-like when little was measured, and give way to data.
+The priors, chosen once for all models, decide where little was measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policies.performance import regression
-from policies.performance.nouns import INFERENCE, TRAINING, Estimate, Floats, Shape
-from policies.performance.runs import Run, check_enough
+from policies.performance.nouns import INFERENCE, TRAINING, Estimate, Shape
+from policies.performance.runs import Floats, Run, check_enough, columns
 
 KNOTS = 7
-#: Standard deviation of log(step) taken for the measurements while fitting.
+#: Standard deviation of measured log(step), as assumed while fitting.
 NOISE = 0.08
-#: One kink of slope 2 between two knots is one standard deviation.
+#: A change of slope at a knot that counts as one standard deviation.
 KINK = 2.0
 #: Two-sided 90 % of a normal distribution, in standard deviations.
 NINETY = 1.645
-#: What the residuals' deviation is taken for before any is seen, counted as so many runs.
+#: The residuals' deviation before any is seen, which counts like so many runs.
 RESIDUAL, RESIDUAL_RUNS = 0.10, 5
 
-#: Prior mean and deviation of what follows the knots; None: the median single-GPU step, log.
-#: Order: compute's two; sync of one node (2), of several (3), of two nodes (2), batch; p.
+#: Prior mean and deviation of the parameters behind the knots: compute (2); sync on one node (2),
+#: on several (3), on two (2), by batch; p.
 _MEAN = (0.0, 0.0, -1.0, 0.5, 0.0, 0.15, 0.25, 0.0, 0.25, 0.0, 0.7)
 _DEVIATION = (0.05, 0.05, 2.0, 0.5, 2.0, 0.15, 0.2, 0.3, 0.2, 0.1, 0.5)
-#: Places in the above that are levels in seconds: they move with the model's own step.
+#: Those of them that count from the log of the median step on a single GPU.
 _LEVELS = (2, 4)
-#: Of a step without synchronisation the logarithm of its seconds.
+#: log(sync) of a step without synchronisation.
 _NONE = -60.0
 
 
@@ -74,7 +72,7 @@ class CalibratedModel:
 
     def runs_s(self, runs: Sequence[Run]) -> Floats:
         """What the model says of these runs, seconds per iteration."""
-        result: Floats = np.exp(self._log(_columns(runs), TRAINING, self.parameters)[0])
+        result: Floats = np.exp(self._log(_Table(*columns(runs)[:3]), TRAINING, self.parameters)[0])
         return result
 
     def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
@@ -83,18 +81,6 @@ class CalibratedModel:
         spread = float((slope @ self.covariance @ slope.T)[0, 0]) + self.deviation**2
         reach, middle = NINETY * spread**0.5, float(log[0])
         return Estimate(*(float(np.exp(middle + off)) for off in (0.0, -reach, reach)))
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """Plain data."""
-        return {
-            "kind": self.kind,
-            "knots": self.knots.tolist(),
-            "parameters": self.parameters.tolist(),
-            "covariance": self.covariance.tolist(),
-            "deviation": self.deviation,
-            "max_local_batch": self.max_local_batch,
-            "startup_s": self.startup_s,
-        }
 
     def _log(self, table: _Table, task: str, parameters: Floats) -> tuple[Floats, Floats]:
         """log(step) and its slope by every parameter."""
@@ -147,7 +133,7 @@ class CalibratedModel:
 def fit(runs: Sequence[Run], startup_s: float = 0.0) -> CalibratedModel:
     """The model of these runs; ProfileError where none is on a single GPU."""
     check_enough(runs)
-    table = _columns(runs)
+    table = _Table(*columns(runs)[:3])
     wanted = np.log(np.array([run.step_s for run in runs]))
     sizes = np.unique(np.log(table.batch[table.gpus == 1]))
     knots = sizes if len(sizes) <= KNOTS else np.linspace(sizes[0], sizes[-1], KNOTS)
@@ -155,38 +141,16 @@ def fit(runs: Sequence[Run], startup_s: float = 0.0) -> CalibratedModel:
     empty = np.zeros((0, 0))
     most = max(run.local_batch for run in runs)
     blank = CalibratedModel(knots, np.zeros(0), empty, 0.0, most, startup_s)
-    fitted = regression.fit(
+    parameters, covariance = regression.fit(
         lambda parameters: blank._log(table, TRAINING, parameters),
         wanted, _prior(knots, level), NOISE,
     )  # fmt: skip
-    residual = wanted - blank._log(table, TRAINING, fitted.parameters)[0]
+    residual = wanted - blank._log(table, TRAINING, parameters)[0]
     deviation = float(
         np.sqrt((residual @ residual + RESIDUAL_RUNS * RESIDUAL**2)
                 / (len(residual) + RESIDUAL_RUNS))
     )  # fmt: skip
-    return replace(
-        blank, parameters=fitted.parameters, covariance=fitted.covariance, deviation=deviation
-    )
-
-
-def from_dict(data: Mapping[str, Any]) -> CalibratedModel:
-    """A model from what `to_dict` gave."""
-    return CalibratedModel(
-        np.array(data["knots"], dtype=np.float64),
-        np.array(data["parameters"], dtype=np.float64),
-        np.array(data["covariance"], dtype=np.float64),
-        float(data["deviation"]),
-        int(data["max_local_batch"]),
-        float(data["startup_s"]),
-    )
-
-
-def _columns(runs: Sequence[Run]) -> _Table:
-    return _Table(
-        np.array([run.nodes for run in runs], dtype=np.float64),
-        np.array([run.gpus for run in runs], dtype=np.float64),
-        np.array([run.local_batch for run in runs], dtype=np.float64),
-    )
+    return replace(blank, parameters=parameters, covariance=covariance, deviation=deviation)
 
 
 def _shapes(shapes: Sequence[Shape], batch: int) -> _Table:

@@ -1,22 +1,15 @@
-"""What every performance model speaks: Shape, Work, Estimate, PerformanceModel.
+"""What every performance model speaks (GENIE, Chen et al., TPDS, section 5.1).
 
-GENIE (Chen et al., TPDS) section 5.1: a task is <type, global batch, iterations>, a shape
-<nodes, GPUs per node>; a model says how long one iteration takes on a shape. Global
-batches are split evenly; where they do not divide, the largest share decides.
+A model says how long one iteration of a job takes on a shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from policies.performance.runs import Run
-
-Floats = NDArray[np.float64]
+from policies.performance.runs import Floats, Run
 
 #: The two kinds of task. Inference does not synchronise (GENIE, observation 3).
 TRAINING, INFERENCE = "training", "inference"
@@ -36,7 +29,7 @@ class Shape:
         return self.nodes * self.gpus_per_node
 
     def local_batch(self, batch: int) -> int:
-        """Samples per GPU and iteration (eq. 6), rounded up."""
+        """Samples of the GPU that gets most of a global batch, per iteration (eq. 6)."""
         return -(-batch // self.gpus)
 
     def __str__(self) -> str:
@@ -63,11 +56,7 @@ class Estimate:
 
 
 class PerformanceModel(Protocol):
-    """How long one iteration of one profile takes, fitted from measured runs.
-
-    `max_local_batch`: the largest local batch that ran, taken as what one GPU holds;
-    `startup_s` is eq. 4's constant.
-    """
+    """How long one iteration of one profile takes, fitted from measured runs."""
 
     @property
     def kind(self) -> str:
@@ -76,17 +65,17 @@ class PerformanceModel(Protocol):
 
     @property
     def max_local_batch(self) -> int:
-        """Samples one GPU holds."""
+        """Samples one GPU holds: the largest local batch that ran."""
         ...
 
     @property
     def startup_s(self) -> float:
-        """Seconds before the first iteration."""
+        """Seconds before the first iteration (eq. 4)."""
         ...
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of log(step) about the model, over the runs it was fitted from."""
+        """Standard deviation of log(step) over the runs it was fitted from."""
         ...
 
     def steps_s(self, shapes: Sequence[Shape], batch: int, task: str = TRAINING) -> Floats:
@@ -99,10 +88,6 @@ class PerformanceModel(Protocol):
 
     def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
         """One shape's seconds with their bounds."""
-        ...
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """The model as plain data; `stored.from_dict` makes it again."""
         ...
 
 

@@ -1,24 +1,21 @@
 """`genie`: the paper's performance model as written (Chen et al., TPDS, eqs. 4-8).
 
-PR = (GPUs - Comm) * sPR(local batch); sPR a quadratic in the local batch (eq. 7); Comm the
+PR = (GPUs - Comm) * sPR(local batch); sPR is a quadratic in the local batch (eq. 7); Comm is the
 average path penalty ((nodes - 1) * GPUs/node + lambda * (GPUs/node - 1)) * gamma / (GPUs - 1)
-(eq. 8, which is printed for several nodes and GPUs and holds for one of either, too). gamma
-and lambda by linear regression, as the paper says.
+(eq. 8). gamma and lambda come from a linear regression, as in the paper.
 
-Where a rate comes out below FLOOR of a single GPU's measured range it is held there: as
-written eq. 5 can turn negative, and then means nothing.
+Eq. 5 as written can turn negative: no rate is taken for less than FLOOR of a single GPU's slowest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.performance.nouns import INFERENCE, TRAINING, Estimate, Floats, Shape
-from policies.performance.runs import Run, check_enough
+from policies.performance.nouns import INFERENCE, TRAINING, Estimate, Shape
+from policies.performance.runs import Floats, Run, check_enough, columns
 
 #: Least share of a single GPU's slowest measured rate that a prediction may have.
 FLOOR = 0.1
@@ -26,16 +23,14 @@ FLOOR = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PaperModel:
-    """A fitted model.
+    """A fitted model."""
 
-    `rate` are the coefficients of eq. 7, highest power first; `gamma` and `gamma_lambda`
-    (lambda * gamma) those of eq. 8; `floor` in samples per second; `deviation` is the
-    standard deviation of log(step) over the runs it was fitted from.
-    """
-
+    #: Coefficients of eq. 7, highest power first.
     rate: Floats
+    #: gamma and lambda * gamma of eq. 8.
     gamma: float
     gamma_lambda: float
+    #: The least rate of a prediction, samples per second.
     floor: float
     deviation: float
     max_local_batch: int
@@ -51,7 +46,7 @@ class PaperModel:
 
     def runs_s(self, runs: Sequence[Run]) -> Floats:
         """What the model says of these runs, seconds per iteration."""
-        nodes, gpus, local, _ = _columns(runs)
+        nodes, gpus, local, _ = columns(runs)
         return self._step(nodes, gpus, local, TRAINING)
 
     def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
@@ -60,34 +55,12 @@ class PaperModel:
         reach = np.exp(1.645 * self.deviation)
         return Estimate(step, float(step / reach), float(step * reach))
 
-    def to_dict(self) -> Mapping[str, Any]:
-        """Plain data."""
-        return {
-            "kind": self.kind,
-            "rate": self.rate.tolist(),
-            "gamma": self.gamma,
-            "gamma_lambda": self.gamma_lambda,
-            "floor": self.floor,
-            "deviation": self.deviation,
-            "max_local_batch": self.max_local_batch,
-            "startup_s": self.startup_s,
-        }
-
     def _step(self, nodes: Floats, gpus: Floats, local: Floats, task: str) -> Floats:
         single = np.maximum(np.polyval(self.rate, local), self.floor)
         away, beside = _paths(nodes, gpus)
         comm = 0.0 if task == INFERENCE else self.gamma * away + self.gamma_lambda * beside
         result: Floats = local * gpus / np.maximum((gpus - comm) * single, self.floor)
         return result
-
-
-def _columns(runs: Sequence[Run]) -> tuple[Floats, Floats, Floats, Floats]:
-    return (
-        np.array([run.nodes for run in runs], dtype=np.float64),
-        np.array([run.gpus for run in runs], dtype=np.float64),
-        np.array([run.local_batch for run in runs], dtype=np.float64),
-        np.array([run.step_s for run in runs], dtype=np.float64),
-    )
 
 
 def _paths(nodes: Floats, gpus: Floats) -> tuple[Floats, Floats]:
@@ -100,7 +73,7 @@ def _paths(nodes: Floats, gpus: Floats) -> tuple[Floats, Floats]:
 def fit(runs: Sequence[Run], startup_s: float = 0.0) -> PaperModel:
     """Eq. 7 from the single-GPU runs, then eq. 8 from the others."""
     check_enough(runs)
-    nodes, gpus, local, steps = _columns(runs)
+    nodes, gpus, local, steps = columns(runs)
     alone = gpus == 1
     rates = local[alone] / steps[alone]
     degree = min(2, len(np.unique(local[alone])) - 1)
@@ -116,17 +89,4 @@ def fit(runs: Sequence[Run], startup_s: float = 0.0) -> PaperModel:
     model = PaperModel(rate, gamma, gamma_lambda, floor, 0.0, int(local.max()), startup_s)
     residual = np.log(model._step(nodes, gpus, local, TRAINING) / steps)
     deviation = float(np.sqrt(np.mean(residual**2)))
-    return PaperModel(rate, gamma, gamma_lambda, floor, deviation, int(local.max()), startup_s)
-
-
-def from_dict(data: Mapping[str, Any]) -> PaperModel:
-    """A model from what `to_dict` gave."""
-    return PaperModel(
-        np.array(data["rate"], dtype=np.float64),
-        float(data["gamma"]),
-        float(data["gamma_lambda"]),
-        float(data["floor"]),
-        float(data["deviation"]),
-        int(data["max_local_batch"]),
-        float(data["startup_s"]),
-    )
+    return replace(model, deviation=deviation)

@@ -1,8 +1,7 @@
-"""A small non-linear regression: damped Gauss-Newton with a prior, and the errors it leaves.
+"""Non-linear regression: damped Gauss-Newton with a prior, which makes a dozen runs enough.
 
-Parameters have a prior mean and standard deviation (which is what makes a dozen runs
-enough) and residuals a pseudo-Huber loss (Charbonnier et al. 1997: one odd measurement
-does not bend the curve). Deterministic.
+Residuals have a pseudo-Huber loss (Charbonnier et al. 1997): one odd measurement does not bend
+the curve.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.performance.nouns import Floats
+from policies.performance.runs import Floats
 
 #: A residual of so many standard deviations begins to count linearly.
 HUBER = 2.0
@@ -25,26 +24,19 @@ Curve = Callable[[Floats], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Where parameters lie before anything is measured: mean, standard deviation.
-
-    `smooth` holds rows D so that D @ parameters is about 0, in standard deviations.
-    """
+    """What is taken for true of the parameters before anything is measured."""
 
     mean: Floats
     deviation: Floats
+    #: Rows D for which D @ parameters is about 0, in standard deviations.
     smooth: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """The parameters of highest posterior, and the covariance about them (Laplace)."""
+def fit(curve: Curve, wanted: Floats, prior: Prior, noise: float) -> tuple[Floats, Floats]:
+    """The parameters of highest posterior, and the covariance about them (Laplace).
 
-    parameters: Floats
-    covariance: Floats
-
-
-def fit(curve: Curve, wanted: Floats, prior: Prior, noise: float) -> Fitted:
-    """Parameters for which the curve is nearest to `wanted`; `noise` is its deviation."""
+    `noise` is the standard deviation of `wanted` about the curve.
+    """
     at = prior.mean.copy()
     damping = 1e-3
     cost = _cost(curve, at, wanted, prior, noise)
@@ -61,8 +53,7 @@ def fit(curve: Curve, wanted: Floats, prior: Prior, noise: float) -> Fitted:
         if gained < TOLERANCE * cost:
             break
     hessian, _ = _normal(curve, at, wanted, prior, noise)
-    covariance = np.asarray(np.linalg.inv(hessian), dtype=np.float64)
-    return Fitted(at, covariance)
+    return at, np.asarray(np.linalg.inv(hessian), dtype=np.float64)
 
 
 def _descend(

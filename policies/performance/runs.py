@@ -1,8 +1,8 @@
-"""Measured runs: what a performance model is fitted from, and reading them from a table.
+"""Measured runs, from which performance models are fitted, and how they are read.
 
-A table is CSV with a header: nodes, gpus (in all), local_batch (per GPU), step_s. Columns
-of the public Pollux measurements are understood too: num_nodes, num_replicas, local_bsz,
-step_time, and `placement` (one digit per node: its GPUs).
+A table of runs is CSV with the columns nodes, gpus (in all), local_batch (per GPU) and step_s,
+or those of the public Pollux measurements: num_nodes and num_replicas or `placement` (one digit
+per node: its GPUs), local_bsz, step_time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from policies.errors import ProfileError
+
+Floats = NDArray[np.float64]
 
 #: Column -> other names it is known by.
 ALIASES = {
@@ -26,14 +31,14 @@ ALIASES = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measurement: GPUs on so many nodes, samples per GPU, seconds per iteration.
-
-    GPUs need not be spread evenly: models see their mean number per node.
-    """
+    """One measurement. GPUs need not be spread evenly: models use their mean per node."""
 
     nodes: int
+    #: On all nodes together.
     gpus: int
+    #: Samples per GPU and iteration.
     local_batch: int
+    #: Seconds of one iteration.
     step_s: float
 
 
@@ -81,11 +86,11 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float:
 
 
 def lightweight(runs: Sequence[Run]) -> list[Run]:
-    """The B + N + G runs of the lightweight profiler (GENIE, section 5.1.5).
+    """The runs that the lightweight profiler would make (GENIE, section 5.1.5).
 
-    Every single-GPU run, and for one local batch (the middle one of the sweep) the runs with
-    one GPU per node and those on one node. The paper holds the global batch fixed; public
-    measurements are on a grid of local ones, so the local one is held.
+    Every single-GPU run, and for the middle one of their local batches the runs with one GPU per
+    node and those on one node. The paper fixes the global batch instead; public measurements
+    have few runs of the same one. ProfileError without a single-GPU run.
     """
     sweep = sorted({run.local_batch for run in runs if run.gpus == 1})
     if not sweep:
@@ -97,6 +102,11 @@ def lightweight(runs: Sequence[Run]) -> list[Run]:
         if run.gpus == 1
         or (run.local_batch == middle and (run.nodes == 1 or run.nodes == run.gpus))
     ]
+
+
+def columns(runs: Sequence[Run]) -> Floats:
+    """Nodes, GPUs, local batch and seconds per step of every run, shape (4, runs)."""
+    return np.array([[getattr(run, name) for run in runs] for name in ALIASES], dtype=np.float64)
 
 
 def check_enough(runs: Iterable[Run]) -> None:

@@ -94,7 +94,7 @@ class NodeTables:
             weakest = self._weakest(k)
             pattern = pattern_of(fitting(self.pattern, k)).judged_as
             model = model_for(self.topology, pattern, k)
-            effbw = model.effbw_gbps(self.topology, pattern, k, weakest)
+            effbw = model.effbw_gbps(self.topology, k, weakest)
             masks = subsets(self.topology.gpus, k)
             self._sets[k] = SetTable(masks, weakest, effbw, model.name, partial(self._agg, k))
         return self._sets[k]

@@ -1,7 +1,7 @@
 """Rank order: which GPU of a chosen set gets which rank, so that neighbours are near.
 
-Deterministic: rings start at the lowest id and go towards the smaller of the two possible
-second ids; among equally good matchings the lexicographically first is taken.
+Rings start at the lowest id and go towards the smaller of the two possible second ids; of equally
+good matchings the lexicographically first is taken.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ def _solved(pattern: str, weights: Ints, gpus: tuple[int, ...], narrowest: int) 
     if len(weights) <= EXACT_GPUS:
         return solved.sums(pattern, weights, narrowest).order(mask_of(gpus))
     links = np.ascontiguousarray(weights[np.ix_(gpus, gpus)])
-    local = solved.sums(pattern, links, narrowest).order()
+    local = solved.sums(pattern, links, narrowest).order((1 << k) - 1)
     return tuple(gpus[at] for at in local)

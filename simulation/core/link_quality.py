@@ -1,32 +1,31 @@
-"""One judge for every policy: what a GPU set is worth, whatever order or reason it came with.
+"""One judge for every policy: what a GPU set is worth, by its best ring.
 
-A set's score is that of its best ring, by effective bandwidth (MAPA eq. 2 where it holds)
-and, separately, by its weakest link.
+By effective bandwidth (MAPA eq. 2 where it holds) and, separately, by the weakest link.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
-from policies.contract.bits import gpus_of, mask_of, subsets
+from policies.contract.bits import mask_of, subsets
 from policies.scoring.tables import tables
 from simulation.errors import SimulationError
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`share` of the ideal on an empty node in [0, 1]; GB/s.
-
-    `pcie_hop`: even the set's widest ring crosses the host somewhere.
-    """
+    """What one GPU set of a node is worth."""
 
     gpus: int
     effbw_gbps: float
     weakest_gbps: float
+    #: Effective bandwidth over that of the best set of the size on the empty node, [0, 1].
     share: float
+    #: Whether even the set's widest ring crosses the host somewhere.
     pcie_hop: bool
 
 
@@ -46,7 +45,11 @@ def host_mbps(topology: NodeTopology) -> int:
 
 def judge(topology: NodeTopology, gpus: Iterable[int]) -> Verdict:
     """The verdict on one node's GPUs of one job. One GPU has no ring: share 1, no hop."""
-    mask = mask_of(gpus)
+    return _verdict(topology, mask_of(gpus))
+
+
+@cache
+def _verdict(topology: NodeTopology, mask: int) -> Verdict:
     k = mask.bit_count()
     if not k or mask >> topology.gpus:
         raise SimulationError(f"{topology.name}: no such GPU set: mask {mask:x}")
@@ -65,15 +68,8 @@ def judge(topology: NodeTopology, gpus: Iterable[int]) -> Verdict:
     )
 
 
-#: (shape, mask) -> share: nodes of one kind share their verdicts.
-_shares: dict[tuple[str, int], float] = {}
-
-
 def share_of(topology: NodeTopology, mask: int) -> float:
     """A GPU set's effective bandwidth as a share of the best set of its size."""
     if mask.bit_count() < 2 or topology.gpus > 16:
         return 1.0
-    key = (topology.shape, mask)
-    if key not in _shares:
-        _shares[key] = judge(topology, gpus_of(mask)).share
-    return _shares[key]
+    return _verdict(topology, mask).share

@@ -1,12 +1,8 @@
-"""The papers' experiments by name: one command each, the paper's figures beside ours.
+"""The papers' experiments by name: one command each, the paper's figures beside ours."""
 
-An experiment is a function `(seeds, **options) -> Result` in a module of its own, named here as
-"module:function" and imported only when it is run.
-"""
+from simulation.experiments.experiment import Experiment, Figures, Result
 
-from simulation.experiments.registry import Experiment, ExperimentRegistry, Figures, Result
-
-__all__ = ["Experiment", "ExperimentRegistry", "Figures", "Result", "experiments"]
+__all__ = ["Experiment", "Figures", "Result", "experiments"]
 
 _LOADS = {"load": ("printed", "80", "95")}
 _TWENTY = tuple(range(20))
@@ -15,9 +11,8 @@ _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "
                    "saturated", "small-jobs")}  # fmt: skip
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
 
-#: Ours. A new experiment is one row: name, what it is, where, seeds, options.
-experiments = ExperimentRegistry()
-for _found in (
+#: A new experiment is one row: name, what it is, where, seeds, options.
+experiments: dict[str, Experiment] = {one.name: one for one in (
     Experiment("sc17-table1",
         "TOPO-AWARE's Table 1: six jobs on one Minsky, with the exhaustive bound.",
         "simulation.experiments.sc17.table1:run", (), {"variant": ("authors", "printed")}),
@@ -74,5 +69,4 @@ for _found in (
         "DRMaestro's section 5.6.5: 64 jobs on 4 machines, with and without network-aware costs.",
         "simulation.experiments.drmaestro.runs:run_network", (1, 2, 3),
         {**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10")}),
-):  # fmt: skip
-    experiments.register(_found)
+)}  # fmt: skip

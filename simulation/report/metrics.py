@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
 
 from gres_topology import NodeTopology
-from policies.contract.bits import mask_of
-from simulation.core.link_quality import host_mbps, judge, share_of
+from simulation.core.link_quality import judge
 from simulation.core.record import Record, SimulatedRun
 
 #: A job misses its SLO when it runs over this many times its best configuration's time.
@@ -84,18 +83,13 @@ def _links(
     records: Sequence[Record], cluster: Mapping[str, NodeTopology]
 ) -> tuple[float | None, float | None]:
     shares, hops = [], []
-    seen: dict[tuple[str, int], bool] = {}
     for record in records:
         for name, gpus in record.placement.gpus.items():
-            topology, mask = cluster[name], mask_of(gpus)
             # Over 16 GPUs there are too many sets to know the best.
-            if len(gpus) < 2 or topology.gpus > 16:
-                continue
-            shares.append(share_of(topology, mask))
-            key = (topology.shape, mask)
-            if key not in seen:
-                seen[key] = host_mbps(topology) > 0 and judge(topology, gpus).pcie_hop
-            hops.append(seen[key])
+            if len(gpus) > 1 and cluster[name].gpus <= 16:
+                verdict = judge(cluster[name], gpus)
+                shares.append(verdict.share)
+                hops.append(verdict.pcie_hop)
     return (fmean(shares), fmean(hops)) if shares else (None, None)
 
 

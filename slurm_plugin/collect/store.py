@@ -79,17 +79,12 @@ class Store:
         key = key_of(topology)
         path = self.folder / "kinds" / f"{key}.json"
         if not path.exists():
-            _write(path, json.dumps(saved.to_dict(topology)) + "\n")
+            content = json.dumps(saved.to_dict(topology)) + "\n"
+            whole_file.replace(path, content.encode(), 0o644)
         return key
 
     def save(self, nodes: dict[str, NodeRecord]) -> None:
         """Replace nodes.json."""
         rows = {name: asdict(record) for name, record in sorted(nodes.items())}
-        _write(self.folder / "nodes.json", json.dumps(rows, indent=1) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        whole_file.replace(path, text.encode(), 0o644)
-    except OSError as error:
-        raise PluginError(f"{path}: cannot be written: {error.strerror}") from error
+        content = json.dumps(rows, indent=1) + "\n"
+        whole_file.replace(self.folder / "nodes.json", content.encode(), 0o644)

@@ -209,7 +209,7 @@ class Slots:
         values = job.comment(PLACED, token, choice.note)
         kept = record_of(job.asked, token)
         given = placed(kept, job.asked.tasks, need, choice.group, choice.mask)
-        values |= {f"set.{field}": text for field, text in given.items()}
+        values |= given.at_submit()
         self.cache.promise(token, hold, job.now, record, uid=job.asked.uid)
         self.cache.is_awaited = True
         return Ok(values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -108,14 +107,9 @@ class Admission:
 
     def _write_note(self, job: QueuedJob, want: Want, note: str) -> None:
         """Why the policy lets the job wait, once for every new reason: figures do not count."""
-        before = hints.note_in(job.admin_comment)
         since = want.kept.since
         # A wait that begins in the future began before the clock was set back.
         is_written = 0 < since <= self.context.now
-        if not is_written or _without_figures(before) != _without_figures(note):
+        if not is_written or not hints.has_note(job.admin_comment, note):
             update = change.waiting(job, want.kept, self.context.now, note)
             self.made.updates.append((job.name, update))
-
-
-def _without_figures(text: str) -> str:
-    return re.sub(r"[\d.]+", "#", text)

@@ -95,22 +95,11 @@ def asked_for(kept: GateRecord) -> JobUpdate:
 
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
-    job, kept, need = part.job, part.kept, part.need
-    fields = placed(kept, job.ntasks or 1, need, part.group, part.mask)
-    cpus, per_task = fields.get("min_cpus"), fields.get("cpus_per_task")
-    requests = GpuRequests(*(fields.get(name, "") for name in GpuRequests._fields))
-    comment = kept.placed(now).written_into(job.admin_comment)
-    return JobUpdate(
-        begin_time=NOW,
-        **requests._asdict(),
-        tres_bind="",
-        req_nodes=fields["req_nodes"],
-        num_nodes=(need.nodes, need.nodes),
-        min_cpus=int(cpus) if cpus else None,
-        cpus_per_task=int(per_task) if per_task else None,
-        cpus_per_tres=fields.get("cpus_per_tres"),
-        admin_comment=hints.with_note(comment, part.note),
-    )
+    job, kept = part.job, part.kept
+    update = placed(kept, job.ntasks or 1, part.need, part.group, part.mask)
+    comment = hints.with_note(kept.placed(now).written_into(job.admin_comment), part.note)
+    requests = GpuRequests(*(getattr(update, name) or "" for name in GpuRequests._fields))
+    return replace(update, begin_time=NOW, admin_comment=comment, **requests._asdict())
 
 
 def _pinned(update: JobUpdate) -> JobUpdate:

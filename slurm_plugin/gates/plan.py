@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.lending.plan import LoanPlan
+from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
@@ -58,24 +58,14 @@ Choice = Chosen | WaitFor | Pass
 Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
 
 
-@dataclass(frozen=True, slots=True)
-class GateContext:
-    """What a plan goes by, besides the queue and the nodes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateContext(LoanContext):
+    """What a plan of the gates goes by, besides the queue and the nodes."""
 
-    #: The time (epoch).
-    now: int
-    #: How long a gate holds.
+    #: How long a gate holds, in seconds.
     lease_s: int
-    #: How long a released job may take to start.
-    grace_s: int
-    #: PriorityTier by partition.
-    tiers: Mapping[str, int] = field(default_factory=dict)
-    #: Was an update of the job of this name refused so lately that it is not tried again yet?
-    is_paused: Callable[[str, float], bool] = lambda *_: False
     #: Until when (epoch) gates hold of which no field of Slurm's tells, by job id.
     holds_until: Mapping[int, float] = field(default_factory=dict)
-    #: How long donors may take.
-    ready_s: int = 60
 
 
 @dataclass(frozen=True, slots=True)

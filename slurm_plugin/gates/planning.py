@@ -25,7 +25,7 @@ from slurm_plugin.job_notes.records import PLACED, is_ahead
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate
-from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by, with_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, held_by, with_hold
 from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import QueuedJob
@@ -121,11 +121,7 @@ class _Planning:
     def _await_donors(self, unit: Unit, by_id: Mapping[int, QueuedJob]) -> None:
         """A job with a loan: it is released once its donors are ready."""
         [(job, want)] = unit.members
-        now = self.context.now
-        ready_s = self.context.ready_s if self.matcher is not None else None
-        outcome = slot_loans.continue_loan(
-            job, want, self.made, by_id, now, ready_s, end_of(job, now)
-        )
+        outcome = slot_loans.continue_loan(job, want, self.made, by_id, self.context)
         self.made.seen[f"loan {outcome}"] += 1
         if outcome == slot_loans.MEETS:
             self._renew(unit)

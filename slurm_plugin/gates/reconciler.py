@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -22,19 +23,19 @@ from slurm_plugin.decide.machines import Machines, mask_of
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.backoff import Backoff
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
-from slurm_plugin.gates.released import about_to_run
+from slurm_plugin.gates.released import Watch, about_to_run, of_job
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
-from slurm_plugin.gates.watch import Watch, of_job
 from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.loan import gpu_indices
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.protocol import PlacementQuestion
+from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
 from slurm_plugin.queue.snapshot import Settings, Snapshot
@@ -70,7 +71,7 @@ class GateReconciler:
     def __post_init__(self) -> None:
         """Make the parts."""
         self._settings: Settings | None = None
-        self._kinds = _NodeKinds(self.decider.machines)
+        self._kinds = _kinds_of(self.decider.machines)
         self.wants = Wants()
         self._watch = Watch(self.write)
         self._backoff = Backoff()
@@ -130,12 +131,12 @@ class GateReconciler:
         matcher = self._open_matcher(snapshot)
         context = GateContext(
             int(self.clock()),
-            self.lease_s,
+            snapshot.settings.tiers,
             self.grace_s,
-            tiers=snapshot.settings.tiers,
-            is_paused=self._backoff.is_paused,
+            matcher.lending.settings.ready_s if matcher else None,
+            self._backoff.is_paused,
+            lease_s=self.lease_s,
             holds_until=self._holds_until,
-            ready_s=matcher.lending.settings.ready_s if matcher else 0,
         )
         self._decided = {}
         made = plan(
@@ -249,25 +250,23 @@ class GateReconciler:
         return True
 
 
-class _NodeKinds:
-    """Which nodes are alike, and the slots of each of their sockets; asked by a node's name."""
+def _kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]:
+    """Tells a node's kind, by its name, and a mask of slots for each of its sockets.
 
-    def __init__(self, machines: Machines) -> None:
-        self._machines = machines
-        self._sockets: dict[str, tuple[int, ...]] = {}
+    Both are empty for a node whose topology is not known.
+    """
 
-    def __call__(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """The kind of a node, and a mask of slots for each socket; empty where not known."""
-        machine = self._machines.get(name)
+    @cache
+    def kind_of(name: str) -> tuple[str, tuple[int, ...]]:
+        machine = machines.get(name)
         if machine is None or machine.topology is None:
             return "", ()
-        kind = f"{machine.topology.shape} {machine.order}"
-        if kind not in self._sockets:
-            is_known = None not in machine.topology.numa
-            masks = domains(machine.topology) if is_known else []
-            gpus = [[i for i in range(mask.bit_length()) if mask >> i & 1] for mask in masks]
-            self._sockets[kind] = tuple(mask_of(machine.to_slurm(some)) for some in gpus)
-        return kind, self._sockets[kind]
+        is_known = None not in machine.topology.numa
+        masks = domains(machine.topology) if is_known else []
+        sockets = (mask_of(machine.to_slurm(gpu_indices(mask))) for mask in masks)
+        return f"{machine.topology.shape} {machine.order}", tuple(sockets)
+
+    return kind_of
 
 
 def _active(snapshot: Snapshot) -> list[QueuedJob]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from slurm_plugin.gates import change
-from slurm_plugin.gates.plan import GatePlan, JobRelease, Want
+from slurm_plugin.gates.plan import GateContext, GatePlan, JobRelease, Want
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.queue.candidates import Group
-from slurm_plugin.queue.capacity import Node
+from slurm_plugin.queue.capacity import Node, end_of
 from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -54,34 +54,31 @@ def continue_loan(
     want: Want,
     made: GatePlan,
     queue: Mapping[int, QueuedJob],
-    now: int,
-    ready_s: int | None,
-    end: float,
+    context: GateContext,
 ) -> str:
     """A gated job with a loan: release it, let it wait for its donors, or end the loan.
 
-    What it holds meanwhile is taken in the plan. `ready_s` None: nothing is lent any more.
+    What it holds meanwhile is taken in the plan. `queue` is by job id.
     """
-    loan, at = want.kept.loan, want.kept.loan_made_at
-    why = loans.obstacle(job, loan, at, made.room, queue, now, ready_s)
-    if why or loan is None or want.need is None:
-        made.broken.append((job, want.kept, why or "the loan cannot be read"))
+    loan, end = want.kept.loan, end_of(job, context.now)
+    state = loans.standing(job, want.kept, made.room, queue, context)
+    if state.trouble or loan is None or want.need is None:
+        made.broken.append((job, want.kept, state.trouble or "the loan cannot be read"))
         return BROKEN
     need = replace(want.need, gpus=loan.mask.bit_count())
     made.take(need.hold([loan.host], loan.mask, end))
-    standing = loans.standing(job, loan, queue)
-    if not standing.is_ready:
+    if not state.ports:
         for lender in loan.donors:
             donor = queue[lender.job_id]
             if donor.state == "PENDING":
                 made.take(loans.donors_hold(lender, donor, end))
         return MEETS
-    ready = loan.with_ports(standing.ports)
-    kept = replace(want.kept.changed(loan=ready.text()), state=GATED)
+    ready = loan.with_ports(state.ports)
+    kept = want.kept.changed(GATED, loan=ready.text())
     node = made.room[loan.host]
     group = Group((loan.host,), node.gpu_types, loan.mask, node.weight)
     note = loan.note(kept.loan_reason)
     part = change.Part(job.name, job, kept, need, group, loan.mask, note)
-    steps = change.release([part], now)
+    steps = change.release([part], context.now)
     made.releases.append(JobRelease({job.name: job}, steps, (made.added[-1],)))
     return STARTS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord, GpuRequests
 from slurm_plugin.protocol import ResourceRequest, Submit
@@ -18,7 +19,7 @@ from slurm_plugin.queue.demand import (
 )
 from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.gres_text import counts
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
 
 
@@ -139,27 +140,29 @@ def record_of(
     return GateRecord(state, {key: str(value) for key, value in values.items() if value})
 
 
-def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) -> dict[str, str]:
-    """The fields (without the comment) that give a job the slots `mask` on the group's nodes.
+def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) -> JobUpdate:
+    """What gives a job the slots `mask` on the group's nodes, but for its comment.
 
     `kept` is its record, `tasks` how many it has (0: not known).
     """
-    requests = kept.requests
     by = "tres_per_job" if kept.is_given_to_job else "tres_per_node"
-    gres = "gres:" if requests.is_22_05 else "gres/"
+    gres = "gres:" if kept.requests.is_22_05 else "gres/"
     count = 1 if by == "tres_per_node" else need.nodes
     slots = slot_types.request(group.gpu_types, mask, count)
-    asked = zip(requests._fields, requests, strict=True)
-    values = {field: without_gpus(text) for field, text in asked if text or field == by}
+    asked = kept.requests._asdict().items()
+    others: dict[str, Any] = {
+        name: without_gpus(text) for name, text in asked if text or name == by
+    }
     wanted = ",".join(gres + item for item in slots.split(","))
-    values[by] = ",".join(filter(None, (wanted, values[by])))
-    values["tres_bind"] = ""
-    values["req_nodes"] = ",".join(group.names)
-    values["min_nodes"] = values["max_nodes"] = str(need.nodes)
-    if per_gpu := kept.cpus_per_gpu:
-        # Slurm refuses it beside several GPU types.
-        cpus = per_gpu * need.gpus * need.nodes
-        values |= {"cpus_per_tres": "", "min_cpus": str(cpus)}
-        if tasks and cpus % tasks == 0:
-            values["cpus_per_task"] = str(cpus // tasks)
-    return values
+    others[by] = ",".join(filter(None, (wanted, others[by])))
+    # Slurm refuses CPUs per GPU beside several GPU types.
+    cpus = kept.cpus_per_gpu * need.gpus * need.nodes
+    return JobUpdate(
+        **others,
+        tres_bind="",
+        req_nodes=",".join(group.names),
+        num_nodes=(need.nodes, need.nodes),
+        cpus_per_tres="" if cpus else None,
+        min_cpus=cpus or None,
+        cpus_per_task=cpus // tasks if cpus and tasks and cpus % tasks == 0 else None,
+    )

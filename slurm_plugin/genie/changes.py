@@ -152,25 +152,15 @@ def reshaped(
 ) -> JobUpdate:
     """The update that gives a waiting job this shape.
 
-    CPUs are always among it: by them Slurm refuses the whole update of a job that has started,
-    which without them would lose nodes. Behind a gate of the slots mode the bracket's request is
-    changed with the job's own.
+    Behind a gate of the slots mode the request in the record is changed with the job's own.
     """
-    each, cpus = reply.tasks_per_node(said, shape), reply.cpus_per_node(said, shape)
-    gpus = reply.gres(shape, separator)
     comment = replace(said, shape=shape).written_into(job.admin_comment)
     gate = GateRecord.read_from(comment)
     if gate is not None:
-        comment = gate.reshaped(gpus, shape.nodes).written_into(comment)
-    return JobUpdate(
-        tres_per_node=gpus,
-        num_nodes=(shape.nodes, shape.nodes),
-        num_tasks=each * shape.nodes,
-        min_cpus=cpus * shape.nodes,
-        min_cpus_per_node=cpus,
-        admin_comment=hints.with_note(comment, _said(job, shape)),
-        site_factor=factor,
-    )
+        comment = gate.reshaped(reply.gres(shape, separator), shape.nodes).written_into(comment)
+    comment = hints.with_note(comment, _said(job, shape))
+    update = reply.shape_update(said, shape, separator)
+    return replace(update, admin_comment=comment, site_factor=factor)
 
 
 def _said(job: QueuedJob, shape: Shape) -> str:

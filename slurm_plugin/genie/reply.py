@@ -16,6 +16,7 @@ from slurm_plugin.enforcement.interface import Enforcement
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.protocol import Ok, Submit, SubmitReply
+from slurm_plugin.slurm.interface import JobUpdate
 
 
 def tasks_per_node(said: ShapeNote, shape: Shape) -> int:
@@ -33,6 +34,22 @@ def gres(shape: Shape, separator: str) -> str:
     return f"gres{separator}gpu:{shape.gpus_per_node}"
 
 
+def shape_update(said: ShapeNote, shape: Shape, separator: str) -> JobUpdate:
+    """The update that gives a job this shape.
+
+    CPUs are always among it: by them Slurm refuses the whole update of a job that has started,
+    which without them would lose nodes.
+    """
+    cpus = cpus_per_node(said, shape)
+    return JobUpdate(
+        tres_per_node=gres(shape, separator),
+        num_nodes=(shape.nodes, shape.nodes),
+        num_tasks=tasks_per_node(said, shape) * shape.nodes,
+        min_cpus=cpus * shape.nodes,
+        min_cpus_per_node=cpus,
+    )
+
+
 def shaped(
     asked: Submit,
     preferences: Preferences,
@@ -43,10 +60,11 @@ def shaped(
     separator: str,
 ) -> SubmitReply:
     """What the bridge sets; `inner` adds what its way of enforcing needs."""
-    known = asked if said.is_fixed else with_shape(asked, said, separator)
+    is_fixed, shape = said.is_fixed, chosen.shape
+    known = asked if is_fixed else with_shape(asked, said, separator)
     answered = inner.on_submit(known if chosen.nodes else behind_others(known))
-    values: dict[str, str] = {} if said.is_fixed else fields(said, separator)
-    note = f"shape {chosen.shape}"
+    values = {} if is_fixed else shape_update(said, shape, separator).at_submit()
+    note = f"shape {shape}"
     comment = f"{hints.entry(preferences.text, note)} {said.text()}"
     if isinstance(answered, Ok):
         own = {key: text for key, text in answered.values.items() if key not in ("keep_s", "token")}
@@ -55,28 +73,12 @@ def shaped(
             theirs = hints.with_entry_of(theirs, comment)
         comment = said.written_into(theirs)
         values |= own
-    elif said.is_fixed:
+    elif is_fixed:
         # Slurm's own choice of GPUs, or a refusal: its shape is the user's in any case.
         return answered
     if notice:
         values["message"] = f"gpu-topo: {notice}"
     return Ok({**values, "set.admin_comment": comment})
-
-
-def fields(said: ShapeNote, separator: str) -> dict[str, str]:
-    """The job's own fields for its shape."""
-    shape = said.shape
-    assert shape is not None
-    each = tasks_per_node(said, shape)
-    cpus = cpus_per_node(said, shape)
-    return {
-        "set.tres_per_node": gres(shape, separator),
-        "set.min_nodes": str(shape.nodes),
-        "set.max_nodes": str(shape.nodes),
-        "set.num_tasks": str(each * shape.nodes),
-        "set.min_cpus": str(cpus * shape.nodes),
-        "set.pn_min_cpus": str(cpus),
-    }
 
 
 def behind_others(asked: Submit) -> Submit:

@@ -146,12 +146,11 @@ class Shaping:
 
     def hold_reason(self, question: PlacementQuestion, shape: Shape | None) -> str:
         """Why the job is not to start now with this shape; empty where it may, or is not known."""
-        domain = self.site.domains.get(question.partition)
-        if domain is None or "iterations=" not in question.hint:
+        domain, now = self.site.domains.get(question.partition), self.clock()
+        if domain is None or not self.is_fresh(domain, now):
             return ""
-        now = self.clock()
-        mode = self.rule(question.partition, question.account, question.uid).mode
-        if mode != "enforce" or not self.is_fresh(domain, now):
+        rule = self.rule(question.partition, question.account, question.uid)
+        if rule.mode != "enforce" or not _asks_for_shape(question.hint, rule):
             return ""
         found = self.plans.get(question.partition, {}).get(question.job)
         if found is None:
@@ -281,6 +280,14 @@ class Shaping:
         for old in [key for key, one in self.promises.items() if one.until <= now]:
             del self.promises[old]
             self.records.pop(old, None)
+
+
+def _asks_for_shape(hint: str, rule: Rule) -> bool:
+    """Is this the hint of a job whose shape is chosen, or of one of a shape of its own?"""
+    try:
+        return "iterations" in read_preferences(hint, rule).values
+    except HintRefused:
+        return False
 
 
 def said_of(asked: Submit) -> ShapeNote:

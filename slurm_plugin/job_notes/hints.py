@@ -9,6 +9,7 @@ from slurm_plugin.wire import clean_note
 
 #: What a user writes into a job's Comment where no bridge takes --gpu-topo.
 _IN_COMMENT = re.compile(r"gpu-topo: *(.*)")
+_FIGURES = re.compile(r"[\d.,]+")
 _POSTPONED = re.compile(r"waiting \d+/\d+ since \d+:")
 _UNTIL = re.compile(r"\(until (\d+), begin \d+\)")
 
@@ -32,6 +33,11 @@ def hint_in_user_comment(comment: str) -> str:
 def note_in(comment: str) -> str:
     """The note behind the hint, '' without."""
     return (inside(comment, TOPO) or "").partition("|")[2].strip()
+
+
+def has_note(comment: str, note: str) -> bool:
+    """Does the comment say this already? Notes that differ in figures alone are the same."""
+    return _FIGURES.sub("#", note_in(comment)) == _FIGURES.sub("#", clean_note(note))
 
 
 def entry(hint: str, note: str) -> str:

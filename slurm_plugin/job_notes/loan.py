@@ -7,6 +7,7 @@ Masks are hexadecimal, in Slurm's GPU indices.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 
@@ -50,7 +51,7 @@ class Loan:
             parts.append(f"{donor.node}/{donor.mask:x}/{donor.job_id}{port}")
         return ",".join(parts)
 
-    def with_ports(self, ports: dict[int, int]) -> Loan:
+    def with_ports(self, ports: Mapping[int, int]) -> Loan:
         """The loan with each donor's port by its job's id."""
         donors = tuple(replace(donor, port=ports[donor.job_id]) for donor in self.donors)
         return replace(self, donors=donors)

@@ -57,7 +57,7 @@ class _Number:
     key: str
 
     def __get__(self, record: JobRecord, _kind: object) -> int:
-        return record.number(self.key)
+        return int(record.get(self.key) or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,10 @@ class JobRecord:
         """The value of `key`, '' without."""
         return self.values.get(key, "")
 
-    def number(self, key: str) -> int:
-        """The number of `key`, 0 without."""
-        return int(self.values.get(key) or 0)
-
-    def changed(self, **values: str | int) -> Self:
-        """The record with these values besides, or instead of those it has."""
+    def changed(self, state: str = "", **values: str | int) -> Self:
+        """The record in this state ('': as before), with these values in place of its own."""
         texts = {key: str(value) for key, value in values.items()}
-        return replace(self, values={**self.values, **texts})
+        return replace(self, state=state or self.state, values={**self.values, **texts})
 
     def without(self, *keys: str) -> Self:
         """The record without these values."""
@@ -212,16 +208,15 @@ class LoanRecord(JobRecord):
 
     def meets(self, per_node: str, per_job: str, priority: int) -> LoanRecord:
         """The record of a job whose donors start; it keeps what the user asked for."""
-        asked = self.changed(tpn=per_node, tpj=per_job, prio=priority)
-        return replace(asked, state=MEETS)
+        return self.changed(MEETS, tpn=per_node, tpj=per_job, prio=priority)
 
     def starts(self, loan: Loan, now: int) -> LoanRecord:
         """The record of a job that is let start, all donors being ready."""
-        return replace(self.changed(loan=loan.text(), at=now), state=STARTS)
+        return self.changed(STARTS, loan=loan.text(), at=now)
 
     def over(self) -> LoanRecord:
         """The record of a job that has no loan any more, but may be lent to again."""
-        return replace(self.without(*_OF_LOAN, "tpn", "tpj", "prio", "at"), state=MAY)
+        return self.without(*_OF_LOAN, "tpn", "tpj", "prio", "at").changed(MAY)
 
 
 class GateRecord(JobRecord):
@@ -270,7 +265,7 @@ class GateRecord(JobRecord):
 
     def placed(self, now: int) -> GateRecord:
         """The record of a job that is given its slots; no first component is pinned any more."""
-        return replace(self.without("pin").changed(at=now), state=PLACED)
+        return self.without("pin").changed(PLACED, at=now)
 
     def reshaped(self, per_node: str, nodes: int) -> GateRecord:
         """The record of a job that got another shape."""
@@ -278,8 +273,8 @@ class GateRecord(JobRecord):
 
     def gated_again(self, retry_at: int) -> GateRecord:
         """The record of a job whose slots Slurm did not start it on."""
-        again = self.without("at", "pin", *_OF_LOAN).changed(tries=self.tries + 1, retry=retry_at)
-        return replace(again, state=GATED)
+        again = self.without("at", "pin", *_OF_LOAN)
+        return again.changed(GATED, tries=self.tries + 1, retry=retry_at)
 
 
 def without_gate(comment: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from policies.contract.interference import Interference, Kind
-from slurm_plugin.errors import ProfileError
+from slurm_plugin.errors import ConfigError
 
 SUFFIXES = (".yaml", ".yml", ".json")
 #: A directory with more is not one of profiles.
@@ -69,7 +69,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
-    """Measured slowdowns of every file of the folder; ProfileError names file and place."""
+    """Measured slowdowns of every file of the folder; ConfigError names file and place."""
     found: dict[tuple[Kind, Kind], float] = {}
     for path, profile in _files(folder):
         found |= _slowdowns(path, profile)
@@ -77,7 +77,7 @@ def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
 
 
 def read_remote(folder: Path) -> dict[str, Remote]:
-    """What the folder's profiles say of GPUs of other nodes, by profile; ProfileError as above."""
+    """What the folder's profiles say of GPUs of other nodes, by profile; ConfigError as above."""
     return {file.profile: file.remote for _, file in _files(folder) if file.remote is not None}
 
 
@@ -86,17 +86,17 @@ def _files(folder: Path) -> Iterator[tuple[Path, _File]]:
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
     except OSError as error:
-        raise ProfileError(
+        raise ConfigError(
             f"{folder}: cannot be read: {error}; expected a directory of profiles"
             f" ({', '.join(SUFFIXES)})"
         ) from error
     if len(paths) > MOST_FILES:
-        raise ProfileError(f"{folder}: {len(paths)} files; expected at most {MOST_FILES}")
+        raise ConfigError(f"{folder}: {len(paths)} files; expected at most {MOST_FILES}")
     seen: dict[str, Path] = {}
     for path in paths:
         profile = _read(path)
         if profile.profile in seen:
-            raise ProfileError(
+            raise ConfigError(
                 f"{path}: profile {profile.profile} stands in {seen[profile.profile]} already;"
                 " keep one of the files"
             )
@@ -109,11 +109,9 @@ def _read(path: Path) -> _File:
         data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         return msgspec.convert(data, _File)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ProfileError(f"{path}: cannot be read as YAML or JSON: {error}") from error
+        raise ConfigError(f"{path}: cannot be read as YAML or JSON: {error}") from error
     except msgspec.ValidationError as error:
-        raise ProfileError(
-            f"{path}: {error}; docs/profiles.md says what a profile holds"
-        ) from error
+        raise ConfigError(f"{path}: {error}; docs/profiles.md says what a profile holds") from error
 
 
 def _slowdowns(path: Path, profile: _File) -> Mapping[tuple[Kind, Kind], float]:
@@ -125,7 +123,7 @@ def _slowdowns(path: Path, profile: _File) -> Mapping[tuple[Kind, Kind], float]:
             run = alone.get((pair.gpus, pair.batch))
             slowdown = _ratio(pair, run) if run else None
         if slowdown is None:
-            raise ProfileError(
+            raise ConfigError(
                 f"{path}: beside[{at}]: expected `slowdown`, or packed_s or spread_s here and the"
                 " same under `alone` for as many GPUs and the same batch"
             )

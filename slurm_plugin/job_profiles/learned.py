@@ -20,6 +20,7 @@ import msgspec
 
 from policies.contract.interference import NOBODY, Kind
 from slurm_plugin import whole_file
+from slurm_plugin.errors import PluginError
 
 logger = logging.getLogger(__name__)
 
@@ -102,9 +103,9 @@ class Learned:
         try:
             whole_file.replace(self._path, msgspec.json.encode(rows), 0o640)
             self._is_dirty = self._is_failing = False
-        except OSError as error:
+        except PluginError as error:
             if not self._is_failing:
-                logger.error("%s: what jobs taught is not written: %s", self._path, error)
+                logger.error("what jobs taught is not written: %s", error)
             self._is_failing = True
 
     def _load(self, path: Path) -> None:

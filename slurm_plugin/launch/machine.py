@@ -16,7 +16,7 @@ from slurm_plugin.errors import PluginError
 
 #: Paths to a NIC that are worth a hint, nearest first; SYS crosses the sockets' link.
 NEAR = ("PIX", "PXB", "PHB", "NODE")
-#: As the C plugin's limits.h: GPUs, NUMA nodes and CPUs of one node.
+#: As the C plugin's lists.h: GPUs, NUMA nodes and CPUs of one node.
 MOST_GPUS, MOST_NUMA, MOST_CPUS = 128, 64, 8192
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate, LoanPlan
@@ -11,40 +13,38 @@ from slurm_plugin.queue.candidates import Need
 DELAYS = Refusal("GPUs of other nodes would make a job wait longer that came first", True)
 
 
+@dataclass(slots=True)
 class LoanAdmission:
-    """Takes them in Slurm's order and asks for loans, one by one or for all at the end.
+    """Takes them in Slurm's order and asks for loans, one by one or for all at the end."""
 
-    `matcher` finds donors; None where nothing is lent.
-    """
-
-    def __init__(self, plan: LoanPlan, matcher: LoanMatcher | None, now: float) -> None:
-        self._plan = plan
-        self._matcher = matcher
-        self._now = now
-        self._waiting: list[tuple[int, Need]] = []
-        self._borrows: set[int] = set()
-        self._candidates: list[Candidate] = []
+    plan: LoanPlan
+    #: Finds donors; None where nothing is lent.
+    matcher: LoanMatcher | None
+    now: float
+    _waiting: list[tuple[int, Need]] = field(default_factory=list)
+    _borrows: set[int] = field(default_factory=set)
+    _candidates: list[Candidate] = field(default_factory=list)
 
     def no_room(self, job_id: int, need: Need) -> None:
         """This job fits nowhere; the first one of these is not to be delayed."""
         self._waiting.append((job_id, need))
-        self._plan.first = self._first()
+        self.plan.first = self._first()
 
     def ask(self, candidate: Candidate) -> bool:
         """Find donors for a job. Whether a loan for it is in the plan now."""
-        if self._matcher is None:
+        if self.matcher is None:
             return False
-        if self._matcher.at_once:
+        if self.matcher.at_once:
             self._candidates.append(candidate)
             return False
-        [answer] = self._matcher.borrow([candidate], self._plan)
+        [answer] = self.matcher.borrow([candidate], self.plan)
         return self._admit(candidate, answer)
 
     def settle(self) -> None:
         """Find donors for all jobs together, where that is how they are chosen."""
-        if self._matcher is None or not self._candidates:
+        if self.matcher is None or not self._candidates:
             return
-        answers = self._matcher.borrow(self._candidates, self._plan)
+        answers = self.matcher.borrow(self._candidates, self.plan)
         for candidate, answer in zip(self._candidates, answers, strict=True):
             self._admit(candidate, answer)
 
@@ -59,12 +59,12 @@ class LoanAdmission:
 
     def _admit(self, candidate: Candidate, answer: Offer | Refusal | None) -> bool:
         """Plan a loan unless it delays the first job that waits; a refusal is kept for the user."""
-        plan, job = self._plan, candidate.job
+        plan, job = self.plan, candidate.job
         first = self._first(job.job_id)
         if (
             isinstance(answer, Offer)
             and first is not None
-            and backfill.delays(first, plan.room, plan.holds, answer.holds, self._now)
+            and backfill.delays(first, plan.room, plan.holds, answer.holds, self.now)
         ):
             answer = DELAYS
         if isinstance(answer, Refusal) and answer.by_choice:

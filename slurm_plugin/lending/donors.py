@@ -9,10 +9,10 @@ and that one is cancelled at the next look, by this engine or the next.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slurm_plugin.config.remote import RemoteConfig
@@ -28,7 +28,6 @@ from slurm_plugin.queue.capacity import Node, Nodes
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
-from slurm_plugin.wire import clean_note
 
 logger = logging.getLogger(__name__)
 
@@ -70,34 +69,27 @@ class LoanUpdates(Protocol):
         ...
 
 
+@dataclass
 class SlurmLoans:
     """What is done in Slurm about loans; one thread at a time."""
 
-    def __init__(
-        self,
-        settings: RemoteConfig,
-        client: SlurmClient,
-        run: Runner,
-        submitter: Submitter,
-        updates: LoanUpdates,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.settings = settings
-        self._client = client
-        self._run = run
-        self._submitter = submitter
-        self.updates = updates
-        self._clock = clock
-        #: Called with a loan before its first donor may start.
-        self.on_named: Callable[[int, Loan], object] = lambda job_id, loan: None
-        self._missed: Counter[int] = Counter()
-        self.counts: Counter[str] = Counter()
+    settings: RemoteConfig
+    client: SlurmClient
+    run: Runner
+    submitter: Submitter
+    updates: LoanUpdates
+    clock: Callable[[], float] = time.time
+    #: Called with the borrower's id and its loan before the first donor may start.
+    on_named: Callable[[int, Loan], object] = lambda job_id, loan: None
+    counts: Counter[str] = field(default_factory=Counter)
+    # Looks in a row that did not see all donors of a running job, by its id.
+    _missed: Counter[int] = field(default_factory=Counter)
 
     def obstacle(self, slurm_config: Mapping[str, str]) -> str:
         """Why nothing can be lent here, by Slurm's settings or our own; '' where it can."""
         if not slurm_config.get("TaskProlog"):
             return "slurm.conf has no TaskProlog, so no job could meet its donors"
-        return self._submitter.obstacle()
+        return self.submitter.obstacle()
 
     def lend(self, job: QueuedJob, record: JobRecord, offer: Offer, room: Nodes) -> Loan | None:
         """Submit a loan's donors and record it. None where one fails; then all of it is undone."""
@@ -106,13 +98,13 @@ class SlurmLoans:
             for node, mask in offer.donors.items():
                 donors.append(self._submitted(job, node, mask))
             loan = Loan(offer.host, offer.mask, tuple(donors))
-            named = record.with_loan(loan, int(self._clock()), offer.why)
+            named = record.with_loan(loan, int(self.clock()), offer.why)
             note = f"meets its donors: {loan.note(offer.why)}"
-            self._client.update([job.name], self.updates.meets(job, named, note))
+            self.client.update([job.name], self.updates.meets(job, named, note))
             self.on_named(job.job_id, loan)
             for donor in donors:
                 change = self.updates.donor(job.job_id, room[donor.node], donor.mask)
-                self._client.update([str(donor.job_id)], change)
+                self.client.update([str(donor.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
             self.cancel([donor.job_id for donor in donors])
@@ -124,8 +116,8 @@ class SlurmLoans:
     def _submitted(self, job: QueuedJob, node: str, mask: int) -> LoanDonor:
         """Submit a donor that waits. SlurmError where the id from the user's sbatch is wrong."""
         asked = Question(job.job_id, job.uid, node, mask.bit_count())
-        donor = LoanDonor(node, mask, self._submitter.donor(asked))
-        there = {one.job_id: one for one in self._client.queue()}
+        donor = LoanDonor(node, mask, self.submitter.donor(asked))
+        there = {one.job_id: one for one in self.client.queue()}
         if trouble := loans.trouble_of(donor, there.get(donor.job_id), job):
             raise SlurmError(trouble)
         return donor
@@ -167,7 +159,7 @@ class SlurmLoans:
         self.counts["lost"] += 1
         self._missed.pop(job.job_id, None)
         try:
-            self._run(["scontrol", "requeue", job.name])
+            self.run(["scontrol", "requeue", job.name])
         except SlurmError as error:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
             self.cancel([job.job_id])
@@ -178,17 +170,15 @@ class SlurmLoans:
         Reasons that differ in figures alone are the same. The record keeps since when the network
         alone holds the job back.
         """
-        now = int(self._clock())
+        now = int(self.clock())
         changed = record.held_by_network(now) if refusal.is_network else record
-        is_known = _without_figures(clean_note(refusal.why)) == _without_figures(
-            hints.note_in(job.admin_comment)
-        )
+        is_known = hints.has_note(job.admin_comment, refusal.why)
         if is_known and changed == record:
             return False
         comment = changed.written_into(job.admin_comment)
         noted = JobUpdate(admin_comment=hints.with_note(comment, refusal.why))
         try:
-            self._client.update([job.name], noted)
+            self.client.update([job.name], noted)
         except SlurmError as error:
             logger.warning("job %s: %s", job.name, error)
         return not is_known
@@ -203,14 +193,14 @@ class SlurmLoans:
         loan = record.loan
         # Doubled more often than ten times it would only become a needlessly long number.
         pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(record.loan_tries, 10))
-        paused = record.paused(int(self._clock()) + pause_s)
+        paused = record.paused(int(self.clock()) + pause_s)
         is_refused = self.settings.unservable == "refuse"
         outcome = "refused" if is_refused else "waits for GPUs of one node"
         note = f"remote GPUs: {why}; {outcome}"
         self.counts["given_up"] += 1
         try:
             for update in self.updates.given_up(job, paused, note):
-                self._client.update([job.name], update)
+                self.client.update([job.name], update)
         except SlurmError as error:
             # It has started, or ended: the next look will show.
             logger.warning("job %s: %s", job.name, error)
@@ -226,7 +216,7 @@ class SlurmLoans:
             return
         self.counts["cancelled"] += len(job_ids)
         try:
-            self._run(["scancel", *map(str, job_ids)])
+            self.run(["scancel", *map(str, job_ids)])
         except SlurmError as error:
             logger.warning("donors %s: %s; tried again", list(job_ids), error)
 
@@ -235,10 +225,6 @@ def _donors(job: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> list[
     """The jobs in the queue that are this loan's donors, whatever else it names."""
     named = (queue.get(donor.job_id) for donor in loan.donors)
     return [donor for donor in named if donor is not None and loans.lends_to(donor, job)]
-
-
-def _without_figures(text: str) -> str:
-    return re.sub(r"[\d.,]+", "#", text)
 
 
 def slurm_loans(

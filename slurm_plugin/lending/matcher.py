@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from policies.remote.r_queue import Release
 from slurm_plugin.config.sections import Rule, WaitingConfig
@@ -38,32 +38,25 @@ logger = logging.getLogger(__name__)
 RuleOf = Callable[[str, str, int], Rule]
 
 
+@dataclass
 class LoanMatcher:
-    """Between the plan and what is done in Slurm (`lending`); one thread at a time.
+    """Between the plan and what is done in Slurm; one thread at a time."""
 
-    `profiles` are what the site wrote of its jobs, by name; `write` takes lines of the decision
-    log.
-    """
+    lending: SlurmLoans
+    rule: RuleOf
+    waiting: WaitingConfig
+    #: Takes lines of the decision log.
+    write: Callable[[Build], None]
+    clock: Callable[[], float]
+    #: What the site wrote of its jobs, by the name of the profile.
+    profiles: Mapping[str, Remote]
+    #: Can anything be lent?
+    is_open: bool = False
 
-    def __init__(
-        self,
-        lending: SlurmLoans,
-        rule: RuleOf,
-        waiting: WaitingConfig,
-        write: Callable[[Build], None],
-        clock: Callable[[], float],
-        profiles: Mapping[str, Remote],
-    ) -> None:
-        self.lending = lending
-        self._rule = rule
-        self._waiting = waiting
-        self._write = write
-        self._clock = clock
-        self._profiles = profiles
-        self._solver = Solver(lending.settings.solve_s) if self.at_once else None
+    def __post_init__(self) -> None:
+        """Make the solver where one is wanted; it starts when it is first asked."""
+        self._solver = Solver(self.lending.settings.solve_s) if self.at_once else None
         self._loads: Mapping[str, float] = {}
-        #: Can anything be lent?
-        self.is_open = False
 
     @property
     def at_once(self) -> bool:
@@ -97,7 +90,7 @@ class LoanMatcher:
 
     def borrow(self, jobs: Sequence[Candidate], plan: LoanPlan) -> list[Offer | Refusal | None]:
         """A loan for each of these jobs, or why there is none; None for one that may not borrow."""
-        now = int(self._clock())
+        now = int(self.clock())
         borrowers = [self._borrower(candidate, plan, now) for candidate in jobs]
         asking = [one for one in borrowers if one is not None]
         if not asking:
@@ -114,7 +107,7 @@ class LoanMatcher:
         settings = self.lending.settings
         if self._solver is None:
             return [offer(job, capacity, settings) for job in jobs]
-        most = self._waiting.max_postponements
+        most = self.waiting.max_postponements
         try:
             return Round(jobs, capacity, settings, self._solver, most).decide()
         except Starting:
@@ -130,7 +123,7 @@ class LoanMatcher:
         preferences = self._preferences(job)
         if preferences is None or is_ahead(noted.next_loan_at, now, LONGEST_PAUSE_S):
             return None
-        step_s = max(1, self._waiting.step_s)
+        step_s = max(1, self.waiting.step_s)
         held = noted.held_by_network_since or now
         return replace(
             borrower(need, plan.room),
@@ -144,7 +137,7 @@ class LoanMatcher:
 
     def _preferences(self, job: QueuedJob) -> Preferences | None:
         """What the job prefers where it may borrow; None where it may not."""
-        rule = self._rule(job.partition, job.account, job.uid)
+        rule = self.rule(job.partition, job.account, job.uid)
         try:
             preferences = read_preferences(hints.hint_in(job.admin_comment), rule)
         except HintRefused:
@@ -152,7 +145,7 @@ class LoanMatcher:
         return preferences if rule.mode == "enforce" and preferences.remote else None
 
     def _use(self, preferences: Preferences) -> NetworkUse:
-        return network_use(preferences.profile, self._profiles, self.lending.settings.wires)
+        return network_use(preferences.profile, self.profiles, self.lending.settings.wires)
 
     def act(self, plan: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
         """Loans that came to nothing first, then new ones, then whoever is left over.
@@ -162,17 +155,17 @@ class LoanMatcher:
         by_id = {job.job_id: job for job in queue}
         for job, noted, why in plan.broken:
             pause_s = self.lending.give_up(job, noted, why, by_id)
-            self._write(record.over(job, noted, why, pause_s))
+            self.write(record.over(job, noted, why, pause_s))
         for job, noted, refusal in plan.refusals:
             if self.lending.refuse(job, noted, refusal):
-                self._write(record.refused(job, noted, refusal))
+                self.write(record.refused(job, noted, refusal))
         refused = []
         for job, noted, planned in plan.offers:
             loan = self.lending.lend(job, noted, planned, plan.room)
             if loan is None:
                 refused.append(job.name)
             else:
-                self._write(record.lent(job, noted, loan, planned.why))
+                self.write(record.lent(job, noted, loan, planned.why))
         self.lending.tidy(queue)
         return refused
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from slurm_plugin.job_notes.records import JobRecord
@@ -10,6 +11,22 @@ from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold
 from slurm_plugin.queue.demand import Demand
 from slurm_plugin.slurm.interface import QueuedJob
+
+
+@dataclass(frozen=True, slots=True)
+class LoanContext:
+    """What a plan goes by, besides the queue and the nodes."""
+
+    #: The time (epoch).
+    now: int
+    #: PriorityTier by partition.
+    tiers: Mapping[str, int] = field(default_factory=dict)
+    #: How long a job that was let go may take to start, in seconds.
+    grace_s: int = 30
+    #: How long donors may take to get ready, in seconds; None: nothing is lent any more.
+    ready_s: int | None = 60
+    #: Did Slurm refuse an update of the job of this name so lately that none is tried yet?
+    is_paused: Callable[[str, float], bool] = lambda *_: False
 
 
 @dataclass(frozen=True, slots=True)

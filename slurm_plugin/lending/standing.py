@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from slurm_plugin.job_notes import donor as donors
 from slurm_plugin.job_notes.donor import DonorReport
-from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.loan import LoanDonor
+from slurm_plugin.job_notes.records import JobRecord
+from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.queue.capacity import Hold, Nodes
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -58,62 +60,49 @@ def _is_as_lent(lender: LoanDonor, donor: QueuedJob) -> bool:
     return donor.nodes == (lender.node,) and len(gpus) == lender.mask.bit_count()
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a loan stands: donors' `ports` by job id once all are ready, or what is in its way."""
+class Standing(NamedTuple):
+    """How a loan stands, by the donors' own jobs."""
 
-    ports: dict[int, int]
+    #: The donors' ports by job id, once all of them are ready.
+    ports: Mapping[int, int]
+    #: Why the loan cannot go on; '' where it can.
     trouble: str = ""
 
-    @property
-    def is_ready(self) -> bool:
-        """May the job start?"""
-        return bool(self.ports) and not self.trouble
 
-
-def standing(borrower: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> Standing:
-    """How a loan stands, by the donors' own jobs; `queue` is by job id."""
-    ports: dict[int, int] = {}
-    for lender in loan.donors:
-        donor = queue.get(lender.job_id)
-        if trouble := trouble_of(lender, donor, borrower):
-            return Standing({}, trouble)
-        if donor is not None and (port := port_of(donor, borrower.job_id)):
-            ports[lender.job_id] = port
-    return Standing(ports if len(ports) == len(loan.donors) else {})
-
-
-def obstacle(
+def standing(
     job: QueuedJob,
-    loan: Loan | None,
-    at: int,
+    record: JobRecord,
     room: Nodes | None,
     queue: Mapping[int, QueuedJob],
-    now: int,
-    ready_s: int | None,
-) -> str:
-    """Why a loan made `at` (epoch) that the job waits for cannot go on; '' where it can.
+    context: LoanContext,
+) -> Standing:
+    """How the loan in the job's record stands; `queue` is by job id.
 
-    `ready_s` None: nothing is lent any more. `room` None: whether its local GPUs are free is not
-    looked at.
+    `room` None: whether the job's local GPUs are free is not looked at.
     """
+    loan, ready_s = record.loan, context.ready_s
     if loan is None:
-        return "the loan cannot be read"
+        return Standing({}, "the loan cannot be read")
     if ready_s is None:
-        return "GPUs are not lent any more"
+        return Standing({}, "GPUs are not lent any more")
     if job.held or job.depends:
-        return "the job was held"
+        return Standing({}, "the job was held")
     if room is not None:
         host = room.get(loan.host)
         if host is None or not host.is_open or loan.mask & ~host.free:
-            return f"the GPUs of {loan.host} are others' now"
-    state = standing(job, loan, queue)
-    if state.trouble:
-        return state.trouble
+            return Standing({}, f"the GPUs of {loan.host} are others' now")
+    ports: dict[int, int] = {}
+    for lender in loan.donors:
+        donor = queue.get(lender.job_id)
+        if trouble := trouble_of(lender, donor, job):
+            return Standing({}, trouble)
+        if donor is not None and (port := port_of(donor, job.job_id)):
+            ports[lender.job_id] = port
+    if len(ports) == len(loan.donors):
+        return Standing(ports)
     # A loan of the future was made before the clock was set back.
-    if not state.is_ready and abs(now - at) > ready_s:
-        return f"donors were not ready within {ready_s} s"
-    return ""
+    is_late = abs(context.now - record.loan_made_at) > ready_s
+    return Standing({}, f"donors were not ready within {ready_s} s" if is_late else "")
 
 
 def donors_hold(lender: LoanDonor, donor: QueuedJob, end: float) -> Hold:

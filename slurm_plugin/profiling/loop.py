@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.profiling import idle, measure, sweep
-from slurm_plugin.profiling.measure import JobEnd, NoStepTime, StepTime
+from slurm_plugin.profiling.measure import NoStepTime, StepTime
 from slurm_plugin.profiling.progress import Folder, Progress
 from slurm_plugin.profiling.submission import RunOptions, Submission, command, variables
 from slurm_plugin.profiling.sweep import DONE, FAILED, OVER, SKIPPED, SUBMITTED, SUBMITTING, WAITING
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
 from slurm_plugin.slurm.runner import Runner
 
 _JOB = re.compile(r"^(\d+)(?:;.*)?$", re.MULTILINE)
@@ -38,12 +38,11 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class SlurmAccess:
-    """The ways to Slurm: `client` reads, `run` runs a command, `submit` runs sbatch with these
-    variables in its environment.
-    """
+    """The ways to Slurm."""
 
     client: SlurmClient
     run: Runner
+    #: sbatch's command line, and variables for its environment -> what it printed.
     submit: Callable[[list[str], Mapping[str, str]], str]
 
 
@@ -114,7 +113,7 @@ class ProfilingLoop:
             job = by_name.get(name, 0)
             if not job:
                 past = measure.from_accounting(self._slurm.run, name, self._progress.created)
-                job = past[0] if past else self._job_by_output(run)
+                job = past.job_id if past else self._job_by_output(run)
             run.job, run.state = job, SUBMITTED if job else WAITING
             self._save()
             if job:
@@ -152,8 +151,8 @@ class ProfilingLoop:
 
     def _collect(self, run: sweep.ProfilingRun) -> None:
         """A run whose job no longer waits or runs."""
-        over = self._ended(run)
-        if isinstance(over, str):
+        over = self._job_of(run)
+        if over is not None and over.state not in measure.ENDED:
             return
         output = self._folder.written(self._progress, run)
         found = measure.of_run(
@@ -172,15 +171,12 @@ class ProfilingLoop:
         elif isinstance(found, NoStepTime):
             self._fail(run, found.why)
 
-    def _ended(self, run: sweep.ProfilingRun) -> JobEnd | str | None:
-        """How the job ended; None where nobody knows it, a text where it is not over."""
+    def _job_of(self, run: sweep.ProfilingRun) -> SlurmJob | None:
+        """The run's job; None where neither Slurm nor its accounting knows it any more."""
         jobs = self._slurm.client.jobs()
         job = next((one for one in jobs if one.job_id == run.job), None)
-        if job is not None:
-            return measure.ended(job) or job.state
         name = self._progress.job_name(run)
-        past = measure.from_accounting(self._slurm.run, name, self._progress.created)
-        return past[1] if past else None
+        return job or measure.from_accounting(self._slurm.run, name, self._progress.created)
 
     def _fail(self, run: sweep.ProfilingRun, why: str, *, last: bool = False) -> None:
         run.failures += 1

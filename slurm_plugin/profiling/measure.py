@@ -52,22 +52,8 @@ class NoStepTime:
     again: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnd:
-    """A job that is over: its state, and when it started and ended (epochs, 0 if unknown)."""
-
-    state: str
-    start: int = 0
-    end: int = 0
-
-
-def ended(job: SlurmJob) -> JobEnd | None:
-    """What Slurm says of a job that is over; None of one that goes on."""
-    return JobEnd(job.state, job.start, job.end) if job.state in ENDED else None
-
-
-def from_accounting(run: Runner, name: str, since: int) -> tuple[int, JobEnd] | None:
-    """A job by its name, from sacct, with its id; None where sacct knows none, or nothing."""
+def from_accounting(run: Runner, name: str, since: int) -> SlurmJob | None:
+    """A job by its name, from sacct; None where sacct knows none, or nothing."""
     try:
         text = run(["sacct", "-X", "-n", "-P", f"--name={name}", f"--starttime=uts{since}",
                     "--format=JobID,State,Start,End"])  # fmt: skip
@@ -76,12 +62,11 @@ def from_accounting(run: Runner, name: str, since: int) -> tuple[int, JobEnd] | 
     for line in text.splitlines():
         job, state, start, end = [*line.split("|"), "", "", ""][:4]
         if job.isdecimal():
-            words = state.split()
-            return int(job), JobEnd(words[0] if words else "", _epoch(start), _epoch(end))
+            return SlurmJob(int(job), name, state.partition(" ")[0], _epoch(start), _epoch(end))
     return None
 
 
-def of_run(over: JobEnd | None, output: Path | None, iterations: int,
+def of_run(over: SlurmJob | None, output: Path | None, iterations: int,
            startup_s: float, now: float) -> StepTime | NoStepTime | None:  # fmt: skip
     """What came of a run; None where its output may not all be there yet.
 

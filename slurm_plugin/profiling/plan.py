@@ -63,21 +63,17 @@ def check_same(
 ) -> None:
     """PluginError where a plan was begun otherwise than is asked now."""
     kept = progress.settings
-    pairs = {
-        "--name": (asked.name, kept.name),
-        "--task": (asked.task, kept.task),
-        "--batches": (asked.batches, kept.batches),
-        "--nodes": (asked.nodes, kept.nodes),
-        "--gpus-per-node": (asked.gpus_per_node, kept.gpus_per_node),
-        "--iterations": (asked.iterations, kept.iterations),
+    names = ("name", "task", "batches", "nodes", "gpus_per_node", "iterations", "gpu_type", "on")
+    pairs: dict[str, tuple[object, object]] = {
+        f"--{name.replace('_', '-')}": (getattr(asked, name), getattr(kept, name)) for name in names
+    }
+    pairs |= {
         "--tasks": (_tasks(asked.per_gpu), _tasks(kept.per_gpu)),
-        "--gpu-type": (asked.gpu_type or None, kept.gpu_type),
-        "--on": (asked.on or None, kept.on),
         "the command": (shlex.join(_words(submission)), shlex.join(kept.words)),
         "the working directory": (str(cwd), kept.cwd),
     }
     for what, (now, before) in pairs.items():
-        if now is not None and now != before:
+        if now not in (None, "") and now != before:
             raise PluginError(
                 f"{what} is {_shown(now)}, but this profile was begun with {_shown(before)}: give"
                 " the same again, or another --folder"

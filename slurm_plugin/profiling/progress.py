@@ -82,13 +82,14 @@ class Folder:
 
     def write(self, progress: Progress) -> None:
         """Replace the file."""
-        self._replace(FILE, msgspec.json.format(msgspec.json.encode(progress), indent=1))
+        text = msgspec.json.format(msgspec.json.encode(progress), indent=1)
+        whole_file.replace(self.path / FILE, text, 0o644)
 
     def write_runs(self, rows: list[str]) -> Path:
         """`runs.csv`, as `gputopo profile fit` reads it."""
-        text = "\n".join(["nodes,gpus,local_batch,step_s", *rows, ""])
-        self._replace("runs.csv", text.encode())
-        return self.path / "runs.csv"
+        path, text = self.path / "runs.csv", "\n".join(["nodes,gpus,local_batch,step_s", *rows, ""])
+        whole_file.replace(path, text.encode(), 0o644)
+        return path
 
     def output(self, progress: Progress, run: ProfilingRun) -> Path:
         """Where the run's latest job writes, with Slurm's `%j`."""
@@ -118,9 +119,3 @@ class Folder:
             ) from None
         finally:
             os.close(handle)
-
-    def _replace(self, name: str, text: bytes) -> None:
-        try:
-            whole_file.replace(self.path / name, text, 0o644)
-        except OSError as error:
-            raise PluginError(f"{self.path / name}: cannot be written: {error.strerror}") from error

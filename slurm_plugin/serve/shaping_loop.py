@@ -15,8 +15,7 @@ from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.backoff import Backoff
-from slurm_plugin.gates.watch import of_job
+from slurm_plugin.gates.released import of_job
 from slurm_plugin.genie.changes import Changes, changes, released
 from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
 from slurm_plugin.genie.record import ShapeRecord
@@ -26,6 +25,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.hints import postponed_until
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
+from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.serve.queue_loop import QueueLoop
 from slurm_plugin.serve.service import CLOCK_SET, Engine

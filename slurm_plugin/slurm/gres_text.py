@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from gres_topology.cpulist import parse_list
+
 _ITEM = re.compile(
     r"(?:gres[:/])?(?P<name>[A-Za-z_][\w.\-]*)"
     r"(?::(?P<type>\(null\)|[A-Za-z_][\w.\-]*|\d[\w.\-]*(?=:)))?"
@@ -16,8 +18,8 @@ _ITEM = re.compile(
 _INDEX = re.compile(r"\(IDX:([0-9,\-]+)\)")
 
 
-def counts(text: str, name: str = "gpu") -> dict[str, int]:
-    """How many of GRES `name` by type; '' where Slurm gives none.
+def counts(text: str) -> dict[str, int]:
+    """How many GPUs by type; '' where Slurm gives none.
 
     Raises ValueError that quotes the item it could not read.
     """
@@ -26,32 +28,21 @@ def counts(text: str, name: str = "gpu") -> dict[str, int]:
         match = _ITEM.match(item)
         if match is None:
             raise ValueError(f"{item!r} is no GRES; expected NAME[:TYPE]:COUNT")
-        if match["name"] == name:
+        if match["name"] == "gpu":
             kind = match["type"] or ""
             kind = "" if kind == "(null)" else kind
             by_type[kind] = by_type.get(kind, 0) + int(match["count"] or 1)
     return by_type
 
 
-def indices(text: str, name: str = "gpu") -> tuple[int, ...]:
-    """The indices of GRES `name` named by IDX marks, ascending; empty for `IDX:N/A`."""
+def indices(text: str) -> tuple[int, ...]:
+    """The indices of GPUs named by IDX marks, ascending; empty for `IDX:N/A`."""
     numbers: set[int] = set()
     for item in _items(text):
         match = _INDEX.search(item)
-        if item.removeprefix("gres:").removeprefix("gres/").startswith(f"{name}:") and match:
-            numbers.update(index_list(match[1]))
+        if item.removeprefix("gres:").removeprefix("gres/").startswith("gpu:") and match:
+            numbers.update(parse_list(match[1]))
     return tuple(sorted(numbers))
-
-
-def index_list(text: str) -> list[int]:
-    """`0-2,5` as [0, 1, 2, 5]; raises ValueError for anything else."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise ValueError(f"{part.strip()!r} is no index or range; expected forms like 0-2,5")
-        numbers.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return numbers
 
 
 def _items(text: str) -> list[str]:

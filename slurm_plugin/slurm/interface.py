@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from slurm_plugin.job_notes.records import GpuRequests
 
@@ -163,6 +163,13 @@ class JobUpdate:
     priority: int | None = None
     #: Slurm computes its priority again, and a job that was held may start.
     is_released: bool | None = None
+
+    def at_submit(self) -> dict[str, str]:
+        """The same for a job that is being submitted: what the bridge sets (docs/protocol.md)."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values["min_nodes"], values["max_nodes"] = values.pop("num_nodes") or (None, None)
+        values["pn_min_cpus"] = values.pop("min_cpus_per_node")
+        return {f"set.{name}": str(value) for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,93 @@
 #include "devices.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "cpuset.h"
+/* -------------------------------------------------------------- rank order */
+
+static char *row_start(const gt_pattern_t *pattern, char *at)
+{
+	while (at > pattern->rows && at[-1])
+		at--;
+	return at;
+}
+
+/* Finds the row of a mask by halving, as masks ascend. RET NULL when it has none */
+static const char *find_row(const gt_pattern_t *pattern, unsigned long mask)
+{
+	char *low = pattern->rows, *high = pattern->rows_end;
+
+	while (low < high) {
+		char *row = row_start(pattern, low + (high - low) / 2);
+		unsigned long found = strtoul(row, NULL, 16);
+
+		if (found == mask)
+			return row;
+		if (found < mask)
+			low = row + strlen(row) + 1;
+		else
+			high = row;
+	}
+	return NULL;
+}
+
+/* Orders the set as the row does. RET false when the row is not about this very set */
+static bool take_row(const char *row, gt_list_t *set)
+{
+	static const char hex[] = "0123456789abcdef";
+	const char *digits = strchr(row, ' '), *digit;
+	gt_list_t found = { 0 };
+
+	while (digits && *++digits) {
+		int gpu = (digit = strchr(hex, *digits)) ? (int) (digit - hex) : -1;
+
+		if (!gt_list_has(set, gpu) || gt_list_has(&found, gpu))
+			return false;
+		found.gpu[found.count++] = gpu;
+	}
+	if (found.count != set->count)
+		return false;
+	*set = found;
+	return true;
+}
+
+extern bool gt_order(const gt_table_t *table, const char *pattern, gt_list_t *set)
+{
+	const gt_pattern_t *known = gt_table_pattern(table, pattern);
+	gt_list_t found = { 0 };
+	unsigned long mask = 0;
+	const char *row = NULL;
+
+	if (!known)
+		return false;
+	if (table->gpus <= GT_EXACT_GPUS) {
+		for (int i = 0; i < set->count; i++)
+			mask |= 1ul << set->gpu[i];
+		row = find_row(known, mask);
+	}
+	if (row)
+		return take_row(row, set);
+	for (int i = 0; i < table->gpus; i++)
+		if (gt_list_has(set, known->order[i]))
+			found.gpu[found.count++] = known->order[i];
+	*set = found;
+	return true;
+}
+
+/* ------------------------------------------------------- a task's own GPUs */
 
 /* How Slurm gives a step's GPUs to its tasks. */
 typedef enum { WHOLE, PER_TASK, CHOSEN } share_t;
 
-/* Everything that is decided on the way. */
+/* One call of gt_devices(), and what it has found so far */
 typedef struct {
 	const gt_table_t *table;
 	const gt_settings_t *settings;
-	const gt_ask_t *ask;
+	const gt_task_t *task;
 	gt_list_t step, visible;
 	gt_list_t *gpus;	/* the task's, in rank order */
-	gt_list_t seen;		/* those that CUDA or ROCr can see: relative numbers count these */
+	gt_list_t seen;		/* those that CUDA or ROCr can see; relative numbers count them */
 	bool is_relative;
 	share_t share;
 	int per_task;
@@ -25,7 +97,7 @@ typedef struct {
 /* SLURMD_TRES_BIND: `gres/gpu:per_task:2`, on 22.05 `gpu:per_task:2`. */
 static void read_share(case_t *c)
 {
-	const char *how = strstr(c->ask->tres_bind, "gpu:");
+	const char *how = strstr(c->task->tres_bind, "gpu:");
 	unsigned long count;
 
 	c->share = how ? CHOSEN : WHOLE;
@@ -47,9 +119,9 @@ static void read_share(case_t *c)
 
 static bool read_lists(case_t *c)
 {
-	if (!gt_list_parse(&c->step, c->ask->step_gpus)) {
+	if (!gt_list_parse(&c->step, c->task->step_gpus)) {
 		snprintf(c->note, GT_NOTE, "the step's GPUs are \"%.60s\"; expected indices",
-			 c->ask->step_gpus);
+			 c->task->step_gpus);
 		return false;
 	}
 	for (int i = 0; i < c->step.count; i++)
@@ -59,14 +131,14 @@ static bool read_lists(case_t *c)
 				 c->table->machine, c->table->gpus - 1);
 			return false;
 		}
-	if (gt_list_parse(&c->visible, c->ask->visible))
+	if (gt_list_parse(&c->visible, c->task->visible))
 		return true;
 	snprintf(c->note, GT_NOTE, "the visible devices are \"%.60s\"; expected indices"
-		 " (a MIG slice or a UUID stays as Slurm set it)", c->ask->visible);
+		 " (a MIG slice or a UUID stays as Slurm set it)", c->task->visible);
 	return false;
 }
 
-/* GT_AUTO when the two lists contradict each other. */
+/* RET how the visible devices are numbered; GT_AUTO when neither way fits the step's */
 static gt_numbering_t numbering(const case_t *c)
 {
 	bool is_global = gt_list_within(&c->visible, &c->step), is_relative = true;
@@ -76,21 +148,21 @@ static gt_numbering_t numbering(const case_t *c)
 	for (int i = 0; i < c->visible.count; i++)
 		is_relative = is_relative && c->visible.gpu[i] < c->step.count;
 	if (is_global && is_relative)
-		return c->ask->access.is_restricted ? GT_RELATIVE : GT_GLOBAL;
+		return c->task->access.is_restricted ? GT_RELATIVE : GT_GLOBAL;
 	return is_global ? GT_GLOBAL : is_relative ? GT_RELATIVE : GT_AUTO;
 }
 
 /*
- * With --gpus-per-task and nothing hidden each task only has to get GPUs that no other task has.
- * They are dealt in rank order, so that neighbouring ranks get neighbouring GPUs. Where Slurm has
- * placed the tasks on CPUs, it has also given each the GPUs nearest to them; that is kept.
+ * With --gpus-per-task and nothing hidden, each task may get any GPUs that no other task gets.
+ * They are dealt in rank order, so that neighbouring ranks get neighbouring GPUs. Not where Slurm
+ * has placed the tasks on CPUs: there it has given each the GPUs nearest to its CPUs.
  */
 static bool may_divide(const case_t *c)
 {
-	return c->share == PER_TASK && !c->ask->is_cpu_bound &&
+	return c->share == PER_TASK && !c->task->is_cpu_bound &&
 		c->visible.count == c->per_task &&
-		c->ask->local_id >= 0 && c->ask->local_id < c->ask->tasks &&
-		c->ask->tasks * c->per_task == c->step.count;
+		c->task->local_id >= 0 && c->task->local_id < c->task->tasks &&
+		c->task->tasks * c->per_task == c->step.count;
 }
 
 static bool in_order(const case_t *c, gt_list_t *gpus)
@@ -109,7 +181,7 @@ static bool global(case_t *c)
 	*c->gpus = c->visible;
 	if (!gt_list_within(&c->visible, &c->step)) {
 		snprintf(c->note, GT_NOTE, "the visible devices \"%.60s\" are not among the"
-			 " step's GPUs \"%.60s\"", c->ask->visible, c->ask->step_gpus);
+			 " step's GPUs \"%.60s\"", c->task->visible, c->task->step_gpus);
 		return false;
 	}
 	if (c->share == CHOSEN)
@@ -120,7 +192,7 @@ static bool global(case_t *c)
 		return false;
 	c->gpus->count = c->per_task;
 	for (int i = 0; i < c->per_task; i++)
-		c->gpus->gpu[i] = whole.gpu[c->ask->local_id * c->per_task + i];
+		c->gpus->gpu[i] = whole.gpu[c->task->local_id * c->per_task + i];
 	return true;
 }
 
@@ -135,10 +207,10 @@ static gt_list_t ascending(const gt_list_t *list)
 	return sorted;
 }
 
-/* The step's GPUs whose devices this task may open; false when that cannot be told. */
+/* Finds the step's GPUs whose devices this task may open. RET false when that is not known */
 static bool openable(const case_t *c, gt_list_t *open)
 {
-	const gt_access_t *access = &c->ask->access;
+	const gt_access_t *access = &c->task->access;
 
 	open->count = 0;
 	if (!access->is_known || !access->has_minors)
@@ -152,25 +224,25 @@ static bool openable(const case_t *c, gt_list_t *open)
 static bool relative(case_t *c)
 {
 	gt_list_t step = ascending(&c->step), open;
-	bool is_told = openable(c, &open);
+	bool is_known = openable(c, &open);
 
 	if (c->visible.count == step.count) {
 		c->seen = step;
-	} else if (is_told && open.count == c->visible.count) {
+	} else if (is_known && open.count == c->visible.count) {
 		c->seen = ascending(&open);	/* the task has a cgroup of its own */
-	} else if (is_told && open.count == step.count) {
+	} else if (is_known && open.count == step.count) {
 		c->seen = step;			/* --gres-flags=allow-task-sharing */
 	} else {
 		snprintf(c->note, GT_NOTE, "which GPUs the relative numbers \"%.60s\" mean cannot"
 			 " be told; expected the device minors in the table (%s)",
-			 c->ask->visible, c->table->machine);
+			 c->task->visible, c->table->machine);
 		return false;
 	}
 	c->gpus->count = 0;
 	for (int i = 0; i < c->visible.count; i++) {
 		if (c->visible.gpu[i] >= c->seen.count) {
 			snprintf(c->note, GT_NOTE, "the visible devices are \"%.60s\"; expected"
-				 " numbers below %d", c->ask->visible, c->seen.count);
+				 " numbers below %d", c->task->visible, c->seen.count);
 			return false;
 		}
 		c->gpus->gpu[c->gpus->count++] = c->seen.gpu[c->visible.gpu[i]];
@@ -178,7 +250,7 @@ static bool relative(case_t *c)
 	return c->share == CHOSEN || in_order(c, c->gpus);
 }
 
-/* What the GPU is called among those that can be seen: drivers count by PCI address. */
+/* RET the GPU's number among those that can be seen; drivers count by PCI address */
 static int name_of(const case_t *c, int gpu)
 {
 	int device = c->table->gpu[gpu].device, before = 0;
@@ -191,21 +263,21 @@ static int name_of(const case_t *c, int gpu)
 }
 
 extern bool gt_devices(const gt_table_t *table, const gt_settings_t *settings,
-		       const gt_ask_t *ask, gt_list_t *gpus, char *visible, char *note)
+		       const gt_task_t *task, gt_list_t *gpus, char *visible, char *note)
 {
-	case_t c = { .table = table, .settings = settings, .ask = ask, .note = note,
+	case_t c = { .table = table, .settings = settings, .task = task, .note = note,
 		     .gpus = gpus };
 	gt_numbering_t found;
 	size_t at = 0;
 
 	visible[0] = note[0] = '\0';
-	if (!ask->step_gpus[0] || !ask->visible[0] || !read_lists(&c))
+	if (!task->step_gpus[0] || !task->visible[0] || !read_lists(&c))
 		return false;
 	read_share(&c);
 	found = numbering(&c);
 	if (found == GT_AUTO) {
 		snprintf(note, GT_NOTE, "the visible devices \"%.60s\" fit neither the step's GPUs"
-			 " \"%.60s\" nor a count of them", ask->visible, ask->step_gpus);
+			 " \"%.60s\" nor a count of them", task->visible, task->step_gpus);
 		return false;
 	}
 	c.is_relative = found == GT_RELATIVE;

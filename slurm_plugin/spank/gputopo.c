@@ -1,10 +1,6 @@
-/*
- * The plugin's hooks; each hands over to the file that knows. None ever returns an error:
- * a launch must not fail because of this plugin.
- */
+/* The plugin's hooks. None ever returns an error: a launch must not fail because of them. */
 #include <slurm/spank.h>
 
-#include "option.h"
 #include "step.h"
 
 SPANK_PLUGIN(gputopo, 1);

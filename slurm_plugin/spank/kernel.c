@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel fills as much as it has; the rest stays zero. */
+/* The kernel fills in the CPUs that it has; the rest of the set stays zero. */
 extern bool gt_kernel_cpus(const gt_settings_t *settings, gt_cpuset_t *cpus)
 {
 	memset(cpus, 0, sizeof(*cpus));
@@ -18,8 +18,9 @@ extern bool gt_kernel_cpus(const gt_settings_t *settings, gt_cpuset_t *cpus)
 }
 
 /*
- * access() asks the device cgroup too, without opening anything. Without minors the files
- * are counted only: ROCm's are render nodes, from 128 on.
+ * access() asks the device cgroup too, without opening anything. Where the table has no
+ * minors, the files are counted from 0, or from 128 for ROCm's render nodes: that tells how
+ * many can be opened, but not which.
  */
 extern void gt_kernel_access(const gt_table_t *table, const gt_settings_t *settings,
 			     gt_access_t *access_)
@@ -109,7 +110,7 @@ extern const char *gt_kernel_apply(const gt_settings_t *settings, const gt_plan_
 		failed = "sched_setaffinity";
 		why = errno;
 	}
-	/* The kernel reads one bit less than it is told. */
+	/* The kernel reads one bit less than this number says. */
 	if (plan->mem != GT_MEM_NONE && syscall(SYS_set_mempolicy, policies[plan->mem], nodes,
 						GT_NUMA + 1)) {
 		failed = "set_mempolicy";

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The NUMA node all GPUs share, or NULL. */
+/* RET the NUMA node that all GPUs share, or NULL */
 static const gt_numa_t *shared_numa(const gt_table_t *table, const gt_list_t *gpus)
 {
 	int number = table->gpu[gpus->gpu[0]].numa;
@@ -14,32 +14,35 @@ static const gt_numa_t *shared_numa(const gt_table_t *table, const gt_list_t *gp
 	return number == GT_UNKNOWN ? NULL : gt_table_numa(table, number);
 }
 
-/* As numactl --cpunodebind, but within what the task has and --cpus-per-task asked for. */
-static void plan_cpus(const gt_numa_t *numa, const gt_place_t *place, gt_plan_t *plan)
+/*
+ * Binds as numactl --cpunodebind, but takes only CPUs that the task has, and leaves it at
+ * least --cpus-per-task of them.
+ */
+static void plan_cpus(const gt_numa_t *numa, const gt_task_t *task, gt_plan_t *plan)
 {
 	unsigned left;
 
-	if (place->has_cpu_bind || !numa || !gt_cpuset_parse(&plan->cpus, numa->cpus))
+	if (task->is_cpu_bound || !numa || !gt_cpuset_parse(&plan->cpus, numa->cpus))
 		return;
-	gt_cpuset_and(&plan->cpus, &place->cpus);
+	gt_cpuset_and(&plan->cpus, &task->cpus);
 	left = gt_cpuset_count(&plan->cpus);
-	plan->set_cpus = left && left >= (unsigned) place->cpus_per_task &&
-		!gt_cpuset_equal(&plan->cpus, &place->cpus);
+	plan->set_cpus = left && left >= (unsigned) task->cpus_per_task &&
+		!gt_cpuset_equal(&plan->cpus, &task->cpus);
 }
 
-static bool fits(const gt_numa_t *numa, const gt_place_t *place)
+static bool fits(const gt_numa_t *numa, const gt_task_t *task)
 {
 	long there = numa->memory_mb;
 
-	if (there == GT_UNKNOWN && place->numa_memory_mb)
-		there = place->numa_memory_mb(numa->number);
-	return place->memory_mb && there > 0 && place->memory_mb <= (unsigned long) there;
+	if (there == GT_UNKNOWN && task->numa_memory_mb)
+		there = task->numa_memory_mb(numa->number);
+	return task->memory_mb && there > 0 && task->memory_mb <= (unsigned long) there;
 }
 
 static void plan_memory(const gt_table_t *table, const gt_list_t *gpus, const gt_numa_t *numa,
-			const gt_place_t *place, gt_mem_t wanted, gt_plan_t *plan)
+			const gt_task_t *task, gt_mem_t wanted, gt_plan_t *plan)
 {
-	if (place->has_mem_bind || wanted == GT_MEM_NONE)
+	if (task->is_mem_bound || wanted == GT_MEM_NONE)
 		return;
 	if (wanted == GT_MEM_INTERLEAVE) {
 		for (int i = 0; i < gpus->count; i++) {
@@ -49,13 +52,13 @@ static void plan_memory(const gt_table_t *table, const gt_list_t *gpus, const gt
 		}
 		plan->mem = GT_MEM_INTERLEAVE;
 	} else if (numa) {
-		plan->mem = wanted == GT_MEM_BIND && fits(numa, place) ? GT_MEM_BIND :
+		plan->mem = wanted == GT_MEM_BIND && fits(numa, task) ? GT_MEM_BIND :
 			GT_MEM_PREFERRED;
 		plan->numa_nodes = UINT64_C(1) << numa->number;
 	}
 }
 
-/* `name` (len bytes) in a list by comma. */
+/* RET true when `name` (len bytes) is in the list by comma */
 static bool is_listed(const char *list, const char *name, size_t len)
 {
 	for (const char *at = list; *at; at += strspn(at, ",")) {
@@ -68,8 +71,8 @@ static bool is_listed(const char *list, const char *name, size_t len)
 	return false;
 }
 
-/* Adds the NICs of `more` to `list` once each; false when one is not there or too many are. */
-static bool add_nics(char *list, size_t size, const char *more, const gt_place_t *place)
+/* Adds the NICs of `more` to `list`. RET false when this node lacks one, or the list is full */
+static bool add_nics(char *list, size_t size, const char *more, const gt_task_t *task)
 {
 	for (const char *at = more; *at; at += strspn(at, ",")) {
 		size_t len = strcspn(at, ","), used = strlen(list);
@@ -82,7 +85,7 @@ static bool add_nics(char *list, size_t size, const char *more, const gt_place_t
 		at += len;
 		if (is_listed(list, name, len))
 			continue;
-		if (place->has_nic && !place->has_nic(name))
+		if (task->has_nic && !task->has_nic(name))
 			return false;
 		snprintf(list + used, size - used, "%s%s", used ? "," : "", name);
 	}
@@ -90,10 +93,10 @@ static bool add_nics(char *list, size_t size, const char *more, const gt_place_t
 }
 
 /*
- * The NICs nearest to the task's GPUs. No hint where one GPU has none nearer than another,
- * where a name is unknown to the kernel (a wrong hint stops UCX), or where all would be named.
+ * The NICs nearest to the task's GPUs. None are named where a GPU has no nearest NIC, where
+ * the kernel does not know a name (a wrong one stops UCX), or where all would be named.
  */
-static void plan_nics(const gt_table_t *table, const gt_list_t *gpus, const gt_place_t *place,
+static void plan_nics(const gt_table_t *table, const gt_list_t *gpus, const gt_task_t *task,
 		      gt_plan_t *plan)
 {
 	bool is_narrower = false;
@@ -101,7 +104,7 @@ static void plan_nics(const gt_table_t *table, const gt_list_t *gpus, const gt_p
 	for (int i = 0; i < gpus->count; i++) {
 		const char *nics = table->gpu[gpus->gpu[i]].nics;
 
-		if (!nics[0] || !add_nics(plan->nics, sizeof(plan->nics), nics, place)) {
+		if (!nics[0] || !add_nics(plan->nics, sizeof(plan->nics), nics, task)) {
 			plan->nics[0] = '\0';
 			return;
 		}
@@ -118,21 +121,20 @@ static void plan_nics(const gt_table_t *table, const gt_list_t *gpus, const gt_p
 }
 
 extern bool gt_plan(const gt_table_t *table, const gt_settings_t *settings,
-		    const gt_ask_t *ask, const gt_place_t *place, gt_plan_t *plan,
-		    char *note)
+		    const gt_task_t *task, gt_plan_t *plan, char *note)
 {
 	gt_list_t gpus;
 	const gt_numa_t *numa;
 
 	memset(plan, 0, sizeof(*plan));
-	if (!gt_devices(table, settings, ask, &gpus, plan->visible, note))
+	if (!gt_devices(table, settings, task, &gpus, plan->visible, note))
 		return false;
 	numa = shared_numa(table, &gpus);
 	if (settings->bind) {
-		plan_cpus(numa, place, plan);
-		plan_memory(table, &gpus, numa, place, settings->mem, plan);
+		plan_cpus(numa, task, plan);
+		plan_memory(table, &gpus, numa, task, settings->mem, plan);
 	}
 	if (settings->nic != GT_NIC_OFF)
-		plan_nics(table, &gpus, place, plan);
+		plan_nics(table, &gpus, task, plan);
 	return true;
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Words a setting or a hint may have, in the order of the enum. */
+/* The words of settings and hints, in the order of the enums */
 static const char *const binds[] = { "none", "numa", NULL };
 static const char *const mems[] = { "none", "preferred", "bind", "interleave", NULL };
 static const char *const nics[] = { "off", "on", "trust", NULL };
@@ -45,8 +45,8 @@ extern void gt_settings_defaults(gt_settings_t *settings)
 	};
 }
 
-/* RET what was expected when the value does not fit, NULL when it is stored,
- * "" when there is no such key. */
+/* RET NULL when the value is stored, what was expected when it does not fit, or "" when
+ * there is no such key */
 static const char *store(gt_settings_t *settings, const char *key, const char *value)
 {
 	size_t i = 0;
@@ -72,7 +72,7 @@ static const char *store(gt_settings_t *settings, const char *key, const char *v
 	return NULL;
 }
 
-/* One argument; RET false with the sentence in wrong. */
+/* Reads one argument. RET false with one sentence in wrong */
 static bool read_argument(gt_settings_t *settings, const char *argument, char *wrong)
 {
 	const char *equals = strchr(argument, '=');
@@ -163,7 +163,7 @@ extern const char *gt_hint_refused(const char *hint)
 	for (; *hint; hint++) {
 		if ((unsigned char) *hint < ' ' || *hint == 0x7f)
 			return "holds a control character (line feed, tab or the like)";
-		/* Brackets and bars delimit the records in which it is to stand. */
+		/* Brackets and bars delimit the records that will hold the hint. */
 		if ((unsigned char) *hint > 0x7f || strchr("[]|", *hint))
 			return "holds a character that no hint has; hints are printable ASCII without [, ] and |";
 	}

@@ -10,7 +10,62 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "option.h"
+/* -------------------------------------------------------------- the option */
+
+static char given[GT_HINT + 1];
+static int is_given;
+
+static int take(int value, const char *text, int remote)
+{
+	const char *refused = text ? gt_hint_refused(text) : "is missing";
+
+	(void) value;
+	if (refused) {
+		/* on a node nobody would read a message, and a launch must not fail */
+		if (remote)
+			return ESPANK_SUCCESS;
+		slurm_error("gpu-topo: the hint %s", refused);
+		/* With an error code Slurm would print the whole hint again, up to a kilobyte. */
+		exit(EXIT_FAILURE);
+	}
+	snprintf(given, sizeof(given), "%s", text);
+	is_given = 1;
+	return ESPANK_SUCCESS;
+}
+
+static struct spank_option option = {
+	.name = "gpu-topo",
+	.arginfo = "key=value[,...]",
+	.usage = "GPU placement and binding: pattern=ring,... or off (gputopo hints lists all)",
+	.has_arg = 1,
+	.cb = take,
+};
+
+extern int gt_option_register(spank_t spank)
+{
+	return spank_option_register(spank, &option);
+}
+
+extern const char *gt_option_value(void)
+{
+	return is_given ? given : NULL;
+}
+
+/*
+ * Slurm carries the option to the job's first step and to Lua by itself; the variable carries
+ * it to the steps that the job starts. A job submitted from within a job has its own hint.
+ */
+extern void gt_option_carry(spank_t spank)
+{
+	if (is_given) {
+		setenv(GT_HINT_ENV, given, 1);
+		spank_job_control_setenv(spank, "GPU_TOPO", given, 1);
+	} else if (spank_context() == S_CTX_ALLOCATOR) {
+		unsetenv(GT_HINT_ENV);
+	}
+}
+
+/* ---------------------------------------------------------------- the step */
 
 /* Slurm's numbers of the steps that hold the whole job: the batch script and salloc's shell. */
 #define BATCH_STEP 0xfffffffbu
@@ -18,8 +73,8 @@
 
 gt_step_t gt_step;
 
-/* Shared with the tasks, which are forked later. */
-static atomic_flag *said;
+/* Set by the first notice; shared with the tasks, which are forked later. */
+static atomic_flag *noticed;
 
 extern long gt_now_us(void)
 {
@@ -38,13 +93,13 @@ extern void gt_getenv(spank_t spank, const char *name, char *value, int size)
 /* Not slurm_error: it would show on the user's terminal, whose job has done nothing wrong. */
 extern void gt_step_notice(const char *text)
 {
-	if (!said || !atomic_flag_test_and_set(said))
+	if (!noticed || !atomic_flag_test_and_set(noticed))
 		slurm_info("gputopo: %s; the step runs as Slurm alone would run it", text);
 }
 
 /*
- * The path with %n and %h written out; false when it becomes too long. The node's name is the
- * one slurmd gave its slurmstepd: the job's environment has that of the node it was sent from.
+ * Writes the path with %n and %h replaced; false when it becomes too long. The node's name is
+ * that of slurmstepd's own environment: the job's may name the node it was submitted from.
  */
 static bool expand(const char *path, char *out, size_t size)
 {
@@ -84,8 +139,8 @@ static bool read_hint(spank_t spank, gt_settings_t *settings)
 }
 
 /*
- * Slurm sets one variable for steps and the other for a batch script or salloc's shell. Each also
- * inherits the other's variable, whose value may be another node's.
+ * Slurm sets one variable for steps and the other for a batch script or salloc's shell. The
+ * other one may be inherited, with the GPUs of another node.
  */
 extern void gt_step_gpus(spank_t spank, char *gpus, int size)
 {
@@ -93,8 +148,8 @@ extern void gt_step_gpus(spank_t spank, char *gpus, int size)
 }
 
 /*
- * slurmstepd writes these into the environment of each task where the step has such a binding.
- * Before that they hold the values of the step that the job was submitted from.
+ * slurmstepd sets these for each task where the step has such a binding. Until then they may
+ * hold values of the step that the job was submitted from, so they are removed.
  */
 static void forget_exported(spank_t spank)
 {
@@ -109,10 +164,10 @@ extern void gt_step_prepare(spank_t spank, int argc, char *argv[])
 	long start = gt_now_us();
 	uint32_t step = 0;
 
-	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+	noticed = mmap(NULL, sizeof(*noticed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		    -1, 0);
-	if (said == MAP_FAILED)
-		said = NULL;
+	if (noticed == MAP_FAILED)
+		noticed = NULL;
 	if (!gt_settings_parse(&gt_step.settings, argc, argv, wrong)) {
 		gt_step_notice(wrong);
 		return;

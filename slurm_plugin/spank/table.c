@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cpuset.h"
 
 #define VERSION "gputopo-launch 1"
 
@@ -27,14 +26,14 @@ extern uint32_t gt_crc32(const char *text, size_t len)
 	return ~crc;
 }
 
-/* Where the reading stands. Lines end in NUL, as the parser leaves them. */
+/* The table and the line that is read next. Lines end in NUL instead of LF. */
 typedef struct {
 	gt_table_t *table;
 	char *line, *line_end, *end;
 	unsigned long number;
 } reader_t;
 
-/* The end of a line is kept, as reading one may cut it in words. */
+/* Goes by the line's end, not its NUL: reading a line may cut it into words. */
 static bool next(reader_t *r)
 {
 	r->line = r->line_end + 1;
@@ -45,7 +44,7 @@ static bool next(reader_t *r)
 	return true;
 }
 
-/* Past `word`, or false. */
+/* Moves *at behind the expected word. RET false when something else is there */
 static bool word(const char **at, const char *expected)
 {
 	size_t len = strlen(expected);
@@ -66,7 +65,7 @@ static bool number(const char **at, unsigned long most, int *value)
 	return true;
 }
 
-/* A number, or "-" for one that is not known. */
+/* Reads a number, or "-" for one that is not known. */
 static bool known(const char **at, unsigned long most, int *value)
 {
 	if (**at == '-') {
@@ -77,7 +76,7 @@ static bool known(const char **at, unsigned long most, int *value)
 	return number(at, most, value);
 }
 
-/* The machine's name, its vendor and how many GPUs it has. */
+/* Reads the lines machine, vendor and gpus. */
 static bool read_machine(reader_t *r)
 {
 	const char *at = r->line;
@@ -118,7 +117,7 @@ static bool read_gpu(const char *at, int index, gt_gpu_t *gpu)
 	return true;
 }
 
-/* Every GPU's line; each device number once. */
+/* Reads the lines of all GPUs; no two may have one device number. */
 static bool read_gpus(reader_t *r)
 {
 	bool seen[GT_GPUS] = { false };
@@ -135,7 +134,7 @@ static bool read_gpus(reader_t *r)
 	return next(r);
 }
 
-/* numa N cpus=LIST memory_mb=N */
+/* Reads `numa N cpus=LIST memory_mb=N`. */
 static bool read_numa(reader_t *r)
 {
 	gt_numa_t *numa = &r->table->numa[r->table->numas];
@@ -163,7 +162,7 @@ static bool read_numa(reader_t *r)
 	return true;
 }
 
-/* order NAME G,G,...: each GPU once */
+/* Reads `order NAME G,G,...` with each GPU once. */
 static bool read_order(reader_t *r, gt_pattern_t *pattern)
 {
 	bool seen[GT_GPUS] = { false };
@@ -190,7 +189,7 @@ static bool read_order(reader_t *r, gt_pattern_t *pattern)
 	return !*at;
 }
 
-/* A pattern and the rows under it; the rows' words are checked when one is used. */
+/* Reads a pattern and finds its rows; each row is checked when it is used. */
 static bool read_pattern(reader_t *r)
 {
 	gt_pattern_t *pattern = &r->table->pattern[r->table->patterns];
@@ -223,12 +222,12 @@ static bool read_lines(reader_t *r)
 }
 
 /*
- * The last line, `end LINES CRC32`, against what stands before it; so a table that was cut
- * or half copied is not used. RET where the last line begins, or NULL.
+ * Checks the last line, `end LINES CRC32`, against the others, so that a table that was cut
+ * or half copied is not used. RET where the last line begins, or NULL
  */
 static char *checked_end(char *text, size_t len)
 {
-	unsigned long lines = 0, said;
+	unsigned long lines = 0, stated;
 	unsigned crc;
 	char *last;
 	const char *at;
@@ -243,7 +242,7 @@ static char *checked_end(char *text, size_t len)
 	for (char *c = text; (c = memchr(c, '\n', (size_t) (last - c))); c++)
 		lines++;
 	at = last;
-	if (!word(&at, "end ") || !gt_number(&at, 1ul << 30, &said) || said != lines)
+	if (!word(&at, "end ") || !gt_number(&at, 1ul << 30, &stated) || stated != lines)
 		return NULL;
 	if (sscanf(at, " %8x", &crc) != 1 || crc != gt_crc32(text, (size_t) (last - text)))
 		return NULL;
@@ -277,7 +276,7 @@ extern bool gt_table_parse(gt_table_t *table, const char *name, char *text, size
 	return false;
 }
 
-/* One read() need not bring all of it, from a network's file system least of all. */
+/* Reads until the end: one read() may bring less, above all from a network's file system. */
 static ssize_t read_all(int fd, char *text, size_t size)
 {
 	size_t at = 0;
@@ -293,7 +292,7 @@ static ssize_t read_all(int fd, char *text, size_t size)
 	return (ssize_t) at;
 }
 
-/* The whole file, malloced with a NUL behind it; NULL with errno. */
+/* RET the whole file, malloced with a NUL behind it, or NULL with errno */
 static char *read_whole(const char *path, size_t *len)
 {
 	struct stat stat;

@@ -1,6 +1,6 @@
 /*
  * The node's launch table, as `gputopo launch-table` writes it (docs/binding.md has the
- * format). Read whole and checked before anything of it is believed. Pure: no Slurm header.
+ * format). It is read whole and checked before any of it is used. No Slurm header.
  */
 #pragma once
 
@@ -8,13 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "limits.h"
+#include "lists.h"
 
 #define GT_PATTERNS 16
 #define GT_UNKNOWN (-1)
 
 typedef struct {
-	int device;		/* what CUDA or ROCr calls it when nothing is hidden */
+	int device;		/* number in CUDA or ROCr when nothing is hidden */
 	int minor;		/* of its device file, or GT_UNKNOWN */
 	int numa;		/* or GT_UNKNOWN */
 	const char *nics;	/* the nearest, by comma; "" when none is nearer */
@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
 	const char *name;
-	int order[GT_GPUS];	/* all GPUs; what a set without a row is ordered by */
+	int order[GT_GPUS];	/* of all GPUs; for sets without a row */
 	char *rows, *rows_end;	/* lines "MASK ORDER", masks ascending, NUL-terminated */
 } gt_pattern_t;
 
@@ -43,8 +43,8 @@ typedef struct {
 } gt_table_t;
 
 /*
- * Reads a table. RET true; or false with one sentence in wrong[GT_NOTE], and the table
- * empty. gt_table_free after either.
+ * Reads a table, to be freed by gt_table_free() in any case.
+ * RET false with an empty table and one sentence in wrong[GT_NOTE] when it is not good
  */
 extern bool gt_table_load(gt_table_t *table, const char *path, char *wrong);
 

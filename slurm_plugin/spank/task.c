@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "kernel.h"
-#include "option.h"
 #include "plan.h"
 
-/* What we named in a batch script's environment, which its steps inherit. */
+/* Holds the NICs that we chose for a batch script; its steps inherit it. */
 #define NICS_ENV "GPUTOPO_NICS"
 
-/* The texts that gt_ask_t points to. */
+/* The texts that gt_task_t points to. */
 typedef struct {
 	char visible[GT_TEXT], step_gpus[GT_TEXT], tres_bind[GT_TEXT];
 } texts_t;
@@ -24,38 +23,32 @@ static bool is_set(spank_t spank, const char *name)
 	return got == ESPANK_NOSPACE || (got == ESPANK_SUCCESS && value[0]);
 }
 
-static void read_ask(spank_t spank, gt_ask_t *ask, texts_t *texts)
+/* RET false, with errno, when the kernel does not name the task's CPUs */
+static bool read_task(spank_t spank, gt_task_t *task, texts_t *texts)
 {
-	uint32_t tasks = 0;
+	uint64_t memory_mb = 0;
+	uint32_t tasks = 0, cpus_per_task = 0;
 
-	*ask = (gt_ask_t) { .visible = texts->visible, .step_gpus = texts->step_gpus,
-			    .tres_bind = texts->tres_bind };
+	*task = (gt_task_t) { .visible = texts->visible, .step_gpus = texts->step_gpus,
+			      .tres_bind = texts->tres_bind,
+			      .numa_memory_mb = gt_kernel_numa_memory_mb };
+	if (gt_step.settings.nic != GT_NIC_TRUST)
+		task->has_nic = gt_kernel_has_nic;
 	spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks);
-	spank_get_item(spank, S_TASK_ID, &ask->local_id);
-	ask->tasks = (int) tasks;
+	spank_get_item(spank, S_TASK_ID, &task->local_id);
+	spank_get_item(spank, S_STEP_CPUS_PER_TASK, &cpus_per_task);
+	spank_get_item(spank, S_JOB_ALLOC_MEM, &memory_mb);
+	task->tasks = (int) tasks;
+	task->cpus_per_task = (int) cpus_per_task;
+	task->memory_mb = (unsigned long) memory_mb;
 	gt_step_gpus(spank, texts->step_gpus, GT_TEXT);
 	gt_getenv(spank, gt_step.table.amd ? "ROCR_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES",
 		  texts->visible, GT_TEXT);
 	gt_getenv(spank, "SLURMD_TRES_BIND", texts->tres_bind, GT_TEXT);
-	ask->is_cpu_bound = is_set(spank, "SLURM_CPU_BIND_TYPE");
-	gt_kernel_access(&gt_step.table, &gt_step.settings, &ask->access);
-}
-
-static bool read_place(spank_t spank, gt_place_t *place)
-{
-	uint64_t memory_mb = 0;
-	uint32_t cpus_per_task = 0;
-
-	*place = (gt_place_t) { .numa_memory_mb = gt_kernel_numa_memory_mb };
-	if (gt_step.settings.nic != GT_NIC_TRUST)
-		place->has_nic = gt_kernel_has_nic;
-	place->has_cpu_bind = is_set(spank, "SLURM_CPU_BIND_TYPE");
-	place->has_mem_bind = is_set(spank, "SLURM_MEM_BIND_TYPE");
-	spank_get_item(spank, S_STEP_CPUS_PER_TASK, &cpus_per_task);
-	place->cpus_per_task = (int) cpus_per_task;
-	spank_get_item(spank, S_JOB_ALLOC_MEM, &memory_mb);
-	place->memory_mb = (unsigned long) memory_mb;
-	return gt_kernel_cpus(&gt_step.settings, &place->cpus);
+	task->is_cpu_bound = is_set(spank, "SLURM_CPU_BIND_TYPE");
+	task->is_mem_bound = is_set(spank, "SLURM_MEM_BIND_TYPE");
+	gt_kernel_access(&gt_step.table, &gt_step.settings, &task->access);
+	return gt_kernel_cpus(&gt_step.settings, &task->cpus);
 }
 
 /* HIP and OpenCL filter what ROCr shows a second time, so only ROCr may filter. */
@@ -72,7 +65,7 @@ static void set_devices(spank_t spank, const char *visible)
 	}
 }
 
-/* Names by comma as each library wants them: UCX with a port, NCCL as whole names. */
+/* Writes names by comma as each library wants them: UCX with a port, NCCL behind "=". */
 static void for_libraries(const char *nics, char ports[2 * GT_TEXT], char names[GT_TEXT + 2])
 {
 	size_t at = 0;
@@ -89,7 +82,7 @@ static void for_libraries(const char *nics, char ports[2 * GT_TEXT], char names[
 	memcpy(ports + at, ":1", 3);
 }
 
-/* Whether a variable is not set, or as we set it for the batch script this step came from. */
+/* RET true when a variable is not set, or as we set it for the batch script of this step */
 static bool is_ours(spank_t spank, const char *name, const char *ours)
 {
 	char value[2 * GT_TEXT];
@@ -100,7 +93,7 @@ static bool is_ours(spank_t spank, const char *name, const char *ours)
 	return !strcmp(value, ours);
 }
 
-/* A user's own choice of NICs stands, for both libraries. */
+/* Where a user has chosen the NICs of either library, both stay as they are. */
 static void set_nics(spank_t spank, const char *nics)
 {
 	char before[GT_TEXT], ports[2 * GT_TEXT], names[GT_TEXT + 2];
@@ -121,7 +114,7 @@ static void set_nics(spank_t spank, const char *nics)
 	}
 }
 
-/* For tests: what was asked of the kernel and how long all of it took. */
+/* For tests: writes the requests to the kernel, and how long all took. */
 static void record(spank_t spank, const gt_plan_t *plan, long task_us)
 {
 	char path[GT_PATH + 64];
@@ -158,8 +151,7 @@ extern void gt_task_init(spank_t spank)
 	long start = gt_now_us();
 	char note[GT_NOTE];
 	texts_t texts;
-	gt_ask_t ask;
-	gt_place_t place;
+	gt_task_t task;
 	gt_plan_t plan;
 
 	/* The job's own steps find the hint in their environment. */
@@ -167,13 +159,12 @@ extern void gt_task_init(spank_t spank)
 		spank_setenv(spank, GT_HINT_ENV, gt_option_value(), 1);
 	if (!gt_step.is_ready)
 		return;
-	read_ask(spank, &ask, &texts);
-	if (!read_place(spank, &place)) {
+	if (!read_task(spank, &task, &texts)) {
 		snprintf(note, sizeof(note), "sched_getaffinity: %s", strerror(errno));
 		gt_step_notice(note);
 		return;
 	}
-	if (!gt_plan(&gt_step.table, &gt_step.settings, &ask, &place, &plan, note)) {
+	if (!gt_plan(&gt_step.table, &gt_step.settings, &task, &plan, note)) {
 		if (note[0])
 			gt_step_notice(note);
 		return;

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from policies.errors import ProfileError
-from policies.performance import INFERENCE, TRAINING, PerformanceModel, Run, fit, from_dict
+from policies.performance import INFERENCE, TRAINING, PerformanceModel, Run, fit, from_dict, to_dict
 from policies.performance.similarity import Traits, borrowed, nearest
 from slurm_plugin.errors import PluginError
 
@@ -69,7 +69,7 @@ class Database:
             profile.task,
             profile.traits.family,
             profile.traits.parameters_m,
-            json.dumps(dict(profile.model.to_dict())),
+            json.dumps(to_dict(profile.model)),
             json.dumps([list(asdict(run).values()) for run in profile.runs]),
         )
         with self._open(write=True) as connection:

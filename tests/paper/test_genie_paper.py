@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.genie.schedulers import schedulers
+from policies.genie import schedulers
 from simulation.experiments.genie.cluster import DENSITIES, cluster
 from simulation.experiments.genie.runs import Setting, Table, compared
 from simulation.experiments.genie.workload import Spec

@@ -5,9 +5,10 @@ import os
 import secrets
 
 from slurm_plugin.remote.errors import Refused
+from slurm_plugin.remote.node.handshake import Munge
 
 
-class PaperMunge:
+class PaperMunge(Munge):
     """Seals as `uid`; all of one `seen` are one munged."""
 
     def __init__(self, uid: int | None = None, seen: set[str] | None = None) -> None:

@@ -32,6 +32,7 @@ from slurm_plugin.genie.changes import asked_shape
 from slurm_plugin.genie.domain_snapshot import domain_snapshot
 from slurm_plugin.lending.at_start import planning as at_start
 from slurm_plugin.lending.at_start.start_loans import StartLoans
+from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.protocol import SlotsKeys, Submit, encode_request
 from slurm_plugin.queue import features
 from slurm_plugin.queue.candidates import lowest
@@ -326,7 +327,7 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed):
             queue,
             Wants().read(queue, emptied(ROOM)),
             ROOM,
-            GateContext(NOW, 120, 30),
+            GateContext(NOW, lease_s=120),
             lambda _name, _job, want, found: Chosen(
                 found[0], lowest(found[0].free, want.need.gpus)
             ),
@@ -337,7 +338,7 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_a_look_for_loans_outlives_hostile_jobs(seed):
     queue = [*hostile_jobs(random.Random(seed), 30), ALICE]
-    context = at_start.LoanContext(NOW)
+    context = LoanContext(NOW)
     with bounded():
         at_start.plan(queue, ROOM, context, StartLoans(60, highest=9, now=NOW), None)
 

@@ -1,5 +1,4 @@
-#include "cpuset.h"
-#include "order.h"
+#include "lists.h"
 
 #include "../claims.h"
 

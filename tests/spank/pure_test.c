@@ -30,49 +30,44 @@ static long numa_memory_mb(int number)
 	return number < GT_NUMA ? 1000 : GT_UNKNOWN;
 }
 
-typedef struct {
-	gt_ask_t ask;
-	gt_place_t place;
-} task_t;
-
-static void read_word(task_t *task, const char *key, const char *value)
+static void read_word(gt_task_t *task, const char *key, const char *value)
 {
 	if (!strcmp(key, "visible"))
-		task->ask.visible = value;
+		task->visible = value;
 	else if (!strcmp(key, "step"))
-		task->ask.step_gpus = value;
+		task->step_gpus = value;
 	else if (!strcmp(key, "tres"))
-		task->ask.tres_bind = value;
+		task->tres_bind = value;
 	else if (!strcmp(key, "tasks"))
-		task->ask.tasks = atoi(value);
+		task->tasks = atoi(value);
 	else if (!strcmp(key, "local"))
-		task->ask.local_id = atoi(value);
+		task->local_id = atoi(value);
 	else if (!strcmp(key, "cpubind"))
-		task->ask.is_cpu_bound = task->place.has_cpu_bind = true;
+		task->is_cpu_bound = true;
 	else if (!strcmp(key, "membind"))
-		task->place.has_mem_bind = true;
+		task->is_mem_bound = true;
 	else if (!strcmp(key, "cpus"))
-		gt_cpuset_parse(&task->place.cpus, value);
+		gt_cpuset_parse(&task->cpus, value);
 	else if (!strcmp(key, "percpu"))
-		task->place.cpus_per_task = atoi(value);
+		task->cpus_per_task = atoi(value);
 	else if (!strcmp(key, "memory"))
-		task->place.memory_mb = strtoul(value, NULL, 10);
+		task->memory_mb = strtoul(value, NULL, 10);
 	else if (!strcmp(key, "open")) {
-		task->ask.access.is_known = task->ask.access.has_minors = true;
-		task->ask.access.is_restricted = true;
-		gt_list_parse(&task->ask.access.open, value);
+		task->access.is_known = task->access.has_minors = true;
+		task->access.is_restricted = true;
+		gt_list_parse(&task->access.open, value);
 	}
 }
 
-static void read_task(task_t *task, char *line)
+static void read_task(gt_task_t *task, char *line)
 {
 	char *rest = NULL;
 
 	memset(task, 0, sizeof(*task));
-	task->ask.visible = task->ask.step_gpus = task->ask.tres_bind = "";
-	task->ask.tasks = 1;
-	task->place.has_nic = has_nic;
-	task->place.numa_memory_mb = numa_memory_mb;
+	task->visible = task->step_gpus = task->tres_bind = "";
+	task->tasks = 1;
+	task->has_nic = has_nic;
+	task->numa_memory_mb = numa_memory_mb;
 	for (char *word = strtok_r(line, " \n", &rest); word;
 	     word = strtok_r(NULL, " \n", &rest)) {
 		char *equals = strchr(word, '=');
@@ -87,11 +82,11 @@ static void read_task(task_t *task, char *line)
 static void print_plan(const gt_table_t *table, char *line)
 {
 	gt_plan_t plan;
-	task_t task;
+	gt_task_t task;
 	char note[GT_NOTE], cpus[GT_TEXT] = "-";
 
 	read_task(&task, line);
-	if (!gt_plan(table, &settings, &task.ask, &task.place, &plan, note)) {
+	if (!gt_plan(table, &settings, &task, &plan, note)) {
 		printf("left: %s\n", note);
 		return;
 	}

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "../claims.h"
-#include "order.h"
+#include "devices.h"
 
 /* Every table is read through this: in pieces, of one byte even, and interrupted. */
 extern ssize_t read(int fd, void *buffer, size_t count)

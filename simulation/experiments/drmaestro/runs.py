@@ -16,7 +16,7 @@ from simulation.experiments.drmaestro.workload import (
     jobs,
     machines,
 )
-from simulation.experiments.registry import averaged
+from simulation.experiments.experiment import averaged
 from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"

@@ -13,7 +13,7 @@ from statistics import stdev
 import numpy as np
 
 from policies.performance import Run, fit, lightweight
-from policies.performance.nouns import Floats
+from policies.performance.runs import Floats
 from simulation.experiments import Result
 from simulation.experiments.pollux import PROFILES, runs_of
 

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from policies.contract.scheduling import PRIOR, Platform, Scheduler, Task
-from policies.genie.schedulers import schedulers
+from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES

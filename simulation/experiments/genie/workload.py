@@ -25,7 +25,7 @@ from policies.performance import (
     fit,
     lightweight,
 )
-from policies.performance.nouns import Floats
+from policies.performance.runs import Floats
 from simulation.experiments.pollux import PROFILES, runs_of
 
 HOUR_S = 3600.0

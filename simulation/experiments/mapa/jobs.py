@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from gres_topology import NodeTopology
-from policies.contract.bits import mask_of
+from policies.scoring.tables import tables
 from simulation.core.jobs import SimJob
 from simulation.core.link_quality import judge
 from simulation.errors import SimulationError
@@ -22,18 +22,11 @@ from simulation.experiments.mapa.reconstruction import (
 from simulation.models.speed import Neighbour, Speed
 
 _BY_NAME = {network.name: network for network in NETWORKS}
-#: (shape of the node, mask) -> GB/s; nodes of one kind share their verdicts.
-_effbw_gbps: dict[tuple[str, int], float] = {}
 
 
 def effbw_gbps(topology: NodeTopology, gpus: Sequence[int]) -> float | None:
     """Predicted effective bandwidth of a job's GPUs (GB/s); None for one GPU, which has none."""
-    if len(gpus) < 2:
-        return None
-    key = (topology.shape, mask_of(gpus))
-    if key not in _effbw_gbps:
-        _effbw_gbps[key] = judge(topology, gpus).effbw_gbps
-    return _effbw_gbps[key]
+    return judge(topology, gpus).effbw_gbps if len(gpus) > 1 else None
 
 
 def network_of(job: SimJob) -> Network:
@@ -83,7 +76,6 @@ class ByEffBw(Speed):
     topology: NodeTopology
     curve: str = "text"
     is_ideal: bool = False
-    _best: dict[int, float | None] = field(default_factory=dict)
 
     def full_s(
         self,
@@ -104,9 +96,4 @@ class ByEffBw(Speed):
 
     def best_gbps(self, gpus: int) -> float | None:
         """The best effective bandwidth of that many GPUs on the empty node, GB/s."""
-        if gpus not in self._best:
-            from policies.scoring.tables import tables
-
-            ideal = tables.ideal_effbw_gbps(self.topology, "ring", gpus) if gpus > 1 else None
-            self._best[gpus] = ideal
-        return self._best[gpus]
+        return tables.ideal_effbw_gbps(self.topology, "ring", gpus) if gpus > 1 else None

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from simulation.experiments import Result
-from simulation.experiments.registry import averaged
+from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.tsubame import G_QUEUE, OURS, QUEUES, R_QUEUE, SHARED
 from simulation.experiments.rqueue.workload import DAY_S, jobs, nodes
 from simulation.models.loans import Ended

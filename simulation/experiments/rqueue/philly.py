@@ -10,7 +10,7 @@ import numpy as np
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from simulation.experiments import Result
-from simulation.experiments.registry import averaged
+from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.tsubame import (
     G_QUEUE,
     OURS,

@@ -14,7 +14,7 @@ from policies.remote.r_queue import (
     RQueue,
 )
 from simulation.experiments import Result
-from simulation.experiments.registry import averaged
+from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
 from simulation.models.loans import Ended
 from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator

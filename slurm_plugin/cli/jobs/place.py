@@ -83,12 +83,12 @@ def _outcome(
 
 
 def _available(topology: NodeTopology, free: str | None) -> list[int]:
-    from slurm_plugin.slurm.gres_text import index_list
+    from gres_topology.cpulist import parse_list
 
     if free is None:
         return list(range(topology.gpus))
     try:
-        chosen = sorted(set(index_list(free)))
+        chosen = list(parse_list(free))
     except ValueError as error:
         raise click.UsageError(f"--free: {error}") from error
     if chosen[-1] >= topology.gpus:

@@ -28,13 +28,13 @@ class Experiments(click.Group):
         """Every experiment's name."""
         from simulation.experiments import experiments
 
-        return sorted(experiments.names())
+        return sorted(experiments)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The experiment as a command; None where there is none of that name."""
         from simulation.experiments import experiments
 
-        return _command(experiments.get(cmd_name)) if cmd_name in experiments.names() else None
+        return _command(experiments[cmd_name]) if cmd_name in experiments else None
 
 
 @click.group(cls=Experiments)

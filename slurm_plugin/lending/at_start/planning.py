@@ -17,7 +17,8 @@ from slurm_plugin.lending.at_start import start_loans
 from slurm_plugin.lending.at_start.reservations import Reservation, Share
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import Candidate, LoanPlan
+from slurm_plugin.lending.plan import Candidate, LoanContext, LoanPlan
+from slurm_plugin.lending.standing import Standing
 from slurm_plugin.queue import demand
 from slurm_plugin.queue.candidates import first_hold
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by
@@ -29,22 +30,6 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 #: The begin time of a job that Slurm put back is at least so far away.
 REQUEUED_S = 5
-
-
-@dataclass(frozen=True, slots=True)
-class LoanContext:
-    """What a plan goes by beside the queue and the nodes."""
-
-    #: Epoch.
-    now: int
-    #: The partitions' PriorityTier.
-    tiers: Mapping[str, int] = field(default_factory=dict)
-    #: How long Slurm may take to start a job whose donors are ready.
-    grace_s: int = 30
-    #: How long donors may take; None: nothing is lent any more.
-    ready_s: int | None = 60
-    #: Jobs, by name, that get no other loan before this epoch: Slurm refused one.
-    paused: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -82,7 +67,9 @@ def plan(
     running = [job for job in queue if job.state != "PENDING"]
     made = StartPlan(nodes, [held_by(job, context.now) for job in running])
     made.is_ours = any(loans.parent_of(job) or _has_loan(job) for job in queue)
-    planning = _Planning(made, context, updates, {job.job_id: job for job in queue}, matcher)
+    by_id = {job.job_id: job for job in queue}
+    admission = LoanAdmission(made, matcher, context.now)
+    planning = _Planning(made, context, updates, by_id, admission)
     waiting = []
     pending = [job for job in queue if job.state == "PENDING"]
     for job in in_order(pending, context.tiers):
@@ -109,81 +96,73 @@ def shares_of(job_id: int, loan: Loan, why: str = "") -> dict[int, Share]:
     return local | {one.job_id: Share(one.node, one.mask, note) for one in loan.donors}
 
 
+@dataclass(slots=True)
 class _Planning:
-    """The state of one plan in the making."""
+    """The state of one plan in the making; `jobs` are all of the queue, by id."""
 
-    def __init__(
-        self,
-        made: StartPlan,
-        context: LoanContext,
-        updates: StartLoans,
-        jobs: Mapping[int, QueuedJob],
-        matcher: LoanMatcher | None,
-    ) -> None:
-        self._made = made
-        self._context = context
-        self._updates = updates
-        self._jobs = jobs
-        self.admission = LoanAdmission(made, matcher, context.now)
+    made: StartPlan
+    context: LoanContext
+    updates: StartLoans
+    jobs: Mapping[int, QueuedJob]
+    admission: LoanAdmission
 
     def at_loan(self, job: QueuedJob, record: LoanRecord) -> None:
         """A job with a loan: it goes on, starts, or is given up."""
-        made, now = self._made, self._context.now
+        made, now = self.made, self.context.now
         loan = record.loan
         if record.state == STARTS and (job.eligible > now + REQUEUED_S or loan is None):
             # It ran, and asks for all of its GPUs again.
-            made.back.append((job, self._updates.given_up(job, record, "starts anew")))
+            made.back.append((job, self.updates.given_up(job, record, "starts anew")))
             return
-        why = self._in_the_way(job, record, loan)
-        if why or loan is None:
-            made.broken.append((job, record, why or "the loan cannot be read"))
+        state = self._standing(job, record)
+        if state.trouble or loan is None:
+            made.broken.append((job, record, state.trouble))
             return
-        end = end_of(job, self._context.now)
+        end = end_of(job, now)
         memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
         made.take(Hold({loan.host: loan.mask}, job.cpus, memory, end))
         self._reserve(job, record, loan, end)
-        standing = loans.standing(job, loan, self._jobs)
-        if record.state == MEETS and standing.is_ready:
-            update = self._updates.starts(job, record, loan.with_ports(standing.ports))
+        if record.state == MEETS and state.ports:
+            update = self.updates.starts(job, record, loan.with_ports(state.ports))
             made.starts.append((job, update))
 
-    def _in_the_way(self, job: QueuedJob, record: LoanRecord, loan: Loan | None) -> str:
-        context, room_now, at = self._context, self._made.room, record.loan_made_at
-        if record.state == MEETS:
-            if not start_loans.is_whole(job, record) or job.req_nodes:
-                return "its request was changed"
-            return loans.obstacle(job, loan, at, room_now, self._jobs, context.now, context.ready_s)
-        if not start_loans.is_local(job, record):
-            return "its request was changed"
-        if abs(context.now - record.at) > context.grace_s:
-            return f"not started by Slurm ({job.reason})"
-        # GPUs in use may be its own already: the nodes were read after the queue.
-        return loans.obstacle(job, loan, at, None, self._jobs, context.now, context.ready_s)
+    def _standing(self, job: QueuedJob, record: LoanRecord) -> Standing:
+        context = self.context
+        room: Nodes | None = self.made.room
+        is_ours = start_loans.is_whole(job, record) and not job.req_nodes
+        if record.state == STARTS:
+            # GPUs in use may be its own already: the nodes were read after the queue.
+            room, is_ours = None, start_loans.is_local(job, record)
+        if not is_ours:
+            return Standing({}, "its request was changed")
+        if record.state == STARTS and abs(context.now - record.at) > context.grace_s:
+            return Standing({}, f"not started by Slurm ({job.reason})")
+        return loans.standing(job, record, room, self.jobs, context)
 
     def _reserve(self, job: QueuedJob, record: LoanRecord, loan: Loan, end: float) -> None:
         """Reserve for the jobs of a loan what they do not hold themselves yet."""
         shares = shares_of(job.job_id, loan, record.loan_reason)
         for share in loan.donors:
-            donor = self._jobs[share.job_id]
+            donor = self.jobs[share.job_id]
             if donor.state == "PENDING":
-                self._made.take(loans.donors_hold(share, donor, end))
+                self.made.take(loans.donors_hold(share, donor, end))
             else:
                 del shares[share.job_id]
         # It ends then, whatever happens.
         since = record.at or record.loan_made_at
-        most = self._context.grace_s if record.state == STARTS else self._context.ready_s or 0
+        most = self.context.grace_s if record.state == STARTS else self.context.ready_s or 0
         until = float(since + most + REQUEUED_S)
-        self._made.reserved[job.job_id] = Reservation(shares, until)
+        self.made.reserved[job.job_id] = Reservation(shares, until)
 
     def at_waiting(self, job: QueuedJob, record: LoanRecord | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""
-        made = self._made
+        made = self.made
         if job.held or job.depends or job.reason not in READY:
             return
         try:
             asked = demand.demand_of(job)
             need = demand.need_of(asked, made.room)
-            hold = first_hold(need, made.room, end_of(job, self._context.now))
+            hold = first_hold(need, made.room, end_of(job, self.context.now))
         except (demand.Unplaceable, Unsupported, ValueError):
             return
         if len(asked.types) > 1:
@@ -193,7 +172,7 @@ class _Planning:
             made.take(hold)
             return
         self.admission.no_room(job.job_id, need)
-        is_paused = self._context.paused.get(job.name, 0) > self._context.now
+        is_paused = self.context.is_paused(job.name, self.context.now)
         # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
         is_spread = bool(job.tres_per_job) and job.max_nodes != 1
         if record is not None and not (job.array_id or job.het_id or is_paused or is_spread):

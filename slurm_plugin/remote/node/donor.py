@@ -24,12 +24,14 @@ from typing import Any
 
 from slurm_plugin.job_notes.donor import NAME, failed, ready
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import echo, inside, ports, preset, slurm, sockets
-from slurm_plugin.remote.node.handshake import Munge, Vouching
+from slurm_plugin.remote.node import echo, inside, preset, slurm, sockets
+from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.preset import Preset
-from slurm_plugin.remote.node.relay import DonorEnd, Streams
+from slurm_plugin.remote.node.relay import DonorEnd
+from slurm_plugin.remote.node.sockets import LOOPBACK
+from slurm_plugin.remote.node.streams import Streams
 
-ANY, LOOPBACK = "0.0.0.0", "127.0.0.1"
+ANY = "0.0.0.0"
 #: Seconds until a server must listen, and how many ports are tried.
 LISTENS_S = 20.0
 TRIES = 3
@@ -90,7 +92,7 @@ def read(text: str, environment: Mapping[str, str], program: str) -> Task:
 class Donor:
     """One donor: its server, its door to the network, and its end."""
 
-    def __init__(self, task: Task, vouching: Vouching) -> None:
+    def __init__(self, task: Task, vouching: Munge) -> None:
         self._task = task
         self._vouching = vouching
         self._process: asyncio.subprocess.Process | None = None
@@ -107,7 +109,7 @@ class Donor:
         command = task.preset.server[0].format_map(self._values(0))
         if shutil.which(command) is None:
             raise RemoteError(f"{host}: {command}: no such program")
-        door = ports.take(ANY, task.low, task.high, task.job_id)
+        door = sockets.take(ANY, task.low, task.high, task.job_id)
         try:
             sockets.check(door)
             await self._start_server()
@@ -147,7 +149,7 @@ class Donor:
             return
         bind = self._values(0)["bind"]
         why = f"no free port in {task.low}-{task.high}"
-        candidates = ports.free(bind, task.low, task.high, task.job_id)
+        candidates = sockets.free(bind, task.low, task.high, task.job_id)
         for port in itertools.islice(candidates, TRIES):
             await self._spawn(port)
             if await self._listens(port):
@@ -273,7 +275,7 @@ async def until_over(
         await asyncio.sleep(look_s)
 
 
-async def run(task: Task, vouching: Vouching) -> int:
+async def run(task: Task, vouching: Munge) -> int:
     """Serve until the end; the exit status."""
     donor = Donor(task, vouching)
     ended = asyncio.Event()

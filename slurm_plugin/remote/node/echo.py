@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from slurm_plugin.remote.errors import Refused, RemoteError
 from slurm_plugin.remote.node import handshake, streams
-from slurm_plugin.remote.node.handshake import Munge, Vouching
+from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.strangers import Strangers
 
 SERVERS = "GPUTOPO_ECHO_SERVERS"
@@ -34,7 +34,7 @@ def devices() -> list[str]:
     return [part for part in text.split(",") if part]
 
 
-async def serve(bind: str, port: int, subject: str, vouching: Vouching) -> asyncio.Server:
+async def serve(bind: str, port: int, subject: str, vouching: Munge) -> asyncio.Server:
     """Tell everybody who connects what this host lends; with a subject, only the job's user."""
     info = {"host": socket.gethostname(), "devices": devices()}
     strangers = Strangers()
@@ -51,7 +51,7 @@ async def serve(bind: str, port: int, subject: str, vouching: Vouching) -> async
     return await asyncio.start_server(one, bind, port, limit=handshake.MAX_LINE_BYTES)
 
 
-async def ask(address: str, subject: str, vouching: Vouching) -> tuple[str, list[str]]:
+async def ask(address: str, subject: str, vouching: Munge) -> tuple[str, list[str]]:
     """Host and devices behind `host:port`. Raises RemoteError."""
     host, _, port = address.rpartition(":")
     try:

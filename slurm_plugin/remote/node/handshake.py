@@ -18,7 +18,6 @@ import asyncio
 import os
 import re
 import secrets
-from typing import Protocol
 
 from slurm_plugin import munge
 from slurm_plugin.remote.errors import HungUp, Refused
@@ -33,30 +32,18 @@ MAX_LINE_BYTES = 8192
 _WORD = re.compile(r"[0-9a-f]{32}\Z")
 
 
-class Vouching(Protocol):
-    """Says who made a text."""
-
-    def seal(self, text: str) -> str:
-        """The text, as one word that proves who sealed it."""
-        ...
-
-    def opened(self, sealed: str) -> tuple[int, str]:
-        """The uid that sealed it, and the text. Raises Refused where that cannot be known."""
-        ...
-
-
 class Munge:
-    """By munge's own commands. Only the same user (or root) can open what is sealed."""
+    """Says who made a text, by munge's own commands."""
 
     def seal(self, text: str) -> str:
-        """A credential of this process's user."""
+        """A credential of this process's user, as one word; only that user and root can open it."""
         try:
             return munge.seal(text.encode(), only_uid=os.getuid()).decode()
         except munge.MungeError as error:
             raise Refused(f"munge: {error}") from error
 
     def opened(self, sealed: str) -> tuple[int, str]:
-        """What munged says about a credential."""
+        """The uid that made a credential, and the text. Raises Refused for any other word."""
         try:
             credential = munge.open_sealed(sealed.encode())
         except munge.MungeError as error:
@@ -68,7 +55,7 @@ async def let_in(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     subject: str,
-    vouching: Vouching,
+    vouching: Munge,
     strangers: Strangers,
 ) -> None:
     """The server's part. Raises Refused for a stranger, who learns nothing else."""
@@ -95,7 +82,7 @@ async def prove(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     subject: str,
-    vouching: Vouching,
+    vouching: Munge,
 ) -> None:
     """The client's part: its own proof first, then the server's.
 
@@ -130,7 +117,7 @@ async def _line(reader: asyncio.StreamReader) -> str:
     return line.decode("ascii", "replace").strip()
 
 
-async def _check(vouching: Vouching, sealed: str, expected: str) -> None:
+async def _check(vouching: Munge, sealed: str, expected: str) -> None:
     uid, text = await asyncio.to_thread(vouching.opened, sealed)
     if uid != os.getuid():
         raise Refused(f"made by uid {uid}, and this is a job of uid {os.getuid()}")

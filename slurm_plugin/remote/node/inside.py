@@ -19,9 +19,10 @@ from collections.abc import Sequence
 
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import sockets, streams
+from slurm_plugin.remote.node.sockets import LOOPBACK
+from slurm_plugin.remote.node.streams import Streams
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL", "--")
-LOOPBACK = "127.0.0.1"
 #: What is sent over the Unix socket: a connection, or the question whether the server listens.
 CONNECT, ASK, YES, NO = b"c", b"?", b"y", b"n"
 _PR_SET_PDEATHSIG = 1
@@ -69,7 +70,7 @@ class Outside:
             raise RemoteError("its network namespace is gone")
         return answer == YES
 
-    async def reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def reach(self) -> Streams:
         """A connection to the server inside; OSError where that has ended."""
         near, far = socket.socketpair()
         with far:

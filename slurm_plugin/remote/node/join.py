@@ -18,11 +18,11 @@ from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import PLACED, STARTS, GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import preset, relay, slurm, sockets
-from slurm_plugin.remote.node.handshake import Munge, Vouching
+from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.preset import Server
 from slurm_plugin.remote.node.relay import Door, JobEnd
+from slurm_plugin.remote.node.sockets import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 #: Set by the engine at submit: this job may borrow. Set here once it has borrowed.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
 ALIVE_S = 1.0
@@ -47,7 +47,7 @@ def donors_in(comment: str) -> list[LoanDonor]:
 
 
 async def meet(
-    job_id: int, donors: Sequence[LoanDonor], vouching: Vouching
+    job_id: int, donors: Sequence[LoanDonor], vouching: Munge
 ) -> tuple[dict[str, str], list[tuple[Door, socket.socket]]]:
     """The tasks' variables, and the donors for which somebody has to listen on loopback.
 
@@ -74,7 +74,7 @@ async def meet(
     return variables, ends
 
 
-async def keep(ends: Sequence[tuple[Door, socket.socket]], vouching: Vouching, pid: int) -> None:
+async def keep(ends: Sequence[tuple[Door, socket.socket]], vouching: Munge, pid: int) -> None:
     """Listen for the job's tasks for as long as process `pid` (the step's daemon) lives."""
     for door, sock in ends:
         await JobEnd(door, vouching).start(sock)

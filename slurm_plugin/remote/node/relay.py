@@ -14,22 +14,21 @@ import logging
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from slurm_plugin.remote.errors import HungUp, Refused, RemoteError
 from slurm_plugin.remote.node import handshake, sockets, streams
-from slurm_plugin.remote.node.handshake import Vouching
+from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.sockets import owner_of
 from slurm_plugin.remote.node.strangers import CHECKS_PER_SOURCE, Strangers
+from slurm_plugin.remote.node.streams import Streams
 
 logger = logging.getLogger(__name__)
 
 CONNECT_S = 10.0
 #: A client that was turned away because of too many tries again, after a pause up to this.
 AGAIN_S = 0.2
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(frozen=True)
@@ -41,22 +40,18 @@ class Door:
     subject: str
 
 
+@dataclass
 class DonorEnd:
-    """Listens at `address`; `info` is what clients are told, `reach` connects to the server."""
+    """Listens on the network for one job."""
 
-    def __init__(
-        self,
-        subject: str,
-        info: Mapping[str, Any],
-        reach: Callable[[], Awaitable[Streams]] | None,
-        vouching: Vouching,
-    ) -> None:
-        self._subject = subject
-        self._info = info
-        self._reach = reach
-        self._vouching = vouching
-        self._strangers = Strangers()
-        self.refused = 0
+    subject: str
+    #: What clients are told.
+    info: Mapping[str, Any]
+    #: Connects to the middleware's server; None where clients go there by themselves.
+    reach: Callable[[], Awaitable[Streams]] | None
+    vouching: Munge
+    strangers: Strangers = field(default_factory=Strangers)
+    refused: int = 0
 
     async def start(self, sock: Any) -> asyncio.Server:
         """Serve a socket that is bound already, until what this returns is closed."""
@@ -64,7 +59,7 @@ class DonorEnd:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await handshake.let_in(reader, writer, self._subject, self._vouching, self._strangers)
+            await handshake.let_in(reader, writer, self.subject, self.vouching, self.strangers)
             wish = await asyncio.wait_for(reader.readline(), CONNECT_S)
             await self._do(wish.strip(), (reader, writer))
         except Refused as error:
@@ -79,14 +74,14 @@ class DonorEnd:
 
     async def _do(self, wish: bytes, near: Streams) -> None:
         if wish == b"info":
-            near[1].write(json.dumps(self._info).encode() + b"\n")
-        elif wish == b"open" and self._reach is not None:
-            far = await self._reach()
+            near[1].write(json.dumps(self.info).encode() + b"\n")
+        elif wish == b"open" and self.reach is not None:
+            far = await self.reach()
             near[1].write(b"ok\n")
             await streams.join(near, far)
 
 
-async def enter(door: Door, wish: str, vouching: Vouching) -> Streams:
+async def enter(door: Door, wish: str, vouching: Munge) -> Streams:
     """A connection to a donor after the handshake, once `wish` was sent. Raises Refused."""
     now = asyncio.get_running_loop().time
     end = now() + CONNECT_S
@@ -99,7 +94,7 @@ async def enter(door: Door, wish: str, vouching: Vouching) -> Streams:
         await asyncio.sleep(random.uniform(0, AGAIN_S))
 
 
-async def _try_to_enter(door: Door, wish: str, vouching: Vouching) -> Streams:
+async def _try_to_enter(door: Door, wish: str, vouching: Munge) -> Streams:
     try:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(door.host, door.port)
@@ -117,7 +112,7 @@ async def _try_to_enter(door: Door, wish: str, vouching: Vouching) -> Streams:
     return reader, writer
 
 
-async def ask(door: Door, vouching: Vouching) -> dict[str, Any]:
+async def ask(door: Door, vouching: Munge) -> dict[str, Any]:
     """What a donor says about itself, once both have proved who they are. Raises RemoteError."""
     reader, writer = await enter(door, "info", vouching)
     try:
@@ -132,15 +127,17 @@ async def ask(door: Door, vouching: Vouching) -> dict[str, Any]:
     return info
 
 
+@dataclass
 class JobEnd:
     """Listens on loopback for one donor; only connections of this process's own user pass."""
 
-    def __init__(self, door: Door, vouching: Vouching) -> None:
-        self._door = door
-        self._vouching = vouching
-        # More at a time would only wait at the donor.
+    door: Door
+    vouching: Munge
+    refused: int = 0
+
+    def __post_init__(self) -> None:
+        """More at a time would only wait at the donor."""
         self._entering = asyncio.Semaphore(CHECKS_PER_SOURCE)
-        self.refused = 0
 
     async def start(self, sock: Any) -> asyncio.Server:
         """Serve a socket that is bound already, until what this returns is closed."""
@@ -156,12 +153,12 @@ class JobEnd:
                 logger.warning("refused a connection of another user of this node")
                 return
             async with self._entering:
-                far = await enter(self._door, "open", self._vouching)
+                far = await enter(self.door, "open", self.vouching)
             if await asyncio.wait_for(far[0].readline(), CONNECT_S) != b"ok\n":
                 streams.close(far[1])
                 raise Refused("its server is away")
             await streams.join((reader, writer), far)
         except (OSError, TimeoutError, ValueError, RemoteError) as error:
-            logger.warning("a task could not reach %s: %s", self._door.host, error)
+            logger.warning("a task could not reach %s: %s", self.door.host, error)
         finally:
             streams.close(writer)

@@ -1,7 +1,7 @@
-"""Which user owns a TCP socket of this host: one question to the kernel (sock_diag).
+"""TCP sockets of this host: ports that are free, and which user owns a socket.
 
-A socket is named by both its addresses and both its ports, and the answer must be about that very
-one: others may have the same ports, and where there is no such connection the kernel answers with
+The owner is asked of the kernel (sock_diag) by both addresses and both ports of the socket. The
+answer must be about that very one: where there is no such connection the kernel answers with
 whoever listens there.
 """
 
@@ -12,6 +12,7 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -129,3 +130,43 @@ def _read(answer: bytes) -> _Socket | None:
         ends = [_unmapped(ip_address(host[:size])) for host in hosts]
         return _Socket((ends[0], near), (ends[1], far), state, uid, inode)
     return None
+
+
+def bound(bind: str, low: int, high: int, start: int) -> Iterator[socket.socket]:
+    """A socket on every free port of the range, from a place that differs from job to job.
+
+    Nobody else can take that port until the socket is closed. Raises RemoteError.
+    """
+    count = high - low + 1
+    for i in range(count):
+        port = low + (start + i) % count
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Without SO_REUSEADDR a port could not be used for a minute after each job.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((bind, port))
+            listener.listen(64)
+        except OSError as error:
+            listener.close()
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise RemoteError(f"port {port}: {error.strerror or error}") from error
+        else:
+            yield listener
+
+
+def take(bind: str, low: int, high: int, start: int) -> socket.socket:
+    """The first of these sockets. Raises RemoteError where every port is taken."""
+    for listener in bound(bind, low, high, start):
+        return listener
+    raise RemoteError(f"no free port in {low}-{high}")
+
+
+def free(bind: str, low: int, high: int, start: int) -> Iterator[int]:
+    """Ports that nobody has now, for a server that binds its own.
+
+    Another may take one in between, so what listens there must be looked at afterwards.
+    """
+    for listener in bound(bind, low, high, start):
+        port = listener.getsockname()[1]
+        listener.close()
+        yield port

@@ -8,10 +8,10 @@ import contextlib
 CHUNK_BYTES = 1 << 18
 
 
-async def join(
-    near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-) -> None:
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def join(near: Streams, far: Streams) -> None:
     """Carry bytes between the two.
 
     One side that says no more (a half-closed connection) may still listen; once both are done,

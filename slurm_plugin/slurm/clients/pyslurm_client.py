@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gres_topology import hostlist
+from gres_topology.cpulist import parse_list
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm import array_tasks, gres_text
+from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import rows, squeue_table
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode
@@ -154,7 +155,7 @@ def _layout(job: Any) -> _Layout:
             kind, _, model = name.partition(":")
             indices = held.get("indexes") if isinstance(held, dict) else None
             if kind == "gpu" and indices and indices != "N/A":
-                gpus.setdefault(node, {})[model] = tuple(gres_text.index_list(indices))
+                gpus.setdefault(node, {})[model] = parse_list(indices)
     return gpus
 
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from machines import drawn, machine
 
 from policies.bandwidth.model import MapaDgx1v, Rings, eq2, model_for, ring_orders
-from policies.errors import PolicyError
 from policies.scoring.tables import Tables
 
 
@@ -43,15 +42,13 @@ def test_the_regression_refuses_what_it_was_not_fitted_on(name, pattern, k, why)
     topology = machine(name)
     assert why in (MapaDgx1v().refusal(topology, pattern, k) or "")
     assert model_for(topology, pattern, k).name != "mapa-dgx1v"
-    with pytest.raises(PolicyError, match="use the model `rings`"):
-        MapaDgx1v().effbw_gbps(topology, pattern, k, np.zeros(1, dtype=np.int64))
 
 
 def test_the_link_agnostic_model_prefers_eight_double_links_to_pcie():
     """Eq. 2 scores four single links and four PCIe hops above eight double links."""
     assert eq2(0, 4, 4) > eq2(8, 0, 0)
     weakest = np.array([50_000, 12_000])
-    fast, slow = Rings().effbw_gbps(machine("dgx1v"), "ring", 8, weakest)
+    fast, slow = Rings().effbw_gbps(machine("dgx1v"), 8, weakest)
     assert fast > slow
 
 

@@ -21,10 +21,10 @@ from policies.contract.scheduling import (
     Task,
 )
 from policies.errors import PolicyError
+from policies.genie import schedulers
 from policies.genie.algorithm import GeniePaper
 from policies.genie.baselines import FIFO, MIN_MIN, TETRIS_CER, TETRIS_PERF, WEIGHTED_FAIR, Capacity
 from policies.genie.dynamic import Genie
-from policies.genie.schedulers import schedulers
 from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import Run, Shape, Work, fit
 

@@ -19,6 +19,7 @@ from policies.performance import (
     lightweight,
     read_runs,
     shapes_of,
+    to_dict,
 )
 from policies.performance.calibrated import CalibratedModel
 from policies.performance.paper import PaperModel
@@ -123,7 +124,7 @@ def test_inference_scales_with_the_gpus_whatever_the_nodes(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_comes_back_from_its_plain_data(kind):
     model = fit(kind, every_run(), startup_s=7.0)
-    again = from_dict(dict(model.to_dict()))
+    again = from_dict(to_dict(model))
     assert np.array_equal(again.steps_s(SHAPES, 256), model.steps_s(SHAPES, 256))
     assert again.estimate(Shape(2, 2), 64) == model.estimate(Shape(2, 2), 64)
     assert (again.startup_s, again.max_local_batch) == (7.0, 256)

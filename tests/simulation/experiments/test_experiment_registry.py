@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 from simulation import SimulationError
-from simulation.experiments import Experiment, ExperimentRegistry, Result, experiments
+from simulation.experiments import Experiment, Result, experiments
 from simulation.experiments.drmaestro import workload as drmaestro
 from simulation.experiments.rqueue import philly
 from simulation.experiments.rqueue import workload as rqueue
@@ -28,15 +29,12 @@ def two_jobs(seeds, variant="long"):
 
 @pytest.fixture
 def registered(monkeypatch):
-    """The registry with one more experiment, for one test."""
-    monkeypatch.setattr(experiments, "_found", dict(experiments._found))
-    import sys
-
+    """One more experiment, for one test; `experiments` is as before afterwards."""
     monkeypatch.setitem(sys.modules, "an_experiment", sys.modules[__name__])
     found = Experiment(
         "two-jobs", "Two jobs.", "an_experiment:two_jobs", (7,), {"variant": ("long", "short")}
     )
-    experiments.register(found)
+    monkeypatch.setitem(experiments, found.name, found)
     return found
 
 
@@ -44,20 +42,6 @@ def command(*arguments):
     from slurm_plugin.cli import cli
 
     return CliRunner().invoke(cli, ["experiment", *arguments])
-
-
-def test_a_name_is_taken_once():
-    registry = ExperimentRegistry()
-    registry.register(Experiment("x", "", "a:b"))
-    with pytest.raises(SimulationError, match=r"'x' is registered already \(a:b\)"):
-        registry.register(Experiment("x", "", "c:d"))
-
-
-def test_an_unknown_name_lists_the_known_ones():
-    registry = ExperimentRegistry()
-    registry.register(Experiment("known", "", "a:b"))
-    with pytest.raises(SimulationError, match="no experiment named 'other': expected one of known"):
-        registry.get("other")
 
 
 def test_the_first_word_of_an_option_and_the_declared_seeds_are_the_default(registered):
@@ -93,8 +77,9 @@ def spread_out(seeds):
     return Result("many", tuple(seeds), {"mapa": row | {"metric_03_sd": 0.5}, "other": {}}, {})
 
 
-def test_many_metrics_are_rows_and_a_spread_stands_beside_its_value(registered):
-    experiments.register(Experiment("many", "", "an_experiment:spread_out"))
+def test_many_metrics_are_rows_and_a_spread_stands_beside_its_value(registered, monkeypatch):
+    many = Experiment("many", "", "an_experiment:spread_out")
+    monkeypatch.setitem(experiments, "many", many)
     done = command("many")
     (line,) = [line for line in done.output.splitlines() if line.startswith("metric_03")]
     assert line.split() == ["metric_03", "3", "±0.5", "-"]
@@ -106,20 +91,21 @@ def test_seeds_that_are_none_are_refused_in_one_line(registered):
     assert "expected seeds such as 3, 1-5 or 1,4,9" in done.output
 
 
-@pytest.mark.parametrize("name", experiments.names())
+@pytest.mark.parametrize("name", experiments)
 def test_every_experiment_offered_is_there(name):
-    module, function = experiments.get(name).where.split(":")
+    module, function = experiments[name].where.split(":")
     assert callable(getattr(importlib.import_module(module), function))
 
 
 def test_the_words_of_an_option_are_those_its_experiment_knows():
-    assert experiments.get("rqueue-philly").options["nodes"] == tuple(philly.SHARES)
+    assert experiments["rqueue-philly"].options["nodes"] == tuple(philly.SHARES)
     for name in ("rqueue-tsubame", "rqueue-shrink"):
-        assert experiments.get(name).options["year"] == tuple(rqueue.YEARS)
+        assert experiments[name].options["year"] == tuple(rqueue.YEARS)
     for name in ("drmaestro-testbed", "drmaestro-scale", "drmaestro-network"):
-        assert experiments.get(name).options["in-reach"] == tuple(map(str, drmaestro.FREE_TASKS))
+        assert experiments[name].options["in-reach"] == tuple(map(str, drmaestro.FREE_TASKS))
 
 
-def test_what_draws_nothing_takes_no_seeds(registered):
-    experiments.register(Experiment("drawn", "", "an_experiment:two_jobs", seeds=()))
+def test_what_draws_nothing_takes_no_seeds(registered, monkeypatch):
+    drawn = Experiment("drawn", "", "an_experiment:two_jobs", seeds=())
+    monkeypatch.setitem(experiments, "drawn", drawn)
     assert command("drawn", "--seeds", "1").exit_code == 2

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from policies.contract.scheduling import Platform, Task
+from policies.genie import schedulers
 from policies.genie.baselines import FIFO
-from policies.genie.schedulers import schedulers
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
 from simulation.errors import SimulationError

@@ -16,7 +16,7 @@ from slurm_plugin.decide.rules import Rules
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import HoldReason
-from slurm_plugin.gates.watch import Watch
+from slurm_plugin.gates.released import Watch
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
 from slurm_plugin.protocol import PlacementQuestion

@@ -8,7 +8,7 @@ import pytest
 from policies.contract.interference import Kind
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.site_policies import SitePolicies
-from slurm_plugin.errors import ProfileError
+from slurm_plugin.errors import ConfigError
 from slurm_plugin.job_profiles import Learned, Remote, interference, read_profiles, read_remote
 from slurm_plugin.job_profiles.learned import MAX_BYTES, MOST_OF_ONE, MOST_SORTS, Sort
 
@@ -38,7 +38,7 @@ def test_what_a_job_does_with_gpus_of_other_nodes_is_read_from_the_same_files(tm
     assert len(read_profiles(tmp_path)) == 2
     for wrong in ("run_s: 0", "gpu_calls: -1", "network_share: 1", "max_slowdown: 0.9", "bytes: 1"):
         (tmp_path / "md.yaml").write_text(f"profile: md\nremote: {{{wrong}}}")
-        with pytest.raises(ProfileError, match=r"md\.yaml: "):
+        with pytest.raises(ConfigError, match=r"md\.yaml: "):
             read_remote(tmp_path)
 
 
@@ -65,7 +65,7 @@ def test_json_says_the_same(tmp_path):
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_file(tmp_path, sentence, text, says):
     (tmp_path / "a.yaml").write_text(text)
-    with pytest.raises(ProfileError, match=says) as caught:
+    with pytest.raises(ConfigError, match=says) as caught:
         read_profiles(tmp_path)
     assert str(caught.value).startswith(str(tmp_path / "a.yaml"))
 
@@ -73,12 +73,12 @@ def test_a_mistake_is_named_with_its_file(tmp_path, sentence, text, says):
 def test_a_profile_stands_once(tmp_path):
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / name).write_text("profile: a")
-    with pytest.raises(ProfileError, match=r"b\.yaml: profile a stands in .*a\.yaml already"):
+    with pytest.raises(ConfigError, match=r"b\.yaml: profile a stands in .*a\.yaml already"):
         read_profiles(tmp_path)
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ProfileError, match="expected a directory of profiles"):
+    with pytest.raises(ConfigError, match="expected a directory of profiles"):
         read_profiles(tmp_path / "none")
 
 

@@ -14,14 +14,14 @@ from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.job_notes.records import LoanRecord
 from slurm_plugin.lending.acting.question import Question
 from slurm_plugin.lending.at_start import planning, start_loans
-from slurm_plugin.lending.at_start.planning import LoanContext, StartPlan
+from slurm_plugin.lending.at_start.planning import StartPlan
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import Candidate
+from slurm_plugin.lending.plan import Candidate, LoanContext
 from slurm_plugin.queue.capacity import Hold, nodes_of
 from slurm_plugin.queue.snapshot import Snapshot, read_snapshot
 from slurm_plugin.remote import presets

@@ -22,7 +22,7 @@ from slurm_plugin.lending.acting.question import Question
 from slurm_plugin.lending.choice.offer import Offer, Refusal, holds_of, offer
 from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import may_borrow
-from slurm_plugin.lending.plan import Candidate
+from slurm_plugin.lending.plan import Candidate, LoanContext
 from slurm_plugin.lending.standing import Standing, standing
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold, Node, emptied
@@ -227,9 +227,9 @@ def ready(job_id: int, port: int = 5000, **fields: object) -> QueuedJob:
 def test_a_loan_stands_when_every_donor_runs_and_says_where():
     assert stands(ready(71), ready(72, 5001)).ports == {71: 5000, 72: 5001}
     for other in (a_donor(72), ready(72, state="PENDING"), ready(72, port=500000)):
-        assert not stands(ready(71), other).is_ready
+        assert stands(ready(71), other) == Standing({})
     strange = a_donor(72, "gpu-donor ready of=8 port=5001")
-    assert not stands(ready(71), strange).is_ready
+    assert stands(ready(71), strange) == Standing({})
     assert stands(ready(71)).trouble == "the donor on dgx3 is gone"
     failed = a_donor(72, "gpu-donor failed of=7 dgx3: no free port in 1-2")
     assert stands(ready(71), failed).trouble == "dgx3: no free port in 1-2"
@@ -270,7 +270,8 @@ def test_a_donor_that_is_more_than_what_is_lent_ends_the_loan(changes):
 
 def stands(*queue: QueuedJob) -> Standing:
     """How the loan of job 7 stands with these jobs in the queue."""
-    return standing(gated_with(LOAN), LOAN, {job.job_id: job for job in queue})
+    job = gated_with(LOAN)
+    return standing(job, kept_of(job), None, {one.job_id: one for one in queue}, LoanContext(AT))
 
 
 # -- the plan -----------------------------------------------------------------
@@ -294,10 +295,8 @@ class OneByOne:
         return [with_holds(found, one.need, AT + one.job.time_limit_s)]
 
 
-def planned(
-    *jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True, ready_s: int = 60
-) -> GatePlan:
-    context = GateContext(AT, 120, 30, ready_s=ready_s)
+def planned(*jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True) -> GatePlan:
+    context = GateContext(AT, ready_s=60 if lends else None, lease_s=120)
     wants = Wants().read(jobs, emptied(nodes))
     return plan(jobs, wants, nodes, context, first_choice, (), OneByOne() if lends else None)
 

@@ -19,7 +19,7 @@ from paper_munge import PaperMunge
 from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.remote import presets, program
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import donor, inside, join, ports, relay, slurm, sockets
+from slurm_plugin.remote.node import donor, inside, join, relay, slurm, sockets
 from slurm_plugin.remote.node.donor import Donor, Task
 from slurm_plugin.remote.node.relay import Door
 
@@ -49,7 +49,7 @@ def free_range(count: int) -> tuple[int, int]:
     while True:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             low = probe.getsockname()[1]
-        if low + count < 65536 and len(list(ports.free("", low, low + count - 1, 0))) == count:
+        if low + count < 65536 and len(list(sockets.free("", low, low + count - 1, 0))) == count:
             return low, low + count - 1
 
 
@@ -196,7 +196,7 @@ async def test_a_donor_that_cannot_serve_says_so_in_one_line(task, change, says)
     with pytest.raises(RemoteError, match=f"{socket.gethostname()}: {says}"):
         await lender.open()
     await lender.close()
-    assert len(list(ports.free("", task.low, task.high, 0))) == 4
+    assert len(list(sockets.free("", task.low, task.high, 0))) == 4
 
 
 async def test_another_users_server_is_not_taken_for_the_donors_own(task, monkeypatch):

@@ -96,7 +96,7 @@ def test_place_says_when_a_policy_would_wait():
         (["--machine", "dgx1v", "--gpus", "0"], "'--gpus'"),
         (["--machine", "dgx1v", "--gpus", "two"], "'--gpus'"),
         (["--machine", "dgx1v"], "Missing option '--gpus'"),
-        (["--machine", "dgx1v", "--gpus", "1", "--free", "a"], "expected forms like 0-2,5"),
+        (["--machine", "dgx1v", "--gpus", "1", "--free", "a"], "is not a list such as 0-3,8"),
         (["--machine", "dgx1v", "--gpus", "1", "--free", "8"], "has GPUs 0-7, not 8"),
         (["--machine", "dgx1v", "--gpus", "3", "--free", "0,1"], "only 2 of 8"),
         (["--machine", "dgx1v", "--gpus", "2", "--hint", "pattern=knot"], "pattern: 'knot'"),

@@ -34,9 +34,3 @@ def test_counts_by_type_and_indices(text, counts, indices):
 def test_what_is_no_gres_is_refused(text):
     with pytest.raises(ValueError, match="expected NAME"):
         gres_text.counts(text)
-
-
-@pytest.mark.parametrize("text", ["", "a", "3-1", "0-", "-1", "0,,1", "1.5"])
-def test_what_is_no_index_list_is_refused(text):
-    with pytest.raises(ValueError, match="expected forms like"):
-        gres_text.index_list(text)

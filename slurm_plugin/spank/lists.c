@@ -1,4 +1,4 @@
-#include "cpuset.h"
+#include "lists.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -87,4 +87,36 @@ extern unsigned gt_cpuset_count(const gt_cpuset_t *set)
 extern bool gt_cpuset_equal(const gt_cpuset_t *a, const gt_cpuset_t *b)
 {
 	return !memcmp(a, b, sizeof(*a));
+}
+
+extern bool gt_list_has(const gt_list_t *list, int gpu)
+{
+	for (int i = 0; i < list->count; i++)
+		if (list->gpu[i] == gpu)
+			return true;
+	return false;
+}
+
+extern bool gt_list_within(const gt_list_t *some, const gt_list_t *all)
+{
+	for (int i = 0; i < some->count; i++)
+		if (!gt_list_has(all, some->gpu[i]))
+			return false;
+	return true;
+}
+
+extern bool gt_list_parse(gt_list_t *list, const char *text)
+{
+	unsigned long gpu;
+
+	list->count = 0;
+	for (;;) {
+		if (!gt_number(&text, GT_GPUS - 1, &gpu) || gt_list_has(list, (int) gpu))
+			return false;
+		list->gpu[list->count++] = (int) gpu;
+		if (!*text)
+			return true;
+		if (*text++ != ',')
+			return false;
+	}
 }

@@ -25,9 +25,9 @@ class Backoff:
         pause = min(2 * before, LONGEST_S)
         self._pauses[name] = (now + pause, pause)
 
-    def pause(self, names: Iterable[str], now: float) -> None:
-        """Try none of these for as long as the first pause lasts."""
-        self._pauses |= dict.fromkeys(names, (now + FIRST_S, FIRST_S))
+    def pause(self, names: Iterable[str], now: float, pause_s: float = FIRST_S) -> None:
+        """Try none of these for so many seconds."""
+        self._pauses |= dict.fromkeys(names, (now + pause_s, pause_s))
 
     def accepted(self, name: str) -> None:
         """Slurm took an update."""

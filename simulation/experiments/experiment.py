@@ -1,4 +1,4 @@
-"""What an experiment is, what it found, and the registry that knows experiments by name."""
+"""What an experiment is, and what it found."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ Figures = Mapping[str, Mapping[str, float | None]]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an experiment found, in the shape of its JSON.
-
-    `paper` holds what the paper prints, by the same policies and metrics; whatever was
-    done otherwise than in the paper stands in `notes`, one sentence each.
-    """
+    """What an experiment found, in the shape of its JSON."""
 
     experiment: str
     seeds: tuple[int, ...]
     measured: Figures
+    #: What the paper prints of the same policies and metrics.
     paper: Figures
+    #: Whatever was done otherwise than in the paper, one sentence each.
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,16 +48,15 @@ def averaged(
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One experiment: where it is, the seeds it uses by default, what can be chosen.
-
-    `options` maps a name (`variant`) to the words allowed, the default first; the run gets
-    them as keyword arguments with `-` written `_`.
-    """
+    """One experiment, which is not imported before it is run."""
 
     name: str
     summary: str
+    #: `module:function`; the function takes the seeds and, by keyword, the options.
     where: str
+    #: Used where no others are asked for; empty: nothing is drawn.
     seeds: tuple[int, ...] = (1,)
+    #: Name of an option -> the words allowed, the default first. A `-` is a `_` to the function.
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def run(self, seeds: Sequence[int] | None = None, **options: str) -> Result:
@@ -75,32 +72,3 @@ class Experiment:
         run: Callable[..., Result] = getattr(importlib.import_module(module), function)
         words = {name.replace("-", "_"): word for name, word in chosen.items()}
         return run(tuple(self.seeds if seeds is None else seeds), **words)
-
-
-class ExperimentRegistry:
-    """Names -> experiments; a name is taken once."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Experiment] = {}
-
-    def register(self, experiment: Experiment) -> None:
-        """Add one; SimulationError if its name is taken."""
-        if experiment.name in self._found:
-            raise SimulationError(
-                f"an experiment named {experiment.name!r} is registered already"
-                f" ({self._found[experiment.name].where}); choose another name"
-            )
-        self._found[experiment.name] = experiment
-
-    def get(self, name: str) -> Experiment:
-        """The experiment of that name; SimulationError lists those there are."""
-        try:
-            return self._found[name]
-        except KeyError:
-            raise SimulationError(
-                f"no experiment named {name!r}: expected one of {', '.join(self.names())}"
-            ) from None
-
-    def names(self) -> tuple[str, ...]:
-        """All of them, in the order of registration."""
-        return tuple(self._found)
