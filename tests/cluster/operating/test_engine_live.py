@@ -82,7 +82,8 @@ def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean):
 def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean):
     clean.run("ctl", "touch /etc/slurm/gputopo.disable")
     assert [finding["check"] for finding in doctor(clean)] == ["kill switch"]
-    assert got_by(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)
+    job = clean.started("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
+    assert job.gpus == stock_pair(clean)
 
 
 @pytest.mark.enforced
