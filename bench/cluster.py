@@ -1,8 +1,7 @@
 """The live cluster of the benchmarks: the tests' harness, and what only a benchmark needs.
 
-The project is GPUTOPO_PROJECT (default: the checkout's own with `-bench`), so that figures never
-meddle with another cluster. It is started on first use, and taken down at exit when it was started
-here.
+A cluster of its own (project GPUTOPO_PROJECT, by default the checkout's with `-bench`), started on
+first use and taken down at exit when it was started here.
 """
 
 from __future__ import annotations

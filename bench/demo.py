@@ -1,9 +1,8 @@
 """`make demo`: a mix of jobs on the real cluster, what stock Slurm takes beside what we take.
 
-Each job is asked for twice in the same state of the cluster: once opted out
-(`gpu-topo: off`, so that Slurm's own choice stands) and once as a user would write it. What
-it got is read from `scontrol show job -d` and from CUDA_VISIBLE_DEVICES inside the job; the
-two must agree. Effective bandwidth is that of the set's best ring, for both alike.
+Each job runs twice in the same state of the cluster: opted out (`gpu-topo: off`) and as a user
+would write it. Its GPUs are those of `scontrol show job -d` and of CUDA_VISIBLE_DEVICES inside the
+job, which must agree. Effective bandwidth is that of the set's best ring.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from slurm_cluster.slurm import RECORD, RECORD_EACH_NODE
 Gpus = dict[str, tuple[int, ...]]
 OFF = "off"
 START_TIMEOUT_S = 30
-#: Of `make demo`, so that its lines and those of cluster.sh count from one moment.
+#: When `make demo` began, so that its lines and those of cluster.sh count from one moment.
 STARTED = float(os.environ.get("GPUTOPO_STARTED") or time.time())
 
 

@@ -1,8 +1,4 @@
-"""The demo's jobs: what a user writes, and what is busy when it is written.
-
-Shared by the live demo and by the simulated one that stands in for it where no
-container engine can start.
-"""
+"""The demo's jobs: what a user writes, and what is busy when it is written."""
 
 from __future__ import annotations
 
@@ -16,16 +12,15 @@ MACHINES = description.read(description.DEFAULT).machines
 
 @dataclass(frozen=True)
 class DemoJob:
-    """One job of the mix.
-
-    `where` pins it so that both answers are given in the same state; `gpus_per_node` is what the
-    request amounts to; `busy` names the GPUs that others hold meanwhile.
-    """
+    """One job of the mix."""
 
     command: str
     request: str
+    #: The nodes it must run on, so that both answers are given in the same state.
     where: tuple[str, ...]
+    #: What the request amounts to.
     gpus_per_node: tuple[int, ...]
+    #: The GPUs that others hold meanwhile.
     busy: dict[str, tuple[int, ...]] = field(default_factory=dict)
     hint: str = ""
     tasks: int = 1

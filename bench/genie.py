@@ -1,9 +1,8 @@
 """genie: one event, and one submit, with 1,000 waiting jobs on 128 GPUs.
 
-32 nodes of four GPUs, jobs of the experiments' workload that all wait. At each event some
-nodes' GPUs have become free (drawn, seed 1): from a single GPU to all of them. Every job is
-looked at anew at every event: shapes, deadlines, order, and who starts. A submit asks for
-all that too, for a job more, and is answered by it.
+32 nodes of four GPUs, and jobs of the experiments' workload that all wait. At each event some GPUs
+have become free (drawn, seed 1), from a single one to all, and all jobs are planned again. A submit
+plans them too, with one job more.
 """
 
 from __future__ import annotations

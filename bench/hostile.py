@@ -1,8 +1,8 @@
 """What a hostile submit costs slurmctld and the engine, beside ordinary ones in the same run.
 
-The shipped bridge in a Lua 5.1 as slurmctld embeds it, the real engine in the slots mode (where it
-hears most of a job) and, of Slurm, scripts that answer with sixteen nodes. The time is that of the
-hook, for which slurmctld holds its locks. The seed makes the texts.
+The shipped bridge in Lua 5.1, as slurmctld embeds it, and the real engine in the slots mode, which
+hears most of a job; scripts stand for Slurm's commands. The time is that of the hook, during which
+slurmctld holds its locks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ORDINARY = {
     "script": "#!/bin/sh",
     "comment": "gpu-topo: pattern=ring",
 }
-#: Of the engine, in MiB; one such text once took 2,300.
+#: By which the engine may grow, MiB; one such text once took 2,300.
 MOST_MEMORY_MB = 64
 
 

@@ -1,8 +1,8 @@
 """launch: what the SPANK plugin adds to a task's start, and to a job of 64 tasks.
 
-The time per task is taken inside the plugin (its record= argument) on the dgx nodes, which
-have the largest table of the cluster. The job of 64 tasks runs with the plugin and without
-it in turns, within one cluster: only plugstack.conf changes between two runs.
+The time per task is taken inside the plugin (its record= argument) on the dgx nodes, which have the
+largest table. The job of 64 tasks runs with and without the plugin in turns: only plugstack.conf
+changes.
 """
 
 from __future__ import annotations

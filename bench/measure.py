@@ -15,17 +15,15 @@ Benchmark = Callable[[], Iterator["Figure"]]
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value beside its bar.
-
-    `ok` is None where the figure has no bar (it stands for itself); `compared_with`
-    says what was measured in the same run to compare with, and what it gave.
-    """
+    """A measured value beside its bar."""
 
     name: str
     value: float
     unit: str
     bar: str | None = None
+    #: Whether the bar is met; None where there is none.
     ok: bool | None = None
+    #: What else was measured in the same run, and what it gave.
     compared_with: str | None = None
     detail: dict[str, Any] = field(default_factory=dict)
 

@@ -3,10 +3,9 @@
 cold      nothing computed yet: no tables, no remembered answers, no cached subsets
 new mask  tables there, a free mask that was not asked about before
 warm      a question that was asked before
-The searches are what a Python user would write: every match of the ring in the complete
-graph of the free GPUs (VF2 of NetworkX, and of rustworkx where it is installed), each scored by the
-same bandwidth model. A search that ends must find the same bandwidth, or the run stops; one
-that exceeds a minute is left, and larger rings are not tried.
+The searches try every match of the ring in the complete graph of the free GPUs (VF2 of NetworkX,
+and of rustworkx where it is installed), scored by the same bandwidth model. They must find the
+same bandwidth; one that exceeds a minute is left, and larger rings are not tried.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """r-queue: one decision on 480 nodes of three GPUs, nearly all in use.
 
-From the snapshot to the answer, rooms and occupancy counted anew each time; jobs of 1-8 tasks
-of 1-3 GPUs, so that whole nodes, shared nodes, remote GPUs and waits all occur.
+Jobs of 1-8 tasks of 1-3 GPUs, so that whole nodes, shared nodes, remote GPUs and waits all occur.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ from collections.abc import Iterator
 from random import Random
 
 from bench.measure import Figure, at_most, conditions, quantile
-from gres_topology import catalog
-from policies import Cluster, NodeState, Request, RunningJob
-from policies.remote import RemoteJob, RemotePlacement
+from policies import Request
+from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.r_queue import RQueue
 
 SEED = 1
@@ -22,19 +20,20 @@ DECISIONS = 500
 BAR_MS = 1.0
 
 
-def snapshot(draw: Random) -> Cluster:
-    """Nodes with one job each, but one in five hundred; three in a hundred have idle GPUs."""
-    topology = catalog.load("tsubame25")
-    nodes, jobs = {}, []
+def snapshot(draw: Random) -> tuple[dict[str, NodeCapacity], dict[str, int]]:
+    """The nodes, and how many jobs run on each: one, but on one node in five hundred none.
+
+    Three in a hundred have idle GPUs.
+    """
+    nodes, running = {}, {}
     for number in range(NODES):
         name = f"t{number:03}"
-        if draw.random() < 0.002:
-            nodes[name] = NodeState(name, topology, 7, free_cpus=8, free_memory_mb=22_000)
-            continue
-        free = draw.choice((1, 1, 1, 3)) if draw.random() < 0.03 else 0
-        nodes[name] = NodeState(name, topology, free, free_cpus=4, free_memory_mb=11_000)
-        jobs.append(RunningJob(number, {name: 7 & ~free}))
-    return Cluster(nodes, tuple(jobs))
+        running[name] = int(draw.random() >= 0.002)
+        nodes[name] = NodeCapacity(name, 7, 8, 22_000)
+        if running[name]:
+            free = draw.choice((1, 1, 1, 3)) if draw.random() < 0.03 else 0
+            nodes[name] = NodeCapacity(name, free, 4, 11_000)
+    return nodes, running
 
 
 def run() -> Iterator[Figure]:
@@ -43,10 +42,10 @@ def run() -> Iterator[Figure]:
     took, started, remote = [], 0, 0
     for number in range(DECISIONS):
         if number % 50 == 0:
-            cluster = snapshot(draw)
+            nodes, running = snapshot(draw)
         job = RemoteJob(Request((draw.choice((1, 2, 3)),) * draw.choice((1, 1, 2, 4, 8))), cpus=2)
         began = time.perf_counter()
-        answer = queue.place(job, cluster)
+        answer = queue.decide(job, nodes, running)
         took.append(1000 * (time.perf_counter() - began))
         if isinstance(answer, RemotePlacement):
             started += 1

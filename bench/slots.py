@@ -1,8 +1,7 @@
 """slots: what enforcement: slots costs, and how soon a gated job starts.
 
-Real engine, stock Slurm with a GRES type per GPU. Times are taken from what the jobs
-themselves write down, and from the decision log, whose line follows the update that Slurm
-took. An engine that is killed for a minute, and a slurmctld, come last.
+Real engine, stock Slurm with a GRES type per GPU. Times are what the jobs write down and those
+of the decision log. Last come an engine and a slurmctld that are killed for a minute.
 """
 
 from __future__ import annotations

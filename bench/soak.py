@@ -1,9 +1,8 @@
 """soak: many job starts, and what slurmctld's memory does, beside stock Slurm's.
 
-Stock first, then ours, each in a fresh slurmctld without saved state: arrays of `true` with
-one GPU, submitted and run to the end. Memory is read when slurmctld has forgotten the
-finished jobs, so that what is left is not theirs. SOAK_STARTS sets the number (default
-10,000; some 15 minutes).
+Stock first, then ours, each in a fresh slurmctld without saved state: arrays of `true` with one GPU
+run to the end. Memory is read when slurmctld has forgotten the finished jobs. SOAK_STARTS sets the
+number (default 10,000; some 15 minutes).
 """
 
 from __future__ import annotations

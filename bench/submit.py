@@ -1,15 +1,12 @@
 """submit: what the Lua bridge costs a submit, beside a job_submit.lua that does nothing.
 
-Interleaved in one slurmctld: no-op and bridge take turns (a script whose mtime changes is
-loaded again) as no-op, bridge, bridge, no-op, the next time the other way round, so that
-a queue that grows costs both alike; each round gives one ratio. The jobs are held GPU jobs,
-every second one with a hint, so that scheduling costs both alike.
+In one slurmctld, no-op and bridge take turns (slurmctld loads a changed script again) as no-op,
+bridge, bridge, no-op, and the next round the other way, so that the growing queue costs both alike.
+The jobs are held GPU jobs, every second one with a hint.
 Two kinds of load: `sbatch` processes, which share the machine's cores with slurmctld, and
-`submit_client`, which submits through libslurm without a fork and exec per job and so
-keeps slurmctld itself busy. The time in the hook is taken inside slurmctld by a wrapper
-around slurm_job_submit, the same for both sides; the rates are taken without it. Beside the
-rate stands the processor time of slurmctld and the engine per submit, which other work on
-the machine disturbs less.
+`submit_client`, which submits through libslurm without a fork per job. The time in the hook is
+taken inside slurmctld by a wrapper around slurm_job_submit on both sides, the rates without it.
+Processor time per submit, of slurmctld and the engine, is disturbed less by other work.
 """
 
 from __future__ import annotations

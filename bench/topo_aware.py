@@ -1,9 +1,8 @@
 """topo-aware: how long a decision takes on 1,000 and 25,000 machines, and how it grows.
 
-Minskys (four GPUs, two sockets), 90 % of the GPUs in use by jobs of the TOPO-AWARE paper's mix
-(1-3 GPUs; two networks; four batch sizes). At every step a job of that mix is asked for, a
-drawn one ends where it does not fit, and it is started where the answer says. Timed: `place`
-with a snapshot that differs from the last one, as the simulator and the engine give it.
+Minskys (four GPUs, two sockets), 90 % of the GPUs in use by jobs of the TOPO-AWARE paper's mix (1-3
+GPUs; two networks; four batch sizes). At every step drawn jobs end until a new one fits, which is
+placed. Timed: `place` with a snapshot that differs from the last one.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from gres_topology.errors import TopologyError
 from gres_topology.readers.numactl import merge_numa
 from gres_topology.readers.reading import find, read
 from gres_topology.slurm_files.gres_file import gres_conf
-from gres_topology.slurm_files.mapping import SlurmIndex
 from gres_topology.slurm_files.network import Domain, Network
 from gres_topology.topology import Nic, NodeTopology, NumaNode
 
@@ -18,7 +17,6 @@ __all__ = [
     "Nic",
     "NodeTopology",
     "NumaNode",
-    "SlurmIndex",
     "TopologyError",
     "difference",
     "find",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from itertools import combinations
 
 from gres_topology.slurm_files.gres_file import type_of
 from gres_topology.topology import NodeTopology
@@ -27,17 +28,18 @@ def difference(a: NodeTopology, b: NodeTopology) -> list[str]:
     """
     if a.gpus != b.gpus:
         return [f"expected {a.gpus} GPUs, found {b.gpus}"]
-    found = []
+    differences = []
     if a.model and b.model and _is_other_model(a, b):
-        found.append(f"expected {a.model} GPUs, found {b.model}")
-    for i in range(a.gpus):
-        for j in range(i + 1, a.gpus):
-            if a.kinds[i][j] != b.kinds[i][j]:
-                found.append(f"GPU{i} and GPU{j}: expected {a.kinds[i][j]}, found {b.kinds[i][j]}")
-    found += _entries("at PCI address", a.pci, b.pci)
-    found += _entries("on NUMA node", a.numa, b.numa)
-    found += _entries("with device minor", a.minors, b.minors)
-    return found
+        differences.append(f"expected {a.model} GPUs, found {b.model}")
+    differences += [
+        f"GPU{i} and GPU{j}: expected {a.kinds[i][j]}, found {b.kinds[i][j]}"
+        for i, j in combinations(range(a.gpus), 2)
+        if a.kinds[i][j] != b.kinds[i][j]
+    ]
+    differences += _entries("at PCI address", a.pci, b.pci)
+    differences += _entries("on NUMA node", a.numa, b.numa)
+    differences += _entries("with device minor", a.minors, b.minors)
+    return differences
 
 
 def _is_other_model(a: NodeTopology, b: NodeTopology) -> bool:

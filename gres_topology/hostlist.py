@@ -26,15 +26,15 @@ def expand(text: str, most: int = MAX_HOSTS) -> tuple[str, ...]:
 
     Raises ValueError that quotes the part it could not read.
     """
-    found: list[list[_Piece]] = []
+    names_as_pieces: list[list[_Piece]] = []
     left = most
     for word in _words(text):
         pieces = _pieces(word)
         left -= prod(piece.count for piece in pieces)
         if left < 0:
             raise ValueError(f"{_shown(word)} makes it more than {most} hosts")
-        found.append(pieces)
-    names = (map("".join, product(*pieces)) for pieces in found)
+        names_as_pieces.append(pieces)
+    names = (map("".join, product(*pieces)) for pieces in names_as_pieces)
     return tuple(dict.fromkeys(chain.from_iterable(names)))
 
 

@@ -116,7 +116,7 @@ def rates(nvlink: int, pcie: int, xgmi: str = "gfx90a") -> LinkRates:
 def rates_of_model(model: str | None) -> LinkRates:
     """Rates by a GPU's product name; NVLink 25, xGMI 50 and PCIe 3 for an unknown one."""
     name = (model or "").lower().replace(" ", "")
-    return next((found for part, found in _MODELS if re.search(part, name)), LinkRates())
+    return next((of_model for part, of_model in _MODELS if re.search(part, name)), LinkRates())
 
 
 _MODELS = (

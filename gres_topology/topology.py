@@ -131,11 +131,11 @@ class NodeTopology:
 
         Empty where no NIC is known, or where all GPUs are equally far, so that it cannot matter.
         """
-        found = tuple(
+        distances = tuple(
             min(_NIC_PATHS.index(kind) if kind in _NIC_PATHS else len(_NIC_PATHS) for kind in kinds)
             for kinds in zip(*(nic.kinds for nic in self.nics), strict=True)
         )
-        return found if len(set(found)) > 1 else ()
+        return distances if len(set(distances)) > 1 else ()
 
     def __hash__(self) -> int:
         return hash(self.shape)

@@ -6,8 +6,7 @@
 
 local script = string.match(debug.getinfo(1, "S").source, "^@(.*)$") or ""
 package.path = (string.match(script, "^(.*)/[^/]*$") or "/etc/slurm") .. "/?.lua;" .. package.path
-local found, slots = pcall(require, "gputopo.slots")
-local gres = found and require("gputopo.gres")
+local found, gres = pcall(require, "gputopo.gres")
 
 local COUNTS = { "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket" }
 
@@ -16,7 +15,7 @@ local function without_model(options)
   local plain, models = {}, {}
   for _, name in ipairs(COUNTS) do
     local text = options[name]
-    plain[name] = text and slots.untyped_count(text)
+    plain[name] = text and gres.untyped_count(text)
     for gpu_type in string.gmatch(plain[name] and text or "", "([^:,]+)[^,]*") do
       models[gpu_type] = true
     end
@@ -24,8 +23,8 @@ local function without_model(options)
   -- What gres cannot read (MIG, MPS, shards) stays as it is.
   local text = options["gres"]
   if text and gres.parse(text) then
-    for _, gpu_type in ipairs(slots.types(text)) do
-      models[gpu_type], plain["gres"] = true, slots.untyped(text)
+    for _, gpu_type in ipairs(gres.types(text)) do
+      models[gpu_type], plain["gres"] = true, gres.untyped(text)
     end
   end
   return plain, models
@@ -35,12 +34,12 @@ local function rewrite(options)
   local plain, models = without_model(options)
   local model = next(models)
   -- Several models and particular GPUs are refused by the bridge, with a line that says so.
-  if not model or next(models, model) or slots.is_slot(model) then
+  if not model or next(models, model) or gres.is_slot(model) then
     return
   end
   -- A step gets GPUs of its job, whose nodes are chosen; a constraint could wait for ever.
   if not os.getenv("SLURM_JOB_ID") then
-    local features = slots.with_feature(options["constraint"], model)
+    local features = gres.with_feature(options["constraint"], model)
     if not features then
       return
     end

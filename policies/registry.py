@@ -1,8 +1,7 @@
-"""Policies by name: ours explicitly, third parties' by the entry point group.
+"""Policies by name: ours explicitly, third parties' by the entry point group `gputopo.policies`.
 
-A third party's package says `my-name = my_module:MyPolicy` (a subclass of `policies.Policy`)
-under `gputopo.policies` in its own entry points. A plugin that cannot be loaded, is no policy,
-or takes a name that is taken is logged and skipped.
+A third party's plugin that cannot be loaded, is no policy, or takes a name that is taken is logged
+and skipped.
 """
 
 from __future__ import annotations
@@ -106,10 +105,7 @@ class Registry:
         return policy
 
     def build(
-        self,
-        name: str,
-        settings: Mapping[str, object] = _NO_SETTINGS,
-        site: Site = UNKNOWN_SITE,
+        self, name: str, settings: Mapping[str, object] = _NO_SETTINGS, site: Site = UNKNOWN_SITE
     ) -> Policy:
         """A policy for one configuration: `settings` by section, defaults for those missing."""
         policy = self.declared(name)

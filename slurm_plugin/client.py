@@ -29,16 +29,16 @@ _WHY = {
 
 
 def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict[str, str]]:
-    """The reply's verb and values.
-
-    Raises EngineDown, with what to check, when there is none.
-    """
+    """The reply's verb and values; raises EngineDown, with what to check, when there is none."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(timeout_s)
             sock.connect(str(path))
             sock.sendall(encode_request(message))
-            line = _line(sock)
+            with sock.makefile("rb") as stream:
+                line = stream.readline(MAX_REPLY)
+        if not line.endswith(b"\n"):
+            raise ConnectionResetError("the engine hung up in the middle of its reply")
     except TimeoutError as error:
         raise EngineDown(f"{path}: the engine did not answer within {timeout_s:g} s") from error
     except OSError as error:
@@ -58,10 +58,10 @@ def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
 
 
 def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
-    """How many GPU jobs started since the engine runs, if it was asked about none of them.
+    """How many GPU jobs started since the engine runs, if the select plugin asked about none.
 
-    Then the select plugin does not ask. 0 where it does ask, where it should not, and for fewer
-    starts than SILENT_STARTS. Raises SlurmError when Slurm does not answer.
+    0 where it does ask, where it should not, and for fewer starts than SILENT_STARTS. Raises
+    SlurmError when Slurm does not answer.
     """
     heard = engine_status.get("messages", {})
     if engine_status.get("enforcement") != "select" or engine_status.get("killed"):
@@ -75,13 +75,3 @@ def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
     since = max(since, int(boot) if boot.isdecimal() else 0)
     starts = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)
     return starts if starts >= SILENT_STARTS else 0
-
-
-def _line(sock: socket.socket) -> bytes:
-    data = bytearray()
-    while not data.endswith(b"\n"):
-        part = sock.recv(65536)
-        if not part or len(data) > MAX_REPLY:
-            raise ConnectionResetError("the engine hung up in the middle of its reply")
-        data += part
-    return bytes(data)

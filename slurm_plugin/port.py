@@ -1,7 +1,7 @@
-"""A TCP port that strangers may knock at: one request and one reply per connection, none for long.
+"""A TCP port for strangers: one request and one reply per connection, none for long.
 
-Only as many connections are accepted as are served at a time. The others wait in the kernel, where
-they cost the engine no descriptor; one source cannot have all of them.
+Only as many connections are accepted as are served at a time, few of them of one source. The others
+wait in the kernel, where they cost the engine no descriptor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 from slurm_plugin.errors import PluginError
 
@@ -30,10 +30,9 @@ Reply = Callable[[bytes], Awaitable[bytes]]
 
 
 class Port:
-    """One address that is listened at.
+    """One address that is listened at; `setting` is its key in gputopo.yaml, for errors.
 
-    `setting` is the address's key in gputopo.yaml, for errors. A request ends with the bytes
-    `end`. A client whose address has too many connections open gets `busy` and no answer.
+    A request ends with the bytes `end`. Clients with too many connections get `busy` for an answer.
     """
 
     def __init__(
@@ -79,9 +78,8 @@ class Port:
         for listener in self._listeners:
             listener.close()
 
-    def _keep(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        assert isinstance(task, asyncio.Task)
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

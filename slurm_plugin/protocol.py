@@ -1,7 +1,7 @@
-"""The messages of docs/protocol.md: one line each (`slurm_plugin.wire`), bounded.
+"""The messages of docs/protocol.md: one line each (`slurm_plugin.wire`).
 
-`decode` turns a request line into a typed message, the replies' `encode` into a line.
-Everything is checked here once: what comes out is within bounds and consistent.
+`decode` turns a request line into a typed message, within bounds and consistent; the replies'
+`encode` makes a line.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ Message = Submit | Place | Notice | Admin
 
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """Go ahead; `values` are the reply's further keys (`set.FIELD`, `env.NAME`, `json`)."""
+    """Go ahead; `values` are further keys (`set.FIELD`, `env.NAME`, `json`)."""
 
     values: Mapping[str, str] = field(default_factory=dict)
 
@@ -341,10 +341,7 @@ def node_masks(texts: Iterable[str]) -> dict[str, int]:
 
 
 def decode(line: bytes) -> Message:
-    """A request line as a typed message.
-
-    Raises ProtocolError, with the message's id where it could be read.
-    """
+    """A request line as a message; ProtocolError has the message's id where it could be read."""
     if len(line) > MAX_REQUEST_BYTES:
         raise ProtocolError(f"the line is longer than {MAX_REQUEST_BYTES} bytes")
     verb, pairs = split(line)

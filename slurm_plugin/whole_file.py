@@ -10,10 +10,7 @@ from slurm_plugin.errors import PluginError
 
 
 def replace(path: Path, content: bytes, mode: int) -> None:
-    """Write `content` beside `path`, and put it in its place; its folder is made.
-
-    Raises PluginError; nothing is left beside it then, not on a full disk either.
-    """
+    """Write `content` beside `path` and put it in its place; else PluginError, nothing left."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")

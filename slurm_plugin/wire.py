@@ -38,10 +38,7 @@ def unquote(text: str) -> str:
 
 
 def encode(verb: str, pairs: Iterable[tuple[str, str]]) -> bytes:
-    """One message line, LF included.
-
-    Raises ProtocolError for a key that is not `[a-z_.A-Z0-9]+`.
-    """
+    """One message line, LF included; ProtocolError for a key that is not `[a-z_.A-Z0-9]+`."""
     parts = [verb]
     for key, value in pairs:
         if not _KEY.match(key):
@@ -51,10 +48,7 @@ def encode(verb: str, pairs: Iterable[tuple[str, str]]) -> bytes:
 
 
 def split(line: bytes) -> tuple[str, list[tuple[str, str]]]:
-    """A line (with or without LF) as verb and pairs, values still percent-encoded.
-
-    Raises ProtocolError for anything but `VERB SP key=value ...`.
-    """
+    """A line as verb and pairs, values still percent-encoded; ProtocolError for anything else."""
     line = line[:-1] if line.endswith(b"\n") else line
     text = line.decode("ascii", "replace")
     if not text.isascii() or not text.isprintable():

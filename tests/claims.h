@@ -1,4 +1,4 @@
-/* Tests in C are claims: functions that hold, or say where they do not. */
+/* Tests in C are claims: functions whose checks all pass. */
 #pragma once
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ typedef struct claim {
 	} \
 	static void name(void)
 
-/* Where the claim that runs does not hold: at its first check that failed. */
+/* The first check that failed in the claim that runs */
 extern char failed_at[400];
 
 #define CHECK(condition) \

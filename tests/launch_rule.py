@@ -28,18 +28,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a task gets: `gpus` in rank order (Slurm's indices) and `visible`, their names.
+    """What a task gets."""
 
-    `cpus` and `numa` are None where affinity or memory policy stay as they are; `numa` holds
-    the nodes of the policy `memory`. `nics` are the nearest, () where no hint is given.
-    """
-
-    gpus: tuple[int, ...]
-    visible: tuple[int, ...]
-    cpus: tuple[int, ...] | None = None
-    numa: tuple[int, ...] | None = None
+    gpus: tuple[int, ...]  # in rank order, Slurm's indices
+    visible: tuple[int, ...]  # their numbers in CUDA or ROCr
+    cpus: tuple[int, ...] | None = None  # None: affinity stays as it is
+    numa: tuple[int, ...] | None = None  # the nodes of the memory policy; None: it stays
     memory: str = "none"
-    nics: tuple[str, ...] = ()
+    nics: tuple[str, ...] = ()  # the nearest; () where none are named
 
 
 def launch(

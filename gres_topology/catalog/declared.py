@@ -41,7 +41,7 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     Raises TopologyError naming the file and the line or key.
     """
     try:
-        found = yaml.load(text, Loader=_Once)
+        machine = yaml.load(text, Loader=_Once)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
@@ -49,14 +49,14 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
         raise TopologyError(f"{source}{where}: {problem}; expected a machine in YAML") from None
     except (ValueError, RecursionError):
         raise TopologyError(f"{source}: not YAML; expected a machine in YAML") from None
-    if not isinstance(found, dict):
+    if not isinstance(machine, dict):
         raise TopologyError(f"{source}: expected a machine in YAML: keys gpus, links, ...")
-    unknown = sorted(str(key) for key in found if key not in _KEYS)
+    unknown = sorted(str(key) for key in machine if key not in _KEYS)
     if unknown:
         raise TopologyError(
             f"{source}: unknown key '{unknown[0]}'; expected {', '.join(sorted(_KEYS))}"
         )
-    return _Machine(found, source).topology(name)
+    return _Machine(machine, source).topology(name)
 
 
 class _Once(yaml.SafeLoader):
@@ -75,10 +75,10 @@ class _Once(yaml.SafeLoader):
 class _Machine:
     """One declared machine: checks each key as it is used."""
 
-    def __init__(self, found: Mapping[str, Any], source: str) -> None:
-        self.found = found
+    def __init__(self, declared: Mapping[str, Any], source: str) -> None:
+        self.declared = declared
         self.source = source
-        self.n = self.integer("gpus", found.get("gpus"), 1, MAX_GPUS)
+        self.n = self.integer("gpus", declared.get("gpus"), 1, MAX_GPUS)
 
     def topology(self, name: str) -> NodeTopology:
         kinds = self.kinds()
@@ -87,17 +87,17 @@ class _Machine:
         self.check_numa(numa, nodes)
         by_number = {node.number: node.cpus or None for node in nodes}
         cpus = tuple(self.each("cpus", self.cpu_list))
-        if "cpus" not in self.found:
+        if "cpus" not in self.declared:
             cpus = tuple(by_number.get(node) if node is not None else None for node in numa)
         minors = tuple(self.each("minors", self.number))
         known = [minor for minor in minors if minor is not None]
         if len(set(known)) < len(known):
             raise self.fail("minors", f"{known}; expected each device minor once")
-        threads = self.found.get("threads_per_core")
-        model = self.found.get("model")
+        threads = self.declared.get("threads_per_core")
+        model = self.declared.get("model")
         return NodeTopology(
-            name=str(self.found.get("name", name)),
-            source=" ".join(str(self.found.get("source", self.source)).split()),
+            name=str(self.declared.get("name", name)),
+            source=" ".join(str(self.declared.get("source", self.source)).split()),
             kinds=kinds,
             bandwidth_gbps=bandwidths(kinds, self.rates()),
             numa=numa,
@@ -128,14 +128,14 @@ class _Machine:
             raise self.fail(key, str(error)) from None
 
     def address(self, key: str, value: object) -> str:
-        found = pci.normalise(str(value))
-        if found is None:
+        address = pci.normalise(str(value))
+        if address is None:
             raise self.fail(key, f"'{value}'; expected a PCI address such as 0000:07:00.0")
-        return found
+        return address
 
     def each(self, key: str, check: Any) -> list[Any]:
         """One checked entry per GPU, None where null or where the key is missing."""
-        values = self.found.get(key, [None] * self.n)
+        values = self.declared.get(key, [None] * self.n)
         if not isinstance(values, list) or len(values) != self.n:
             raise self.fail(key, f"expected a list of {self.n} entries, one per GPU")
         return [None if value is None else check(key, value) for value in values]
@@ -147,13 +147,13 @@ class _Machine:
         return label
 
     def mapping(self, key: str) -> dict[Any, Any]:
-        value = self.found.get(key) or {}
+        value = self.declared.get(key) or {}
         if not isinstance(value, dict):
             raise self.fail(key, f"{value!r}; expected a mapping")
         return value
 
     def kinds(self) -> tuple[tuple[str, ...], ...]:
-        other = self.found.get("other_links")
+        other = self.declared.get("other_links")
         labels: list[list[str | None]] = [
             ["X" if i == j else (self.label("other_links", other) if other else None)
              for j in range(self.n)] for i in range(self.n)
@@ -181,7 +181,7 @@ class _Machine:
 
     def rates(self) -> links.LinkRates:
         wanted = self.mapping("rates")
-        base = links.rates_of_model(self.found.get("model"))
+        base = links.rates_of_model(self.declared.get("model"))
         tables: dict[str, Mapping[Any, Any]] = {
             "nvlink": links.NVLINK_GBPS, "pcie": links.PCIE_GBPS, "xgmi": links.XGMI_GBPS
         }  # fmt: skip

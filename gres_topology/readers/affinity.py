@@ -49,8 +49,8 @@ def read(
     result = {}
     for row, values in split.items():
         line, rest = rows[row]
-        found = _assign(columns, values, _is_further(_gap(rest), usual))
-        result[row] = _locality(row, line, found, source)
+        by_column = _assign(columns, values, _is_further(_gap(rest), usual))
+        result[row] = _locality(row, line, by_column, source)
     return result
 
 
@@ -74,9 +74,9 @@ def _assign(columns: Sequence[str], values: list[str], is_first_blank: bool) -> 
     return dict(zip(columns, values, strict=False))
 
 
-def _locality(row: str, line: int, found: Mapping[str, str], source: str) -> Locality:
+def _locality(row: str, line: int, by_column: Mapping[str, str], source: str) -> Locality:
     lists: dict[str, tuple[int, ...] | None] = {}
-    for column, text in found.items():
+    for column, text in by_column.items():
         try:
             lists[column] = None if text.upper() == "N/A" else cpulist.parse_list(text)
         except ValueError as error:

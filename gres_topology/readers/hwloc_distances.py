@@ -23,7 +23,7 @@ class Matrix:
 
 def matrices(root: Element, source: str) -> dict[str, Matrix]:
     """Name -> matrix of every `distances` element; TopologyError naming line and cell."""
-    found: dict[str, Matrix] = {}
+    by_name: dict[str, Matrix] = {}
     switches = frozenset(
         e.get("gp_index") for e in root.walk() if "NVSwitch" in (e.get("subtype"), e.get("name"))
     )
@@ -44,8 +44,8 @@ def matrices(root: Element, source: str) -> dict[str, Matrix]:
                 continue  # between objects that are not NUMA nodes
         else:
             continue
-        found[name] = _square(element, keys, values, switches, source)
-    return found
+        by_name[name] = _square(element, keys, values, switches, source)
+    return by_name
 
 
 def _version1_keys(root: Element) -> list[str]:

@@ -30,7 +30,7 @@ _NIC_OSDEV_TYPES = {"3", "OpenFabrics"}
 
 
 @dataclass(eq=False)
-class Gpu:
+class HwlocGpu:
     """One GPU: its PCI element, address and OS devices (name -> element)."""
 
     element: Element
@@ -39,8 +39,8 @@ class Gpu:
 
     def number(self, family: str) -> int | None:
         """The index a management library gives this GPU (`nvml3` -> 3)."""
-        found = (re.fullmatch(rf"{family}(\d{{1,4}})", name) for name in self.osdevs)
-        return next((int(match.group(1)) for match in found if match), None)
+        matches = (re.fullmatch(rf"{family}(\d{{1,4}})", name) for name in self.osdevs)
+        return next((int(match.group(1)) for match in matches if match), None)
 
 
 def read(text: str, *, name: str, source: str) -> NodeTopology:
@@ -73,8 +73,8 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     )
 
 
-def _gpus(root: Element, source: str) -> list[Gpu]:
-    found: dict[str, Gpu] = {}
+def _gpus(root: Element, source: str) -> list[HwlocGpu]:
+    gpus: dict[str, HwlocGpu] = {}
     for element in root.walk():
         match = _PCI_TYPE.match(element.get("pci_type"))
         if element.get("type") != "PCIDev" or match is None:
@@ -86,21 +86,21 @@ def _gpus(root: Element, source: str) -> list[Gpu]:
         ):
             continue
         address = pci.normalise(element.get("pci_busid"))
-        if address is None or address in found:
+        if address is None or address in gpus:
             raise TopologyError(
                 f"{source} line {element.line}: pci_busid='{element.get('pci_busid')}';"
                 " expected a PCI address, each once"
             )
-        found[address] = Gpu(element, address, osdevs)
-    if not found:
+        gpus[address] = HwlocGpu(element, address, osdevs)
+    if not gpus:
         raise TopologyError(
             f"{source} line {root.line}: no GPU among the PCI devices; expected lstopo run"
             " on a GPU node with --whole-io"
         )
-    return _ordered(list(found.values()))
+    return _ordered(list(gpus.values()))
 
 
-def _ordered(gpus: list[Gpu]) -> list[Gpu]:
+def _ordered(gpus: list[HwlocGpu]) -> list[HwlocGpu]:
     for family in ("nvml", "rsmi"):
         numbers = [gpu.number(family) for gpu in gpus]
         known = [number for number in numbers if number is not None]
@@ -109,7 +109,7 @@ def _ordered(gpus: list[Gpu]) -> list[Gpu]:
     return sorted(gpus, key=lambda gpu: gpu.address)
 
 
-def _model(gpu: Gpu) -> str | None:
+def _model(gpu: HwlocGpu) -> str | None:
     infos = [
         (info.get("name"), info.get("value"))
         for e in (*gpu.osdevs.values(), gpu.element)
@@ -121,9 +121,9 @@ def _model(gpu: Gpu) -> str | None:
 
 
 def _links(
-    root: Element, gpus: list[Gpu], rates: LinkRates, source: str
+    root: Element, gpus: list[HwlocGpu], rates: LinkRates, source: str
 ) -> tuple[tuple[tuple[str, ...], ...], np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
-    found = matrices(root, source)
+    by_name = matrices(root, source)
     n = len(gpus)
     labels = [["X"] * n for _ in range(n)]
     bandwidth = np.zeros((n, n))
@@ -137,7 +137,7 @@ def _links(
                 ("NVLinkBandwidth", "NV", rates.nvlink_gbps),
                 ("XGMIBandwidth", "XGMI", rates.xgmi_gbps),
             ):
-                direct = _direct_gbps(found.get(name), gpus[i], gpus[j])
+                direct = _direct_gbps(by_name.get(name), gpus[i], gpus[j])
                 if direct > 0:
                     count = max(1, round(direct / per_link))
                     label = f"NV{count}" if family == "NV" else "XGMI"
@@ -146,7 +146,7 @@ def _links(
     return tuple(map(tuple, labels)), bandwidth
 
 
-def _direct_gbps(matrix: Matrix | None, a: Gpu, b: Gpu) -> float:
+def _direct_gbps(matrix: Matrix | None, a: HwlocGpu, b: HwlocGpu) -> float:
     """GB/s between two GPUs by one matrix, directly or through switches; 0 if none."""
     if matrix is None:
         return 0.0
@@ -159,7 +159,7 @@ def _direct_gbps(matrix: Matrix | None, a: Gpu, b: Gpu) -> float:
     return max(direct, through) / 1000.0  # hwloc counts MB/s
 
 
-def _keys(gpu: Gpu, matrix: Matrix) -> list[str]:
+def _keys(gpu: HwlocGpu, matrix: Matrix) -> list[str]:
     """The identifiers under which a matrix knows this GPU or one of its OS devices."""
     indexes = [e.get("gp_index") for e in (gpu.element, *gpu.osdevs.values())]
     return [index for index in indexes if index and index in matrix.values]
@@ -201,33 +201,33 @@ def _locality(
 
 
 def _numa_nodes(root: Element, source: str) -> tuple[NumaNode, ...]:
-    found: dict[int, NumaNode] = {}
+    by_number: dict[int, NumaNode] = {}
     distances = matrices(root, source).get("NUMALatency")
     for element in root.walk():
         if element.tag != "object" or element.get("type") != "NUMANode":
             continue
         text = element.get("os_index", "0")
         number = cpulist.natural(text)
-        if number is None or number in found:
+        if number is None or number in by_number:
             raise TopologyError(
                 f"{source} line {element.line}: os_index='{text}' of a NUMANode;"
                 " expected a number, each once"
             )
         memory = cpulist.natural(element.get("local_memory"))
         row = distances.values.get(text, {}) if distances else {}
-        found[number] = NumaNode(
+        by_number[number] = NumaNode(
             number=number,
             cpus=_mask(element, "cpuset", source) if element.get("cpuset") else (),
             memory_mb=None if memory is None else memory // 2**20,
             distances=tuple((int(other), round(value)) for other, value in row.items()),
         )
-    return tuple(found[number] for number in sorted(found))
+    return tuple(by_number[number] for number in sorted(by_number))
 
 
 def _nics(
-    root: Element, gpus: list[Gpu], nodes: Sequence[NumaNode], source: str
+    root: Element, gpus: list[HwlocGpu], nodes: Sequence[NumaNode], source: str
 ) -> tuple[Nic, ...]:
-    found = []
+    nics = []
     for element in root.walk():
         parent = element.parent
         if element.get("type") == "OSDev" and element.get("osdev_type") in _NIC_OSDEV_TYPES:
@@ -235,5 +235,5 @@ def _nics(
             kinds = tuple(_path(gpu.element, element) for gpu in gpus)
             address = pci.normalise(parent.get("pci_busid"))
             numa, _ = _locality(element, nodes, source)
-            found.append(Nic(element.get("name"), kinds, address, numa))
-    return tuple(found)
+            nics.append(Nic(element.get("name"), kinds, address, numa))
+    return tuple(nics)

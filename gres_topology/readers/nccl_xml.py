@@ -27,7 +27,7 @@ _GENERATION = {8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 @dataclass(eq=False)
-class Device:
+class NcclDevice:
     """One GPU or NIC: its element, address, and how many links go where."""
 
     element: Element
@@ -79,31 +79,31 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     )
 
 
-def _gpus(system: Element, source: str) -> list[Device]:
-    found: list[Device] = []
+def _gpus(system: Element, source: str) -> list[NcclDevice]:
+    gpus: list[NcclDevice] = []
     for element in system.walk():
         is_gpu = any(child.tag == "gpu" for child in element.children)
         if element.tag != "pci" or not (is_gpu or _is_class(element, _GPU_CLASSES)):
             continue
-        device = Device(element, _address(element, "busid", source))
-        if any(other.address == device.address for other in found):
+        device = NcclDevice(element, _address(element, "busid", source))
+        if any(other.address == device.address for other in gpus):
             raise TopologyError(
                 f"{source} line {element.line}: a second GPU at {device.address};"
                 " expected each PCI address once"
             )
-        found.append(device)
-    if not found:
+        gpus.append(device)
+    if not gpus:
         raise TopologyError(
             f"{source} line {system.line}: no GPU in <system>; expected <pci> elements with"
             " <gpu> inside or of class 0x0302"
         )
-    devs = [_number(d.gpu, "dev", source) if d.gpu else None for d in found]
+    devs = [_number(d.gpu, "dev", source) if d.gpu else None for d in gpus]
     known = [dev for dev in devs if dev is not None]
-    if len(known) == len(found):
+    if len(known) == len(gpus):
         if len(set(known)) < len(known):
             raise TopologyError(f"{source} line {system.line}: two GPUs with the same dev number")
-        return [device for _, device in sorted(zip(known, found, strict=True), key=lambda p: p[0])]
-    return sorted(found, key=lambda device: device.address)
+        return [device for _, device in sorted(zip(known, gpus, strict=True), key=lambda p: p[0])]
+    return sorted(gpus, key=lambda device: device.address)
 
 
 def _is_class(element: Element, classes: Sequence[str]) -> bool:
@@ -132,7 +132,7 @@ def _number(element: Element, attribute: str, source: str) -> int:
     return number
 
 
-def _count_links(gpu: Device, addresses: set[str], source: str) -> None:
+def _count_links(gpu: NcclDevice, addresses: set[str], source: str) -> None:
     """Sum a GPU's nvlink and xgmi elements by where they end."""
     for element in gpu.gpu.children if gpu.gpu else ():
         if element.tag not in {"nvlink", "xgmi"}:
@@ -156,7 +156,7 @@ def _is_switch(element: Element) -> bool:
     return element.get("tclass").lower().startswith(_NVSWITCH_CLASS) and element.tag == "nvlink"
 
 
-def _check_links(gpus: list[Device], source: str) -> None:
+def _check_links(gpus: list[NcclDevice], source: str) -> None:
     by_address = {gpu.address: gpu for gpu in gpus}
     for gpu in gpus:
         for target, count in gpu.links.items():
@@ -174,7 +174,7 @@ def _check_links(gpus: list[Device], source: str) -> None:
         )
 
 
-def _rates(gpus: list[Device]) -> tuple[LinkRates, str | None]:
+def _rates(gpus: list[NcclDevice]) -> tuple[LinkRates, str | None]:
     """Link rates by `sm` (NVIDIA compute capability) or `gcn` (AMD), and the model if AMD says."""
     gpu = gpus[0].gpu
     if gpu is None:
@@ -190,7 +190,7 @@ def _rates(gpus: list[Device]) -> tuple[LinkRates, str | None]:
     return links.rates(generation, {1: 3, 2: 3, 3: 4}.get(generation, 5)), None
 
 
-def _best(a: Device, b: Device, rates: LinkRates) -> tuple[str, float]:
+def _best(a: NcclDevice, b: NcclDevice, rates: LinkRates) -> tuple[str, float]:
     """Label and bandwidth of the best path between two GPUs."""
     count = max(a.links.get(b.address, 0), min(a.switch_links, b.switch_links))
     if count:
@@ -282,9 +282,9 @@ def _numa_nodes(system: Element, source: str) -> tuple[NumaNode, ...]:
     return tuple(nodes[number] for number in sorted(nodes))
 
 
-def _nics(system: Element, gpus: list[Device]) -> tuple[Nic, ...]:
+def _nics(system: Element, gpus: list[NcclDevice]) -> tuple[Nic, ...]:
     """One NIC per `net` element, or per network PCI device where there are none."""
-    found: list[Nic] = []
+    nics: list[Nic] = []
     for element in system.walk():
         if element.tag == "nic" or (
             element.tag == "pci"
@@ -298,5 +298,5 @@ def _nics(system: Element, gpus: list[Device]) -> tuple[Nic, ...]:
             kinds = tuple(_path(gpu.element, end) for gpu in gpus)
             cpu = _cpu(element)
             node = cpulist.natural(cpu.get("numaid")) if cpu else None
-            found += [Nic(name, kinds, address, node) for name in names or [address or "nic"]]
-    return tuple(found)
+            nics += [Nic(name, kinds, address, node) for name in names or [address or "nic"]]
+    return tuple(nics)

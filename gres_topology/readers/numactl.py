@@ -56,9 +56,9 @@ def merge_numa(topology: NodeTopology, text: str, *, source: str = "numactl") ->
                 f" expected both reports from one node (it has {sorted(nodes)})"
             )
         numa[gpu] = of_cpus if wanted is None else wanted
-        found = numa[gpu]
-        if cpus[gpu] is None and found is not None:
-            cpus[gpu] = nodes[found].cpus or None
+        node = numa[gpu]
+        if cpus[gpu] is None and node is not None:
+            cpus[gpu] = nodes[node].cpus or None
     return dataclasses.replace(
         topology,
         numa=tuple(numa),

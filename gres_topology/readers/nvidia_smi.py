@@ -29,7 +29,7 @@ _NIC_NAME = re.compile(r"^\s*(NIC\d+)\s*[:=]\s*(\S+)\s*$", re.MULTILINE)
 
 
 @dataclass
-class Block:
+class MatrixBlock:
     """One matrix in the text: its header and the rows below it, with line numbers."""
 
     header_line: int
@@ -87,7 +87,7 @@ def looks_like(text: str) -> bool:
     return any(_header(line, i) for i, line in enumerate(clean.splitlines(), 1))
 
 
-def _header(line: str, number: int) -> Block | None:
+def _header(line: str, number: int) -> MatrixBlock | None:
     """The block that a header line opens, or None if the line is no header."""
     start = line.find("GPU")
     if start < 0 or re.search(r"^\s*#|[=|(){}]", line):
@@ -104,11 +104,11 @@ def _header(line: str, number: int) -> Block | None:
         return None
     if len(words) == 1 and not columns and line.strip() != words[0]:
         return None
-    return Block(number, words, columns)
+    return MatrixBlock(number, words, columns)
 
 
-def _blocks(text: str) -> list[Block]:
-    blocks: list[Block] = []
+def _blocks(text: str) -> list[MatrixBlock]:
+    blocks: list[MatrixBlock] = []
     is_open = False
     for number, line in enumerate(text.split("\n"), 1):
         opened = _header(line, number)
@@ -123,18 +123,18 @@ def _blocks(text: str) -> list[Block]:
     return [block for block in blocks if block.rows] or blocks[:1]
 
 
-def _is_row(words: list[str], block: Block) -> bool:
+def _is_row(words: list[str], block: MatrixBlock) -> bool:
     return words[0] in block.devices or bool(_GPU.fullmatch(words[0]))
 
 
-def _add_row(block: Block, row: str, number: int, line: str) -> None:
+def _add_row(block: MatrixBlock, row: str, number: int, line: str) -> None:
     if row in block.rows:
         # A second row of that name is kept under an impossible name, and refused as unknown.
         row = f"{row} (again)"
     block.rows[row] = (number, line)
 
 
-def _matrix(text: str, source: str) -> Block:
+def _matrix(text: str, source: str) -> MatrixBlock:
     blocks = _blocks(text)
     matrices = [block for block in blocks if not block.is_p2p]
     alone = all(len(block.devices) == 1 and not block.columns for block in matrices)
@@ -156,7 +156,7 @@ def _matrix(text: str, source: str) -> Block:
     return matrices[0]
 
 
-def _read_row(block: Block, row: str, cells: Cells, source: str) -> tuple[int, str]:
+def _read_row(block: MatrixBlock, row: str, cells: Cells, source: str) -> tuple[int, str]:
     """Put a row's link cells; return its line and what stands behind them."""
     number, line = block.rows[row]
     if row not in block.devices:
@@ -182,7 +182,7 @@ def _read_row(block: Block, row: str, cells: Cells, source: str) -> tuple[int, s
     return number, rest
 
 
-def _check_complete(block: Block, source: str) -> None:
+def _check_complete(block: MatrixBlock, source: str) -> None:
     """Every GPU needs its row; NIC rows may be cut off only all together."""
     nics = [name for name in block.devices if not _GPU.fullmatch(name)]
     wanted = block.devices if any(nic in block.rows for nic in nics) else block.gpus
@@ -206,7 +206,7 @@ def _model(text: str) -> str | None:
     return models.pop() if len(models) == 1 else None
 
 
-def _nics(text: str, block: Block, cells: Cells, source: str) -> tuple[Nic, ...]:
+def _nics(text: str, block: MatrixBlock, cells: Cells, source: str) -> tuple[Nic, ...]:
     names: dict[str, str] = {}
     legend = _NIC_LEGEND.search(text)
     if legend:

@@ -28,7 +28,7 @@ _NODE_SCOPE = 0
 
 
 @dataclass
-class Device:
+class NvmlDevice:
     """One GPU as NVML describes it; None where NVML does not say."""
 
     handle: Any
@@ -101,14 +101,14 @@ def _topology(nvml: Any, name: str) -> NodeTopology:
     )
 
 
-def _device(nvml: Any, index: int) -> Device:
+def _device(nvml: Any, index: int) -> NvmlDevice:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     text = _text(nvml.nvmlDeviceGetPciInfo(handle).busId)
     address = pci.normalise(text)
     if address is None:
         raise TopologyError(f"NVML: GPU{index} has PCI address '{text}'; expected 0000:07:00.0")
     nodes = _mask(_ask(nvml, "nvmlDeviceGetMemoryAffinity", handle, _MASK_WORDS, _NODE_SCOPE))
-    return Device(
+    return NvmlDevice(
         handle=handle,
         address=address,
         model=_text(nvml.nvmlDeviceGetName(handle)),
@@ -130,7 +130,7 @@ def _ask(nvml: Any, function: str, *arguments: Any) -> Any:
         return None
 
 
-def _count_links(nvml: Any, device: Device) -> None:
+def _count_links(nvml: Any, device: NvmlDevice) -> None:
     for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", _MAX_LINKS)):
         if _ask(nvml, "nvmlDeviceGetNvLinkState", device.handle, link) != 1:
             continue
@@ -144,7 +144,7 @@ def _count_links(nvml: Any, device: Device) -> None:
             device.links[address] = device.links.get(address, 0) + 1
 
 
-def _label(nvml: Any, a: Device, b: Device) -> str:
+def _label(nvml: Any, a: NvmlDevice, b: NvmlDevice) -> str:
     if a is b:
         return "X"
     count = max(a.links.get(b.address, 0), min(a.switch_links, b.switch_links))
@@ -154,7 +154,7 @@ def _label(nvml: Any, a: Device, b: Device) -> str:
     return _LEVELS.get(level, links.UNKNOWN)
 
 
-def _rates(device: Device) -> LinkRates:
+def _rates(device: NvmlDevice) -> LinkRates:
     """By what NVML says of the generations, else by the model."""
     by_model = links.rates_of_model(device.model)
     nvlink = links.NVLINK_GBPS.get(device.nvlink_version or 0)

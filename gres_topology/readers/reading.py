@@ -22,7 +22,7 @@ FORMATS = (
 )
 
 
-class Reader(Protocol):
+class TopologyReader(Protocol):
     """What every format's module offers."""
 
     def __call__(self, text: str, *, name: str, source: str) -> NodeTopology:
@@ -31,7 +31,7 @@ class Reader(Protocol):
 
 
 #: In this order: the first whose mark is in the text reads it.
-_READERS: tuple[tuple[Callable[[str], bool], Reader], ...] = (
+_READERS: tuple[tuple[Callable[[str], bool], TopologyReader], ...] = (
     (saved.looks_like, saved.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<topology\b", text)), hwloc_xml.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<system\b", text)), nccl_xml.read),

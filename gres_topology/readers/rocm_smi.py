@@ -26,7 +26,7 @@ _TYPES = {"XGMI", "PCIE", "XXXX", "N/A"}
 
 
 @dataclass
-class Table:
+class SmiTable:
     """One square table of the report: title, header line, rows of (line, cells)."""
 
     title: str
@@ -95,16 +95,16 @@ def _routed(label: str, hops: int, direct_gbps: float) -> float:
     return direct_gbps
 
 
-def _tables(lines: list[str], source: str) -> list[Table]:
-    tables: list[Table] = []
+def _tables(lines: list[str], source: str) -> list[SmiTable]:
+    tables: list[SmiTable] = []
     title, is_open = "", False
     for number, line in enumerate(lines, 1):
-        found = _TITLE.match(line)
+        heading = _TITLE.match(line)
         row = _ROW.match(line)
-        if found:
-            title, is_open = found.group(1), False
+        if heading:
+            title, is_open = heading.group(1), False
         elif _HEADER.match(line):
-            tables.append(Table(title, number, line.split()))
+            tables.append(SmiTable(title, number, line.split()))
             is_open = True
         elif is_open and row:
             table = tables[-1]
@@ -122,7 +122,7 @@ def _tables(lines: list[str], source: str) -> list[Table]:
     return tables
 
 
-def _check_whole(table: Table, source: str) -> None:
+def _check_whole(table: SmiTable, source: str) -> None:
     last = max([number for number, _ in table.rows.values()], default=table.line)
     for gpu in table.gpus:
         if gpu not in table.rows:
@@ -139,8 +139,8 @@ def _check_whole(table: Table, source: str) -> None:
             )
 
 
-def _check_once(tables: list[Table], source: str) -> None:
-    seen: dict[str, Table] = {}
+def _check_once(tables: list[SmiTable], source: str) -> None:
+    seen: dict[str, SmiTable] = {}
     for table in tables:
         if len(set(table.gpus)) < len(table.gpus):
             raise TopologyError(f"{source} line {table.line}: a GPU is named twice in the header")
@@ -158,7 +158,7 @@ def _check_once(tables: list[Table], source: str) -> None:
 
 
 def _kinds(
-    tables: dict[str, Table], source: str
+    tables: dict[str, SmiTable], source: str
 ) -> tuple[list[str], Kinds, Callable[[int, int], int]]:
     """GPUs in numeric order, their labels, and the hops between two of them."""
     numbers = {k: _numbers(tables[k], source) for k in ("weight", "hops") if k in tables}
@@ -206,7 +206,7 @@ def _label(
     return links.UNKNOWN if word == "XXXX" else word
 
 
-def _numbers(table: Table, source: str) -> dict[tuple[str, str], int]:
+def _numbers(table: SmiTable, source: str) -> dict[tuple[str, str], int]:
     result: dict[tuple[str, str], int] = {}
     for a in table.gpus:
         line, row = table.rows[a]

@@ -56,17 +56,17 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     Raises TopologyError naming the line of bad JSON or the key of a bad value.
     """
     try:
-        found = json.loads(text)
+        data = json.loads(text)
     except json.JSONDecodeError as error:
         raise TopologyError(
             f"{source} line {error.lineno}: {error.msg}; expected a topology in JSON"
         ) from None
     except RecursionError:
         raise TopologyError(f"{source}: nested beyond reason; expected a topology") from None
-    if not isinstance(found, dict) or not {"gpus", "kinds"} <= found.keys():
+    if not isinstance(data, dict) or not {"gpus", "kinds"} <= data.keys():
         raise TopologyError(f"{source}: no keys gpus and kinds; expected a topology in JSON")
     try:
-        return _topology(found, name, source)
+        return _topology(data, name, source)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         if isinstance(error, TopologyError):
             raise
@@ -75,26 +75,26 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
         ) from None
 
 
-def _topology(found: Mapping[str, Any], name: str, source: str) -> NodeTopology:
-    n = len(found["kinds"])
-    if found["gpus"] != n:
-        raise TopologyError(f"{source}: gpus is {found['gpus']!r} but kinds has {n} rows")
+def _topology(data: Mapping[str, Any], name: str, source: str) -> NodeTopology:
+    n = len(data["kinds"])
+    if data["gpus"] != n:
+        raise TopologyError(f"{source}: gpus is {data['gpus']!r} but kinds has {n} rows")
     return NodeTopology(
-        name=str(found.get("name", name)),
-        source=str(found.get("source", source)),
+        name=str(data.get("name", name)),
+        source=str(data.get("source", source)),
         kinds=tuple(
             tuple(_label(cell, i, j, source) for j, cell in enumerate(row))
-            for i, row in enumerate(found["kinds"])
+            for i, row in enumerate(data["kinds"])
         ),
-        bandwidth_gbps=np.array(found["bandwidth_gbps"], dtype=np.float64).reshape(n, n),
-        numa=_optional(found.get("numa", [None] * n), int),
-        cpus=_optional(found.get("cpus", [None] * n), _numbers),
-        pci=_optional(found.get("pci", []), str),
-        minors=_optional(found.get("minors", []), int),
-        model=found.get("model"),
+        bandwidth_gbps=np.array(data["bandwidth_gbps"], dtype=np.float64).reshape(n, n),
+        numa=_optional(data.get("numa", [None] * n), int),
+        cpus=_optional(data.get("cpus", [None] * n), _numbers),
+        pci=_optional(data.get("pci", []), str),
+        minors=_optional(data.get("minors", []), int),
+        model=data.get("model"),
         nics=tuple(
             Nic(str(nic["name"]), tuple(map(str, nic["kinds"])), nic.get("pci"), nic.get("numa"))
-            for nic in found.get("nics", [])
+            for nic in data.get("nics", [])
         ),
         numa_nodes=tuple(
             NumaNode(
@@ -103,9 +103,9 @@ def _topology(found: Mapping[str, Any], name: str, source: str) -> NodeTopology:
                 node.get("memory_mb"),
                 tuple((int(k), int(v)) for k, v in node.get("distances", {}).items()),
             )
-            for node in found.get("numa_nodes", [])
+            for node in data.get("numa_nodes", [])
         ),
-        threads_per_core=found.get("threads_per_core"),
+        threads_per_core=data.get("threads_per_core"),
     )
 
 

@@ -182,7 +182,7 @@ def parse(text: str, *, source: str = "gres.conf") -> list[GresLine]:
 
     Ranges in File= are written out, one entry per device, as Slurm does.
     """
-    found: list[GresLine] = []
+    lines: list[GresLine] = []
     for number, raw in enumerate(text.splitlines(), 1):
         words = raw.split("#")[0].split()
         pairs = {}
@@ -192,8 +192,8 @@ def parse(text: str, *, source: str = "gres.conf") -> list[GresLine]:
                 raise TopologyError(f"{source} line {number}: '{word}'; expected Key=value")
             pairs[key.lower()] = value
         if pairs.get("name") == "gpu" and "file" in pairs:
-            found += [_line(pairs, file, source, number) for file in _files(pairs["file"])]
-    return found
+            lines += [_line(pairs, file, source, number) for file in _files(pairs["file"])]
+    return lines
 
 
 def _line(pairs: Mapping[str, str], file: str, source: str, number: int) -> GresLine:

@@ -1,4 +1,4 @@
-"""Slurm's GPU index and the topology's: three ways to know, never a guess.
+"""Slurm's GPU index and the topology's: stated or read from gres.conf, never guessed.
 
 Slurm counts GPUs in the order of the File= entries of gres.conf; NVML counts by PCI address;
 /dev/nvidiaN counts by the driver's probing. They may all differ on one node.
@@ -8,42 +8,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology
 
-
-@dataclass(frozen=True, slots=True)
-class SlurmIndex:
-    """A permutation: `to_topology[i]` is the topology's index of Slurm's GPU i.
-
-    Raises TopologyError if it is not a permutation of 0 .. n-1.
-    """
-
-    to_topology: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if sorted(self.to_topology) != list(range(len(self.to_topology))):
-            raise TopologyError(
-                f"index mapping {list(self.to_topology)}: expected each of"
-                f" 0..{len(self.to_topology) - 1} once"
-            )
+#: The topology's index of each of Slurm's GPUs.
+SlurmIndex = tuple[int, ...]
 
 
-def identity(topology: NodeTopology) -> SlurmIndex:
-    """Slurm's GPU i is the topology's GPU i, as the administrator states."""
-    return SlurmIndex(tuple(range(topology.gpus)))
+def _permutation(gpus: Iterable[int]) -> SlurmIndex:
+    index = tuple(gpus)
+    if sorted(index) != list(range(len(index))):
+        raise TopologyError(
+            f"index mapping {list(index)}: expected each of 0..{len(index) - 1} once"
+        )
+    return index
 
 
 def explicit(topology: NodeTopology, permutation: Sequence[int]) -> SlurmIndex:
-    """The administrator's own permutation. TopologyError if its length is not the GPU count."""
+    """The administrator's own permutation; TopologyError if it is none of the node's GPUs."""
     if len(permutation) != topology.gpus:
         raise TopologyError(
             f"{topology.name}: slurm_index has {len(permutation)} entries;"
             f" expected one for each of {topology.gpus} GPUs"
         )
-    return SlurmIndex(tuple(permutation))
+    return _permutation(permutation)
 
 
 def from_gres_conf(topology: NodeTopology, files: Iterable[str]) -> SlurmIndex:
@@ -66,7 +55,7 @@ def from_gres_conf(topology: NodeTopology, files: Iterable[str]) -> SlurmIndex:
         raise TopologyError(
             f"{topology.name}: gres.conf has {len(paths)} device files for {topology.gpus} GPUs"
         )
-    return SlurmIndex(tuple(_gpu_of(path, by_minor, topology) for path in paths))
+    return _permutation(_gpu_of(path, by_minor, topology) for path in paths)
 
 
 def _gpu_of(path: str, by_minor: dict[int | None, int], topology: NodeTopology) -> int:

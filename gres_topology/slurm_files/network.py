@@ -151,13 +151,13 @@ def _line(text: str, where: str) -> _Line:
 
 def _unique(lines: Iterable[_Line], key: str) -> dict[str, _Line]:
     """The lines by what they name; each name once."""
-    found: dict[str, _Line] = {}
+    by_name: dict[str, _Line] = {}
     for line in lines:
         name = line.values[key]
-        if name in found:
-            raise line.fail(f"{name} stands in {found[name].where} already")
-        found[name] = line
-    return found
+        if name in by_name:
+            raise line.fail(f"{name} stands in {by_name[name].where} already")
+        by_name[name] = line
+    return by_name
 
 
 def _tree(lines: list[_Line]) -> Iterator[Domain]:

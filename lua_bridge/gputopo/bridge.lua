@@ -11,6 +11,7 @@ local breaker = require("gputopo.breaker")
 local codec = require("gputopo.codec")
 local comment = require("gputopo.comment")
 local config = require("gputopo.config")
+local gres = require("gputopo.gres")
 local guard = require("gputopo.guard")
 local hints = require("gputopo.hint")
 local reply = require("gputopo.reply")
@@ -41,7 +42,7 @@ local function refuse(line)
 end
 
 -- configure([directory]): reads gputopo-bridge.conf from the directory, else from that of
--- $SLURM_CONF, else from /etc/slurm; the first submit calls it when nobody did.
+-- $SLURM_CONF, else from /etc/slurm. The first submit calls it if nobody has.
 function M.configure(directory)
   was_configured = true
   local beside_slurm_conf = string.match(os.getenv("SLURM_CONF") or "", "^(.*)/[^/]*$")
@@ -93,21 +94,25 @@ local function meaning(verb, fields, is_shape)
   return nil, verb and "the reply '" .. verb .. "' is not known" or fields
 end
 
--- One exchange with the engine -> "ok" and a checked plan, "refuse" and its line, "pass",
--- or nil when the job is to go on without the engine.
-local function ask_engine(rest, is_shape)
+-- One question of these keys, which may be nil -> "ok" and a checked plan, "refuse" and its line,
+-- "pass", or nil when the job is to go on without the engine.
+local function ask_engine(line, more, is_shape)
+  if not (line and more and engine and pause:allows(engine.now())) then
+    return nil
+  end
+  local rest = line .. more
   local known, known_plan = kept:get(rest, engine.now())
   if known then
     return known, known_plan
   end
-  local line, failure = engine:exchange("submit", rest)
-  if not line then
+  local answer, failure = engine:exchange("submit", rest)
+  if not answer then
     return note_failure(failure)
   end
   if pause:succeeded() then
     log("the engine at " .. settings.socket .. " answers again")
   end
-  local verb, fields = codec.parse_reply(line)
+  local verb, fields = codec.parse_reply(answer)
   local plan
   plan, failure = meaning(verb, fields, is_shape)
   if not plan then
@@ -118,10 +123,6 @@ local function ask_engine(rest, is_shape)
     kept:put(rest, verb, plan, tonumber(fields.keep_s), engine.now())
   end
   return verb, plan
-end
-
-local function is_available()
-  return engine ~= nil and pause:allows(engine.now())
 end
 
 -- Applies a plan and tells the user what the engine has to say; true when it was applied.
@@ -150,9 +151,9 @@ local function held(job, hint)
   return slurm.SUCCESS
 end
 
--- A job without GPUs. With a hint it may ask for its shape to be chosen; in a heterogeneous job
--- the hint may be meant for another component. A donor has no GPUs either; its record is written
--- at once, so that its user can never change it (guard.lua).
+-- A job without GPUs. Its hint may ask for a shape to be chosen; in a heterogeneous job the hint
+-- may be meant for another component. A donor asks for no GPUs either; its record is written at
+-- once, so that its user can never change it (guard.lua).
 local function submit_without_gpus(job, part_list)
   local said = job.comment
   local parent = said and string.match(said, "^gpu%-donor of=(%d%d?%d?%d?%d?%d?%d?%d?%d?%d?)$")
@@ -168,10 +169,7 @@ local function submit_without_gpus(job, part_list)
   end
   local is_batch = job.script ~= nil
   local more = slots_submit.keys(job, {}, is_batch, {}, "node")
-  local verb, plan
-  if more and is_available() then
-    verb, plan = ask_engine(request.shape_line(job, part_list, hint) .. more, true)
-  end
+  local verb, plan = ask_engine(request.shape_line(job, part_list, hint), more, true)
   if verb == "refuse" then
     return refuse(plan)
   elseif verb == "pass" then
@@ -196,10 +194,10 @@ local function may_write_admin_comment(uid)
 end
 
 -- In the slots mode a job's request is rewritten without its model, engine or not.
--- -> the keys that the engine is sent besides (nil: it is not asked), refusal
+-- -> the keys to be added to the question (nil: no question), refusal
 local function without_model(job, submit_uid, ask)
   local asked, is_batch = slots_submit.read(job)
-  if slots_submit.names_slot(asked) and may_write_admin_comment(submit_uid) then
+  if gres.slot_of(asked) and may_write_admin_comment(submit_uid) then
     return nil
   end
   local set, refusal = slots_submit.normalised(job, asked, is_batch)
@@ -249,11 +247,7 @@ local function submit(job, part_list, submit_uid)
     -- A job that cannot have slots is sent only for its hint to be checked.
     more = more or (hint and hint ~= "" and "" or nil)
   end
-  local line = more and request.line(job, part_list, ask, hint)
-  local verb, plan
-  if line and is_available() then
-    verb, plan = ask_engine(line .. more)
-  end
+  local verb, plan = ask_engine(more and request.line(job, part_list, ask, hint), more)
   if verb == "refuse" then
     return refuse(plan)
   elseif not verb and by_option and comment.are_brackets("[gpu-topo: " .. hint .. "]") then
@@ -267,7 +261,7 @@ local function submit(job, part_list, submit_uid)
   return slurm.SUCCESS
 end
 
--- The job as it will be after the update: what the update sets, else the record's.
+-- The job after the update: the fields that the update sets, and the record's others.
 local function updated(job, record)
   return setmetatable({}, {
     __index = function(_, field)
@@ -294,23 +288,31 @@ local function guarded_parts(job, record, submit_uid)
   end
 end
 
+-- The engine has accepted a new hint: its bracket replaces the old one.
+local function replace_hint(job, record, bracket, submit_uid)
+  local present = comment.hint_in(record.admin_comment)
+  if bracket == "" or present == comment.hint_in(bracket) then
+    return slurm.SUCCESS
+  elseif may_write_admin_comment(submit_uid) then
+    job.admin_comment = comment.merged(job.admin_comment or record.admin_comment, bracket)
+  elseif present then
+    -- Slurm would deny the whole update, and the old bracket would go on to count.
+    return refuse(FIXED_BRACKET)
+  end
+  return slurm.SUCCESS
+end
+
 -- An update of a job: what only the engine may change is refused; a new hint in the comment of a
 -- pending job is checked like that of a submit.
 local function modify(job, record, part_list, submit_uid)
   local closed = guarded_parts(job, record, submit_uid)
   if closed then
     return refuse(closed)
-  end
-  local hint, refusal = hints.of(job.comment)
-  if not hint and not refusal then
-    return slurm.SUCCESS
-  elseif (record.job_state or 0) % 256 ~= 0 then
+  elseif not hints.is_in(job.comment) or (record.job_state or 0) % 256 ~= 0 then
     return slurm.SUCCESS
   end
   -- The option a job was submitted with stays with it, and must not contradict the comment.
-  if hint then
-    hint, refusal = hints.asked(job.comment, record.spank_job_env)
-  end
+  local hint, refusal = hints.asked(job.comment, record.spank_job_env)
   if refusal then
     return refuse(refusal)
   end
@@ -320,31 +322,17 @@ local function modify(job, record, part_list, submit_uid)
     -- The record does not say what --ntasks-per-gpu asked for; its TRES do.
     local has_gpus = string.find(record.tres_fmt_req_str or "", "gres/gpu", 1, true)
     return has_gpus and slurm.SUCCESS or refuse(CPU_ONLY)
-  elseif ask.foreign or not is_available() then
+  elseif ask.foreign then
     return slurm.SUCCESS
   end
   local is_shaped = comment.inside(record.admin_comment, "gpu-shape")
-  local more = is_shaped and " change=1" or ""
   local line = request.line(after, part_list, ask, hint)
-  if not line then
-    return slurm.SUCCESS
-  end
-  local verb, plan = ask_engine(line .. more)
+  local verb, plan = ask_engine(line, is_shaped and " change=1" or "")
   if verb == "refuse" then
     return refuse(plan)
-  end
-  local bracket = verb == "ok" and comment.without_loan(plan.set.admin_comment or "")
-  if bracket == "" then
-    return slurm.SUCCESS
-  end
-  local present = comment.hint_in(record.admin_comment)
-  if bracket and present ~= comment.hint_in(bracket) then
-    if may_write_admin_comment(submit_uid) then
-      job.admin_comment = comment.merged(job.admin_comment or record.admin_comment, bracket)
-    elseif present then
-      -- Slurm would deny the whole update, and the old bracket would go on to count.
-      return refuse(FIXED_BRACKET)
-    end
+  elseif verb == "ok" then
+    local bracket = comment.without_loan(plan.set.admin_comment or "")
+    return replace_hint(job, record, bracket, submit_uid)
   end
   return slurm.SUCCESS
 end

@@ -34,7 +34,7 @@ function M.numbers(pairs)
   return line
 end
 
--- The text with what is escaped in it written out.
+-- The text with its percent codes decoded.
 function M.unescaped(text)
   return (gsub(text, "%%(%x%x)", function(hex)
     return char(tonumber(hex, 16))

@@ -1,7 +1,9 @@
--- Our parts of AdminComment: "[gpu-topo: HINT]" or "[gpu-topo: HINT | NOTE]", behind it of a
--- job whose shape was chosen "[gpu-shape: 2x4 ...]", of one that may borrow GPUs of other nodes
--- "[gpu-loan: STATE ...]", in the slots mode "[gpu-slots: STATE key=value ...]", and of a donor
--- "[gpu-donor: of=JOB]". Whatever a site or an administrator wrote around them stays.
+-- Our records in a job's AdminComment. Whatever a site or an administrator wrote around them stays.
+--   [gpu-topo: HINT | NOTE]           the user's hint, and a note of ours if there is one
+--   [gpu-shape: 2x4 ...]              a job whose shape was chosen
+--   [gpu-loan: STATE ...]             a job that may borrow GPUs of other nodes
+--   [gpu-slots: STATE key=value ...]  a job of the slots mode
+--   [gpu-donor: of=JOB]               a donor
 --
 -- One grammar for Lua, Python (slurm_plugin/job_notes/brackets.py) and C
 -- (slurm_plugin/select/pure/admin_comment.c):
@@ -88,16 +90,16 @@ local function written(found, rest, is_closed)
   return is_closed and rest .. " " .. text or text .. " " .. rest
 end
 
--- Is this text nothing but brackets of ours, each kind at most once? Without is_slots there is
--- none of the slots mode; those of donors are nobody's to send.
+-- Is this text nothing but brackets that an engine may send, each kind at most once? Those of the
+-- slots mode need is_slots; those of donors are never sent.
 function M.are_brackets(text, is_slots)
   local found, rest = read(text)
   return rest == "" and next(found) ~= nil and written(found, "", true) == text
     and not found["gpu-donor"] and (is_slots or not found["gpu-slots"])
 end
 
--- The same without the word that the job may borrow: its batch step would have to meet the
--- donors, and only a submit can tell it so.
+-- The text without its gpu-loan bracket, for a job that may not borrow: only a submit can tell the
+-- batch step of a job to meet donors.
 function M.without_loan(text)
   local found, rest, is_closed = read(text)
   found["gpu-loan"] = nil

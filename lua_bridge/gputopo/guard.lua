@@ -1,10 +1,10 @@
--- What users may not change of their own jobs while the engine decides when these start. The
--- job's AdminComment tells which jobs these are: one that waits behind a gate ("[gpu-slots: gated
--- ...]"), one whose donors start ("[gpu-loan: meets ...]"), and a donor ("[gpu-donor: ...]"). A
--- donor starts before all other jobs, so it must stay exactly what the engine submitted.
+-- What users may not change of their own jobs while the engine decides when these start. By its
+-- AdminComment such a job waits behind a gate ("[gpu-slots: gated ...]"), waits for its donors
+-- ("[gpu-loan: meets ...]"), or is a donor ("[gpu-donor: ...]"). A donor starts before all other
+-- jobs, so it must stay exactly what the engine submitted.
 local codec = require("gputopo.codec")
 local comments = require("gputopo.comment")
-local slots = require("gputopo.slots")
+local gres = require("gputopo.gres")
 
 local M = {}
 
@@ -14,15 +14,14 @@ local LARGEST_MEMORY_MB = 2 ^ 62
 local UNSET_16, UNSET_32 = 65534, 4294967294
 local CLOSED = "gpu-topo: this job waits for its GPUs; its %s cannot be changed by users. "
   .. "Hold, release, time limit, name and cancelling work; or cancel it and submit it again"
-local LENT = "gpu-topo: this job lends its GPUs to another of your jobs; its %s cannot be changed. "
-  .. "Cancelling works"
+local LENDING = "gpu-topo: this job lends its GPUs to another of your jobs; its %s cannot be "
+  .. "changed. Cancelling works"
 local ONE_GPU = "gpu-topo: %s is one particular GPU, and the engine chooses those"
 
 -- Fields of an update by what a user calls them, in the order of the answer.
-local REQUESTS = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
 local BEHIND_A_GATE = {
   { "start time", "begin_time" },
-  { "GPU request", unpack(REQUESTS) },
+  { "GPU request", unpack(gres.FIELDS) },
   { "nodes", "req_nodes", "exc_nodes" },
   { "constraint", "features" },
   { "number of nodes", "min_nodes", "max_nodes" },
@@ -67,27 +66,17 @@ local function touched(job, ...)
   end
 end
 
-local function named_slot(job)
-  for _, field in ipairs(REQUESTS) do
-    for _, gpu_type in ipairs(job[field] and slots.types(job[field]) or {}) do
-      if slots.is_slot(gpu_type) then
-        return gpu_type
-      end
-    end
-  end
-end
-
 -- refusal(job, record, is_slots) -> the line for a user whose update changes what only the engine
--- may change, or nil. The caller does not ask for root and SlurmUser, who may.
+-- may change, or nil. Not to be called for root and SlurmUser, who may change all.
 function M.refusal(job, record, is_slots)
-  local slot = is_slots and named_slot(job)
+  local slot = is_slots and gres.slot_of(job)
   if slot then
     return string.format(ONE_GPU, string.sub(slot, 1, 120))
   end
   local said = record.admin_comment
   if comments.inside(said, "gpu-donor") then
     local what = touched(job, BEHIND_A_GATE, ON_LOAN, OF_A_DONOR)
-    return what and string.format(LENT, what)
+    return what and string.format(LENDING, what)
   elseif (record.job_state or 0) % 256 ~= 0 then
     return nil
   end

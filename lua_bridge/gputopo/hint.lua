@@ -1,31 +1,31 @@
 -- The user's hint: the text of --gpu-topo (where the SPANK plugin is installed), or the text
 -- after "gpu-topo:" at the start of --comment. Lua carries the text and checks that it can
--- be carried; what it means is the engine's business.
+-- be carried; the engine reads its meaning.
 local M = {}
 
 local byte, find, gsub, match, sub = string.byte, string.find, string.gsub, string.match, string.sub
 
 local PREFIX = "gpu-topo:"
--- Slurm writes every character of an option's name that is no letter or digit as "_"; the
--- name as the user writes it is taken, too.
+-- Slurm writes "_" for each character of an option's name that is no letter or digit; the name as
+-- the user writes it is accepted, too.
 local OPTIONS = { "_SLURM_SPANK_OPTION_gputopo_gpu_topo=", "_SLURM_SPANK_OPTION_gputopo_gpu-topo=" }
--- Variables looked at: other SPANK plugins set some, a user may set very many.
+-- At most so many variables are read: other SPANK plugins set some, a user may set very many.
 local MOST = 4096
-M.LONGEST = 1024
+local LONGEST = 1024
 
 -- text, where it starts after what names it -> hint | nil, refusal
 local function checked(text, start)
   -- Length first: a huge text is neither searched nor copied.
   local length = #text - start + 1
-  if length > M.LONGEST then
+  if length > LONGEST then
     return nil, "gpu-topo: the hint is " .. length .. " bytes long, at most "
-      .. M.LONGEST .. " are allowed"
+      .. LONGEST .. " are allowed"
   end
   if find(text, "%c", start) then
     return nil, "gpu-topo: the hint holds a control character (line feed, tab or the like); "
       .. "write it on one line"
   end
-  -- Brackets and bars delimit our own records, in which the hint is to stand.
+  -- Brackets and bars delimit our own records, which will hold the hint.
   local stranger = match(text, "[^ -~]", start) or match(text, "[%[%]|]", start)
   if stranger then
     return nil, "gpu-topo: the hint holds " .. (find(stranger, "[ -~]") and "'" .. stranger .. "'"
@@ -35,18 +35,22 @@ local function checked(text, start)
   return match(text, "^ *(.-) *$", start)
 end
 
+-- Does a comment give a hint, good or bad?
+function M.is_in(comment)
+  return comment ~= nil and sub(comment, 1, #PREFIX) == PREFIX
+end
+
 -- of(comment) -> hint | nil, refusal
 --   nil, nil: no hint. nil, line: the submit is to be refused with that line.
 function M.of(comment)
-  if comment == nil or sub(comment, 1, #PREFIX) ~= PREFIX then
-    return nil
+  if M.is_in(comment) then
+    return checked(comment, #PREFIX + 1)
   end
-  return checked(comment, #PREFIX + 1)
 end
 
--- of_option(spank_job_env) -> the same for --gpu-topo. The table's first index is 0; it is
--- nil where no SPANK plugin set anything.
-function M.of_option(spank_job_env)
+-- The same for --gpu-topo. The table's first index is 0; it is nil where no SPANK plugin set
+-- anything.
+local function of_option(spank_job_env)
   if type(spank_job_env) ~= "table" then
     return nil
   end
@@ -66,7 +70,7 @@ end
 -- asked(comment, spank_job_env) -> hint | nil, refusal | nil, whether it came by the option
 function M.asked(comment, spank_job_env)
   local by_comment, refusal = M.of(comment)
-  local by_option, option_refusal = M.of_option(spank_job_env)
+  local by_option, option_refusal = of_option(spank_job_env)
   if refusal or option_refusal then
     return nil, refusal or option_refusal
   elseif by_option and by_comment and gsub(by_option, " ", "") ~= gsub(by_comment, " ", "") then

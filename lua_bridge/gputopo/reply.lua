@@ -6,61 +6,55 @@ local M = {}
 local find, match = string.find, string.match
 local pairs = pairs
 
--- The fields of job_desc an engine may set; these are strings, "" clears one.
-local SETTABLE = {
-  admin_comment = true,
-  tres_per_node = true,
-  tres_per_job = true,
-  tres_per_task = true,
-  req_nodes = true,
-  exc_nodes = true,
-  features = true,
+-- The fields of job_desc that an engine may set: in any case, in the slots mode, or for a job whose
+-- shape is chosen. "" clears a text.
+local ALWAYS, IN_SLOTS, FOR_SHAPE, FOR_BOTH = "always", "slots", "shape", "slots shape"
+local TEXTS = {
+  admin_comment = ALWAYS,
+  tres_per_node = ALWAYS,
+  tres_per_job = ALWAYS,
+  tres_per_task = ALWAYS,
+  req_nodes = ALWAYS,
+  exc_nodes = ALWAYS,
+  features = ALWAYS,
+  tres_per_socket = IN_SLOTS,
+  tres_bind = IN_SLOTS,
+  cpus_per_tres = IN_SLOTS,
+  mem_per_tres = IN_SLOTS,
 }
--- ... and in the slots mode besides: "text" as above, "number" in decimal.
-local SLOTS_SETTABLE = {
-  tres_per_socket = "text",
-  tres_bind = "text",
-  cpus_per_tres = "text",
-  mem_per_tres = "text",
-  begin_time = "number",
-  min_nodes = "number",
-  max_nodes = "number",
-  min_cpus = "number",
-  cpus_per_task = "number",
-  pn_min_cpus = "number",
-  pn_min_memory = "number",
-}
--- ... and for a job whose shape is chosen.
-local SHAPE_SETTABLE = {
-  min_nodes = "number",
-  max_nodes = "number",
-  num_tasks = "number",
-  min_cpus = "number",
-  pn_min_cpus = "number",
+local NUMBERS = {
+  begin_time = IN_SLOTS,
+  cpus_per_task = IN_SLOTS,
+  pn_min_memory = IN_SLOTS,
+  min_nodes = FOR_BOTH,
+  max_nodes = FOR_BOTH,
+  min_cpus = FOR_BOTH,
+  pn_min_cpus = FOR_BOTH,
+  num_tasks = FOR_SHAPE,
 }
 local LONGEST_VALUE = 4096
 
 -- checked_field(field, value, is_slots, is_shape) -> value to set | nil, reason
 local function checked_field(field, value, is_slots, is_shape)
-  local kind = SETTABLE[field] and "text" or (is_slots and SLOTS_SETTABLE[field])
-    or (is_shape and SHAPE_SETTABLE[field])
-  if not kind then
+  local when = TEXTS[field] or NUMBERS[field] or ""
+  local may_set = when == ALWAYS or (is_slots and find(when, IN_SLOTS))
+    or (is_shape and find(when, FOR_SHAPE))
+  if not may_set then
     return nil, "the field " .. field .. " is not one the bridge may set"
-  elseif field == "admin_comment" then
-    if not comment.are_brackets(value, is_slots) then
-      return nil, "admin_comment is not of the form [gpu-topo: ...]"
-        .. (is_slots and " [gpu-slots: ...]" or "")
-    end
-  elseif kind == "number" then
-    -- Slurm's marks for "no value" are below this, too.
+  elseif field == "admin_comment" and not comment.are_brackets(value, is_slots) then
+    return nil, "admin_comment is not of the form [gpu-topo: ...]"
+      .. (is_slots and " [gpu-slots: ...]" or "")
+  elseif NUMBERS[field] then
+    -- Ten digits at most, which allows Slurm's marks for "no value".
     value = find(value, "^%d%d?%d?%d?%d?%d?%d?%d?%d?%d?$") and tonumber(value)
     return value or nil, field .. " is not a number"
   end
   return value
 end
 
--- checked(fields, is_slots, is_shape) -> plan {set = {field -> value}, env = {name -> text} or
--- nil, message = text or nil, token = text or nil} | nil, reason
+-- checked(fields, is_slots, is_shape) -> plan | nil, reason
+--   plan: set {field -> value}; besides, where the reply has them, env {name -> text}, message and
+--   token, which are texts
 function M.checked(fields, is_slots, is_shape)
   local plan = { set = {} }
   for key, value in pairs(fields) do

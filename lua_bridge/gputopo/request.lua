@@ -19,16 +19,13 @@ local FIRST_SPECIAL_32, FIRST_SPECIAL_16 = 4294967293, 65534
 
 -- A count the user gave, or nil (unset, zero, or one of Slurm's marks for "no value").
 local function count32(value)
-  if value and value > 0 and value < FIRST_SPECIAL_32 then
-    return value
-  end
+  return value and value > 0 and value < FIRST_SPECIAL_32 and value or nil
 end
 
 local function count16(value)
-  if value and value > 0 and value < FIRST_SPECIAL_16 then
-    return value
-  end
+  return value and value > 0 and value < FIRST_SPECIAL_16 and value or nil
 end
+M.count32, M.count16 = count32, count16
 
 -- Adds what one TRES field asks for. ask.foreign marks GPUs that are not ours to place.
 local function take(ask, key, spec)
@@ -170,7 +167,7 @@ local function who_and_where(job, part_list)
 end
 
 -- line(job, part_list, ask, hint) -> the request without its "submit id=N" and line feed; nil
--- for a job of more GPUs or tasks than a number of the protocol has room for.
+-- for a job of more GPUs or tasks than the protocol's numbers allow.
 function M.line(job, part_list, ask, hint)
   local gpus, per_node, nodes, max_nodes, tasks = M.shape(job, ask)
   local counts = { { "nodes", nodes }, { "per_node", per_node }, { "tasks", tasks } }
@@ -185,8 +182,8 @@ function M.line(job, part_list, ask, hint)
     .. ((hint and hint ~= "") and " hint=" .. encode(hint) or "")
 end
 
--- left_open(job) -> what the user fixed of the shape of a job that asks for no GPUs: nodes,
--- max_nodes, tasks, tasks_per_node; 0 is left open.
+-- left_open(job) -> nodes, max_nodes, tasks, tasks_per_node of a job that asks for no GPUs; 0 where
+-- the user left it open.
 function M.left_open(job)
   return count32(job.min_nodes) or 0, count32(job.max_nodes) or 0, count32(job.num_tasks) or 0,
     count16(job.ntasks_per_node) or 0

@@ -1,13 +1,13 @@
 -- A submit in the slots mode: requests that are refused, the request rewritten without its GPU
 -- model, and the keys that are added to `submit` (docs/protocol.md).
 local codec = require("gputopo.codec")
+local gres = require("gputopo.gres")
 local request = require("gputopo.request")
-local slots = require("gputopo.slots")
 
 local M = {}
 
-local encode = codec.encode
-local find, match = string.find, string.match
+local encode, count32, count16 = codec.encode, request.count32, request.count16
+local find, match, sub = string.find, string.match, string.sub
 
 local NO_VAL, INFINITE = 4294967294, 4294967295
 local NO_VAL_16 = 65534
@@ -20,12 +20,9 @@ local GRES_ENFORCE_BIND = 16
 -- Stands for "no limit", as a number that can be added to a time.
 local TEN_YEARS_S = 315360000
 
--- In the order that decides the job's `form`, with the short key of each.
-local FIELDS = {
-  { name = "tres_per_node", form = "node", key = "tpn" },
-  { name = "tres_per_job", form = "job", key = "tpj" },
-  { name = "tres_per_task", form = "task", key = "tpt" },
-  { name = "tres_per_socket", form = "socket", key = "tps" },
+-- The job's `form` is that of the first field of gres.FIELDS that asks for GPUs.
+local FORM = {
+  tres_per_node = "node", tres_per_job = "job", tres_per_task = "task", tres_per_socket = "socket",
 }
 
 -- Variables that sbatch leaves in the job's environment, where srun reads them again.
@@ -46,19 +43,19 @@ local NOT_BY_MODEL = "gpu-topo: srun and salloc cannot take the model %s here; l
 local BY_MODEL = "gpu-topo: srun and salloc take a model by --gres=gpu:%s:N only; or leave it "
   .. "out of the GPU request and add --constraint=%s"
 
--- Slurm 22.05, which writes "gres:gpu:2": a step there may not ask without a type for GPUs of
--- several types, and typed steps find no model.
+-- Is this Slurm 22.05? It writes "gres:gpu:2". Its steps must name a type in a job with GPUs of
+-- several types, and a step that names a model finds no such type.
 local function is_old(asked)
-  for _, field in ipairs(FIELDS) do
-    if find(asked[field.form] or "", "^gres:") then
+  for _, text in pairs(asked) do
+    if find(text, "^gres:") then
       return true
     end
   end
   return false
 end
 
--- Has the job a script? On 22.05 only the first component of a heterogeneous one has it; the
--- others have sbatch's input file, which srun and salloc do not send.
+-- Has the job a script? On 22.05 only the first component of a heterogeneous job has it. The other
+-- components of sbatch are known by an input file, which srun and salloc do not send.
 local function has_script(job, asked)
   if job.script ~= nil then
     return true
@@ -67,32 +64,13 @@ local function has_script(job, asked)
   return offset > 0 and offset < NO_VAL and is_old(asked) and job.std_in ~= nil
 end
 
--- read(job) -> the job's requests {form -> text}, whether it has a script
+-- read(job) -> the job's requests {field -> text}, whether it has a script
 function M.read(job)
   local asked = {}
-  for _, field in ipairs(FIELDS) do
-    asked[field.form] = job[field.name]
+  for _, field in ipairs(gres.FIELDS) do
+    asked[field] = job[field]
   end
   return asked, has_script(job, asked)
-end
-
-local function the_types(asked)
-  local found = {}
-  for _, field in ipairs(FIELDS) do
-    for _, gpu_type in ipairs(asked[field.form] and slots.types(asked[field.form]) or {}) do
-      found[#found + 1] = gpu_type
-    end
-  end
-  return found
-end
-
--- Does the request name particular GPUs?
-function M.names_slot(asked)
-  for _, gpu_type in ipairs(the_types(asked)) do
-    if slots.is_slot(gpu_type) then
-      return gpu_type
-    end
-  end
 end
 
 local function shortened(text)
@@ -102,11 +80,11 @@ end
 -- normalised(job, asked, is_batch) -> {field -> text} to set | nil, refusal
 --   Changes `asked` to the texts without a model.
 function M.normalised(job, asked, is_batch)
-  local slot = M.names_slot(asked)
+  local slot = gres.slot_of(asked)
   if slot then
     return nil, string.format(ONE_GPU, shortened(slot))
   end
-  local types, set = the_types(asked), {}
+  local types, set = gres.types_of(asked), {}
   local model = types[1]
   if not model then
     return set
@@ -118,18 +96,17 @@ function M.normalised(job, asked, is_batch)
       return nil, string.format(SEVERAL, shortened(model), shortened(other))
     end
   end
-  for _, field in ipairs(FIELDS) do
-    local text = asked[field.form]
-    local plain = text and slots.untyped(text)
+  for field, text in pairs(asked) do
+    local plain = gres.untyped(text)
     if plain ~= text then
-      if not is_batch and field.form ~= "node" then
+      if not is_batch and field ~= "tres_per_node" then
         return nil, string.format(BY_MODEL, shortened(model), shortened(model))
       end
-      asked[field.form], set[field.name] = plain, plain
+      asked[field], set[field] = plain, plain
     end
   end
   local old = job.features
-  set.features = slots.with_feature(old, model)
+  set.features = gres.with_feature(old, model)
   if not set.features then
     return nil, string.format(NOT_JOINED, shortened(model), shortened(old))
   end
@@ -142,11 +119,11 @@ function M.environment(environment, asked)
   local changed = {}
   for _, name in ipairs(COUNT_VARIABLES) do
     local text = environment[name]
-    changed[name] = text and slots.untyped_count(text)
+    changed[name] = text and gres.untyped_count(text)
   end
   for _, name in ipairs(TRES_VARIABLES) do
     local text = environment[name]
-    local plain = text and slots.untyped(text)
+    local plain = text and gres.untyped(text)
     changed[name] = plain ~= text and plain or nil
   end
   if is_old(asked) and environment.SLURM_GPUS_PER_NODE then
@@ -154,14 +131,6 @@ function M.environment(environment, asked)
     changed.SLURM_GPUS_PER_NODE = ""
   end
   return next(changed) and changed or nil
-end
-
-local function number32(value)
-  return value and value > 0 and value < NO_VAL - 1 and value or 0
-end
-
-local function number16(value)
-  return value and value > 0 and value < NO_VAL_16 and value or 0
 end
 
 local function memory_mb(value)
@@ -177,18 +146,19 @@ end
 --   Slurm counts --ntasks-per-gpu for each type of GPU by itself, and a job with slots has as many
 --   types as GPUs: the tasks are counted here instead, once the number of GPUs is known.
 function M.tasks_of_gpus(job, ask, is_batch)
-  local each = number16(job.ntasks_per_gpu)
-  if each == 0 then
+  local each = count16(job.ntasks_per_gpu)
+  if not each then
     return {}
   end
   local gpus, _, _, _, tasks = request.shape(job, ask)
-  -- srun derives the tasks again by itself, and refuses several tasks per GPU with --gres.
+  -- srun counts the tasks again by itself, and refuses several tasks per GPU with --gres.
   if gpus == 0 or (not is_batch and each > 1 and not ask.per_job) then
     return nil
   end
-  local cpus = tasks * math.max(1, number16(job.cpus_per_task))
+  local cpus = tasks * (count16(job.cpus_per_task) or 1)
   return {
-    ntasks_per_gpu = NO_VAL_16, num_tasks = tasks, min_cpus = math.max(cpus, number32(job.min_cpus)),
+    ntasks_per_gpu = NO_VAL_16, num_tasks = tasks,
+    min_cpus = math.max(cpus, count32(job.min_cpus) or 0),
   }
 end
 
@@ -196,21 +166,21 @@ local function time_s(minutes)
   if minutes == INFINITE then
     return TEN_YEARS_S
   end
-  return 60 * number32(minutes)
+  return 60 * (count32(minutes) or 0)
 end
 
 local function flag(is_set)
   return is_set and 1 or 0
 end
 
--- --overcommit itself is not to be read here, only what sbatch makes of it: fewer CPUs than
--- tasks. Tasks that it counts by --gpus and --gpus-per-task get theirs later.
+-- A job description does not say --overcommit; sbatch makes fewer CPUs than tasks of it. With both
+-- --gpus and --gpus-per-task the tasks get their CPUs later.
 local function is_overcommitted(job, asked)
-  if asked.job and asked.task then
+  if asked.tres_per_job and asked.tres_per_task then
     return false
   end
-  local cpus = number32(job.min_cpus)
-  return cpus > 0 and cpus < number32(job.num_tasks)
+  local cpus = count32(job.min_cpus)
+  return cpus and cpus < (count32(job.num_tasks) or 0)
 end
 
 local function texts(job, asked, features)
@@ -218,8 +188,9 @@ local function texts(job, asked, features)
     { "features", features }, { "req_nodes", job.req_nodes }, { "exc_nodes", job.exc_nodes },
     { "reservation", job.reservation },
   }
-  for _, field in ipairs(FIELDS) do
-    found[#found + 1] = { field.key, asked[field.form] }
+  for _, field in ipairs(gres.FIELDS) do
+    -- tpn, tpj, tpt, tps
+    found[#found + 1] = { "tp" .. sub(FORM[field], 1, 1), asked[field] }
   end
   local line = ""
   for _, pair in ipairs(found) do
@@ -234,16 +205,16 @@ local function texts(job, asked, features)
 end
 
 local function form_of(asked)
-  for _, field in ipairs(FIELDS) do
-    if asked[field.form] and find(asked[field.form], "gpu", 1, true) then
-      return field.form
+  for _, field in ipairs(gres.FIELDS) do
+    if asked[field] and find(asked[field], "gpu", 1, true) then
+      return FORM[field]
     end
   end
 end
 
 -- keys(job, asked, is_batch, set) -> " slots=1 ..." | nil where a text is too long to send, a
 -- number too large, or no slots could be used
---   asked, set: what normalised left and found. form: of a job that asks for nothing yet.
+--   asked and set are those of normalised(); form is given for a job that asks for no GPUs yet
 function M.keys(job, asked, is_batch, set, form)
   local some = texts(job, asked, set.features or job.features)
   form = form or form_of(asked)
@@ -257,8 +228,8 @@ function M.keys(job, asked, is_batch, set, form)
     { "het", flag((job.het_job_offset or NO_VAL) < NO_VAL) },
     { "begin", job.begin_time or 0 },
     { "time_s", time_s(job.time_limit) },
-    { "cpus", number32(job.min_cpus) },
-    { "cpus_per_task", number16(job.cpus_per_task) },
+    { "cpus", count32(job.min_cpus) or 0 },
+    { "cpus_per_task", count16(job.cpus_per_task) or 0 },
     { "cpus_per_gpu", per_gpu(job.cpus_per_tres) },
     { "mem_node_mb", memory_mb(job.min_mem_per_node) },
     { "mem_cpu_mb", memory_mb(job.min_mem_per_cpu) },

@@ -1,10 +1,9 @@
 """Several rings at once: what NCCL and RCCL reach where links are cables of their own.
 
-They open several channels, rings and trees that share no link, in both directions. How much
-fits is bounded by the narrowest cut: whatever two parts of a set say to each other goes over
-the links between them. Trees attain the bound (Edmonds 1973: as many spanning trees without
-a common link as the narrowest cut has links); rings alone attain it or fall one link short
-on every set of the catalog's meshes of eight GPUs.
+They open several channels, rings and trees that share no link, in both directions. The narrowest
+cut bounds what fits: all that two parts of a set exchange goes over the links between them. Trees
+attain the bound (Edmonds 1973); rings alone attain it or fall one link short on every set of the
+catalog's meshes of eight GPUs.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ def cables_mbps(topology: NodeTopology) -> Ints:
 
 
 class Cables(BandwidthModel):
-    """Rings of three GPUs or more over a mesh of NVLink or xGMI cables: the narrowest cut.
+    """Rings of three GPUs or more over a mesh of NVLink or xGMI cables.
 
-    Assumes that a collective fills all cables, as the rings of NCCL's and RCCL's channels do:
     0.83 x the narrowest cut of the set, per direction, where it has a ring of such links, else
     0.83 x its widest ring's weakest link.
     """

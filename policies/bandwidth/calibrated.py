@@ -1,16 +1,15 @@
 """The bandwidth model `calibrated`: fitted to collectives measured on one kind of machine.
 
-GB/s = the features of a set of GPUs, each times its weight. All features are GB/s and grow
-with the links they are made of:
+The bandwidth is the weighted sum of a set's features, all in GB/s:
 
 - `pace`: the narrowest link of the set's widest ring;
-- `both_ways`: the same for three GPUs or more that a ring of direct links (NVLink, xGMI)
-  joins, since such a ring runs both ways at once; else 0;
-- `throughput`: for the same sets, the direct links that the GPU with fewest has to the
-  others, which bound how many edge-disjoint rings there can be.
+- `both_ways`: the same where a ring of direct links (NVLink, xGMI) joins three GPUs or more, since
+  such a ring runs both ways at once; else 0;
+- `throughput`: for the same sets, the direct links that the GPU with fewest has to the others,
+  which bound how many edge-disjoint rings there can be.
 
-No weight is negative and the pace's is above zero, so no prediction is negative or zero, and
-none falls when a link gets wider.
+No weight is negative and the pace's is above zero: every prediction is above zero, and none falls
+when a link gets wider.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gres_topology import NodeTopology
-from gres_topology.links import is_direct
 from policies.bandwidth.base import BandwidthModel
+from policies.bandwidth.cables import cables_mbps
 from policies.contract.bits import EXACT_GPUS, Floats, Ints, members, subsets
 from policies.errors import PolicyError
 from policies.matching.links import MB_PER_GB, link_mbps
@@ -30,8 +29,8 @@ from policies.matching.solved import solved
 
 #: The weights, in the order of the features' columns.
 WEIGHTS = ("pace", "both_ways", "throughput")
-#: Bounds of every weight. Sets that no log showed stay above zero, and no typing error in a
-#: file makes a machine of gold.
+#: Bounds of every weight: sets that were not measured stay above zero, and a typing error in a
+#: file cannot make them too fast by much.
 LEAST_PACE, MOST_WEIGHT = 0.1, 4.0
 
 
@@ -39,12 +38,13 @@ LEAST_PACE, MOST_WEIGHT = 0.1, 4.0
 class Calibration:
     """A fitted model of one kind of node: a weight per feature.
 
-    `shape` is that of the NodeTopology measured; `sizes` the fewest and the most GPUs
-    measured. Raises PolicyError where a number cannot be.
+    Raises PolicyError for a number out of range.
     """
 
     machine: str
+    #: Of the NodeTopology measured.
     shape: str
+    #: The fewest and the most GPUs of a measured set.
     sizes: tuple[int, int]
     pace: float
     both_ways: float
@@ -111,8 +111,7 @@ def features(topology: NodeTopology, k: int, weakest: Ints | None = None) -> Flo
     columns = np.zeros((len(sets), len(WEIGHTS)))
     columns[:, 0] = pace / MB_PER_GB
     if k > 2:
-        direct = np.array([[is_direct(kind) for kind in row] for row in topology.kinds])
-        links = np.where(direct, mbps, 0)
+        links = cables_mbps(topology)
         columns[:, 1] = _widest_rings(links, k) / MB_PER_GB
         inside = links[sets[:, :, None], sets[:, None, :]].sum(axis=2).min(axis=1)
         columns[:, 2] = np.where(columns[:, 1] > 0, inside / MB_PER_GB, 0.0)

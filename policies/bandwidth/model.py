@@ -1,10 +1,9 @@
 """Effective bandwidth: what a collective is predicted to reach on a set of GPUs, in GB/s.
 
-Four models. `calibrated` (beside this) is a site's own, for machines it measured.
-`mapa-dgx1v` is the regression of MAPA (SC'21, eq. 2 and Table 2), which holds where it was
-fitted and nowhere else. `cables` (beside this) counts several rings on meshes. `rings`
-holds on any machine. A number of one model is never compared with a number of another:
-`utility` divides by the same model's ideal.
+Four models: `calibrated`, a site's own, for machines it measured; `mapa-dgx1v`, the regression of
+MAPA (SC'21, eq. 2 and Table 2), only where it was fitted; `cables`, several rings on meshes; and
+`rings` for any machine. Numbers of two models are never compared: a utility divides by the ideal
+of the same model.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ def ring_orders(k: int) -> Ints:
 class MapaDgx1v(BandwidthModel):
     """MAPA's regression: rings of 2 to 5 GPUs over NV2, NV1 and PCIe on a Volta DGX-1.
 
-    Fitted on 31 NCCL allocations of one machine; it goes wrong elsewhere (five-GPU
-    complete graphs come out negative; eight PCIe-bound GPUs above eight NVLinked ones).
+    Fitted on 31 NCCL allocations of one machine. Elsewhere it goes wrong: complete graphs of five
+    GPUs come out negative, and eight GPUs on PCIe above eight with NVLinks.
     """
 
     name = "mapa-dgx1v"
@@ -103,10 +102,8 @@ class MapaDgx1v(BandwidthModel):
 class Rings(BandwidthModel):
     """Any machine: the weakest link of the set's widest matching, times a measured share.
 
-    Assumes what is true of a pipelined collective on any fabric: it runs at the pace of
-    its narrowest hop. It counts one ring: right where links share a port (NVSwitch, a PCIe
-    root), a lower bound where they are cables of their own, which `cables` counts.
-    The number is never negative, and never falls when a link gets wider.
+    A pipelined collective runs at the pace of its narrowest hop. One ring is counted: right where
+    links share a port (NVSwitch, a PCIe root), a lower bound where they are cables of their own.
     """
 
     name = "rings"

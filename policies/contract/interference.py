@@ -1,7 +1,6 @@
-"""How much jobs that share a socket slow each other: what was measured, else a default.
+"""How much jobs that share a socket slow each other: as measured, else by batch size.
 
-TOPO-AWARE (Amaral et al., SC17), sections 3.3 and 4.2: a profile holds times alone and
-beside others; for jobs nobody has measured, the paper's own figures by batch size.
+TOPO-AWARE (Amaral et al., SC17), sections 3.3 and 4.2.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ UNKNOWN_SLOWED = (TINY_SLOWED + SMALL_SLOWED + 1.0 + 1.0) / 4
 
 
 class Kind(NamedTuple):
-    """By what jobs differ; batch 0: unknown, profile "": none given.
+    """By what jobs differ."""
 
-    `user` is whose jobs they are (uid): anybody may call a job anything, so what was learned under
-    a name counts for its user alone. NOBODY is what the site itself measured, for all.
-    """
-
+    #: Empty: none given.
     profile: str = ""
+    #: 0: unknown.
     batch: int = 0
     gpus: int = 0
+    #: Whose jobs they are (uid): anybody may call a job anything, so what was learned under a name
+    #: counts for its user alone. NOBODY: measured by the site, for all.
     user: int = NOBODY
 
     @property
@@ -79,11 +78,7 @@ def default_factor(batch: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Interference:
-    """Slowdown of one kind beside another; `measured` overrides the default.
-
-    Factors are at least 1 and at most `WORST`: profiles hold more for pairs whose runs
-    were plainly of unlike length.
-    """
+    """Slowdown of one kind beside another; `measured` overrides the default by batch size."""
 
     measured: Mapping[tuple[Kind, Kind], float] = field(default_factory=lambda: _NOTHING)
     _known: frozenset[Kind] = field(init=False, repr=False, default=frozenset())

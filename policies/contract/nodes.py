@@ -1,9 +1,8 @@
 """Choosing the nodes: shared by every policy that ranks nodes by what it would do on each.
 
-Nodes of equal (shape, free GPUs, weight) are one group, so a thousand candidates cost as
-much as their few different states. Slurm's node Weight comes first: a heavier node is
-never taken while a lighter one has room. Then, for several nodes, the network: as few
-switches between them as can be (`assign_near`), as Slurm's own topology plugins do.
+Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room. Then,
+for several nodes, as few switches between them as can be (`assign_near`), as with Slurm's own
+topology plugins. Nodes of equal (shape, free GPUs, weight) are ranked once, as one group.
 """
 
 from __future__ import annotations
@@ -48,11 +47,10 @@ def assign(
     groups: list[AlikeNodes],
     key: Callable[[NodeState, int], Key],
 ) -> list[tuple[NodeState, int]]:
-    """One node for each count: (node, count) pairs, distinct nodes, lightest and best first.
+    """A node of its own for each count, largest count first: (node, count) pairs.
 
-    `groups` is `groups_of(nodes)`; `key` ranks a node for a count that fits it. Counts are
-    served largest first; whatever has room for a larger one has room for a smaller one, so
-    this finds nodes whenever there are any. Raises PolicyError when there are none.
+    `groups` is `groups_of(nodes)`; `key` ranks a node for a count that fits it. Raises
+    PolicyError where the nodes have no room.
     """
     wanted = sorted(counts, reverse=True)
     alike = groups[0] if len(groups) == 1 else None
@@ -124,9 +122,7 @@ def assign_near(
 
 
 def _assign_within(
-    counts: tuple[int, ...],
-    inside: Mapping[str, NodeState],
-    key: Callable[[NodeState, int], Key],
+    counts: tuple[int, ...], inside: Mapping[str, NodeState], key: Callable[[NodeState, int], Key]
 ) -> list[tuple[NodeState, int]] | None:
     """`assign` on the nodes of one domain; None where they do not have the room."""
     free = sorted((state.free.bit_count() for state in inside.values()), reverse=True)

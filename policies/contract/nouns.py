@@ -26,8 +26,6 @@ class NodeState:
     own: int = 0
     #: Slurm's node Weight.
     weight: int = 1
-    free_cpus: int | None = None
-    free_memory_mb: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

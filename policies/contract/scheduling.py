@@ -1,9 +1,8 @@
 """The contract of policies that shape jobs and order the queue: Task, Queue, Planned, Scheduler.
 
-A `Policy` places one job of given shape. A `Scheduler` sees all waiting jobs at once, says
-with which shape each shall run and in which order, and which start now. Which GPUs of a node a
-job gets stays with a `Policy`. Pure, like those: the caller brings the clock and the free
-GPUs, and asks again at every arrival and completion.
+A `Scheduler` sees all waiting jobs at once and says with which shape each runs, in which order,
+and which start now; a `Policy` then chooses the GPUs of each node. The caller brings the clock
+and the free GPUs, and asks again at every arrival and completion.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ class Platform:
 
     nodes: int
     gpus_per_node: int
-    theta: float = THETA
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -61,7 +59,7 @@ class Platform:
         """Cost of every shape (eq. 10)."""
         result: Floats = (
             self.gpu_counts / (self.nodes * self.gpus_per_node)
-            + self.theta * self.node_counts / self.nodes
+            + THETA * self.node_counts / self.nodes
         )
         return result
 
@@ -74,20 +72,18 @@ class Platform:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One waiting job as schedulers see it; all times in seconds of one clock.
-
-    `latency_s` holds one predicted run time per shape of the platform, infinity where the job
-    cannot run so (its batch does not fit, or the user fixed the shape); `ratio` its
-    cost-effective ratio there (GENIE, eq. 11), minus infinity where it cannot.
-    `requested` is the shape a user would ask for, which schedulers without a model use.
-    """
+    """One waiting job as schedulers see it; all times in seconds of one clock."""
 
     job_id: int
     profile: str
     arrival_s: float
     deadline_s: float
+    #: Predicted run time per shape of the platform; infinity where the job cannot run so (its
+    #: batch does not fit, or the user fixed the shape).
     latency_s: Floats
+    #: Cost-effective ratio per shape (GENIE, eq. 11); minus infinity where it cannot run so.
     ratio: Floats
+    #: What a user would ask for; schedulers without a model use it.
     requested: Shape
     service: str = NORMAL
 
@@ -115,15 +111,13 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What becomes of one waiting job.
-
-    `nodes` are the nodes it starts on now, none while it waits. `allowance_s` is how much
-    longer it could wait and still be in time with this shape (GENIE, eq. 13).
-    """
+    """What becomes of one waiting job."""
 
     task: Task
     shape: Shape
+    #: How much longer it could wait and still be in time with this shape (GENIE, eq. 13).
     allowance_s: float
+    #: The nodes it starts on now; none: it waits.
     nodes: tuple[str, ...] = ()
 
 

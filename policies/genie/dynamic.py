@@ -1,15 +1,12 @@
 """`genie`: Algorithm 1 with three additions, each for a failure seen when it is run as printed.
 
-1. As printed, a task that is late already has the least waiting allowance of all and goes
-   first: once one deadline is missed, everything behind it is late too. Here tasks that
-   can still be in time go before tasks that cannot.
-2. When not all can be in time, the ones that need the most GPU time are put last, so that as
-   many as possible are (Moore 1968's rule, on the cluster's GPU seconds).
-3. A task takes the best shape that fits now, not the best of all while GPUs stand idle, and
-   those that fit pass those that do not.
-
-What is kept: the shape of the highest cost-effective ratio among those that meet the deadline
-(eqs. 10-12), the shortest waiting allowance first (eq. 13), urgent tasks before all.
+1. As printed, a task that is late already goes first, since its waiting allowance is the least:
+   one missed deadline makes everything behind it late. Here tasks that can still be in time go
+   before tasks that cannot.
+2. When not all can be in time, those that need the most GPU time go last, so that as many as
+   possible are (Moore 1968's rule, on the cluster's GPU seconds).
+3. A task takes the best shape that fits now instead of waiting for the best of all, and tasks
+   that fit pass those that do not.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Jobs become Tasks: predicted latencies, cost-effective ratios, deadlines (GENIE, 5.1-5.2).
 
-Expected completion times by class (eq. 9): urgent 0, prior once, normal twice the latency
-on one GPU. Eq. 9 is a duration; a deadline is arrival plus that. Where one GPU does not hold
-the batch the smallest shape that does takes its place. An explicit deadline goes before
-the class.
+A deadline is the explicit one, else arrival plus the class's expected completion time (eq. 9):
+urgent 0, prior once, normal twice the latency on one GPU or, where one GPU does not hold the
+batch, on the smallest shape that does.
 """
 
 from __future__ import annotations
@@ -25,15 +24,14 @@ ECT = {URGENT: 0.0, PRIOR: 1.0, NORMAL: 2.0}
 
 @dataclass(frozen=True, slots=True)
 class TaskConstraints:
-    """What a job asks: its class or a deadline (absolute, seconds), shapes it may have.
-
-    `shapes` empty: any. `requested`: what schedulers without a model give it; by default the
-    smallest shape that holds it.
-    """
+    """What a job asks."""
 
     service: str = NORMAL
+    #: An absolute time; None: by the class.
     deadline_s: float | None = None
+    #: The shapes it may have; empty: any.
     shapes: tuple[Shape, ...] = ()
+    #: What schedulers without a model give it; None: the smallest shape that holds it.
     requested: Shape | None = None
 
 

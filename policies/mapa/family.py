@@ -5,7 +5,7 @@ from __future__ import annotations
 from policies.contract.hint_keys import MIN_UTILITY, PACK, PATTERN, SENSITIVE, SPREAD, HintKey
 from policies.contract.nouns import Cluster, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Policy, Site
-from policies.mapa.question import Question
+from policies.mapa.question import MapaQuestion
 from policies.scoring.objectives import (
     AGGREGATE,
     BALANCED,
@@ -36,7 +36,7 @@ class Mapa(Policy):
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits, or wait for its minimal utility."""
-        asked = Question(request, cluster, self._objective(request), self.tables)
+        asked = MapaQuestion(request, cluster, self._objective(request), self.tables)
         placement = asked.answer(self.name)
         if placement.utility < request.min_utility:
             return Wait(

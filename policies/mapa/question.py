@@ -10,7 +10,7 @@ from policies.scoring.objectives import Objective, near_nics
 from policies.scoring.tables import TOP, Tables
 
 
-class Question:
+class MapaQuestion:
     """One request against one snapshot."""
 
     def __init__(

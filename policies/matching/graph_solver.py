@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.contract.bits import Ints, gpus_of, members
 from policies.matching.pattern_symmetry import Edges, first_of_each
-from policies.matching.solvers import SUM, Join, Small, Solver
+from policies.matching.solvers import SUM, Join, MatchingSolver, Small
 
 #: Largest node for which all orders are tried.
 MOST_GPUS = 8
@@ -28,7 +28,7 @@ def _orders(k: int, edges: Edges) -> Ints:
     return orders
 
 
-class GraphSolver(Solver):
+class GraphSolver(MatchingSolver):
     """Any pattern; `edges` gives its edges for k ranks."""
 
     def __init__(self, weights: Ints, edges: Callable[[int], Edges], joined: Join = SUM) -> None:

@@ -1,7 +1,8 @@
 """Sets of what no table holds: nodes of more than 16 GPUs, other graphs on more than 8.
 
-The best matching is searched by branch and bound (`policies.matching.search`); growing adds other
-good sets, which the decision log shows and among which what is left decides ties.
+The best matching comes from branch and bound (`policies.matching.search`). Growing sets from some
+GPUs adds others as good, of which the one that leaves most is taken, and alternatives for the
+decision log.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SEEDS = 16
 
 
 def _grow_from(weights: Ints, seed: int, free: tuple[int, ...], k: int) -> tuple[int, ...]:
-    """Start at one GPU; always add the one best linked to the last, then to all."""
+    """Start at one GPU; always add the one best linked to the last, of equals to all."""
     order, rest = [seed], [gpu for gpu in free if gpu != seed]
     to_last = to_all = weights[rest, seed]
     while len(order) < k:

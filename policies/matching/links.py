@@ -1,8 +1,4 @@
-"""A node's links as whole numbers, so that sums of equal links are equal to the last bit.
-
-Ties between sets that differ by a symmetry of the machine must be exact; sums of
-floating-point GB/s are not. Everything inside the solvers is therefore in MB/s.
-"""
+"""A node's links as whole numbers of MB/s, so that sums of equal links are exactly equal."""
 
 from __future__ import annotations
 

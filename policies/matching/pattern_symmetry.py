@@ -1,7 +1,7 @@
-"""Symmetries of a pattern: of the matchings that differ by one, only the first is looked at.
+"""Symmetries of a pattern: of the matchings that differ by one, only the first is tried.
 
-Rank by rank, a rank takes the lowest GPU of all ranks that a symmetry could swap it with,
-the ranks before it staying where they are (a stabiliser chain).
+Rank by rank, a rank has the lowest GPU of all ranks that a symmetry could swap it with while the
+ranks before it stay where they are (a stabiliser chain).
 """
 
 from __future__ import annotations

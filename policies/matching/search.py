@@ -1,12 +1,11 @@
 """Branch and bound for what no table holds: nodes of more than 16 GPUs, and any graph on more
 than 8. The best matching is the one with the widest narrowest link, then the largest sum.
 
-Ranks are placed one by one, always next to a placed one. A branch is cut when its sum plus
-the largest links there are, one for each edge still to place, is no better than the best
-known (no edge can use more, so no better matching is lost). GPUs with the same links to all
-others are tried once, and so are ranks that a symmetry of the pattern swaps. The search has
-a budget of steps, not of time, so that the answer never depends on the machine's load; an
-answer that was not proven the best within it says so.
+Ranks are placed one by one, each next to a placed one. A branch is cut when its sum, plus the
+largest link there is for each edge still to place, is no better than the best known. GPUs with
+the same links to all others are tried once, and so are ranks that a symmetry of the pattern
+swaps. The budget is one of steps and not of time, so that the answer never depends on the
+machine's load; an answer not proven within it says so.
 """
 
 from __future__ import annotations
@@ -29,11 +28,13 @@ _SYMMETRIC_RANKS = 16
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """GPUs in rank order; sums in MB/s. `proven`: there is none better among the free GPUs."""
+    """A matching, and the narrowest link and the sum of links that it uses, MB/s."""
 
+    #: The GPUs in rank order.
     order: tuple[int, ...]
     weakest: int
     agg: int
+    #: Whether there is none better among the free GPUs.
     proven: bool
 
 
@@ -133,8 +134,7 @@ class _Search:
 def best_match(weights: Ints, edges: Edges, k: int, free: int) -> Match:
     """The best matching of a connected graph of k ranks on the free GPUs (at least k).
 
-    `weights` in MB/s, shape (n, n). The narrowest width that is tried allows every link, so
-    there is always an answer.
+    `weights` in MB/s, shape (n, n).
     """
     if k == 1:
         return Match((gpus_of(free)[0],), 0, 0, proven=True)

@@ -1,7 +1,6 @@
 """The solver of each pattern: what a node's sets are worth is computed once and shared.
 
-Bounded: at most `KEPT` solvers of at most 8 MB each (16 GPUs, 8-byte sums), so 64 MiB in
-all; the one not asked for longest goes first, and is computed again when it is needed.
+At most `KEPT` solvers of at most 8 MB each are kept, the last ones asked for.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from policies.matching.solvers import (
     SUM,
     AllToAllSolver,
     Join,
+    MatchingSolver,
     PathSolver,
-    Solver,
     StarSolver,
 )
 from policies.matching.tree_solver import TreeSolver
@@ -30,7 +29,7 @@ KEPT = 8
 _Key = tuple[bytes, str, bool, int]
 
 
-def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> Solver:
+def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> MatchingSolver:
     """The solver of a pattern for one matrix of links (MB/s, shape (n, n), n <= 16)."""
     if pattern in ("ring", "chain"):
         return PathSolver(weights, closed=pattern == "ring", joined=joined)
@@ -46,10 +45,10 @@ def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> Solver:
 
 
 def _narrowest(weights: Ints) -> int:
-    """The narrowest link, whose diagonal is left out by reading the rows one off."""
     n = len(weights)
     if n < 2:
         return 0
+    # The diagonal is left out by reading the rows one off.
     return int(weights.ravel()[1:].reshape(n - 1, n + 1)[:, :-1].min())
 
 
@@ -57,19 +56,19 @@ class Solved:
     """Solvers by (links, pattern, what is maximised, narrowest link allowed)."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[_Key, Solver] = OrderedDict()
+        self._kept: OrderedDict[_Key, MatchingSolver] = OrderedDict()
 
-    def sums(self, pattern: str, weights: Ints, narrowest: int = 0) -> Solver:
+    def sums(self, pattern: str, weights: Ints, narrowest: int = 0) -> MatchingSolver:
         """Largest sums of links, none narrower than `narrowest` (MB/s)."""
         if narrowest <= _narrowest(weights):
             narrowest = 0  # allows every link: the same solver as without a limit
         return self._get(pattern, weights, SUM, narrowest)
 
-    def widest(self, pattern: str, weights: Ints) -> Solver:
+    def widest(self, pattern: str, weights: Ints) -> MatchingSolver:
         """Widest narrowest links."""
         return self._get(pattern, weights, NARROWEST, 0)
 
-    def _get(self, pattern: str, weights: Ints, joined: Join, narrowest: int) -> Solver:
+    def _get(self, pattern: str, weights: Ints, joined: Join, narrowest: int) -> MatchingSolver:
         key = (weights.tobytes(), pattern, joined is SUM, narrowest)
         solver = self._kept.get(key)
         if solver is None:

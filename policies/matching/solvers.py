@@ -65,7 +65,7 @@ class Compact:
         return allowed
 
 
-class Solver(ABC):
+class MatchingSolver(ABC):
     """Answers for one matrix of links, shape (n, n)."""
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:
@@ -98,7 +98,7 @@ def _steps(n: int, size: int, *, closed: bool) -> tuple[tuple[Ints, Ints], ...]:
     return tuple(steps)
 
 
-class PathSolver(Solver):
+class PathSolver(MatchingSolver):
     """Chains and rings."""
 
     def __init__(self, weights: Ints, *, closed: bool, joined: Join = SUM) -> None:
@@ -155,7 +155,7 @@ class PathSolver(Solver):
         return sum(best.nbytes for best in self._best)
 
 
-class StarSolver(Solver):
+class StarSolver(MatchingSolver):
     """One centre, rank 0."""
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:
@@ -188,7 +188,7 @@ class StarSolver(Solver):
         return self._to.nbytes
 
 
-class AllToAllSolver(Solver):
+class AllToAllSolver(MatchingSolver):
     """Every link inside the set."""
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:

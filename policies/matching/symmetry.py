@@ -1,8 +1,7 @@
 """Symmetries of a machine: sets that differ by one are worth the same and are scored once.
 
-A symmetry renames the GPUs and changes no link. All of them are not needed: a group of at
-most `MOST` already makes the work that many times smaller, and costs less to find than it
-saves. Irregular machines have the identity alone.
+A symmetry renames the GPUs and changes no link. At most `MOST` of them are used: more cost more
+to find than they save.
 """
 
 from __future__ import annotations
@@ -25,13 +24,11 @@ Renaming = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Symmetry:
-    """A group of renamings, shape (renamings, gpus), and what it makes of every set.
+    """A group of renamings, and what it makes of every set."""
 
-    `canon[mask]` is the smallest of the mask's images, `via[mask]` the row of a renaming
-    that leads there.
-    """
-
+    #: Shape (renamings, gpus).
     renamings: Ints
+    #: The smallest of a mask's images, and the row of a renaming that leads there; by mask.
     canon: Ints
     via: Ints
 
@@ -51,9 +48,9 @@ def twins(weights: Ints) -> list[int]:
 
 
 def renamings(weights: Ints) -> Iterator[tuple[Renaming, bool]]:
-    """Renamings that change no link, each with whether the search is still complete.
+    """Renamings that change no link, each with True.
 
-    At most `_TRIES` partial renamings are looked at; the identity ends a search cut short.
+    After `_TRIES` partial renamings the search ends with the identity and False.
     """
     links = weights.tolist()
     n, tries = len(links), 0

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from policies.contract.bits import Ints, gpus_of, members, rows_of, subsets
-from policies.matching.solvers import SUM, Join, Small, Solver
+from policies.matching.solvers import SUM, Join, MatchingSolver, Small
 from policies.matching.symmetry import symmetry
 
 #: Sets whose cuts are computed together: what the processor's cache holds.
@@ -52,7 +52,7 @@ def by_halves(joined: np.ufunc, cuts: Small) -> Small:
     return reduced
 
 
-class TreeSolver(Solver):
+class TreeSolver(MatchingSolver):
     """Balanced binary trees; every table has one row per set, one column per root."""
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:

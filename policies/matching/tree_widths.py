@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.contract.bits import Ints, members, subsets
-from policies.matching.solvers import NARROWEST, Solver
+from policies.matching.solvers import NARROWEST, MatchingSolver
 from policies.matching.symmetry import symmetry
 from policies.matching.tree_solver import BLOCK, TreeSolver, balanced_split, by_halves, spread
 
@@ -37,7 +37,7 @@ def fits_masks(weights: Ints) -> bool:
     return len(widths) <= MOST_WIDTHS + 1 and bool((widths >= 0).all())
 
 
-class TreeWidths(Solver):
+class TreeWidths(MatchingSolver):
     """Balanced trees' narrowest links, for links of at most `MOST_WIDTHS` + 1 widths."""
 
     def __init__(self, weights: Ints) -> None:

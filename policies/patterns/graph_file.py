@@ -11,9 +11,10 @@ Pure text to graph: the caller reads the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+
+import networkx as nx
 
 from gres_topology.errors import TopologyError
 from gres_topology.readers import xmltree
@@ -146,7 +147,9 @@ def _graph(kind: str, edges: set[Edge], source: str, *, numbered: bool = False) 
         raise PatternError(f"{source}: {len(labels)} ranks; expected at most {MOST_RANKS}")
     rank = {label: at for at, label in enumerate(labels)}
     renumbered = tuple(sorted((rank[a], rank[b]) for a, b in edges))
-    alone = _unreached(len(labels), renumbered)
+    graph = nx.Graph(renumbered)
+    graph.add_nodes_from(range(len(labels)))
+    alone = sorted(set(graph) - nx.node_connected_component(graph, 0))
     if alone:
         shown = ", ".join(str(labels[at]) for at in alone[:8])
         unseen = " (traffic over PCIe is not counted)" if kind == "NVLink traffic" else ""
@@ -155,16 +158,3 @@ def _graph(kind: str, edges: set[Edge], source: str, *, numbered: bool = False) 
             " expected one graph in which every rank can be reached"
         )
     return Graph(kind, len(labels), renumbered, tuple(labels))
-
-
-def _unreached(ranks: int, edges: Iterable[Edge]) -> list[int]:
-    """Ranks without a path to rank 0."""
-    near: list[set[int]] = [set() for _ in range(ranks)]
-    for a, b in edges:
-        near[a].add(b)
-        near[b].add(a)
-    reached, new = {0}, [0]
-    while new:
-        new = [other for rank in new for other in sorted(near[rank] - reached)]
-        reached.update(new)
-    return [rank for rank in range(ranks) if rank not in reached]

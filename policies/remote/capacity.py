@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from policies.contract.bits import gpus_of, mask_of
-from policies.contract.nouns import Cluster, NodeState
 from policies.remote.jobs import RemoteJob
 
 
@@ -22,13 +21,6 @@ class NodeCapacity:
     #: What the server of each GPU on loan takes of its donor.
     donor_cpus: int = 0
     donor_memory_mb: int = 0
-
-    @classmethod
-    def of(cls, node: NodeState, donor_cpus: int = 0, donor_memory_mb: int = 0) -> NodeCapacity:
-        """The capacity of a node of a snapshot."""
-        cpus = float("inf") if node.free_cpus is None else node.free_cpus
-        memory = float("inf") if node.free_memory_mb is None else node.free_memory_mb
-        return cls(node.name, node.free, cpus, memory, donor_cpus, donor_memory_mb)
 
     def copy(self) -> NodeCapacity:
         """The same, to be changed on trial."""
@@ -68,25 +60,6 @@ class NodeCapacity:
 
 
 Capacities = Mapping[str, NodeCapacity]
-
-
-def capacities(
-    cluster: Cluster, donor_cpus: int = 0, donor_memory_mb: int = 0
-) -> dict[str, NodeCapacity]:
-    """What every node has left, by name in order."""
-    return {
-        name: NodeCapacity.of(cluster.nodes[name], donor_cpus, donor_memory_mb)
-        for name in sorted(cluster.nodes)
-    }
-
-
-def jobs_by_node(cluster: Cluster) -> dict[str, int]:
-    """How many running jobs use each node, as host or as donor."""
-    counts = dict.fromkeys(cluster.nodes, 0)
-    for job in cluster.jobs:
-        for name in job.gpus.keys() & counts.keys():
-            counts[name] += 1
-    return counts
 
 
 def copies(nodes: Iterable[NodeCapacity]) -> dict[str, NodeCapacity]:

@@ -157,6 +157,7 @@ class NodeTables:
         rows = np.flatnonzero((table.masks & ~np.int64(free)) == 0)
         masks = table.masks[rows]
         left = free & ~masks
+        future = self.future_of(objective.demand) if objective.looks_ahead else None
         broken = np.zeros(len(rows), dtype=np.int64)
         if k == 1:
             stays = (left[:, None] >> np.arange(self.topology.gpus)) & 1
@@ -170,7 +171,7 @@ class NodeTables:
             agg=table.agg[rows],
             preserved=self.inside[left],
             broken=broken,
-            loss=self._loss(free, left, objective),
+            loss=None if future is None else future[free] - future[left],
             nic=self._to_nics(k, rows, objective.nic_distance),
         )
         return rows, scored
@@ -181,14 +182,6 @@ class NodeTables:
             return None
         far: Ints = np.array(nic_distance)[members(self.topology.gpus, k)[rows]].sum(axis=1)
         return far
-
-    def _loss(self, free: int, left: Ints, objective: Objective) -> Floats | None:
-        """What later jobs lose by each of the sets; None where the objective does not ask."""
-        if not objective.looks_ahead:
-            return None
-        future = self.future_of(objective.demand)
-        lost: Floats = future[free] - future[left]
-        return lost
 
     def top(self, k: int, free: int, objective: Objective, count: int) -> tuple[Choice, ...]:
         """The best `count` sets in `free`, best first; ties go to the lowest ids."""

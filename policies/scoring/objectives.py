@@ -70,15 +70,14 @@ def near_nics(objective: Objective, nic_distance: tuple[int, ...]) -> Objective:
     return replace(objective, nic_distance=nic_distance) if nic_distance else objective
 
 
-#: What counts beside the share of effective bandwidth: the weakest link, the sum of the
-#: links used (which tells sets apart that have the same weakest link), and what is lost to
-#: later jobs. Chosen from the table in docs/policies/mapa.md.
+#: What counts beside the share of effective bandwidth: the weakest link, the sum of the links
+#: used, and what is lost to later jobs. Chosen from the table in docs/policies/mapa.md.
 WEAKEST_WEIGHT = 0.05
 SUM_WEIGHT = 0.1
 LOSS_WEIGHT = 0.4
 
 
-def balanced(name: str, weakest_weight: float, loss_weight: float) -> Objective:
+def balanced(name: str, weakest_weight: float) -> Objective:
     """Share of the ideal, weakest link, sum of links, less what later jobs lose; weighted.
 
     A single GPU has no links: it breaks the narrowest one it can, then costs least.
@@ -87,7 +86,7 @@ def balanced(name: str, weakest_weight: float, loss_weight: float) -> Objective:
     def score(sets: Scored) -> Floats:
         loss = 0.0 if sets.loss is None else sets.loss
         own = sets.share + weakest_weight * sets.wide_share + SUM_WEIGHT * sets.agg_share
-        result: Floats = own - loss_weight * loss
+        result: Floats = own - LOSS_WEIGHT * loss
         return result
 
     def keys(sets: Scored) -> list[Floats | Ints]:
@@ -116,24 +115,13 @@ def _plain(
 
 
 #: Share of the ideal effective bandwidth, the weakest link, and what is left for others.
-BALANCED = balanced("balanced", WEAKEST_WEIGHT, LOSS_WEIGHT)
+BALANCED = balanced("balanced", WEAKEST_WEIGHT)
 #: As BALANCED, but a narrow hop weighs as much as the whole ideal.
-WIDEST = balanced("widest", 1.0, LOSS_WEIGHT)
+WIDEST = balanced("widest", 1.0)
 #: Largest effective bandwidth (MAPA Algorithm 1, sensitive jobs); ties preserve most.
-EFFBW = _plain(
-    "effbw",
-    "effbw",
-    lambda sets: sets.effbw_gbps,
-    lambda sets: sets.preserved,
-)
+EFFBW = _plain("effbw", "effbw", lambda sets: sets.effbw_gbps, lambda sets: sets.preserved)
 #: Largest sum of the links used (MAPA Greedy).
-AGGREGATE = _plain(
-    "aggregate",
-    "agg",
-    lambda sets: sets.agg,
-    per_gbps=MB_PER_GB,
-    across="sum",
-)
+AGGREGATE = _plain("aggregate", "agg", lambda sets: sets.agg, per_gbps=MB_PER_GB, across="sum")
 #: Most bandwidth left among the free GPUs (MAPA Algorithm 1, insensitive jobs).
 PRESERVED = _plain(
     "preserved",

@@ -1,11 +1,7 @@
 """What GPU sets are worth, computed once per (shape of node, pattern, size).
 
-`Tables.top` is the one question policies ask. Nodes of up to 16 GPUs have tables; what has none
-goes to `policies.matching.large`, behind the same interface.
-
-Memory: no table comes near 64 MiB. Kinds of nodes and patterns are bounded by `KINDS` (the one not
-asked for longest goes first), the solvers by `policies.matching.solved`, remembered answers by
-`REMEMBERED` (dropped all at once).
+`Tables.top` is the one question policies ask. Nodes of up to 16 GPUs have tables, others are
+searched (`policies.matching.large`).
 """
 
 from __future__ import annotations
@@ -25,9 +21,9 @@ from policies.patterns.pattern import fitting, pattern_of
 from policies.scoring.node_tables import NodeTables
 from policies.scoring.objectives import Objective
 
-#: Answers kept, over all nodes (some 2 KB each).
+#: Answers kept, some 2 KB each; then all are dropped.
 REMEMBERED = 20_000
-#: Tables kept, over all (shape of node, pattern): some 2.6 MB each for 16 GPUs.
+#: Tables kept, by shape of node and pattern: some 2.6 MB each for 16 GPUs.
 KINDS = 64
 #: How many alternatives an answer carries for the decision log.
 TOP = 8

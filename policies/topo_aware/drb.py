@@ -1,11 +1,9 @@
 """Dual recursive bipartitioning: a job's tasks onto a node's free GPUs (SC17, algorithms 2-3).
 
-The physical side is cut by Fiduccia-Mattheyses. The job's tasks go one by one to the half
-that gives the higher utility, ties to the first; all tasks of a data-parallel job are alike,
-so a part of it is its number of tasks. What a half gives a task is the utility of the whole
-solution with that task and as many of those left as fit on that half, the rest on the other: a
-task alone has no communication yet and would open a half too small for the job. Where the
-preferred half is full the task goes to the other (algorithm 3's "else" knows no capacity).
+The free GPUs are cut in two by Fiduccia-Mattheyses. The tasks, which are all alike, go one by one
+to the half that gives the higher utility, ties to the first; a full half takes no more. To judge
+a half, the task and as many of those left as fit are put there and the rest on the other half: a
+task alone has no communication yet, and would be put where the job has no room.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Cutting a set of GPUs in two where they are least close: Fiduccia-Mattheyses (DAC 1982).
 
-The physical side of dual recursive bipartitioning (SC17, algorithm 2). What a cut costs is
-its closeness over the product of the halves' sizes (the ratio cut), so that a socket with
-three free GPUs is cut from one with a single free GPU without asking for equal halves.
+For dual recursive bipartitioning (SC17, algorithm 2). A cut costs its closeness over the product
+of the halves' sizes (the ratio cut), so that sockets are cut apart whatever GPUs they have free.
 """
 
 from __future__ import annotations

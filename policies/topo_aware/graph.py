@@ -7,7 +7,6 @@ link is an edge between two GPUs. A path never runs through a third GPU: none fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
@@ -21,17 +20,8 @@ from policies.contract.bits import Ints, gpus_of
 SCALE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """Weight of the edge from a vertex to the one above it; figure 7 has 1 and 20.
-
-    A direct link weighs 1 where it is the node's widest, up to 2 the narrower it is: the
-    paper's machines have one width only.
-    """
-
-    gpu: float = 1.0
-    switch: float = 5.0
-    socket: float = 20.0
+#: Weights of the edges from a GPU, a switch and a socket upwards; figure 7 has 1 and 20.
+GPU_WEIGHT, SWITCH_WEIGHT, SOCKET_WEIGHT = 1.0, 5.0, 20.0
 
 
 def _switches(topology: NodeTopology, gpus: Sequence[int]) -> list[list[frozenset[int]]]:
@@ -47,13 +37,13 @@ def _switches(topology: NodeTopology, gpus: Sequence[int]) -> list[list[frozense
     return levels
 
 
-def host_tree(topology: NodeTopology, levels: Levels) -> nx.Graph:
+def host_tree(topology: NodeTopology) -> nx.Graph:
     """GPUs (vertices 0..n-1), switches, sockets and the machine, without direct links."""
     tree = nx.Graph()
     tree.add_node("machine")
     for number, mask in enumerate(domains(topology)):
         socket = f"socket {number}"
-        tree.add_edge(socket, "machine", weight=levels.socket)
+        tree.add_edge(socket, "machine", weight=SOCKET_WEIGHT)
         members = gpus_of(mask)
         groups = _switches(topology, members)
         for gpu in members:
@@ -64,17 +54,16 @@ def host_tree(topology: NodeTopology, levels: Levels) -> nx.Graph:
                 if group == inside:
                     continue
                 switch = f"switch {','.join(map(str, sorted(group)))}"
-                weight = levels.gpu if below == gpu else levels.switch
-                tree.add_edge(below, switch, weight=weight)
+                tree.add_edge(below, switch, weight=GPU_WEIGHT if below == gpu else SWITCH_WEIGHT)
                 below, inside = switch, group
-            tree.add_edge(below, socket, weight=levels.gpu if below == gpu else levels.switch)
+            tree.add_edge(below, socket, weight=GPU_WEIGHT if below == gpu else SWITCH_WEIGHT)
     return tree
 
 
-def host_distances(topology: NodeTopology, levels: Levels) -> Ints:
+def host_distances(topology: NodeTopology) -> Ints:
     """Shortest paths through the host, as if there were no direct links; as `distances`."""
     n = topology.gpus
-    tree = host_tree(topology, levels)
+    tree = host_tree(topology)
     distances = np.zeros((n, n), dtype=np.int64)
     for gpu in range(n):
         lengths = nx.single_source_dijkstra_path_length(tree, gpu)
@@ -83,10 +72,13 @@ def host_distances(topology: NodeTopology, levels: Levels) -> Ints:
     return distances
 
 
-def distances(topology: NodeTopology, levels: Levels) -> Ints:
-    """Shortest paths between GPUs in 1/SCALE of a weight, shape (gpus, gpus), int64."""
+def distances(topology: NodeTopology) -> Ints:
+    """Shortest paths between GPUs in 1/SCALE of a weight, shape (gpus, gpus), int64.
+
+    A direct link weighs 1 where it is the node's widest, and up to 2 the narrower it is.
+    """
     n = topology.gpus
-    shortest = host_distances(topology, levels)
+    shortest = host_distances(topology)
     direct = [
         (a, b) for a in range(n) for b in range(n) if a != b and is_direct(topology.kinds[a][b])
     ]
@@ -94,5 +86,5 @@ def distances(topology: NodeTopology, levels: Levels) -> Ints:
     widest = max((float(links[pair]) for pair in direct), default=0.0)
     for pair in direct:
         share = float(links[pair]) / widest if widest > 0 else 1.0
-        shortest[pair] = min(int(shortest[pair]), round(SCALE * levels.gpu * (2.0 - share)))
+        shortest[pair] = min(int(shortest[pair]), round(SCALE * GPU_WEIGHT * (2.0 - share)))
     return shortest

@@ -1,7 +1,7 @@
 """Every node's state (topology, free GPUs, neighbours), kept up to date between questions.
 
-Nodes no policy can tell apart are one group, so a question costs as much as there are
-different states. A new snapshot is compared with the last one; only what changed is moved.
+Nodes in the same state are one group: a question costs as much as there are different states. A
+new snapshot is compared with the last one, and only what changed is moved.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What is known of one kind of node: distances, sockets, cuts, and the best and worst sets.
-
-Everything here depends on the topology alone, is computed when first asked for and shared
-by all nodes of that shape.
-"""
+"""What follows from a node's topology alone: distances, sockets, cuts, best and worst sets."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from policies.best_fit import domains
 from policies.contract.bits import EXACT_GPUS, Ints, gpus_of, mask_of, subsets
 from policies.matching.links import inside
 from policies.topo_aware.fiduccia import bipartition
-from policies.topo_aware.graph import Levels, distances, host_distances
+from policies.topo_aware.graph import distances, host_distances
 
 #: Sets whose cut, paths or sockets are kept: all of a 16-GPU node.
 MOST_SETS = 1 << 16
@@ -24,11 +20,11 @@ MOST_SETS = 1 << 16
 class MachineGraph:
     """One shape of node. `paths(mask)` is eq. 3: the sum of shortest paths inside a set."""
 
-    def __init__(self, topology: NodeTopology, levels: Levels) -> None:
+    def __init__(self, topology: NodeTopology) -> None:
         self.topology = topology
-        self.distance: Ints = distances(topology, levels)
+        self.distance: Ints = distances(topology)
         #: What halves are cut by: sockets count where direct links make all GPUs near.
-        self.apart: Ints = self.distance + host_distances(topology, levels)
+        self.apart: Ints = self.distance + host_distances(topology)
         self.sockets = tuple(domains(topology))
         self.sizes = tuple(mask.bit_count() for mask in self.sockets)
         self._cuts: dict[int, tuple[int, int]] = {}

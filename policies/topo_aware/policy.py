@@ -1,8 +1,7 @@
 """topo-aware and topo-aware-p: place by utility, or wait for enough of it (SC17, section 4).
 
-Within a node by dual recursive bipartitioning. Across nodes every distinct state's solution
-is compared by utility instead of cutting the machines in two again and again: how many GPUs on
-each of how many nodes is Slurm's word (algorithm 1 packs a job onto one node itself).
+Dual recursive bipartitioning chooses the GPUs of a node; the nodes are compared by the utility of
+that choice. Slurm decides how many GPUs a job has on how many nodes, algorithm 1 does not.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ from policies.contract.nouns import Candidate, Cluster, Placement, Request, Wait
 from policies.contract.policy import LooksAt, Policy, Site
 from policies.errors import PolicyError
 from policies.scoring.measure import measured
-from policies.topo_aware import constraints
 from policies.topo_aware.index import Index, StateGroup
-from policies.topo_aware.settings import Settings
+from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.solutions import Solution, Solutions
 from policies.topo_aware.utility import JobNeeds, UtilityTerms
 
@@ -54,7 +52,7 @@ class TopoAware(Policy):
         *(hint_keys.PACK, hint_keys.SPREAD),
     )
     looks_at = frozenset({LooksAt.RUNNING_JOBS, LooksAt.INTERFERENCE})
-    settings = Settings
+    settings = TopoAwareSettings
     section = "topo_aware"
     #: Whether a job waits while the utility is below its minimum.
     postpones = False
@@ -63,19 +61,19 @@ class TopoAware(Policy):
         self._solutions = solutions
 
     @classmethod
-    def build(cls, settings: Settings, site: Site) -> Self:
+    def build(cls, settings: TopoAwareSettings, site: Site) -> Self:
         """With what the site set and measured."""
         return cls(_shared_solutions(settings, site))
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits; wait for its constraints or minimum utility."""
         index = self._solutions.borrow(cluster)
-        problem = constraints.against_counts(request)
-        chosen, others = self._choose(request, index, limited=True)
+        problem = _against_counts(request)
+        need_gbps = float(request.options.get("memory-bandwidth", "0"))
+        chosen, others = self._choose(request, index, need_gbps)
         if len(chosen) < len(request.gpus_per_node):
-            need = constraints.memory_of(request)
-            problem = problem or f"no free node has {need:g} GB/s of memory bandwidth left"
-            chosen, others = self._choose(request, index, limited=False)
+            problem = problem or f"no free node has {need_gbps:g} GB/s of memory bandwidth left"
+            chosen, others = self._choose(request, index)
         self._solutions.give_back(index)
         placement = self._placement(request, cluster, chosen, others)
         if not problem and self.postpones and placement.utility < request.min_utility:
@@ -92,11 +90,13 @@ class TopoAware(Policy):
         return JobNeeds(count, told_apart, weight)
 
     def _choose(
-        self, request: Request, index: Index, *, limited: bool
+        self, request: Request, index: Index, need_gbps: float = 0.0
     ) -> tuple[list[_Chosen], list[_Chosen]]:
-        """One node per count, distinct, best first; and the runners-up of the first."""
-        need = constraints.memory_of(request) if limited else 0.0
-        groups = [group for group in index.groups() if self._has_memory(group, need)]
+        """One node per count, distinct, best first; and the runners-up of the first.
+
+        `need_gbps` is the host memory bandwidth that each node must have left.
+        """
+        groups = [group for group in index.groups() if self._has_memory(group, need_gbps)]
         packing = -1 if request.options.get("spread") == "yes" else 1
         chosen: list[_Chosen] = []
         others: list[_Chosen] = []
@@ -127,11 +127,12 @@ class TopoAware(Policy):
         return chosen, others
 
     def _has_memory(self, group: StateGroup, need_gbps: float) -> bool:
-        if need_gbps <= 0:
+        socket_gbps = self._solutions.settings.socket_memory_gbps
+        if need_gbps <= 0 or socket_gbps <= 0:
             return True
         sockets = len(self._solutions.machine(group.node.topology).sockets)
-        socket_gbps = self._solutions.settings.socket_memory_gbps
-        return constraints.has_memory(group, need_gbps, socket_gbps, sockets)
+        used = sum(job.memory_gbps for job in group.state.beside)
+        return used + need_gbps <= socket_gbps * sockets
 
     def _placement(
         self, request: Request, cluster: Cluster, chosen: list[_Chosen], others: list[_Chosen]
@@ -159,6 +160,19 @@ class TopoAware(Policy):
         )
 
 
+def _against_counts(request: Request) -> str:
+    """Why the counts that Slurm offers are not what the job allows; empty if they are."""
+    counts = request.gpus_per_node
+    if request.options.get("single-node") == "yes" and len(counts) > 1:
+        return f"single-node: Slurm offers {len(counts)} nodes; ask with --nodes=1"
+    if request.options.get("anti-collocation") == "yes" and counts[0] > 1:
+        return (
+            f"anti-collocation: Slurm offers {counts[0]} GPUs of one node;"
+            " ask with --gpus-per-node=1 and --nodes"
+        )
+    return ""
+
+
 def _key(ranked: tuple[_Rank, int, UtilityTerms, StateGroup]) -> _Rank:
     return ranked[0]
 
@@ -183,6 +197,6 @@ class TopoAwareP(TopoAware):
 
 
 @lru_cache(maxsize=1)
-def _shared_solutions(settings: Settings, site: Site) -> Solutions:
+def _shared_solutions(settings: TopoAwareSettings, site: Site) -> Solutions:
     """One for both policies of a configuration, so that they share what they compute."""
     return Solutions(settings, site.interference)

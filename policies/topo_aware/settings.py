@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from policies.contract.settings import setting
-from policies.topo_aware.graph import Levels
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TopoAwareSettings:
     """Weights of the utility's terms, which count by their shares, and memory bandwidth."""
 
     communication: float = setting(1.0, "Weight of the term of distance.", high=1000)
@@ -20,8 +19,6 @@ class Settings:
         "Host memory bandwidth of one socket, GB/s, for `memory-bandwidth`; 0: not checked.",
         high=100_000,
     )
-    #: Weights of the graph's edges; not in gputopo.yaml.
-    levels: Levels = field(default_factory=Levels)
 
     def conflict(self) -> tuple[str, str] | None:
         """Without any weight there is nothing to choose by."""

@@ -1,7 +1,4 @@
-"""Solutions per distinct state of a node and kind of job, each computed once.
-
-The fast path of the policy: what `Bipartition` would find on every node, looked up by group.
-"""
+"""What `Bipartition` finds for each state of a node and kind of job, each computed once."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from policies.contract.nouns import Cluster
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.index import Index, State, StateGroup
 from policies.topo_aware.machine import MachineGraph
-from policies.topo_aware.settings import Settings
+from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.utility import JobNeeds, Scale, UtilityTerms
 
 #: (mask of GPUs, terms).
@@ -27,7 +24,7 @@ MUCH_SMALLER = 8
 class Solutions:
     """Shared by `topo-aware` and `topo-aware-p`; safe to ask from several threads."""
 
-    def __init__(self, settings: Settings, interference: Interference) -> None:
+    def __init__(self, settings: TopoAwareSettings, interference: Interference) -> None:
         self.settings, self.interference = settings, interference
         self._machines: dict[str, MachineGraph] = {}
         self._solved: dict[State, dict[int, Solution]] = {}
@@ -39,7 +36,7 @@ class Solutions:
         """What is known of this shape of node."""
         machine = self._machines.get(topology.shape)
         if machine is None:
-            machine = self._machines[topology.shape] = MachineGraph(topology, self.settings.levels)
+            machine = self._machines[topology.shape] = MachineGraph(topology)
         return machine
 
     def borrow(self, cluster: Cluster) -> Index:

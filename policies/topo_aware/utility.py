@@ -1,20 +1,18 @@
 """The utility of a set of GPUs and its three terms (SC17, section 4.3, equations 1-5).
 
-As printed the equations break: t = 0 for one GPU, w = 0 on a full machine, and eq. 4 falls
-when interference rises. Each term is therefore eq. 1's normalised cost turned round: 1 is
-the best there is, 0 the worst case, and the utility, their weighted mean, lies in [0, 1].
+The equations break as printed: t = 0 for one GPU, w = 0 on a full machine, and eq. 4 falls when
+interference rises. Here every term is 1 at best and 0 at worst, and the utility is their
+weighted mean.
 
-- communication: 1 - (weight / 4) * (t - least t) / (most t - least t), eq. 3 over all sets of
-  that size on the empty node; `weight` is the job graph's, 4 for the smallest batches. Where
-  every set is equally close (one GPU; three on two sockets of two) there is nothing to choose:
-  the term is 1 and its weight goes to the other two.
-- interference: 1 - (I - 1) / (worst - 1), I the mean of collocated over solo time (eq. 4 turned
-  over) of this job and of those with GPUs on the same sockets.
-- fragmentation: (1 - w) * (1 - extra sockets / most extra sockets), w the mean of free over all
-  GPUs of the sockets the job uses, with the job in place. Over all sockets, as eq. 5 is
-  printed, w is the same wherever the job goes, so long as sockets are of one size. The
-  second factor is about the job's own pieces: filling the last GPU of two sockets with one job
-  leaves nothing free there, and is no less broken for it.
+- communication: 1 - (weight / 4) * (t - least t) / (most t - least t), with t of eq. 3 and its
+  bounds over all sets of that size on the empty node; `weight` is the job graph's, 4 for the
+  smallest batches. Where all sets are equally close the term is 1 and does not count.
+- interference: 1 - (I - 1) / (worst - 1), where I is the mean of collocated over solo time (eq. 4
+  turned over) of this job and of those with GPUs on the same sockets.
+- fragmentation: (1 - w) * (1 - extra sockets / most extra sockets), where w is the mean share of
+  GPUs left free on the sockets that the job uses. (Over all sockets, as eq. 5 has it, w would be
+  the same wherever the job goes.) The second factor counts the job's own pieces: a job in the
+  last GPUs of two sockets leaves nothing free there, but is in two pieces.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from typing import NamedTuple
 
 from policies.contract.interference import WORST, Interference, Kind
 from policies.topo_aware.machine import MachineGraph
-from policies.topo_aware.settings import Settings
+from policies.topo_aware.settings import TopoAwareSettings
 
 #: The largest weight of a job graph's edge.
 HEAVIEST = 4
@@ -44,7 +42,6 @@ class JobNeeds(NamedTuple):
     gpus: int
     kind: Kind
     weight: int
-    memory_gbps: float = 0.0
 
 
 class UtilityTerms(NamedTuple):
@@ -73,7 +70,7 @@ class Scale:
         free: int,
         beside: tuple[Beside, ...],
         asked: JobNeeds,
-        weights: Settings,
+        weights: TopoAwareSettings,
         interference: Interference,
     ) -> None:
         self.machine, self.free, self.beside, self.asked = machine, free, beside, asked

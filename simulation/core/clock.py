@@ -1,8 +1,7 @@
 """One clock and one heap of events for every simulator, and how a job's remaining work is kept.
 
 A simulator says what happens when (`Clock.at`), and how fast each running job goes from now on
-(`Clock.run`); time jumps from one event to the next. When a job's speed changes, what is done
-stays done, and what is left of its work takes longer or less.
+(`Clock.run`); time jumps from one event to the next.
 """
 
 from __future__ import annotations
@@ -15,15 +14,14 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class JobProgress:
-    """How far a running job has come.
-
-    `left` is the share of its work that was left at `since_s` (1: all of it); `full_s` is how
-    many seconds all of it takes at the present speed, below 0 while no speed is known.
-    """
+    """How far a running job has come."""
 
     start_s: float
+    #: When its speed last changed.
     since_s: float = 0.0
+    #: Seconds that all of its work takes at this speed; below 0 while no speed is known.
     full_s: float = -1.0
+    #: The share of its work that was left at `since_s`.
     left: float = 1.0
     has_ended: bool = False
 

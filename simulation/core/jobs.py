@@ -13,35 +13,32 @@ from simulation.errors import SimulationError
 
 @dataclass(frozen=True, slots=True)
 class SimJob:
-    """One job of a workload. `duration_s` is stated: what it took, or takes at its best.
-
-    `gpus_per_node` is one count per node wanted; `hint` the user's text after `gpu-topo:`;
-    `walltime_s` what the user asked for (None: unknown), which backfill plans with; `name`
-    the log's own id where it is no number (17_3 of an array).
-    """
+    """One job of a workload."""
 
     job_id: int
+    #: One count per node wanted.
     gpus_per_node: tuple[int, ...]
+    #: As stated: what it took, or takes at its best.
     duration_s: float
     submit_s: float = 0.0
+    #: The user's text after `gpu-topo:`.
     hint: str = ""
+    #: What the user asked for, which backfill plans with; None: unknown.
     walltime_s: float | None = None
     user: str = ""
+    #: The log's own id where it is no number (17_3 of an array).
     name: str = ""
 
 
-#: Stated durations of the mixed workload, seconds: uniform whole numbers.
-DURATION_S = (60, 600)
+#: GPUs and stated durations (seconds) of the mixed workload: uniform whole numbers.
+SIZES, DURATION_S = (1, 5), (60, 600)
 
 
-def mixed_jobs(seed: int, count: int = 150, sizes: tuple[int, int] = (1, 5)) -> list[SimJob]:
-    """A backlog of single-node jobs, all submitted at 0: MAPA's mix (SC'21, section 4).
-
-    GPUs uniform over `sizes`, durations uniform over `DURATION_S`.
-    """
+def mixed_jobs(seed: int, count: int = 150) -> list[SimJob]:
+    """A backlog of single-node jobs, all submitted at 0: MAPA's mix (SC'21, section 4)."""
     draw = random.Random(seed)
     return [
-        SimJob(job_id, (draw.randint(*sizes),), float(draw.randint(*DURATION_S)))
+        SimJob(job_id, (draw.randint(*SIZES),), float(draw.randint(*DURATION_S)))
         for job_id in range(1, count + 1)
     ]
 
@@ -52,10 +49,10 @@ def offered_load(
     ideal_s: Callable[[SimJob], float] | None = None,
     stretch: float = 1.0,
 ) -> float:
-    """What the jobs ask of the cluster from the first submit to the last: 1 is all GPUs, always.
+    """The share of all GPU time that the jobs ask for from the first submit to the last.
 
-    Only what a job would run within that time counts, were it started at once; `stretch`
-    multiplies the times between submits. `ideal_s` replaces the stated durations.
+    As if each started at once; `stretch` multiplies the times between submits, and `ideal_s`
+    replaces the stated durations.
     """
     submit = np.array([job.submit_s for job in jobs]) * stretch
     runs = np.array([job.duration_s if ideal_s is None else ideal_s(job) for job in jobs])
@@ -67,10 +64,7 @@ def offered_load(
 
 
 def at_load(
-    jobs: Sequence[SimJob],
-    gpus: int,
-    load: float,
-    ideal_s: Callable[[SimJob], float] | None = None,
+    jobs: Sequence[SimJob], gpus: int, load: float, ideal_s: Callable[[SimJob], float] | None = None
 ) -> list[SimJob]:
     """The same jobs in the same order, arriving faster or slower so that they offer `load`.
 

@@ -16,7 +16,7 @@ from simulation.errors import SimulationError
 class FreeCounts:
     """Free GPUs per node as counts: answers "does it fit" without looking at every node."""
 
-    def __init__(self, free: Iterable[int] = ()) -> None:
+    def __init__(self, free: Iterable[int]) -> None:
         self._nodes_with: dict[int, int] = {}
         for count in free:
             self._nodes_with[count] = self._nodes_with.get(count, 0) + 1

@@ -1,9 +1,8 @@
-"""The order of the queue: strict first in, first out, or EASY backfill.
+"""The order of the queue: strict first in, first out, or EASY backfill (Lifka 1995).
 
-In both, a job that waits by its policy's wish lets later ones pass, as in live Slurm. EASY
-(Lifka 1995): the first job that does not fit gets a promise of the earliest time it will,
-by the walltimes of what runs; later jobs may start now if they end by then or stay off
-the nodes it was promised.
+EASY promises the first job that does not fit the nodes on which it fits earliest, by the
+walltimes of what runs. Later jobs may start now if they end before that or use other nodes. In
+both orders a job that its policy lets wait is passed, as in live Slurm.
 """
 
 from __future__ import annotations

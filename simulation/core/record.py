@@ -30,19 +30,17 @@ class Running(JobProgress):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What happened to one job.
-
-    `postponed` counts waits that ran their course; `is_forced`: the bound on postponing
-    was reached and the job took what there was. `ideal_s`: its time in its best
-    configuration, by the run's execution-time model.
-    """
+    """What happened to one job."""
 
     job: SimJob
     start_s: float
     end_s: float
     placement: Placement
+    #: How many waits ran their course.
     postponed: int = 0
+    #: Whether it took what there was because the bound on postponing was reached.
     is_forced: bool = False
+    #: Its time in its best configuration, by the run's execution-time model.
     ideal_s: float | None = None
 
     @property

@@ -31,9 +31,7 @@ class Result:
         return asdict(self)
 
 
-def averaged(
-    rows: Mapping[str, Sequence[Mapping[str, float]]],
-) -> dict[str, dict[str, float]]:
+def averaged(rows: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, float]]:
     """Means over the seeds; of several seeds each with its standard deviation as `..._sd`."""
     found: dict[str, dict[str, float]] = {}
     for name, runs in rows.items():

@@ -48,7 +48,7 @@ class RunningLoan(JobProgress):
 R = TypeVar("R", bound=RunningLoan)
 
 
-class Nodes(Generic[R]):
+class LoanNodes(Generic[R]):
     """What is free of every node, and the jobs that run on it or borrow from it.
 
     `jobs` counts those by node, `hosted` only the jobs that have a task on the node.

@@ -1,8 +1,4 @@
-"""The event-driven simulator: Slurm and the clock are replaced, the policies are not.
-
-A heap of ends, submits and wake-ups; time jumps from one to the next. How long a job still
-runs is rescaled whenever the jobs beside it change. `core.queue_order` has the order of the queue.
-"""
+"""The simulator of placing policies: Slurm and the clock are replaced, the policies are not."""
 
 from __future__ import annotations
 
@@ -32,8 +28,7 @@ DEPTH = 500
 class Postponing:
     """The bounds on a policy's waits, as `waiting` in gputopo.yaml; the same defaults.
 
-    A job that ends wakes every waiting job; a wait that begins because one was cut short so
-    does not count.
+    A job that ends wakes every waiting job, and a wait that was cut short so does not count.
     """
 
     max_postponements: int = 10

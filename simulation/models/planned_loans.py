@@ -1,8 +1,7 @@
 """Jobs planned together by DRMaestro, with or without remote GPUs, on a virtual cluster.
 
-A round decides for everybody who waits; it comes at the next multiple of `interval_s` after
-something changed (thesis section 5.4.4: the scheduler is called at intervals). What runs with
-remote GPUs changes its speed whenever the traffic on its machines does.
+A round plans all who wait, at the next multiple of `interval_s` after something changed (thesis
+section 5.4.4). A job with remote GPUs changes its speed whenever the traffic on its machines does.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.drmaestro import HELD_BACK, DRMaestro, NetworkProfile
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended, Nodes, RunningLoan
+from simulation.models.loans import Ended, LoanNodes, RunningLoan
 
 #: The order of events at one second: a round comes after everything that it can know of.
 _END, _RETURN, _SUBMIT, _ROUND = range(4)
@@ -42,15 +41,15 @@ class _Running(RunningLoan):
 
 @dataclass(slots=True)
 class PlannedLoanSimulator:
-    """One planner on machines of which `warm` gives CPUs and memory back later. `run` once.
+    """One planner on some machines; `run` once.
 
-    `warm` holds (second, machine, CPUs, memory in MB). Traffic on a machine's network is the sum
-    of its flows, 1 being all it carries; a flow is the share of time that a job with remote GPUs
-    spends on an idle network, once per remote GPU.
+    Traffic on a machine's network is the sum of its flows, 1 being all it carries; a flow is the
+    share of time that a job with remote GPUs spends on an idle network, once per remote GPU.
     """
 
     machines: dict[str, NodeCapacity]
     planner: DRMaestro
+    #: What machines get back later: (second, machine, CPUs, memory in MB).
     warm: Sequence[tuple[float, str, int, int]] = ()
     interval_s: float = 1.0
     end_s: float = 0.0
@@ -60,10 +59,10 @@ class PlannedLoanSimulator:
     _ended: dict[int, Ended] = field(default_factory=dict)
     _round_s: float = math.inf  # of the next round
     _traffic: dict[str, float] = field(init=False)
-    _loans: Nodes[_Running] = field(init=False)
+    _loans: LoanNodes[_Running] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loans = Nodes(self.machines)
+        self._loans = LoanNodes(self.machines)
         self._traffic = dict.fromkeys(self.machines, 0.0)
 
     def run(self, jobs: Sequence[PlannedJob]) -> list[Ended]:

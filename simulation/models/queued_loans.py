@@ -1,7 +1,6 @@
-"""Queues of jobs that may borrow GPUs of other nodes, first come, first served.
+"""Queues of jobs that may borrow GPUs of other nodes (Markthub et al., PDCAT 2014).
 
-The queues are those of `policies.remote.r_queue` (Markthub et al., PDCAT 2014); execution times
-are the paper's model (eqs. 1-7), and change whenever the jobs on a job's nodes do.
+Execution times are the paper's model (eqs. 1-7), and change whenever the jobs on a job's nodes do.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from policies.remote.r_queue import (
 )
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended, Nodes, RunningLoan
+from simulation.models.loans import Ended, LoanNodes, RunningLoan
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedJob:
+class QueuedLoanJob:
     """A job of a log: when it came, what it asks, what it does."""
 
     submit_s: float
@@ -53,33 +52,31 @@ class IdleGpus:
 
 @dataclass(slots=True)
 class QueuedLoanSimulator:
-    """One queue on nodes that are all free at first. `run` once.
-
-    Afterwards `idle` holds what was left idle until `end_s`, and `placements` where every job
-    ran.
-    """
+    """One queue on nodes that are all free at first; `run` once."""
 
     nodes: dict[str, NodeCapacity]
     queue: GQueue | RQueue | AutoRQueue
     wires: NetworkSpeeds = field(default_factory=NetworkSpeeds)
+    #: Where every job ran, by number.
     placements: dict[int, RemotePlacement] = field(default_factory=dict)
+    #: GPUs left idle up to `end_s`, the second of the last event.
     idle: IdleGpus = field(default_factory=IdleGpus)
-    end_s: float = 0.0  # of the last event so far: up to there `idle` is counted
+    end_s: float = 0.0
     _clock: Clock = field(default_factory=Clock)
-    _jobs: Sequence[QueuedJob] = ()
+    _jobs: Sequence[QueuedLoanJob] = ()
     _waiting: deque[int] = field(default_factory=deque)
     _ended: dict[int, Ended] = field(default_factory=dict)
-    _loans: Nodes[RunningLoan] = field(init=False)
+    _loans: LoanNodes[RunningLoan] = field(init=False)
     _running: dict[int, RunningLoan] = field(default_factory=dict)
     _free: int = 0
     _idle_in_use: int = 0
     _idle_hosting: int = 0
 
     def __post_init__(self) -> None:
-        self._loans = Nodes(self.nodes)
+        self._loans = LoanNodes(self.nodes)
         self._free = sum(room.free.bit_count() for room in self.nodes.values())
 
-    def run(self, jobs: Sequence[QueuedJob]) -> list[Ended]:
+    def run(self, jobs: Sequence[QueuedLoanJob]) -> list[Ended]:
         """Every job's end; `jobs` in order of submits. SimulationError if one never fits."""
         self._jobs = jobs
         self._await_submit(0)
@@ -136,7 +133,7 @@ class QueuedLoanSimulator:
             self._waiting.popleft()
             self._start(number, answer)
 
-    def _decide(self, queued: QueuedJob) -> RemotePlacement | Wait:
+    def _decide(self, queued: QueuedLoanJob) -> RemotePlacement | Wait:
         queue = self.queue
         if sum(queued.job.request.gpus_per_node) > self._free:
             return _TOO_FEW  # so would every queue say, after looking at every node

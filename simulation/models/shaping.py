@@ -1,8 +1,7 @@
-"""Replaces Slurm and the clock for policies that shape jobs: the same schedulers as live.
+"""The simulator of schedulers that shape jobs: Slurm and the clock are replaced.
 
-A heap of arrivals and completions; at each moment the scheduler plans the whole queue, and what
-it starts runs for as long as the true performance model says. The scheduler sees predictions
-only.
+At every arrival and end the scheduler plans the whole queue by predictions; what it starts runs for
+as long as the true performance model says.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Truth = Callable[[Task, Shape], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskRun:
     """One task that ran."""
 
     task: Task
@@ -40,22 +39,21 @@ class Done:
 
 @dataclass(slots=True)
 class ShapingSimulator:
-    """One scheduler on one platform, all GPUs free at first.
-
-    `plan_s` holds the seconds each plan took; `done` the tasks in the order of their ends.
-    """
+    """One scheduler on one platform, all GPUs free at first."""
 
     platform: Platform
     scheduler: Scheduler
     truth: Truth
-    done: list[Done] = field(default_factory=list)
+    #: In the order of their ends.
+    done: list[TaskRun] = field(default_factory=list)
+    #: Seconds that each plan took.
     plan_s: list[float] = field(default_factory=list)
     _free: dict[str, int] = field(default_factory=dict)
     _waiting: dict[int, Task] = field(default_factory=dict)
     _running: dict[int, Started] = field(default_factory=dict)
     _clock: Clock = field(default_factory=Clock)
 
-    def run(self, tasks: Sequence[Task]) -> list[Done]:
+    def run(self, tasks: Sequence[Task]) -> list[TaskRun]:
         """Run every task once; SimulationError where the scheduler leaves one waiting."""
         width = len(str(self.platform.nodes))
         self._free = {
@@ -109,4 +107,4 @@ class ShapingSimulator:
         del self._running[planned.task.job_id]
         for name in planned.nodes:
             self._free[name] += planned.shape.gpus_per_node
-        self.done.append(Done(planned.task, planned.shape, start_s, self._clock.now_s))
+        self.done.append(TaskRun(planned.task, planned.shape, start_s, self._clock.now_s))

@@ -1,8 +1,4 @@
-"""How long a job runs where it was placed, and beside whom: the execution-time models.
-
-A model answers for conditions as they are; the simulator asks again whenever they change
-and rescales what is left of the work.
-"""
+"""How long a job runs where it was placed, and beside whom: the execution-time models."""
 
 from __future__ import annotations
 
@@ -47,12 +43,11 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class ByBandwidth(Speed):
-    """A stated part of the time is communication and grows as bandwidth shrinks.
+    """Amdahl's law with one share of communication `c` for all jobs; not from a paper.
 
-    duration * ((1 - c) + c / share), share = effective bandwidth over that of the best set
-    of the size on an empty node (the worst node's). The stated duration is taken as the one
-    on the best GPUs. Not from a paper: Amdahl's law with one communication share `c` for
-    all jobs; single-GPU jobs do not communicate. Nodes of over 16 GPUs count as ideal.
+    duration * ((1 - c) + c / share), where share is the effective bandwidth over that of the best
+    set of the size on an empty node, of the worst node. The stated duration is that on the best
+    GPUs. Single GPUs do not communicate; nodes of over 16 GPUs count as ideal.
     """
 
     communication: float

@@ -26,12 +26,11 @@ def quantile(values: Sequence[float], q: float) -> float:
 def summary(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, float | None]:
     """Metric -> value; times in seconds, shares from 0 to 1.
 
-    `makespan_s` counts from the first submit to the last end; `utilisation` is the share of
-    GPU time in use over it, `busy_while_arriving` that up to the last submit.
-    `slo_violations` leaves out jobs placed by force (`slo_violations_forced`).
-    `bandwidth_share` and `pcie_rings` are over jobs of two GPUs or more per node (None without
-    any): effective bandwidth over the best set's of that size, and how many rings cross the
-    host.
+    `makespan_s` counts from the first submit to the last end; `utilisation` is the share of GPU
+    time in use over it, `busy_while_arriving` that up to the last submit. `slo_violations` leaves
+    out jobs placed by force. `bandwidth_share` (effective bandwidth over that of the best set of
+    the size) and `pcie_rings` (rings that cross the host) are over jobs of two GPUs or more per
+    node; None without any.
     """
     records = run.records
     waits = [record.waited_s for record in records]

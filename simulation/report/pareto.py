@@ -1,9 +1,8 @@
 """Where the policies lie between bandwidth and PCIe hops: `python -m simulation.report.pareto`.
 
-One node, a backlog of jobs of 1-5 GPUs, first in first out, stated durations; every
-policy sees the same jobs. Prints a row per policy: mean share of the ideal and share of
-rings with a PCIe hop over jobs of two GPUs or more, and the share counting single GPUs
-as 1. The last rows are bounds that know the future.
+One node, the same backlog of jobs of 1-5 GPUs for all, first in, first out. A row per policy: mean
+share of the ideal and share of rings with a PCIe hop over jobs of two GPUs or more, and the share
+counting single GPUs as 1. The last rows are bounds that know the future.
 """
 
 from __future__ import annotations

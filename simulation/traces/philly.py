@@ -1,9 +1,8 @@
 """The Philly trace that comes with the project, and a cluster of its size.
 
-15,000 jobs of Microsoft's cluster (Jeon et al., ATC'19, CC BY 4.0; attribution beside the
-file). The trace does not say which machines: 552 nodes with 2,490 GPUs are 231 nodes of
-eight and 321 of two if there are these two kinds (section 2 of the paper has both);
-their wiring is taken as DGX-1P's and as one PCIe switch.
+15,000 jobs of Microsoft's cluster (Jeon et al., ATC'19, CC BY 4.0; attribution beside the file).
+Its 552 nodes with 2,490 GPUs are taken as 231 nodes of eight, wired as a DGX-1P, and 321 of two on
+one PCIe switch: section 2 of the paper has both kinds.
 """
 
 from __future__ import annotations

@@ -64,8 +64,9 @@ def plot_option(about: str = "Draw to this file.") -> Callable[..., Any]:
 def number_option(
     name: str, low: float, high: float, default: float, about: str
 ) -> Callable[..., Any]:
-    """A number from `low` to `high`, whole where `low` is; its default is shown."""
-    bounds = click.IntRange if isinstance(low, int) else click.FloatRange
+    """A number from `low` to `high`, whole where `low` and the default are, which is shown."""
+    is_whole = isinstance(low, int) and isinstance(default, int)
+    bounds = click.IntRange if is_whole else click.FloatRange
     kind = bounds(low, high)  # type: ignore[arg-type]
     return click.option(name, type=kind, default=default, show_default=True, help=about)
 

@@ -1,7 +1,6 @@
 """From the sections of one node's answer to its NodeTopology.
 
-The vendors' tools say what is linked how; `nvidia-smi -q` and sysfs say which device file
-each GPU is, which the matrix alone does not.
+The vendors' tools tell the links; `nvidia-smi -q` and sysfs tell each GPU's device file.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ _RENDER = re.compile(r"^renderD(\d+) .*/([0-9a-fA-F:.]+)\s*$", re.MULTILINE)
 
 
 def read_node(node: str, sections: Mapping[str, Section]) -> NodeTopology:
-    """The node's hardware.
-
-    Raises PluginError when no vendor's tool ran; TopologyError when its answer is damaged.
-    """
+    """The node's hardware; PluginError when no tool ran, TopologyError for a damaged answer."""
     if sections["nvidia-smi-topo"].status == 0:
         topology = _nvidia(node, sections)
     elif sections["rocm-smi-topo"].status == 0:

@@ -46,10 +46,7 @@ class Collector:
         self._partition = partition
 
     def collect(self, nodes: Sequence[SlurmNode], accept: bool = False) -> Iterator[Outcome]:
-        """Collect `nodes`, in order; each node's outcome as soon as it and all before it are done.
-
-        `accept` makes what is found the accepted hardware.
-        """
+        """Collect `nodes`; their outcomes in order. `accept`: also hardware that changed."""
         records = self._store.nodes()
         with ThreadPoolExecutor(PARALLEL) as pool:
             for node, found in zip(nodes, pool.map(self._read, nodes), strict=True):

@@ -1,8 +1,4 @@
-"""The shell snippet that runs on a node, and its output cut into sections.
-
-It is piped into `sh` there: no file of ours is needed on a node. Each tool's output stands
-between marks with its exit status, so that a missing tool is seen and not guessed.
-"""
+"""The shell snippet that is piped into `sh` on a node, and its output cut into sections."""
 
 from __future__ import annotations
 
@@ -67,10 +63,7 @@ def script() -> str:
 
 
 def sections(output: str) -> dict[str, Section]:
-    """The snippet's output by section.
-
-    Raises PluginError when a section is missing: the output was cut off.
-    """
+    """The snippet's output by section; raises PluginError where one is missing (cut off)."""
     found: dict[str, Section] = {}
     name, lines = "", list[str]()
     for line in output.splitlines():

@@ -3,8 +3,8 @@
 kinds/KEY.json   one file per kind of hardware, as `gputopo topology show --json` prints it
 nodes.json       node -> the keys of the accepted and the latest hardware, and when
 
-The first collection of a node is accepted; a later one that differs makes the node a
-mismatch until it is accepted (`collect --accept`) or the hardware is as before.
+The first collection of a node is accepted; one that differs is a mismatch until it is accepted
+(`collect --accept`) or the hardware is as before.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ class Store:
         self._topologies: dict[str, NodeTopology] = {}
 
     def nodes(self) -> dict[str, NodeRecord]:
-        """Every collected node; empty when nothing was collected yet.
-
-        Raises PluginError when the file is damaged.
-        """
+        """Every collected node, if any; raises PluginError when the file is damaged."""
         path = self.folder / "nodes.json"
         try:
             rows = json.loads(path.read_text())

@@ -41,12 +41,12 @@ class GenieRule:
     max_gpus_per_node: int = setting(0, "Most GPUs per node; 0: all.", high=256)
     classes: Classes = computed(
         lambda: PAPER,
-        "As above, for this partition.",
+        "The same as in `genie`, for this partition.",
         kind="classes",
         inherits=True,
         example=_EXAMPLE,
     )
-    late: Late = setting("accept", "As above, for this partition.", inherits=True)
+    late: Late = setting("accept", "The same as in `genie`, for this partition.", inherits=True)
     line: int = 0
 
 
@@ -79,13 +79,13 @@ class GenieConfig:
     )
     poll_s: float = setting(
         5.0,
-        "The queue is looked at this often when nothing is heard of, in seconds.",
+        "Seconds between two readings of the queue while nothing happens.",
         low=0.5,
         high=60,
     )
     partitions: Mapping[str, GenieRule] = computed(dict, "The partitions whose jobs are shaped.")
     accounts: Mapping[str, GenieAccount] = computed(
-        dict, "What an account's jobs may have instead."
+        dict, "Other classes for the jobs of an account."
     )
 
 

@@ -1,14 +1,11 @@
 """Settings classes: each field is one key of gputopo.yaml, declared once.
 
-A settings class is a frozen dataclass. What a field's annotation and default do not say stands in
-its `metadata`, under the names of Key's fields: meaning, bounds, an example; `setting` writes it.
-`yaml_reader.Reader.settings` reads an instance from YAML; `reference` prints the tables of
-docs/configuration.md and the JSON Schema from the same fields.
+A settings class is a frozen dataclass. Meaning, bounds and an example of a key stand in its field's
+`metadata`, under the names of Key's fields; `setting` writes it. `yaml_reader` reads an instance
+from YAML, `reference` prints docs/configuration.md and the JSON Schema.
 
 A class may have `conflict()`: the key and what is wrong where values cannot go together, else None.
-
-A policy declares its own class this way (with `policies.contract.settings.setting`).
-It becomes a section of gputopo.yaml by itself (`settings.load_policies`).
+A policy declares its own class with `policies.contract.settings.setting`; it becomes a section.
 """
 
 from __future__ import annotations
@@ -37,8 +34,7 @@ class Key:
     """One key of a section."""
 
     name: str
-    #: What reads a value: a name in `Reader.kinds`, or how sections are nested ("section": one,
-    #: "list": a list of them, "named": one under each name).
+    #: A name in `Reader.kinds`, or how sections are nested: "section" (one), "list", or "named".
     kind: str
     #: MISSING where the key must be given or the default is computed.
     default: Any
@@ -77,10 +73,7 @@ def required(about: str, **stated: Any) -> Any:
 
 
 def keys_of(settings: Any) -> tuple[Key, ...]:
-    """The keys of a settings class, in order: its fields that have metadata.
-
-    Raises TypeError for metadata that Key does not know, KeyError for a type without a kind.
-    """
+    """The keys of a settings class, in order; TypeError or KeyError for a wrong declaration."""
     types = get_type_hints(settings)
     found = []
     for one in fields(settings):

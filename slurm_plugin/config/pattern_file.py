@@ -17,13 +17,12 @@ MAX_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class SitePattern:
-    """One pattern of the site: the name policies know it by, its number of ranks.
+    """One pattern of the site."""
 
-    `line` is where gputopo.yaml names it.
-    """
-
+    #: The name by which policies know it.
     internal: str
     ranks: int
+    #: Where gputopo.yaml names it.
     line: int = 0
 
 

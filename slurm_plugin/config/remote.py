@@ -51,8 +51,8 @@ class RemoteConfig:
     )
     decider: Literal["r-queue", "drmaestro"] = setting(
         "r-queue",
-        "Who is lent to: `r-queue` asks about one waiting job after the other, `drmaestro`"
-        " about all of them at once.",
+        "Who chooses the jobs that borrow: `r-queue`, one waiting job after the other, or"
+        " `drmaestro`, all of them at once.",
     )
     solve_s: float = setting(
         2.0,
@@ -62,13 +62,16 @@ class RemoteConfig:
     )
     max_slowdown: float = setting(
         1.5,
-        "DRMaestro waits for a calmer network where remote GPUs would make a job take so many"
-        " times as long; a profile may say its own.",
+        "DRMaestro lets a job wait for a calmer network where remote GPUs would make it take more"
+        " than so many times as long; a profile may say its own.",
         low=1,
         high=1000,
     )
     network_gb_s: float = setting(
-        7.0, "A node's network in GB/s, by which `remote=auto` predicts.", low=0.01, high=10_000
+        7.0,
+        "A node's network in GB/s, for the predictions of `remote=auto`.",
+        low=0.01,
+        high=10_000,
     )
     donor_cpus: int = setting(1, "CPUs that a donor takes for each GPU.", low=1, high=64)
     donor_memory_mb: int = setting(

@@ -70,7 +70,7 @@ class SlotsConfig:
     )
     poll_s: float = setting(
         5.0,
-        "The queue is looked at this often when nothing is heard of, in seconds.",
+        "Seconds between two readings of the queue while nothing happens.",
         low=0.5,
         high=60,
     )

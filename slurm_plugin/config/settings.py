@@ -1,7 +1,4 @@
-"""gputopo.yaml as an immutable, validated Config.
-
-Every error names file, line and key and says what is allowed; unknown keys are refused.
-"""
+"""gputopo.yaml as an immutable Config; errors name file, line and key, and what is allowed."""
 
 from __future__ import annotations
 
@@ -38,21 +35,21 @@ DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class TopoAwareConfig(topo_aware.Settings):
-    """What the policy goes by, and how the engine reads jobs' neighbours for any policy."""
+class TopoAwareConfig(topo_aware.TopoAwareSettings):
+    """The policy\'s weights, and how the engine reads jobs\' neighbours for any policy."""
 
     profiles: Path | None = setting(
         None, "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"
     )
     refresh_s: float = setting(
         5.0,
-        "Seconds between two readings of Slurm's queue, by which neighbours are known.",
+        "Seconds between two readings of Slurm's queue, which tell who runs beside whom.",
         low=0.1,
         high=3600,
     )
     max_age_s: float = setting(
         30.0,
-        "Age of the last reading from which on no neighbour is taken into account.",
+        "Neighbours are ignored once the last reading is older than so many seconds.",
         low=1,
         high=86400,
     )
@@ -87,7 +84,7 @@ class Config:
     slots: SlotsConfig = computed(SlotsConfig, "How `enforcement: slots` keeps its gates.")
     remote: RemoteConfig = computed(RemoteConfig, "GPUs of other nodes, lent over the network.")
     topo_aware: TopoAwareConfig = computed(
-        TopoAwareConfig, "What `topo-aware` and `topo-aware-p` go by."
+        TopoAwareConfig, "Weights of `topo-aware` and `topo-aware-p`, and what they know of jobs."
     )
     genie: GenieConfig | None = setting(
         None, "Where and how `genie` shapes jobs; nowhere when unset."
@@ -153,14 +150,11 @@ class Config:
 
 @cache
 def load_policies() -> type[Config]:
-    """Register third parties' policies; `Config` with a section for each policy's settings.
-
-    A policy that cannot be registered, or whose settings gputopo.yaml cannot hold, is logged.
-    """
+    """Register third parties' policies, or log why not; `Config` with a section for each."""
     registry.load_plugins(check=_check_section)
     ours = {one.name for one in keys_of(Config)}
     sections = [
-        (name, settings, computed(settings, f"What `{name}` goes by."))
+        (name, settings, computed(settings, f"Settings of the policy `{name}`."))
         for name, settings in registry.sections.items()
         if name not in ours
     ]
@@ -179,10 +173,7 @@ def _check_section(name: str, settings: type) -> None:
 
 
 def load(path: Path, only: Collection[str] = ()) -> Config:
-    """The configuration in `path`; of `only` these keys, where they are named.
-
-    Raises ConfigError naming file, line and key.
-    """
+    """The configuration in `path`, or `only` these keys of it; raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

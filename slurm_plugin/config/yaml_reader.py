@@ -36,8 +36,8 @@ class Reader:
     ) -> Settings:
         """An instance of a settings class; `node` None is a section nobody wrote.
 
-        `name` is the section's full name; `unset` holds values of keys that are not written, in
-        place of the class's defaults. A field `line` gets the section's line. Raises ConfigError.
+        `name` is the section's full name, `unset` has defaults in place of the class's. A field
+        `line` gets the section's line. Raises ConfigError.
         """
         keys = {one.name: one for one in keys_of(cls)}
         written = self.mapping(node, name)

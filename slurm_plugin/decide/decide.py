@@ -1,7 +1,7 @@
 """From a question to a decision: checks, Cluster and Request, policy, reply, record.
 
-Pure: no clock, no file, no socket. Slurm's GPU indices outside, the topology's inside.
-Whatever is doubtful is a Pass: Slurm's own choice.
+No clock, no file, no socket. Questions and replies have Slurm's GPU indices, policies the
+topology's. Whatever is doubtful is a Pass: Slurm's own choice.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ class _Prepared:
 
 
 class _Leave(Exception):
-    """It is Slurm's own choice.
+    """It is Slurm's own choice, for a `reason` (a fixed sentence).
 
-    `reason` is a fixed sentence; `why` says it to the user, with what is special to this job.
-    A job to which nothing of ours applies gets no note at all (`quiet`).
+    `why` says more to the user; a `quiet` job gets no note.
     """
 
     def __init__(self, reason: str, why: str = "", *, quiet: bool = False) -> None:
@@ -115,7 +114,7 @@ class Decider:
         try:
             preferences = read_preferences(asked.hint, rule)
         except HintRefused as error:
-            # The bridge refuses such a hint at submit; without it the job starts by Slurm's choice.
+            # The bridge refuses such hints at submit; this job came without the bridge.
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if preferences.off:
             raise _Leave("opted out by hint")
@@ -237,11 +236,9 @@ class Decider:
 
 
 def use_note(gpus: Mapping[str, tuple[int, ...]], policy: str, reason: str) -> str:
-    """The note in AdminComment on what was chosen, by whom, and why.
+    """The note in AdminComment: `dgx1:0,3 by mapa: REASON`, at most 200 bytes.
 
-    `dgx1:0,3 by mapa: REASON`, GPUs in rank order by Slurm's index, at most 200 bytes.
-
-    Of many nodes the first are named and the others counted.
+    GPUs in rank order by Slurm's index; of many nodes the first are named, the others counted.
     """
     shown: list[str] = []
     left = MAX_NOTE_BYTES - REASON_BYTES

@@ -1,7 +1,7 @@
 """The decision log: JSON lines, rotated by size, written by a thread of its own.
 
-Answers never wait for the disk: `append` only queues. A full disk costs log lines, counted
-in `dropped`, and one line in the engine's own log until writing works again.
+Answers never wait for the disk. A full disk costs log lines, counted in `dropped`, and one line in
+the engine's own log until writing works again.
 """
 
 from __future__ import annotations

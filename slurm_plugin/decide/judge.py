@@ -1,8 +1,4 @@
-"""One judge for every choice: mapa's scores, whoever chose.
-
-So that the decision log can set Slurm's own choice, or that of a policy which scores
-nothing, beside ours.
-"""
+"""Scores of any choice by mapa: Slurm's own, or that of a policy which gives none."""
 
 from __future__ import annotations
 
@@ -14,15 +10,14 @@ from policies.mapa import Mapa
 from slurm_plugin.decide.machines import mask_of
 
 JUDGE = Mapa()
+#: What a placement says of its links.
+FIGURES = ("effbw_gbps", "agg_gbps", "preserved_gbps")
 
 
 def judge(
     gpus: Mapping[str, int], request: Request, nodes: Mapping[str, NodeState]
 ) -> Placement | None:
-    """Scores of the sets `gpus` (node -> mask, the topology's indices) for this request.
-
-    `nodes` are the states before the job. None where there is nothing to score.
-    """
+    """Scores of the sets `gpus` (node -> mask, the topology's indices); None for none to score."""
     states = {name: replace(nodes[name], free=mask) for name, mask in gpus.items()}
     counts = tuple(sorted((mask.bit_count() for mask in gpus.values()), reverse=True))
     asked = replace(request, gpus_per_node=counts, min_utility=0.0)
@@ -38,23 +33,17 @@ def with_scores(
     placement: Placement, request: Request, nodes: Mapping[str, NodeState]
 ) -> Placement:
     """The placement; scored by the judge if its policy gave no scores."""
-    if placement.effbw_gbps or placement.agg_gbps or placement.preserved_gbps:
+    if any(getattr(placement, name) for name in FIGURES):
         return placement
     masks = {name: mask_of(chosen) for name, chosen in placement.gpus.items()}
     judged = judge(masks, request, nodes)
     if judged is None:
         return placement
-    scored = replace(judged, gpus=placement.gpus, policy=placement.policy, reason=placement.reason)
     if not placement.terms:
-        return scored
+        policy, reason = placement.policy, placement.reason
+        return replace(judged, gpus=placement.gpus, policy=policy, reason=reason)
     # The policy's own utility stands; only the links' figures were missing.
-    return replace(
-        scored,
-        score=placement.score,
-        utility=placement.utility,
-        terms=placement.terms,
-        candidates=placement.candidates,
-    )
+    return replace(placement, **{name: getattr(judged, name) for name in FIGURES})
 
 
 def _inside_gbps(state: NodeState, mask: int) -> float:

@@ -33,8 +33,8 @@ class _Run:
 class Teacher:
     """Follows jobs from their start to their end.
 
-    Jobs that ran before are left out: nobody knows beside what they started. Nothing is learned
-    from a job that met two kinds or more, or a job that does not say what it is.
+    Nothing is learned from jobs that ran before the engine, met two kinds of jobs or more, or do
+    not say what they are.
     """
 
     learned: Learned

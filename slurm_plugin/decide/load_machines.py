@@ -1,7 +1,7 @@
 """From node sets to machines: topology, index mapping, and whether the hardware still fits.
 
-A mistake in the configuration raises ConfigError with its line. A node that cannot be
-trusted (no mapping, other hardware) is no mistake: it gets its `problem`.
+A mistake in the configuration raises ConfigError with its line. A node that cannot be trusted (no
+mapping, other hardware) is left to Slurm: the PluginError becomes its `problem`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_machines(config: Config) -> Machines:
-    """Every declared node's machine.
-
-    Raises ConfigError for a topology that cannot be read, a permutation that cannot fit, or a
-    pattern with more ranks than any node has GPUs.
-    """
+    """Every declared node's machine; raises ConfigError for what no node can have."""
     machines = _Loader(config).load()
     most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
     for name, pattern in config.patterns.items():
@@ -39,10 +35,6 @@ def load_machines(config: Config) -> Machines:
                 f" declared node has {most} GPUs, so no job could be placed by it"
             )
     return machines
-
-
-class _Problem(Exception):
-    """Why one node is left to Slurm."""
 
 
 class _Loader:
@@ -70,7 +62,7 @@ class _Loader:
             for name in node_set.nodes:
                 try:
                     machines[name] = self._machine(name, node_set, declared)
-                except (_Problem, PluginError, TopologyError) as problem:
+                except (PluginError, TopologyError) as problem:
                     machines[name] = Machine(declared, problem=" ".join(str(problem).split()))
         return machines
 
@@ -144,7 +136,7 @@ class _Loader:
         self, name: str, collected: NodeTopology | None, node_set: NodeSet
     ) -> NodeTopology:
         if collected is None:
-            raise _Problem(
+            raise PluginError(
                 self._damage or f"not collected yet; run gputopo topology collect {name}"
             )
         accepted = self._store.topology(self._records[name].accepted)
@@ -159,27 +151,20 @@ class _Loader:
         differences = difference(_as_coarse(expected, found), found)
         if differences:
             more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
-            raise _Problem(f"its hardware is not the {what} one: {differences[0]}{more}")
+            raise PluginError(f"its hardware is not the {what} one: {differences[0]}{more}")
 
     def _order(
-        self,
-        name: str,
-        node_set: NodeSet,
-        topology: NodeTopology,
-        collected: NodeTopology | None,
+        self, name: str, node_set: NodeSet, topology: NodeTopology, collected: NodeTopology | None
     ) -> tuple[int, ...] | None:
         """Slurm's GPU -> the topology's, None for the identity; raises where unsure."""
         known = collected if collected is not None else topology
         index = node_set.slurm_index
         if index == GRES_CONF:
-            found = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
+            order = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
         else:
-            if isinstance(index, tuple):
-                found = mapping.explicit(topology, index)
-            else:
-                found = mapping.identity(topology)
-            self._contradict(name, node_set, known, found)
-        order = found.to_topology
+            stated = index if isinstance(index, tuple) else range(topology.gpus)
+            order = mapping.explicit(topology, stated)
+            self._contradict(name, node_set, known, order)
         return None if order == tuple(range(len(order))) else order
 
     def _contradict(
@@ -188,13 +173,13 @@ class _Loader:
         """Refuse a stated mapping that the minors and gres.conf prove wrong."""
         try:
             proven = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
-        except (_Problem, TopologyError):
+        except (PluginError, TopologyError):
             # Nothing can be proven (AutoDetect, no minors): the administrator's word counts.
             return
         if proven != stated:
-            raise _Problem(
-                f"slurm_index says {list(stated.to_topology)}, but the device minors and"
-                f" {node_set.gres_conf} say {list(proven.to_topology)}; set slurm_index:"
+            raise PluginError(
+                f"slurm_index says {list(stated)}, but the device minors and"
+                f" {node_set.gres_conf} say {list(proven)}; set slurm_index:"
                 f" {GRES_CONF}"
             )
 
@@ -204,18 +189,17 @@ class _Loader:
             self._devices[path] = _device_files(path)
         devices = self._devices[path]
         if isinstance(devices, str):
-            raise _Problem(devices)
+            raise PluginError(devices)
         files = devices.get(name) or devices.get("", [])
         if not files:
-            raise _Problem(f"{path} has no File= of a GPU for this node")
+            raise PluginError(f"{path} has no File= of a GPU for this node")
         return files
 
 
 def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
     """What is expected, as coarse as the node's tool tells it.
 
-    rocm-smi says XGMI for every pair that the fabric reaches, also over several hops, and never
-    how many links: such a cell neither proves nor disproves a declared one.
+    rocm-smi says XGMI for every pair that the fabric reaches, over any number of hops and links.
     """
     if expected.gpus != found.gpus:
         return expected

@@ -1,7 +1,6 @@
 """Which node is which machine: topology and index mapping per node, or why there is none.
 
-A node without a certain mapping is kept with its `problem`: it is left to Slurm's own
-choice, and `gputopo doctor` and `status` name it.
+A node with a `problem` is left to Slurm's own choice; `gputopo doctor` and `status` name it.
 """
 
 from __future__ import annotations

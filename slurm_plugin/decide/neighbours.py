@@ -1,9 +1,8 @@
 """Which jobs run beside a job that is about to start.
 
-The select plugin's notices keep this current from one moment to the next. A snapshot of the queue
-every few seconds mends whatever a notice missed, and rebuilds it after a restart. Nobody asks here
-which GPUs are free: that comes with the question. What no snapshot has confirmed for long is not
-used.
+The select plugin's notices keep this current; a snapshot of the queue every few seconds adds what
+they missed, and fills it after a restart. Nothing of it is used once the last snapshot is old.
+Which GPUs are free comes with the question.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def hint_of(job: QueuedJob) -> str:
 def running_job(
     job_id: int, masks: Mapping[str, int], hint: str, user: int | None = None
 ) -> RunningJob:
-    """The job as its neighbours' policies see it; a hint that is wrong says nothing."""
+    """The job as policies see it; a wrong hint is taken for none."""
     try:
         # What the job is does not depend on the policy that decides.
         values = parse(hint, default_policy="topo-aware").values
@@ -56,10 +55,7 @@ def running_job(
 
 @dataclass(slots=True)
 class Neighbours:
-    """The jobs that run. It belongs to the event loop's thread, which alone changes it.
-
-    `jobs` and `running_in` may be called from any thread.
-    """
+    """The jobs that run; `jobs` and `running_in` may be called from any thread."""
 
     machines: Machines
     #: Nothing is used once the newest snapshot is older (seconds).
@@ -104,7 +100,7 @@ class Neighbours:
         self._asked[question.job] = (question.hint, question.uid)
 
     def notice(self, notice: Notice) -> None:
-        """A job started or ended. Not followed while nobody asks: no snapshot mends it then."""
+        """A job started or ended; ignored until somebody asks who runs."""
         if not self.is_wanted:
             return
         self._noticed_at[notice.job] = self.clock()
@@ -134,7 +130,7 @@ class Neighbours:
     ) -> None:
         """Take what runs in a snapshot that `began` then (by `clock`).
 
-        `starts`: no notices tell of starts, so a job that was not there before starts now.
+        `starts`: where no notices tell of starts, a job that is new in the snapshot starts now.
         """
         if self._read_at is not None and began < self._read_at:
             # Another one that is newer was taken meanwhile.

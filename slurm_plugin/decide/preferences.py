@@ -69,10 +69,7 @@ class Preferences:
 
 
 def read_preferences(text: str, rule: Rule) -> Preferences:
-    """The preferences behind a hint (empty: the partition's defaults).
-
-    Raises HintRefused naming the key and what is allowed.
-    """
+    """The preferences behind a hint (empty: the partition's defaults); raises HintRefused."""
     try:
         found = hints.parse(text, default_policy=rule.policy, patterns=rule.patterns)
     except HintError as error:

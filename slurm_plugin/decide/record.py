@@ -26,7 +26,7 @@ Scored = Callable[[], Placement | None]
 
 @dataclass(slots=True)
 class DecisionRecord:
-    """Collects references while deciding; `build` does the work after the reply."""
+    """What a line is made of; `build` makes it after the reply."""
 
     asked: PlacementQuestion
     mode: str

@@ -1,8 +1,7 @@
 """Which rule applies to a job: its partition's, then its account's, then its user's.
 
-The mode is the partition's alone. Policy and default hints are laid over each other, key
-by key, the user's last. Of the limits (`users_may_set`) the most personal one counts whole:
-a user's replaces the account's, an account's the partition's.
+The mode is the partition's alone. Policy and default hints are laid over each other, the user's
+last. A user's limits (`users_may_set`) replace the account's, an account's the partition's.
 """
 
 from __future__ import annotations

@@ -17,11 +17,7 @@ STEP = 0.02
 
 
 class SitePolicies:
-    """Policies by name.
-
-    What the site's profile files say about jobs that slow each other goes before what finished
-    jobs taught.
-    """
+    """Policies by name. Slowdowns in the site's profile files go before those that jobs taught."""
 
     def __init__(self, config: Config, learned: Learned) -> None:
         folder = config.topo_aware.profiles

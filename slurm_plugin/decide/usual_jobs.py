@@ -30,10 +30,7 @@ class _Line(msgspec.Struct):
 
 
 def learned(log: DecisionLogConfig) -> Shares:
-    """Shares by GPUs per node of the jobs in the newest part of the log, each counted once.
-
-    None where these are too few jobs.
-    """
+    """Shares by GPUs per node of the jobs in the newest part of the log; () for too few jobs."""
     jobs: dict[int, tuple[int, ...]] = {}
     for line in _newest(log):
         try:

@@ -1,8 +1,4 @@
-"""Reads one 32-bit constant from a shared object: `plugin_version` of a Slurm plugin.
-
-Slurm refuses a plugin whose version is not its own, so the file itself is the only witness.
-Layout: ELF-64 as in the System V ABI, chapters 4 and 5.
-"""
+"""Reads `plugin_version` from a Slurm plugin: ELF-64 as in the System V ABI, chapters 4 and 5."""
 
 from __future__ import annotations
 
@@ -13,10 +9,7 @@ _SHT_DYNSYM = 11
 
 
 def uint32_symbol(path: Path, name: str) -> int:
-    """The value of an exported uint32 constant.
-
-    Raises ValueError when the file is no 64-bit shared object or has no such symbol.
-    """
+    """The value of an exported uint32 constant; ValueError where the file has no such one."""
     data = path.read_bytes()
     if data[:5] != b"\x7fELF\x02":
         raise ValueError(f"{path}: not a 64-bit ELF file")

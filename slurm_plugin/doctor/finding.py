@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report; `level` is ok, warn or fail, `fix` says what to do unless it is ok.
+    """One line of the report."""
 
-    `check` is the check's name, which `examine` fills in.
-    """
-
+    #: The check's name, which `examine` fills in.
     check: str
+    #: ok, warn or fail.
     level: str
     text: str
+    #: What to do, unless it is ok.
     fix: str = ""
 
 

@@ -1,7 +1,4 @@
-"""How decisions reach Slurm: exact GPUs at the start (`Select`), or at submit (`Slots`).
-
-Policies never know which of them is in use, nor what is wrapped around it (`interface.py`).
-"""
+"""How decisions reach Slurm: exact GPUs at the start (`Select`), or at submit (`Slots`)."""
 
 from slurm_plugin.enforcement.interface import KEEP_S, Enforcement
 from slurm_plugin.enforcement.select import Select

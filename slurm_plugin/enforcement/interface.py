@@ -1,7 +1,6 @@
 """What every way of enforcing answers: a submit, and a job about to start.
 
-`Select` and `Slots` decide. Where jobs are shaped, `genie/shaping.py` stands around one of them and
-passes on what is not about shapes. serve/setup.py puts them together.
+`Select` and `Slots` decide; where jobs are shaped, `genie/shaping.py` wraps one of them.
 """
 
 from __future__ import annotations

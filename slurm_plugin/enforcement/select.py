@@ -1,7 +1,7 @@
-"""Enforcement by the select plugin: exact GPUs when the job starts, nothing at submit.
+"""Enforcement by the select plugin: exact GPUs when the job starts.
 
-At submit the hint is only checked and written into admin_comment, where the plugin finds
-it at start time. That depends on the request and the configuration alone: an answer may be kept.
+At submit the hint is only checked and written into admin_comment, where the plugin finds it at the
+start. The answer depends on the request and the configuration alone, so it may be kept.
 """
 
 from __future__ import annotations
@@ -27,10 +27,7 @@ WAITS = "GPUs are kept for a loan"
 
 
 class Select:
-    """The recommended way: `slurm_plugin/select` asks at the moment a job starts.
-
-    `reserved` are the GPUs of loans in the making: other jobs do not see them, or wait.
-    """
+    """Exact GPUs at a job's start; those `reserved` for a loan are not given to others."""
 
     def __init__(self, decider: Decider, reserved: Reservations) -> None:
         self.decider = decider
@@ -59,7 +56,7 @@ class Select:
         """The decision on the GPUs that are not reserved; a loan's own job gets its share."""
         decider, reserved = self.decider, self._reserved
         mode = decider.rule(question.partition, question.account, question.uid).mode
-        if mode != "enforce" or reserved.is_empty:
+        if mode != "enforce" or not reserved.by_borrower:
             return decider.decide(question)
         seen = reserved.answer(question)
         if isinstance(seen, WaitFor):
@@ -73,5 +70,5 @@ class Select:
 
 
 def _could_borrow(asked: Submit) -> bool:
-    """As far as the submit tells; the look at the queue knows more."""
+    """As far as the submit tells."""
     return asked.nodes <= 1 and asked.max_nodes <= 1 and max(asked.per_node, asked.gpus) >= 2

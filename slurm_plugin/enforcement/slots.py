@@ -39,7 +39,7 @@ from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable, need_of
 from slurm_plugin.queue.features import Unsupported
 
-#: Decisions of partitions that are only observed, kept until the next look writes them.
+#: Decisions of partitions that are only observed, kept until the next poll writes them.
 MAX_OBSERVED = 1000
 
 
@@ -157,7 +157,7 @@ class Slots:
         return need
 
     def _observe(self, job: _Submission, need: Need) -> None:
-        """Decide as if it were enforced; the next look writes it down."""
+        """Decide as if it were enforced; the next poll writes it down."""
         room, _ = self.cache.now()
         found = groups(need, room)
         if found and len(self.cache.observed) < MAX_OBSERVED:
@@ -179,14 +179,14 @@ class Slots:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, room) and not keys.het:
                 raise Unplaceable(APART)
-            # Known at once: the next submit may come before the next look.
+            # Known at once: the next submit may come before the next poll.
             first = None if job.is_later else need
             cache.first = cache.first or first
             return self._gate(job, _waits_for(need), need=first, keep=True)
         is_doubted = cache.is_doubted(job.asked.uid, now)
-        if job.is_later or keys.array or keys.het or is_doubted or self._looks_first(job):
+        if job.is_later or keys.array or keys.het or is_doubted or self._waits_for_poll(job):
             # The tasks of an array would all get the same slots. Components start together or
-            # not at all. Where submits of a user come to nothing, the jobs have to be seen first.
+            # not at all. After submits that came to nothing, a user's jobs have to be seen first.
             cache.is_awaited |= not job.is_later
             return self._gate(job, keep=_is_put_off(keys))
         choice, record = self._ask(job, need, found)
@@ -214,11 +214,11 @@ class Slots:
         self.cache.is_awaited = True
         return Ok(values)
 
-    def _looks_first(self, job: _Submission) -> bool:
-        """Is a moment's wait for the next look worth it?
+    def _waits_for_poll(self, job: _Submission) -> bool:
+        """Is it worth waiting for the next poll?
 
-        For GPUs that came free a moment ago; and for a policy that goes by who runs beside
-        whom, while a job is on its way that no look has seen.
+        Yes where GPUs came free since the last one, and for a policy that asks who runs beside whom
+        while a job is about to start that no poll has seen.
         """
         if self.cache.ended != self.cache.known:
             return True
@@ -235,17 +235,16 @@ class Slots:
         need: Need | None = None,
         keep: bool = False,
     ) -> Ok:
-        """Behind the gate a job is safe whatever changes meanwhile.
+        """The job waits behind a gate, whatever changes meanwhile.
 
-        With `keep` the bridge may gate equal submits of the next moment in the same way, so that a
-        burst of them asks once: a look at the queue follows each end of a job, and one more comes
-        when the answer is used no more. Not the components of a heterogeneous job, which are
-        looked at together.
+        With `keep` the bridge gates equal submits of the next second in the same way, so that a
+        burst of them asks once; the polls after a job's end go on for longer than that. Components
+        of a heterogeneous job are never kept: they are placed together.
         """
         token = self._token()
         values = job.comment(GATED, token, note, since)
         values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + self._lease_s))
-        # Nothing is promised; the next look writes the decision down once the job has its id.
+        # Nothing is promised; the next poll writes the decision down once the job has its id.
         self.cache.promise(token, Hold(), job.now, record, need)
         # Whoever asks for the reason is not to wait for it.
         self.cache.is_awaited |= record is not None

@@ -1,7 +1,7 @@
 """The engine's side of a question that came with a credential: who may see what.
 
-Root and SlurmUser see every job, everybody else their own. A stranger's job and a job that
-never was get the same answer.
+Root and SlurmUser see every job, others their own. The answer for another user's job is the same as
+for a job that does not exist.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ class NotTold(PluginError):
 
 
 def unknown(job: int) -> str:
-    """What is said of a job that is not known, or not this user's."""
+    """The words for a job that is not known, or not this user's."""
     return f"job {job}: no decision for a job of yours with this number"
 
 
 def answer(asked: munge.Opened, log: DecisionLogConfig, known: Machines) -> bytes:
-    """The credential that answers a question, for the user who asked it alone.
+    """The credential that answers a question; only the user who asked can open it.
 
-    Raises MungeError where munge does not seal it. Blocking (files, a process): to be called in a
-    thread.
+    Raises MungeError where munge does not seal it. It blocks: to be called in a thread.
     """
     reply: dict[str, Any] = {"gputopo": VERSION}
     try:

@@ -1,6 +1,6 @@
-"""What the site gained, summed up from the decision log: bandwidth and rings against stock.
+"""What the site gained against stock Slurm, from the decision log: bandwidth and rings.
 
-Stock Slurm's set is judged in the best order there is for it, so the gain is a lower bound.
+Stock Slurm's set is judged in its best order, so the gain is a lower bound.
 """
 
 from __future__ import annotations

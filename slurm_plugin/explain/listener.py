@@ -3,8 +3,8 @@
     client -> engine   a munge credential and a line feed
     engine -> client   a munge credential for that user alone, or `error TEXT`, and a line feed
 
-Off by default. Everything slow runs in threads of its own, and few at a time. Who asks is proven
-first; each user has an allowance of their own, so that nobody asks at the cost of others.
+Off by default. Everything slow runs in a few threads. Munge proves who asks, and each user has an
+allowance, so that nobody asks at the cost of others.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ def draw(
 ) -> list[Path]:
     """Draw each node with the job's GPUs marked in rank order; the files written.
 
-    One node is drawn to `target`, several to `target` with the node's name in it.
-    Raises TopologyError as `gres_topology.drawing.draw` does.
+    Of several nodes each file has the node's name in it. Raises TopologyError.
     """
     from gres_topology.drawing import draw as draw_node
 

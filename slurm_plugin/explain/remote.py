@@ -17,8 +17,8 @@ TIMEOUT_S = 15.0
 def ask(address: tuple[str, int], job: int, trusted_uids: frozenset[int]) -> dict[str, Any]:
     """The engine's answer: `told` and `machines`.
 
-    Raises NotTold when there is nothing for this user, EngineDown when there is no engine
-    (or one that runs as none of `trusted_uids`).
+    Raises NotTold where this user may know nothing, EngineDown where no engine of `trusted_uids`
+    answers.
     """
     nonce = secrets.token_hex(8)
     question = json.dumps({"gputopo": VERSION, "job": job, "nonce": nonce}).encode()
@@ -38,8 +38,7 @@ def ask(address: tuple[str, int], job: int, trusted_uids: frozenset[int]) -> dic
         raise EngineDown(f"{where}: an answer to another question")
     if "told" not in reply:
         raise NotTold(str(reply.get("message", "no answer")))
-    found: dict[str, Any] = reply
-    return found
+    return dict(reply)
 
 
 def _exchange(address: tuple[str, int], credential: bytes, where: str) -> bytes:

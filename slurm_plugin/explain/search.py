@@ -1,7 +1,6 @@
 """Finds one job's lines in the decision log without decoding all others.
 
-The engine answers users' questions with this in a thread: every block is one short step
-under the interpreter's lock and one read without it, so decisions never wait for long.
+It goes block by block, so that decisions never wait long for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ MAX_RECORDS = 2000
 
 
 def find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
-    """The job's records, or those of the array with this id; oldest first, rotated files too.
-
-    Raises PermissionError where the log is closed to this user.
-    """
+    """The records of the job, or array, with this id, oldest first; PermissionError if closed."""
     found = _find(config, job)
     array = next((int(r["array"]) for r in found if r.get("array") not in (0, None, job)), 0)
     if array:
@@ -74,8 +70,7 @@ def _lines(path: Path, needles: tuple[bytes, bytes]) -> Iterator[bytes]:
 def attributed(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The records, oldest first; what was decided directly before a task's start gets its id.
 
-    Slurm asks about an array under the array's own job id and splits the task off when it
-    starts, so that only the start (`started`) names the task's id.
+    Slurm asks under the array's own job id; only the start (`started`) names the task's.
     """
     held: dict[int, dict[str, Any]] = {}
     for record in records:

@@ -1,7 +1,7 @@
-"""What Slurm itself tells about a job: state, and our bracket in AdminComment.
+"""What Slurm itself tells about a job: its state, and our entries in AdminComment.
 
-For users without an engine to ask. One's own jobs only, unless one is root or SlurmUser;
-of jobs that ended long ago sacct still knows the comment.
+For users who reach no engine. They are told of their own jobs only, root and SlurmUser of all. Of
+jobs that ended long ago sacct still knows the comment.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.answer import NotTold, unknown
 from slurm_plugin.job_notes import donor, hints
-from slurm_plugin.job_notes.loan import gpu_indices
 from slurm_plugin.job_notes.records import GATED, MAY, GateRecord, JobRecord, LoanRecord
+from slurm_plugin.lending.record import members
 from slurm_plugin.slurm.runner import Runner
 
 _PAIR = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
@@ -29,10 +29,7 @@ def operators(run: Runner) -> frozenset[int]:
 
 
 def job_number(run: Runner, text: str) -> int:
-    """The job id behind `123` or `123_4` (an array's task).
-
-    Raises NotTold for a task that the controller no longer holds.
-    """
+    """The job id behind `123` or `123_4`; NotTold for a task that Slurm no longer holds."""
     if text.isdecimal():
         return int(text)
     try:
@@ -53,14 +50,11 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
     if hints.has_hint(comment):
         story |= {"hint": hints.hint_in(comment), "note": hints.note_in(comment)}
     loan = _loan(found)
-    return story | ({"loan": loan} if loan else {})
+    return story | {"loan": loan} if loan else story
 
 
 def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:
-    """State and reason in one line, and the loan as it stands (`loan_in`).
-
-    Both empty when the controller no longer holds the job.
-    """
+    """State with reason, and the loan (`loan_in`); both empty for a job Slurm no longer holds."""
     found = _of_controller(run, job)
     return (str(found["state"]), _loan(found)) if found else ("", {})
 
@@ -117,9 +111,8 @@ def _pairs(line: str) -> dict[str, str]:
 def loan_in(comment: str, is_waiting: bool = True) -> dict[str, Any]:
     """Who lends what by AdminComment, or why nothing was lent; empty for all other jobs.
 
-    `is_waiting`: the job has not started; where GPUs are chosen then, only Slurm tells.
-    `host`, `gpus`, `donors` and `why` of one that borrows; `waits`, `tries` and `next` (epoch)
-    of one that would; `lends_to` of a donor.
+    A borrower has `host`, `gpus`, `donors` and `why`; a job that would borrow `waits`, `tries` and
+    `next` (epoch); a donor `lends_to`. `is_waiting`: the job has not started.
     """
     if parent := donor.borrower_in(comment):
         return {"lends_to": parent}
@@ -130,16 +123,7 @@ def loan_in(comment: str, is_waiting: bool = True) -> dict[str, Any]:
     if loan is None:
         waits = kept.state == GATED or (kept.state == MAY and is_waiting)
         return _waiting(kept, hints.note_in(comment)) if waits else {}
-    return {
-        "asked": kept.asked,
-        "host": loan.host,
-        "gpus": gpu_indices(loan.mask),
-        "donors": [
-            {"node": one.node, "gpus": gpu_indices(one.mask), "job": one.job_id}
-            for one in loan.donors
-        ],
-        "why": kept.loan_reason,
-    }
+    return {"asked": kept.asked, **members(loan), "why": kept.loan_reason}
 
 
 def _waiting(kept: JobRecord, note: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ Record = dict[str, Any]
 #: Array tasks, and earlier decisions, named one by one.
 MAX_TASKS = 50
 MAX_EARLIER = 50
-#: What is told of how a job got its shape, beside its placement.
+#: The keys about a job's shape that its story has.
 SHAPING = (
     *("time", "shape", "why", "note", "service", "deadline", "allowance_s", "starts"),
     *("shapes", "shapes_left_out"),
@@ -20,8 +20,8 @@ SHAPING = (
 def story_of(job: int, records: Sequence[Record], source: str) -> Record:
     """The last decision's keys, and `source`, `earlier`, `started`, `tasks` beside them.
 
-    `records` are one job's or one array's, oldest first, and not empty. Of an array the
-    task decided last is told in full, all others under `tasks` (`tasks_left_out` counts).
+    `records` are one job's or one array's, oldest first, and not empty. Of an array the last task
+    is told in full, the others under `tasks`.
     """
     shapes = [record for record in records if record.get("decision") == "shape"]
     placing = [record for record in records if record.get("decision") != "shape"]
@@ -73,10 +73,7 @@ def _tasks(records: Sequence[Record], but: int) -> list[Record]:
 
 
 def may_see(records: Sequence[Record], uid: int) -> list[Record]:
-    """Those records of a job or array that are this user's.
-
-    A start says nothing about its owner; it counts with the decision it belongs to.
-    """
+    """This user's records of a job or array; a start counts with the decision it belongs to."""
     jobs = {record.get("job") for record in records if record.get("uid") == uid}
     return [r for r in records if r.get("job") in jobs and r.get("uid", uid) == uid]
 

@@ -1,7 +1,4 @@
-"""What submits are answered from: what was free at the last look, and what was promised since.
-
-A submit never waits for a call to Slurm. Times are epochs.
-"""
+"""What submits are answered from, without a call to Slurm. Times are epochs."""
 
 from __future__ import annotations
 
@@ -12,11 +9,10 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
 
-#: A submit that Slurm refused later, or only tested, never shows in the queue; another one does
-#: as soon as Slurm has its locks.
+#: How long GPUs are kept for a submit. One that Slurm refused, or only tested, never shows up.
 PROMISE_S = 1.5
-#: After so many promises to one user within so many seconds that came to nothing, the user's jobs
-#: are gated until the next look: submits that are only tested must not keep GPUs from others.
+#: A user whose submits came to nothing so often within so many seconds gets gates alone until the
+#: next look: submits that are only tested must not keep GPUs from others.
 MOST_UNMET, UNMET_S = 20, 60.0
 
 
@@ -51,18 +47,15 @@ class CapacityCache:
     first: Need | None = None
     #: Jobs of these partitions may push others aside once they are eligible: a gate forbids that.
     preempting: frozenset[str] = frozenset()
-    #: To jobs that were given slots, and to those behind gates, by token. They are apart because
-    #: every submit goes through the first, and a burst of submits fills the second.
+    #: Promises by token: of slots, all of which every submit goes through, and of gates.
     promises: dict[str, SlotPromise] = field(default_factory=dict)
     gated: dict[str, SlotPromise] = field(default_factory=dict)
     #: Decisions that are only to be written down.
     observed: list[Build] = field(default_factory=list)
-    #: How many jobs have ended, and how many of these ends a look has seen: where they differ there
-    #: may be better GPUs than the last look shows.
+    #: How many jobs have ended, and how many of these ends a look has seen: the others freed GPUs.
     ended: int = 0
     known: int = 0
-    #: A look is wanted soon: a job is about to start or may be released at once, or a decision is
-    #: to be written down.
+    #: A look is wanted soon: a job may start or be released, or a decision is to be written down.
     is_awaited: bool = False
     #: A submit since the last look matters to the next; that of a held or dependent job does not.
     has_news: bool = False
@@ -113,8 +106,7 @@ class CapacityCache:
     def forget(self, began: float) -> None:
         """Drop promises to jobs that a look begun at `began` should have seen and did not.
 
-        Not sooner: a job may appear right after its promise ran out, and its slots must not be
-        given twice meanwhile.
+        Not sooner: a job may appear late, and its slots must not be given twice meanwhile.
         """
         for kept in (self.promises, self.gated):
             for token in [t for t, promise in kept.items() if promise.until <= began]:

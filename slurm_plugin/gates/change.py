@@ -88,11 +88,6 @@ def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
     return kept.requests.is_22_05 and kept.state == GATED and not any(job.requests)
 
 
-def asked_for(kept: GateRecord) -> JobUpdate:
-    """The update that gives a bare job its own request back, behind its gate."""
-    return JobUpdate(**kept.requests._asdict())
-
-
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept = part.job, part.kept
@@ -103,10 +98,9 @@ def _given(part: Part, now: int) -> JobUpdate:
 
 
 def _pinned(update: JobUpdate) -> JobUpdate:
-    """The update for a first component, whose nodes Slurm lets only the bridge set.
+    """The update for a first component, whose nodes only the bridge may set, by `pin=`.
 
-    `pin=` in the comment tells it which. The other components get this comment, too: their own
-    updates have to come later.
+    Slurm gives this comment to the other components, too: their own updates have to come later.
     """
     comment = update.admin_comment or ""
     kept = GateRecord.read_from(comment)
@@ -116,18 +110,15 @@ def _pinned(update: JobUpdate) -> JobUpdate:
 
 
 def spared(job: QueuedJob) -> JobUpdate:
-    """The update for a component that has no slots, after one of the first component's.
+    """The update that gives a component without slots its own comment and nodes back.
 
-    That one gave it the first component's comment, and with it (`pin=`) the nodes.
+    The update of the first component overwrote them.
     """
     return JobUpdate(req_nodes=job.req_nodes, admin_comment=job.admin_comment)
 
 
 def regate(job: QueuedJob, kept: GateRecord, begin: int, not_before: int, note: str) -> JobUpdate:
-    """The update that puts the job behind its gate again, with its own request.
-
-    `begin` is when the gate opens by itself; the next try comes at `not_before`.
-    """
+    """The update that gates the job again until `begin`, with no release before `not_before`."""
     comment = kept.gated_again(not_before).written_into(job.admin_comment)
     update = _own_request(kept, max(begin, kept.begin), hints.with_note(comment, note))
     return _of_leader(update) if job.het_id == job.job_id else update
@@ -166,7 +157,7 @@ def _own_request(kept: GateRecord, begin: int, comment: str) -> JobUpdate:
         return JobUpdate(
             begin_time=begin, req_nodes=kept.req_nodes, num_nodes=nodes, admin_comment=comment
         )
-    per_task, per_gpu = gpus_of(kept.get("tpt")), kept.cpus_per_gpu
+    per_task, per_gpu = gpus_of(kept.requests.tres_per_task), kept.cpus_per_gpu
     return JobUpdate(
         begin_time=begin,
         **kept.requests._asdict(),

@@ -52,7 +52,7 @@ class Chosen:
     note: str = ""
 
 
-#: A wait for something better, or Slurm's own choice, each with its note, is the other answer.
+#: Slots, a wait for better ones, or Slurm's own choice; each with its note.
 Choice = Chosen | WaitFor | Pass
 #: Asked about a job by the name that an update calls it.
 Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
@@ -64,7 +64,7 @@ class GateContext(LoanContext):
 
     #: How long a gate holds, in seconds.
     lease_s: int
-    #: Until when (epoch) gates hold of which no field of Slurm's tells, by job id.
+    #: Until when (epoch) gates hold whose end Slurm does not show, by job id.
     holds_until: Mapping[int, float] = field(default_factory=dict)
 
 

@@ -1,7 +1,4 @@
-"""One plan for the whole queue: which gates open now, which are renewed, what is repaired.
-
-Pure: a snapshot and the time in, a plan out.
-"""
+"""One plan for the whole queue, pure: which gates open, which are renewed, what is repaired."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ from slurm_plugin.job_notes.records import PLACED, is_ahead
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate
+from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.capacity import Hold, Nodes, held_by, with_hold
-from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.array_tasks import task_runs
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 HeldBack = Callable[[QueuedJob, Want], bool]
 
@@ -72,7 +69,7 @@ class _Planning:
     def __post_init__(self) -> None:
         self._borrowers = LoanAdmission(self.made, self.matcher, self.context.now)
         self._admission = Admission(self.made, self.context, self.choose, self._borrowers)
-        # Of arrays, by their id: tasks that run or are released, and how many may at most.
+        # By an array's id: how many of its tasks run or are released, and how many may.
         arrays = [job for job in self.jobs if job.array_id]
         self._active = Counter(job.array_id for job in arrays if job.state != "PENDING")
         self._throttle = {job.array_id: job.throttle for job in arrays if job.throttle}
@@ -172,10 +169,7 @@ class _Planning:
         )
 
     def _open(self, unit: Unit) -> bool:
-        """Release the unit, or as many tasks of an array as there is room for.
-
-        False: it stays behind its gate.
-        """
+        """Release the unit, or as many tasks as there is room for; False: it stays gated."""
         if not all(self._is_ready(job, want) for job, want in unit.members):
             return False
         job, _ = unit.first
@@ -208,13 +202,14 @@ class _Planning:
             yield [name]
 
     def _renew(self, unit: Unit) -> None:
-        """Every gate is shut again when half of its lease is over.
+        """Shut a gate again once half of its lease is over.
 
-        Of a heterogeneous job only the first component's: that update goes to all of them.
+        The update of a heterogeneous job's first component goes to all of them.
         """
         for job, want in unit.members:
             if change.is_bare(job, want.kept):
-                self.made.updates.append((job.name, change.asked_for(want.kept)))
+                request = JobUpdate(**want.kept.requests._asdict())
+                self.made.updates.append((job.name, request))
         job, want = unit.first
         now, lease_s = self.context.now, self.context.lease_s
         if want.kept.begin - now >= lease_s:

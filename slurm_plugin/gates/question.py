@@ -16,16 +16,8 @@ def ask(
     decider: Decider, job: PlacementQuestion, need: Need, groups: Sequence[Group]
 ) -> tuple[Choice, Build]:
     """What the policy chooses for this job among the groups, and the line for the decision log."""
-    decision = decider.decide(replace(job, candidates=candidates(need, groups)))
-    return _choice(decision, groups), decision.record
-
-
-def candidates(need: Need, groups: Sequence[Group]) -> tuple[CandidateNode, ...]:
-    """The groups as candidates; what Slurm would take is the first one's lowest GPUs.
-
-    A group of several nodes is one candidate, with what is free on all of them.
-    """
-    return tuple(
+    # A group of several nodes is one candidate; Slurm would take the first one's lowest GPUs.
+    candidates = tuple(
         CandidateNode(
             group.own,
             len(group.gpu_types),
@@ -35,6 +27,8 @@ def candidates(need: Need, groups: Sequence[Group]) -> tuple[CandidateNode, ...]
         )
         for i, group in enumerate(groups)
     )
+    decision = decider.decide(replace(job, candidates=candidates))
+    return _choice(decision, groups), decision.record
 
 
 def _choice(decision: Decision, groups: Sequence[Group]) -> Choice:

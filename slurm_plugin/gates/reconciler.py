@@ -44,7 +44,7 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 
-#: Why a job of this shape is not to go now; empty where it may.
+#: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
 
 
@@ -70,16 +70,15 @@ class GateReconciler:
 
     def __post_init__(self) -> None:
         """Make the parts."""
-        self._settings: Settings | None = None
         self._kinds = _kinds_of(self.decider.machines)
         self.wants = Wants()
         self._watch = Watch(self.write)
         self._backoff = Backoff()
-        # Until when gates hold of which no field of Slurm's tells, by job id.
+        # Until when (epoch) gates hold whose end Slurm does not show, by job id.
         self._holds_until: dict[int, float] = {}
         # Jobs released and gated again, and updates that Slurm refused, so far.
         self._counts: Counter[str] = Counter()
-        # Decisions by the name of the job or task, of the round under way.
+        # The decisions of this round, by the name of the job or task.
         self._decided: dict[str, Build] = {}
         self._waiting: dict[str, int] = {}
 
@@ -128,7 +127,7 @@ class GateReconciler:
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         room = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
         wants = self.wants.read(snapshot.jobs, emptied(room))
-        matcher = self._open_matcher(snapshot)
+        matcher = self.matcher if self.matcher.refresh(snapshot) else None
         context = GateContext(
             int(self.clock()),
             snapshot.settings.tiers,
@@ -146,16 +145,6 @@ class GateReconciler:
         made.room = room
         self._watch.look(snapshot.jobs, made)
         return made
-
-    def _open_matcher(self, snapshot: Snapshot) -> LoanMatcher | None:
-        """Who lends to this queue; None where nothing is lent."""
-        if snapshot.settings is not self._settings:
-            self._settings = snapshot.settings
-            self.matcher.read(snapshot.settings.config)
-        if not self.matcher.is_open:
-            return None
-        self.matcher.watch_network(snapshot.jobs)
-        return self.matcher
 
     def _publish(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
         """What submits see from now on."""
@@ -232,10 +221,7 @@ class GateReconciler:
         self._backoff.forget(now)
 
     def _update(self, names: Sequence[str], change: JobUpdate, quiet: bool = False) -> bool:
-        """One update of the same for all these jobs; whether Slurm took it.
-
-        A refusal that is to be expected (`quiet`) is no reason for a pause.
-        """
+        """One update for all these jobs; whether Slurm took it. `quiet`: a refusal is expected."""
         try:
             self.client.update(names, change)
         except SlurmError as error:
@@ -251,10 +237,7 @@ class GateReconciler:
 
 
 def _kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]:
-    """Tells a node's kind, by its name, and a mask of slots for each of its sockets.
-
-    Both are empty for a node whose topology is not known.
-    """
+    """Tells a node's kind and its slots by socket; both are empty where no topology is known."""
 
     @cache
     def kind_of(name: str) -> tuple[str, tuple[int, ...]]:

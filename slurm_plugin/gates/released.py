@@ -14,17 +14,17 @@ from slurm_plugin.job_notes.records import PLACED, GateRecord
 from slurm_plugin.protocol import Notice
 from slurm_plugin.queue.candidates import mask_of_types
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
+from slurm_plugin.queue.demand import READY
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 
 #: Slurm's reasons for a job that is about to start; with any other reason Slurm keeps it waiting.
-ABOUT_TO_START = frozenset(("", "None", "BeginTime", "Resources", "Priority", "Cleaning"))
-#: After so many releases in vain, by no limit of Slurm's own, the job is left to Slurm.
+ABOUT_TO_START = READY | {"BeginTime"}
+#: A job that did not start after so many releases, for one of these reasons, is left to Slurm.
 MOST_TRIES = 6
 IN_VAIN = frozenset(("", "None", "Resources", "Priority", "BadConstraints"))
-#: Slurm sets a reason when it last tried to schedule the job: for so many seconds after a release
-#: the reason may be one from before it.
+#: For so many seconds after a release Slurm may still show a reason from before it.
 STALE_REASON_S = 2
 #: Longest pause after a release that came to nothing, in seconds.
 LONGEST_PAUSE_S = 300

@@ -21,9 +21,7 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 class SlotLoans:
     """How lending works in this mode: the gate keeps the job away from all GPUs meanwhile."""
 
-    def record_of(self, job: QueuedJob) -> GateRecord | None:
-        """What the job's AdminComment keeps; None for a job without a gate."""
-        return GateRecord.read_from(job.admin_comment)
+    kind = GateRecord
 
     def is_on_loan(self, job: QueuedJob, kept: GateRecord) -> bool:
         """Gated or placed, a job with a loan starts on nothing else."""
@@ -56,9 +54,9 @@ def continue_loan(
     queue: Mapping[int, QueuedJob],
     context: GateContext,
 ) -> str:
-    """A gated job with a loan: release it, let it wait for its donors, or end the loan.
+    """Go on with a gated job's loan: its donors are awaited or ready, or the loan is broken.
 
-    What it holds meanwhile is taken in the plan. `queue` is by job id.
+    The plan takes what the jobs of the loan are about to hold.
     """
     loan, end = want.kept.loan, end_of(job, context.now)
     state = loans.standing(job, want.kept, made.room, queue, context)

@@ -54,10 +54,7 @@ def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
 
 
 def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
-    """What a job asked for at its submit, from its record and Slurm's own figures.
-
-    Raises Unplaceable for a record without a GPU request.
-    """
+    """What a job asked for at its submit. Raises Unplaceable for a record without a GPU request."""
     least, most = kept.nodes
     as_submitted = replace(
         job,
@@ -78,18 +75,14 @@ def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
 def tied_to(job: QueuedJob, kept: GateRecord) -> frozenset[str]:
     """The only slots that a job of 22.05 can start on once it had some; empty for any other job.
 
-    An update there adds GRES types to a job and never removes one (one that the job no longer
-    asks for stays with a count of zero), and the job starts on no node without all of them.
+    An update there adds GRES types and never removes one: one that is not asked for any more stays
+    with a count of zero. The job starts on no node without all of them.
     """
     return frozenset(slots_given(job)) if kept.requests.is_22_05 else frozenset()
 
 
 def slots_given(job: QueuedJob) -> dict[str, int]:
-    """The slots that the job's request in Slurm names, with their GPU indices.
-
-    Empty where it cannot be read: a user may have changed it, and the other jobs are looked at
-    all the same.
-    """
+    """The slots that the job asks for in Slurm, by index; empty where a user made it unreadable."""
     try:
         types = counts(job.tres_per_node) or counts(job.tres_per_job)
     except ValueError:
@@ -141,10 +134,7 @@ def record_of(
 
 
 def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) -> JobUpdate:
-    """What gives a job the slots `mask` on the group's nodes, but for its comment.
-
-    `kept` is its record, `tasks` how many it has (0: not known).
-    """
+    """The update that gives a job of so many tasks (0: not known) these slots, but no comment."""
     by = "tres_per_job" if kept.is_given_to_job else "tres_per_node"
     gres = "gres:" if kept.requests.is_22_05 else "gres/"
     count = 1 if by == "tres_per_node" else need.nodes

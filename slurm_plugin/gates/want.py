@@ -24,7 +24,7 @@ def want_of(job: QueuedJob, empty: Nodes) -> Want | None:
         asked = recorded_demand(job, kept)
         need = need_of(asked, empty)
         if kept.state == PLACED and (loan := kept.loan):
-            # The others are with its donors.
+            # Its other GPUs are its donors'.
             need = replace(need, gpus=loan.mask.bit_count())
         fits = bool(groups(need, empty))
     except Unsupported as error:

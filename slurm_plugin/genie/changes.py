@@ -1,7 +1,4 @@
-"""From a plan to what is changed in Slurm: shapes, the order, and who is let start.
-
-Pure: snapshots and plans in, updates out.
-"""
+"""From a plan to the updates for Slurm, pure: shapes, the order, and who is let start."""
 
 from __future__ import annotations
 
@@ -47,8 +44,8 @@ def changes(
 ) -> Changes:
     """The updates of one domain. `site`: the site factors as far as they are known.
 
-    A job that is to start gets its shape; one that waits keeps the one it has for as long as that
-    is possible and in time. Order first, so that a job about to start stands in front.
+    A job that is to start gets its shape. One that waits keeps its own while that is possible and
+    in time.
     """
     made = Changes()
     members = {one.job.job_id: one for one in snapshot.members if one.job.job_id in plans}
@@ -62,7 +59,8 @@ def changes(
         if _is_other(member, plan, snapshot.domain, now):
             update = reshaped(member.job, member.said, plan.shape, separator, factor)
             made.reshaped.append((member.job, member.task, plan))
-        if plan.nodes and asleep_until(member.job) > now:
+        # By the plugin's note: Slurm says `BeginTime` only after its next look at the job.
+        if plan.nodes and (postponed_until(member.job.admin_comment) or 0) > now:
             update = replace(update, begin_time=NOW)
         if update != JobUpdate():
             made.updates.append((member.job, update))
@@ -72,15 +70,14 @@ def changes(
 def site_factors(
     order: Sequence[int], priority: Mapping[int, int], site: Mapping[int, int]
 ) -> dict[int, int]:
-    """The queue's order as site factors, by job, of those that must change.
+    """The site factors, by job, that must change to give the queue this order.
 
-    The set of the jobs' priorities stays what Slurm's multifactor plugin made it (age, fair share,
-    quality of service), so against all other jobs they stand where they stood; among themselves
-    they exchange them, so that the scheduler's order counts. Equal priorities get one point of
-    difference each, downwards where there is room.
+    The jobs exchange their priorities, so that they stand against all other jobs where Slurm's
+    multifactor plugin put them. Equal priorities are told apart by one point each, downwards where
+    there is room.
 
-    In `order` who goes first stands first. `priority` is Slurm's now, `site` the factor in it (0
-    where missing). Empty where Slurm's order is the wanted one already.
+    `order` begins with the job that goes first. `priority` is what Slurm has now, `site` the factor
+    in it (0 where missing). Empty where the queue has this order already.
     """
     now = [priority[job] for job in order]
     if all(one > other for one, other in pairwise(now)):
@@ -96,14 +93,6 @@ def site_factors(
         for job, target in zip(order, targets, strict=True)
     }
     return {job: factor for job, factor in wanted.items() if factor != site.get(job, 0)}
-
-
-def asleep_until(job: QueuedJob) -> float:
-    """Until when a job waits because we put off its start; 0 for one that does not.
-
-    By the plugin's note: Slurm itself says `BeginTime` only after its next look at the job.
-    """
-    return float(postponed_until(job.admin_comment) or 0)
 
 
 def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float) -> bool:
@@ -125,8 +114,8 @@ def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float
 def _may_change(job: QueuedJob) -> bool:
     """Can the shape of a job be changed at all?
 
-    Of the tasks of an array, and of the components of a heterogeneous job, Slurm refuses some of
-    it. A job that has its slots is about to start on them.
+    Slurm refuses parts of it for array tasks and components of a heterogeneous job. A job that has
+    its slots is about to start on them.
     """
     if job.tasks > 1 or job.array_id or job.het_id:
         return False
@@ -150,10 +139,7 @@ def asked_shape(job: QueuedJob) -> Shape | None:
 def reshaped(
     job: QueuedJob, said: ShapeNote, shape: Shape, separator: str, factor: int | None = None
 ) -> JobUpdate:
-    """The update that gives a waiting job this shape.
-
-    Behind a gate of the slots mode the request in the record is changed with the job's own.
-    """
+    """The update that gives a waiting job this shape, and its gate's record the same request."""
     comment = replace(said, shape=shape).written_into(job.admin_comment)
     gate = GateRecord.read_from(comment)
     if gate is not None:

@@ -1,7 +1,4 @@
-"""A snapshot of Slurm's queue as the scheduler of one shaped partition sees it.
-
-Who waits, who runs, what is free. Pure: jobs and nodes in, a Queue for the scheduler out.
-"""
+"""Slurm's queue as the scheduler of one shaped partition sees it. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.capacity import is_open
+from slurm_plugin.queue.demand import READY
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: A job that ends gives its GPUs back node by node. For so many seconds no job starts on a part.
 COMPLETING_S = 5
-#: With these reasons a job lacks nothing but GPUs. With others (limits, dependencies, the user's
-#: own begin time) GPUs that it gets would be idle.
-_READY = ("", "None", "Resources", "Priority", "Cleaning", "ReqNodeNotAvail", "NodeDown")
+#: With these reasons a job lacks nothing but GPUs; with others any that it gets would be idle.
+_READY = READY | {"ReqNodeNotAvail", "NodeDown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +35,6 @@ class Member:
 class ShapePromise:
     """A submit that no look has seen as a job yet; `nodes`: where it is about to start."""
 
-    token: str
     uid: int
     hint: str
     task: Task

@@ -62,7 +62,10 @@ def shaped(
     """What the bridge sets; `inner` adds what its way of enforcing needs."""
     is_fixed, shape = said.is_fixed, chosen.shape
     known = asked if is_fixed else with_shape(asked, said, separator)
-    answered = inner.on_submit(known if chosen.nodes else behind_others(known))
+    if not chosen.nodes and known.slots is not None:
+        # Others are to start first, though it might fit.
+        known = replace(known, slots=replace(known.slots, depends=True))
+    answered = inner.on_submit(known)
     values = {} if is_fixed else shape_update(said, shape, separator).at_submit()
     note = f"shape {shape}"
     comment = f"{hints.entry(preferences.text, note)} {said.text()}"
@@ -79,12 +82,6 @@ def shaped(
     if notice:
         values["message"] = f"gpu-topo: {notice}"
     return Ok({**values, "set.admin_comment": comment})
-
-
-def behind_others(asked: Submit) -> Submit:
-    """The submit of a job before which others are to start, though it might fit."""
-    keys = asked.slots
-    return asked if keys is None else replace(asked, slots=replace(keys, depends=True))
 
 
 def with_shape(asked: Submit, said: ShapeNote, separator: str) -> Submit:

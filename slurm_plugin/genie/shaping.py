@@ -1,8 +1,8 @@
 """Answers about shaped jobs: their submit, and whether they may start now.
 
-Answers come from the last look at Slurm and what was promised since, never from a call to
-Slurm. Whatever is doubtful is left to Slurm: the job keeps the shape it has. Slurm looks for a job
-to start the moment another ends, before the queue can be planned anew: then the job waits.
+They come from the last look at Slurm and what was promised since, never from a call to Slurm. A
+job that is in doubt keeps its shape. After the end of a job, which lets Slurm start another at
+once, jobs wait until the queue is planned anew.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies.contract.scheduling import Planned, Scheduler, Task
@@ -63,10 +63,9 @@ LAST = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """A job that was let start.
+    """A job that was let start, with its plan until this is carried out.
 
-    Its plan is kept until it has been carried out: GPUs come back one by one, and with each of
-    them another plan would be the best.
+    Its GPUs come back one by one, and after each of them another plan would be the best.
     """
 
     plan: Planned
@@ -194,10 +193,20 @@ class Shaping:
             snapshot = DomainSnapshot(domain)
         ours = [one for one in self.promises.values() if one.until > now]
         same = [one for one in ours if one.task.latency_s.shape == task.latency_s.shape]
+        return self.plan_all(snapshot, same, now, [task])[task.job_id][1]
+
+    def plan_all(
+        self,
+        snapshot: DomainSnapshot,
+        promises: Sequence[ShapePromise],
+        now: float,
+        more: Sequence[Task] = (),
+    ) -> dict[int, tuple[int, Planned]]:
+        """The plans of a domain's jobs, by job id, with their place in the order."""
         starting, stalled = self.under_way(snapshot, now)
-        queue = snapshot.queue(now, same, starting, stalled, [task])
-        made = planned(self.scheduler, queue, is_settling=snapshot.is_settling)
-        return made[task.job_id][1]
+        queue = snapshot.queue(now, promises, starting, stalled, more)
+        is_settling = snapshot.is_settling
+        return planned(self.scheduler, queue, starting.values(), is_settling=is_settling)
 
     def under_way(
         self, snapshot: DomainSnapshot, now: float
@@ -267,7 +276,7 @@ class Shaping:
             later = keys is not None and (keys.depends or keys.held or keys.begin > now)
             nodes, until = () if later else chosen.nodes, now + PROMISE_S
             self.promises[token] = ShapePromise(
-                token, asked.uid, preferences.text, task, chosen.shape, nodes, until
+                asked.uid, preferences.text, task, chosen.shape, nodes, until
             )
             record = ShapeRecord(
                 asked, preferences.text, task, chosen, domain.platform, now, said.is_fixed, notice

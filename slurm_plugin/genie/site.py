@@ -80,10 +80,7 @@ class ShapingSite:
 
 
 def shapes_of(domain: ShapedPartition, said: ShapeNote) -> tuple[Shape, ...]:
-    """The shapes that site and user leave; empty where that is all of them.
-
-    HintError where they leave none.
-    """
+    """The shapes that site and user leave, () for all of them; HintError where there are none."""
     platform, rule = domain.platform, domain.rule
     if said.is_fixed:
         if said.shape is None or said.shape not in platform.shapes:

@@ -1,10 +1,9 @@
 """The grammar of AdminComment: where an entry of ours begins and ends.
 
-The engine acts on these entries, so no user may write one. The grammar is the same in Python, Lua
+The engine acts on these entries, so no user may write one. The grammar is the same in Lua
 (lua_bridge/gputopo/comment.lua) and C (select/pure/admin_comment.c). A bracket is ours only
-outside of every other bracket, with none inside, without control characters, and of at most
-MAX_BYTES. Of several of a kind the last one counts. Behind a bracket that is never closed nothing
-is ours.
+outside of all others, with none inside, without control characters, and of at most MAX_BYTES. Of
+several of a kind the last one counts; behind one that is never closed nothing is ours.
 """
 
 from __future__ import annotations

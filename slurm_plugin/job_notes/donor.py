@@ -1,8 +1,8 @@
 """A donor's job: whom it lends to, and what it says of itself.
 
 `[gpu-donor: of=4711]` in AdminComment is ours. Its Comment, which its user can write, has
-`gpu-donor of=4711` from the submit on, and later what the donor reports: `gpu-donor ready of=4711
-port=50001` or `gpu-donor failed of=4711 WHY`.
+`gpu-donor of=4711` from the submit on, and later its report, `gpu-donor ready of=4711 port=50001`
+or `gpu-donor failed of=4711 WHY`.
 """
 
 from __future__ import annotations

@@ -129,10 +129,6 @@ class JobRecord:
         """The record without these values."""
         return replace(self, values={k: text for k, text in self.values.items() if k not in keys})
 
-    #: The GPUs that the user asked for on each node, '' for none.
-    per_node = _Text("tpn")
-    #: The GPUs that the user asked for the whole job, '' for none.
-    per_job = _Text("tpj")
     #: When (epoch) the job was last given its GPUs; 0 for never.
     at = _Number("at")
     #: Why these donors were chosen, in words.
@@ -149,7 +145,7 @@ class JobRecord:
     @property
     def asked(self) -> str:
         """The GPUs that the user asked for, per node or for the whole job; '' for neither."""
-        return self.per_node or self.per_job
+        return self.requests.tres_per_node or self.requests.tres_per_job
 
     @property
     def requests(self) -> GpuRequests:
@@ -194,9 +190,8 @@ class JobRecord:
 class LoanRecord(JobRecord):
     """A job that may borrow where GPUs are chosen when it starts.
 
-    `may`: it may borrow, and its bridge and its batch script know of it. `meets`: a begin time
-    keeps it away from all GPUs while its donors start. `starts`: it asks for its local GPUs
-    alone, and TaskProlog lets it run with every donor or not at all.
+    `may`: it may borrow. `meets`: a begin time keeps it away from all GPUs while its donors start.
+    `starts`: it asks for its local GPUs alone, and TaskProlog lets it run with every donor or not.
     """
 
     __slots__ = ()

@@ -1,7 +1,4 @@
-"""Profiles in YAML or JSON files, one job per file, as docs/profiles.md describes them.
-
-A slowdown is stated as it is, or follows from seconds beside another job and alone.
-"""
+"""Profiles in YAML or JSON files, one job per file, as docs/profiles.md describes them."""
 
 from __future__ import annotations
 

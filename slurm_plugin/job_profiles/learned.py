@@ -1,10 +1,8 @@
-"""Run times learned from finished jobs: their 95th percentile, by kind and surroundings.
+"""Run times learned from finished jobs, as in the paper's profile (SC17, section 5.1).
 
-As the paper's profile (SC17, section 5.1): the 95th percentile of at least five runs, alone and
-beside another job, each for GPUs on one socket and over several. Only jobs
-that name a profile (`profile=`) and that Slurm calls COMPLETED count; times are from start to end.
-Each user's runs are kept apart (`Kind.user`), so that nobody can move the jobs of others by the
-name that they give their own.
+The 95th percentile of at least five runs from start to end, alone and beside another job, each for
+GPUs on one socket and over several. Only jobs that name a profile (`profile=`) and are COMPLETED
+count. Each user's runs are kept apart (`Kind.user`): nobody's names change the jobs of others.
 """
 
 from __future__ import annotations

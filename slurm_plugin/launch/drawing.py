@@ -13,10 +13,7 @@ _COLOURS = ("#fff3c4", "#d7ecff", "#e2f5dd", "#fde0e6", "#ece3fa", "#fbe5d0", "#
 
 
 def draw(machine: LaunchMachine, target: Path) -> None:
-    """Write an SVG: a box per NUMA node, the ring of the whole node drawn through its GPUs.
-
-    PluginError if the NUMA nodes are not known or the file cannot be written.
-    """
+    """Write an SVG: a box per NUMA node, and the ring of the whole node; may raise PluginError."""
     try:
         target.write_text(svg(machine))
     except OSError as error:

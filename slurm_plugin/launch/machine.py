@@ -62,10 +62,9 @@ class LaunchMachine:
 
     @cached_property
     def devices(self) -> tuple[int, ...]:
-        """What CUDA (in PCI order) or ROCr calls each of Slurm's GPUs on the whole node.
+        """The number of each of Slurm's GPUs for CUDA (in PCI order) or ROCr on the whole node.
 
-        By PCI address where all are known; else as the topology counts, which is NVML's and
-        rocm-smi's order: the same.
+        By PCI address where all are known; else the topology's order, which is the same.
         """
         pci = [_address(self.topology.pci[gpu]) for gpu in self.to_topology]
         known = [address for address in pci if address is not None]
@@ -105,20 +104,16 @@ class LaunchMachine:
         return tuple(_nearest(self.topology.nics, gpu) for gpu in self.to_topology)
 
     def default_order(self, pattern: str) -> tuple[int, ...]:
-        """All GPUs in the order of sets that have no order of their own.
-
-        Ascending up to 16 GPUs, where every set is solved exactly; else grown along links.
-        """
+        """All GPUs in the order of sets that have no row: ascending, above 16 GPUs along links."""
         if self.gpus <= EXACT_GPUS:
             return tuple(range(self.gpus))
         grown = grow(self.topology, pattern, self.gpus, (1 << self.gpus) - 1)
         return self._to_slurm(grown[0].order)
 
     def order(self, pattern: str, gpus: Sequence[int]) -> tuple[int, ...]:
-        """A set of Slurm's GPUs in rank order, so that neighbouring ranks are near.
+        """A set of Slurm's GPUs in rank order: the matching with the widest weakest link.
 
-        The order of a set does not depend on the policy that chose it: always the matching
-        with the widest weakest link.
+        It does not depend on the policy that chose the set.
         """
         if self.gpus > EXACT_GPUS:
             return tuple(gpu for gpu in self.default_order(pattern) if gpu in set(gpus))

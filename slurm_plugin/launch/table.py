@@ -1,7 +1,7 @@
 """Writes the node's launch table; docs/binding.md has the format.
 
-The last line counts the lines before it and holds their CRC-32, so that a reader knows a
-table that was cut, half copied or edited by hand.
+The last line has the number of lines before it and their CRC-32, by which readers know a damaged
+table.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ _LONGEST_NAME, _LONGEST_NICS = 63, 255
 
 
 def write(machine: LaunchMachine, own: Sequence[str] = ()) -> str:
-    """The table's text: all patterns that can be tabulated, and `own`, the site's, beside them.
+    """The table's text: all patterns that can be tabulated, and `own`, the site's.
 
-    PluginError where the machine, or more
-    patterns than the plugin reads, cannot be written down.
+    PluginError where the plugin could not read it: too many patterns, too large a machine.
     """
     patterns = tuple(PATTERNS) if machine.gpus <= MOST_GPUS else TABULATED
     _check_own(machine, len(patterns), own)

@@ -1,9 +1,8 @@
 """Donors in Slurm: jobs of the borrowing job's own user, which end with that job.
 
-A donor is submitted without GPUs and with a begin time far away, so that nothing starts by
-itself; then the borrower's AdminComment names it; only then it gets its GPUs and may start. So
-whatever dies in between leaves either a donor that its borrower names or one that nobody names,
-and that one is cancelled at the next look, by this engine or the next.
+A donor is submitted without GPUs and with a begin time far away. Then the borrower's AdminComment
+names it, and only then it gets its GPUs and may start. So whatever dies in between, a donor that
+no borrower names is left at most, and the next look cancels it.
 """
 
 from __future__ import annotations
@@ -40,13 +39,14 @@ PATIENCE_S = 5.0
 
 
 class LoanUpdates(Protocol):
-    """One way of enforcing, as far as loans go. Pure: it only says what to tell Slurm.
+    """What one way of enforcing tells Slurm about loans. Pure.
 
-    Every `record` is a record of this way's own kind, as `record_of` read it.
+    Every `record` is of this way's own kind.
     """
 
-    def record_of(self, job: QueuedJob) -> JobRecord | None:
-        """Our record in the job's AdminComment, with or without a loan; None without one."""
+    @property
+    def kind(self) -> type[JobRecord]:
+        """The kind of record that a job has, with or without a loan."""
         ...
 
     def is_on_loan(self, job: QueuedJob, record: Any) -> bool:
@@ -122,13 +122,18 @@ class SlurmLoans:
             raise SlurmError(trouble)
         return donor
 
+    def record_of(self, job: QueuedJob) -> JobRecord | None:
+        """The job's record where that may name a loan."""
+        comment = job.admin_comment
+        return self.updates.kind.read_from(comment) if "loan=" in comment else None
+
     def tidy(self, queue: Sequence[QueuedJob]) -> None:
         """End donors whose borrower is no more, and borrowers that lost a donor."""
         there = {job.job_id: job for job in queue}
         wanted: set[int] = set()
         borrowers: set[int] = set()
         for job in queue:
-            record = self.updates.record_of(job) if "loan=" in job.admin_comment else None
+            record = self.record_of(job)
             loan = record.loan if record else None
             if record is None or loan is None or not self.updates.is_on_loan(job, record):
                 continue
@@ -165,10 +170,9 @@ class SlurmLoans:
             self.cancel([job.job_id])
 
     def refuse(self, job: QueuedJob, record: JobRecord, refusal: Refusal) -> bool:
-        """Note in the job why nothing is lent to it. Whether the reason is a new one.
+        """Note in the job why nothing is lent to it; whether the reason is a new one.
 
-        Reasons that differ in figures alone are the same. The record keeps since when the network
-        alone holds the job back.
+        The record keeps since when the network alone holds the job back.
         """
         now = int(self.clock())
         changed = record.held_by_network(now) if refusal.is_network else record
@@ -186,9 +190,9 @@ class SlurmLoans:
     def give_up(
         self, job: QueuedJob, record: JobRecord, why: str, queue: Mapping[int, QueuedJob]
     ) -> int:
-        """End a loan that came to nothing: the job waits for local GPUs, or is refused.
+        """End a loan that came to nothing, and refuse the job where the site wants that.
 
-        `queue` is by job id. Seconds until the next try.
+        The seconds until the next try.
         """
         loan = record.loan
         # Doubled more often than ten times it would only become a needlessly long number.

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from policies import Request
+from policies.remote import RemoteJob
 from policies.remote.r_queue import Release
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
@@ -30,6 +32,7 @@ from slurm_plugin.lending.plan import Candidate, LoanPlan
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
 from slurm_plugin.queue.demand import Demand
+from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
@@ -50,37 +53,37 @@ class LoanMatcher:
     clock: Callable[[], float]
     #: What the site wrote of its jobs, by the name of the profile.
     profiles: Mapping[str, Remote]
-    #: Can anything be lent?
-    is_open: bool = False
 
     def __post_init__(self) -> None:
         """Make the solver where one is wanted; it starts when it is first asked."""
         self._solver = Solver(self.lending.settings.solve_s) if self.at_once else None
         self._loads: Mapping[str, float] = {}
+        self._site: Settings | None = None
+        self._obstacle = ""
 
     @property
     def at_once(self) -> bool:
         """Are donors chosen for all jobs together (DRMaestro), or job by job?"""
         return self.lending.settings.decider == "drmaestro"
 
-    def read(self, slurm_config: Mapping[str, str]) -> None:
-        """Find out whether anything can be lent, by Slurm's settings and ours."""
-        self.is_open = False
-        if self.lending.settings.allow:
-            why = self.lending.obstacle(slurm_config)
-            self.is_open = not why
-            if why:
-                logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", why)
+    def refresh(self, snapshot: Snapshot) -> bool:
+        """Go by this snapshot from now on; whether anything can be lent."""
+        settings = self.lending.settings
+        if settings.allow and snapshot.settings is not self._site:
+            self._site = snapshot.settings
+            self._obstacle = self.lending.obstacle(snapshot.settings.config)
+            if self._obstacle:
+                logger.warning("remote: nothing is lent: %s (docs/remote-setup.md)", self._obstacle)
+        is_open = settings.allow and not self._obstacle
+        if is_open and self.at_once:
+            self._watch_network(snapshot.jobs)
+        return is_open
 
-    def watch_network(self, queue: Sequence[QueuedJob]) -> None:
+    def _watch_network(self, queue: Sequence[QueuedJob]) -> None:
         """What the loans that run take of the nodes' networks."""
-        if not self.at_once:
-            return
         running = []
         for job in queue:
-            if job.state == "PENDING" or "loan=" not in job.admin_comment:
-                continue
-            noted = self.lending.updates.record_of(job)
+            noted = None if job.state == "PENDING" else self.lending.record_of(job)
             loan = noted.loan if noted else None
             if loan is not None:
                 preferences = self._preferences(job)
@@ -125,15 +128,16 @@ class LoanMatcher:
             return None
         step_s = max(1, self.waiting.step_s)
         held = noted.held_by_network_since or now
-        return replace(
-            borrower(need, plan.room),
-            is_auto=preferences.is_auto,
-            limit_s=job.time_limit_s or math.inf,
-            end=end_of(job, now),
-            use=self._use(preferences),
+        use, one = self._use(preferences), borrower(need, plan.room)
+        asked = replace(
+            one.asked,
             rounds_waited=max(0, now - job.submit) // step_s,
             postponed=max(0, now - held) // step_s,
+            sensitivity=use.sensitivity,
+            max_slowdown=use.max_slowdown or math.inf,
         )
+        limit_s, end = job.time_limit_s or math.inf, end_of(job, now)
+        return Borrower(asked, one.usable, preferences.is_auto, limit_s, end, use)
 
     def _preferences(self, job: QueuedJob) -> Preferences | None:
         """What the job prefers where it may borrow; None where it may not."""
@@ -148,10 +152,7 @@ class LoanMatcher:
         return network_use(preferences.profile, self.profiles, self.lending.settings.wires)
 
     def act(self, plan: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
-        """Loans that came to nothing first, then new ones, then whoever is left over.
-
-        The names of the jobs whose loans Slurm refused.
-        """
+        """First end loans, then make new ones; the names of the jobs whose loans Slurm refused."""
         by_id = {job.job_id: job for job in queue}
         for job, noted, why in plan.broken:
             pause_s = self.lending.give_up(job, noted, why, by_id)
@@ -178,8 +179,8 @@ class LoanMatcher:
 def may_borrow(asked: Demand) -> bool:
     """Can a job that asks for this borrow? Only of one node, its GPUs counted per node or in all.
 
-    Others ask Slurm for GPUs in ways that their steps repeat, or get them on several nodes. That
-    it is a batch job, and part of no array or heterogeneous job, is for the caller to know.
+    The steps of others would ask for the same GPUs again, or get them on several nodes. The caller
+    knows whether it is a batch job outside of arrays and heterogeneous jobs.
     """
     return (
         asked.form in ("node", "job")
@@ -195,7 +196,7 @@ def borrower(need: Need, nodes: Nodes) -> Borrower:
     """The job behind a need, with the nodes that it may use."""
     one = replace(need, gpus=1)
     usable = (name for name, node in nodes.items() if node.gpu_types and may_use(one, node))
-    return Borrower(need.gpus, need.cpus, need.memory_mb, frozenset(usable))
+    return Borrower(RemoteJob(Request((need.gpus,)), need.cpus, need.memory_mb), frozenset(usable))
 
 
 def spare_capacity(

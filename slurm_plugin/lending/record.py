@@ -22,13 +22,16 @@ def lent(job: QueuedJob, record: JobRecord, loan: Loan, why: str) -> Build:
         **_who(job, record),
         "decision": LENT,
         "why": why,
-        "host": loan.host,
-        "gpus": gpu_indices(loan.mask),
-        "donors": [
-            {"node": one.node, "gpus": gpu_indices(one.mask), "job": one.job_id}
-            for one in loan.donors
-        ],
+        **members(loan),
     }
+
+
+def members(loan: Loan) -> dict[str, Any]:
+    """Who lends what to which node, as the log and `gputopo explain` tell it."""
+    donors = [
+        {"node": one.node, "gpus": gpu_indices(one.mask), "job": one.job_id} for one in loan.donors
+    ]
+    return {"host": loan.host, "gpus": gpu_indices(loan.mask), "donors": donors}
 
 
 def refused(job: QueuedJob, record: JobRecord, why: Refusal) -> Build:

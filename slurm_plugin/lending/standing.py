@@ -13,14 +13,14 @@ from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.queue.capacity import Hold, Nodes
 from slurm_plugin.slurm.interface import QueuedJob
 
-#: Longest word of a donor that is repeated.
+#: The most characters of a donor's own words that are repeated.
 SHOWN_CHARS = 120
 
 
 def parent_of(job: QueuedJob) -> int:
-    """The id of the job that this donor lends to, by its own record; 0 for no donor.
+    """The id of the job that this donor lends to; 0 for no donor.
 
-    The comment, which its user may write, counts only where no bridge marked the job.
+    Its comment, which its user may write, counts only where no engine marked the job.
     """
     if borrower := donors.borrower_in(job.admin_comment):
         return borrower
@@ -78,7 +78,7 @@ def standing(
 ) -> Standing:
     """How the loan in the job's record stands; `queue` is by job id.
 
-    `room` None: whether the job's local GPUs are free is not looked at.
+    `room` None: its local GPUs need not be free.
     """
     loan, ready_s = record.loan, context.ready_s
     if loan is None:

@@ -11,13 +11,11 @@ from slurm_plugin.errors import PluginError
 def draw(fit: Fit, path: Path) -> None:
     """Write the picture to `path` (.svg, .png, .pdf); raises PluginError."""
     try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
+        import matplotlib.figure
     except ImportError:
         raise PluginError("--plot needs the extra: pip install 'slurm-gputopo[plot]'") from None
-    figure, axes = plt.subplots(figsize=(6, 6))
+    figure = matplotlib.figure.Figure(figsize=(6, 6))
+    axes = figure.add_subplot()
     most = 1.1 * float(max(fit.measured.max(), fit.predicted.max()))
     axes.plot([0, most], [0, most], color="#90a4ae", linewidth=1)
     for size in sorted({len(gpus) for gpus in fit.sets}):
@@ -32,5 +30,3 @@ def draw(fit: Fit, path: Path) -> None:
         figure.savefig(path)
     except (OSError, ValueError) as error:
         raise PluginError(f"{path}: {error}; cannot draw") from None
-    finally:
-        plt.close(figure)

@@ -20,9 +20,7 @@ _FAMILY = re.compile(r"\b([a-z]{1,3}\d{2,4}[a-wyz]?)x?\b")
 def gather(
     paths: Sequence[Path], topology: NodeTopology
 ) -> tuple[dict[tuple[int, ...], float], dict[tuple[int, ...], list[str]]]:
-    """Mean bus bandwidth in GB/s, and the logs' names, by GPUs of the topology, ascending.
-
-    Several logs of one set (other nodes, other days) count as their mean.
+    """Mean bus bandwidth in GB/s of all logs of a set, and their names, by the topology's GPUs.
 
     Raises PluginError for the first that cannot be used.
     """

@@ -1,8 +1,7 @@
 """One log of nccl-tests or rccl-tests: which GPUs ran, and what they reached.
 
-Both tools print the same: `#` lines with one `Rank` line per GPU, then a row per message
-size (size, count, type, redop, [root], then time, algbw, busbw, #wrong, out of place and in
-place), then the average, which is there only if the run came to its end.
+Both print `#` lines with one `Rank` line per GPU, a row per message size (size, count, type, redop,
+[root], then time, algbw, busbw, #wrong, out of place and in place), and at the end the average.
 """
 
 from __future__ import annotations

@@ -109,10 +109,9 @@ class ProfilingLoop:
             return
         by_name = {job.name: job.job_id for job in self._slurm.client.jobs()}
         for run in lost:
-            name = self._progress.job_name(run)
-            job = by_name.get(name, 0)
+            job = by_name.get(self._progress.job_name(run), 0)
             if not job:
-                past = measure.from_accounting(self._slurm.run, name, self._progress.created)
+                past = self._past(run)
                 job = past.job_id if past else self._job_by_output(run)
             run.job, run.state = job, SUBMITTED if job else WAITING
             self._save()
@@ -151,9 +150,11 @@ class ProfilingLoop:
 
     def _collect(self, run: sweep.ProfilingRun) -> None:
         """A run whose job no longer waits or runs."""
-        over = self._job_of(run)
+        jobs = self._slurm.client.jobs()
+        over = next((job for job in jobs if job.job_id == run.job), None)
         if over is not None and over.state not in measure.ENDED:
             return
+        over = over or self._past(run)
         output = self._folder.written(self._progress, run)
         found = measure.of_run(
             over, output, self._progress.settings.iterations, self._limits.startup_s, self._clock()
@@ -171,12 +172,10 @@ class ProfilingLoop:
         elif isinstance(found, NoStepTime):
             self._fail(run, found.why)
 
-    def _job_of(self, run: sweep.ProfilingRun) -> SlurmJob | None:
-        """The run's job; None where neither Slurm nor its accounting knows it any more."""
-        jobs = self._slurm.client.jobs()
-        job = next((one for one in jobs if one.job_id == run.job), None)
+    def _past(self, run: sweep.ProfilingRun) -> SlurmJob | None:
+        """The run's job as the accounting knows it."""
         name = self._progress.job_name(run)
-        return job or measure.from_accounting(self._slurm.run, name, self._progress.created)
+        return measure.from_accounting(self._slurm.run, name, self._progress.created)
 
     def _fail(self, run: sweep.ProfilingRun, why: str, *, last: bool = False) -> None:
         run.failures += 1

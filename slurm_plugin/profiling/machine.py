@@ -11,7 +11,7 @@ from gres_topology import hostlist
 from slurm_plugin.errors import PluginError
 from slurm_plugin.queue.capacity import CLOSED
 from slurm_plugin.slurm.interface import SlurmNode, SlurmPartition
-from slurm_plugin.slurm.slot_types import index_of
+from slurm_plugin.slurm.slot_types import index_of, model_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def models(node: SlurmNode) -> dict[str, int]:
     """The node's GPUs by model; with a GRES type per GPU those of a model together."""
     found: dict[str, int] = {}
     for kind, count in node.gpus.items():
-        model = kind if index_of(kind) is None else kind.rpartition(".")[0]
+        model = kind if index_of(kind) is None else model_of(kind)
         found[model] = found.get(model, 0) + count
     return found
 
@@ -46,10 +46,7 @@ def models(node: SlurmNode) -> dict[str, int]:
 def choose(
     nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], constraints: NodeConstraints
 ) -> NodeKind:
-    """The kind of which the constraints leaves the most nodes (then: GPUs; then: by name).
-
-    PluginError where it leaves none, in words of what there is.
-    """
+    """The kind with the most nodes left (then GPUs, then by name); PluginError without any."""
     names = _names(partitions, constraints.partition)
     usable = [node for node in nodes if node.name in names and node.gpu_count]
     if not usable:

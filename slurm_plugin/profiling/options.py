@@ -1,7 +1,4 @@
-"""Options of sbatch in a command line or a batch script's `#SBATCH` lines.
-
-Only what is needed to tell options from their values is known of each.
-"""
+"""Options of sbatch in a command line or a batch script's `#SBATCH` lines."""
 
 from __future__ import annotations
 
@@ -67,10 +64,7 @@ def read_options(words: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
 
 
 def of_script(text: str, name: str) -> list[tuple[str, str]]:
-    """The options of a batch script; PluginError names a line that cannot be read.
-
-    As sbatch does, only lines before the first command are looked at.
-    """
+    """The options before a script's first command; PluginError for a line that cannot be read."""
     found: list[tuple[str, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):

@@ -11,7 +11,7 @@ from policies.performance import Run as Measurement
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import machine, measure, sweep
 from slurm_plugin.profiling.machine import NodeConstraints
-from slurm_plugin.profiling.progress import Progress, Settings
+from slurm_plugin.profiling.progress import ProfileSettings, Progress
 from slurm_plugin.profiling.submission import Submission
 from slurm_plugin.profiling.sweep import DONE, FAILED, SKIPPED, WAITING
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -47,7 +47,7 @@ def begin(
     )
     found = machine.choose(client.nodes(), client.partitions(), constraints)
     batches = asked.batches or sweep.BATCHES
-    settings = Settings(
+    settings = ProfileSettings(
         asked.name, asked.task, _words(submission), str(cwd), batches,
         sweep.within(asked.nodes, len(found.names), sweep.NODES, "--nodes"),
         sweep.within(asked.gpus_per_node, found.gpus_per_node, found.gpus_per_node,

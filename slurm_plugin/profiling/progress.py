@@ -1,7 +1,7 @@
 """What was done so far: one file in the profile's folder, replaced at every change.
 
-It is written before and after each submission, so that a job is never submitted twice: a run
-left in `submitting` is looked for in Slurm by its name, which holds the folder's token.
+It is written before and after each submission, so that no run is submitted twice: one that is left
+in `submitting` is found in Slurm by its name, which holds the folder's token.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VERSION = 1
 FILE = "progress.json"
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ProfileSettings(msgspec.Struct, frozen=True):
     """What must stay the same from start to end."""
 
     name: str
@@ -45,7 +45,7 @@ class Settings(msgspec.Struct, frozen=True):
 class Progress(msgspec.Struct):
     """The plan with what came of it; `created` is an epoch, `token` is in every job's name."""
 
-    settings: Settings
+    settings: ProfileSettings
     runs: list[ProfilingRun]
     created: int
     token: str = msgspec.field(default_factory=lambda: secrets.token_hex(4))

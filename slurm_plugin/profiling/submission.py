@@ -11,7 +11,7 @@ from pathlib import Path
 from policies.performance import Shape
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import options
-from slurm_plugin.profiling.progress import Settings
+from slurm_plugin.profiling.progress import ProfileSettings
 from slurm_plugin.slurm.gres_text import counts
 
 _SHAPE = "each run has a shape of its own: give --nodes and --gpus-per-node before the `--`"
@@ -73,7 +73,7 @@ class Submission:
 class RunOptions:
     """What is the same for all runs besides the user's words."""
 
-    settings: Settings
+    settings: ProfileSettings
     limit_min: int
     nice: int
 
@@ -110,10 +110,7 @@ def variables(how: RunOptions, shape: Shape, local_batch: int) -> dict[str, str]
 
 def command(asked: Submission, how: RunOptions, shape: Shape, local_batch: int,
             name: str, output: Path) -> list[str]:  # fmt: skip
-    """The sbatch command line of one run; `output` may hold Slurm's `%j`.
-
-    Ours come first: they overrule the script's and the environment's, not the user's own.
-    """
+    """The sbatch command line of one run: our options first, which the user's words overrule."""
     per_node = shape.gpus_per_node if how.settings.per_gpu else 1
     ours = [
         "--parsable", f"--job-name={name}", f"--output={output}", f"--nodes={shape.nodes}",
@@ -137,10 +134,10 @@ def command(asked: Submission, how: RunOptions, shape: Shape, local_batch: int,
 
 
 def _exporting(asked: Submission, values: Mapping[str, str]) -> list[str]:
-    """The words, such that sbatch hands our variables over from its own environment.
+    """The words, such that sbatch hands over our variables from its own environment.
 
-    It does unless told otherwise; `--export=ALL,X=1` would do too, but has slurmd start a
-    login shell of the user's besides (24.11). Only a list without ALL gets ours added.
+    It does so by default. Only a list without ALL gets ours added: `--export=ALL,X=1` would have
+    slurmd start a login shell, too (24.11).
     """
     base = asked.value("export")
     if base in ("", "ALL") or base.startswith("ALL,"):

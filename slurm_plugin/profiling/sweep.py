@@ -28,24 +28,19 @@ OVER = frozenset((DONE, FAILED, SKIPPED))
 
 
 class ProfilingRun(msgspec.Struct):
-    """One run of the plan, and what came of it.
-
-    `tries` counts submissions, `failures` those that failed. `step_s` is seconds per
-    iteration, `by` how that is known, `startup_s` the seconds before the first iteration (0
-    where unknown), `note` why it failed or was skipped.
-    """
+    """One run of the plan, and what came of it."""
 
     nodes: int
     gpus_per_node: int
     local_batch: int
     state: str = WAITING
-    tries: int = 0
+    tries: int = 0  # submissions
     failures: int = 0
     job: int = 0
-    step_s: float = 0.0
-    by: str = ""
-    startup_s: float = 0.0
-    note: str = ""
+    step_s: float = 0.0  # seconds per iteration
+    by: str = ""  # how that is known
+    startup_s: float = 0.0  # seconds before the first iteration; 0 where unknown
+    note: str = ""  # why it failed or was skipped
 
     @property
     def shape(self) -> Shape:
@@ -72,10 +67,7 @@ def values(text: str, option: str) -> tuple[int, ...]:
 
 
 def within(asked: tuple[int, ...] | None, limit: int, most: int, what: str) -> tuple[int, ...]:
-    """What was asked, else powers of two up to `limit` and `most`, and the lesser of these.
-
-    PluginError where more was asked than the machine has.
-    """
+    """What was asked, if the machine has it; else powers of two up to `limit` and `most`."""
     if asked is not None:
         if asked[-1] > limit:
             raise PluginError(f"{what}: {asked[-1]} asked, the machine has {limit}")
@@ -88,10 +80,7 @@ def within(asked: tuple[int, ...] | None, limit: int, most: int, what: str) -> t
 def shaped(
     runs: Sequence[ProfilingRun], nodes: Sequence[int], gpus: Sequence[int], task: str
 ) -> list[ProfilingRun]:
-    """The runs over nodes and over GPUs per node, at the middle batch of those that ran.
-
-    None for inference, which does not synchronise, and none where no single-GPU run worked.
-    """
+    """The runs over nodes and GPUs per node, at the middle batch that ran; none for inference."""
     ran = sorted({run.local_batch for run in runs if run.is_single and run.state == DONE})
     if task == INFERENCE or not ran:
         return []

@@ -1,4 +1,4 @@
-"""EASY backfill: a job may pass the first one that waits only where it does not delay it.
+"""The queue's order, and EASY backfill: who may pass the first waiting job without delaying it.
 
 Lifka, "The ANL/IBM SP Scheduling System" (JSSPP 1995): only the first waiting job has a
 reservation, at the earliest time that the declared walltimes allow.
@@ -7,11 +7,25 @@ reservation, at the earliest time that the declared walltimes allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from slurm_plugin.queue.candidates import Need, groups
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_hold
+from slurm_plugin.slurm.interface import QueuedJob
+
+
+def in_order(jobs: Iterable[QueuedJob], tiers: Mapping[str, int]) -> list[QueuedJob]:
+    """Highest partition tier first, then priority, then who came first.
+
+    `tiers` are the partitions' PriorityTier; of several partitions the highest counts.
+    """
+
+    def key(job: QueuedJob) -> tuple[int, int, int, int]:
+        tier = max(tiers.get(name, 1) for name in job.partition.split(","))
+        return -tier, -job.priority, job.submit, job.job_id
+
+    return sorted(jobs, key=key)
 
 
 def earliest_start(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from slurm_plugin.queue import features
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
 
-#: Sets of GPUs that are looked at for a job of several nodes of one kind.
+#: The most sets of GPUs that are tried for a job of several nodes of one kind.
 MAX_SETS = 1024
 
 
@@ -55,10 +55,7 @@ class Group:
 
 
 def may_use(need: Need, node: Node) -> bool:
-    """May the job run on this node at all, whatever is free there?
-
-    Raises features.Unsupported for a constraint that cannot be judged node by node.
-    """
+    """May the job ever run on this node? Raises Unsupported where its constraint is not judged."""
     return (
         bool(not need.partitions or need.partitions & node.partitions)
         and node.name not in need.exc_nodes

@@ -1,7 +1,4 @@
-"""What is free where: the nodes' capacity, and what jobs and promises hold of it.
-
-Nothing here is changed in place: taking or giving back a hold makes new nodes.
-"""
+"""The nodes' capacity, and what jobs and promises hold of it. Nothing is changed in place."""
 
 from __future__ import annotations
 
@@ -176,10 +173,7 @@ def _changed(nodes: Nodes, hold: Hold, times: int) -> dict[str, Node]:
 
 
 def emptied(nodes: Nodes) -> dict[str, Node]:
-    """The nodes without any job: what could ever be free.
-
-    A node that is down or drained now counts as one that is up.
-    """
+    """The nodes as they would be up and without any job: what could ever be free."""
     return {
         name: replace(
             node,

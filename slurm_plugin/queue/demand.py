@@ -12,6 +12,8 @@ from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
 
+#: Slurm's reasons for a job that lacks nothing but GPUs, CPUs or memory.
+READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 #: GPUs are not looked for on more nodes than this.
 MAX_NODES = 64
 #: The most nodes that a job may name or exclude: the list is expanded at every look.
@@ -87,7 +89,7 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
 
 
 def need_of(asked: Demand, nodes: Nodes) -> Need:
-    """What the job needs of each node, on as few nodes as it may have.
+    """What the job needs of each of its nodes, which are as few as it allows.
 
     Raises Unplaceable where the GPUs per node cannot be known before the job starts.
     """

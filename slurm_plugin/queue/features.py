@@ -1,7 +1,6 @@
 """Slurm's --constraint on the features of one node: names, `&`, `|`, parentheses.
 
-Users write them, so each is read in one pass, and only once for each set of features, however many
-nodes there are and however often the queue is looked at.
+Users write them, so each is read in one pass, and once for each set of features.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ class Unsupported(Exception):
 
 
 def holds(expression: str, features: Collection[str]) -> bool:
-    """Does a node with `features` fulfil the expression?
+    """Does a node with `features` fulfil the expression? `&` and `|` bind alike, from the left.
 
-    `&` and `|` bind alike, from left to right. Raises Unsupported for any other form, and for one
-    that is longer than MAX_CHARS.
+    Raises Unsupported for any other form, and for more than MAX_CHARS characters.
     """
     if not expression:
         return True

@@ -36,8 +36,7 @@ class Settings:
 class Snapshot:
     """Nothing of it is ever changed, so any thread may read it."""
 
-    #: When reading it began, by a clock that nobody sets (seconds). What happened later may be
-    #: missing.
+    #: When reading it began (seconds of a clock that nobody sets). Later changes may be missing.
     began: float
     #: The same as an epoch.
     at: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot, read_snapshot
@@ -14,39 +15,32 @@ from slurm_plugin.slurm.clients.command_line import SlurmClient
 SETTINGS_S = 60.0
 
 
+@dataclass(slots=True)
 class Watcher:
     """Reads in a thread, at most once at a time, and only when somebody asks for a snapshot.
 
-    It belongs to the event loop, whose thread alone may call its methods. `clock` is one that
-    nobody sets, `wall_clock` gives epochs.
+    Only the event loop may call it. `clock` is one that nobody sets, `wall_clock` gives epochs.
     """
 
-    def __init__(
-        self,
-        client: SlurmClient,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.wall_clock = wall_clock
-        self._client = client
-        self._clock = clock
-        self._reading = asyncio.Lock()
-        self._wanted = Detail.JOBS
-        #: The newest snapshot, whatever happened since; None before the first one.
-        self.newest: Snapshot | None = None
-        self._failure: tuple[float, SlurmError] | None = None
-        self._settings = Settings()
-        self._settings_at = float("-inf")
-        self._outdated_at = float("-inf")
+    client: SlurmClient
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    #: The newest snapshot, whatever happened since; None before the first one.
+    newest: Snapshot | None = None
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _wanted: Detail = Detail.JOBS
+    _failure: tuple[float, SlurmError] | None = None
+    _settings: Settings | None = None
+    _settings_at: float = float("-inf")
+    _outdated_at: float = float("-inf")
 
     def outdate(self) -> None:
         """The queue was changed: no older snapshot is given out any more."""
-        self._outdated_at = self._clock()
+        self._outdated_at = self.clock()
 
     async def snapshot(self, since: float, detail: Detail = Detail.JOBS) -> Snapshot:
-        """A snapshot that shows all that happened before `since` (by `clock`).
+        """A snapshot that shows all that happened before `since` (by `clock`); waits for a reading.
 
-        A caller that comes during a reading waits for it, and takes it where it is new enough.
         Raises SlurmError where Slurm does not answer.
         """
         self._wanted = max(self._wanted, detail)
@@ -64,12 +58,12 @@ class Watcher:
             return self.newest
 
     async def _read(self, detail: Detail) -> Snapshot:
-        began = self._clock()
+        began = self.clock()
         is_known = began - self._settings_at <= SETTINGS_S
         settings = self._settings if is_known else None
         try:
             snapshot = await asyncio.to_thread(
-                read_snapshot, self._client, detail, settings, began, self.wall_clock()
+                read_snapshot, self.client, detail, settings, began, self.wall_clock()
             )
         except SlurmError as error:
             self._failure = (began, error)

@@ -25,10 +25,7 @@ PYTHON = "/usr/bin/python3"
 
 
 def write(target: Path, python: str = PYTHON) -> None:
-    """Pack the program into `target`, replacing it at once. Raises RemoteError.
-
-    `python` is the interpreter by its path on the nodes.
-    """
+    """Pack the program into `target`, for the nodes' Python at this path. Raises RemoteError."""
     with tempfile.TemporaryDirectory() as folder:
         files = [path for part in PARTS for path in sorted(ROOT.glob(part))]
         for path in files:

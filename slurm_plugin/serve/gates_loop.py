@@ -35,14 +35,18 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
-        if (cache := self.engine.setup.cache) is not None:
-            if verb == CLOCK_SET:
-                cache.forget_all()
-            if verb == "submit" and not cache.has_news:
-                return
-            cache.ended += verb == "ended"
-            is_awaited = cache.is_awaited
-        super().heard(verb, is_awaited)
+        cache = self.engine.setup.cache
+        if cache is None:
+            # Another mode is on; only a new configuration changes that.
+            if verb == "reload":
+                super().heard(verb)
+            return
+        if verb == CLOCK_SET:
+            cache.forget_all()
+        if verb == "submit" and not cache.has_news:
+            return
+        cache.ended += verb == "ended"
+        super().heard(verb, cache.is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode; nothing in another mode."""
@@ -78,10 +82,7 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
         return min(poll_s, PROMISE_S) if cache.promises else poll_s
 
     async def _give_back(self, setup: Setup, reconciler: GateReconciler, since: float) -> None:
-        """The kill switch: waiting jobs are Slurm's own.
-
-        Again at every poll: the bridge may have gated one more by an earlier answer.
-        """
+        """Make waiting jobs Slurm's own; at every poll, as the bridge may still gate some."""
         if not self._is_off:
             logger.warning("slots: switched off; waiting jobs are given back to Slurm")
             self._is_off = True

@@ -31,8 +31,9 @@ class LendingLoop(ReconcilerLoop[LoanReconciler]):
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""
-        on = self.engine.setup.reserved is not None
-        counts = self._reconciler.counts() if on and self._reconciler is not None else {}
+        if self.engine.setup.reserved is None or self._reconciler is None:
+            return {}
+        counts = dict(self._reconciler.matcher.lending.counts)
         return {"remote": {"loans": counts}} if counts else {}
 
     def poll_s(self, setup: Setup) -> float:

@@ -1,8 +1,6 @@
 """Prometheus metrics (`metrics_listen`, extra `metrics`): the engine's counts and the gains.
 
-Served by the engine's loop to few at a time (`slurm_plugin.port`), and made in a thread:
-what is exported is copied, never computed, while decisions wait. Sums start with the engine, as
-Prometheus expects of counters.
+A page is made in a thread, from copies, so that decisions never wait. Sums start with the engine.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 #: Label sets per metric; more (a site with very many partitions) are counted together.
 MAX_LABELS = 256
-#: Seconds for which what was made for one scrape is good for the next.
+#: Seconds for which a page is given out again.
 PAGE_S = 1.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -50,7 +50,7 @@ class NeighboursLoop(QueueLoop):
         if self._is_failing:
             logger.info("who runs beside whom is known again")
         self._is_failing = False
-        # Others that look as often have read the queue again by then.
+        # Loops that poll as often have read the queue again by then.
         return max(0.0, (1 + AGE_SHARE) * poll_s - age_s)
 
     async def _take(self, setup: Setup, since: float) -> float:

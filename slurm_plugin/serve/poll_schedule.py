@@ -1,7 +1,5 @@
-"""When the next look at Slurm's queue is due: at once when a job ended, soon after a submit, and
-regularly otherwise.
-
-Times are those of one monotonic clock, in seconds.
+"""When the next poll of Slurm's queue is due: at once when a job ended, soon after a submit, and
+regularly otherwise. Times are seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -12,12 +10,13 @@ from collections.abc import Awaitable, Callable
 
 #: A submit is answered before its job is in the queue.
 SUBMIT_S = 0.05
-#: The most of the time that is spent looking; and the most that is spent because of submits that
-#: can wait: a burst of them must not pay for a reading of the growing queue each time.
-BUSY_SHARE, CALM_SHARE = 0.25, 0.02
-#: A job that ended holds its GPUs for a moment more: these looks follow.
+#: Polls take at most this share of the time.
+BUSY_SHARE = 0.25
+#: The same for polls that are due to submits which can wait: a burst of them makes the queue long.
+CALM_SHARE = 0.02
+#: A job that ended holds its GPUs for a moment more: these polls follow.
 ECHOES_S = (0.15, 0.5, 1.5)
-#: A regular look is content with a snapshot of this age, as a share of the time between polls.
+#: How old a regular poll's snapshot may be, as a share of the time between polls.
 AGE_SHARE = 0.2
 
 
@@ -25,16 +24,16 @@ class PollSchedule:
     """The schedule of one loop."""
 
     def __init__(self) -> None:
-        #: When the next look is due.
+        #: When the next poll is due.
         self.due = float("inf")
-        #: The next look is not taken before.
+        #: The next poll is not made before.
         self.not_before = 0.0
         self._calm_at = 0.0
         self._ended = float("-inf")
-        # When the next look is due if nothing is heard, and how old its snapshot may be.
+        # When the next poll is due if no event comes, and how old its snapshot may be.
         self._regular_at = float("inf")
         self._age_s = 0.0
-        # What was heard since the last look began: the times at which it shows in Slurm.
+        # When the events since the last poll began show in Slurm.
         self._heard: list[float] = []
         self._echoes: list[float] = []
         self._sooner = asyncio.Event()
@@ -42,7 +41,7 @@ class PollSchedule:
     def heard(self, verb: str, is_awaited: bool = True, at: float | None = None) -> None:
         """A job was submitted or ended, or something else happened, `at` this time or now.
 
-        A submitted job `is_awaited` if it starts now, or as soon as it has been looked at.
+        A submitted job `is_awaited` if it starts now, or as soon as a poll has seen it.
         """
         now = time.monotonic() if at is None else at
         if verb == "submit":
@@ -52,20 +51,20 @@ class PollSchedule:
         self._wake(now)
 
     def _wake(self, due: float) -> None:
-        """Look at this time or sooner, and see what happened before it."""
+        """Poll at this time or sooner, and see what happened before it."""
         self._heard.append(due)
-        self._look_at(due)
+        self._due_by(due)
 
-    def _look_at(self, due: float) -> None:
+    def _due_by(self, due: float) -> None:
         if due < self.due:
             self.due = due
             self._sooner.set()
 
     def begin(self, now: float) -> float:
-        """A look begins: what is heard from here on is for the next one.
+        """A poll begins; later events are for the next one.
 
-        This one must see all that happened before the time that is returned; never the snapshot
-        of the last look again.
+        It must see all that happened before the time that is returned, and never takes the snapshot
+        of the last poll again.
         """
         since = max((self._ended, *(at for at in self._heard if at <= now)))
         if now >= self._regular_at:
@@ -74,37 +73,37 @@ class PollSchedule:
         self._heard = []
         return since
 
-    def looked(self, began: float, ended: float, next_s: float, poll_s: float) -> None:
-        """A look ended; the next is due in `next_s` if nothing is heard, `poll_s` at the latest."""
-        # Not for ever: a look may have been stopped, or waited for a Slurm that is down.
+    def polled(self, began: float, ended: float, next_s: float, poll_s: float) -> None:
+        """A poll ended; the next is due in `next_s` if no event comes, `poll_s` at the latest."""
+        # Bounded: a poll may have been stopped, or waited for a Slurm that is down.
         took_s = ended - began
         self.not_before = ended + min(took_s * (1 / BUSY_SHARE - 1), poll_s)
         self._calm_at = ended + min(took_s * (1 / CALM_SHARE - 1), poll_s)
         self._ended, self._regular_at = ended, ended + next_s
         self._age_s = AGE_SHARE * poll_s if next_s >= poll_s else 0.0
-        self._look_at(self._regular_at)
+        self._due_by(self._regular_at)
         self._echoes = [echo for echo in self._echoes if echo > ended]
         if self._echoes:
             self._wake(self._echoes[0])
 
     def left_s(self, now: float) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next poll."""
         return max(self.due, self.not_before) - now
 
-    async def keep(self, look: Callable[[float], Awaitable[tuple[float, float]]]) -> None:
-        """Look whenever it is due, until cancelled.
+    async def keep(self, poll: Callable[[float], Awaitable[tuple[float, float]]]) -> None:
+        """Poll whenever it is due, until cancelled.
 
-        `look` gets the time before which all must be seen. It answers in how many seconds it
-        wants the next look if nothing is heard, and how long the longest pause is.
+        `poll` gets the time before which all must be seen. It returns the seconds to the next poll
+        if no event comes, and the longest pause.
         """
         while True:
             began = time.monotonic()
-            next_s, poll_s = await look(self.begin(began))
-            self.looked(began, time.monotonic(), next_s, poll_s)
+            next_s, poll_s = await poll(self.begin(began))
+            self.polled(began, time.monotonic(), next_s, poll_s)
             await self._rest()
 
     async def _rest(self) -> None:
-        """Until the next look is due; what is heard meanwhile may bring it forward."""
+        """Until the next poll is due; an event may bring it forward."""
         while (left := self.left_s(time.monotonic())) > 0:
             self._sooner.clear()
             try:

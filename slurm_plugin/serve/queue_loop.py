@@ -50,7 +50,7 @@ class QueueLoop:
         """
         raise NotImplementedError
 
-    async def look(self, since: float) -> tuple[float, float]:
+    async def poll(self, since: float) -> tuple[float, float]:
         """One poll; the seconds to the next if no event comes, and `poll_s`."""
         setup = self.engine.setup
         poll_s = self.poll_s(setup)
@@ -60,7 +60,7 @@ class QueueLoop:
             logger.warning("%s: Slurm could not be read: %s", self.name, error)
         except Exception:
             # Promises and kept GPUs run out by themselves: the next poll may work again.
-            logger.exception("%s: a look at the queue failed", self.name)
+            logger.exception("%s: a poll of the queue failed", self.name)
         # It may have changed something before.
         setup.watcher.outdate()
         return poll_s, poll_s

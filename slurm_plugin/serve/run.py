@@ -41,8 +41,7 @@ STEP_S = 2.0
 class DescriptorsGone:
     """Says at most every ten seconds that no descriptor is left for a connection.
 
-    asyncio tries a hundred times a second for each socket, and writes a traceback each time: the
-    log would fill the disk. Every other error is written as asyncio would.
+    asyncio would write a traceback for each socket a hundred times a second, and fill the disk.
     """
 
     def __init__(self) -> None:
@@ -66,8 +65,8 @@ def _ahead_s() -> float:
 class ClockWatch:
     """Calls `say` at every step of the wall clock.
 
-    What the engine remembers of Slurm has Slurm's own times, which are of the wall clock: after a
-    step a promise of a moment could last for an hour. Forgetting it costs no more than a restart.
+    The engine remembers times of the wall clock, as Slurm tells them: after a step a short promise
+    could last for an hour. So listeners forget them, as at a restart.
     """
 
     def __init__(self, say: Callable[[str], None], ahead_s: Callable[[], float] = _ahead_s) -> None:
@@ -92,10 +91,7 @@ class ClockWatch:
 
 
 async def serve(path: Path, notifier: Notifier | None = None) -> None:
-    """Answer until SIGTERM or SIGINT; SIGHUP reloads.
-
-    Raises PluginError when the configuration is wrong or the socket cannot be made.
-    """
+    """Answer until SIGTERM or SIGINT; SIGHUP reloads. PluginError where it cannot start."""
     notifier = notifier or Notifier()
     load = partial(setup.load, cache=CapacityCache(), reserved=Reservations())
     first = load(path)
@@ -117,7 +113,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
                 logger.error("%s; going on without", error)
         _handle_signals(engine, notifier, ended)
         _announce(engine, notifier)
-        keeping = (one.schedule.keep(one.look) for one in loops)
+        keeping = (one.schedule.keep(one.poll) for one in loops)
         running = (_feed(notifier), ClockWatch(engine.say).run(), *keeping)
         tasks = [asyncio.create_task(one) for one in running]
         await ended.wait()
@@ -133,11 +129,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
 
 
 def _listeners(engine: Engine) -> list[ExplainListener | Metrics]:
-    """What listens beside the socket where the site wants it.
-
-    Neither is needed to place a job, so neither may keep the engine from starting. Their addresses
-    need a restart to change.
-    """
+    """What listens beside the socket where the site wants it; the engine starts without, too."""
     config = engine.setup.config
     found: list[ExplainListener | Metrics] = []
     if config.explain_listen is not None:
@@ -182,7 +174,7 @@ def _announce(engine: Engine, notifier: Notifier) -> None:
 
 
 async def _feed(notifier: Notifier) -> None:
-    """A sign of life in half of systemd's time, from the loop that answers."""
+    """A sign of life twice in systemd's time, from the loop that answers."""
     if notifier.watchdog_s is None:
         return
     while True:

@@ -1,8 +1,7 @@
 """The socket side: lines in, lines out, whatever a client does.
 
-One asyncio protocol object per connection. A line over the limit, a half line that never
-ends, a reader that never reads: each costs that client its connection and nobody else
-anything. What a line means is for the `Answerer` to say.
+A line over the limit, a half line that never ends, a client that never reads its replies: each
+costs that client its connection and nobody else anything. An `Answerer` says what a line means.
 """
 
 from __future__ import annotations
@@ -32,14 +31,15 @@ LINES_PER_TURN = 16
 
 
 class Answer(NamedTuple):
-    """What a line gets: a reply (None: nothing), whether to hang up, what to do after.
+    """What a line gets."""
 
-    `later` is a reply that takes a while; other lines are answered meanwhile.
-    """
-
+    #: None: no reply.
     reply: bytes | None
+    #: Hang up after it.
     close: bool = False
+    #: To be done once the reply is written.
     after: Callable[[], None] | None = None
+    #: A reply that takes a while; other lines are answered meanwhile.
     later: Coroutine[None, None, bytes] | None = None
 
 
@@ -186,10 +186,7 @@ class LineServer:
         task.add_done_callback(self._tasks.discard)
 
     async def start(self) -> None:
-        """Listen.
-
-        Raises PluginError when the path is in use by a live engine or cannot be made.
-        """
+        """Listen; raises PluginError when the path is in use by a live engine or cannot be made."""
         listener = bind(self.path)
         info = self.path.stat()
         self._identity = (info.st_dev, info.st_ino)

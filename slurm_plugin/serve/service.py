@@ -104,12 +104,7 @@ def _percentiles(times: deque[float]) -> dict[str, float]:
 class Engine:
     """Answers lines with the present Setup; `reload` swaps it as a whole."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        log: DecisionLog,
-        load: Callable[[Path], Setup],
-    ) -> None:
+    def __init__(self, setup: Setup, log: DecisionLog, load: Callable[[Path], Setup]) -> None:
         self.setup = setup
         self.log = log
         self.counters = Counters(setup.config.deadline_ms / 1e3)
@@ -121,8 +116,8 @@ class Engine:
         self.turn = asyncio.Lock()
 
     def listen(self, heard: Callable[[str], None], status: Callable[[], dict[str, Any]]) -> None:
-        """`heard` is told the verb of each event from now on: a submit that was not refused, the
-        end of a job, a reload, a step of the clock. `status` adds to what `gputopo status` shows.
+        """Call `heard` with the verb of each event: a submit that was not refused, a job's end, a
+        reload, a step of the clock. `status` adds to what `gputopo status` shows.
         """
         self._heard.append(heard)
         self._tell.append(status)
@@ -200,10 +195,7 @@ class Engine:
         return (Ok() if error is None else Error(error)).encode(message_id)
 
     async def reload(self) -> str | None:
-        """Read the configuration again; None, or why the old one stays.
-
-        The work is done in a thread: questions are answered from the old one meanwhile.
-        """
+        """Read the configuration again, in a thread; None, or why the old one stays."""
         async with self._reloading:
             try:
                 setup = await asyncio.to_thread(self._load, self.setup.config.path)

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 #: What finished jobs taught, in the state directory.
 LEARNED = "learned-profiles.json"
 #: How long a start waits for Slurm to say what runs.
-FIRST_LOOK_S = 2.0
+FIRST_READING_S = 2.0
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
 
@@ -87,10 +87,10 @@ class Setup:
 def load(
     path: Path, cache: CapacityCache | None = None, reserved: Reservations | None = None
 ) -> Setup:
-    """Read, build and warm up; raises ConfigError naming file, line and key.
+    """Read, build and warm up; `cache` and `reserved` live on from one configuration to the next.
 
-    `cache` and `reserved` live on from one configuration to the next. Raises SlurmError where the
-    chosen Slurm client cannot work on this host.
+    Raises ConfigError naming file, line and key, SlurmError where the chosen Slurm client cannot
+    work on this host.
     """
     config = configuration.load(path)
     choose.check(config.slurm)
@@ -118,13 +118,13 @@ def load(
     warm_up(setup)
     if setup.looks_at_jobs():
         neighbours.is_wanted = True
-        _first_look(setup)
+        _first_reading(setup)
     return setup
 
 
-def _first_look(setup: Setup) -> None:
+def _first_reading(setup: Setup) -> None:
     """Learn who runs beside whom before the first question; a Slurm that is down is not awaited."""
-    patience_s = min(FIRST_LOOK_S, setup.config.slurm.timeout_s)
+    patience_s = min(FIRST_READING_S, setup.config.slurm.timeout_s)
     client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
     try:
         snapshot = read_snapshot(client, Detail.JOBS)
@@ -150,10 +150,9 @@ def _network(config: Config) -> Network | None:
 
 
 def warm_up(setup: Setup) -> None:
-    """Ask every policy once per machine kind and job size, so that tables are computed.
+    """Ask every policy once per machine kind and job size, so that no first question is slow.
 
-    On nodes of at most `WARM_GPUS` GPUs the policies in use then answer every free mask
-    for the default pattern, so that no first question of its kind is slow.
+    On nodes of at most `WARM_GPUS` GPUs also about every free mask, for the default pattern.
     """
     kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
     # The common one first: a reload under load is useful before it is complete.

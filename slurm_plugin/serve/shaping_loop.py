@@ -1,7 +1,7 @@
 """The loop that plans the jobs whose shapes GENIE chooses.
 
-Plans are made, and Slurm is changed, in a thread. What submits and starts are answered by is
-changed in the event loop alone. All state is Slurm's: the first look is like any other.
+Plans are made, and Slurm is changed, in a thread. What answers submits and starts is changed in the
+event loop alone. All state is Slurm's: the first poll is like any other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.released import of_job
 from slurm_plugin.genie.changes import Changes, changes, released
-from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot, planned
+from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition
@@ -38,18 +38,18 @@ logger = logging.getLogger(__name__)
 
 #: The event by which the gates loop learns that jobs may start now which could not before.
 PLANNED = "planned"
-#: Without shapes to choose there is nothing to look at.
+#: Seconds between polls where no jobs are shaped.
 IDLE_S = 5.0
 #: A job that may start is soon seen to run.
 SETTLING_S = 0.15
-#: Jobs that get another place, and nothing else, in one look: some milliseconds each.
+#: Jobs that get another place, and nothing else, in one poll: some milliseconds each.
 MOST_MOVED = 100
 
 Update = tuple[QueuedJob, JobUpdate]
 
 
 class ShapingLoop(QueueLoop):
-    """Looks for as long as the engine's configuration has a `genie` section."""
+    """Polls for as long as the engine's configuration has a `genie` section."""
 
     name = "genie"
 
@@ -60,7 +60,7 @@ class ShapingLoop(QueueLoop):
         # Site factors by job, as far as they are known.
         self._factors: dict[int, int] = {}
         self._changed = 0
-        # Why Slurm refused a change of the last look; empty where it refused none.
+        # Why Slurm refused a change of the last poll; empty where it refused none.
         self._refused = ""
         self._backoff = Backoff()
 
@@ -85,12 +85,12 @@ class ShapingLoop(QueueLoop):
         return {"genie": status | ({"refused": self._refused} if self._refused else {})}
 
     def poll_s(self, setup: Setup) -> float:
-        """Seconds between two looks if nothing is heard."""
+        """Seconds between two polls if no event comes."""
         shaping = setup.shaping
         return shaping.site.config.poll_s if shaping and shaping.site.domains else IDLE_S
 
     async def next_s(self, setup: Setup, since: float) -> float:
-        """One look, unless no jobs are shaped or the kill switch is set."""
+        """One poll, unless no jobs are shaped or the kill switch is set."""
         shaping, poll_s = setup.shaping, self.poll_s(setup)
         if shaping is None or not shaping.site.domains:
             return poll_s
@@ -115,7 +115,7 @@ class ShapingLoop(QueueLoop):
             self._shaping, self._tasks = shaping, {}
 
     async def _plan(self, setup: Setup, shaping: Shaping, seen: Snapshot, events: int) -> bool:
-        """Plan every domain and change what is to be changed; whether to look again soon.
+        """Plan every domain and change what is to be changed; whether to poll again soon.
 
         `events` had happened when the snapshot was asked for.
         """
@@ -145,11 +145,7 @@ class ShapingLoop(QueueLoop):
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
     def _change(self, client: SlurmClient, updates: Sequence[Update], now: float) -> None:
-        """Make these changes, one after the other.
-
-        Slurm refuses to change a job that started or ended meanwhile; that is not tried again at
-        once, and stops none of the others.
-        """
+        """Make these changes, one after the other; one that Slurm refuses is tried again later."""
         self._refused = ""
         for job, update in updates:
             try:
@@ -196,18 +192,9 @@ class ShapingLoop(QueueLoop):
         made = {}
         for name, domain in shaping.site.domains.items():
             snapshot = domain_snapshot(domain, seen.jobs, seen.nodes, seen.at, task_of, _is_ours)
-            starting, stalled = shaping.under_way(snapshot, seen.at)
-            queue = snapshot.queue(seen.at, list(shaping.promises.values()), starting, stalled)
-            plans = planned(
-                shaping.scheduler, queue, starting.values(), is_settling=snapshot.is_settling
-            )
-            to_change = changes(
-                snapshot,
-                plans,
-                self._factors,
-                separator=shaping.separator,
-                now=seen.at,
-            )
+            plans = shaping.plan_all(snapshot, list(shaping.promises.values()), seen.at)
+            separator = shaping.separator
+            to_change = changes(snapshot, plans, self._factors, separator=separator, now=seen.at)
             made[name] = (snapshot, plans, to_change)
         self._tasks = kept
         return made
@@ -249,7 +236,7 @@ class ShapingLoop(QueueLoop):
 
 
 def in_turn(updates: Sequence[Update]) -> tuple[list[Update], bool]:
-    """What to do in one look, the front of a long queue first; and whether something is left."""
+    """What to do in one poll, the front of a long queue first; and whether something is left."""
     only_order = 0
     now = []
     for job, update in updates:

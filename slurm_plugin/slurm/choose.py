@@ -15,10 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 def check(settings: SlurmConfig) -> None:
-    """SlurmError where the chosen client can never work on this host.
-
-    A slurmrestd that is not there yet may come: that is only logged.
-    """
+    """SlurmError where the client can never work here; a missing slurmrestd is only logged."""
     if settings.client == "pyslurm":
         pyslurm_client.check()
     elif settings.client == "rest" and not settings.rest_socket.exists():
@@ -30,10 +27,7 @@ def check(settings: SlurmConfig) -> None:
 
 
 def client(settings: SlurmConfig) -> SlurmClient:
-    """The client `slurm.client` names; SlurmError where it cannot work on this host.
-
-    Neither slurmrestd nor slurmctld is asked anything here.
-    """
+    """The client `slurm.client` names, not yet asked anything; SlurmError where it cannot work."""
     run = ProcessRunner(settings.bin_dir, settings.timeout_s)
     if settings.client == "rest":
         return Rest(settings.rest_socket, run, settings.timeout_s)

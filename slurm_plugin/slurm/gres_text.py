@@ -19,10 +19,7 @@ _INDEX = re.compile(r"\(IDX:([0-9,\-]+)\)")
 
 
 def counts(text: str) -> dict[str, int]:
-    """How many GPUs by type; '' where Slurm gives none.
-
-    Raises ValueError that quotes the item it could not read.
-    """
+    """How many GPUs by type ('' for none); ValueError quotes what cannot be read."""
     by_type: dict[str, int] = {}
     for item in _items(text):
         match = _ITEM.match(item)

@@ -130,14 +130,11 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobUpdate:
-    """What to change of pending jobs: None leaves a field alone, '' clears it.
-
-    The tres texts may be written as any release writes them: `gpu:s1:1`, `gres/gpu:s1:1` or
-    `gres:gpu:s1:1`.
-    """
+    """What to change of pending jobs: None leaves a field alone, '' clears it."""
 
     #: An epoch, or NOW.
     begin_time: int | None = None
+    #: As any release writes them: `gpu:s1:1`, `gres/gpu:s1:1` or `gres:gpu:s1:1`.
     tres_per_node: str | None = None
     tres_per_job: str | None = None
     tres_per_task: str | None = None

@@ -1,8 +1,7 @@
 """What differs between Slurm releases in the commands.
 
-22.05: scontrol knows no --json, so sinfo and squeue are asked, and GRES are `gres:gpu:2`.
-23.02 and later: scontrol prints JSON. 24.11 and later write `gres/gpu:2`. 26.05 no longer tells
-in JSON that a job is exclusive, but squeue does.
+On 22.05 scontrol knows no --json, so sinfo and squeue are asked, and GRES are `gres:gpu:2`. From
+24.11 on they are `gres/gpu:2`. On 26.05 only squeue tells that a job is exclusive.
 """
 
 from __future__ import annotations
@@ -22,16 +21,15 @@ _EXCLUSIVE_COLUMN = (25, 5)
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """The commands one release answers in JSON, and what stands in its `gres/gpu`.
-
-    `one_job` lacks the job's id; () where no command tells of one job in JSON. `exclusive`:
-    squeue tells which jobs are, and JSON no longer does.
-    """
+    """The commands one release answers in JSON."""
 
     nodes: tuple[str, ...]
     jobs: tuple[str, ...]
+    #: Lacks the job's id; () where no command tells of one job.
     one_job: tuple[str, ...]
+    #: What stands in `gres/gpu`.
     gres_separator: str
+    #: squeue tells which jobs are exclusive; JSON does not.
     exclusive: bool
 
 

@@ -7,6 +7,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -38,24 +39,17 @@ class Runner(Protocol):
         ...
 
 
+@dataclass
 class ProcessRunner:
-    """The real one; `bin_dir` None finds the commands by PATH.
+    """The real one."""
 
-    `environment` takes the place of ours, which is for reading: sbatch carries it into the job.
-    `max_bytes` is the most that a command may print.
-    """
-
-    def __init__(
-        self,
-        bin_dir: Path | None = None,
-        timeout_s: float = 10.0,
-        environment: Mapping[str, str] | None = None,
-        max_bytes: int = MAX_BYTES,
-    ) -> None:
-        self.bin_dir = bin_dir
-        self.timeout_s = timeout_s
-        self.environment = environment
-        self.max_bytes = max_bytes
+    #: None finds the commands by PATH.
+    bin_dir: Path | None = None
+    timeout_s: float = 10.0
+    #: In place of ours, which is for reading: sbatch carries it into the job.
+    environment: Mapping[str, str] | None = None
+    #: The most that a command may print.
+    max_bytes: int = MAX_BYTES
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
         """Run `argv` and return its standard output."""
@@ -123,10 +117,7 @@ def run_bounded(
 def _read(
     process: subprocess.Popen[bytes], ends: float, most: int
 ) -> tuple[bytearray, bytearray] | None:
-    """Both outputs to their end; None where they are longer than `most` bytes together.
-
-    Raises subprocess.TimeoutExpired.
-    """
+    """Both outputs to their end; None where they are longer than `most` bytes together."""
     out, err = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
         for file, text in ((process.stdout, out), (process.stderr, err)):

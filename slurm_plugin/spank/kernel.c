@@ -1,9 +1,7 @@
-#define _GNU_SOURCE
 #include "kernel.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,7 +12,7 @@ extern bool gt_kernel_cpus(const gt_settings_t *settings, gt_cpuset_t *cpus)
 	memset(cpus, 0, sizeof(*cpus));
 	if (settings->pretend[0])
 		return gt_cpuset_parse(cpus, settings->pretend);
-	return !sched_getaffinity(0, sizeof(cpus->bits), (cpu_set_t *) (void *) cpus->bits);
+	return !sched_getaffinity(0, sizeof(cpus->of), cpus->of);
 }
 
 /*
@@ -105,8 +103,7 @@ extern const char *gt_kernel_apply(const gt_settings_t *settings, const gt_plan_
 
 	if (settings->pretend[0])
 		return NULL;
-	if (plan->set_cpus && sched_setaffinity(0, sizeof(plan->cpus.bits),
-			(const cpu_set_t *) (const void *) plan->cpus.bits)) {
+	if (plan->set_cpus && sched_setaffinity(0, sizeof(plan->cpus.of), plan->cpus.of)) {
 		failed = "sched_setaffinity";
 		why = errno;
 	}

@@ -1,24 +1,21 @@
 #include "lists.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 extern bool gt_number(const char **text, unsigned long most, unsigned long *value)
 {
-	const char *at = *text;
-	unsigned long found = 0;
+	unsigned long found;
+	char *end;
 
-	if (*at < '0' || *at > '9')
+	if (**text < '0' || **text > '9')
 		return false;
-	for (; *at >= '0' && *at <= '9'; at++) {
-		unsigned long digit = (unsigned long) (*at - '0');
-
-		if (found > (most - digit) / 10 || digit > most)
-			return false;
-		found = found * 10 + digit;
-	}
+	found = strtoul(*text, &end, 10);
+	if (found > most)
+		return false;
 	*value = found;
-	*text = at;
+	*text = end;
 	return true;
 }
 
@@ -37,7 +34,7 @@ extern bool gt_cpuset_parse(gt_cpuset_t *set, const char *text)
 				return false;
 		}
 		for (; first <= last; first++)
-			set->bits[first / GT_WORD] |= 1ul << (first % GT_WORD);
+			CPU_SET_S(first, sizeof(set->of), set->of);
 		if (!*text)
 			return true;
 		if (*text++ != ',')
@@ -47,7 +44,7 @@ extern bool gt_cpuset_parse(gt_cpuset_t *set, const char *text)
 
 static bool has(const gt_cpuset_t *set, unsigned cpu)
 {
-	return cpu < GT_CPUS && (set->bits[cpu / GT_WORD] >> (cpu % GT_WORD) & 1);
+	return CPU_ISSET_S(cpu, sizeof(set->of), set->of);
 }
 
 extern void gt_cpuset_print(const gt_cpuset_t *set, char *text, size_t size)
@@ -67,26 +64,6 @@ extern void gt_cpuset_print(const gt_cpuset_t *set, char *text, size_t size)
 		if (cpu > first && at < size)
 			at += (size_t) snprintf(text + at, size - at, "-%u", cpu);
 	}
-}
-
-extern void gt_cpuset_and(gt_cpuset_t *set, const gt_cpuset_t *other)
-{
-	for (size_t i = 0; i < GT_CPUS / GT_WORD; i++)
-		set->bits[i] &= other->bits[i];
-}
-
-extern unsigned gt_cpuset_count(const gt_cpuset_t *set)
-{
-	unsigned count = 0;
-
-	for (size_t i = 0; i < GT_CPUS / GT_WORD; i++)
-		count += (unsigned) __builtin_popcountl(set->bits[i]);
-	return count;
-}
-
-extern bool gt_cpuset_equal(const gt_cpuset_t *a, const gt_cpuset_t *b)
-{
-	return !memcmp(a, b, sizeof(*a));
 }
 
 extern bool gt_list_has(const gt_list_t *list, int gpu)

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -26,10 +27,9 @@ extern bool gt_number(const char **text, unsigned long most, unsigned long *valu
 
 /* -------------------------------------------------------------------- CPUs */
 
-#define GT_WORD (8 * sizeof(unsigned long))
-
+/* For the macros of sched.h: CPU_COUNT_S(sizeof(set.of), set.of) and the like */
 typedef struct {
-	unsigned long bits[GT_CPUS / GT_WORD];
+	cpu_set_t of[GT_CPUS / CPU_SETSIZE];
 } gt_cpuset_t;
 
 /* RET false when text is no list of numbers below GT_CPUS; *set is then undefined */
@@ -37,10 +37,6 @@ extern bool gt_cpuset_parse(gt_cpuset_t *set, const char *text);
 
 /* Writes the list, cut at `size` when it is longer. */
 extern void gt_cpuset_print(const gt_cpuset_t *set, char *text, size_t size);
-
-extern void gt_cpuset_and(gt_cpuset_t *set, const gt_cpuset_t *other);
-extern unsigned gt_cpuset_count(const gt_cpuset_t *set);
-extern bool gt_cpuset_equal(const gt_cpuset_t *a, const gt_cpuset_t *b);
 
 /* -------------------------------------------------------------------- GPUs */
 

@@ -20,14 +20,15 @@ static const gt_numa_t *shared_numa(const gt_table_t *table, const gt_list_t *gp
  */
 static void plan_cpus(const gt_numa_t *numa, const gt_task_t *task, gt_plan_t *plan)
 {
+	cpu_set_t *cpus = plan->cpus.of;
 	unsigned left;
 
 	if (task->is_cpu_bound || !numa || !gt_cpuset_parse(&plan->cpus, numa->cpus))
 		return;
-	gt_cpuset_and(&plan->cpus, &task->cpus);
-	left = gt_cpuset_count(&plan->cpus);
+	CPU_AND_S(sizeof(plan->cpus), cpus, cpus, task->cpus.of);
+	left = (unsigned) CPU_COUNT_S(sizeof(plan->cpus), cpus);
 	plan->set_cpus = left && left >= (unsigned) task->cpus_per_task &&
-		!gt_cpuset_equal(&plan->cpus, &task->cpus);
+		!CPU_EQUAL_S(sizeof(plan->cpus), cpus, task->cpus.of);
 }
 
 static bool fits(const gt_numa_t *numa, const gt_task_t *task)
@@ -71,8 +72,8 @@ static bool is_listed(const char *list, const char *name, size_t len)
 	return false;
 }
 
-/* Adds the NICs of `more` to `list`. RET false when this node lacks one, or the list is full */
-static bool add_nics(char *list, size_t size, const char *more, const gt_task_t *task)
+/* Adds the NICs of `more` to `list`. RET false when has_nic says no, or the list is full */
+static bool add_nics(char *list, size_t size, const char *more, bool (*has_nic)(const char *))
 {
 	for (const char *at = more; *at; at += strspn(at, ",")) {
 		size_t len = strcspn(at, ","), used = strlen(list);
@@ -85,7 +86,7 @@ static bool add_nics(char *list, size_t size, const char *more, const gt_task_t 
 		at += len;
 		if (is_listed(list, name, len))
 			continue;
-		if (task->has_nic && !task->has_nic(name))
+		if (has_nic && !has_nic(name))
 			return false;
 		snprintf(list + used, size - used, "%s%s", used ? "," : "", name);
 	}
@@ -99,24 +100,20 @@ static bool add_nics(char *list, size_t size, const char *more, const gt_task_t 
 static void plan_nics(const gt_table_t *table, const gt_list_t *gpus, const gt_task_t *task,
 		      gt_plan_t *plan)
 {
+	char every[GT_TEXT] = "";
 	bool is_narrower = false;
 
 	for (int i = 0; i < gpus->count; i++) {
 		const char *nics = table->gpu[gpus->gpu[i]].nics;
 
-		if (!nics[0] || !add_nics(plan->nics, sizeof(plan->nics), nics, task)) {
+		if (!nics[0] || !add_nics(plan->nics, sizeof(plan->nics), nics, task->has_nic)) {
 			plan->nics[0] = '\0';
 			return;
 		}
 	}
 	for (int i = 0; i < table->gpus; i++)
-		for (const char *at = table->gpu[i].nics; *at; at += strspn(at, ",")) {
-			size_t len = strcspn(at, ",");
-
-			is_narrower = is_narrower || !is_listed(plan->nics, at, len);
-			at += len;
-		}
-	if (!is_narrower)
+		is_narrower |= !add_nics(every, sizeof(every), table->gpu[i].nics, NULL);
+	if (!is_narrower && strlen(plan->nics) == strlen(every))
 		plan->nics[0] = '\0';
 }
 

@@ -110,19 +110,19 @@ static bool is_repeated(char *const argv[], int at)
 extern bool gt_settings_parse(gt_settings_t *settings, int argc, char *const argv[],
 			      char *wrong)
 {
-	gt_settings_defaults(settings);
-	for (int i = 0; i < argc; i++) {
-		bool good = read_argument(settings, argv[i], wrong);
+	gt_settings_t read;
 
-		if (good && is_repeated(argv, i)) {
+	gt_settings_defaults(settings);
+	read = *settings;
+	for (int i = 0; i < argc; i++) {
+		if (!read_argument(&read, argv[i], wrong))
+			return false;
+		if (is_repeated(argv, i)) {
 			snprintf(wrong, GT_NOTE, "argument \"%.60s\": given twice", argv[i]);
-			good = false;
-		}
-		if (!good) {
-			gt_settings_defaults(settings);
 			return false;
 		}
 	}
+	*settings = read;
 	return true;
 }
 

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE
 #include "step.h"
 
 #include <stdatomic.h>

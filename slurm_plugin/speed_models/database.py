@@ -1,8 +1,4 @@
-"""The model database (GENIE, section 6): profiles with their runs, in one SQLite file.
-
-The runs are kept beside the fitted model, so that it can be fitted again with more of them or
-as another kind.
-"""
+"""The model database (GENIE, section 6): models with the runs they were fitted to, in SQLite."""
 
 from __future__ import annotations
 
@@ -45,14 +41,12 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the database has for a wanted profile: itself, or what stands in for it.
-
-    `note` says in a sentence what was used instead; empty where it is the profile itself.
-    """
+    """What the database has for a wanted profile: itself, or what stands in for it."""
 
     profile: Profile
     model: PerformanceModel
     likeness: float = 1.0
+    #: What was used instead; empty where it is the profile itself.
     note: str = ""
 
 
@@ -85,7 +79,7 @@ class Database:
         *,
         add: bool,
     ) -> Profile:
-        """Fit and store; with `add` the stored runs too, and what was not said as it is stored.
+        """Fit and store; `add` the stored runs, and the stored values of what is not given.
 
         `startup_s` is the seconds before the first iteration.
         """
@@ -115,17 +109,12 @@ class Database:
         return [self._profile(row) for row in rows]
 
     def complete(self, start: str) -> str:
-        """The one stored name that begins so; `start` itself where it is one, or none or many."""
-        with self._open() as connection:
-            rows = connection.execute("SELECT DISTINCT name FROM profiles").fetchall()
-        names = [str(name) for (name,) in rows if str(name).startswith(start)]
-        return names[0] if len(names) == 1 else start
+        """The one stored name that begins so; else `start` itself."""
+        names = {one.traits.name for one in self.all() if one.traits.name.startswith(start)}
+        return names.pop() if len(names) == 1 else start
 
     def find(self, wanted: Traits, task: str = TRAINING) -> Found:
-        """The wanted profile, else its other task's, else the likest one's.
-
-        PluginError where the database has nothing that could stand in.
-        """
+        """The wanted profile, else its other task's, else the likest one's; else PluginError."""
         return among(self.all(), wanted, task, self.path)
 
     def _profile(self, row: Sequence[object]) -> Profile:

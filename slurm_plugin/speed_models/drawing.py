@@ -10,10 +10,7 @@ from slurm_plugin.speed_models.rows import Row
 
 
 def draw(rows: Sequence[Row], batch: int, title: str, path: Path) -> None:
-    """One curve per count of GPUs per node; the file's suffix says the format.
-
-    PluginError without matplotlib (the extra `plot`) or where nothing can be written.
-    """
+    """One curve per count of GPUs per node; PluginError without the extra `plot`, or on writing."""
     try:
         import matplotlib
         from matplotlib.figure import Figure

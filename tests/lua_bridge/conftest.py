@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pytest
 
@@ -68,7 +68,7 @@ class LuaSlurmctld:
 
     def evaluate(self, lua: str) -> str:
         """Run a chunk of Lua; its (string) result."""
-        return dict(self.command("eval " + quote(lua, safe="")))["result"]
+        return dict(self.command(f"return assert(loadstring({_literal(lua)}))()"))["result"]
 
     def submit(self, **fields: object) -> HookResult:
         """slurm_job_submit with these job_desc fields; env, parts, uid, poisoned are apart."""
@@ -76,30 +76,27 @@ class LuaSlurmctld:
 
     def modify(self, record: dict[str, object], **fields: object) -> HookResult:
         """slurm_job_modify of a job with this record."""
-        return self._hook("modify", record, fields)
+        return self._hook("modify", dict(record), fields)
 
-    def _hook(self, verb: str, record: dict[str, object], fields: dict[str, object]) -> HookResult:
-        words = [verb]
-        for name, value in fields.pop("env", {}).items():  # type: ignore[attr-defined]
-            words.append(f"e.{name}={_quoted(value)}")
-        for name, default in fields.pop("parts", {"main": 1}).items():  # type: ignore[attr-defined]
-            words.append(f"p.{name}={default}")
-        for option in ("uid", "poisoned"):
-            if option in fields:
-                words.append(f"{option}={_quoted(fields.pop(option))}")
-        for prefix, values in (("", fields), ("r", record)):
-            for number, text in enumerate(values.get("spank", ())):  # type: ignore[arg-type, var-annotated]
-                words.append(f"{prefix}o.{number}={_quoted(text)}")
-            for name, value in values.items():
-                if name == "spank":
-                    continue
-                kind = "n" if isinstance(value, int) else "s"
-                words.append(f"{prefix}{kind}.{name}={_quoted(value)}")
-        return _hook_result(self.command(" ".join(words)))
+    def _hook(self, name: str, record: dict[str, object], fields: dict[str, object]) -> HookResult:
+        options = {"env": {}, "parts": {"main": 1}, "uid": 1000, "poisoned": ""}
+        apart = [fields.pop(option, default) for option, default in options.items()]
+        for values in (fields, record):
+            if "spank" in values:
+                values["spank_job_env"] = dict(enumerate(values.pop("spank")))  # type: ignore[call-overload]
+        arguments = map(_literal, (name, fields, record, *apart))
+        return _hook_result(self.command(f"hook({','.join(arguments)})"))
 
 
-def _quoted(value: object) -> str:
-    return quote(value if isinstance(value, bytes) else str(value), safe="")
+def _literal(value: object) -> str:
+    """The value in Lua: one line of printable ASCII."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"[{_literal(k)}]={_literal(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, int):
+        return str(value)
+    text = value if isinstance(value, bytes) else str(value).encode()
+    escaped = re.sub(rb"[^ !#-[\]-~]", lambda found: b"\\%03d" % found[0][0], text)
+    return f'"{escaped.decode()}"'
 
 
 def _hook_result(pairs: list[tuple[str, str]]) -> HookResult:

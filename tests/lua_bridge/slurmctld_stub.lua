@@ -1,18 +1,10 @@
--- Imitates slurmctld's job_submit/lua for the tests: loads the script named in the first
--- argument and runs one hook per command line on stdin. Values are percent-encoded:
---   submit s.FIELD=text n.FIELD=number e.NAME=text p.PARTITION=0|1 uid=N
---   o.N=text is the N-th variable SPANK options left
---   modify, the same, with rs.FIELD and rn.FIELD for the job record
---   eval LUA
--- Replies are key=value lines and a final "." line.
+-- Imitates slurmctld's job_submit/lua for the tests: loads the script named in the first argument
+-- and runs each line of stdin as Lua. The answer is key=value lines, percent-encoded, and a "." line.
 
-local function decode(text)
-  return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+local function say(key, value)
+  local text = tostring(value):gsub("[^%w]", function(c) return ("%%%02X"):format(c:byte()) end)
+  io.write(key, "=", text, "\n")
 end
-local function encode(text)
-  return (tostring(text):gsub("[^%w]", function(c) return string.format("%%%02X", c:byte()) end))
-end
-local function say(key, value) io.write(key, "=", encode(value), "\n") end
 
 local logged, told = {}, {}
 slurm = {
@@ -69,37 +61,19 @@ local function job_desc(values, environment, poisoned)
   })
 end
 
-local function run_hook(command, words)
-  logged, told, reads, writes = {}, {}, {}, {}
-  local values, environment, record, partitions, options = {}, {}, {}, {}, { uid = "1000" }
-  for _, word in ipairs(words) do
-    local key, value = word:match("^([^=]+)=(.*)$")
-    value = decode(value)
-    local kind, field = key:match("^(%a+)%.(.*)$")
-    if kind == "s" then values[field] = value
-    elseif kind == "o" then
-      values.spank_job_env = values.spank_job_env or {}
-      values.spank_job_env[tonumber(field)] = value
-    elseif kind == "n" then values[field] = tonumber(value)
-    elseif kind == "e" then environment[field] = value
-    elseif kind == "p" then partitions[field] = { flag_default = tonumber(value) }
-    elseif kind == "ro" then
-      record.spank_job_env = record.spank_job_env or {}
-      record.spank_job_env[tonumber(field)] = value
-    elseif kind == "rs" then record[field] = value
-    elseif kind == "rn" then record[field] = tonumber(value)
-    else options[key] = value end
-  end
+-- Runs a hook ("submit" or "modify") and says what it did.
+function hook(name, values, record, environment, defaults, uid, poisoned)
+  local partitions, gettime, rc = {}, require("socket").gettime, nil
+  for partition, flag in pairs(defaults) do partitions[partition] = { flag_default = flag } end
   -- A submit has at least one CPU; an update that names none has none.
-  UNSET.min_cpus = command == "submit" and 1 or 4294967294
-  local job = job_desc(values, environment, options.poisoned)
-  local gettime = require("socket").gettime
+  UNSET.min_cpus = name == "submit" and 1 or 4294967294
+  reads, writes = {}, {}
+  local job = job_desc(values, environment, poisoned)
   local start = gettime()
-  local rc
-  if command == "submit" then
-    rc = slurm_job_submit(job, partitions, tonumber(options.uid))
+  if name == "submit" then
+    rc = slurm_job_submit(job, partitions, uid)
   else
-    rc = slurm_job_modify(job, record, partitions, tonumber(options.uid))
+    rc = slurm_job_modify(job, record, partitions, uid)
   end
   say("elapsed_s", gettime() - start)
   say("rc", rc)
@@ -107,24 +81,16 @@ local function run_hook(command, words)
   say("writes", table.concat(writes, " "))
   values.spank_job_env = nil
   for field, value in pairs(values) do say("field." .. field, value) end
-  for name, value in pairs(environment) do say("env." .. name, value) end
+  for variable, value in pairs(environment) do say("env." .. variable, value) end
 end
 
 local loaded, failure = pcall(dofile, arg[1])
 if not loaded then say("crash", failure) end
 
 for line in io.lines() do
-  local command, rest = line:match("^(%S+) ?(.*)$")
-  if command == "eval" then
-    logged, told = {}, {}
-    local ok, result = pcall(assert(loadstring(decode(rest))))
-    say(ok and "result" or "crash", result)
-  else
-    local words = {}
-    for word in rest:gmatch("%S+") do words[#words + 1] = word end
-    local ok, problem = pcall(run_hook, command, words)
-    if not ok then say("crash", problem) end
-  end
+  logged, told = {}, {}
+  local ok, result = pcall(function() return assert(loadstring(line))() end)
+  say(ok and "result" or "crash", result)
   for number, text in ipairs(logged) do say("log." .. number, text) end
   for number, text in ipairs(told) do say("user." .. number, text) end
   io.write(".\n")

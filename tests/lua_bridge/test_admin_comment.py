@@ -112,7 +112,7 @@ def test_python_lua_and_c_agree_on_what_a_hint_may_be(lua, spank, seed):
 
 
 def is_refused(text: str) -> bool:
-    """Is this text no hint for its bytes, whatever it may say?"""
+    """Do the text's bytes alone make it no hint?"""
     try:
         hints.parse(text)
     except HintError as error:
@@ -151,7 +151,7 @@ def test_python_lua_and_c_read_the_same_of_any_text(lua, by_c, seed):
 
 @pytest.mark.parametrize("seed", range(6, 9))
 def test_what_was_written_is_read_whatever_stood_there(lua, seed):
-    """By Python and by Lua, and neither touches what is another's."""
+    """By Python and by Lua; neither touches the text of others."""
     record = LoanRecord("meets", {"tpn": "gres/gpu:4", "loan": "a/1,b/2/7"})
     for text in soup(seed):
         written = record.written_into(text)

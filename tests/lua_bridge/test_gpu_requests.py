@@ -18,42 +18,6 @@ def line_of(lua, engine, **fields):
     return rest
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        pytest.param("gres/gpu:2", "2,", id="a count, as 23.02 and later write it"),
-        pytest.param("gres:gpu:2", "2,", id="a count, as 22.05 writes it"),
-        pytest.param("gpu:2", "2,", id="no prefix"),
-        pytest.param("gres/gpu", "1,", id="no count is one"),
-        pytest.param("gres/gpu:v100", "1,v100", id="a type alone is one of it"),
-        pytest.param("gres/gpu:v100:3", "3,v100", id="type and count"),
-        pytest.param("gres/gpu:v100=3", "3,v100", id="type and count with an equals sign"),
-        pytest.param("cpu=4,gres/gpu=3", "3,", id="behind cpus, as in tres_per_task"),
-        pytest.param("gres/gpu:a100.s0:1", "1,a100.s0", id="a type with a dot"),
-        pytest.param("gres/nvme:1,gres/gpu:2", "2,", id="behind another gres"),
-        pytest.param("gres:gpu:v100:1,gpu:v100:2", "3,v100", id="the same type twice adds up"),
-        pytest.param("gres/gpu:v100:1,gres/gpu:a100:2", "3,", id="two types add up to no type"),
-        pytest.param("gres/gpu:1k", "1024,", id="Slurm's suffix k"),
-        pytest.param("gres/gpu:0", "0,", id="zero GPUs"),
-        pytest.param("cpu:4", "0,", id="no GPU in it"),
-        pytest.param("gres/gpufs:4", "0,", id="a name that only begins with gpu"),
-        pytest.param("gres/gpu:1g.5gb:2", "nil,nil", id="MIG is left alone"),
-        pytest.param("gres/gpu:a100_3g.20gb:1", "nil,nil", id="MIG with its GPU's name"),
-        pytest.param("gres/mps:50", "nil,nil", id="MPS is left alone"),
-        pytest.param("gres/gpu:1,gres/shard:4", "nil,nil", id="shards beside a GPU"),
-        pytest.param("gres/gpu:99999999999", "nil,nil", id="an absurd count"),
-        pytest.param("gres/gpu:v100:2:3", "nil,nil", id="a field too many"),
-        pytest.param("gres/gpu:2q", "nil,nil", id="not a suffix of Slurm's"),
-    ],
-)
-def test_a_gres_request_is_read_as(lua, spec, expected):
-    result = lua.evaluate(
-        f"local count, kind = require('gputopo.gres').parse('{spec}')"
-        "return tostring(count) .. ',' .. tostring(kind)"
-    )
-    assert result == expected
-
-
 SAME_JOBS = {
     "two GPUs on one node": (
         "gpus=2 nodes=1 per_node=2 tasks=1",

@@ -37,7 +37,7 @@ def test_nothing_that_a_loan_rests_on_is_changed_by_its_user(lua, field, value):
 
 
 @pytest.mark.parametrize(("field", "value"), [("time_limit", 9), ("priority", 0), ("requeue", 1)])
-def test_of_a_donor_not_even_that(lua, field, value):
+def test_a_donors_time_limit_and_priority_are_fixed_too(lua, field, value):
     assert lua.modify(DONOR, **{field: value}).rc == -1
     assert lua.modify({**DONOR, "job_state": 1}, **{field: value}).rc == -1
     assert lua.modify(MEETS, **{field: value}).rc == 0
@@ -45,14 +45,14 @@ def test_of_a_donor_not_even_that(lua, field, value):
 
 @pytest.mark.parametrize("record", [DONOR, MEETS])
 def test_name_and_comment_are_the_users_own(lua, record):
-    """A donor says how it stands in its comment."""
+    """A donor reports its state in its comment."""
     assert (
         lua.modify(record, name="mine", comment="gpu-donor ready of=7 port=50001", **UNSET).rc == 0
     )
 
 
 @pytest.mark.parametrize(("field", "value"), GROWS)
-def test_before_a_loan_everything_is(lua, field, value):
+def test_before_a_loan_everything_may_change(lua, field, value):
     assert lua.modify(MAY, **{field: value}).rc == 0
 
 

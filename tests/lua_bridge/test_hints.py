@@ -21,15 +21,25 @@ def test_a_hint_that_is_too_long_is_refused_with_its_length(lua, engine, size):
     assert engine.connections == 0
 
 
-def test_a_hint_of_the_greatest_length_is_carried(lua, engine):
-    result = lua.submit(tres_per_node="gpu:1", comment="gpu-topo:" + "x" * 1024)
-    assert result.rc == 0
+OPTION = "_SLURM_SPANK_OPTION_gputopo_gpu_topo="
+by_both_ways = pytest.mark.parametrize(
+    "hinted",
+    [lambda hint: {"comment": f"gpu-topo:{hint}"}, lambda hint: {"spank": [OPTION + hint]}],
+    ids=["by the comment", "by the option"],
+)
+
+
+@by_both_ways
+def test_a_hint_of_the_greatest_length_is_carried(lua, engine, hinted):
+    assert lua.submit(tres_per_node="gpu:1", **hinted("x" * 1024)).rc == 0
     assert engine.requests[0].endswith("hint=" + "x" * 1024)
+    assert "1025 bytes long" in refusal(lua.submit(tres_per_node="gpu:1", **hinted("x" * 1025)))
 
 
+@by_both_ways
 @pytest.mark.parametrize("bad", ["\n", "\t", "\x00", "\x1b[31m", "\x7f"])
-def test_a_control_character_in_a_hint_is_refused(lua, engine, bad):
-    result = lua.submit(tres_per_node="gpu:1", comment=f"gpu-topo: pattern{bad}=ring")
+def test_a_control_character_in_a_hint_is_refused(lua, engine, hinted, bad):
+    result = lua.submit(tres_per_node="gpu:1", **hinted(f" pattern{bad}=ring"))
     assert "control character" in refusal(result)
     assert engine.connections == 0
 
@@ -39,10 +49,9 @@ def test_what_delimits_our_records_is_in_no_hint(lua, engine, bad):
     """By the comment, by the option, and by an update."""
     told = f"'{bad}'" if bad.isascii() else "the byte 0xC3"
     hint = f"pattern=ring{bad}"
-    option = f"_SLURM_SPANK_OPTION_gputopo_gpu_topo={hint}"
     for result in (
         lua.submit(tres_per_node="gpu:1", comment=f"gpu-topo: {hint}"),
-        lua.submit(tres_per_node="gpu:1", spank=[option]),
+        lua.submit(tres_per_node="gpu:1", spank=[OPTION + hint]),
         lua.modify({"job_state": 0, "tres_per_node": "gpu:1"}, comment=f"gpu-topo: {hint}"),
     ):
         assert f"holds {told}; hints are printable ASCII" in refusal(result)
@@ -64,8 +73,9 @@ def test_any_other_comment_is_the_users_own_business(lua, engine, comment):
     assert "hint=" not in engine.requests[0]
 
 
-def test_a_hint_on_a_job_without_gpus_is_refused(lua, engine):
-    assert "asks for no GPUs" in refusal(lua.submit(comment="gpu-topo: pattern=ring"))
+@by_both_ways
+def test_a_hint_on_a_job_without_gpus_is_refused(lua, engine, hinted):
+    assert "asks for no GPUs" in refusal(lua.submit(**hinted("pattern=ring")))
     assert engine.connections == 0
 
 

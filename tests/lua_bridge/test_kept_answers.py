@@ -37,40 +37,6 @@ def test_without_the_engines_word_nothing_is_kept(lua, engine):
     assert len(engine.requests) == 6
 
 
-ANSWERS = """
-local answers = require('gputopo.answers').new()
-local out = {}
-%s
-return table.concat(out, ' ')
-"""
-
-
-def test_an_answer_is_forgotten_after_its_time_and_when_the_clock_is_set_back(lua):
-    found = lua.evaluate(
-        ANSWERS
-        % """
-        answers:put('q', 'pass', true, 5, 100)
-        for _, now in ipairs({100, 104.9, 105, 99}) do
-          out[#out + 1] = tostring(answers:get('q', now))
-        end
-        """
-    )
-    assert found == "pass pass nil nil"
-
-
-def test_the_memory_is_bounded(lua):
-    held = lua.evaluate(
-        ANSWERS
-        % """
-        for i = 1, 1000 do answers:put('q' .. i, 'pass', true, 60, 0) end
-        local n = 0
-        for _ in pairs(answers.kept) do n = n + 1 end
-        out[1] = tostring(n <= 256) .. ' ' .. tostring(answers:get('q1000', 0))
-        """
-    )
-    assert held == "true pass"
-
-
 MARKED = "[gpu-topo:%20x]%20[gpu-shape:%202x4%20t=ab1]"
 KEPT_MARK = f"ok id={{id}} keep_s=60 token=ab1 set.admin_comment={MARKED}\n"
 

@@ -48,7 +48,7 @@ def test_an_administrators_update_rewrites_only_the_bracket(lua, engine):
 
 
 def test_a_new_hint_says_nothing_about_a_loan(lua, engine):
-    """Neither does it end one under way, nor may a job borrow whose submit did not ask."""
+    """It ends no loan that is under way, and starts none that the submit did not ask for."""
     engine.answers(ANSWER.replace("] set.req", "]%20[gpu-loan:%20may] set.req"))
     for before in (" [gpu-loan: meets tpn=gres/gpu:4 loan=n1/3,n2/3/71]", ""):
         record = {**PENDING, "admin_comment": f"[gpu-topo: pattern=ring]{before}"}

@@ -44,24 +44,6 @@ def test_an_option_and_a_comment_that_differ_are_refused_with_one_line(lua, engi
     assert engine.connections == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [("x" * 1025, "the hint is 1025 bytes long, at most 1024"), ("a\tb", "control character")],
-    ids=["too long", "a tab"],
-)
-def test_an_option_that_cannot_be_carried_is_refused(lua, engine, text, says):
-    result = lua.submit(**GPUS, spank=[OPTION + text])
-    assert result.rc == -1
-    assert says in result.user[0]
-    assert engine.connections == 0
-
-
-def test_an_option_on_a_job_without_gpus_is_refused(lua, engine):
-    result = lua.submit(spank=[OPTION + "pattern=ring"])
-    assert result.rc == -1
-    assert "asks for no GPUs" in result.user[0]
-
-
 def test_without_an_engine_the_option_is_kept_in_the_admin_comment_for_the_start(lua, engine):
     engine.stop()
     result = lua.submit(**GPUS, admin_comment="site", spank=[OPTION + "pattern=tree"])

@@ -29,32 +29,12 @@ def test_the_environment_of_srun_and_salloc_is_not_touched(lua, engine):
     assert result.log == []
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param(None, "[gpu-topo: ring]", id="an empty comment becomes our bracket"),
-        pytest.param("budget 7", "budget 7 [gpu-topo: ring]", id="the site's text stays in front"),
-        pytest.param("[gpu-topo: old | note]", "[gpu-topo: ring]", id="an older bracket goes"),
-        pytest.param(
-            "a [gpu-topo: old] b [other: x]", "a b [other: x] [gpu-topo: ring]", id="in the middle"
-        ),
-        pytest.param(
-            "[gpu-topo: 1] a [gpu-topo: 2]", "a [gpu-topo: ring]", id="two older brackets"
-        ),
-        pytest.param(
-            "[gpu-topo: cut", "[gpu-topo: ring] [gpu-topo: cut", id="before a bracket never closed"
-        ),
-        pytest.param(
-            "[a [gpu-topo: b]]", "[a [gpu-topo: b]] [gpu-topo: ring]", id="inside another's bracket"
-        ),
-        pytest.param("%a%1 \\", "%a%1 \\ [gpu-topo: ring]", id="pattern characters are text"),
-        pytest.param("x" * 40000, "x" * 40000, id="an enormous comment is left alone"),
-    ],
-)
-def test_the_admin_comment_keeps_what_others_wrote(lua, engine, before, after):
+def test_the_admin_comment_keeps_what_others_wrote(lua, engine):
+    """test_texts.py has the cases; a comment that is too long to be read stays as it is."""
     engine.answers("ok id={id} set.admin_comment=[gpu-topo:%20ring]\n")
-    fields = dict(GPU_JOB) if before is None else {**GPU_JOB, "admin_comment": before}
-    assert lua.submit(**fields).job["admin_comment"] == after
+    assert lua.submit(**GPU_JOB).job["admin_comment"] == "[gpu-topo: ring]"
+    for before, after in (("a [b]", "a [b] [gpu-topo: ring]"), ("x" * 40000, "x" * 40000)):
+        assert lua.submit(**GPU_JOB, admin_comment=before).job["admin_comment"] == after
 
 
 MAY_BORROW = (
@@ -101,6 +81,11 @@ def test_pass_leaves_the_job_alone(lua, engine):
     [
         pytest.param("ok id={id} set.req_nodes=n1 set.priority=1000000", id="a field not allowed"),
         pytest.param("ok id={id} set.req_nodes=n1 set.script=x", id="the script"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.begin_time=5", id="a time of the slots mode"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.tres_per_socket=x", id="a text of that mode"),
+        pytest.param("ok id={id} set.req_nodes=n1 set.min_nodes=1", id="a number of nodes"),
+        pytest.param("ok id={id} set.num_tasks=3", id="tasks, which only a new shape has"),
+        pytest.param("ok id={id} set.pn_min_cpus=3", id="CPUs, which only a new shape has"),
         pytest.param("ok id={id} set.req_nodes=n1 set.features=a%0Ab", id="a line feed in a value"),
         pytest.param("ok id={id} set.req_nodes=n1 set.features=a%00b", id="a zero byte"),
         pytest.param("ok id={id} set.req_nodes=n1 set.features=%zz", id="a bad escape"),

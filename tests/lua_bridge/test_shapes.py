@@ -59,14 +59,6 @@ def test_passed_means_that_the_hint_has_no_meaning_without_gpus(lua, engine):
     assert "asks for no GPUs" in result.user[0]
 
 
-@pytest.mark.parametrize("field", ["num_tasks", "min_nodes", "pn_min_cpus"])
-def test_a_job_that_has_its_gpus_gets_no_other_shape(lua, engine, field):
-    engine.answers(f"ok id={{id}} set.{field}=3\n")
-    result = lua.submit(tres_per_node="gres/gpu:2", **BATCH)
-    assert (result.rc, result.writes) == (0, [])
-    assert "unusable reply" in result.log[0]
-
-
 def test_without_an_engine_the_job_is_held_and_keeps_what_it_asked(lua, engine):
     engine.stop()
     result = lua.submit(**BATCH, min_nodes=2, max_nodes=2, cpus_per_task=4)
@@ -111,26 +103,3 @@ def test_a_new_hint_of_a_shaped_job_is_told_as_such(lua, engine):
               "admin_comment": "[gpu-topo: x] [gpu-shape: 2x4]"}  # fmt: skip
     lua.modify(record, uid=0, comment=f"gpu-topo: {HINT}")
     assert engine.requests[0].endswith(" change=1")
-
-
-@pytest.mark.parametrize(
-    ("text", "is_slots", "wanted"),
-    [
-        ("[gpu-topo: a]", False, True),
-        ("[gpu-topo: a] [gpu-shape: 1x1]", False, True),
-        ("[gpu-shape: 1x1]", False, True),
-        ("[gpu-topo: a] [gpu-slots: gated]", False, False),
-        ("[gpu-topo: a] [gpu-shape: 1x1] [gpu-slots: gated]", True, True),
-        ("[gpu-topo: a] [gpu-topo: b]", True, False),
-        ("[gpu-topo: a][gpu-shape: 1x1]", True, False),
-        ("[gpu-topo: a] b", True, False),
-        ("[gpu-other: a]", True, False),
-        ("", True, False),
-    ],
-)
-def test_our_brackets_are_told_from_other_texts(lua, text, is_slots, wanted):
-    lua_bool = str(is_slots).lower()
-    found = lua.evaluate(
-        f"return tostring(require('gputopo.comment').are_brackets('{text}', {lua_bool}))"
-    )
-    assert found == str(wanted).lower()

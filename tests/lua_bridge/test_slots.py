@@ -22,74 +22,7 @@ def slots_keys(engine) -> str:
     return engine.requests[-1].partition(" slots=1")[2]
 
 
-def text_of(lua, call: str) -> str:
-    return lua.evaluate(f"return tostring(require('gputopo.slots').{call})")
-
-
 # -- a request without its model ----------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("spec", "plain"),
-    [
-        pytest.param("gres/gpu:v100:2", "gres/gpu:2", id="type and count"),
-        pytest.param("gres:gpu:v100:2", "gres:gpu:2", id="as 22.05 writes it"),
-        pytest.param("gres/gpu:v100=2", "gres/gpu=2", id="as tres_per_task has it"),
-        pytest.param("gres/gpu:v100", "gres/gpu:1", id="a type alone is one"),
-        pytest.param("cpu=4,gres/gpu:v100=1", "cpu=4,gres/gpu=1", id="CPUs beside it stay"),
-        pytest.param("gres/nvme:x:1,gres/gpu:v100:2", "gres/nvme:x:1,gres/gpu:2", id="other GRES"),
-        pytest.param("gpu:v100:1,gpu:v100:2", "gpu:3", id="two of one type become one item"),
-        pytest.param("gres/gpu:2", "gres/gpu:2", id="no type, no change"),
-        pytest.param("gres/gpu", "gres/gpu", id="nor without a count"),
-        pytest.param("gpu:1g.5gb:1", "gpu:1g.5gb:1", id="MIG is left alone"),
-        pytest.param("gres/gpufs:fast:1", "gres/gpufs:fast:1", id="a name that begins with gpu"),
-    ],
-)
-def test_a_request_without_its_model_is(lua, spec, plain):
-    assert text_of(lua, f"untyped('{spec}')") == plain
-
-
-def test_a_model_that_is_named_twice_is_one_model(lua):
-    spec = "gres/gpu:v100:1,gres/gpu:v100:2"
-    assert [text_of(lua, f"types('{spec}')[{i}]") for i in (1, 2)] == ["v100", "nil"]
-
-
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("v100:2", "2"),
-        ("v100", "1"),
-        ("v100:1,a100:2", "3"),
-        ("2", "nil"),
-        ("", "nil"),
-        ("a:b", "nil"),
-    ],
-)
-def test_a_variable_without_its_model_is(lua, text, plain):
-    assert text_of(lua, f"untyped_count('{text}')") == plain
-
-
-@pytest.mark.parametrize(
-    ("features", "joined"),
-    [
-        pytest.param("", "v100", id="none"),
-        pytest.param("ib", "ib&v100", id="one"),
-        pytest.param("ib&v100", "ib&v100", id="already asked for"),
-        pytest.param("ib|eth", "(ib|eth)&v100", id="a choice is bracketed"),
-        pytest.param("[rack1|rack2]", "nil", id="one of several for all nodes cannot be joined"),
-        pytest.param("ib*2", "nil", id="a count cannot be joined"),
-    ],
-)
-def test_a_constraint_with_the_model_is(lua, features, joined):
-    assert text_of(lua, f"with_feature('{features}', 'v100')") == joined
-
-
-@pytest.mark.parametrize(
-    ("gpu_type", "is_slot"),
-    [("s0", True), ("v100.s12", True), ("s", False), ("l40s", False), ("as5", False)],
-)
-def test_a_particular_gpu_is_told_from_a_model(lua, gpu_type, is_slot):
-    assert text_of(lua, f"is_slot('{gpu_type}')") == str(is_slot).lower()
 
 
 def test_a_job_by_model_becomes_one_by_feature_before_the_engine_is_asked(lua, engine):
@@ -217,21 +150,26 @@ def test_what_a_job_does_not_ask_for_is_zero_or_absent(lua, engine):
     )
 
 
-@pytest.mark.parametrize(("cpus", "expected"), [(1, 1), (3, 1), (4, 0), (8, 0)])
-def test_fewer_cpus_than_tasks_are_overcommitted(lua, engine, cpus, expected):
-    # on 22.05 --cpus-per-gpu makes it two CPUs per task of four
-    lua.submit(tres_per_node="gres/gpu:1", num_tasks=4, min_cpus=cpus, cpus_per_task=2)
-    assert f" overcommit={expected} " in slots_keys(engine)
+TASKS_BY_GPUS = {"tres_per_job": "gres/gpu:4", "tres_per_task": "gres/gpu:1", "num_tasks": 4}
 
 
-def test_tasks_counted_by_their_gpus_are_not_overcommitted(lua, engine):
-    lua.submit(tres_per_job="gres/gpu:4", tres_per_task="gres/gpu:1", num_tasks=4, min_cpus=1)
-    assert " overcommit=0 " in slots_keys(engine)
-
-
-def test_a_component_of_a_heterogeneous_job_says_so(lua, engine):
-    lua.submit(tres_per_node="gres/gpu:1", het_job_offset=0)
-    assert " het=1 " in slots_keys(engine)
+@pytest.mark.parametrize(
+    ("fields", "heard"),
+    [
+        ({"num_tasks": 4, "min_cpus": 1, "cpus_per_task": 2}, "overcommit=1"),
+        # --cpus-per-gpu on 22.05 makes it two CPUs per task of four
+        ({"num_tasks": 4, "min_cpus": 3, "cpus_per_task": 2}, "overcommit=1"),
+        ({"num_tasks": 4, "min_cpus": 4, "cpus_per_task": 2}, "overcommit=0"),
+        ({"num_tasks": 4, "min_cpus": 8, "cpus_per_task": 2}, "overcommit=0"),
+        ({**TASKS_BY_GPUS, "min_cpus": 1}, "overcommit=0"),
+        ({"het_job_offset": 0}, "het=1"),
+        ({"time_limit": 4294967295}, "time_s=315360000"),
+    ],
+)
+def test_the_engine_hears(lua, engine, fields, heard):
+    """Fewer CPUs than tasks are overcommitted; no time limit is ten years."""
+    lua.submit(**{"tres_per_node": "gres/gpu:1", **fields})
+    assert f" {heard} " in slots_keys(engine)
 
 
 def test_on_22_05_a_later_component_of_sbatch_is_known_by_its_input_file(lua, engine):
@@ -242,11 +180,6 @@ def test_on_22_05_a_later_component_of_sbatch_is_known_by_its_input_file(lua, en
     assert "add --constraint=v100" in refusal(lua.submit(**part))
     lua.submit(tres_per_job="gres:gpu:2", het_job_offset=1)
     assert len(engine.requests) == 1
-
-
-def test_no_time_limit_is_ten_years(lua, engine):
-    lua.submit(tres_per_node="gres/gpu:1", time_limit=4294967295)
-    assert " time_s=315360000 " in slots_keys(engine)
 
 
 def test_a_node_list_is_never_cut(lua, engine):
@@ -347,13 +280,6 @@ def test_what_slurm_does_not_take_is_put_back(lua, engine):
     job = lua.submit(**V100, **BATCH, poisoned="req_nodes").job
     assert job["tres_per_node"] == "gres/gpu:2"
     assert job["features"] == "v100"
-
-
-@pytest.mark.parametrize("field", ["begin_time=5", "tres_per_socket=x", "min_nodes=1"])
-def test_select_mode_may_set_no_more_than_before(installed, engine, start_lua, field):
-    engine.answers(f"ok id={{id}} set.req_nodes=n9 set.{field}\n")
-    result = start_lua(installed / "job_submit.lua").submit(**V100, **BATCH)
-    assert result.writes == []
 
 
 # -- updates ------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 
 from policies.genie import schedulers
 from simulation.experiments.genie.cluster import DENSITIES, cluster
-from simulation.experiments.genie.runs import Setting, Table, compared
+from simulation.experiments.genie.runs import FigureTable, Setting, compared
 from simulation.experiments.genie.workload import Spec
 
 BASELINES = [one.name for one in schedulers(("any",)) if not one.name.startswith("genie")]
@@ -107,6 +107,6 @@ def test_other_shapes_of_the_black_boxes_change_nothing_for_genie():
 
 
 def test_over_nothing_in_time_no_gain_is_defined():
-    table = Table({"fifo": {("qos_pct", "x"): 0.0, ("makespan_s", "x"): 10.0},
+    table = FigureTable({"fifo": {("qos_pct", "x"): 0.0, ("makespan_s", "x"): 10.0},
                    "genie": {("qos_pct", "x"): 50.0, ("makespan_s", "x"): 8.0}})  # fmt: skip
     assert table.gains("x") == (None, pytest.approx(20.0))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
+
+import numpy as np
 
 from gres_topology import NodeTopology
-from policies.bandwidth.model import eq2
+from policies.bandwidth.model import eq2, ring_orders
 from policies.patterns.pattern import PATTERNS
 
 
@@ -38,3 +40,28 @@ def preserved(topology: NodeTopology, free: tuple[int, ...], gpus: tuple[int, ..
     """Bandwidth left among the free GPUs."""
     left = [gpu for gpu in free if gpu not in gpus]
     return float(sum(topology.bandwidth_gbps[a, b] for a, b in combinations(left, 2)))
+
+
+def rings_that_fit(links: np.ndarray, wanted: int) -> int:
+    """How many directed rings over a set share no link, `links[a, b]` of them one way; at most
+    `wanted` are looked for."""
+    k, most = len(links), 0
+    hops = [list(pairwise(order)) for order in ring_orders(k).tolist()]
+    rings = [ring for way in hops for ring in (way, [(b, a) for a, b in way])]
+    rings = [ring for ring in rings if all(links[hop] for hop in ring)]
+
+    def dive(first: int, count: int) -> None:
+        nonlocal most
+        most = max(most, count)
+        for at in range(first, len(rings)):
+            if most >= wanted:
+                return
+            if all(links[hop] for hop in rings[at]):
+                for hop in rings[at]:
+                    links[hop] -= 1
+                dive(at, count + 1)
+                for hop in rings[at]:
+                    links[hop] += 1
+
+    dive(0, 0)
+    return most

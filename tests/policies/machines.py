@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from gres_topology import NodeTopology
 from gres_topology.catalog import load
-from policies.remote import NodeCapacity
+from policies import Request
+from policies.remote import NodeCapacity, RemoteJob
 
 #: Labels and GB/s a drawn machine is made of.
 DRAWN = (("SYS", 12.0), ("NV1", 25.0), ("NV2", 50.0))
@@ -41,7 +43,14 @@ def relabelled(topology: NodeTopology, order: tuple[int, ...]) -> NodeTopology:
     return NodeTopology(f"{topology.name}-relabelled", "by a test", kinds, links, numa, cpus)
 
 
-def rooms(*free_cpus: tuple[int, int]) -> dict[str, NodeCapacity]:
-    """Nodes n0, n1 and so on for the R queue, each given as (free mask, free CPUs)."""
-    names = [f"n{number}" for number in range(len(free_cpus))]
-    return {name: NodeCapacity(name, *has, 0) for name, has in zip(names, free_cpus, strict=True)}
+def rooms(*nodes: tuple[int, ...], donor_cpus: int = 0) -> dict[str, NodeCapacity]:
+    """Nodes n0, n1 and so on, each given as (free mask, free CPUs[, free memory in MB])."""
+    return {
+        f"n{number}": NodeCapacity(f"n{number}", *(*has, 0)[:3], donor_cpus)
+        for number, has in enumerate(nodes)
+    }
+
+
+def job(*gpus: int, **more: Any) -> RemoteJob:
+    """A job that may borrow, by the GPUs of each task."""
+    return RemoteJob(Request(gpus), **more)

@@ -32,8 +32,3 @@ def test_the_table_of_hints_is_that_of_the_keys_with_an_effect():
         key = KEYS[name]
         assert (default, doc) == (key.default, key.doc)
         assert allowed == key.allowed or name == "policy"
-
-
-def test_keys_without_an_effect_are_named_as_such():
-    for name in set(KEYS) - set(supported_keys()):
-        assert f"`{name}`" in INDEX

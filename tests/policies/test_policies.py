@@ -89,56 +89,25 @@ def test_a_job_of_one_gpu_has_no_links_of_its_own_to_be_sensitive_about(sensitiv
     assert placed("mapa", Request((1,), sensitive=sensitive), cluster).gpus == {"n1": (4,)}
 
 
+EIGHT = list(range(8))
 NODES = [
-    (
-        "a lighter node comes before a better set",
-        (2,),
-        [("a", "dgx1v", [0, 3], 2), ("b", "dgx1v", [0, 5], 1)],
-        {"b": {0, 5}},
-    ),
-    (
-        "a heavier node is used when the lighter has no room",
-        (2,),
-        [("a", "dgx1v", [0, 3], 2), ("b", "dgx1v", [0], 1)],
-        {"a": {0, 3}},
-    ),
-    (
-        "among equals the fuller node is taken and the empty one stays whole",
-        (2,),
-        [("a", "dgx1v", list(range(8))), ("b", "dgx1v", [4, 7])],
-        {"b": {4, 7}},
-    ),
-    (
-        "a better set comes before packing",
-        (2,),
-        [("a", "dgx1v", list(range(8))), ("b", "dgx1v", [0, 5])],
-        {"a": {0, 3}},
-    ),
-    (
-        "equal nodes are taken by name",
-        (4,),
-        [("b", "dgx1v", list(range(8))), ("a", "dgx1v", list(range(8)))],
-        {"a": {0, 1, 2, 3}},
-    ),
-    (
-        "two nodes are two nodes",
-        (4, 4),
-        [("a", "dgx1v", list(range(8))), ("b", "dgx1v", list(range(8)))],
-        {"a": {0, 1, 2, 3}, "b": {0, 1, 2, 3}},
-    ),
-    (
-        "the larger count goes where it fits",
-        (1, 4),
-        [("a", "dgx1v", [0]), ("b", "dgx1v", [4, 5, 6, 7])],
-        {"a": {0}, "b": {4, 5, 6, 7}},
-    ),
-    (
-        "one GPU leaves a pair of another node alone",
-        (1,),
-        [("a", "minsky", [0, 1]), ("b", "minsky", [0, 2])],
-        {"b": {0}},
-    ),
-]
+    ("a lighter node comes before a better set", (2,),
+     [("a", "dgx1v", [0, 3], 2), ("b", "dgx1v", [0, 5], 1)], {"b": {0, 5}}),
+    ("a heavier node is used when the lighter has no room", (2,),
+     [("a", "dgx1v", [0, 3], 2), ("b", "dgx1v", [0], 1)], {"a": {0, 3}}),
+    ("among equals the fuller node is taken and the empty one stays whole", (2,),
+     [("a", "dgx1v", EIGHT), ("b", "dgx1v", [4, 7])], {"b": {4, 7}}),
+    ("a better set comes before packing", (2,),
+     [("a", "dgx1v", EIGHT), ("b", "dgx1v", [0, 5])], {"a": {0, 3}}),
+    ("equal nodes are taken by name", (4,),
+     [("b", "dgx1v", EIGHT), ("a", "dgx1v", EIGHT)], {"a": {0, 1, 2, 3}}),
+    ("two nodes are two nodes", (4, 4),
+     [("a", "dgx1v", EIGHT), ("b", "dgx1v", EIGHT)], {"a": {0, 1, 2, 3}, "b": {0, 1, 2, 3}}),
+    ("the larger count goes where it fits", (1, 4),
+     [("a", "dgx1v", [0]), ("b", "dgx1v", [4, 5, 6, 7])], {"a": {0}, "b": {4, 5, 6, 7}}),
+    ("one GPU leaves a pair of another node alone", (1,),
+     [("a", "minsky", [0, 1]), ("b", "minsky", [0, 2])], {"b": {0}}),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

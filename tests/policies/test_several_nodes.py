@@ -51,60 +51,23 @@ def placed(policy: str, counts: tuple[int, ...], asked: Cluster) -> Placement:
 
 
 CHOICES = [
-    (
-        "two nodes are taken below one switch",
-        (8, 8),
-        {"n1": FULL, "n4": FULL, "n5": FULL},
-        {"n4", "n5"},
-    ),
-    (
-        "a switch with room comes before better links inside the nodes",
-        (2, 2),
-        {"n1": [0, 3], "n4": [0, 5], "n5": [0, 5], "n7": [0, 3]},
-        {"n4", "n5"},
-    ),
-    (
-        "of two switches the one with the better links",
-        (2, 2),
-        {"n1": [0, 5], "n2": [0, 5], "n4": [0, 3], "n5": [0, 3]},
-        {"n4", "n5"},
-    ),
-    (
-        "of two equal switches the one with fewer free GPUs",
-        (8, 8),
-        {"n1": FULL, "n2": FULL, "n3": FULL, "n4": FULL, "n5": FULL},
-        {"n4", "n5"},
-    ),
-    (
-        "of two switches all alike the first by name",
-        (8, 8),
-        {"n4": FULL, "n5": FULL, "n1": FULL, "n2": FULL},
-        {"n1", "n2"},
-    ),
-    (
-        "what no leaf holds is taken below the next switch",
-        (8, 8, 8, 8),
-        {"n1": FULL, "n2": FULL, "n4": FULL, "n5": FULL, "n7": FULL, "n8": FULL},
-        {"n1", "n2", "n4", "n5"},
-    ),
-    (
-        "below the top switch if it must be",
-        (8, 8),
-        {"n1": FULL, "n7": FULL},
-        {"n1", "n7"},
-    ),
-    (
-        "nodes that hang nowhere are used when nothing else is left",
-        (8, 8),
-        {"stray1": FULL, "stray2": FULL},
-        {"stray1", "stray2"},
-    ),
-    (
-        "inside a switch the fuller node, so that the empty one stays whole",
-        (4, 4),
-        {"n1": FULL, "n2": [0, 1, 2, 3], "n3": [4, 5, 6, 7]},
-        {"n2", "n3"},
-    ),
+    ("two nodes are taken below one switch", (8, 8),
+     {"n1": FULL, "n4": FULL, "n5": FULL}, {"n4", "n5"}),
+    ("a switch with room comes before better links inside the nodes", (2, 2),
+     {"n1": [0, 3], "n4": [0, 5], "n5": [0, 5], "n7": [0, 3]}, {"n4", "n5"}),
+    ("of two switches the one with the better links", (2, 2),
+     {"n1": [0, 5], "n2": [0, 5], "n4": [0, 3], "n5": [0, 3]}, {"n4", "n5"}),
+    ("of two equal switches the one with fewer free GPUs", (8, 8),
+     dict.fromkeys(("n1", "n2", "n3", "n4", "n5"), FULL), {"n4", "n5"}),
+    ("of two switches all alike the first by name", (8, 8),
+     dict.fromkeys(("n4", "n5", "n1", "n2"), FULL), {"n1", "n2"}),
+    ("what no leaf holds is taken below the next switch", (8, 8, 8, 8),
+     dict.fromkeys(("n1", "n2", "n4", "n5", "n7", "n8"), FULL), {"n1", "n2", "n4", "n5"}),
+    ("below the top switch if it must be", (8, 8), {"n1": FULL, "n7": FULL}, {"n1", "n7"}),
+    ("nodes that hang nowhere are used when nothing else is left", (8, 8),
+     {"stray1": FULL, "stray2": FULL}, {"stray1", "stray2"}),
+    ("inside a switch the fuller node, so that the empty one stays whole", (4, 4),
+     {"n1": FULL, "n2": [0, 1, 2, 3], "n3": [4, 5, 6, 7]}, {"n2", "n3"}),
 ]  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def test_a_command_prints_what_the_page_shows(printed: dict[str, str], command: 
 def test_its_keys_stand_in_the_references_and_are_checked(printed: dict[str, str]) -> None:
     assert "| `haste` | yes, no (or alone) | no | takes GPUs" in printed["gputopo hints --markdown"]
     keys = printed["gputopo config keys"]
-    assert "| `spare` | section |  | What `spare` goes by. |" in keys
+    assert "| `spare` | section |  | Settings of the policy `spare`. |" in keys
     assert "### `spare`" in keys
     assert WRONG is not None
     assert f"wrong.yaml:1: {WRONG[1]}" in printed["gputopo config check wrong.yaml"]

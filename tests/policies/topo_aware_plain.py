@@ -25,19 +25,19 @@ from policies.contract.interference import (
     weight_of,
 )
 from policies.topo_aware.fiduccia import bipartition
-from policies.topo_aware.graph import Levels, distances, host_distances, host_tree
+from policies.topo_aware.graph import distances, host_distances, host_tree
 
 Set = tuple[int, ...]
 
 
 @cache
 def tree(topology: NodeTopology) -> nx.Graph:
-    return host_tree(topology, Levels())
+    return host_tree(topology)
 
 
 @cache
 def halves(topology: NodeTopology, free: Set) -> tuple[Set, Set]:
-    apart = distances(topology, Levels()) + host_distances(topology, Levels())
+    apart = distances(topology) + host_distances(topology)
     return bipartition(apart, free)
 
 

@@ -98,7 +98,7 @@ CLAIM(other_notes_are_no_waits)
 	CHECK(gt_waiting_read((gt_slice_t) { long_note, 511 }, &waiting));
 	CHECK(waiting.why.len == 490);
 	CHECK(!gt_waiting_read((gt_slice_t) { long_note, 512 }, &waiting));
-	/* an end that was cut says nothing of when */
+	/* a note whose end was cut has no times */
 	CHECK(gt_waiting_read((gt_slice_t) {
 			"waiting 1/2 since 3: a (until 77, be", 36 }, &waiting));
 	CHECK(waiting.count == 1 && !waiting.until && !waiting.begin);

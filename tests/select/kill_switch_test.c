@@ -9,19 +9,19 @@
 
 #include "../claims.h"
 
-/* A file system that hangs, while `hangs` is set: this stands in for libc's. */
+/* Stands in for libc's: a file system that hangs while `hangs` is set. */
 static volatile bool hangs;
-static volatile int looks;
+static volatile int checks;
 
 int access(const char *path, int mode)
 {
-	looks++;
+	checks++;
 	while (hangs)
 		usleep(1000);
 	return faccessat(AT_FDCWD, path, mode, 0);
 }
 
-/* The wall clock before somebody sets it back by `ahead_s`; waits go by the true one. */
+/* The wall clock is wrong by `ahead_s`, until somebody sets it back. */
 static volatile time_t ahead_s;
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -63,14 +63,14 @@ CLAIM(the_kill_switch_is_seen_within_a_second)
 	close(fd);
 }
 
-/* Nor does a wait end at once, as by another clock than its end is told in. */
-CLAIM(a_clock_set_back_holds_no_look_up)
+/* And it does not check without a pause either. */
+CLAIM(a_clock_that_is_set_back_delays_no_check)
 {
 	ahead_s = 3600;
 	gt_kill_switch_watch("/tmp/gt-no-such-file");
-	looks = 0;
+	checks = 0;
 	usleep(1100000);
-	CHECK(looks > 0 && looks < 20);
+	CHECK(checks > 0 && checks < 20);
 	ahead_s = 0;
 	gt_kill_switch_stop();
 }
@@ -80,7 +80,7 @@ CLAIM(a_file_system_that_hangs_holds_nobody_up)
 	gt_kill_switch_watch("/tmp");
 	alarm(20);
 	hangs = true;
-	usleep(1200000);	/* the thread has looked */
+	usleep(1200000);	/* the thread has begun a check */
 	CHECK(gt_kill_switch_thrown());
 	gt_kill_switch_stop();
 	hangs = false;

@@ -4,10 +4,7 @@
  * The functions defined here stand in for cons_tres, the engine and the nodes.
  */
 #include "../claims.h"
-#include "advise.h"
 #include "gpus.h"
-#include "layout.h"
-#include "notice.h"
 #include "plugin.h"
 #include "question.h"
 
@@ -160,7 +157,7 @@ CLAIM(a_job_that_a_refused_advice_held_starts_with_its_priority)
 	CHECK(masked == 2 && came_of_it(GT_INFEASIBLE));
 }
 
-/* And what Slurm chose is counted before it is undone. */
+/* Slurm's own GPUs are counted before a second selection undoes its choice. */
 CLAIM(an_alternative_starts_from_the_same_record)
 {
 	CHECK(test_job(1, true) == SLURM_SUCCESS);

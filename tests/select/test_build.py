@@ -12,7 +12,7 @@ PLUGIN = Path(__file__).resolve().parents[2] / "slurm_plugin" / "select"
 
 
 class Source:
-    """As much of a Slurm source tree as the headers are prepared from, and where they go."""
+    """The part of Slurm's source tree that prepare-headers.sh reads, and where it writes."""
 
     def __init__(self, folder: Path, major: str, minor: str, micro: str) -> None:
         self.tree, self.build = folder / "slurm", folder / "build"

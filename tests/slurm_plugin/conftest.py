@@ -30,3 +30,11 @@ def engine(tmp_path: Path) -> Iterator[object]:
     found = an_engine(tmp_path)
     yield found
     found.log.close()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> object:
+    """A script to profile, and a Slurm that is played."""
+    from profiling_in_tests import Bench, trains
+
+    return Bench(tmp_path, trains)

@@ -33,6 +33,8 @@ class Asked:
         return int(self.env["GPUTOPO_ITERATIONS"])
 
 
+#: Seconds for which a job that is over is still in the controller.
+FORGOTTEN_S = 300.0
 #: What a job does: seconds it runs, the state it ends in, what it prints.
 Script = Callable[[Asked], tuple[float, str, str]]
 
@@ -71,10 +73,8 @@ class FakeCluster:
         self.held: dict[int, Held] = {}
         self.submitted: list[Asked] = []
         self.cancelled: list[int] = []
-        self.commands: list[list[str]] = []
         self.refuse: Callable[[Asked], str] = lambda asked: ""
         self.after_sbatch: Callable[[], None] = lambda: None
-        self.forgets_after_s = 300.0
         self.epilog_s = 0.0
         self.accounts = True
         self.events: list[tuple[float, Callable[[], None]]] = []
@@ -161,13 +161,12 @@ class FakeCluster:
                 number, job.name, job.state, int(job.start) if job.end else 0, int(job.end)
             )
             for number, job in self.held.items()
-            if not job.end or self.at - job.end < self.forgets_after_s
+            if not job.end or self.at - job.end < FORGOTTEN_S
         ]  # fmt: skip
 
     # -- Runner -------------------------------------------------------------------
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
-        self.commands.append(argv)
         if argv[0] == "scancel":
             job = self.held[int(argv[1])]
             self.cancelled.append(int(argv[1]))

@@ -6,6 +6,10 @@ from pathlib import Path
 
 from slurm_plugin.errors import SlurmError
 
+#: What record-replies.sh wrote of each release.
+REPLIES = Path(__file__).parent / "replies"
+RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
+
 Reply = str | Callable[[list[str], str], str]
 
 
@@ -47,3 +51,11 @@ class RecordedRunner:
         if (err := self.folder / f"{name}.err").exists():
             raise SlurmError(err.read_text())
         raise SlurmError(f"{' '.join(argv)}: not recorded in {self.folder.name}")
+
+
+def tool(folder: Path, name: str, script: str) -> Path:
+    """A command of that name in the folder, of these lines of shell."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from machines_in_tests import BASIC, basic_config, basic_decider
+from machines_in_tests import BASIC, a_submit, basic_config, basic_decider
+from slots_in_tests import Counting
 
 from policies.performance import Run, fit
 from policies.performance.similarity import Traits
@@ -12,7 +13,7 @@ from slurm_plugin.enforcement import Enforcement, Select
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.lending.at_start.reservations import Reservations
-from slurm_plugin.protocol import SlotsKeys, Submit
+from slurm_plugin.protocol import Submit
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 from slurm_plugin.speed_models.database import Database, Profile
 
@@ -51,12 +52,7 @@ def a_shaping(folder: Path, inner: Enforcement | None = None) -> Shaping:
 
 def submit(hint: str = HINT, **more: object) -> Submit:
     """A batch job without GPUs in the partition that is shaped."""
-    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__match_args__}
-    values = {
-        "id": 1, "uid": 1000, "gpus": 0, "nodes": 0, "per_node": 0, "tasks": 0, "partition": "dl",
-        "hint": hint, "shape": 1, "slots": SlotsKeys("node", **keys), **more,
-    }  # fmt: skip
-    return Submit(**values)  # type: ignore[arg-type]
+    return a_submit(**{"partition": "dl", "hint": hint, "shape": 1, **more})
 
 
 def queued(job_id: int, shape: str = "1x1", hint: str = HINT, **more: object) -> QueuedJob:
@@ -77,6 +73,14 @@ def running(job_id: int, gpus: dict[str, tuple[int, ...]], **more: object) -> Qu
     each = len(next(iter(gpus.values())))
     return queued(job_id, f"{len(gpus)}x{each}", state="RUNNING", reason="", nodes=tuple(gpus),
                   gpus=gpus, start=int(NOW), **more)  # fmt: skip
+
+
+class TwoNodes(Counting):
+    """A Slurm that remembers and counts, with two empty nodes whose jobs may be shaped."""
+
+    def nodes(self) -> list[SlurmNode]:
+        super().nodes()
+        return [a_node("dgx1"), a_node("dgx2")]
 
 
 def a_node(name: str, used: int = 0, *state: str) -> SlurmNode:

@@ -1,13 +1,17 @@
 """The named machines and shorthands the engine's tests share."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.protocol import CandidateNode, Place, PlacementQuestion
+from slurm_plugin.protocol import CandidateNode, Place, PlacementQuestion, SlotsKeys, Submit
 
 BASIC = """
 socket: {folder}/engine.sock
@@ -28,14 +32,22 @@ partitions:
 """
 
 
+def named(rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """The rows of a table as a test's parameters; the first word of each is its id."""
+    return [pytest.param(*row[1:], id=row[0]) for row in rows]
+
+
 def basic_config(folder: Path, text: str = BASIC) -> Config:
     return config.parse(text.format(folder=folder), folder / "gputopo.yaml")
 
 
-def basic_decider(folder: Path) -> Decider:
+def basic_decider(folder: Path, text: str = BASIC) -> Decider:
+    return decider_of(basic_config(folder, text))
+
+
+def decider_of(settings: Config) -> Decider:
     from policies.registry import registry
 
-    settings = basic_config(folder)
     return Decider(load_machines(settings), Rules(settings), settings.waiting, registry.get)
 
 
@@ -49,6 +61,14 @@ def node(name: str, free: int, own: int = 0, total: int = 8, weight: int = 1) ->
 
 def question(*nodes: CandidateNode, **more: object) -> PlacementQuestion:
     return place(*nodes, **more)
+
+
+def a_submit(**more: object) -> Submit:
+    """A job of the slots mode, of keys of both classes; what is not given is 0 or unset."""
+    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__match_args__}
+    values = dict.fromkeys(("gpus", "nodes", "per_node", "tasks"), 0) | {"id": 1, "uid": 1000}
+    slots = SlotsKeys(**{"form": "node", **keys})  # type: ignore[arg-type]
+    return Submit(**{**values, "slots": slots, **more})  # type: ignore[arg-type]
 
 
 def place(*nodes: CandidateNode, **more: object) -> Place:

@@ -68,12 +68,14 @@ class Remembering:
             raise SlurmError("no")
 
 
-def gated(job_id: int, gpus: int = 2, eligible: int = NOW + 1) -> QueuedJob:
-    return QueuedJob(
-        job_id, str(job_id), partition="batch", state="PENDING", reason="BeginTime", cpus=1,
-        priority=100 - job_id, eligible=eligible,
-        admin_comment=f"[gpu-slots: gated token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node]",
-    )  # fmt: skip
+def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> QueuedJob:
+    words = f"token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node {keys}".strip()
+    values: dict[str, object] = {
+        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "BeginTime",
+        "priority": 100 - job_id, "eligible": NOW + 1, "cpus": 1,
+        "tres_per_node": f"gres/gpu:{gpus}", "admin_comment": f"[gpu-slots: gated {words}]",
+    }  # fmt: skip
+    return QueuedJob(job_id, **{**values, **more})  # type: ignore[arg-type]
 
 
 def reconciler(

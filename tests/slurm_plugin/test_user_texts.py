@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from genie_in_tests import a_node, a_shaping, queued
 from genie_in_tests import submit as shaped
 from hypothesis import given
 from hypothesis import strategies as st
-from machines_in_tests import BASIC, basic_decider
+from machines_in_tests import BASIC, a_submit, basic_decider
 
 from gres_topology import hostlist
 from slurm_plugin.decide.neighbours import hint_of, running_job
@@ -33,7 +34,7 @@ from slurm_plugin.genie.domain_snapshot import domain_snapshot
 from slurm_plugin.lending.at_start import planning as at_start
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.plan import LoanContext
-from slurm_plugin.protocol import SlotsKeys, Submit, encode_request
+from slurm_plugin.protocol import Submit, encode_request
 from slurm_plugin.queue import features
 from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
@@ -91,6 +92,12 @@ COMMENTS = {
     "blanks": "gpu-topo:" + " " * 4000,
     "forged": "[gpu-slots: placed token=x tpn=gres/gpu:x at=x begin=x]",
 }
+
+
+def room(count: int) -> dict[str, Node]:
+    """As many empty nodes of one partition."""
+    node = Node("", V100, 0xFF, 400, 1 << 40, partitions=frozenset({"batch"}))
+    return {f"dgx{i}": replace(node, name=f"dgx{i}") for i in range(1, count + 1)}
 
 
 @contextmanager
@@ -188,24 +195,15 @@ def test_any_question_to_explain_is_read_or_refused(payload):
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine of the slots mode whose cache has just seen an empty cluster."""
     found = an_engine(tmp_path, f"{BASIC}enforcement: slots\n")
-    room = {
-        f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 40, 100_000, partitions=frozenset({"batch"}))
-        for i in range(1, 65)
-    }
     found.setup.cache.default_partition = "batch"
-    found.setup.cache.look(room, (), None, time.time())
+    found.setup.cache.look(room(64), (), None, time.time())
     yield found
     found.log.close()
 
 
 def submit(**more: object) -> Submit:
-    keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__match_args__}
-    given_keys = {"form": "node", "tpn": "gres/gpu:2", "time_s": 60, **keys}
-    values: dict[str, object] = {
-        "id": 1, "uid": 1000, "gpus": 2, "nodes": 1, "per_node": 2, "tasks": 1,
-        "slots": SlotsKeys(**given_keys), **more,  # type: ignore[arg-type]
-    }  # fmt: skip
-    return Submit(**values)  # type: ignore[arg-type]
+    counts = {"gpus": 2, "nodes": 1, "per_node": 2, "tasks": 1}
+    return a_submit(**{**counts, "tpn": "gres/gpu:2", "time_s": 60, **more})
 
 
 TEXTS = [
@@ -216,20 +214,8 @@ TEXTS = [
     *((key, "x" * 1024) for key in ("account", "partition", "type", "user")),
     *((key, "]" * 4000) for key in ("reservation", "tpn", "features")),
     # Bytes that are no UTF-8, as they come off the wire, and what is none in any encoding.
-    *(
-        (key, "a\udcff\x00\n\u2028")
-        for key in (
-            "features",
-            "req_nodes",
-            "tpn",
-            "hint",
-            "account",
-            "partition",
-            "type",
-            "user",
-            "reservation",
-        )
-    ),
+    *((key, "a\udcff\x00\n\u2028") for key in ("features", "req_nodes", "tpn", "hint", "account")),
+    *((key, "a\udcff\x00\n\u2028") for key in ("partition", "type", "user", "reservation")),
 ]
 
 
@@ -310,10 +296,7 @@ ALICE = QueuedJob(
     eligible=NOW + 1, uid=1000, user="alice", tres_per_node="gres/gpu:2",
     admin_comment="[gpu-slots: gated token=a tpn=gres/gpu:2 nodes=1-1 by=node]",
 )  # fmt: skip
-ROOM = {
-    f"dgx{i}": Node(f"dgx{i}", V100, 0xFF, 400, 1 << 40, partitions=frozenset({"batch"}))
-    for i in range(1, 17)
-}
+ROOM = room(16)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -357,7 +340,7 @@ def test_a_shaped_submit_of_any_numbers_gets_its_answer(tmp_path, text):
     shaping = a_shaping(tmp_path)
     looked = shaping.site.domains["dl"]
     shaping.snapshots["dl"] = domain_snapshot(
-        looked, [], [a_node("dgx1"), a_node("dgx2")], SHAPED_AT, no_task
+        looked, [], [a_node("dgx1"), a_node("dgx2")], SHAPED_AT, lambda *_: None
     )
     base = "policy=genie," if "profile" in text else "policy=genie,profile=resnet50,"
     chance = random.Random(3)
@@ -375,10 +358,6 @@ def test_a_look_at_shapes_outlives_a_request_that_cannot_be_read(text):
     with bounded():
         shape = asked_shape(job)
     assert shape is None or shape.nodes == 1
-
-
-def no_task(*_: object) -> None:
-    """Nobody is in the queue."""
 
 
 def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path):

@@ -3,8 +3,11 @@
 import errno
 import os
 
+import pytest
+
 from policies.contract.interference import Kind
 from slurm_plugin import whole_file
+from slurm_plugin.errors import PluginError
 from slurm_plugin.job_profiles.learned import Learned, Sort
 
 
@@ -14,6 +17,8 @@ def test_a_file_is_replaced_with_its_mode(tmp_path):
         whole_file.replace(path, content, 0o640)
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"two", 0o640)
     assert list(path.parent.iterdir()) == [path]
+    with pytest.raises(PluginError, match="below: cannot be written: Not a directory"):
+        whole_file.replace(path / "below" / "below", b"", 0o640)
 
 
 def test_on_a_full_disk_the_old_one_stays_alone(tmp_path, monkeypatch, caplog):
@@ -31,4 +36,4 @@ def test_on_a_full_disk_the_old_one_stays_alone(tmp_path, monkeypatch, caplog):
         learned.save()
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_text() == "[]"
-    assert len(caplog.records) == 1
+    assert len(caplog.records) == caplog.text.count("what jobs taught is not written") == 1

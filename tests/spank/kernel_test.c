@@ -6,14 +6,14 @@
 
 #include "../claims.h"
 
-/* What the first NUMA nodes' files say; the test's machine has no others. */
+/* The files of the first NUMA nodes; there are no others. NULL: an empty file */
 static const char *const meminfo[] = {
 	"Node 0 MemTotal:       263721768 kB\nNode 0 MemFree:        99 kB\n",
 	NULL,
 	"Node 2 MemFree:        99 kB\nNode 2 MemTotal:       263721768 kB\n",
 };
 
-/* Stands in for libc's. A file without a line is one that nothing can be read from. */
+/* Stands in for libc's. */
 extern FILE *fopen(const char *path, const char *mode)
 {
 	int node;

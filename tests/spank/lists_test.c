@@ -10,9 +10,9 @@ CLAIM(cpu_lists_are_read_and_written)
 	CHECK(gt_cpuset_parse(&set, "8,0-3,5"));
 	gt_cpuset_print(&set, text, sizeof(text));
 	CHECK_TEXT(text, "0-3,5,8");
-	CHECK(gt_cpuset_count(&set) == 6);
+	CHECK(CPU_COUNT_S(sizeof(set), set.of) == 6);
 	CHECK(gt_cpuset_parse(&other, "2-5,8191"));
-	gt_cpuset_and(&set, &other);
+	CPU_AND_S(sizeof(set), set.of, set.of, other.of);
 	gt_cpuset_print(&set, text, sizeof(text));
 	CHECK_TEXT(text, "2-3,5");
 	gt_cpuset_print(&set, text, 4);

@@ -19,7 +19,7 @@ static char wrong[GT_NOTE];
 
 /* ---------------------------------------------------------------- plans */
 
-/* A NIC named so is on no machine; a NUMA node has 1000 MB where the table is silent. */
+/* No machine has a NIC "absent...". NUMA nodes that the table does not know have 1000 MB. */
 static bool has_nic(const char *name)
 {
 	return strncmp(name, "absent", 6);
@@ -150,7 +150,7 @@ static void damage(char *text, size_t len)
 			likely[next_random() % (sizeof(likely) - 1)] : (char) next_random();
 }
 
-/* The last line is made to fit again, so that the damage gets past it. */
+/* Makes the last line fit again, so that the damage is not found at once. */
 static size_t seal(char *text, size_t len, size_t room)
 {
 	size_t body = len;
@@ -209,7 +209,7 @@ static int fuzz(const char *seed, const char *rounds, const char *path)
 	return 0;
 }
 
-/* Whether each line of standard input is a text that a hint may be. */
+/* Says of each line of standard input whether it can be a hint. */
 static int hints(void)
 {
 	static char line[8192];

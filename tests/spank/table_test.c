@@ -8,7 +8,7 @@
 #include "../claims.h"
 #include "devices.h"
 
-/* Every table is read through this: in pieces, of one byte even, and interrupted. */
+/* Stands in for libc's: it reads in pieces, some of one byte, and is interrupted. */
 extern ssize_t read(int fd, void *buffer, size_t count)
 {
 	static unsigned calls;
@@ -43,7 +43,7 @@ static const char *const good[] = {
 #define LINES (sizeof(good) / sizeof(good[0]))
 static char wrong[GT_NOTE];
 
-/* Reads the table with another line at `number`; 0: as it is. */
+/* Reads the table with another line at `number`; 0: unchanged. */
 static bool read_with(gt_table_t *table, size_t number, const char *line)
 {
 	char *text = malloc(2048);

@@ -105,7 +105,7 @@ def words(task: Task) -> str:
     flags = (" cpubind=1" if task.is_cpu_bound else "") + (
         " membind=1" if task.is_memory_bound else ""
     )
-    # Device files of other jobs that cannot be opened are how relative numbers are known.
+    # Relative numbers are recognised by device files that cannot be opened.
     if task.is_relative:
         flags += " open=" + ",".join(map(str, task.gpus))
     return (
@@ -133,7 +133,7 @@ def test_the_plugin_plans_what_the_rule_says(
 ) -> None:
     """A hundred tasks of every kind on each machine: the same environment and binding."""
     machine, rng = MACHINES[name], Random(f"{name} {pattern} {memory}")
-    # Where the table is silent pure_test's node says 1000 MB, as a node's own files would.
+    # pure_test's node has 1000 MB in NUMA nodes that the table does not know.
     numbers = {numa for numa in machine.numa if numa is not None} | machine.numa_cpus.keys()
     told = dict.fromkeys(numbers, 1000) | machine.numa_memory_mb
     numa_nodes = tuple(
@@ -208,7 +208,7 @@ PLANS = [
     ("none of the node's CPUs", "", "step=0 visible=0 cpus=25,26", "visible=0 cpus=- "),
     ("too few of them", "", "step=0 visible=0 cpus=5,25 percpu=2", "visible=0 cpus=- "),
     ("none against a binding", "", "step=0 visible=0 cpus=5,25 cpubind=1", "visible=0 cpus=- "),
-    ("none with bind=none", "bind=none", "step=0 visible=0 cpus=5", "visible=0 cpus=- mem=none "),
+    ("with bind=none", "bind=none", "step=0 visible=0 cpus=5,25", "visible=0 cpus=- mem=none "),
 ]  # fmt: skip
 
 
@@ -294,7 +294,7 @@ def test_nics_that_the_kernel_does_not_know_give_no_hint(
 
 
 def test_device_files_are_looked_at_by_minor(program: Path, tmp_path: Path) -> None:
-    """Slurm's GPU 1 of the reversed machine is device file 1; a file that is away is no ban."""
+    """Slurm's GPU 1 of the reversed machine is device file 1; a missing file forbids nothing."""
     table, folder = tmp_path / "table", tmp_path / "dev"
     table.write_text(write(MACHINES["reversed"]))
     folder.mkdir()

@@ -6,8 +6,8 @@ for: the engine asks it about jobs that fit on no node, where a site sets it so.
 
 from policies.remote.drmaestro.costs import Costs
 from policies.remote.drmaestro.flow import best_solver, by_networkx, by_ortools
-from policies.remote.drmaestro.planner import HELD_BACK, DRMaestro, placed_cost, slowdown
-from policies.remote.drmaestro.profiles import RODINIA, NetworkProfile, sensitivity_of
+from policies.remote.drmaestro.planner import HELD_BACK, DRMaestro, slowdown
+from policies.remote.drmaestro.profiles import RODINIA, NetworkProfile
 
 __all__ = [
     "HELD_BACK",
@@ -18,7 +18,5 @@ __all__ = [
     "best_solver",
     "by_networkx",
     "by_ortools",
-    "placed_cost",
-    "sensitivity_of",
     "slowdown",
 ]

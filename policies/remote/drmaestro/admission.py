@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies.remote.capacity import Capacities, NodeCapacity
-from policies.remote.drmaestro.costs import Kind, holds, kind
+from policies.remote.drmaestro.costs import TaskKind, holds, kind
 from policies.remote.jobs import RemoteJob
 
 #: More tasks than any machine is asked to hold.
@@ -20,7 +20,7 @@ def admitted(jobs: Mapping[int, RemoteJob], left: Capacities) -> dict[int, Remot
     cpus = sum(node.cpus for node in left.values())
     memory_mb = sum(node.memory_mb for node in left.values())
     gpus = sum(node.free.bit_count() for node in left.values())
-    places: dict[Kind, int] = {}
+    places: dict[TaskKind, int] = {}
     chosen = {}
     for index, job in jobs.items():
         wanted = job.request.gpus_per_node
@@ -40,15 +40,15 @@ def admitted(jobs: Mapping[int, RemoteJob], left: Capacities) -> dict[int, Remot
     return chosen
 
 
-def _counted_kinds(job: RemoteJob) -> dict[Kind, int]:
-    counts: dict[Kind, int] = {}
+def _counted_kinds(job: RemoteJob) -> dict[TaskKind, int]:
+    counts: dict[TaskKind, int] = {}
     for task in range(len(job.request.gpus_per_node)):
         need = kind(job, task)
         counts[need] = counts.get(need, 0) + 1
     return counts
 
 
-def _holds_at_all(node: NodeCapacity, need: Kind) -> int:
+def _holds_at_all(node: NodeCapacity, need: TaskKind) -> int:
     gpus, remote = need[2], need[4]
     most = MANY if remote or not gpus else node.free.bit_count() // gpus
     return holds(node, need, most)

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies.remote.capacity import Capacities
-from policies.remote.drmaestro.costs import Costs, Task
+from policies.remote.drmaestro.costs import Costs, TaskId
 from policies.remote.drmaestro.flow import FlowNetwork, FlowSolver
 from policies.remote.jobs import RemoteJob
 
 
 def assign_gpus(
     jobs: Mapping[int, RemoteJob],
-    hosted: Mapping[Task, str],
+    hosted: Mapping[TaskId, str],
     nodes: Capacities,
     costs: Costs,
     solve: FlowSolver,
-) -> dict[Task, dict[str, int]]:
+) -> dict[TaskId, dict[str, int]]:
     """Phase 2: how many GPUs each hosted task gets from which machine (its own included).
 
     Takes nothing from `nodes`. A task may come out with fewer than it asked for.
@@ -32,7 +32,7 @@ def assign_gpus(
             donors_of.setdefault(tail[1], []).extend([head[1]] * units)
     for donors in donors_of.values():
         donors.sort(reverse=True)
-    given: dict[Task, dict[str, int]] = {}
+    given: dict[TaskId, dict[str, int]] = {}
     for task, host in hosted.items():
         got = given.setdefault(task, {})
         local = flows.get((("task", task), ("gpus", host)), 0)
@@ -46,10 +46,7 @@ def assign_gpus(
 
 
 def gpu_network(
-    jobs: Mapping[int, RemoteJob],
-    hosted: Mapping[Task, str],
-    nodes: Capacities,
-    costs: Costs,
+    jobs: Mapping[int, RemoteJob], hosted: Mapping[TaskId, str], nodes: Capacities, costs: Costs
 ) -> FlowNetwork:
     """Phase 2's network: task -> its machine's GPUs, or any donor's by sensitivity -> sink."""
     network = FlowNetwork()

@@ -12,9 +12,9 @@ from policies.remote.jobs import RemoteJob
 SCALE = 1000
 
 #: (job's index, task's index).
-Task = tuple[int, int]
+TaskId = tuple[int, int]
 #: What a task needs: CPUs, memory, GPUs, sensitivity, whether GPUs may be remote.
-Kind = tuple[int, int, int, float, bool]
+TaskKind = tuple[int, int, int, float, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,22 @@ class Costs:
         return round(SCALE * (self.unscheduled + self.waiting * job.rounds_waited))
 
 
-def kind(job: RemoteJob, task: int) -> Kind:
+def kind(job: RemoteJob, task: int) -> TaskKind:
     """What one task of a job needs."""
     gpus = job.request.gpus_per_node[task]
     return (job.cpus, job.memory_mb, gpus, job.sensitivity, job.remote_allowed)
 
 
-def tasks_of(jobs: Mapping[int, RemoteJob]) -> dict[Kind, list[Task]]:
+def tasks_of(jobs: Mapping[int, RemoteJob]) -> dict[TaskKind, list[TaskId]]:
     """All tasks by what they need, jobs in the order given."""
-    tasks: dict[Kind, list[Task]] = {}
+    tasks: dict[TaskKind, list[TaskId]] = {}
     for index, job in jobs.items():
         for task in range(len(job.request.gpus_per_node)):
             tasks.setdefault(kind(job, task), []).append((index, task))
     return tasks
 
 
-def holds(node: NodeCapacity, need: Kind, most: int) -> int:
+def holds(node: NodeCapacity, need: TaskKind, most: int) -> int:
     """How many tasks of that kind have their CPUs and memory there, at most `most`."""
     cpus, memory_mb = need[:2]
     if node.cpus < cpus or node.memory_mb < memory_mb:

@@ -1,12 +1,9 @@
 """DRMaestro's first flow (thesis section 5.3.3, Figure 22): the machine that hosts each task.
 
-A unit of flow is one task. The thesis adds up all resources of a task as one number (eq. 10), by
-which a machine without memory may still look free; here the flow counts tasks, and every
-resource is checked by itself when the flow is read. Tasks that a machine cannot take after all
-are solved again with what is left.
-
-Tasks that need the same share one aggregator (the thesis's X), so the arcs grow with kinds of
-tasks times machines.
+A unit of flow is one task. The thesis adds up a task's resources as one number (eq. 10), by which
+a machine without memory may look free; here every resource is checked by itself when the flow is
+read, and tasks that a machine cannot take after all are solved again with what is left. Tasks
+that need the same share one aggregator (the thesis's X).
 """
 
 from __future__ import annotations
@@ -15,26 +12,26 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from policies.remote.capacity import Capacities
-from policies.remote.drmaestro.costs import Costs, Kind, Task, holds, tasks_of
+from policies.remote.drmaestro.costs import Costs, TaskId, TaskKind, holds, tasks_of
 from policies.remote.drmaestro.flow import FlowNetwork, Flows, FlowSolver
 from policies.remote.jobs import RemoteJob
 
 
 def host_tasks(
     jobs: Mapping[int, RemoteJob], nodes: Capacities, costs: Costs, solve: FlowSolver
-) -> dict[Task, str]:
+) -> dict[TaskId, str]:
     """Phase 1: the machine of each task, by CPUs and memory. Takes them from `nodes`.
 
     Jobs are in order of seniority. Tasks of jobs that may not use remote GPUs find them on
     their machine, or none. Tasks that are left unscheduled are not in the answer.
     """
-    hosted: dict[Task, str] = {}
+    hosted: dict[TaskId, str] = {}
     near = {name: node.free.bit_count() for name, node in nodes.items()}
     waiting = tasks_of(jobs)
     while waiting:
         network = hosting_network(waiting, jobs, nodes, near, costs)
         flows = solve(network)
-        again: dict[Kind, list[Task]] = {}
+        again: dict[TaskKind, list[TaskId]] = {}
         for need, task, name, beside in _read(waiting, flows):
             node, job = nodes[name], jobs[task[0]]
             if not node.can_host(job) or (beside and near[name] < need[2]):
@@ -48,7 +45,7 @@ def host_tasks(
 
 
 def hosting_network(
-    waiting: Mapping[Kind, Sequence[Task]],
+    waiting: Mapping[TaskKind, Sequence[TaskId]],
     jobs: Mapping[int, RemoteJob],
     nodes: Capacities,
     near: Mapping[str, int],
@@ -79,7 +76,7 @@ def hosting_network(
 
 
 def _arcs_to_host(
-    network: FlowNetwork, need: Kind, held: int, name: str, near: int, costs: Costs
+    network: FlowNetwork, need: TaskKind, held: int, name: str, near: int, costs: Costs
 ) -> None:
     """From a kind of task to a machine that holds `held` of it and has `near` GPUs left."""
     gpus, sensitivity, remote = need[2:]
@@ -95,11 +92,11 @@ def _arcs_to_host(
 
 
 def _read(
-    waiting: Mapping[Kind, Sequence[Task]], flows: Flows
-) -> list[tuple[Kind, Task, str, bool]]:
+    waiting: Mapping[TaskKind, Sequence[TaskId]], flows: Flows
+) -> list[tuple[TaskKind, TaskId, str, bool]]:
     """(kind, task, machine, GPUs near) of every unit, seniors first and near machines first."""
-    places: dict[Kind, list[tuple[bool, str]]] = {}
-    started: dict[tuple[Kind, int], int] = {}
+    places: dict[TaskKind, list[tuple[bool, str]]] = {}
+    started: dict[tuple[TaskKind, int], int] = {}
     for (tail, head), units in flows.items():
         if not isinstance(tail, tuple) or not isinstance(head, tuple):
             continue

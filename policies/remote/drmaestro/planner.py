@@ -1,9 +1,8 @@
 """DRMaestro: all waiting jobs placed at once (thesis section 5.3, Algorithms 4 and 5).
 
-Jobs start whole or not at all. The thesis leaves out every job of which a part placement no place;
-that wastes what those jobs held, so the younger half of them is left out
-and the rest solved again, and jobs that still fit into what remains are added at the end.
-Running jobs stay where they are.
+Jobs start whole or not at all. The thesis leaves out every job of which a part finds no place;
+that wastes what those jobs held. Here the younger half of them is left out and the rest solved
+again, and jobs that still fit into what remains are added at the end.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from policies.contract.nouns import Cluster, Wait
-from policies.remote.capacity import NodeCapacity, capacities, copies
+from policies.contract.nouns import Wait
+from policies.remote.capacity import NodeCapacity, copies
 from policies.remote.drmaestro.admission import admitted
 from policies.remote.drmaestro.assigning import assign_gpus
-from policies.remote.drmaestro.costs import Costs, Task
+from policies.remote.drmaestro.costs import Costs, TaskId
 from policies.remote.drmaestro.flow import FlowSolver, best_solver
 from policies.remote.drmaestro.hosting import host_tasks
 from policies.remote.jobs import Answer, RemoteJob, RemotePlacement, RemoteTask
@@ -26,24 +25,16 @@ _Need = tuple[tuple[int, ...], int, int, float, bool]
 
 @dataclass(frozen=True, slots=True)
 class DRMaestro:
-    """Plans a queue. `max_postponed`: how often the network may hold a job back (thesis: 10).
-
-    `donor_cpus` and `donor_memory_mb` are what each GPU on loan takes of its donor (thesis: none).
-    """
+    """Plans a queue."""
 
     costs: Costs = field(default_factory=Costs)
+    #: How often the network may hold a job back (thesis: 10).
     max_postponed: int = 10
-    donor_cpus: int = 0
-    donor_memory_mb: int = 0
     solve: FlowSolver = field(default_factory=best_solver)
     name: str = "drmaestro"
 
-    def plan(self, jobs: Sequence[RemoteJob], cluster: Cluster) -> list[Answer]:
-        """An answer for every job, in the order given (that of arrival)."""
-        return self.decide(jobs, capacities(cluster, self.donor_cpus, self.donor_memory_mb))
-
     def decide(self, jobs: Sequence[RemoteJob], left: Nodes) -> list[Answer]:
-        """The same on what is left; nothing is changed."""
+        """An answer for every job, in the order given (that of arrival); `left` stays as it is."""
         seniors = sorted(range(len(jobs)), key=lambda index: (-jobs[index].rounds_waited, index))
         postponed: set[int] = set()
         answers: dict[int, RemotePlacement] = {}
@@ -183,25 +174,19 @@ def slowdown(job: RemoteJob, placement: RemotePlacement, loads: Mapping[str, flo
     return 1.0 + job.sensitivity * max(loads.get(name, 0.0) for name in nodes)
 
 
-def placed_cost(job: RemoteJob, placement: RemotePlacement, costs: Costs) -> int:
-    """What the second phase pays for a placement, in thousandths."""
-    donors = placement.donors.items()
-    return sum(mask.bit_count() * costs.remote_gpu(job.sensitivity, name) for name, mask in donors)
-
-
 def _need(job: RemoteJob) -> _Need:
     """All by which a job fits what is left or not."""
     shape = job.request.gpus_per_node
     return (shape, job.cpus, job.memory_mb, job.sensitivity, job.remote_allowed)
 
 
-def _hosted_tasks(index: int, job: RemoteJob, hosted: Mapping[Task, str]) -> tuple[int, int]:
+def _hosted_tasks(index: int, job: RemoteJob, hosted: Mapping[TaskId, str]) -> tuple[int, int]:
     wanted = len(job.request.gpus_per_node)
     return sum(1 for task in range(wanted) if (index, task) in hosted), wanted
 
 
 def _whole_tasks(
-    index: int, job: RemoteJob, given: Mapping[Task, Mapping[str, int]]
+    index: int, job: RemoteJob, given: Mapping[TaskId, Mapping[str, int]]
 ) -> tuple[int, int]:
     wanted = job.request.gpus_per_node
     return sum(sum(given[index, task].values()) for task in range(len(wanted))), sum(wanted)

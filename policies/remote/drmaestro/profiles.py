@@ -1,8 +1,4 @@
-"""How much applications with remote GPUs feel the network (thesis sections 3.3.3 and 5.4.2).
-
-The thesis measured Rodinia's applications with all GPUs remote, alone on the network and beside
-one that fills it, and prints which share of their time was network.
-"""
+"""How much applications with remote GPUs feel the network (thesis sections 3.3.3 and 5.4.2)."""
 
 from __future__ import annotations
 
@@ -11,10 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NetworkProfile:
-    """Shares of the execution time spent on the network, all GPUs remote: `idle` and `loaded`.
+    """Shares of the time spent on an idle and on a fully loaded network, all GPUs remote.
 
-    What follows assumes that a loaded network lengthens the network's part alone, and that
-    with local GPUs there is none.
+    A loaded network is taken to lengthen the network's part alone.
     """
 
     idle: float
@@ -44,9 +39,3 @@ RODINIA = {
 
 #: The thesis's neutral factor for an application without a profile (section 5.4, inference).
 UNKNOWN_SENSITIVITY = 1.0
-
-
-def sensitivity_of(application: str) -> float:
-    """The sensitivity of a named application, neutral where it has no profile."""
-    profile = RODINIA.get(application)
-    return UNKNOWN_SENSITIVITY if profile is None else profile.sensitivity

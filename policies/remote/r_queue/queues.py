@@ -1,8 +1,7 @@
 """G queue (Figure 5) and R queue (Figure 6): where the job at the head of the queue runs.
 
-Both take jobs first come, first served; the caller stops at the first that waits. As printed,
-the indentation of Figure 6 is broken: its test for too few GPUs belongs after the loop over
-donors, and is there here.
+The caller takes jobs first come, first served, and stops at the first that waits. Figure 6 is
+printed with a wrong indentation: its test for too few GPUs belongs after the loop over donors.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies.contract.bits import gpus_of
-from policies.contract.nouns import Cluster, Wait
-from policies.remote.capacity import Capacities, NodeCapacity, capacities, jobs_by_node
+from policies.contract.nouns import Wait
+from policies.remote.capacity import Capacities, NodeCapacity
 from policies.remote.jobs import Answer, RemoteJob, RemotePlacement, RemoteTask
 
 #: Donor order of the paper: the node with the fewest processes first, wherever its GPUs are.
@@ -29,12 +28,8 @@ class GQueue:
 
     name: str = "g-queue"
 
-    def place(self, job: RemoteJob, cluster: Cluster) -> Answer:
-        """Nodes without any job for every task, or wait."""
-        return self.decide(job, capacities(cluster), jobs_by_node(cluster))
-
     def decide(self, job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> Answer:
-        """The same on what is left; nothing is changed. `running`: node -> jobs on it."""
+        """Nodes without any job for every task, or wait; `running` holds the jobs by node."""
         wanted = job.request.gpus_per_node
         empty = empty_nodes(job, left, running)
         if len(empty) < len(wanted):
@@ -54,18 +49,11 @@ class RQueue:
 
     donors: str = LOCAL_FIRST
     remote: bool = True
-    donor_cpus: int = 0
-    donor_memory_mb: int = 0
     lending_counts: bool = True
     name: str = "r-queue"
 
-    def place(self, job: RemoteJob, cluster: Cluster) -> Answer:
-        """A place for every task, or wait."""
-        left = capacities(cluster, self.donor_cpus, self.donor_memory_mb)
-        return self.decide(job, left, jobs_by_node(cluster))
-
     def decide(self, job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> Answer:
-        """The same on what is left; nothing is changed. `running`: node -> jobs on it."""
+        """A place for every task, or wait; `left` stays as it is, `running` holds jobs by node."""
         wanted = job.request.gpus_per_node
         empty = empty_nodes(job, left, running)
         pairs = zip(empty, wanted, strict=False)

@@ -141,7 +141,7 @@ def simulated(scenario: Scenario, seed: int, choices: Choices, line: str) -> dic
 
 
 def bound_s(scenario: Scenario, log: Sequence[PlannedJob]) -> float:
-    """No plan ends sooner: all work on all GPUs without a gap or slowdown, the last job at once."""
+    """No plan ends sooner: all GPUs busy without a gap, no job slowed, none waiting last."""
     work_s = sum(job.alone_s * sum(job.job.request.gpus_per_node) for job in log)
     spread_s = log[0].submit_s + work_s / (GPUS * scenario.machines)
     return max(spread_s, *(job.submit_s + job.alone_s for job in log))

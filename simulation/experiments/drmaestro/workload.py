@@ -4,11 +4,11 @@ Printed: machines of four GPUs, 20 cores with 8 threads, 512 GB (Table 6); jobs 
 from Rodinia's applications, chosen so that they take equally long, 16 submits per second; jobs
 of CPUs and memory alone for 800 s beforehand, which on the testbed leave 6 of 16 GPUs in reach.
 
-Not printed, and fixed before anything ran: a job is one task of one GPU, 8 threads and 16 GB,
-and takes the mean within 10 % (uniform); Hotspot, whose network shares are not printed, is left
-out; which machines are full (`FREE_TASKS`); a round per second; a slowdown over 1.01 misses the
-job's goal. The mean time is set so that the line *without* remote GPUs takes as long as in the
-thesis; the line with them follows.
+Not printed, and fixed before anything ran: a job is one task of one GPU, 8 threads and 16 GB, whose
+time is within 10 % of the mean (uniform); Hotspot, whose network shares are not printed, is left
+out; which machines are full (`FREE_TASKS`); a round per second; a job's goal is a slowdown of at
+most 1.01. The mean time is set so that the line *without* remote GPUs takes as long as in the
+thesis.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ GPUS, THREADS, MEMORY_MB = 4, 160, 512_000
 CPUS, TASK_MB = 8, 16_000
 WARM_S, ARRIVALS_PER_S, TIMES_SPREAD = 800.0, 16.0, 0.1
 INTERVAL_S, GOAL = 1.0, 1.01
-#: GPUs of four machines in reach without remote ones -> tasks each has room for while it is warm;
-#: None: a machine that was left alone. 6 is what the thesis prints for its testbed.
+#: GPUs of four machines in reach without remote ones -> tasks that each machine has room for beside
+#: its first jobs; None: it has none of those. The thesis prints 6 for its testbed.
 FREE_TASKS: dict[int, tuple[int | None, ...]] = {
     6: (None, 2, 0, 0),
     8: (None, None, 0, 0),
@@ -33,8 +33,8 @@ FREE_TASKS: dict[int, tuple[int | None, ...]] = {
     12: (None, None, None, 0),
 }
 
-#: Mean seconds of a job by experiment and GPUs in reach: what makes the line without remote GPUs
-#: take 2,486, 1,087.73 and 413.08 s, within 0.6 % in the mean of seeds 1-3.
+#: Mean seconds of a job by experiment and GPUs in reach: with these the line without remote GPUs
+#: takes 2,486, 1,087.73 and 413.08 s, within 0.6 % in the mean of seeds 1-3.
 MEANS_S = {
     "drmaestro-testbed": {6: 60.2, 8: 63.6, 10: 66.6, 12: 69.7},
     "drmaestro-scale": {6: 68.9, 8: 78.9, 10: 90.8, 12: 101.1},

@@ -32,8 +32,8 @@ def errors_pct(predicted: Floats, runs: Sequence[Run]) -> Floats:
 def cross_validated(runs: Sequence[Run], seed: int, folds: int = FOLDS) -> Floats:
     """Errors of the calibrated model on placements left out of the fit, per cent.
 
-    A placement (nodes, GPUs) is left out with all its batch sizes. The single-GPU sweep is
-    in every fit, since nothing is known without it, and is not scored.
+    A placement (nodes, GPUs) is left out with all its batch sizes. The single-GPU sweep is in
+    every fit and not scored.
     """
     places = sorted({(run.nodes, run.gpus) for run in runs if run.gpus > 1})
     random.Random(seed).shuffle(places)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulation.experiments import Result
-from simulation.experiments.genie.runs import BOUND, OURS, Setting, Table, compared
+from simulation.experiments.genie.runs import BOUND, OURS, FigureTable, Setting, compared
 from simulation.experiments.genie.workload import BATCHES, HOURS, Spec
 
 #: Table 3 and section 7.1.
@@ -49,7 +49,7 @@ def _result(
     return Result(f"genie-{name}", tuple(seeds), measured, paper, _notes(shapes, model))
 
 
-def _gains(table: Table, settings: Sequence[Setting], who: str) -> dict[str, float | None]:
+def _gains(table: FigureTable, settings: Sequence[Setting], who: str) -> dict[str, float | None]:
     """Over the best baseline at every setting, and the largest of them."""
     gains = {setting.label: table.gains(setting.label, who) for setting in settings}
     found: dict[str, float | None] = {}

@@ -14,7 +14,7 @@ from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES
-from simulation.models.shaping import Done, ShapingSimulator
+from simulation.models.shaping import ShapingSimulator, TaskRun
 
 #: The two that are GENIE; the others are what it is compared with.
 OURS, PRINTED = "genie", "genie-paper"
@@ -32,7 +32,7 @@ class Setting:
 
 
 @dataclass(slots=True)
-class Table:
+class FigureTable:
     """Figures of every scheduler at every setting: `values[scheduler][metric, label]`."""
 
     values: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
@@ -64,12 +64,14 @@ def _models(kind: str, light: bool) -> Models:
     return models(kind, light=light)
 
 
-def compared(settings: Sequence[Setting], seeds: Sequence[int], shapes: str, kind: str) -> Table:
+def compared(
+    settings: Sequence[Setting], seeds: Sequence[int], shapes: str, kind: str
+) -> FigureTable:
     """Every scheduler at every setting: means over the seeds and the standard deviations.
 
     `shapes` is what black boxes ask for, `kind` the model that schedulers predict with.
     """
-    table = Table()
+    table = FigureTable()
     for setting in settings:
         platform = Platform(setting.nodes, GPUS_PER_NODE)
         maker = TaskMaker(platform, _models(kind, True))
@@ -97,11 +99,11 @@ def _bounds(maker: TaskMaker, spec: Spec, seed: int, shapes: str) -> tuple[float
 
 
 def most_in_time(tasks: Sequence[Task], truth: TrueTimes, platform: Platform) -> float:
-    """A bound on the QoS guarantee, per cent, whatever is known in advance.
+    """A bound on the QoS guarantee, per cent, which no schedule need reach.
 
     Each task counts with the fewest GPU seconds of all shapes that would be in time if started at
-    arrival; as many of the smallest are taken as the GPUs hold from the first arrival to the
-    last deadline. Schedules need not exist for it.
+    arrival; as many of the smallest tasks are taken as the GPUs hold from the first arrival to
+    the last deadline.
     """
     first = min(task.arrival_s for task in tasks)
     room = platform.nodes * platform.gpus_per_node
@@ -117,8 +119,10 @@ def most_in_time(tasks: Sequence[Task], truth: TrueTimes, platform: Platform) ->
 
 
 def least_makespan_s(tasks: Sequence[Task], truth: TrueTimes, platform: Platform) -> float:
-    """A bound on the makespan: none ends before its arrival and its fastest shape's time, nor the
-    work that comes from a moment on, each task by its cheapest shape, before all GPUs have done it.
+    """A bound on the makespan, by two arguments.
+
+    No task ends before its arrival plus its time on the fastest shape; and the tasks that arrive
+    from any moment on, each by its cheapest shape, take all GPUs as long as their work lasts.
     """
     gpus = platform.nodes * platform.gpus_per_node
     work_s = bound_s = 0.0
@@ -145,13 +149,13 @@ def _measured(
 
 
 def metrics(
-    done: Sequence[Done], plan_s: Sequence[float], maker: TaskMaker, workload: Workload
+    done: Sequence[TaskRun], plan_s: Sequence[float], maker: TaskMaker, workload: Workload
 ) -> dict[str, float]:
     """What is measured of one run.
 
-    `qos_pct` is eq. 14, in per cent; `latency_norm` eqs. 15-16, from arrival to end over the
-    latency on the smallest shape; `error_p95_pct` how far predicted run times of what ran were
-    off (7.2.3); `overhead_pct` planning time over the makespan (7.2.4).
+    `qos_pct` is eq. 14; `latency_norm` eqs. 15-16, the time from arrival to end over the latency
+    on the smallest shape; `error_p95_pct` the error of predicted run times (7.2.3);
+    `overhead_pct` planning time over the makespan (7.2.4).
     """
     makespan_s = max(one.end_s for one in done)
     single = [maker.expected_s(workload.works[one.task.job_id], PRIOR) for one in done]

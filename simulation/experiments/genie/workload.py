@@ -1,8 +1,8 @@
 """The task queues of GENIE's section 7.1, on models whose step times are public.
 
-What the paper prints is kept: Poisson arrivals of 5, 10 and 20 tasks per hour over 24 hours,
-half training and half inference, 5 % urgent, 35 % prior, 60 % normal, models and batches
-uniform (Table 3). What it does not print was fixed before anything was run, and is below.
+As printed: Poisson arrivals of 5, 10 and 20 tasks per hour over 24 hours, half training and half
+inference, 5 % urgent, 35 % prior, 60 % normal, models and batches uniform (Table 3). The values
+marked "ours" are not printed, and were fixed before anything was run.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ BATCHES = (0.25, 0.5, 1.0, 2.0)
 #: Ours: hours on the smallest shape, uniform (which makes iterations uniform).
 HOURS = (0.5, 3.0)
 #: Ours: what users ask for, GPUs -> share: the sizes 1, 2, 4 and 8 as often as in the Philly
-#: trace (`simulation/experiments/traces`), the analysis of which is the paper's reference 20.
+#: trace (the paper's reference 20).
 ASKED = {1: 0.813, 2: 0.025, 4: 0.062, 8: 0.100}
-#: Ours: an iteration of inference takes this part of training's compute time (the forward pass;
-#: backward costs about twice as much).
+#: Ours: the share of training's compute time that an iteration of inference takes (the forward
+#: pass; backward costs about twice as much).
 FORWARD = 1 / 3
 
 
@@ -108,10 +108,9 @@ def make(spec: Spec, seed: int, maker: TaskMaker, shapes: str = "users") -> Work
 
 
 def _asked(maker: TaskMaker, work: Work, gpus: int) -> Shape:
-    """The shape a user would ask for: so many GPUs on the fewest nodes, more if the batch must.
+    """The shape a user would ask for: so many GPUs, or more where the batch needs them.
 
-    Of the shapes that hold the batch the one with the least GPUs that has as many (else the
-    most there is), on the fewest nodes.
+    On the fewest nodes; the largest shape where none has as many.
     """
     steps = maker.steps_s(work)
     held = [shape for at, shape in enumerate(maker.platform.shapes) if np.isfinite(steps[at])]

@@ -17,7 +17,7 @@ from simulation.experiments.mapa.reconstruction import (
     NETWORKS,
     SATURATED_GBPS,
     SIZES,
-    Network,
+    NeuralNet,
 )
 from simulation.models.speed import Neighbour, Speed
 
@@ -29,7 +29,7 @@ def effbw_gbps(topology: NodeTopology, gpus: Sequence[int]) -> float | None:
     return judge(topology, gpus).effbw_gbps if len(gpus) > 1 else None
 
 
-def network_of(job: SimJob) -> Network:
+def network_of(job: SimJob) -> NeuralNet:
     """The network a job trains: its name is the trace's own, `vgg-16/17`."""
     name = job.name.partition("/")[0]
     if name not in _BY_NAME:
@@ -54,7 +54,7 @@ def job_file(seed: int, count: int = JOBS) -> list[SimJob]:
     return jobs
 
 
-def seconds(network: Network, gbps: float | None, factor: float = 1.0) -> float:
+def seconds(network: NeuralNet, gbps: float | None, factor: float = 1.0) -> float:
     """A job's time at an effective bandwidth (None: one GPU, which does not communicate).
 
     `factor` multiplies the network's communication share.

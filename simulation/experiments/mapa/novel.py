@@ -1,8 +1,4 @@
-"""mapa-torus16 and mapa-cubemesh16: section 5.3, effective bandwidth on two novel machines.
-
-As in section 5.1 the times are those measured on the DGX-1V under Baseline, wherever a job
-is placed; the result is the bandwidth of sensitive jobs.
-"""
+"""mapa-torus16 and mapa-cubemesh16: section 5.3, effective bandwidth on two novel machines."""
 
 from __future__ import annotations
 

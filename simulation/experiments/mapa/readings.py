@@ -10,10 +10,10 @@ import numpy as np
 from gres_topology import NodeTopology
 from simulation.core.record import Record
 from simulation.experiments.mapa.jobs import effbw_gbps, network_of
-from simulation.experiments.mapa.reconstruction import NETWORKS, Network
+from simulation.experiments.mapa.reconstruction import NETWORKS, NeuralNet
 
 #: Which networks' jobs are meant.
-Wanted = Callable[[Network], bool]
+Wanted = Callable[[NeuralNet], bool]
 #: A box plot's five numbers.
 QUANTILES = {"min": 0.0, "p25": 0.25, "p50": 0.5, "p75": 0.75, "max": 1.0}
 #: Section 4.1 keeps sensitive and insensitive jobs apart.
@@ -67,8 +67,8 @@ def _speedups(
 def time_figures(baseline: Sequence[Record], records: Sequence[Record]) -> dict[str, float]:
     """Speedups and throughput of one run against the baseline's of the same jobs.
 
-    Table 3 does not say whose quantiles it divides: here are those of each group, of all
-    jobs, and (`per_network`) the mean over the sensitive networks of each one's own.
+    Table 3 does not say of which jobs: here they are of each group, of all jobs, and
+    (`per_network`) the mean over the sensitive networks.
     """
     groups: dict[str, Wanted] = {**GROUPS, "all": lambda network: True}
     found = {

@@ -12,7 +12,7 @@ from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.tsubame import G_QUEUE, OURS, QUEUES, R_QUEUE, SHARED
 from simulation.experiments.rqueue.workload import DAY_S, jobs, nodes
 from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
+from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 NODES, JOBS, PERIOD_S = 5, 50, 10 * DAY_S
 LARGEST = 4
@@ -29,10 +29,10 @@ NOTES = (
 )
 
 
-def busy_period(seed: int) -> list[QueuedJob]:
+def busy_period(seed: int) -> list[QueuedLoanJob]:
     """Fifty jobs of the ten days with the most submits, from 0 s on."""
     year = [job for job in jobs(seed) if len(job.job.request.gpus_per_node) <= LARGEST]
-    periods: dict[int, list[QueuedJob]] = {}
+    periods: dict[int, list[QueuedLoanJob]] = {}
     for job in year:
         periods.setdefault(int(job.submit_s // PERIOD_S), []).append(job)
     busiest = max(periods, key=lambda number: len(periods[number]))
@@ -61,7 +61,7 @@ def run(seeds: Sequence[int], submits: str = "as-drawn", picture: str = "no") ->
 
 
 def figures(
-    log: Sequence[QueuedJob], ended: Sequence[Ended], before: Sequence[Ended], end_s: float
+    log: Sequence[QueuedLoanJob], ended: Sequence[Ended], before: Sequence[Ended], end_s: float
 ) -> dict[str, float]:
     """One queue's figures, against the G queue's run of the same jobs."""
     more_s, fewer_s, ahead_s, all_s = compared(log, ended, before)
@@ -84,7 +84,7 @@ def figures(
 
 
 def compared(
-    log: Sequence[QueuedJob], ended: Sequence[Ended], before: Sequence[Ended]
+    log: Sequence[QueuedLoanJob], ended: Sequence[Ended], before: Sequence[Ended]
 ) -> tuple[float, float, float, float]:
     """Seconds with more and with fewer jobs running than before, with more started, and in all."""
     end_s = max(job.submit_s + found.life_s for job, found in zip(log, ended, strict=True))
@@ -113,7 +113,7 @@ def _balance(changes: Sequence[tuple[float, int]], end_s: float) -> tuple[float,
 
 
 def drawing(
-    log: Sequence[QueuedJob], ended: Sequence[Ended], simulator: QueuedLoanSimulator
+    log: Sequence[QueuedLoanJob], ended: Sequence[Ended], simulator: QueuedLoanSimulator
 ) -> str:
     """A line per GPU, a letter per job, a dot where it is idle."""
     gpus = [(name, gpu) for name in sorted(simulator.nodes) for gpu in range(3)]

@@ -22,7 +22,7 @@ from simulation.experiments.rqueue.tsubame import (
 )
 from simulation.experiments.rqueue.workload import work
 from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
+from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 from simulation.traces import philly
 
 NOTES = (
@@ -51,14 +51,14 @@ def free_nodes(share: float = 1.0) -> dict[str, NodeCapacity]:
     }
 
 
-def log(seed: int) -> list[QueuedJob]:
+def log(seed: int) -> list[QueuedLoanJob]:
     """The trace's jobs, with transfers drawn for them."""
     draw = np.random.default_rng(seed)
     found = []
     for job in philly.trace().jobs:
         memory_gb, connections, calls = draw.uniform((0.5, 100, 100), (11.0, 100_000, 100_000))
         found.append(
-            QueuedJob(
+            QueuedLoanJob(
                 job.submit_s,
                 RemoteJob(Request(job.gpus_per_node, job_id=job.job_id), cpus=0),
                 work(max(1.0, job.duration_s), float(memory_gb), float(connections), float(calls)),

@@ -17,7 +17,7 @@ from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
 from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
+from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 G_QUEUE, SHARED = "g-queue", "nodes shared, nothing remote"
 R_QUEUE, OURS = "r-queue, the paper's donors", "r-queue, local first"
@@ -64,7 +64,7 @@ NOTES = (
 
 
 def simulated(
-    name: str, year: Sequence[QueuedJob], node_count: int = NODES
+    name: str, year: Sequence[QueuedLoanJob], node_count: int = NODES
 ) -> tuple[list[Ended], dict[str, float]]:
     """What became of the jobs, and the idle GPUs in the mean until the last one's end."""
     if name == BOUND:

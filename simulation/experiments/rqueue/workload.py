@@ -1,10 +1,9 @@
 """A synthetic year of TSUBAME2.5's G queue; its log is not public.
 
-From the paper: 63,484 jobs in a year, 480 nodes of Table II, 1-3 GPUs per node, Table I's ways
-of drawing what the log lacks, busy periods of ten days (section IV.B), and 78.02 idle GPUs, to
-which the jobs' times are scaled. No figure of the R queue is used. What the paper does not
-print (shares of the GPU counts, sizes, spreads, CPUs and memory) was fixed before the R queue
-ran on it, in round numbers; `YEARS` has it otherwise, to show how the result moves.
+From the paper: 63,484 jobs in a year, 480 nodes of Table II, 1-3 GPUs per node, Table I's ways of
+drawing what the log lacks, busy periods of ten days (section IV.B), and 78.02 idle GPUs, to which
+the jobs' times are scaled. No figure of the R queue is used. What the paper does not print was
+fixed in round numbers before the R queue ran; `YEARS` varies it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
-from simulation.models.queued_loans import QueuedJob
+from simulation.models.queued_loans import QueuedLoanJob
 
 _Numbers = NDArray[Any]
 
@@ -31,26 +30,25 @@ SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class Year:
-    """What the paper does not print.
+    """What the paper does not print."""
 
-    `gpus` are the shares of jobs with 1, 2, 3 GPUs per node, `sizes` those of `SIZES`. Each
-    `busy_days` have a volume of their own, lognormal with `busy_sigma`; times are lognormal
-    with `times_sigma`, scaled to the idle GPUs unless `execution_mean_s` is given.
-    """
-
+    #: Shares of jobs with 1, 2 and 3 GPUs per node, and of those of each of `SIZES`.
     gpus: tuple[float, float, float] = (0.1, 0.1, 0.8)
     sizes: tuple[float, ...] = (0.40, 0.15, 0.15, 0.13, 0.09, 0.05, 0.03)
+    #: Days of one volume of jobs, which is lognormal with this sigma.
     busy_days: int = 10
     busy_sigma: float = 0.3
+    #: Times are lognormal, scaled to the idle GPUs or to the mean where one is given.
     times_sigma: float = 1.5
+    execution_mean_s: float | None = None
+    #: The most CPUs and memory of a task.
     cpus: int = 4
     memory_gb: float = 11.0
-    execution_mean_s: float | None = None
 
 
 PRINTED = Year()
-#: `implied`: the G queue's mean wait (3,818 s) and execution time (15,148 s) as they follow from
-#: decreases that the paper prints in seconds and in percent. Only that year uses those.
+#: `implied` uses the G queue's mean execution time (15,148 s) as it follows from decreases that the
+#: paper prints in seconds and in percent.
 YEARS = {
     "printed": PRINTED,
     "implied": Year((0.105, 0.142, 0.753), busy_days=1, busy_sigma=0.6, execution_mean_s=15_148.0),
@@ -74,7 +72,7 @@ def pool(count: int = NODES) -> dict[str, NodeCapacity]:
     return {"pool": NodeCapacity("pool", (1 << 3 * count) - 1, float("inf"), float("inf"))}
 
 
-def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedJob]:
+def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedLoanJob]:
     """The first `count` jobs of the year, in the order of their submits."""
     draw = np.random.default_rng(seed)
     periods = draw.lognormal(0.0, year.busy_sigma, -(-DAYS // year.busy_days))
@@ -89,7 +87,7 @@ def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedJob]:
     memory_gb = draw.uniform(0.5, year.memory_gb, size=JOBS)
     calls = draw.uniform(100, 100_000, size=(2, JOBS))
     return [
-        QueuedJob(
+        QueuedLoanJob(
             float(submits[i]),
             RemoteJob(
                 Request((int(gpus[i]),) * int(sizes[i]), job_id=i),

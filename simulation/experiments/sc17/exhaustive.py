@@ -1,12 +1,9 @@
-"""The best makespan there is for a few jobs on one node, by looking at every schedule.
+"""The best makespan there is for a few jobs on one node, by branch and bound.
 
-Jobs may start when one arrives or ends, in any order, on any numbers of GPUs per socket
-(GPUs of one socket are alike). Branch and bound: exact over those schedules. A schedule
-that starts a job between two such moments is not looked at.
-
-Two bounds. Clairvoyant: jobs may be held back and pass each other for any reason, a job that
-has not arrived yet included. Online: jobs are looked at in the order of arrival, and one is
-held back, and passed, only while any placement would slow it or a running job: what
+Over all schedules in which jobs start when one arrives or ends, in any order, on any numbers of
+GPUs per socket. Two bounds: clairvoyant, in which jobs may be held back and pass each other at
+will, also for one that has not arrived yet; and online, in which jobs are tried in the order of
+arrival and one is passed only while any placement would slow it or a running job, which is what
 postponing in TOPO-AWARE-P allows.
 """
 
@@ -149,11 +146,7 @@ class _Search:
 
 
 def best_makespan_s(
-    jobs: Sequence[SimJob],
-    topology: NodeTopology,
-    speed: Speed,
-    *,
-    clairvoyant: bool,
+    jobs: Sequence[SimJob], topology: NodeTopology, speed: Speed, *, clairvoyant: bool
 ) -> float:
     """The earliest second by which all jobs can have ended, counted from second 0."""
     if len(jobs) > MOST or any(len(job.gpus_per_node) != 1 for job in jobs):

@@ -1,8 +1,7 @@
 """Execution times as the authors measured them: `Profiled`, from their profile.
 
-Solo: seconds by network, batch size, GPUs and whether the GPUs share a socket. Beside
-others: seconds beside one other job. Where a figure is missing (0 or absent) the nearest
-statement of the paper holds; each choice is written where it is made.
+It has seconds alone, by network, batch size, GPUs and whether these share a socket, and seconds
+beside one other job. Where a figure is missing (0 or absent) the paper's nearest statement holds.
 """
 
 from __future__ import annotations
@@ -45,10 +44,9 @@ def _solo(data: Mapping[str, Any], kind: Kind, is_packed: bool) -> float:
 def interference_of(data: Mapping[str, Any]) -> Interference:
     """What the authors' JSON says of two jobs beside each other.
 
-    Pairs of two GPUs were measured across the sockets: their seconds equal the solo ones
-    there, not the packed ones, so that is what they are compared with. Other pairs' seconds
-    are a mixture of the two jobs' (AlexNet on one GPU "beside" batch 128 takes batch 128's
-    time) and are left out, as are entries of 0: the default holds for them.
+    Jobs of two GPUs were measured across the sockets, so their times are compared with those
+    alone there. Other pairs' times mix those of both jobs (AlexNet on one GPU beside batch 128
+    has batch 128's) and are left out, as are entries of 0.
     """
     measured: dict[tuple[Kind, Kind], float] = {}
     for network, batches in data["collocation"].items():
@@ -68,8 +66,8 @@ def interference_of(data: Mapping[str, Any]) -> Interference:
 class Profiled(Speed):
     """The execution-time model of the experiments; `data` is the authors' JSON.
 
-    Jobs disturb each other when they have GPUs on the same socket of the same node: packed
-    jobs on different sockets share no bus (figure 2). Beside several jobs the worst holds.
+    Jobs disturb each other when they have GPUs on the same socket of the same node (figure 2).
+    Beside several jobs the worst one counts.
     """
 
     data: Mapping[str, Any]

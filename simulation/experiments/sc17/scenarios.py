@@ -1,7 +1,7 @@
 """sc17-scenario1 and sc17-scenario2: the paper's simulated clusters (section 5.5).
 
-The authors' generated workloads on 5 and 1,000 Minskys; also with arrivals scaled so that
-the cluster is 80 or 95 % full, since as printed scenario 2 leaves nearly all of it idle.
+The authors' generated workloads on 5 and 1,000 Minskys, as printed or with arrivals scaled so that
+the cluster is 80 or 95 % full.
 """
 
 from __future__ import annotations

@@ -90,9 +90,9 @@ def _mapping(
     from slurm_plugin.errors import PluginError
 
     if slurm_index == "identity":
-        return mapping.identity(topology).to_topology
+        return tuple(range(topology.gpus))
     if slurm_index != "gres-conf":
-        return mapping.explicit(topology, _numbers(slurm_index, "--slurm-index")).to_topology
+        return mapping.explicit(topology, _numbers(slurm_index, "--slurm-index"))
     try:
         lines = gres_file.parse(gres_path.read_text(), source=str(gres_path))
     except OSError as error:
@@ -102,4 +102,4 @@ def _mapping(
         for line in lines
         if not line.node_names or node in hostlist.expand(line.node_names)
     ]
-    return mapping.from_gres_conf(topology, files).to_topology
+    return mapping.from_gres_conf(topology, files)

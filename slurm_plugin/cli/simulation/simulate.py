@@ -43,7 +43,7 @@ NAMED = 5
     show_default=True,
     help="Backfill, or strictly first in, first out.",
 )
-@number_option("--communication", 0.0, 1, 0.0,
+@number_option("--communication", 0, 1, 0.0,
                "Part of a job's time that grows as its bandwidth shrinks.")  # fmt: skip
 @click.option("--skip-days", type=click.FloatRange(0), default=0.0, help="Leave out a beginning.")
 @click.option(
@@ -95,10 +95,7 @@ def simulate(
 
 
 def _cluster(path: Path) -> dict[str, NodeTopology]:
-    """Node name -> topology, by the key `nodes` of a YAML file; other keys are not read.
-
-    Raises SimulationError, ConfigError or TopologyError.
-    """
+    """Node name -> topology, by the key `nodes` of a YAML file; other keys are not read."""
     from gres_topology import find
     from simulation.errors import SimulationError
     from slurm_plugin.config.settings import load

@@ -1,7 +1,7 @@
 """Runs one of Slurm's commands as a user, without any of our own rights.
 
-setpriv (util-linux) takes the rights away: whatever it then becomes has no capability in any of
-the five sets, and can gain none, neither by a setuid program nor by being root.
+setpriv (util-linux) takes all five sets of capabilities away, for good: neither a setuid program
+nor being root brings one back.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NOTHING = (
 
 
 def run_as(uid: int, argv: list[str], bin_dir: Path | None, timeout_s: float) -> str:
-    """What a command of Slurm printed that ran as this user, with only the user's own group.
+    """What a command printed that ran as this user, in the user's own group alone.
 
-    `bin_dir` None: the command is found by PATH. Raises SlurmError.
+    `bin_dir` None: it is found by PATH. Raises SlurmError.
     """
     try:
         user = pwd.getpwuid(uid)

@@ -1,7 +1,4 @@
-"""How a donor is submitted: what it has of its borrower, the words of its sbatch, its script.
-
-The words are made from root's own configuration and from Slurm's record of the job that borrows.
-"""
+"""How a donor is submitted, by root's own configuration and Slurm's record of the borrower."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ def question(job_id: int) -> list[str]:
 
 
 def inherited(job_id: int, uid: int, output: str) -> list[str]:
-    """What a donor has of the job in squeue's output: its partition, time limit and account.
+    """A donor's partition, time limit and account, which are its borrower's in squeue's output.
 
     Raises SlurmError where that job does not wait, or is not this user's.
     """

@@ -18,7 +18,7 @@ from slurm_plugin.remote.node.preset import Preset
 
 
 def load(path: Path) -> tuple[RemoteConfig, SlurmConfig]:
-    """The sections `remote` and `slurm` of gputopo.yaml; the rest is not read.
+    """The sections `remote` and `slurm` of gputopo.yaml.
 
     ConfigError where they are wrong, or where others than root could have written them.
     """
@@ -47,7 +47,7 @@ class OwnReader(Reader):
 
 
 def check_owner(path: Path) -> None:
-    """Raise ConfigError where a file, or a folder on the way to it, is not root's own to write.
+    """Raise ConfigError where others than root may write a file, or a folder on the way to it.
 
     What it says is run as users. A process that is not root trusts its own files, too.
     """

@@ -48,7 +48,7 @@ def read(line: bytes) -> Question | None:
 
 
 def line_of(peer: socket.socket) -> bytes:
-    """The one line that a peer sends, in one piece, without its line feed.
+    """The line that a peer sends in one piece, without its line feed.
 
     SlurmError for anything else, OSError where it takes longer than the socket's timeout.
     """
@@ -60,15 +60,15 @@ def line_of(peer: socket.socket) -> bytes:
     return line[:-1]
 
 
+@dataclass(frozen=True, slots=True)
 class Submitter:
     """The engine's side: asks the process at `path`, and waits `timeout_s` at most."""
 
-    def __init__(self, path: Path, timeout_s: float) -> None:
-        self._path = path
-        self._timeout_s = timeout_s
+    path: Path
+    timeout_s: float
 
     def donor(self, asked: Question) -> int:
-        """Submit a donor and return its job id; SlurmError says why none was submitted.
+        """Submit a donor and return its job id. Raises SlurmError.
 
         The id is what the user's own sbatch printed: whose job it is must be looked up.
         """
@@ -77,7 +77,7 @@ class Submitter:
             return int(answer)
         except ValueError as error:
             raise SlurmError(
-                f"{self._path}: answered {answer[:60]!r}, which is no job id"
+                f"{self.path}: answered {answer[:60]!r}, which is no job id"
             ) from error
 
     def obstacle(self) -> str:
@@ -91,17 +91,17 @@ class Submitter:
     def _ask(self, line: bytes) -> str:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-                peer.settimeout(self._timeout_s)
-                peer.connect(str(self._path))
+                peer.settimeout(self.timeout_s)
+                peer.connect(str(self.path))
                 peer.sendall(line + b"\n")
                 answer = line_of(peer).decode(errors="replace")
         except OSError as error:
             why = error.strerror or error
             raise SlurmError(
-                f"donors cannot be submitted: {self._path}: {why}; see systemctl status"
+                f"donors cannot be submitted: {self.path}: {why}; see systemctl status"
                 " gputopo-donors"
             ) from error
         verb, _, rest = answer.partition(" ")
         if verb != "ok":
-            raise SlurmError(rest or f"{self._path}: answered {answer[:60]!r}")
+            raise SlurmError(rest or f"{self.path}: answered {answer[:60]!r}")
         return rest

@@ -1,7 +1,6 @@
-"""What one snapshot of the queue leads to: loans that go on, start or come to nothing; new ones.
+"""What one snapshot of the queue leads to: loans that go on, start or are broken; new ones.
 
-Pure: jobs, nodes and the time in, a plan out. Slurm itself starts every other job, so what fits
-now counts as taken.
+Pure. Slurm itself starts every other job, so what fits now counts as taken.
 """
 
 from __future__ import annotations
@@ -20,15 +19,13 @@ from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate, LoanContext, LoanPlan
 from slurm_plugin.lending.standing import Standing
 from slurm_plugin.queue import demand
+from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.candidates import first_hold
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by
 from slurm_plugin.queue.features import Unsupported
-from slurm_plugin.queue.order import in_order
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
-#: Reasons with which a job lacks nothing but GPUs, CPUs or memory.
-READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
-#: The begin time of a job that Slurm put back is at least so far away.
+#: A job that Slurm put back has a begin time at least so many seconds away.
 REQUEUED_S = 5
 
 
@@ -157,7 +154,7 @@ class _Planning:
     def at_waiting(self, job: QueuedJob, record: LoanRecord | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""
         made = self.made
-        if job.held or job.depends or job.reason not in READY:
+        if job.held or job.depends or job.reason not in demand.READY:
             return
         try:
             asked = demand.demand_of(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from slurm_plugin.errors import SlurmError
@@ -18,7 +18,7 @@ from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.capacity import nodes_of
-from slurm_plugin.queue.snapshot import Settings, Snapshot
+from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -39,7 +39,6 @@ class LoanReconciler:
     #: How long Slurm may take to start a job whose donors are ready, in seconds.
     grace_s: int
     clock: Callable[[], float] = time.time
-    _settings: Settings | None = None
     _backoff: Backoff = field(default_factory=Backoff)
 
     def __post_init__(self) -> None:
@@ -48,19 +47,12 @@ class LoanReconciler:
 
     def look(self, snapshot: Snapshot, may_lend: bool) -> StartPlan:
         """Decide and act. `may_lend` False: loans end."""
-        if snapshot.settings is not self._settings:
-            self._settings = snapshot.settings
-            priority_type = self._settings.config.get("PriorityType", "")
-            self.updates.is_basic = priority_type == "priority/basic"
-            self.matcher.read(self._settings.config)
-        made = self._plan(snapshot, may_lend and self.matcher.is_open)
-        self.reservations.keep(made.reserved | self._planned(made))
+        priority_type = snapshot.settings.config.get("PriorityType", "")
+        self.updates.is_basic = priority_type == "priority/basic"
+        made = self._plan(snapshot, self.matcher.refresh(snapshot) and may_lend)
+        self.reservations.by_borrower = made.reserved | self._planned(made)
         self._act(made, snapshot.jobs)
         return made
-
-    def counts(self) -> Mapping[str, int]:
-        """What `gputopo status` shows."""
-        return dict(self.matcher.lending.counts)
 
     def _plan(self, snapshot: Snapshot, lends: bool) -> StartPlan:
         now, queue = int(self.clock()), snapshot.jobs
@@ -74,8 +66,6 @@ class LoanReconciler:
             now, snapshot.settings.tiers, self.grace_s, ready_s, self._backoff.is_paused
         )
         running = [job for job in queue if job.state != "PENDING"]
-        if lends:
-            self.matcher.watch_network(queue)
         nodes = nodes_of(snapshot.nodes, running)
         return planning.plan(queue, nodes, context, self.updates, self.matcher if lends else None)
 
@@ -96,7 +86,8 @@ class LoanReconciler:
 
     def _reserve(self, job_id: int, loan: Loan) -> None:
         """Donors have their ids, and start in a moment."""
-        self.reservations.add(job_id, self._reservation(job_id, loan))
+        kept, own = self.reservations, {job_id: self._reservation(job_id, loan)}
+        kept.by_borrower = {**kept.by_borrower, **own}
 
     def _act(self, made: StartPlan, queue: Sequence[QueuedJob]) -> None:
         """Starts first: they are what people wait for; then ends, then new loans."""
@@ -106,9 +97,8 @@ class LoanReconciler:
             self._update(job, updates)
         now = self.clock()
         refused = self.matcher.act(made, queue)
-        for job, _, _ in made.offers:
-            if job.name in refused:
-                self.reservations.drop(job.job_id)
+        kept, gone = self.reservations, {j.job_id for j, _, _ in made.offers if j.name in refused}
+        kept.by_borrower = {job: one for job, one in kept.by_borrower.items() if job not in gone}
         self._backoff.forget(now)
         self._backoff.pause(refused, now, REFUSED_S)
 

@@ -1,15 +1,14 @@
 """GPUs that are reserved for loans which are being made.
 
-While donors start, the GPUs meant for them and for their borrower are hidden from other jobs'
-questions; a job that Slurm would start on them anyway waits. Each reservation has an end, and
-without an engine there is none: the loan then comes to nothing, and no job waits for it.
+Other jobs do not see them, and wait where Slurm would start them there. Each reservation has an
+end; without an engine there is none, and the loan comes to nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
 from slurm_plugin.queue.candidates import lowest
@@ -43,32 +42,13 @@ class Reservation:
         return mask
 
 
+@dataclass(slots=True)
 class Reservations:
-    """All reservations, by the borrower's id.
+    """All reservations."""
 
-    One thread writes and another reads: the table is never changed, but replaced as a whole.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._by_borrower: Mapping[int, Reservation] = {}
-
-    def keep(self, reservations: Mapping[int, Reservation]) -> None:
-        """These, and no others, hold from now on."""
-        self._by_borrower = dict(reservations)
-
-    def add(self, job_id: int, reservation: Reservation) -> None:
-        """This one holds besides."""
-        self._by_borrower = {**self._by_borrower, job_id: reservation}
-
-    def drop(self, job_id: int) -> None:
-        """Nothing is reserved for this job any more."""
-        self._by_borrower = {job: one for job, one in self._by_borrower.items() if job != job_id}
-
-    @property
-    def is_empty(self) -> bool:
-        """Is nothing reserved?"""
-        return not self._by_borrower
+    clock: Callable[[], float] = time.time
+    #: By the borrower's id. One thread writes and another reads: it is replaced, never changed.
+    by_borrower: Mapping[int, Reservation] = field(default_factory=dict)
 
     def answer(self, asked: PlacementQuestion) -> PlacementQuestion | Use | WaitFor:
         """The question as the job may see it: without GPUs that are reserved for others.
@@ -100,13 +80,13 @@ class Reservations:
         for job, one in self._valid().items():
             touches = any(one.on(node.name) & node.own for node in asked.candidates)
             if touches and asked.job not in one.shares:
-                seconds = min(WAIT_S, int(one.until - self._clock()) + 1)
+                seconds = min(WAIT_S, int(one.until - self.clock()) + 1)
                 return WaitFor(max(1, seconds), NOTE.format(job))
         return None
 
     def _valid(self) -> dict[int, Reservation]:
-        now = self._clock()
-        return {job: one for job, one in self._by_borrower.items() if one.until > now}
+        now = self.clock()
+        return {job: one for job, one in self.by_borrower.items() if one.until > now}
 
 
 def _own(asked: PlacementQuestion, share: Share) -> PlacementQuestion | Use:

@@ -1,11 +1,9 @@
-"""What Slurm is told about a loan where GPUs are chosen when a job starts.
-
-The job's LoanRecord says how far its loan is: it `may` borrow, `meets` its donors, or `starts`.
-"""
+"""What Slurm is told about a loan where GPUs are chosen when a job starts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.loan import Loan
@@ -17,8 +15,8 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 #: What a submit's reply sets beside the hint.
 MARK = LoanRecord(MAY, {"remote": "1"}).text()
-#: So much longer than donors may take is the begin time away: then the job starts with its own
-#: request, even without an engine.
+#: The begin time of a job with a loan is so many seconds later than its donors may take. Then it
+#: starts with its own request, even without an engine.
 GATE_S = 30
 #: Slurm's highest priorities have a meaning of their own.
 HIGHEST = 2**32 - 256
@@ -28,23 +26,19 @@ HIGHEST = 2**32 - 256
 class StartLoans:
     """The updates of the select mode.
 
-    Donors, and a job whose donors are ready, go before all other jobs of their partition. The
-    plan has already made sure that nobody is delayed by that.
+    Donors, and jobs whose donors are ready, go first in their partition: by the plan that delays
+    nobody.
     """
 
     #: How long donors may take.
     ready_s: int
     #: The highest priority of a waiting job.
     highest: int = 0
-    #: Slurm numbers jobs by PriorityType=priority/basic. There a job that lost its place gets it
-    #: back only by its old number.
+    #: With priority/basic Slurm numbers jobs: only its old number brings back a job's place.
     is_basic: bool = False
     #: The time of the look (epoch).
     now: int = 0
-
-    def record_of(self, job: QueuedJob) -> LoanRecord | None:
-        """The job's record; None without one."""
-        return LoanRecord.read_from(job.admin_comment)
+    kind: ClassVar = LoanRecord
 
     def is_on_loan(self, job: QueuedJob, record: LoanRecord) -> bool:
         """Does the job need its donors? Not where its begin time came first: it runs locally."""
@@ -76,7 +70,7 @@ class StartLoans:
         return JobUpdate(
             begin_time=NOW,
             tres_per_node=_local(record, loan),
-            tres_per_job="" if record.per_job else None,
+            tres_per_job="" if record.requests.tres_per_job else None,
             req_nodes=loan.host,
             min_cpus=job.cpus or None,
             priority=self._first(),
@@ -84,19 +78,19 @@ class StartLoans:
         )
 
     def given_up(self, job: QueuedJob, record: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
-        """First the job's own request, as long as it waits; then its record without the loan.
+        """The update that gives the job its own request back, then the one that ends the loan.
 
-        The record names the loan until the request is the user's again: a job that started
-        meanwhile has to meet its donors.
+        In between it is named still: a job that started meanwhile has to meet its donors.
         """
         without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, record.over(), note))
         if record.state != STARTS:
             return (without_loan,)
         back = JobUpdate(min_cpus=job.cpus or None)
         if is_local(job, record):
-            # Another request than ours is the user's, or an administrator's: it stays.
-            per_node, per_job = record.per_node, record.per_job or None
-            back = replace(back, tres_per_node=per_node, tres_per_job=per_job, req_nodes="")
+            # A request that is not ours was made by the user or an administrator, and stays.
+            asked = record.requests
+            back = replace(back, tres_per_node=asked.tres_per_node, req_nodes="")
+            back = replace(back, tres_per_job=asked.tres_per_job or None)
         if self.is_basic:
             back = replace(back, priority=min(record.priority, HIGHEST) or None)
         else:
@@ -110,14 +104,15 @@ class StartLoans:
 def is_local(job: QueuedJob, record: LoanRecord) -> bool:
     """Does the job ask for its local GPUs alone?"""
     loan = record.loan
-    if loan is None or (record.per_job and job.tres_per_job):
+    if loan is None or (record.requests.tres_per_job and job.tres_per_job):
         return False
     return same(job.tres_per_node, _local(record, loan))
 
 
 def is_whole(job: QueuedJob, record: LoanRecord) -> bool:
     """Does the job ask for what it asked for before the loan?"""
-    return same(job.tres_per_node, record.per_node) and same(job.tres_per_job, record.per_job)
+    by_node, by_job, *_ = record.requests
+    return same(job.tres_per_node, by_node) and same(job.tres_per_job, by_job)
 
 
 def same(one: str, other: str) -> bool:

@@ -18,7 +18,6 @@ from slurm_plugin.lending.choice.offer import (
     Offer,
     Refusal,
     SpareCapacity,
-    asked_by,
     judged,
     local_wait_s,
     offer,
@@ -80,9 +79,8 @@ class Round:
         return groups
 
     def _is_lent(self, index: int) -> bool:
-        return (
-            isinstance(self._answers.get(index), Offer) or self._answers.get(index) is NOT_PREDICTED
-        )
+        answer = self._answers.get(index)
+        return isinstance(answer, Offer) or answer is NOT_PREDICTED
 
     def _solve(self, indexes: Sequence[int], names: Sequence[str]) -> None:
         """Ask about the jobs without a loan so far, on these nodes of one GPU model."""
@@ -93,45 +91,38 @@ class Round:
         planner = DRMaestro(
             Costs(network_aware=True, loads=dict(self.capacity.loads)),
             self.max_postponed,
-            settings.donor_cpus,
-            settings.donor_memory_mb,
         )
         jobs = []
         for job in (self.jobs[index] for index in asked):
             most = job.use.max_slowdown or settings.max_slowdown
-            jobs.append(replace(asked_by(job), max_slowdown=most))
+            jobs.append(replace(job.asked, max_slowdown=most))
         rooms = rooms_of([self._left[name] for name in names], settings)
         answers = self.solver.ask(planner, jobs, rooms)
-        again = []
         for index, answer in zip(asked, answers, strict=True):
             if answer == HELD_BACK:
                 self._answers[index] = NETWORK_BUSY
             elif isinstance(answer, Wait):
                 self._answers.setdefault(index, TOO_FEW)
-            elif not self._take(index, answer, names):
-                again.append(index)
+            else:
+                self._take(index, answer, names)
         # An answer may give a job no GPU on its own node, or too many donors. That cannot be done.
-        self._in_turn([index for index in again if self._answers[index] is TOO_FEW])
+        placed = (i for i, one in zip(asked, answers, strict=True) if not isinstance(one, Wait))
+        self._in_turn([index for index in placed if self._answers[index] is TOO_FEW])
 
-    def _take(self, index: int, answer: RemotePlacement, names: Sequence[str]) -> bool:
-        """Turn a placement into an offer; False where it cannot be done, or gains nothing."""
+    def _take(self, index: int, answer: RemotePlacement, names: Sequence[str]) -> None:
+        """Turn a placement into an offer, or a refusal where it cannot be done or gains nothing."""
         job = self.jobs[index]
         nodes = [self._left[name] for name in names]
         wait_s = local_wait_s(job, self.capacity, self.settings) if job.is_auto else math.inf
-        self._answers[index] = made = judged(job, answer, nodes, self.settings, wait_s)
-        if isinstance(made, Offer):
-            self._lend(made)
-            return True
-        return False
+        self._keep(index, judged(job, answer, nodes, self.settings, wait_s))
 
     def _in_turn(self, indexes: Sequence[int]) -> None:
         """The R queue's answers, one job after the other."""
         for index in indexes:
             capacity = replace(self.capacity, nodes=self._left)
-            self._answers[index] = made = offer(self.jobs[index], capacity, self.settings)
-            if isinstance(made, Offer):
-                self._lend(made)
+            self._keep(index, offer(self.jobs[index], capacity, self.settings))
 
-    def _lend(self, made: Offer) -> None:
-        for hold in made.holds:
+    def _keep(self, index: int, made: Offer | Refusal) -> None:
+        self._answers[index] = made
+        for hold in made.holds if isinstance(made, Offer) else ():
             self._left = with_hold(self._left, hold)

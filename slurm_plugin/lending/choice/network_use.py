@@ -73,8 +73,7 @@ def _share(work: JobWork, wires: NetworkSpeeds) -> float:
 def network_loads(running: Iterable[tuple[Loan, float]]) -> dict[str, float]:
     """How much of each node's network the running loans take, from 0 to 1.
 
-    `running` are loans, each with the share of its job's time that is network: every GPU lent
-    takes that share at both ends.
+    Every lent GPU takes, at both ends, the share of its job's time that is network.
     """
     loads: dict[str, float] = {}
     for loan, share in running:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from policies import Request, Wait
+from policies import Wait
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.r_queue import (
     LEAST_OCCUPIED,
@@ -31,21 +31,16 @@ ORDERS = {"local-first": LOCAL_FIRST, "least-occupied": LEAST_OCCUPIED}
 class Borrower:
     """A job of one node that fits on none."""
 
-    gpus: int
-    cpus: int
-    memory_mb: int
+    #: What it needs, in the R queue's terms.
+    asked: RemoteJob
     #: The names of the nodes that it may use.
     usable: frozenset[str]
     #: It borrows only where it is predicted to end sooner than by waiting.
     is_auto: bool = False
-    #: Slurm ends it after so many seconds, and when that is if it starts now (epoch).
+    #: Its time limit in seconds, and when (epoch) that is over if it starts now.
     limit_s: float = math.inf
     end: float = math.inf
     use: NetworkUse = UNKNOWN
-    #: Rounds of DRMaestro since it was submitted.
-    rounds_waited: int = 0
-    #: Of these, the rounds in which the network alone was in the way.
-    postponed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +131,7 @@ def too_little(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -
     if settings.preset.max_donors:
         return TOO_FEW
     sums = [sum(node.free.bit_count() for node in nodes) for nodes in by_model(job, capacity)]
-    return NO_CPUS if max(sums, default=0) >= job.gpus else TOO_FEW
+    return NO_CPUS if max(sums, default=0) >= sum(job.asked.request.gpus_per_node) else TOO_FEW
 
 
 def judged(
@@ -148,8 +143,7 @@ def judged(
 ) -> Offer | Refusal:
     """A placement as an offer, where it can be carried out and, with `remote=auto`, gains.
 
-    `wait_s` is when local GPUs will be free. What can be enacted has a GPU beside the job, and
-    no more donors than the middleware knows.
+    `wait_s` is when local GPUs will be free.
     """
     most = settings.preset.max_donors
     if not answer.remote_gpus or not answer.tasks[0].local or (most and len(answer.donors) > most):
@@ -165,7 +159,9 @@ def judged(
     [task] = answer.tasks
     mask = sum(1 << gpu for gpu in task.local)
     made = Offer(task.node, mask, dict(answer.donors), f"{answer.policy}: {answer.reason}")
-    return replace(made, holds=holds_of(made, job.cpus, job.memory_mb, settings, job.end))
+    return replace(
+        made, holds=holds_of(made, job.asked.cpus, job.asked.memory_mb, settings, job.end)
+    )
 
 
 def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> float:
@@ -177,7 +173,7 @@ def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig)
     releases = [_on(nodes, one) for one in capacity.releases]
     running = {node.name: node.jobs for node in nodes}
     rooms = rooms_of(nodes, settings)
-    return local_start_s(asked_by(job), queue_of(settings), rooms, running, releases)
+    return local_start_s(job.asked, queue_of(settings), rooms, running, releases)
 
 
 def _on(nodes: Sequence[Node], release: Release) -> Release:
@@ -202,25 +198,12 @@ def _answers(
     orders = [queue, replace(queue, donors=NETWORK_AWARE)] if job.is_auto else [queue]
     running = {node.name: node.jobs for node in nodes}
     rooms = rooms_of(nodes, settings)
-    answers = [one.decide(asked_by(job), rooms, running) for one in orders]
+    answers = [one.decide(job.asked, rooms, running) for one in orders]
     placed = [answer for answer in answers if isinstance(answer, RemotePlacement)]
     if job.is_auto and job.use.work is not None:
         auto, work = AutoRQueue(queue, settings.wires), job.use.work
         placed.sort(key=lambda answer: auto.predicted_s(answer, work, running))
     yield from placed
-
-
-def asked_by(job: Borrower) -> RemoteJob:
-    """The job in the R queue's terms."""
-    return RemoteJob(
-        Request((job.gpus,)),
-        job.cpus,
-        job.memory_mb,
-        rounds_waited=job.rounds_waited,
-        postponed=job.postponed,
-        sensitivity=job.use.sensitivity,
-        max_slowdown=job.use.max_slowdown or math.inf,
-    )
 
 
 def by_model(job: Borrower, capacity: SpareCapacity) -> list[list[Node]]:
@@ -243,8 +226,4 @@ def rooms_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCap
 
 def queue_of(settings: RemoteConfig) -> RQueue:
     """The R queue as the site set it."""
-    return RQueue(
-        donors=ORDERS[settings.donors],
-        donor_cpus=settings.donor_cpus,
-        donor_memory_mb=settings.donor_memory_mb,
-    )
+    return RQueue(ORDERS[settings.donors])

@@ -1,7 +1,6 @@
-"""DRMaestro's own process: it answers questions about jobs and nodes until the engine is gone.
+"""DRMaestro's own process: it answers questions until the engine is gone.
 
-A solver holds Python's lock while it works, and submits are answered within milliseconds: it
-has no place in the engine's process.
+A solver holds Python's lock for too long to run in the engine, which answers submits.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 from policies import Wait
@@ -35,24 +36,19 @@ class Starting(Unsolved):
     """The process is not there yet: there will be an answer soon."""
 
 
+@dataclass(slots=True)
 class Solver:
     """One process, started when first needed and ended with `close`; one thread at a time."""
 
-    def __init__(
-        self,
-        limit_s: float,
-        command: Sequence[str] = COMMAND,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._limit_s = limit_s
-        self._command = command
-        self._clock = clock
-        self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
-        self._is_ready = False
-        self._started = 0.0
-        self._not_before = float("-inf")
-        self._has_ortools = best_solver() is by_ortools
+    limit_s: float
+    command: Sequence[str] = COMMAND
+    clock: Callable[[], float] = time.monotonic
+    _process: subprocess.Popen[bytes] | None = None
+    _connection: Connection | None = None
+    _is_ready: bool = False
+    _started: float = 0.0
+    _not_before: float = float("-inf")
+    _has_ortools: bool = field(default_factory=lambda: best_solver() is by_ortools)
 
     def ask(
         self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, NodeCapacity]
@@ -63,13 +59,13 @@ class Solver:
                 f"{len(jobs)} jobs on {len(rooms)} nodes are too many for NetworkX; install"
                 " slurm-gputopo[flow]"
             )
-        if self._clock() < self._not_before:
+        if self.clock() < self._not_before:
             raise Unsolved("the solver failed a moment ago")
         connection = self._ready()
         try:
             connection.send((planner, list(jobs), dict(rooms)))
-            if not connection.poll(self._limit_s):
-                raise Unsolved(f"no answer within {self._limit_s:g} s")
+            if not connection.poll(self.limit_s):
+                raise Unsolved(f"no answer within {self.limit_s:g} s")
             answers = connection.recv()
         except (EOFError, OSError) as error:
             self._fail()
@@ -95,14 +91,14 @@ class Solver:
         except (EOFError, OSError) as error:
             self._fail()
             raise Unsolved("the solver's process does not start") from error
-        if self._clock() - self._started > START_S:
+        if self.clock() - self._started > START_S:
             self._fail()
             raise Unsolved(f"the solver's process did not start within {START_S:g} s")
         raise Starting("the solver starts")
 
     def _start(self) -> None:
         ours, theirs = multiprocessing.Pipe()
-        words = [*self._command, str(theirs.fileno())]
+        words = [*self.command, str(theirs.fileno())]
         try:
             # In a session of its own, so that it ends when its connection closes, not by a signal.
             self._process = subprocess.Popen(
@@ -113,15 +109,15 @@ class Solver:
             )
         except OSError as error:
             ours.close()
-            self._not_before = self._clock() + PAUSE_S
+            self._not_before = self.clock() + PAUSE_S
             raise Unsolved(f"the solver's process does not start: {error}") from error
         finally:
             theirs.close()
-        self._connection, self._is_ready, self._started = ours, False, self._clock()
+        self._connection, self._is_ready, self._started = ours, False, self.clock()
 
     def _fail(self) -> None:
         self.close()
-        self._not_before = self._clock() + PAUSE_S
+        self._not_before = self.clock() + PAUSE_S
 
     def close(self) -> None:
         """End the process."""

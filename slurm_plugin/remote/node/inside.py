@@ -1,8 +1,8 @@
 """A server that listens on every address, in a network of its own, where nobody can reach it.
 
-`unshare` starts this program in a user and a network namespace that has nothing but a loopback
-device. It starts the server there. Connections are handed in as file descriptors over a Unix
-socket; for each it opens one to the server and carries the bytes.
+`unshare` starts this program in namespaces with nothing but a loopback device, where it starts the
+server. For each connection, handed in as a file descriptor over a Unix socket, it opens one to
+the server.
 """
 
 from __future__ import annotations

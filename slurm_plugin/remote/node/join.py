@@ -1,8 +1,7 @@
 """What a job with remote GPUs does before its first process: meet every donor, then tell the task.
 
-Run by the TaskProlog of the batch step, as the job's user. Every donor must prove who it is, or
-the job does not start: it goes back into the queue. Where the relay is needed, a process of the
-job's own stays behind that listens on loopback for its tasks.
+Run by the batch step's TaskProlog as the job's user. Where a donor cannot prove who it is, the job
+goes back into the queue. A process of the job stays behind for the relay, on loopback.
 """
 
 from __future__ import annotations

@@ -48,11 +48,9 @@ class Preset:
 
     def needs_trust(self) -> str:
         """Why it needs a network that the site trusts; '' where it does not."""
-        if self.authenticates:
+        if self.authenticates or self.takes_port:
             return ""
-        if not self.takes_port:
-            return "it takes no port, so the relay cannot stand in front of it"
-        return ""
+        return "it takes no port, so the relay cannot stand in front of it"
 
     def command(self, values: Mapping[str, str]) -> list[str]:
         """The server's command line; `values` has every one of SERVER_FIELDS."""

@@ -1,8 +1,8 @@
 """The two ends of the relay: at the donor, and on the job's own node.
 
-The donor's end listens on the network, lets in the job's user alone and then does what one line
-says: `info` tells about the donor, `open` carries bytes to the middleware's server, which itself
-listens on this host's loopback. The job's end listens on loopback for the tasks of that user.
+The donor's end lets in the job's user alone. Then one line says what is wanted: `info` tells about
+the donor, `open` carries bytes to the middleware's server on the donor's loopback. The job's end
+listens on loopback for the tasks of that user.
 """
 
 from __future__ import annotations
@@ -134,10 +134,10 @@ class JobEnd:
     door: Door
     vouching: Munge
     refused: int = 0
-
-    def __post_init__(self) -> None:
-        """More at a time would only wait at the donor."""
-        self._entering = asyncio.Semaphore(CHECKS_PER_SOURCE)
+    # More at a time would only wait at the donor.
+    _entering: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(CHECKS_PER_SOURCE)
+    )
 
     async def start(self, sock: Any) -> asyncio.Server:
         """Serve a socket that is bound already, until what this returns is closed."""

@@ -48,10 +48,7 @@ class _Socket:
 
 
 def owner_of(near: Address, far: Address) -> int | None:
-    """The uid whose socket `near` is connected to `far`; None where there is none.
-
-    Raises RemoteError where the kernel cannot be asked.
-    """
+    """The uid whose socket `near` is connected to `far`; None without. Raises RemoteError."""
     asked = _plain(near), _plain(far)
     end = _ask(*asked)
     if end is None or (end.near, end.far) != asked:
@@ -60,10 +57,7 @@ def owner_of(near: Address, far: Address) -> int | None:
 
 
 def listener(port: int) -> int | None:
-    """The uid that listens at a port of this host's loopback; None where nobody does.
-
-    Raises RemoteError where the kernel cannot be asked.
-    """
+    """The uid that listens at a port of loopback; None where nobody does. Raises RemoteError."""
     end = _ask(_plain((LOOPBACK, port)), _plain(("0.0.0.0", 0)))
     if end is None or end.near[1] != port or end.state != _LISTENS:
         return None
@@ -162,10 +156,7 @@ def take(bind: str, low: int, high: int, start: int) -> socket.socket:
 
 
 def free(bind: str, low: int, high: int, start: int) -> Iterator[int]:
-    """Ports that nobody has now, for a server that binds its own.
-
-    Another may take one in between, so what listens there must be looked at afterwards.
-    """
+    """Ports that nobody has now; another process may take one before the caller's server does."""
     for listener in bound(bind, low, high, start):
         port = listener.getsockname()[1]
         listener.close()

@@ -1,8 +1,8 @@
 """Clients that have not proved yet who they are: there may be only a few, and not for long.
 
-The job's own node must come in whoever stands there, on the same node, too. So a source (an
-address) has so many places, and where they are taken one that has said nothing for long makes room
-for who comes new: a client of ours speaks within milliseconds.
+Another user, be it on the job's own node, must not keep the job out. So each source (an address)
+has places of its own, and where they are taken a new client gets that of one that has said nothing
+for long: ours speak within milliseconds.
 """
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "admin_comment.h"
 
 #include <inttypes.h>
@@ -39,8 +40,8 @@ static bool is_ours(const char *open, const char *close)
 }
 
 /*
- * RET true with our bracket: the last one that stands outside of every other
- * bracket and has none inside; is_closed: every bracket of the text is.
+ * RET true with our bracket: the last one that stands outside of every other bracket and
+ * has none inside. *is_closed: every bracket of the text is closed
  */
 static bool find(const char *text, const char **open, const char **close,
 		 bool *is_closed)
@@ -104,9 +105,9 @@ extern gt_slice_t gt_hint(const char *admin_comment, const char *comment)
 }
 
 /* A hint from a user's comment may hold bytes that would end the bracket. */
-static void clean(char *hint)
+static void clean(char *hint, size_t len)
 {
-	for (; *hint; hint++)
+	for (; len; len--, hint++)
 		if ((unsigned char) *hint < ' ' || (unsigned char) *hint > '~' ||
 		    strchr("[]|", *hint))
 			*hint = ' ';
@@ -117,38 +118,24 @@ extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 {
 	gt_bracket_t old;
 	bool has_note = note && note[0];
-	size_t size;
-	char *out, *at;
+	const char *before, *after;
+	char *out;
 
-	/* no bridge has seen it; in a bracket too long it would not be found */
+	/* no bridge has checked it, and a bracket that is too long is none of ours */
 	if (hint.len > HINT_MAX)
 		hint.len = 0;
 	gt_bracket_read(comment, &old);
-	size = old.before.len + 1 + strlen(OPEN) + 1 + hint.len + 3 +
-	       (has_note ? strlen(note) : 0) + 2 + old.after.len + 1;
-	if (!(out = malloc(size)))
+	before = !old.found && old.before.len &&
+		 old.before.text[old.before.len - 1] != ' ' ? " " : "";
+	after = !old.found && old.after.len ? " " : "";
+	if (asprintf(&out, "%.*s%s" OPEN "%s%.*s%s%s]%s%s", (int) old.before.len,
+		     old.before.text, before, hint.len ? " " : "",
+		     (int) hint.len, hint.text, has_note ? " | " : "",
+		     has_note ? note : "", after, old.after.text) < 0)
 		return NULL;
-	memcpy(out, old.before.text, old.before.len);
-	at = out + old.before.len;
-	if (!old.found && old.before.len && at[-1] != ' ')
-		*at++ = ' ';
-	at = stpcpy(at, OPEN);
-	if (hint.len) {
-		*at++ = ' ';
-		memcpy(at, hint.text, hint.len);
-		at[hint.len] = '\0';
-		clean(at);
-		at += hint.len;
-	}
-	if (has_note) {
-		at = stpcpy(at, " | ");
-		at = stpcpy(at, note);
-	}
-	*at++ = ']';
-	if (!old.found && old.after.len)
-		*at++ = ' ';
-	memcpy(at, old.after.text, old.after.len);
-	at[old.after.len] = '\0';
+	if (hint.len)
+		clean(out + old.before.len + strlen(before) + strlen(OPEN) + 1,
+		      hint.len);
 	return out;
 }
 

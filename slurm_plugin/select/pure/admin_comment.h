@@ -2,7 +2,7 @@
  * Our part of a job's AdminComment, `[gpu-topo: HINT | NOTE]`: reading it, and
  * editing it without touching what a site or user wrote around it. The grammar
  * is that of slurm_plugin/job_notes/brackets.py.
- * Pure: no Slurm header.
+ * No Slurm header.
  */
 #pragma once
 

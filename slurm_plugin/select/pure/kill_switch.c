@@ -9,12 +9,10 @@
 
 #include "settings.h"
 
-#define LOOK_NS 500000000L
-#define NS 1000000000L
+#define TENTH_US 100000
+#define CHECK_TENTHS 5		/* from one check to the next */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_cond_t stopped;
 static pthread_t thread;
 static bool running;
 
@@ -22,29 +20,8 @@ static bool running;
 static char watched[GT_PATH_MAX];
 static bool stopping, thrown;
 
-/* By a clock that nobody sets: set back by an hour, it would be an hour's wait. */
-static void init(void)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&stopped, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
-static struct timespec after(clockid_t clock, long ns)
-{
-	struct timespec when;
-
-	clock_gettime(clock, &when);
-	when.tv_sec += (when.tv_nsec + ns) / NS;
-	when.tv_nsec = (when.tv_nsec + ns) % NS;
-	return when;
-}
-
-/* Called and left with the lock held, which is free while the file is looked for. */
-static void look(void)
+/* Called with the lock held, and gives it up while it checks: the file system may hang. */
+static void check(void)
 {
 	char path[GT_PATH_MAX];
 	bool is_there;
@@ -57,16 +34,17 @@ static void look(void)
 		thrown = is_there;
 }
 
+/* Sleeps in short pieces, so that it ends soon when it is stopped. */
 static void *watch(void *arg)
 {
 	(void) arg;
 	pthread_mutex_lock(&lock);
-	while (!stopping) {
-		struct timespec until = after(CLOCK_MONOTONIC, LOOK_NS);
-
-		pthread_cond_timedwait(&stopped, &lock, &until);
-		if (!stopping)
-			look();
+	for (unsigned tenths = 1; !stopping; tenths++) {
+		pthread_mutex_unlock(&lock);
+		usleep(TENTH_US);
+		pthread_mutex_lock(&lock);
+		if (!stopping && tenths % CHECK_TENTHS == 0)
+			check();
 	}
 	pthread_mutex_unlock(&lock);
 	return NULL;
@@ -74,10 +52,9 @@ static void *watch(void *arg)
 
 extern void gt_kill_switch_watch(const char *path)
 {
-	pthread_once(&once, init);
 	pthread_mutex_lock(&lock);
 	snprintf(watched, sizeof(watched), "%s", path);
-	look();
+	check();
 	stopping = false;
 	if (!running)
 		running = !pthread_create(&thread, NULL, watch, NULL);
@@ -96,14 +73,14 @@ extern bool gt_kill_switch_thrown(void)
 
 extern void gt_kill_switch_stop(void)
 {
-	struct timespec patience = after(CLOCK_REALTIME, NS);
+	struct timespec patience;
 
 	pthread_mutex_lock(&lock);
 	stopping = true;
-	pthread_once(&once, init);
-	pthread_cond_broadcast(&stopped);
 	pthread_mutex_unlock(&lock);
-	/* one that hangs in the file system is left behind (see -z nodelete) */
+	clock_gettime(CLOCK_REALTIME, &patience);
+	patience.tv_sec++;
+	/* a thread that hangs in the file system stays behind; the Makefile links nodelete */
 	if (running && pthread_timedjoin_np(thread, NULL, &patience))
 		pthread_detach(thread);
 	running = false;

@@ -1,15 +1,15 @@
 /*
- * Is the kill-switch file there? A thread looks twice a second, so whoever asks
- * (slurmctld, under its locks) never waits for a file system. Pure.
+ * Whether the kill-switch file exists. A thread checks twice a second, so that slurmctld,
+ * which asks under its locks, never waits for a file system. No Slurm header.
  */
 #pragma once
 
 #include <stdbool.h>
 
-/* Looks once, and again and again from then on. May be called anew. */
+/* Checks at once, and from then on twice a second. May be called again. */
 extern void gt_kill_switch_watch(const char *path);
 
-/* RET true if the file was there when it was last looked for; never blocks */
+/* RET true if the file existed at the last check; never blocks */
 extern bool gt_kill_switch_thrown(void);
 
 extern void gt_kill_switch_stop(void);

@@ -1,6 +1,6 @@
 /*
  * The engine's wire protocol (docs/protocol.md): building lines, reading replies.
- * Pure: no Slurm header, no socket, no clock; tested and fuzzed alone.
+ * No Slurm header, no socket, no clock.
  */
 #pragma once
 

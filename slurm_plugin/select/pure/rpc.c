@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RETELL_US (600 * 1000000LL)
+#define LOG_AGAIN_US (600 * 1000000LL)
 #define LATE "no answer within the deadline"
 #define LOST "connection lost: %s"
 
@@ -27,7 +27,7 @@ extern void gt_channel_init(gt_channel_t *channel)
 {
 	memset(channel, 0, sizeof(*channel));
 	channel->fd = -1;
-	channel->logged_us = -RETELL_US;
+	channel->logged_us = -LOG_AGAIN_US;
 }
 
 extern void gt_channel_close(gt_channel_t *channel)
@@ -199,7 +199,7 @@ extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *conf
 	if (rc == GT_ANSWERED) {
 		channel->failing = false;
 		channel->proven = true;
-		channel->logged_us = -RETELL_US;
+		channel->logged_us = -LOG_AGAIN_US;
 		return rc;
 	}
 	/*
@@ -241,7 +241,7 @@ extern bool gt_channel_should_log(gt_channel_t *channel)
 {
 	int64_t now_us = gt_now_us();
 
-	if (now_us - channel->logged_us < RETELL_US)
+	if (now_us - channel->logged_us < LOG_AGAIN_US)
 		return false;
 	channel->logged_us = now_us;
 	return true;

@@ -1,7 +1,7 @@
 /*
- * One connection to the engine: a question with a deadline, notices that never
- * block, and a breaker that stops asking for a while after a failure.
- * The caller holds slurmctld's job write lock, so nothing here is shared.
+ * One connection to the engine: questions with a deadline, notices that never block, and
+ * a breaker that stops asking for a while after a failure. The caller holds slurmctld's
+ * job write lock, so only one thread at a time is here.
  */
 #pragma once
 
@@ -17,8 +17,8 @@ typedef struct {
 	uint64_t last_id;
 	int64_t breaker_until_us;
 	bool failing;		/* the last question failed */
-	bool proven;		/* this connection has answered before */
-	int64_t logged_us;	/* when a failure was last told */
+	bool proven;		/* this connection has answered */
+	int64_t logged_us;	/* when a failure was last logged */
 	uint64_t notices_dropped;
 	char wrong[160];	/* why the last question failed */
 	size_t len;
@@ -39,9 +39,9 @@ extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *conf
 			       const gt_line_t *line, uint64_t id,
 			       int64_t limit_us, gt_reply_t *reply);
 
-/* Sends a line or drops it, at once. */
+/* Sends a line, or drops it if it cannot be sent at once. */
 extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,
 			    const gt_line_t *line);
 
-/* RET true once per outage (and every ten minutes of it): worth a log line. */
+/* RET true once per outage, and again every ten minutes of it: write a log line */
 extern bool gt_channel_should_log(gt_channel_t *channel);

@@ -1,6 +1,6 @@
 /*
- * The plugin's settings: defaults, and an optional file of key=value lines.
- * Pure: no Slurm header. (Not config.h: that is the name of Slurm's own.)
+ * The plugin's settings: defaults, and an optional file of key=value lines. No Slurm header.
+ * The name config.h is taken by Slurm.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ typedef struct {
 	uint32_t pass_budget_ms;	/* lock time added per scheduling pass */
 	uint32_t pass_window_s;		/* a pass is taken to end after this long */
 	uint32_t max_postponements;	/* waits per job */
-	/* safety bound from a job's first wait; the engine names the site's own */
+	/* safety bound from a job's first wait; replies name the site's own bound */
 	uint32_t max_wait_s;
 	uint32_t max_candidates;	/* more nodes than this: Slurm's own only */
 	uint32_t stats_every_starts;	/* counters to the log, 0: never */

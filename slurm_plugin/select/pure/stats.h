@@ -1,4 +1,4 @@
-/* What came of the questions, what they cost, and what a pass may still cost. Pure. */
+/* Counters of what came of job tests, and the time that a pass may cost. No Slurm header. */
 #pragma once
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ typedef enum {
 	GT_BUDGET_OUT,		/* not asked: this pass has had its share */
 	GT_NOT_OURS,		/* not asked: a kind of job we leave alone */
 	GT_RESULTS,
-	GT_ANSWERED = GT_RESULTS	/* nothing yet: the reply says what to do */
+	GT_ANSWERED = GT_RESULTS	/* no result yet: there is a reply */
 } gt_result_t;
 
 #define GT_SAMPLES 1024
@@ -30,7 +30,7 @@ typedef struct {
 	uint64_t since_line;	/* results since the last line in the log */
 	int64_t line_us;	/* when that was */
 	uint64_t samples;
-	int32_t added_us[GT_SAMPLES];	/* the last ones */
+	int32_t added_us[GT_SAMPLES];	/* of the last questions */
 	int32_t max_us;
 } gt_stats_t;
 
@@ -43,7 +43,7 @@ typedef struct {
 extern const char *gt_result_name(gt_result_t result);
 extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
 			 int64_t added_us);
-/* RET a line for the log is due (every so many results, or microseconds). */
+/* RET true if a log line is due: after `every` results or interval_us, 0 for never */
 extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
 			int64_t now_us);
 /* `asked=12 used=9 ... added_us_median=310 added_us_max=2100` */

@@ -17,28 +17,25 @@ typedef struct {
 	uint32_t max_wait_s;	/* the site's bound in the last reply, or 0 */
 } gt_wait_times_t;
 
-/*
- * RET the longest the job may wait in all: what the site says (0: nothing), but
- * never more than our own safety bound.
- */
+/* RET the longest the job may wait in all: the site's bound (0: none) within our own */
 extern uint32_t gt_wait_bound_s(uint32_t site_s, uint32_t safety_s);
 
 /* RET how much of wanted_s is left of the bound; waited_s must be below it */
 extern time_t gt_wait_left_s(uint32_t bound_s, uint64_t waited_s,
 			     time_t wanted_s);
 
-/* A time too far ahead is from before the clock was set back: ends the wait. */
+/* Ends the wait if its times are too far ahead, because the clock was set back. */
 extern void gt_wait_check_clock(gt_wait_times_t *times, time_t now,
 				uint32_t safety_s);
 
 /* RET how long after a question the next one may be */
 extern time_t gt_wait_apart_s(const gt_wait_times_t *times);
 
-/* Counts a question; those of one second are one: a job in several partitions. */
+/* Counts a question. Those of one second count once: a job may have several partitions. */
 extern void gt_wait_count_question(gt_wait_times_t *times, time_t now);
 
 /*
- * Counts a wait of so many seconds. One that was cut short goes on, uncounted.
+ * Counts a wait of so many seconds, unless the job goes on with one that was cut short.
  * RET false if the job has waited max_postponements times already
  */
 extern bool gt_wait_count(gt_wait_times_t *times, gt_waiting_t *waiting,

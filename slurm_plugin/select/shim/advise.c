@@ -1,9 +1,6 @@
-#include "advise.h"
+#include "plugin.h"
 
 #include "gpus.h"
-#include "layout.h"
-#include "notice.h"
-#include "plugin.h"
 #include "question.h"
 #include "wait.h"
 

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "layout.h"
+#include "plugin.h"
 
 #include <errno.h>
 #include <sys/syscall.h>

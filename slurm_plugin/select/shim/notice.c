@@ -1,7 +1,6 @@
-#include "notice.h"
+#include "plugin.h"
 
 #include "gpus.h"
-#include "plugin.h"
 #include "sleepers.h"
 #include "wait.h"
 

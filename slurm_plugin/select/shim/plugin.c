@@ -1,24 +1,8 @@
 #include "plugin.h"
 
 #include "gpus.h"
-#include "layout.h"
 
 gt_plugin_t gt_plugin;
-
-static void read_settings(void)
-{
-	char wrong[400];
-
-	gt_plugin.active = gt_config_load(&gt_plugin.config, GT_CONFIG_PATH,
-					  wrong, sizeof(wrong));
-	if (gt_plugin.active)
-		verbose("gputopo: asking %s within %u ms",
-			gt_plugin.config.socket, gt_plugin.config.deadline_ms);
-	else
-		error("gputopo: %s; every job keeps Slurm's own GPUs until this is fixed and slurmctld reconfigured",
-		      wrong);
-	gt_kill_switch_watch(gt_plugin.config.kill_switch);
-}
 
 static void log_stats(int64_t now_us)
 {
@@ -52,10 +36,22 @@ extern void gt_plugin_sum_up(void)
 
 extern void gt_plugin_read(void)
 {
+	char wrong[400];
+
 	gt_layout_forget();
 	gt_channel_close(&gt_plugin.channel);
-	if (running_in_slurmctld())
-		read_settings();
+	if (!running_in_slurmctld())
+		return;
+	gt_plugin.active = gt_config_load(&gt_plugin.config, GT_CONFIG_PATH,
+					  wrong, sizeof(wrong));
+	if (gt_plugin.active)
+		verbose("gputopo: asking %s within %u ms",
+			gt_plugin.config.socket, gt_plugin.config.deadline_ms);
+	else
+		error("gputopo: %s; every job keeps Slurm's own GPUs until this is fixed and slurmctld reconfigured",
+		      wrong);
+	gt_kill_switch_watch(gt_plugin.config.kill_switch);
+	gt_plugin.topology_yaml = gt_topology_yaml();
 }
 
 extern bool gt_plugin_may_act(void)

@@ -1,15 +1,19 @@
-/* What the files of this plugin share while it is loaded in slurmctld. */
+/*
+ * What the files of this plugin share while it is loaded in slurmctld, and what Slurm's
+ * calls are routed to.
+ */
 #pragma once
 
-#include "compat.h"
 #include "kill_switch.h"
 #include "rpc.h"
 #include "settings.h"
 #include "stats.h"
+#include "stock.h"
 
 typedef struct {
 	bool active;		/* in slurmctld, with settings we could read */
 	gt_config_t config;
+	bool topology_yaml;	/* is there, and Slurm goes by it alone */
 	gt_channel_t channel;
 	gt_line_t line;
 	gt_reply_t reply;
@@ -46,7 +50,7 @@ extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
 /*
  * Three calls in this order count GPU jobs that started although we were not called
  * for them. They go by the nodes' counts of GPUs in use: a job's record may be laid
- * out otherwise than we think (layout.h).
+ * out otherwise than we think.
  */
 /* Slurm begins this job: its resources are taken next. */
 extern void gt_unasked_begin(const job_record_t *job);
@@ -57,3 +61,47 @@ extern void gt_unasked_begin(const job_record_t *job);
 extern uint64_t gt_unasked_gpus(const job_record_t *job);
 /* The job's resources were taken; `before` is what gt_unasked_gpus() returned. */
 extern void gt_unasked_started(const job_record_t *job, uint64_t before);
+
+/* One job test: what Slurm would do, what the engine advises, and following that */
+extern int gt_advise_job_test(const gt_test_t *test);
+
+/* ---------------------------------------------- starts and ends of jobs (notice.c) */
+
+/*
+ * The job's GPUs are chosen. The note goes into its AdminComment when Slurm begins
+ * the job, which it may still decline.
+ */
+extern void gt_notice_chosen(const job_record_t *job, gt_result_t result,
+			     const char *note);
+
+/* Slurm tests another job, so the one chosen before did not begin. */
+extern void gt_notice_forget(void);
+
+extern void gt_notice_begin(job_record_t *job);
+extern void gt_notice_started(const job_record_t *job);
+extern void gt_notice_ended(const job_record_t *job);
+
+/*
+ * ------------------------------------------------------------ self-check (layout.c)
+ * Are Slurm's records what this plugin was compiled for? Checked with the running
+ * slurmctld's own nodes and jobs before anything is read or changed.
+ */
+
+/* The node table was rebuilt: the next call checks again. */
+extern void gt_layout_forget(void);
+
+/* RET true if the nodes' records are as expected; one log line if they are not */
+extern bool gt_layout_nodes(void);
+
+/* RET true unless the nodes' or a job's records were found to differ */
+extern bool gt_layout_known(void);
+
+/*
+ * The same, and this job's record is as expected; `job` is in slurmctld's table.
+ * If one job's record differs, those of all jobs do: one log line says so.
+ */
+extern bool gt_layout_job(const job_record_t *job);
+
+/* RET true if the records of what cons_tres selected for the job are as expected */
+extern bool gt_layout_selection(const job_record_t *job,
+				const gres_job_state_t *gpus);

@@ -2,7 +2,6 @@
 
 #include "admin_comment.h"
 #include "gpus.h"
-#include "layout.h"
 #include "plugin.h"
 
 #define HINT_BYTES 4096
@@ -81,9 +80,10 @@ static bool has_network_topology(void)
 {
 	const char *plugin = slurm_conf.topology_plugin;
 
-	return plugin && xstrcmp(plugin, "topology/default") &&
-	       xstrcmp(plugin, "topology/flat") &&
-	       xstrcmp(plugin, "topology/none");
+	return gt_plugin.topology_yaml ||
+	       (plugin && xstrcmp(plugin, "topology/default") &&
+		xstrcmp(plugin, "topology/flat") &&
+		xstrcmp(plugin, "topology/none"));
 }
 
 static bool least_loaded(const job_record_t *job)
@@ -147,21 +147,10 @@ static bitstr_t *other_nodes(const gt_question_t *question)
 	return NULL;
 }
 
-static void write_hint(gt_line_t *line, const job_record_t *job)
-{
-	gt_slice_t hint = gt_hint(job->admin_comment, job->comment);
-	char *text;
-
-	if (!hint.len)
-		return;
-	text = xstrndup(hint.text, hint.len);
-	gt_line_text(line, "hint", text, HINT_BYTES);
-	xfree(text);
-}
-
 static void write_job(gt_line_t *line, const gt_question_t *question)
 {
 	const job_record_t *job = question->test->job;
+	gt_slice_t hint = gt_hint(job->admin_comment, job->comment);
 
 	gt_line_number(line, "job", job->job_id);
 	gt_line_number(line, "array", job->array_job_id);
@@ -171,7 +160,9 @@ static void write_job(gt_line_t *line, const gt_question_t *question)
 		     job->part_ptr ? job->part_ptr->name : job->partition,
 		     NAME_BYTES);
 	gt_line_text(line, "type", question->gpus->type_name, NAME_BYTES);
-	write_hint(line, job);
+	if (hint.len)
+		gt_line_text(line, "hint", hint.text,
+			     MIN(hint.len, HINT_BYTES));
 }
 
 static void write_nodes(gt_line_t *line, const gt_question_t *question)

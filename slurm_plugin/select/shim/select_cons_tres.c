@@ -3,8 +3,6 @@
  * has the same type and id and lies in an earlier PluginDir. It hands every call on to
  * the stock plugin; what it does besides is in the other files.
  */
-#include "advise.h"
-#include "notice.h"
 #include "plugin.h"
 #include "sleepers.h"
 #include "stock.h"
@@ -31,8 +29,6 @@ extern int fini(void)
 }
 
 #define GT_FORWARD(name) \
-	extern long select_p_##name(long a, long b, long c, long d, long e, \
-				    long f); \
 	extern long select_p_##name(long a, long b, long c, long d, long e, \
 				    long f) \
 	{ \

@@ -52,33 +52,27 @@ static bool version_fits(void)
 	return false;
 }
 
-static void *required(const char *name, bool *missing)
-{
-	void *found = dlsym(gt_stock.handle, name);
-
-	if (!found) {
-		error("gputopo: the stock select/cons_tres has no %s", name);
-		*missing = true;
-	}
-	return found;
-}
-
 static bool resolve(void)
 {
-	bool missing = false;
+	const char *missing = NULL;
 
 #define GT_RESOLVE(name) \
 	gt_stock.name = (gt_forward_t) dlsym(gt_stock.handle, \
 					     "select_p_" #name);
 	GT_FORWARDS(GT_RESOLVE)
+	GT_HOOKED(GT_RESOLVE)
 	GT_HOOKED_WHERE_THERE(GT_RESOLVE)
 #undef GT_RESOLVE
-#define GT_RESOLVE(name) \
-	gt_stock.name = (gt_forward_t) required("select_p_" #name, &missing);
-	GT_HOOKED(GT_RESOLVE)
-#undef GT_RESOLVE
-	gt_stock.job_test = (gt_job_test_f) required("select_p_job_test",
-						     &missing);
+	gt_stock.job_test = (gt_job_test_f) dlsym(gt_stock.handle,
+						  "select_p_job_test");
+#define GT_REQUIRE(name) \
+	if (!gt_stock.name) \
+		missing = "select_p_" #name;
+	GT_HOOKED(GT_REQUIRE)
+	GT_REQUIRE(job_test)
+#undef GT_REQUIRE
+	if (missing)
+		error("gputopo: the stock select/cons_tres has no %s", missing);
 	return !missing;
 }
 

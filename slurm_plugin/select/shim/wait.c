@@ -82,12 +82,6 @@ static bool may_wait(const job_record_t *job, const gt_postponement_t *earlier,
 	       !earlier->overridden && earlier->waited_s < bound_s;
 }
 
-/* The longest the job may wait; site_s is the bound in the engine's reply. */
-static uint32_t bound_s(uint32_t site_s)
-{
-	return gt_wait_bound_s(site_s, gt_plugin.config.max_wait_s);
-}
-
 /*
  * Starts the job's age now, as Slurm does for a job that finds no room. At a job's
  * first test Slurm may not have done so yet, and would count from our begin time.
@@ -118,7 +112,8 @@ extern bool gt_wait_postpone(job_record_t *job,
 			     const gt_reply_t *reply)
 {
 	uint32_t cap = gt_plugin.config.max_postponements;
-	uint32_t most_s = bound_s(reply->max_wait_s);
+	uint32_t most_s = gt_wait_bound_s(reply->max_wait_s,
+					  gt_plugin.config.max_wait_s);
 	gt_waiting_t waiting = earlier->waiting;
 	time_t now = time(NULL), wanted_s, next_s;
 	gt_wait_times_t *times;
@@ -156,7 +151,8 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	if (!waiting.until)
 		return false;
 	times = gt_sleepers_find(job, &waiting);
-	most_s = bound_s(times->max_wait_s);
+	most_s = gt_wait_bound_s(times->max_wait_s,
+				 gt_plugin.config.max_wait_s);
 	if (!may_wait(job, earlier, most_s))
 		return false;
 	gt_wait_count_question(times, now);

@@ -22,10 +22,7 @@ AT_ONCE = 500
 
 
 class SlurmClient:
-    """Everything we ask of Slurm, by scontrol, squeue and sinfo; other clients ask some otherwise.
-
-    Each call raises SlurmError where Slurm does not answer.
-    """
+    """All we ask of Slurm, by its commands; each call raises SlurmError without an answer."""
 
     def __init__(self, run: Runner) -> None:
         self._run = run
@@ -69,8 +66,7 @@ class SlurmClient:
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """Change the jobs, each called by its QueuedJob's `name`, or `4_1` for a task.
 
-        Raises SlurmError with Slurm's words; jobs named beside a refused one may have changed,
-        so what matters must be read again.
+        Raises SlurmError with Slurm's words; the jobs that were not refused may have changed.
         """
         if change == JobUpdate():
             return

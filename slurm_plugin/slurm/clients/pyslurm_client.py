@@ -1,8 +1,8 @@
 """A SlurmClient over PySlurm, the optional extra: Slurm's own library, no process to read with.
 
-PySlurm is imported late: without a slurm.conf its import ends the process. It is of one Slurm
-release and does not know everything: what it cannot say (requests per job, task and socket)
-squeue says, and what its `modify` cannot do (clear a field, name array tasks) scontrol does.
+PySlurm is imported late: without a slurm.conf its import ends the process. squeue says what it does
+not (requests per job, task and socket), scontrol does what its `modify` cannot (clear a field, name
+array tasks).
 """
 
 from __future__ import annotations

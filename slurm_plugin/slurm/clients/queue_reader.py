@@ -1,9 +1,8 @@
 """Reads the queue by Slurm's commands; only jobs that changed since the last time cost much.
 
-JSON is the only output of scontrol that no user's text can forge, but a thousand jobs in JSON
-cost scontrol a quarter of a second of CPU. `squeue -O` costs a fiftieth of that. So squeue's
-table says which jobs are as they were, and only the others are read as JSON. State, reason,
-priority and the times, which Slurm changes all the time, are taken from the table.
+No user's text can forge scontrol's JSON, but it costs a quarter of a second of CPU for a thousand
+jobs; `squeue -O` costs a fiftieth. So squeue's table says which jobs are unchanged, and only the
+others are read as JSON. State, reason, priority and the times are taken from the table.
 """
 
 from __future__ import annotations
@@ -67,8 +66,6 @@ class QueueReader:
             elif self._is_known(job_id, seen):
                 was = self._known[job_id]
                 known[job_id] = _Known(was.watched, _now(was.job, seen.now))
-        # A job that came after the table was read is in the next one; one that ended since is in
-        # none.
         self._known = known
         jobs = (known.job for known in known.values() if known.job.state)
         return sorted(jobs, key=lambda job: job.job_id)

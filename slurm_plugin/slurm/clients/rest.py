@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,15 @@ _OLD = (0, 0, 38)
 _TELLS_EXCLUSIVE = (0, 0, 42)
 
 
+_NOBODY = "nobody listens there; start slurmrestd or set slurm.rest_socket"
+_ITS_USERS = "it answers only its own user and root"
+_WHY: dict[type[Exception], str] = {
+    PermissionError: "permission denied; the engine must run as slurmrestd's user, or as root",
+    FileNotFoundError: _NOBODY,
+    ConnectionRefusedError: _NOBODY,
+}
+
+
 class _Release(msgspec.Struct):
     release: str = ""
 
@@ -56,7 +66,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Envelope(msgspec.Struct):
-    errors: list[rows.Fault] = []
+    errors: list[rows.SlurmFault] = []
     meta: _Meta = msgspec.field(default_factory=_Meta)
 
 
@@ -81,8 +91,7 @@ class UnixConnection(http.client.HTTPConnection):
 class Rest(SlurmClient):
     """A SlurmClient over the socket of a slurmrestd that our user may use.
 
-    What the API has no call for is asked by command: slurm.conf's values, and which partition is
-    the default.
+    slurm.conf's values and the default partition, for which the API has no call, come by command.
     """
 
     def __init__(self, path: Path, run: Runner, timeout_s: float = 10.0) -> None:
@@ -91,9 +100,9 @@ class Rest(SlurmClient):
         self._timeout_s = timeout_s
 
     @cached_property
-    def _api(self) -> str:
-        """The newest API that this slurmrestd offers, such as `v0.0.42`."""
-        _, body = self._call("GET", "/openapi/v3")
+    def _api(self) -> tuple[int, ...]:
+        """The newest API that this slurmrestd offers, such as (0, 0, 42)."""
+        _, body = self._call("/openapi/v3")
         versions = re.findall(rb"/slurm\\?/v(\d+)\.(\d+)\.(\d+)\\?/job", body)
         versions += re.findall(rb"v(\d+)\.(\d+)\.(\d+)_job", body)
         if not versions:
@@ -101,15 +110,14 @@ class Rest(SlurmClient):
                 f"slurmrestd at {self._path}: offers no API of slurmctld;"
                 " start it with -s openapi/slurmctld (22.05: -s openapi/v0.0.38)"
             )
-        return "v" + ".".join(map(str, max(tuple(map(int, version)) for version in versions)))
+        return max(tuple(map(int, version)) for version in versions)
 
     @property
     def _is_old(self) -> bool:
-        return tuple(map(int, self._api[1:].split("."))) <= _OLD
+        return self._api <= _OLD
 
-    @property
-    def _is_late(self) -> bool:
-        return tuple(map(int, self._api[1:].split("."))) > _TELLS_EXCLUSIVE
+    def _path_of(self, what: str) -> str:
+        return f"/slurm/v{'.'.join(map(str, self._api))}/{what}"
 
     def version(self) -> str:
         """The release of the controller's host, as slurmrestd knows it."""
@@ -132,7 +140,8 @@ class Rest(SlurmClient):
         if self._is_old:
             return squeue_table.with_cpus_per_task(self._run, jobs)
         # Later APIs do not say which jobs are exclusive.
-        return squeue_table.with_exclusive(self._run, jobs) if self._is_late else jobs
+        is_late = self._api > _TELLS_EXCLUSIVE
+        return squeue_table.with_exclusive(self._run, jobs) if is_late else jobs
 
     @property
     def _jobs_path(self) -> str:
@@ -141,8 +150,7 @@ class Rest(SlurmClient):
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """One POST per job over one connection.
 
-        Array tasks, which the API refuses, and everything on 22.05, whose API knows few
-        fields, by scontrol; so are changes of what no API has everywhere.
+        By scontrol: array tasks, everything on 22.05, and fields that some API does not have.
         """
         if not jobs or change == JobUpdate():
             return
@@ -162,17 +170,14 @@ class Rest(SlurmClient):
         """What was refused; SlurmError where slurmrestd does not answer."""
         body = json.dumps(self._description(change)).encode()
         refused = []
-        connection = self._connection()
-        try:
+        with closing(UnixConnection(self._path, self._timeout_s)) as connection:
             for job in jobs:
-                path = f"/slurm/{self._api}/job/{job}"
+                path = self._path_of(f"job/{job}")
                 status, reply = self._exchange(connection, "POST", path, body)
                 try:
                     self._check(f"update of job {job}", status, reply)
                 except SlurmError as error:
                     refused.append(str(error))
-        finally:
-            connection.close()
         return refused
 
     def _description(self, change: JobUpdate) -> dict[str, Any]:
@@ -181,12 +186,9 @@ class Rest(SlurmClient):
         for name in _TRES:
             if (text := getattr(change, name)) is not None:
                 fields[name] = update_text.tres(text, "/")
-        for name, key in _PLAIN.items():
+        for name, key in (_PLAIN | _NUMBERS).items():
             if (value := getattr(change, name)) is not None:
-                fields[key] = value
-        for name, key in _NUMBERS.items():
-            if (value := getattr(change, name)) is not None:
-                fields[key] = _number(value)
+                fields[key] = _number(value) if name in _NUMBERS else value
         for name, key in _NODES.items():
             if (text := getattr(change, name)) is not None:
                 # An empty list would leave the nodes as they are; one empty name clears them.
@@ -200,19 +202,13 @@ class Rest(SlurmClient):
         return fields
 
     def _get(self, what: str) -> bytes:
-        status, body = self._call("GET", f"/slurm/{self._api}/{what}")
+        status, body = self._call(self._path_of(what))
         self._check(what.partition("/")[0], status, body)
         return body
 
-    def _call(self, method: str, path: str) -> tuple[int, bytes]:
-        connection = self._connection()
-        try:
-            return self._exchange(connection, method, path, None)
-        finally:
-            connection.close()
-
-    def _connection(self) -> UnixConnection:
-        return UnixConnection(self._path, self._timeout_s)
+    def _call(self, path: str) -> tuple[int, bytes]:
+        with closing(UnixConnection(self._path, self._timeout_s)) as connection:
+            return self._exchange(connection, "GET", path, None)
 
     def _exchange(
         self, connection: UnixConnection, method: str, path: str, body: bytes | None
@@ -221,26 +217,13 @@ class Rest(SlurmClient):
             connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             body = answer.read(MAX_BYTES + 1)
-        except PermissionError as error:
-            raise SlurmError(
-                f"slurmrestd at {self._path}: permission denied; the engine must run as"
-                " slurmrestd's user, or as root"
-            ) from error
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            raise SlurmError(
-                f"slurmrestd at {self._path}: nobody listens there; start slurmrestd or set"
-                " slurm.rest_socket"
-            ) from error
         except TimeoutError as error:
-            raise SlurmError(
-                f"slurmrestd at {self._path}: no answer within {self._timeout_s:g} s;"
-                " is slurmctld up?"
-            ) from error
+            why = f"no answer within {self._timeout_s:g} s; is slurmctld up?"
+            raise SlurmError(f"slurmrestd at {self._path}: {why}") from error
         except (OSError, http.client.HTTPException) as error:
-            raise SlurmError(
-                f"slurmrestd at {self._path}: closed the connection ({error or type(error)});"
-                " it answers only its own user and root"
-            ) from error
+            closed = f"closed the connection ({error or type(error)}); {_ITS_USERS}"
+            why = _WHY.get(type(error), closed)
+            raise SlurmError(f"slurmrestd at {self._path}: {why}") from error
         if len(body) > MAX_BYTES:
             raise SlurmError(f"slurmrestd: {path}: more than {MAX_BYTES >> 20} MiB of answer")
         return answer.status, body

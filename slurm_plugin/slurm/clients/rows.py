@@ -37,7 +37,7 @@ _Words = list[str] | str | None
 _Text = str | None
 
 
-class Fault(msgspec.Struct):
+class SlurmFault(msgspec.Struct):
     """One error of a reply."""
 
     description: _Text = ""
@@ -187,7 +187,7 @@ class Nodes(msgspec.Struct):
 
     nodes: list[NodeRow]
     last_update: _Number = None
-    errors: list[Fault] = []
+    errors: list[SlurmFault] = []
 
 
 class Jobs(msgspec.Struct):
@@ -195,7 +195,7 @@ class Jobs(msgspec.Struct):
 
     jobs: list[JobRow]
     last_update: _Number = None
-    errors: list[Fault] = []
+    errors: list[SlurmFault] = []
 
 
 _Reply = TypeVar("_Reply", Nodes, Jobs)
@@ -218,8 +218,8 @@ def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
     if reply.errors:
         problem = "; ".join(map(str, reply.errors[:3]))
         raise SlurmError(f"{shown}: {problem}; is slurmctld up?")
-    # 24.11's `scontrol show jobs --json` prints an empty list, no error and exits 0 when
-    # slurmctld is down. Mistaken for an empty queue, that would be a disaster.
+    # 24.11's `scontrol show jobs --json` prints an empty list and exits 0 when slurmctld is down,
+    # which must not pass for an empty queue.
     if reply.last_update is not None and number(reply.last_update) == 0:
         raise SlurmError(f"{shown}: an empty reply of no date; is slurmctld up?")
     return reply
@@ -242,7 +242,7 @@ def jobs(text: str | bytes, shown: str) -> list[SlurmJob]:
 def queue(text: str | bytes, shown: str) -> list[QueuedJob]:
     """Every job of a reply that waits or holds resources, by id.
 
-    A job that cannot be read (a list of array tasks cut short, say) is left out, and said once.
+    A job that cannot be read (its list of array tasks is cut short, say) is left out and logged.
     """
     jobs_in_queue = []
     for row in decode(text, Jobs, shown).jobs:

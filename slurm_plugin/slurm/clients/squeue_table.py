@@ -1,7 +1,6 @@
 """squeue's columns, read so that no user's text can pass for another column.
 
-`squeue -O` ends each field with a text of the caller's choice. With one that nobody can guess the
-output is unambiguous whatever a job's name or comment holds, line breaks included.
+`squeue -O` ends each field with a text of our choice, which nobody can guess.
 """
 
 from __future__ import annotations

@@ -7,11 +7,6 @@ import pytest
 
 from gres_topology import TopologyError, catalog, links
 
-NAMES = (
-    "a100-pcie-bridged", "ac922", "cubemesh-16", "dgx-a100", "dgx-h100", "dgx1p", "dgx1v", "dgx2",
-    "gb200-nvl72", "l40s-pcie", "mi250x", "mi300x", "minsky", "summit", "torus-16", "tsubame25",
-)  # fmt: skip
-
 
 def degrees(machine):
     """NVLinks or xGMI links per GPU, to other GPUs."""
@@ -27,17 +22,13 @@ def count(machine):
     return found
 
 
-def test_every_machine_of_the_design_is_there():
-    assert catalog.names() == NAMES
-
-
 def test_nobody_changes_the_links_of_a_machine_that_others_hold():
     machine = replace(catalog.load("minsky"), name="another")
     with pytest.raises(ValueError, match="read-only"):
         machine.bandwidth_gbps[0, 1] = 1.0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", catalog.names())
 def test_a_machine_is_whole(name):
     found = catalog.load(name)
     assert found.name == name
@@ -72,6 +63,10 @@ LINK_COUNTS = [
     ("torus-16", 16, None, {"NV1": 18, "NV2": 14, "SYS": 88}),
     ("cubemesh-16", 16, None, {"NV1": 17, "NV2": 15, "SYS": 88}),
 ]
+
+
+def test_every_machine_of_the_design_is_there():
+    assert catalog.names() == tuple(sorted(name for name, *_ in LINK_COUNTS))
 
 
 @pytest.mark.parametrize(

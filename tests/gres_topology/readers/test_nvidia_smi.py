@@ -99,11 +99,7 @@ def test_the_same_machine_is_read(sentence, paste, text, machine):
 
 @pytest.mark.parametrize(
     ("title", "numa", "cpus"),
-    [
-        ("NUMA Affinity", None, True),
-        ("CPU Affinity", 1, False),
-        ("GPU NUMA ID", 1, True),
-    ],
+    [("NUMA Affinity", None, True), ("CPU Affinity", 1, False), ("GPU NUMA ID", 1, True)],
 )
 def test_a_missing_column_costs_only_itself(title, numa, cpus):
     text = BRIDGED.replace("\t\tN/A", "\tN/A")  # one tab per column, so that one can be cut

@@ -10,7 +10,7 @@ import pytest
 from machines import machine
 
 from gres_topology import NodeTopology, catalog
-from policies.bandwidth.calibrated import Calibration, remember
+from policies.bandwidth.calibrated import Calibration, remember, sums
 from policies.bandwidth.model import model_for
 from policies.contract.bits import EXACT_GPUS, members
 from policies.matching import large
@@ -54,12 +54,6 @@ def sampled(topology: NodeTopology, k: int) -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(k)
     rows = np.sort(draw.permutation(len(sets))[:SAMPLES])
     return rows, sets[rows]
-
-
-def sums(topology: NodeTopology, sets: np.ndarray) -> np.ndarray:
-    """Sum of all links inside each set, GB/s."""
-    inside = topology.bandwidth_gbps[sets[:, :, None], sets[:, None, :]]
-    return inside.sum(axis=(1, 2)) / 2
 
 
 def worth(topology: NodeTopology, pattern: str) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
+from brute_force import rings_that_fit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import drawn, machine
 
 from gres_topology import NodeTopology
 from policies.bandwidth.cables import Cables, cables_mbps, narrowest_cut
-from policies.bandwidth.model import ring_orders
 from policies.contract.bits import members
 from policies.scoring.tables import Tables
 
@@ -27,31 +27,6 @@ def by_hand(mesh: np.ndarray, gpus: tuple[int, ...]) -> int:
             least = across if least is None else min(least, across)
     assert least is not None
     return least
-
-
-def rings_that_fit(links: np.ndarray, wanted: int) -> int:
-    """How many directed rings over a set share no link, `links[a, b]` of them one way; at most
-    `wanted` are looked for."""
-    k, most = len(links), 0
-    hops = [list(pairwise(order)) for order in ring_orders(k).tolist()]
-    rings = [ring for way in hops for ring in (way, [(b, a) for a, b in way])]
-    rings = [ring for ring in rings if all(links[hop] for hop in ring)]
-
-    def dive(first: int, count: int) -> None:
-        nonlocal most
-        most = max(most, count)
-        for at in range(first, len(rings)):
-            if most >= wanted:
-                return
-            if all(links[hop] for hop in rings[at]):
-                for hop in rings[at]:
-                    links[hop] -= 1
-                dive(at, count + 1)
-                for hop in rings[at]:
-                    links[hop] += 1
-
-    dive(0, 0)
-    return most
 
 
 @pytest.mark.parametrize("name", ["dgx1v", "dgx1p", "mi250x", "mi300x"])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, pairwise, permutations
+from itertools import combinations
 
 import numpy as np
 import pytest
+from brute_force import rings_that_fit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import drawn, machine
 
 from gres_topology import NodeTopology
+from policies.bandwidth.cables import cables_mbps
 from policies.bandwidth.calibrated import (
     LEAST_PACE,
     MOST_WEIGHT,
@@ -85,9 +87,7 @@ def test_the_error_of_unseen_sets_shows_what_the_fit_hides():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(2, 8),
-    st.integers(0, 50),
-    st.lists(st.floats(1e-3, 1), min_size=28, max_size=28),
+    st.integers(2, 8), st.integers(0, 50), st.lists(st.floats(1e-3, 1), min_size=28, max_size=28)
 )
 def test_no_numbers_lead_out_of_bounds(gpus, seed, shares):
     topology = drawn(gpus, seed)
@@ -166,35 +166,13 @@ def test_two_calibrations_of_one_machine_never_share_a_table():
     assert model_for(plain, "ring", 2).name == "mapa-dgx1v"
 
 
-def disjoint_rings(links: np.ndarray, gpus: tuple[int, ...]) -> int:
-    """Most directed rings of 25 GB/s through all these GPUs that share no link, by trying all."""
-    left = {pair: int(links[pair] // 25_000) for pair in permutations(gpus, 2)}
-    rings = [(gpus[0], *rest, gpus[0]) for rest in permutations(gpus[1:])]
-    hops = [list(pairwise(ring)) for ring in rings]
-    most = min(sum(left[gpu, other] for other in gpus if other != gpu) for gpu in gpus)
-
-    def packed(first: int, wanted: int) -> int:
-        best = 0
-        for at in range(first, len(hops)):
-            if wanted and all(left[hop] > 0 for hop in hops[at]):
-                for hop in hops[at]:
-                    left[hop] -= 1
-                best = max(best, 1 + packed(at, wanted - 1))
-                for hop in hops[at]:
-                    left[hop] += 1
-            if best == wanted:
-                break
-        return best
-
-    return packed(0, most)
-
-
 def test_a_site_where_disjoint_rings_add_up_is_told_within_a_few_percent():
     """The figures of docs/calibrate.md: sets of 2 to 6 and 8 GPUs, 87 % of each NVLink ring."""
     topology = machine("dgx1v")
-    links = link_mbps(topology)
+    counts = cables_mbps(topology) // 25_000
     sets = [s for k in (2, 3, 4, 5, 6, 8) for s in combinations(range(8), k)]
-    rings = {gpus: disjoint_rings(np.where(links >= 25_000, links, 0), gpus) for gpus in sets}
+    inside = {gpus: counts[np.ix_(gpus, gpus)] for gpus in sets}
+    rings = {gpus: rings_that_fit(links, links.sum(axis=1).min()) for gpus, links in inside.items()}
     found = fit(topology, {gpus: 0.87 * 25 * n if n else 10.0 for gpus, n in rings.items()})
     assert found.errors.mean() == pytest.approx(0.03, abs=0.005)
     whole = found.predicted[-1] / found.measured[-1] - 1

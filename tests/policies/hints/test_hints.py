@@ -43,11 +43,7 @@ REFUSED = [
     ("off beside others", "off,pattern=ring", r"off: stands alone"),
     ("an unknown policy", "policy=magic", r"policy: 'magic'; expected one of mapa"),
     ("a key without its value", "remote", r"remote: no value; expected allow, auto, no"),
-    (
-        "a key of another policy",
-        "class=prior",
-        r"class: has no effect with policy mapa",
-    ),
+    ("a key of another policy", "class=prior", r"class: has no effect with policy mapa"),
     ("a profile nobody reads", "remote=no,profile=md", r"profile: has no effect with policy mapa"),
     ("a key the policy ignores", "policy=first-fit,pattern=ring", r"pattern: has no effect with"),
     ("an empty item", "pattern=ring,", r"unknown key ''"),

@@ -86,12 +86,7 @@ READ = [
         4,
         [(0, 1), (1, 2), (2, 3)],
     ),
-    (
-        "idle GPUs are no ranks",
-        targets() + ZERO + counters({(1, 2): 10_000}),
-        2,
-        [(0, 1)],
-    ),
+    ("idle GPUs are no ranks", targets() + ZERO + counters({(1, 2): 10_000}), 2, [(0, 1)]),
 ]
 
 

@@ -8,49 +8,23 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import job, rooms
 
-from gres_topology.catalog import load
-from policies import Cluster, NodeState, Request, Wait
+from policies import Wait
 from policies.errors import PolicyError
-from policies.remote import RemoteJob, RemotePlacement
-from policies.remote.capacity import capacities
-from policies.remote.drmaestro import (
-    RODINIA,
-    Costs,
-    DRMaestro,
-    by_networkx,
-    by_ortools,
-    placed_cost,
-    sensitivity_of,
-    slowdown,
-)
+from policies.remote import RemotePlacement
+from policies.remote.capacity import copies
+from policies.remote.drmaestro import RODINIA, Costs, DRMaestro, by_networkx, by_ortools, slowdown
 from policies.remote.drmaestro.admission import admitted
 from policies.remote.drmaestro.assigning import assign_gpus, gpu_network
 from policies.remote.drmaestro.flow import FlowNetwork
 from policies.remote.drmaestro.hosting import host_tasks
 
-MINSKY = load("minsky")
 ORTOOLS = importlib.util.find_spec("ortools") is not None
 NO_ORTOOLS = pytest.mark.skipif(not ORTOOLS, reason="OR-Tools is not installed (extra `flow`)")
 with_each_solver = pytest.mark.parametrize(
     "solve", [by_networkx, pytest.param(by_ortools, marks=NO_ORTOOLS)], ids=lambda f: f.__name__
 )
-
-
-def cluster(*machines):
-    """Minskys, each given as (free mask, free CPUs, free memory in MB)."""
-    return Cluster(
-        {
-            f"n{number}": NodeState(
-                f"n{number}", MINSKY, mask, free_cpus=cpus, free_memory_mb=memory
-            )
-            for number, (mask, cpus, memory) in enumerate(machines)
-        }
-    )
-
-
-def job(*gpus, **more):
-    return RemoteJob(Request(tuple(gpus)), **more)
 
 
 def planner(**more):
@@ -104,20 +78,20 @@ def test_no_machine_gives_more_than_it_has_and_no_gpu_is_given_twice(
     solve, free, asked, donor_cpus
 ):
     """Ties are broken otherwise by the other solver, by which more or fewer jobs may start."""
-    found = cluster(*free)
-    answers = DRMaestro(solve=solve, donor_cpus=donor_cpus).plan(asked, found)
-    for name, node in found.nodes.items():
+    found = rooms(*free, donor_cpus=donor_cpus)
+    answers = DRMaestro(solve=solve).decide(asked, found)
+    for name, node in found.items():
         gpus, cpus, memory = spent(asked, answers, name, donor_cpus)
         assert len(gpus) == len(set(gpus))
         assert all(node.free >> gpu & 1 for gpu in gpus)
-        assert cpus <= node.free_cpus
-        assert memory <= node.free_memory_mb
+        assert cpus <= node.cpus
+        assert memory <= node.memory_mb
 
 
 @settings(max_examples=150, deadline=None)
 @given(machines, jobs)
 def test_a_job_gets_every_gpu_of_every_task_or_nothing(free, asked):
-    for request, found in zip(asked, planner().plan(asked, cluster(*free)), strict=True):
+    for request, found in zip(asked, planner().decide(asked, rooms(*free)), strict=True):
         if isinstance(found, Wait):
             continue
         got = tuple(len(task.local) + len(task.remote) for task in found.tasks)
@@ -129,18 +103,18 @@ def test_a_job_gets_every_gpu_of_every_task_or_nothing(free, asked):
 @settings(max_examples=150, deadline=None)
 @given(machines, jobs)
 def test_nobody_waits_for_one_task_that_still_fits(free, asked):
-    found = cluster(*free)
-    answers = planner().plan(asked, found)
+    found = rooms(*free)
+    answers = planner().decide(asked, found)
     for request, answer in zip(asked, answers, strict=True):
         if isinstance(answer, RemotePlacement) or len(request.request.gpus_per_node) > 1:
             continue
-        left = {name: spent(asked, answers, name, 0) for name in found.nodes}
-        gpus = {n: node.free.bit_count() - len(left[n][0]) for n, node in found.nodes.items()}
+        left = {name: spent(asked, answers, name, 0) for name in found}
+        gpus = {n: node.free.bit_count() - len(left[n][0]) for n, node in found.items()}
         wanted = request.request.gpus_per_node[0]
-        for name, node in found.nodes.items():
+        for name, node in found.items():
             roomy = (
-                node.free_cpus - left[name][1] >= request.cpus
-                and node.free_memory_mb - left[name][2] >= request.memory_mb
+                node.cpus - left[name][1] >= request.cpus
+                and node.memory_mb - left[name][2] >= request.memory_mb
             )
             reach = sum(gpus.values()) if request.remote_allowed else gpus[name]
             assert not (roomy and reach >= wanted), (request, name)
@@ -153,7 +127,7 @@ def cheapest_lending(asked, hosted, found, costs):
         for task in hosted
         for number in range(asked[task[0]].request.gpus_per_node[task[1]])
     ]
-    free = {name: node.free.bit_count() for name, node in found.nodes.items()}
+    free = {name: node.free.bit_count() for name, node in found.items()}
     best = None
     for sources in product((*free, None), repeat=len(wanted)):
         if any(sources.count(name) > free[name] for name in free):
@@ -183,7 +157,7 @@ def cheapest_lending(asked, hosted, found, costs):
     st.lists(st.sampled_from((0.0, 0.3, 1.0)), min_size=3, max_size=3),
 )
 def test_gpus_are_lent_at_the_cost_that_trying_everything_finds(free, drawn, loads):
-    found = cluster(*((mask, 9, 9) for mask in free))
+    found = rooms(*((mask, 9, 9) for mask in free))
     costs = Costs(
         network_aware=True,
         unscheduled=4.0,
@@ -194,12 +168,12 @@ def test_gpus_are_lent_at_the_cost_that_trying_everything_finds(free, drawn, loa
         for number, (gpus, _, sensitivity, remote) in enumerate(drawn)
     }
     hosted = {(number, 0): f"n{host}" for number, (_, host, _, _) in enumerate(drawn)}
-    network = gpu_network(asked, hosted, capacities(found), costs)
+    network = gpu_network(asked, hosted, copies(found.values()), costs)
     flows = by_networkx(network)
     assert network.cost(flows) == cheapest_lending(asked, hosted, found, costs)
     if ORTOOLS:
         assert network.cost(by_ortools(network)) == network.cost(flows)
-    lent = assign_gpus(asked, hosted, capacities(found), costs, by_networkx)
+    lent = assign_gpus(asked, hosted, copies(found.values()), costs, by_networkx)
     told = sum(
         sum(
             count * costs.remote_gpu(asked[task[0]].sensitivity, name)
@@ -221,23 +195,23 @@ def test_gpus_are_lent_at_the_cost_that_trying_everything_finds(free, drawn, loa
 )
 def test_jobs_of_one_gpu_cost_no_more_than_trying_everything(solve, free, drawn):
     """Hosts chosen first, GPUs second: for single GPUs nothing is lost by the two steps."""
-    costs, found = Costs(), cluster(*free)
+    costs, found = Costs(), rooms(*free)
     asked = [job(1, cpus=1, memory_mb=1, rounds_waited=waited) for waited, _ in drawn]
-    answers = DRMaestro(costs, solve=solve).plan(asked, found)
+    answers = DRMaestro(costs, solve=solve).decide(asked, found)
     paid = sum(
-        placed_cost(request, answer, costs)
+        sum(mask.bit_count() * costs.remote_gpu(0.0, name) for name, mask in answer.donors.items())
         if isinstance(answer, RemotePlacement)
         else costs.leave(request)
         for request, answer in zip(asked, answers, strict=True)
     )
     best = None
-    places = [*product(found.nodes, found.nodes), None]
+    places = [*product(found, found), None]
     for chosen in product(places, repeat=len(asked)):
         used = [place for place in chosen if place]
         fits = all(
-            sum(host == name for host, _ in used) <= min(node.free_cpus, node.free_memory_mb)
+            sum(host == name for host, _ in used) <= min(node.cpus, node.memory_mb)
             and sum(source == name for _, source in used) <= node.free.bit_count()
-            for name, node in found.nodes.items()
+            for name, node in found.items()
         )
         if fits:
             total = sum(
@@ -251,7 +225,7 @@ def test_jobs_of_one_gpu_cost_no_more_than_trying_everything(solve, free, drawn)
 
 
 def test_a_job_whose_cpus_are_here_takes_gpus_of_a_machine_without_cpus():
-    (found,) = planner().plan([job(4, cpus=2)], cluster((0b11, 4, 0), (0b1111, 0, 0)))
+    (found,) = planner().decide([job(4, cpus=2)], rooms((0b11, 4, 0), (0b1111, 0, 0)))
     (task,) = found.tasks
     assert (task.node, task.local) == ("n0", (0, 1))
     assert task.remote == (("n1", 0), ("n1", 1))
@@ -259,12 +233,12 @@ def test_a_job_whose_cpus_are_here_takes_gpus_of_a_machine_without_cpus():
 
 @pytest.mark.parametrize("free", [(0b1, 0b111), (0b111, 0b1)])
 def test_a_job_runs_where_the_fewest_of_its_gpus_are_lent_by_others(free):
-    (found,) = planner().plan([job(4)], cluster(*((mask, 9, 9) for mask in free)))
+    (found,) = planner().decide([job(4)], rooms(*((mask, 9, 9) for mask in free)))
     assert (len(found.tasks[0].local), found.remote_gpus) == (3, 1)
 
 
 def test_tasks_that_fit_no_machines_gpus_are_hosted_where_the_fewest_are_missing():
-    left = capacities(cluster((0b1, 9, 9), (0b111, 9, 9), (0b11, 9, 9)))
+    left = rooms((0b1, 9, 9), (0b111, 9, 9), (0b11, 9, 9))
     asked = {number: job(4, cpus=4) for number in range(3)}
     hosted = host_tasks(asked, left, Costs(), by_networkx)
     assert hosted == {(0, 0): "n1", (1, 0): "n1", (2, 0): "n2"}
@@ -272,26 +246,26 @@ def test_tasks_that_fit_no_machines_gpus_are_hosted_where_the_fewest_are_missing
 
 
 def test_without_remote_gpus_the_same_job_waits():
-    (found,) = planner().plan(
-        [job(4, cpus=2, remote_allowed=False)], cluster((0b11, 4, 0), (0b1111, 0, 0))
+    (found,) = planner().decide(
+        [job(4, cpus=2, remote_allowed=False)], rooms((0b11, 4, 0), (0b1111, 0, 0))
     )
     assert isinstance(found, Wait)
 
 
 def test_a_donor_without_a_cpu_for_its_server_lends_nothing():
-    (found,) = planner(donor_cpus=1).plan([job(4)], cluster((0b11, 4, 0), (0b1111, 0, 0)))
+    (found,) = planner().decide([job(4)], rooms((0b11, 4, 0), (0b1111, 0, 0), donor_cpus=1))
     assert isinstance(found, Wait)
 
 
 def test_memory_bounds_by_itself_whatever_the_sum_of_resources_says():
     """By eq. 10 the first machine is the roomiest; it has no memory for the task."""
-    (found,) = planner().plan([job(1, memory_mb=10)], cluster((0b1111, 100, 0), (0b1, 1, 10)))
+    (found,) = planner().decide([job(1, memory_mb=10)], rooms((0b1111, 100, 0), (0b1, 1, 10)))
     assert found.tasks[0].node == "n1"
 
 
 def test_of_two_gangs_that_block_each_other_the_one_that_waited_longer_starts():
     asked = [job(1, 1, 1), job(1, 1, 1, rounds_waited=2)]
-    first, second = planner().plan(asked, cluster((0b11, 9, 9), (0b11, 9, 9)))
+    first, second = planner().decide(asked, rooms((0b11, 9, 9), (0b11, 9, 9)))
     assert isinstance(first, Wait)
     assert isinstance(second, RemotePlacement)
 
@@ -299,11 +273,11 @@ def test_of_two_gangs_that_block_each_other_the_one_that_waited_longer_starts():
 def test_a_loaded_network_postpones_at_most_as_often_as_configured():
     costs = Costs(network_aware=True, loads={"n0": 1.0, "n1": 1.0}, network=1.0)
     asked = {"sensitivity": 0.32, "max_slowdown": 1.1}
-    free = cluster((0b1, 1, 1), (0b1, 0, 0))
-    (held,) = planner(costs=costs).plan([job(2, **asked)], free)
+    free = rooms((0b1, 1, 1), (0b1, 0, 0))
+    (held,) = planner(costs=costs).decide([job(2, **asked)], free)
     assert isinstance(held, Wait)
     assert "network" in held.reason
-    (forced,) = planner(costs=costs).plan([job(2, postponed=10, **asked)], free)
+    (forced,) = planner(costs=costs).decide([job(2, postponed=10, **asked)], free)
     assert slowdown(job(2, **asked), forced, costs.loads) == pytest.approx(1.32)
 
 
@@ -313,8 +287,8 @@ def test_a_remote_gpu_that_costs_more_than_waiting_is_taken_once_waiting_has_gro
 ):
     """Remote it costs 1 + 10 x 0.5 on a full network, unscheduled 2 and 1 more for every round."""
     costs = Costs(network_aware=True, unscheduled=2.0, loads={"n1": 1.0})
-    free = cluster((0b1, 1, 1), (0b1, 0, 0))
-    (found,) = planner(costs=costs).plan([job(2, sensitivity=0.5, rounds_waited=rounds)], free)
+    free = rooms((0b1, 1, 1), (0b1, 0, 0))
+    (found,) = planner(costs=costs).decide([job(2, sensitivity=0.5, rounds_waited=rounds)], free)
     assert isinstance(found, RemotePlacement) == starts
 
 
@@ -323,13 +297,12 @@ def test_profiles_follow_from_the_shares_of_time_that_the_thesis_prints():
     nw = RODINIA["nw"]
     assert 83 * (1 + nw.overhead) == pytest.approx(100)
     assert 100 * (1 + nw.sensitivity) == pytest.approx(83 / 0.51)
-    assert sensitivity_of("lavamd") == pytest.approx(0.98 / 0.97 - 1)
-    assert sensitivity_of("of-no-profile") == 1
+    assert RODINIA["lavamd"].sensitivity == pytest.approx(0.98 / 0.97 - 1)
 
 
 def test_no_more_tasks_of_a_kind_are_considered_than_all_machines_could_hold():
     """Four GPUs are free, but only one beside a CPU: local jobs beyond the first need not apply."""
-    left = capacities(cluster((0b1, 4, 9), (0b111, 0, 9)))
+    left = rooms((0b1, 4, 9), (0b111, 0, 9))
     local = {number: job(1, remote_allowed=False) for number in range(3)}
     assert list(admitted(local, left)) == [0]
     assert list(admitted({number: job(1) for number in range(5)}, left)) == [0, 1, 2, 3]
@@ -337,8 +310,8 @@ def test_no_more_tasks_of_a_kind_are_considered_than_all_machines_could_hold():
 
 def test_the_network_aware_cost_prefers_the_donor_with_the_idle_network():
     costs = Costs(network_aware=True, loads={"n1": 0.9, "n2": 0.1})
-    free = cluster((0b1, 1, 1), (0b1, 0, 0), (0b1, 0, 0))
-    (found,) = planner(costs=costs).plan([job(2, sensitivity=0.17)], free)
+    free = rooms((0b1, 1, 1), (0b1, 0, 0), (0b1, 0, 0))
+    (found,) = planner(costs=costs).decide([job(2, sensitivity=0.17)], free)
     assert found.tasks[0].remote == (("n2", 0),)
 
 

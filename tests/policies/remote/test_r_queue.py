@@ -7,11 +7,10 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import rooms
+from machines import job, rooms
 
-from gres_topology.catalog import load
-from policies import Cluster, NodeState, Request, RunningJob, Wait
-from policies.remote import RemoteJob, RemotePlacement
+from policies import Wait
+from policies.remote import RemotePlacement
 from policies.remote.r_queue import (
     LEAST_OCCUPIED,
     LOCAL_FIRST,
@@ -23,68 +22,58 @@ from policies.remote.r_queue import (
     execution_s,
 )
 
-TSUBAME = load("tsubame25")
 
-
-def cluster(*nodes):
-    """TSUBAME2.5's nodes of three GPUs, each given as (free mask, free CPUs, jobs on it)."""
-    states, jobs = {}, []
-    for number, (free, cpus, running) in enumerate(nodes):
-        name = f"t{number}"
-        states[name] = NodeState(name, TSUBAME, free, free_cpus=cpus, free_memory_mb=22_000)
-        jobs += [RunningJob(100 * number + job, {name: 0}) for job in range(running)]
-    return Cluster(states, tuple(jobs))
-
-
-def job(*gpus, **more):
-    return RemoteJob(Request(tuple(gpus)), **more)
+def decided(queue, asked, nodes, donor_cpus=0):
+    """The queue's answer on nodes that are each given as (free mask, free CPUs, jobs on it)."""
+    left = rooms(*(node[:2] for node in nodes), donor_cpus=donor_cpus)
+    return queue.decide(asked, left, {f"n{n}": jobs for n, (_, _, jobs) in enumerate(nodes)})
 
 
 def test_the_g_queue_leaves_the_papers_figure_1_waiting():
     """One GPU idle on each of two nodes in use; a job of two GPUs on one node."""
-    free = cluster((0b100, 6, 1), (0b100, 6, 1))
-    assert isinstance(GQueue().place(job(2), free), Wait)
-    found = RQueue().place(job(2), free)
+    free = [(0b100, 6, 1), (0b100, 6, 1)]
+    assert isinstance(decided(GQueue(), job(2), free), Wait)
+    found = decided(RQueue(), job(2), free)
     assert found.tasks[0].local == (2,)
-    assert found.tasks[0].remote == (("t1", 2),)
+    assert found.tasks[0].remote == (("n1", 2),)
 
 
 def test_whole_nodes_come_first_and_only_the_missing_task_is_remote():
-    free = cluster((0b111, 8, 0), (0b100, 6, 1), (0b110, 0, 1))
-    first, second = RQueue().place(job(3, 3), free).tasks
-    assert (first.node, first.local, first.remote) == ("t0", (0, 1, 2), ())
-    assert second.node == "t1"
-    assert second.remote == (("t2", 1), ("t2", 2))
+    free = [(0b111, 8, 0), (0b100, 6, 1), (0b110, 0, 1)]
+    first, second = decided(RQueue(), job(3, 3), free).tasks
+    assert (first.node, first.local, first.remote) == ("n0", (0, 1, 2), ())
+    assert second.node == "n1"
+    assert second.remote == (("n2", 1), ("n2", 2))
 
 
 def test_the_papers_order_asks_the_least_occupied_and_ours_the_nearest():
-    free = cluster((0b110, 4, 3), (0b100, 4, 1), (0b001, 0, 2))
-    papers = RQueue(LEAST_OCCUPIED).place(job(2), free)
-    assert (papers.tasks[0].node, papers.donors) == ("t1", {"t2": 0b001})
-    ours = RQueue(LOCAL_FIRST).place(job(2), free)
-    assert (ours.tasks[0].node, ours.remote_gpus) == ("t0", 0)
+    free = [(0b110, 4, 3), (0b100, 4, 1), (0b001, 0, 2)]
+    papers = decided(RQueue(LEAST_OCCUPIED), job(2), free)
+    assert (papers.tasks[0].node, papers.donors) == ("n1", {"n2": 0b001})
+    ours = decided(RQueue(LOCAL_FIRST), job(2), free)
+    assert (ours.tasks[0].node, ours.remote_gpus) == ("n0", 0)
 
 
 def test_ours_asks_one_donor_that_has_all_rather_than_two():
-    free = cluster((0, 4, 1), (0b001, 0, 1), (0b011, 0, 5))
-    assert RQueue().place(job(2), free).donors == {"t2": 0b011}
+    free = [(0, 4, 1), (0b001, 0, 1), (0b011, 0, 5)]
+    assert decided(RQueue(), job(2), free).donors == {"n2": 0b011}
 
 
 def test_all_or_nothing_where_the_second_task_has_no_gpus():
-    assert isinstance(RQueue().place(job(3, 3), cluster((0b111, 8, 0), (0b011, 8, 1))), Wait)
+    assert isinstance(decided(RQueue(), job(3, 3), [(0b111, 8, 0), (0b011, 8, 1)]), Wait)
 
 
 def test_a_job_that_forbids_remote_gpus_shares_a_node_or_waits():
-    free = cluster((0b001, 8, 1), (0b011, 8, 1))
-    assert RQueue().place(job(2, remote_allowed=False), free).tasks[0].node == "t1"
-    assert isinstance(RQueue(remote=False).place(job(3), free), Wait)
-    assert isinstance(RQueue().place(job(3), free), RemotePlacement)
+    free = [(0b001, 8, 1), (0b011, 8, 1)]
+    assert decided(RQueue(), job(2, remote_allowed=False), free).tasks[0].node == "n1"
+    assert isinstance(decided(RQueue(remote=False), job(3), free), Wait)
+    assert isinstance(decided(RQueue(), job(3), free), RemotePlacement)
 
 
 def test_a_donor_without_a_cpu_for_its_server_lends_nothing():
-    free = cluster((0b001, 8, 1), (0b011, 0, 1))
-    assert isinstance(RQueue(donor_cpus=1).place(job(3), free), Wait)
-    assert RQueue(donor_cpus=0).place(job(3), free).remote_gpus == 2
+    free = [(0b001, 8, 1), (0b011, 0, 1)]
+    assert isinstance(decided(RQueue(), job(3), free, donor_cpus=1), Wait)
+    assert decided(RQueue(), job(3), free).remote_gpus == 2
 
 
 nodes = st.lists(
@@ -106,8 +95,7 @@ asked = st.builds(
 def test_a_job_gets_free_gpus_and_cpus_only_each_once_and_all_it_asked(
     free, request, donors, donor_cpus
 ):
-    found = cluster(*free)
-    answer = RQueue(donors, donor_cpus=donor_cpus).place(request, found)
+    answer = decided(RQueue(donors), request, free, donor_cpus)
     if isinstance(answer, Wait):
         return
     assert tuple(len(t.local) + len(t.remote) for t in answer.tasks) == (
@@ -116,33 +104,31 @@ def test_a_job_gets_free_gpus_and_cpus_only_each_once_and_all_it_asked(
     pairs = [(t.node, gpu) for t in answer.tasks for gpu in t.local]
     pairs += [pair for t in answer.tasks for pair in t.remote]
     assert len(pairs) == len(set(pairs))
-    assert all(found.nodes[name].free >> gpu & 1 for name, gpu in pairs)
+    assert all(free[int(name[1:])][0] >> gpu & 1 for name, gpu in pairs)
     assert all(name != t.node for t in answer.tasks for name, _ in t.remote)
     assert request.remote_allowed or not answer.remote_gpus
-    for name, node in found.nodes.items():
-        cpus = sum(request.cpus for task in answer.tasks if task.node == name)
-        cpus += sum(donor_cpus for task in answer.tasks for d, _ in task.remote if d == name)
-        assert cpus <= node.free_cpus
+    for number, (_, free_cpus, _) in enumerate(free):
+        cpus = sum(request.cpus for task in answer.tasks if task.node == f"n{number}")
+        lent = [donor for task in answer.tasks for donor, _ in task.remote]
+        assert cpus + donor_cpus * lent.count(f"n{number}") <= free_cpus
 
 
 @settings(max_examples=200, deadline=None)
 @given(nodes, asked, st.sampled_from((LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE)))
 def test_whatever_the_g_queue_starts_the_r_queue_starts_on_the_same_nodes(free, request, donors):
-    found = cluster(*free)
-    plain = GQueue().place(request, found)
+    plain = decided(GQueue(), request, free)
     if isinstance(plain, RemotePlacement):
-        assert RQueue(donors).place(request, found).tasks == plain.tasks
+        assert decided(RQueue(donors), request, free).tasks == plain.tasks
 
 
 @settings(max_examples=200, deadline=None)
 @given(nodes, asked)
 def test_one_task_waits_only_where_no_node_has_its_cpus_or_too_few_gpus_are_idle(free, request):
-    found = cluster(*free)
     one = job(request.request.gpus_per_node[0], cpus=request.cpus)
-    idle = sum(node.free.bit_count() for node in found.nodes.values())
-    fits = any(node.free_cpus >= one.cpus for node in found.nodes.values())
+    idle = sum(mask.bit_count() for mask, _, _ in free)
+    fits = any(cpus >= one.cpus for _, cpus, _ in free)
     for donors in (LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE):
-        is_wait = isinstance(RQueue(donors).place(one, found), Wait)
+        is_wait = isinstance(decided(RQueue(donors), one, free), Wait)
         assert is_wait == (not fits or idle < sum(one.request.gpus_per_node))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machines import rooms
+from machines import job, rooms
 
-from policies import Request, Wait
-from policies.remote import RemoteJob, RemotePlacement
+from policies import Wait
+from policies.remote import RemotePlacement
 from policies.remote.capacity import copies
 from policies.remote.r_queue import (
     LOCAL_FIRST,
@@ -23,10 +23,6 @@ from policies.remote.r_queue import (
 
 #: 100,000 calls: 347 s of latency on remote GPUs instead of 99 s.
 TALKATIVE = JobWork(1000.0, gpu_calls=100_000.0)
-
-
-def job(*gpus, cpus=1):
-    return RemoteJob(Request(gpus), cpus=cpus)
 
 
 def two_nodes_with_one_idle_gpu_each():

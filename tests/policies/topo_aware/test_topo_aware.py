@@ -13,10 +13,10 @@ from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, W
 from policies.contract.bits import gpus_of, mask_of
 from policies.contract.interference import Interference, Kind, weight_of
 from policies.registry import registry
-from policies.topo_aware import Settings
+from policies.topo_aware import TopoAwareSettings
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.fiduccia import bipartition
-from policies.topo_aware.graph import SCALE, Levels, distances
+from policies.topo_aware.graph import SCALE, distances
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.utility import Beside, JobNeeds, Scale
 
@@ -41,7 +41,7 @@ def request(*counts, min_utility=0.0, **options):
 
 
 def built(name="topo-aware", **settings):
-    return registry.build(name, {"topo_aware": Settings(**settings)}, Site())
+    return registry.build(name, {"topo_aware": TopoAwareSettings(**settings)}, Site())
 
 
 @pytest.fixture
@@ -119,10 +119,7 @@ def test_a_job_that_is_not_sensitive_does_not_care_at_all(always):
 
 @pytest.mark.parametrize(
     ("weights", "expected"),
-    [
-        ("a site that fears interference", (0, 1, 0)),
-        ("one that fears fragments", (0, 0, 1)),
-    ],
+    [("a site that fears interference", (0, 1, 0)), ("one that fears fragments", (0, 0, 1))],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_weights_count_by_their_share(weights, expected):
@@ -250,19 +247,19 @@ def test_a_minimum_can_bite_for_one_gpu_too(patient):
 
 def test_the_graph_has_the_papers_weights():
     """Figure 7: 1 at the GPU, 20 at the socket; a direct link is one step."""
-    found = distances(machine("minsky"), Levels()) / SCALE
+    found = distances(machine("minsky")) / SCALE
     assert (found[0, 1], found[0, 2]) == (1.0, 1 + 20 + 20 + 1)
 
 
 def test_no_path_runs_through_a_third_gpu():
     """GPUs 1 and 4 of a dgx1v are both linked to 0, and still far from each other."""
-    found = distances(machine("dgx1v"), Levels()) / SCALE
+    found = distances(machine("dgx1v")) / SCALE
     assert found[0, 1] < found[0, 5]
     assert found[1, 4] > 40
 
 
 def test_a_switch_is_nearer_than_a_socket():
-    found = distances(machine("l40s-pcie"), Levels())
+    found = distances(machine("l40s-pcie"))
     kinds = machine("l40s-pcie").kinds
     lengths = {kinds[a][b]: int(found[a, b]) for a, b in combinations(range(len(kinds)), 2)}
     order = [lengths[kind] for kind in ("PIX", "PXB", "NODE", "PHB", "SYS") if kind in lengths]
@@ -280,7 +277,7 @@ def ratio(distance, gpus, first):
 @pytest.mark.parametrize("name", ["minsky", "dgx1v", "summit", "a100-pcie-bridged", "mi250x"])
 def test_a_cut_is_the_best_there_is_by_ratio(name):
     """Against every cut of every free set of at most eight GPUs."""
-    distance = MachineGraph(machine(name), Levels()).apart
+    distance = MachineGraph(machine(name)).apart
     gpus = range(machine(name).gpus)
     worst = 1.0
     for size in range(2, len(gpus) + 1):
@@ -301,7 +298,7 @@ def test_a_cut_is_the_best_there_is_by_ratio(name):
 @pytest.mark.parametrize("name", CATALOG)
 def test_sockets_are_cut_first(name):
     topology = machine(name)
-    whole = MachineGraph(topology, Levels())
+    whole = MachineGraph(topology)
     if len(whole.sockets) != 2:
         assert whole.cut((1 << topology.gpus) - 1)
         return
@@ -313,7 +310,7 @@ def test_sockets_are_cut_first(name):
 
 def gaps(name, count=250):
     """Utility of the best set of all, less that of the one found, for random states."""
-    draw, whole = random.Random(1), MachineGraph(machine(name), Levels())
+    draw, whole = random.Random(1), MachineGraph(machine(name))
     gpus = whole.topology.gpus
     for _ in range(count):
         free = draw.randint(1, (1 << gpus) - 1)
@@ -327,7 +324,7 @@ def gaps(name, count=250):
             busy = busy[cut:]
         batch = draw.choice((1, 4, 64, 128))
         asked = JobNeeds(draw.randint(1, free.bit_count()), Kind("", batch), weight_of(batch))
-        scale = Scale(whole, free, tuple(beside), asked, Settings(), Interference())
+        scale = Scale(whole, free, tuple(beside), asked, TopoAwareSettings(), Interference())
         sets = combinations(gpus_of(free), asked.gpus)
         best = max(scale.terms(mask_of(chosen)).utility for chosen in sets)
         yield best - Bipartition(scale).solve()[1].utility

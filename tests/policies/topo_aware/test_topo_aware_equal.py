@@ -12,7 +12,7 @@ from topo_aware_plain import place
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, Wait
 from policies.contract.interference import Interference, Kind
 from policies.registry import registry
-from policies.topo_aware import Settings
+from policies.topo_aware import TopoAwareSettings
 
 MEASURED = Interference(
     {
@@ -26,7 +26,9 @@ KINDS = [(None, None), ("bert", 4), ("vgg", 64), ("other", 1), ("other", 128), (
 
 def built(known=MEASURED, **settings):
     """A policy that has seen nothing yet."""
-    return registry.build("topo-aware", {"topo_aware": Settings(**settings)}, Site((), known))
+    return registry.build(
+        "topo-aware", {"topo_aware": TopoAwareSettings(**settings)}, Site((), known)
+    )
 
 
 class Walk:

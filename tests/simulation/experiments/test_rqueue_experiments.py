@@ -7,17 +7,10 @@ import pytest
 
 from policies.remote.r_queue import NetworkSpeeds, execution_s
 from simulation.experiments.rqueue import occupancy, philly, workload
-from simulation.experiments.rqueue.tsubame import (
-    OURS,
-    QUEUES,
-    R_QUEUE,
-    SHARED,
-    averaged,
-    figures,
-)
+from simulation.experiments.rqueue.tsubame import OURS, QUEUES, R_QUEUE, SHARED, averaged, figures
 from simulation.experiments.rqueue.workload import nodes
 from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
+from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +27,7 @@ def test_fifty_jobs_that_fit_five_nodes_come_within_ten_days(busy):
 
 def test_seconds_with_more_and_fewer_jobs_are_counted_until_the_queues_last_end(busy):
     """Two jobs of 10 s: one after the other before, together now."""
-    log = [QueuedJob(0.0, busy[0].job, busy[0].work)] * 2
+    log = [QueuedLoanJob(0.0, busy[0].job, busy[0].work)] * 2
     before = [Ended(0.0, 10.0, 10.0, 0), Ended(10.0, 10.0, 10.0, 0)]
     now = [Ended(0.0, 10.0, 10.0, 0), Ended(0.0, 10.0, 10.0, 0)]
     assert occupancy.compared(log, now, before) == (10, 0, 10, 10)

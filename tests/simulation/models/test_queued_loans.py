@@ -9,11 +9,11 @@ from policies.remote import RemoteJob
 from policies.remote.r_queue import LEAST_OCCUPIED, GQueue, JobWork, NetworkSpeeds, RQueue
 from simulation import SimulationError
 from simulation.experiments.rqueue import tsubame, workload
-from simulation.models.queued_loans import QueuedJob, QueuedLoanSimulator
+from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 
 def queued(submit_s, *gpus, other_s=100.0, **work):
-    return QueuedJob(submit_s, RemoteJob(Request(gpus), cpus=2), JobWork(other_s, **work))
+    return QueuedLoanJob(submit_s, RemoteJob(Request(gpus), cpus=2), JobWork(other_s, **work))
 
 
 def ran(queue, node_count, *jobs):

@@ -233,10 +233,7 @@ def test_the_beginning_can_be_skipped_and_is_counted(log):
     rows = "".join(f"{n},{n * 43200},1,1,1,,,\n" for n in range(6))
     ready = prepare(log(GOOD + rows), CLUSTER, skip_days=1, most=3)
     assert [(job.job_id, job.submit_s) for job in ready.jobs] == [(2, 0), (3, 43200), (4, 86400)]
-    assert ready.left_out == {
-        "submitted in the first 1 days": 2,
-        "after the first 3 jobs": 1,
-    }
+    assert ready.left_out == {"submitted in the first 1 days": 2, "after the first 3 jobs": 1}
 
 
 def test_equal_ids_are_told_apart(log):

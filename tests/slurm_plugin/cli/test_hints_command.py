@@ -3,24 +3,17 @@
 import json
 from pathlib import Path
 
-from click.testing import CliRunner
+from commands_in_tests import run
 
 from policies.contract.hint_keys import KEYS, LAUNCH
 from policies.hints import parse, supported_keys
 from policies.hints.page import tables
-from slurm_plugin.cli import cli
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "hints.md"
 
 
-def run(*args: str) -> str:
-    done = CliRunner().invoke(cli, ["hints", *args])
-    assert done.exit_code == 0
-    return done.stdout
-
-
 def test_every_key_is_listed_with_values_default_and_reader():
-    rows = json.loads(run("--json"))["keys"]
+    rows = json.loads(run("hints", "--json"))["keys"]
     assert [row["key"] for row in rows] == list(KEYS)
     assert all(row["values"] and row["default"] and row["doc"] for row in rows)
     by_key = {row["key"]: row for row in rows}
@@ -29,10 +22,7 @@ def test_every_key_is_listed_with_values_default_and_reader():
     assert "mapa" in by_key["pattern"]["read_by"]
     assert by_key["remote"]["read_by"] == "the engine"
     assert by_key["batch"]["read_by"] == "topo-aware, topo-aware-p, genie"
-
-
-def test_the_table_names_every_key_too():
-    table = run()
+    table = run("hints")
     assert all(key in table for key in KEYS)
 
 
@@ -41,7 +31,7 @@ def test_the_page_is_the_commands_output():
     begin, end = "<!-- reference -->\n", "<!-- /reference -->"
     written = text[text.index(begin) + len(begin) : text.index(end)]
     # gputopo hints --markdown refreshes it.
-    assert written.strip() == tables().strip() == run("--markdown").strip()
+    assert written.strip() == tables().strip() == run("hints", "--markdown").strip()
 
 
 def test_launch_keys_go_with_every_policy():

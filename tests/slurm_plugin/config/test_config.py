@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
-from machines_in_tests import basic_config
+from machines_in_tests import BASIC, basic_config
 
+from policies.genie.submit import PAPER, Within
 from slurm_plugin.config import settings as config
+from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.genie.site import site_of
 
 FILE = Path("/etc/slurm/gputopo.yaml")
 
@@ -18,6 +21,7 @@ def test_an_empty_file_is_all_defaults():
     assert settings.waiting.max_postponements == 10
     assert settings.rule("any").mode == "observe"
     assert settings.nodes == ()
+    assert settings.genie is None
 
 
 def test_a_partition_takes_the_rest_from_default(tmp_path):
@@ -46,10 +50,12 @@ def test_of_several_partitions_the_one_that_changes_least_counts(tmp_path):
 
 
 def test_files_are_relative_to_the_configuration():
-    text = "nodes: [{nodes: n1, topology: minsky, gres_conf: my/gres.conf}]\nsocket: s"
+    text = "nodes: [{nodes: n1, topology: minsky, gres_conf: my/gres.conf}]\nsocket: s\n"
+    text += "topology_conf: topology.conf"
     settings = config.parse(text, FILE)
     assert settings.nodes[0].gres_conf == Path("/etc/slurm/my/gres.conf")
     assert settings.socket == Path("/etc/slurm/s")
+    assert settings.topology_conf == Path("/etc/slurm/topology.conf")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +114,12 @@ def test_files_are_relative_to_the_configuration():
         ("genie: {classes: [prior]}", "genie.classes: expected classes (urgent, prior, normal)"),
         ("genie: {classes: {}}", "genie.classes: expected classes"),
         ("genie:\n  accounts: {a: {}}", "2: genie.accounts.a.classes: missing"),
+        ("users: {a: {mode: off}}", "users.a.mode: unknown key; allowed: policy, hints"),
+        ("accounts: {a: {policy: magic}}", "accounts.a.policy: 'magic' is no policy"),
+        ("users: {a: {hints: {bind: none}}}", "plugstack.conf"),
+        ("partitions: {p: {hints: {mem: none}}}", "plugstack.conf"),
+        ("explain_listen: 9400", "is not host:port"),
+        ("metrics_listen: 'localhost:99999'", "is not host:port"),
         ("socket: [a", "not YAML"),
         ("a: &a [*a]\n", "1: a: unknown key"),
         ("socket: \x00", "1: not YAML"),
@@ -125,12 +137,6 @@ def test_a_missing_file_is_named():
         config.load(Path("/none/gputopo.yaml"))
 
 
-def test_topology_conf_is_relative_to_the_configuration_and_unset_by_default():
-    assert config.parse("", FILE).topology_conf is None
-    settings = config.parse("topology_conf: topology.conf", FILE)
-    assert settings.topology_conf == Path("/etc/slurm/topology.conf")
-
-
 def test_nothing_is_lent_unless_the_site_says_so():
     found = config.parse("", FILE).remote
     assert (found.allow, found.trust_network, found.preset.name) == (False, False, "echo")
@@ -139,3 +145,49 @@ def test_nothing_is_lent_unless_the_site_says_so():
     assert (found.allow, found.ports, found.r_queues) == (True, (6000, 6009), ("rq",))
     trusting = "enforcement: slots\nremote: {allow: yes, preset: cricket, trust_network: yes}"
     assert config.parse(trusting, FILE).remote.preset.name == "cricket"
+
+
+# The section `genie`
+
+
+def test_partitions_take_what_they_do_not_say_from_the_section():
+    text = """
+genie:
+  database: perf.db
+  late: refuse
+  classes: {prior: 1.5, normal: 12h}
+  partitions:
+    a: {nodes: "n[1-2]"}
+    b: {nodes: n3, late: accept, classes: {urgent: 0}, max_nodes: 1, max_gpus_per_node: 4}
+  accounts: {gold: {classes: {urgent: 0, normal: 1}}}
+"""
+    genie = config.parse(text, FILE).genie
+    assert genie.database == Path("/etc/slurm/perf.db")
+    a, b = genie.partitions["a"], genie.partitions["b"]
+    assert (a.nodes, a.late, a.max_nodes) == (("n1", "n2"), "refuse", 0)
+    assert a.classes == {"prior": Within(1.5), "normal": Within(seconds=43200)}
+    assert (b.late, b.classes, b.max_nodes) == ("accept", {"urgent": Within(0)}, 1)
+    assert tuple(genie.accounts["gold"].classes) == ("urgent", "normal")
+
+
+def test_the_papers_classes_hold_where_the_site_names_none():
+    genie = config.parse("genie: {partitions: {a: {nodes: n1}}}", FILE).genie
+    assert genie.partitions["a"].classes == PAPER
+    assert {name: within.times for name, within in PAPER.items()} == {
+        "urgent": 0.0, "prior": 1.0, "normal": 2.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        ("dgx[1-4]", "genie.partitions.dl.nodes: dgx4 is not declared"),
+        ("dgx1,minsky1", "genie.partitions.dl.nodes: nodes of 4, 8 GPUs; expected nodes of one"),
+    ],
+)
+def test_nodes_must_be_declared_and_alike(tmp_path, nodes, says):
+    text = BASIC + f"genie: {{{{partitions: {{{{dl: {{{{nodes: '{nodes}'}}}}}}}}}}}}\n"
+    settings = basic_config(tmp_path, text)
+    assert settings.genie is not None
+    with pytest.raises(ConfigError, match=says):
+        site_of(settings.genie, load_machines(settings), str(settings.path))

@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import pytest
 import yaml
-from click.testing import CliRunner
+from commands_in_tests import run
 
-from slurm_plugin.cli import cli
 from slurm_plugin.config import reference
 from slurm_plugin.config.key import keys_of
 from slurm_plugin.config.settings import Config
@@ -33,8 +32,7 @@ def test_the_page_lists_every_key_as_gputopo_config_keys_does():
     page = (ROOT / "docs" / "configuration.md").read_text()
     begin, end = "<!-- reference -->\n", "<!-- /reference -->"
     written = page[page.index(begin) + len(begin) : page.index(end)]
-    printed = CliRunner().invoke(cli, ["config", "keys"], catch_exceptions=False)
-    assert written == printed.output
+    assert written == run("config", "keys")
 
 
 @pytest.mark.parametrize("key", KEYS)
@@ -49,8 +47,7 @@ def test_each_keys_default_or_example_is_read(key):
 
 
 def test_the_schema_knows_every_key_and_no_other():
-    printed = CliRunner().invoke(cli, ["config", "schema"], catch_exceptions=False)
-    schema = json.loads(printed.output)
+    schema = json.loads(run("config", "schema"))
     assert schema["properties"].keys() == {key.name for key in keys_of(Config)}
     assert schema["additionalProperties"] is False
     inner = schema["properties"]

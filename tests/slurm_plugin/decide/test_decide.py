@@ -10,8 +10,9 @@ from machines_in_tests import basic_decider, mask, node, question
 
 from policies import Cluster, Placement, Policy, Request, Wait
 from policies.contract.hint_keys import MIN_UTILITY
-from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.decide import Decider, use_note
 from slurm_plugin.protocol import CandidateNode, Pass, Use, WaitFor
+from slurm_plugin.wire import clean_note
 
 FULL = 0xFF
 
@@ -48,13 +49,17 @@ def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(decider):
     reply = decider.decide(question(node("dgx1", FULL, mask(0, 1)))).reply
     assert reply.nodes == {"dgx1": mask(0, 3)}
     assert reply.alt == {}
+    assert reply.note.startswith("dgx1:0,3 by mapa: ring: ")
+    assert reply.note == clean_note(reply.note)
 
 
 def test_the_index_mapping_is_applied_both_ways(decider):
     # Slurm's 7..0 are the topology's 0..7: free are the topology's 0, 3 and 6.
-    free = mask(7, 4, 1)
-    reply = decider.decide(question(node("mirrored", free, mask(1, 4)))).reply
-    assert reply.nodes == {"mirrored": mask(7, 4)}
+    decision = decider.decide(question(node("mirrored", mask(7, 4, 1), mask(1, 4))))
+    assert decision.reply.nodes == {"mirrored": mask(7, 4)}
+    record = decision.record()
+    assert set(record["chosen"]["gpus"]["mirrored"]) == {7, 4}
+    assert record["slurm"]["gpus"] == {"mirrored": [1, 4]}
 
 
 def test_a_better_node_is_taken_and_the_alternative_stays_with_slurms(decider):
@@ -150,36 +155,24 @@ def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider):
 def test_the_record_of_a_policy_of_terms_carries_them(decider):
     asked = replace(question(node("dgx1", FULL, mask(0, 1))), hint="policy=topo-aware,batch=1")
     record = decider.decide(asked).record()
-    assert record["chosen"]["terms"] == {
-        "communication": 1.0,
-        "interference": 1.0,
-        "fragmentation": 0.5,
-    }
+    terms = {"communication": 1.0, "interference": 1.0, "fragmentation": 0.5}
+    assert record["chosen"]["terms"] == terms
     assert record["chosen"]["score"] == pytest.approx(2.5 / 3)
     assert record["chosen"]["effbw_gbps"] > 0
     assert record["candidates"][0]["terms"] == record["chosen"]["terms"]
     assert "effbw_gbps" not in record["candidates"][0]
 
 
-def test_records_speak_slurms_indices(decider):
-    record = decider.decide(question(node("mirrored", mask(7, 4, 1), mask(1, 4)))).record()
-    assert set(record["chosen"]["gpus"]["mirrored"]) == {7, 4}
-    assert record["slurm"]["gpus"] == {"mirrored": [1, 4]}
-
-
 WAIT = Wait("busy", 45.0)
 
 
-def test_a_wait_is_cut_to_the_sites_step(decider):
+@pytest.mark.parametrize(("spent", "wait_s"), [({}, 30), ({"postponed": 1, "waited_s": 93}, 7)])
+def test_a_wait_is_cut_to_the_sites_step_and_to_what_is_left_of_the_jobs_time(
+    decider, spent, wait_s
+):
     ours, _ = fixed(decider, WAIT)
-    decision = ours.decide(question(node("dgx1", FULL, 1)))
-    assert decision.reply == WaitFor(30, "fixed: busy", max_wait_s=100)
-
-
-def test_a_wait_is_cut_to_what_is_left_of_the_jobs_time(decider):
-    ours, _ = fixed(decider, WAIT)
-    asked = question(node("dgx1", FULL, 1), postponed=1, waited_s=93)
-    assert ours.decide(asked).reply == WaitFor(7, "fixed: busy", max_wait_s=100)
+    asked = question(node("dgx1", FULL, 1), **spent)
+    assert ours.decide(asked).reply == WaitFor(wait_s, "fixed: busy", max_wait_s=100)
 
 
 @pytest.mark.parametrize(
@@ -227,11 +220,8 @@ def test_an_impossible_answer_of_a_policy_is_never_passed_on(decider, gpus, capl
 def test_a_policy_that_raises_costs_only_its_own_answer(decider, caplog):
     ours, _ = fixed(decider, ZeroDivisionError("bug"))
     decision = ours.decide(question(node("dgx1", FULL, 1)))
-    assert (decision.reply, decision.reason) == (
-        Pass("Slurm's own choice: internal error"),
-        "internal error",
-    )
-    assert decision.record()["why"] == "internal error"
+    assert decision.reply == Pass("Slurm's own choice: internal error")
+    assert decision.reason == decision.record()["why"] == "internal error"
 
 
 def test_a_partitions_hints_are_defaults_the_users_own_win(decider):
@@ -280,3 +270,36 @@ def test_what_is_used_is_free_and_as_much_as_slurm_counted(decider, nodes, hint)
     if reply.alt:
         own = {n.name: n.own.bit_count() for n in nodes if n.own}
         assert {name: m.bit_count() for name, m in reply.alt.items()} == own
+
+
+# The note in AdminComment: GPUs in rank order, policy, reason, within 200 bytes.
+
+
+def test_gpus_stand_in_rank_order_by_slurms_index(decider):
+    asked = question(node("mirrored", FULL, mask(0, 1, 2, 3)))
+    decision = decider.decide(asked)
+    order = decision.record()["chosen"]["gpus"]["mirrored"]
+    assert decision.reply.note.startswith(f"mirrored:{','.join(map(str, order))} by mapa: ")
+    assert mask(*order) == decision.reply.nodes["mirrored"]
+
+
+def test_many_nodes_are_counted_and_the_reason_stays():
+    gpus = {f"node{i:03}": tuple(range(8)) for i in range(100)}
+    note = use_note(gpus, "mapa", "because of its links")
+    assert len(note.encode()) <= 200
+    assert "more nodes by mapa: because of its links" in note
+    assert note.startswith("node000:0,1,2,3,4,5,6,7 node001:")
+
+
+def test_nothing_is_written_where_the_site_wants_nothing(decider):
+    decide = decider.decide
+    for partition in ("quiet", "watched"):
+        asked = question(node("dgx1", FULL, 1), node("alien", FULL), partition=partition)
+        assert decide(asked).reply == Pass()
+    assert decide(question(node("alien", FULL, 1), partition="watched")).reply == Pass()
+
+
+def test_the_record_counts_the_rings_pcie_hops(decider):
+    record = decider.decide(question(node("dgx1", FULL, mask(0, 5)))).record()
+    assert record["chosen"]["pcie_hops"] == 0
+    assert record["slurm"]["pcie_hops"] == 1

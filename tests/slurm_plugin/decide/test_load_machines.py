@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from machines_in_tests import named
 
 from gres_topology import NodeTopology, catalog
 from gres_topology.readers import saved
@@ -99,13 +100,6 @@ def test_a_mapping_that_cannot_be_established_leaves_the_node_to_slurm(
     assert says in found.problem
 
 
-def test_a_stated_identity_that_the_minors_disprove_is_refused(tmp_path):
-    topology = with_minors(1, 0, 2, 3)
-    nodes = "{nodes: n2, topology: minsky, gres_conf: gres.conf}"
-    found = machines(tmp_path, nodes, GRES, {"n2": (topology, topology)})["n2"]
-    assert "say [1, 0, 2, 3]; set slurm_index: gres-conf" in found.problem
-
-
 def test_a_stated_identity_stands_where_nothing_disproves_it(tmp_path):
     topology = with_minors(0, 1, 2, 3)
     nodes = "{nodes: n2, topology: minsky, gres_conf: gres.conf}"
@@ -136,13 +130,6 @@ def test_what_rocm_smi_cannot_tell_is_no_mismatch(tmp_path):
     assert machines(tmp_path, nodes, None, {"n1": (found, found)})["n1"].problem == ""
 
 
-def test_other_hardware_than_accepted_leaves_the_node_to_slurm(tmp_path):
-    nodes = f"{{nodes: n2, topology: collected, {BY_CONF}}}"
-    accepted = with_minors(0, 1, 2, 3)
-    found = machines(tmp_path, nodes, GRES, {"n2": (accepted, relinked(accepted))})["n2"]
-    assert found.problem.startswith("its hardware is not the accepted one: GPU0 and GPU1:")
-
-
 def test_minors_that_moved_at_a_reboot_are_followed_by_gres_conf(tmp_path):
     nodes = f"{{nodes: n2, topology: collected, {BY_CONF}}}"
     found = machines(
@@ -152,17 +139,26 @@ def test_minors_that_moved_at_a_reboot_are_followed_by_gres_conf(tmp_path):
     assert found.order == (3, 2, 1, 0)
 
 
-def test_minors_that_moved_void_a_stated_mapping(tmp_path):
-    nodes = "{nodes: n2, topology: collected, slurm_index: identity, gres_conf: none}"
-    found = machines(
-        tmp_path, nodes, None, {"n2": (with_minors(0, 1, 2, 3), with_minors(3, 2, 1, 0))}
-    )["n2"]
-    assert "expected with device minor 0, found 3" in found.problem
+IN_ORDER, TURNED = with_minors(0, 1, 2, 3), with_minors(3, 2, 1, 0)
+SWAPPED = with_minors(1, 0, 2, 3)
+#: What is wrong, the node set, the accepted and the latest hardware, and what is said.
+PROBLEMS: list[tuple[str, str, tuple[NodeTopology, ...], str]] = [
+    ("a stated identity that the minors disprove", "topology: minsky, gres_conf: gres.conf",
+     (SWAPPED, SWAPPED), "say [1, 0, 2, 3]; set slurm_index: gres-conf"),
+    ("other hardware than accepted", f"topology: collected, {BY_CONF}",
+     (IN_ORDER, relinked(IN_ORDER)), "its hardware is not the accepted one: GPU0 and GPU1:"),
+    ("minors that moved, with a stated mapping", "topology: collected, gres_conf: none",
+     (IN_ORDER, TURNED), "expected with device minor 0, found 3"),
+    ("not collected yet", "topology: collected", (),
+     "not collected yet; run gputopo topology collect n2"),
+]  # fmt: skip
 
 
-def test_a_node_not_collected_yet_is_named(tmp_path):
-    found = machines(tmp_path, "{nodes: n1, topology: collected}")["n1"]
-    assert found.problem == "not collected yet; run gputopo topology collect n1"
+@pytest.mark.parametrize(("node_set", "hardware", "says"), named(PROBLEMS))
+def test_a_node_that_cannot_be_trusted_says_why(tmp_path, node_set, hardware, says):
+    collected = {"n2": hardware} if hardware else {}
+    found = machines(tmp_path, f"{{nodes: n2, {node_set}}}", GRES, collected)["n2"]
+    assert says in found.problem
 
 
 def test_damaged_state_costs_the_collected_nodes_only(tmp_path):

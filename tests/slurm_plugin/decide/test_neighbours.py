@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, basic_config, mask, node, question
+from engine_in_tests import written
+from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
 
 from policies import Request
 from policies.contract.interference import WORST, Kind, kind_of_request
@@ -12,7 +13,6 @@ from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.neighbours import Neighbours, hint_of
-from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import Learned, interference
 from slurm_plugin.job_profiles.learned import Sort
@@ -185,10 +185,7 @@ def test_a_node_that_is_left_to_slurm_has_no_neighbours(cache, slurm):
 
 
 def decider(tmp_path: Path, cache: Neighbours) -> Decider:
-    from policies.registry import registry
-
-    config = basic_config(tmp_path)
-    return Decider(cache.machines, Rules(config), config.waiting, registry.get, cache.jobs)
+    return replace(basic_decider(tmp_path), neighbours=cache.jobs)
 
 
 def test_topo_aware_keeps_away_from_a_neighbour_and_mapa_does_not_ask(cache, slurm, tmp_path):
@@ -223,9 +220,7 @@ def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(tmp_path):
     )
     text += "slurm: {{bin_dir: /nowhere}}\n"
     text = text.replace("plain: {{policy: first-fit}}", "plain: {{policy: topo-aware}}")
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(text.format(folder=tmp_path))
-    found = setup.load(path)
+    found = setup.load(written(tmp_path, text))
     assert found.looks_at_jobs()
     assert found.neighbours.age_s() is None
     asked = question(
@@ -238,16 +233,16 @@ def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(tmp_path):
 # Learning.
 
 
-def life(
-    cache: Neighbours,
-    job_id: int,
-    masks: dict[str, int],
-    seconds: float,
-    hint: str,
-    uid: int = ALICE,
-) -> None:
+def begin(cache: Neighbours, job_id: int, gpus: int, hint: str, uid: int = ALICE) -> None:
+    """A job starts on these GPUs of dgx1."""
     cache.asked(question(node("dgx1", 0xFF, 1), job=job_id, hint=hint, uid=uid))
-    cache.notice(started(job_id, **masks))
+    cache.notice(started(job_id, dgx1=gpus))
+
+
+def life(
+    cache: Neighbours, job_id: int, gpus: int, seconds: float, hint: str, uid: int = ALICE
+) -> None:
+    begin(cache, job_id, gpus, hint, uid)
     cache.clock.now += seconds  # type: ignore[attr-defined]
     cache.notice(Notice("ended", job_id, 0, {}))
 
@@ -259,13 +254,10 @@ def completed(*ids: int, state: str = "COMPLETED") -> list[SlurmJob]:
 def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache, slurm):
     """Five runs each, the 95th percentile of 100..104 s over that of 80..84 s."""
     for n in range(5):
-        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80 + n, HINT)
-    cache.asked(
-        question(node("dgx1", 0xFF, 1), job=50, hint="policy=topo-aware,profile=vgg,batch=4")
-    )
-    cache.notice(started(50, dgx1=mask(2)))
+        life(cache, 10 + n, mask(0, 1), 80 + n, HINT)
+    begin(cache, 50, mask(2), "policy=topo-aware,profile=vgg,batch=4")
     for n in range(5):
-        life(cache, 20 + n, {"dgx1": mask(0, 1)}, 100 + n, HINT)
+        life(cache, 20 + n, mask(0, 1), 100 + n, HINT)
     slurm.rows = [row(50, {"dgx1": (2,)})]
     slurm.finished = completed(*range(10, 15), *range(20, 25))
     refresh(cache, slurm)
@@ -285,11 +277,9 @@ def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache, slurm):
 )
 def test_what_teaches_nothing(cache, slurm, sentence, state, hint, neighbours):
     for n in range(neighbours):
-        kind = f"policy=topo-aware,profile=p{n},batch=4"
-        cache.asked(question(node("dgx1", 0xFF, 1), job=50 + n, hint=kind))
-        cache.notice(started(50 + n, dgx1=mask(2 + n)))
+        begin(cache, 50 + n, mask(2 + n), f"policy=topo-aware,profile=p{n},batch=4")
     for n in range(6):
-        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, hint)
+        life(cache, 10 + n, mask(0, 1), 80, hint)
     slurm.finished = completed(*range(10, 16), state=state)
     refresh(cache, slurm)
     assert cache.teacher.learned.slowdowns() == {}
@@ -301,7 +291,7 @@ def test_what_teaches_nothing(cache, slurm, sentence, state, hint, neighbours):
 def test_a_neighbour_of_the_other_socket_is_none(cache, slurm):
     cache.notice(started(50, dgx1=mask(4)))
     for n in range(5):
-        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 80, HINT)
+        life(cache, 10 + n, mask(0, 1), 80, HINT)
     slurm.finished = completed(*range(10, 15))
     refresh(cache, slurm)
     assert cache.teacher.learned.seconds(Sort(BERT, True)) == 80
@@ -309,7 +299,7 @@ def test_a_neighbour_of_the_other_socket_is_none(cache, slurm):
 
 def test_what_was_learned_outlives_the_engine(cache, slurm, tmp_path):
     for n in range(5):
-        life(cache, 10 + n, {"dgx1": mask(0, 4)}, 80, HINT)
+        life(cache, 10 + n, mask(0, 4), 80, HINT)
     slurm.finished = completed(*range(10, 15))
     refresh(cache, slurm)
     again = Learned(tmp_path / "learned.json")
@@ -319,12 +309,11 @@ def test_what_was_learned_outlives_the_engine(cache, slurm, tmp_path):
 def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(cache, slurm):
     """Mallory's `bert` idles beside hers; Alice's own jobs of that name are judged as before."""
     for n in range(5):
-        life(cache, 10 + n, {"dgx1": mask(0, 1)}, 10, HINT, MALLORY)
+        life(cache, 10 + n, mask(0, 1), 10, HINT, MALLORY)
     vgg = "policy=topo-aware,profile=vgg,batch=4"
-    cache.asked(question(node("dgx1", 0xFF, 1), job=50, hint=vgg, uid=MALLORY))
-    cache.notice(started(50, dgx1=mask(2)))
+    begin(cache, 50, mask(2), vgg, MALLORY)
     for n in range(5):
-        life(cache, 20 + n, {"dgx1": mask(0, 1)}, 1000, HINT, MALLORY)
+        life(cache, 20 + n, mask(0, 1), 1000, HINT, MALLORY)
     slurm.rows = [row(50, {"dgx1": (2,)}, vgg)]
     slurm.finished = completed(*range(10, 15), *range(20, 25))
     refresh(cache, slurm)
@@ -338,12 +327,3 @@ def test_what_a_user_calls_his_jobs_moves_no_placement_of_others(cache, slurm):
     assert known.factor(hers, known.told_apart(VGG)) == known.factor(hers, Kind("", 16, 0))
     his = known.told_apart(kind_of_request(replace(request, user=MALLORY)))
     assert known.factor(his, theirs[1]) == WORST
-
-
-def test_a_folder_that_cannot_be_written_is_named_once(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    learned = Learned(tmp_path / "file" / "learned.json")
-    for _ in range(3):
-        learned.add(Sort(BERT, True), 80)
-        learned.save()
-    assert caplog.text.count("what jobs taught is not written") == 1

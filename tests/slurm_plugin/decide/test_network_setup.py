@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 
 import pytest
+from engine_in_tests import written
 from machines_in_tests import BASIC, mask, node, question
 
 from slurm_plugin.errors import ConfigError
@@ -16,11 +17,9 @@ SWITCHES = (
 
 
 def loaded(folder: Path, switches: str | None) -> setup.Setup:
-    path = folder / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=folder) + "topology_conf: topology.conf\n")
     if switches is not None:
         (folder / "topology.conf").write_text(switches)
-    return setup.load(path)
+    return setup.load(written(folder, BASIC + "topology_conf: topology.conf\n"))
 
 
 def test_two_nodes_are_moved_below_one_switch(tmp_path):

@@ -6,11 +6,11 @@ import pwd
 from pathlib import Path
 
 import pytest
+from engine_in_tests import written
 from machines_in_tests import BASIC, basic_config
 
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.decide.rules import MAX_KEPT, Rules
-from slurm_plugin.errors import ConfigError
 from slurm_plugin.serve import setup
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -59,8 +59,7 @@ def test_however_many_users_ask_few_rules_are_kept(rules):
 
 
 def test_the_policies_of_accounts_and_users_are_made_ready_with_those_of_partitions(tmp_path):
-    path = tmp_path / "gputopo.yaml"
-    path.write_text((BASIC + PERSONAL % ME).format(folder=tmp_path))
+    path = written(tmp_path, BASIC + PERSONAL % ME)
     names = [policy.name for policy in setup.load(path).policies()]
     assert names == ["best-fit", "first-fit", "mapa", "mapa-preserve"]
     path.write_text(path.read_text().replace("  plain: {policy: first-fit}\n", ""))
@@ -89,23 +88,6 @@ def test_a_limit_counts_for_launch_keys_too(rules):
 def test_launch_keys_reach_no_policy(rules):
     preferences = read_preferences("bind=none,mem=bind,pattern=tree", rules("gpu"))
     assert not preferences.request((2,), 1).options
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("users: {a: {mode: off}}", "users.a.mode: unknown key; allowed: policy, hints"),
-        ("accounts: {a: {policy: magic}}", "accounts.a.policy: 'magic' is no policy"),
-        ("users: {a: {hints: {bind: none}}}", "plugstack.conf"),
-        ("partitions: {p: {hints: {mem: none}}}", "plugstack.conf"),
-        ("explain_listen: 9400", "is not host:port"),
-        ("metrics_listen: 'localhost:99999'", "is not host:port"),
-    ],
-)
-def test_a_mistake_is_named(tmp_path, text, says):
-    with pytest.raises(ConfigError) as caught:
-        basic_config(tmp_path, text.replace("{", "{{").replace("}", "}}"))
-    assert says in str(caught.value)
 
 
 def test_addresses_are_read(tmp_path):

@@ -24,12 +24,9 @@ def decided(job: int, *gpus: int) -> dict[str, object]:
     return {"time": "now", "job": job, "decision": "use", "gpus_per_node": gpus}
 
 
-def test_shares_may_be_given():
+def test_shares_may_be_given_and_are_learned_otherwise():
     settings = config.parse("usual_jobs: {1: 60, 8: 15, 2: 25}", FILE)
     assert settings.usual_jobs == ((1, 0.6), (2, 0.25), (8, 0.15))
-
-
-def test_unless_told_otherwise_they_are_learned():
     assert config.parse("", FILE).usual_jobs == "learned"
     assert config.parse("usual_jobs: learned", FILE).usual_jobs == "learned"
 

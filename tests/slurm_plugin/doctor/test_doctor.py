@@ -4,7 +4,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +12,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from machines_in_tests import BASIC
+from machines_in_tests import BASIC, named
 
 from slurm_plugin.doctor import CHECKS, Finding, examine
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 
 def plugin_file(path: Path, version: tuple[int, int, int], mark: bytes = b"") -> Path:
@@ -66,26 +66,15 @@ class FakeSlurm:
             "PluginDir": f"{folder}/ours:{folder}/stock",
         }
 
-    def version(self) -> str:
-        return self.values["SLURM_VERSION"]
-
-    def nodes(self) -> list[SlurmNode]:
-        return self.all_nodes
-
-    def jobs(self) -> list[SlurmJob]:
-        return []
-
-    def queue(self) -> list[QueuedJob]:
-        return self.all_jobs
-
-    def config(self) -> Mapping[str, str]:
-        return self.values
-
-    def partitions(self) -> list[SlurmPartition]:
-        return [SlurmPartition(p, (), False) for p in ("watched", "quiet", "plain", "picky")]
+        parts = [SlurmPartition(p, (), False) for p in ("watched", "quiet", "plain", "picky")]
+        self.version = lambda: self.values["SLURM_VERSION"]
+        self.nodes = lambda: self.all_nodes
+        self.queue = lambda: self.all_jobs
+        self.config = lambda: self.values
+        self.partitions = lambda: parts
 
 
-class Site:
+class PlayedSite:
     """One installation in a directory; all is well until a test breaks something."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,6 +83,7 @@ class Site:
         self.config = folder / "gputopo.yaml"
         self.config.write_text(BASIC.format(folder=folder))
         (folder / "slurm").mkdir()
+        self.bridge = folder / "slurm" / "gputopo-bridge.conf"
         self.script = folder / "slurm" / "job_submit.lua"
         self.script.write_text("-- the gputopo bridge")
         plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
@@ -127,8 +117,8 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    return Site(tmp_path, monkeypatch)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedSite:
+    return PlayedSite(tmp_path, monkeypatch)
 
 
 def test_a_whole_installation_has_nothing_to_fix(site):
@@ -144,30 +134,37 @@ def test_a_wrong_configuration_is_said_once_and_the_rest_is_still_checked(site):
     assert {"slurm", "bridge", "select plugin"} <= {f.check for f in site.findings()}
 
 
-def slurm_says(**values: str) -> Callable[[Site], object]:
+def slurm_says(**values: str) -> Callable[[PlayedSite], object]:
     """Slurm's configuration with these values; {folder} stands for the installation's."""
     return lambda site: site.slurm.values.update(
         {key: text.format(folder=site.folder) for key, text in values.items()}
     )
 
 
-def four_gpus(site: Site) -> None:
+def four_gpus(site: PlayedSite) -> None:
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 4})
 
 
-def not_collected(site: Site) -> None:
-    text = site.config.read_text()
-    site.config.write_text(
-        text.replace("minsky1, topology: minsky", "minsky1, topology: collected")
-    )
+def yaml_says(old: str, new: str) -> Callable[[PlayedSite], object]:
+    """gputopo.yaml with one text in place of another."""
+    return lambda site: site.config.write_text(site.config.read_text().replace(old, new))
 
 
-def another_partition(site: Site) -> None:
-    site.config.write_text(site.config.read_text() + "  gone: {mode: observe}\n")
+NOT_COLLECTED = yaml_says("minsky1, topology: minsky", "minsky1, topology: collected")
+ANOTHER_PARTITION = yaml_says("partitions:\n", "partitions:\n  gone: {mode: observe}\n")
+
+
+def network_files(site: PlayedSite) -> None:
+    """Slurm 26.05 with a topology.yaml, the engine with a topology.conf."""
+    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    (site.folder / "topology.conf").write_text("SwitchName=s1 Nodes=dgx1")
+    site.config.write_text(site.config.read_text() + "topology_conf: topology.conf\n")
+    site.slurm.values["SLURM_VERSION"] = "26.05.3"
+    plugin_file(site.folder / "ours" / "select_cons_tres.so", (26, 5, 3), b"gputopo")
 
 
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
-BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
+BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
      "rm {folder}/off"),
     ("no socket", lambda site: (site.folder / "engine.sock").unlink(), "socket", "fail",
@@ -201,22 +198,34 @@ BROKEN: list[tuple[str, Callable[[Site], object], str, str, str]] = [
      "select/linear"),
     ("GPU counts that differ", four_gpus, "nodes", "fail",
      "dgx1: Slurm has 4 GPUs, its topology dgx1v 8"),
-    ("node left to Slurm", not_collected, "nodes", "fail",
+    ("node left to Slurm", NOT_COLLECTED, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
-    ("partition that Slurm does not have", another_partition, "partitions", "warn",
+    ("topology.yaml beside a topology.conf", network_files, "network", "warn",
+     "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; it chooses"),
+    ("bridge and engine that enforce in two ways",
+     lambda site: site.bridge.write_text("enforcement = slots # both\n"), "enforcement", "fail",
+     "enforcement = slots, gputopo.yaml select"),
+    ("partition that Slurm does not have", ANOTHER_PARTITION, "partitions", "warn",
      "gone is no partition"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("breaks", "check", "level", "words"),
-    [row[1:] for row in BROKEN],
-    ids=[row[0] for row in BROKEN],
-)
+@pytest.mark.parametrize(("breaks", "check", "level", "words"), named(BROKEN))
 def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, words):
     breaks(site)
     finding = site.only(check, level)
     assert words.format(folder=site.folder) in f"{finding.text}; {finding.fix}"
+
+
+@pytest.mark.parametrize(("version", "words"), [
+    ("24.11.5", "gputopo.yaml names no topology_conf"),
+    ("26.05.3", "goes by {folder}/slurm/topology.yaml"),
+])  # fmt: skip
+def test_a_release_that_does_not_read_topology_yaml(site, version, words):
+    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    site.slurm.values["SLURM_VERSION"] = version
+    (text,) = (found.text for found in site.findings() if found.check == "network")
+    assert words.format(folder=site.folder) in text
 
 
 def test_nodes_known_to_one_side_only_are_named(site):
@@ -242,7 +251,7 @@ def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path, content):
         uint32_symbol(path, "plugin_version")
 
 
-def run_jobs(site: Site, started_s_ago: float, count: int = 3) -> None:
+def run_jobs(site: PlayedSite, started_s_ago: float, count: int = 3) -> None:
     """Jobs with a GPU each that started so long ago."""
     start = int(time.time() - started_s_ago)
     site.slurm.all_jobs = [
@@ -251,7 +260,9 @@ def run_jobs(site: Site, started_s_ago: float, count: int = 3) -> None:
     ]
 
 
-def test_gpu_jobs_that_start_without_a_question_are_seen(site):
+@pytest.mark.parametrize("boot", ["", "Unknown"], ids=["no boot time", "an unreadable one"])
+def test_gpu_jobs_that_start_without_a_question_are_seen(site, boot):
+    site.slurm.values["BOOT_TIME"] = boot
     run_jobs(site, started_s_ago=60)
     assert "3 jobs with GPUs have started" in site.only("questions").text
 
@@ -269,9 +280,7 @@ NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("ago_s", "count", "status", "values"), [n[1:] for n in NO_SIGN], ids=[n[0] for n in NO_SIGN]
-)
+@pytest.mark.parametrize(("ago_s", "count", "status", "values"), named(NO_SIGN))
 def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     run_jobs(site, ago_s, count)
     site.status |= status
@@ -279,16 +288,10 @@ def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     assert site.wrong() == []
 
 
-def test_a_boot_time_that_nobody_can_read_is_none(site):
-    run_jobs(site, started_s_ago=60)
-    site.slurm.values["BOOT_TIME"] = "Unknown"
-    site.only("questions")
-
-
-def in_slots_mode(site: Site) -> None:
+def in_slots_mode(site: PlayedSite) -> None:
     """The same installation, by slots, and all is well."""
     site.config.write_text("enforcement: slots\n" + site.config.read_text())
-    (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots\n")
+    site.bridge.write_text("enforcement = slots\n")
     site.slurm.all_nodes = [
         replace(node, gpus={f"v100.s{i}": 1 for i in range(node.gpu_count)})
         for node in site.slurm.all_nodes
@@ -304,11 +307,6 @@ def in_slots_mode(site: Site) -> None:
 def test_slots_need_no_plugin_of_ours(site):
     in_slots_mode(site)
     assert site.wrong() == []
-
-
-def test_bridge_and_engine_that_enforce_in_two_ways(site):
-    (site.folder / "slurm" / "gputopo-bridge.conf").write_text("enforcement = slots # both\n")
-    assert "enforcement = slots, gputopo.yaml select" in site.only("enforcement").text
 
 
 def test_a_node_without_a_type_per_gpu(site):

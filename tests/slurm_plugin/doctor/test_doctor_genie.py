@@ -12,7 +12,9 @@ from slurm_plugin.slurm.interface import SlurmPartition
 
 NODES = ("dgx1", "dgx2")
 GOOD = [SlurmPartition("dl", NODES, False), SlurmPartition("strict", NODES, False)]
+OTHER_NODES = [SlurmPartition("dl", (*NODES, "n9"), False), GOOD[1]]
 MULTIFACTOR = {"PriorityType": "priority/multifactor"}
+BASIC_ORDER = {"PriorityType": "priority/basic"}
 
 
 def told(folder: Path, partitions: list[SlurmPartition], values: dict[str, str]) -> list[str]:
@@ -39,15 +41,11 @@ def test_what_is_right_is_told(tmp_path):
     [
         (GOOD[:1], MULTIFACTOR, "fail: strict is no partition of Slurm"),
         (
-            [SlurmPartition("dl", (*NODES, "n9"), False), GOOD[1]],
+            OTHER_NODES,
             MULTIFACTOR,
             "fail: dl: Slurm's nodes and genie.partitions.dl.nodes differ in n9",
         ),
-        (
-            GOOD,
-            {"PriorityType": "priority/basic"},
-            "warn: the queue's order is not kept: PriorityType is priority/basic",
-        ),
+        (GOOD, BASIC_ORDER, "warn: the queue's order is not kept: PriorityType is priority/basic"),
     ],
     ids=["no partition", "other nodes", "basic priority"],
 )

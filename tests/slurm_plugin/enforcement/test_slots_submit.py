@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, basic_config, basic_decider
+from machines_in_tests import BASIC, a_submit, basic_config, basic_decider
 from slots_in_tests import record_in
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
 from slurm_plugin.job_notes import hints
-from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
 
@@ -37,16 +37,10 @@ def mode(folder: Path, state: CapacityCache) -> Slots:
     return Slots(decider, state, LEASE_S, clock=lambda: NOW, token=lambda: next(tokens))
 
 
-def submit(gpus: int = 2, *, hint: str = "", partition: str = "batch", **keys: object) -> Submit:
-    text = f"gres/gpu:{gpus}"
-    values: dict[str, object] = {"form": "node", "tpn": text, "time_s": 60, **keys}
-    model = str(values.pop("type", ""))
-    nodes = int(str(values.pop("nodes", 1)))
-    tasks = int(str(values.pop("tasks", 1)))
-    slots = SlotsKeys(**values)  # type: ignore[arg-type]
-    return Submit(
-        1, 1000, gpus * nodes, nodes, gpus, tasks, 0, "", "", partition, model, hint, slots
-    )
+def submit(gpus: int = 2, nodes: int = 1, **more: object) -> Submit:
+    counts = {"gpus": gpus * nodes, "nodes": nodes, "per_node": gpus, "tasks": 1}
+    asked = {"partition": "batch", "tpn": f"gres/gpu:{gpus}", "time_s": 60}
+    return a_submit(**{**counts, **asked, **more})
 
 
 def told(reply: object) -> dict[str, str]:
@@ -184,15 +178,24 @@ def test_slurms_own_choice(tmp_path, asked, why):
     assert left(mode(tmp_path, cache()).on_submit(asked)) == why
 
 
-@pytest.mark.parametrize("partition", ["quiet", "watched"])
-def test_where_nothing_is_enforced_nothing_is_said(tmp_path, partition):
-    assert isinstance(mode(tmp_path, cache()).on_submit(submit(partition=partition)), Pass)
+def test_where_the_mode_is_off_nothing_is_said(tmp_path):
+    assert isinstance(mode(tmp_path, cache()).on_submit(submit(partition="quiet")), Pass)
 
 
-def test_nothing_is_given_or_gated_on_old_figures(tmp_path):
-    state = cache(free=0)
-    state.looked = NOW - 60
-    assert left(mode(tmp_path, state).on_submit(submit())) == "Slurm's queue was not read lately"
+@pytest.mark.parametrize(
+    ("known", "asked", "why"),
+    [
+        ({"looked": NOW - 60}, submit(), "Slurm's queue was not read lately"),
+        ({"default_partition": "elsewhere"}, submit(partition=""), "no node can ever serve it"),
+        ({"preempting": frozenset({"batch"})}, submit(), "the partition may preempt others"),
+    ],
+    ids=["old figures", "no partition named", "who may push others aside"],
+)
+def test_what_the_cluster_is_like_leaves_jobs_to_slurm(tmp_path, known, asked, why):
+    state = cache()
+    for name, value in known.items():
+        setattr(state, name, value)
+    assert left(mode(tmp_path, state).on_submit(asked)) == why
 
 
 def test_a_bad_hint_is_refused(tmp_path):
@@ -243,20 +246,6 @@ def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path):
     assert state_of(told(slots.on_submit(submit(time_s=99)))) == "placed"
     assert state_of(told(slots.on_submit(submit(time_s=101)))) == "gated"
     assert state_of(told(slots.on_submit(submit(time_s=0)))) == "gated"
-
-
-def test_a_job_without_a_partition_stays_in_the_default_one(tmp_path):
-    state = cache()
-    state.default_partition = "elsewhere"
-    assert (
-        left(mode(tmp_path, state).on_submit(submit(partition=""))) == "no node can ever serve it"
-    )
-
-
-def test_a_job_that_may_push_others_aside_is_slurms_own(tmp_path):
-    state = cache(free=0)
-    state.preempting = frozenset({"batch"})
-    assert "preempt" in left(mode(tmp_path, state).on_submit(submit()))
 
 
 def test_a_watched_partition_changes_nothing_and_writes_the_decision_down(tmp_path):

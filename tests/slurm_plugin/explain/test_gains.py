@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from machines_in_tests import BASIC
+from commands_in_tests import refused, run
+from engine_in_tests import written
 
-from slurm_plugin.cli import cli
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.explain.gains import Gains
@@ -43,11 +42,8 @@ def test_ratios_and_quartiles_are_of_the_jobs_not_of_the_questions():
 
 def test_rings_without_pcie_are_counted_for_both():
     told = summed(use(1, 1, 1, (0, 2)), use(2, 1, 1, (1, 0)), use(3, 1, 1, (0, 0)))["placed"]
-    assert (told["rings"], told["rings_without_pcie"], told["rings_without_pcie_slurm"]) == (
-        3,
-        2,
-        2,
-    )
+    keys = ("rings", "rings_without_pcie", "rings_without_pcie_slurm")
+    assert [told[key] for key in keys] == [3, 2, 2]
 
 
 def test_a_single_gpu_and_another_pattern_are_no_ring():
@@ -96,33 +92,30 @@ def test_lines_of_an_older_release_do_not_stop_the_report():
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
     log = DecisionLog(DecisionLogConfig(tmp_path / "decisions.jsonl", 1, 1))
     log.append(use(1, 40, 10, time=(datetime.now(UTC) - timedelta(hours=3)).isoformat()))
     log.append(use(2, 20, 10))
     log.close()
-    return path
+    return written(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("since", "jobs"), [(None, 2), ("2h", 1), ("4h", 2), ("1w", 2), ("2020-01-01", 2)]
 )
 def test_since_leaves_out_what_is_older(site, since, jobs):
-    args = ["report", "--config", str(site), "--json", *(["--since", since] if since else [])]
-    done = CliRunner().invoke(cli, args)
-    assert json.loads(done.stdout)["placed"]["jobs"] == jobs
+    words = ("--since", since) if since else ()
+    told = json.loads(run("report", "--config", str(site), "--json", *words))
+    assert told["placed"]["jobs"] == jobs
 
 
 def test_the_report_in_words(site):
-    done = CliRunner().invoke(cli, ["report", "--config", str(site)])
-    assert "placed: 2 jobs" in done.stdout
-    assert "mean ratio 3.00, quartiles 2.50 3.00 3.50" in done.stdout
-    assert "rings without a PCIe hop: 2 of 2, stock 0" in done.stdout
+    said = run("report", "--config", str(site))
+    assert "placed: 2 jobs" in said
+    assert "mean ratio 3.00, quartiles 2.50 3.00 3.50" in said
+    assert "rings without a PCIe hop: 2 of 2, stock 0" in said
 
 
 @pytest.mark.parametrize("since", ["yesterday", "h", "9999999999999d", ""])
 def test_a_bad_since_is_one_clear_line(site, since):
-    done = CliRunner().invoke(cli, ["report", "--config", str(site), "--since", since or "x"])
-    assert done.exit_code == 2
-    assert "expected 90m, 2h" in done.stderr
+    words = ("report", "--config", str(site), "--since", since or "x")
+    assert "expected 90m, 2h" in refused(*words)

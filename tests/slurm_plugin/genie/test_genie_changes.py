@@ -238,21 +238,18 @@ def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go():
 # The order as site factors.
 
 
-def test_an_order_that_is_kept_already_changes_nothing():
-    assert site_factors([3, 1, 2], {3: 30, 1: 20, 2: 10}, {}) == {}
-
-
-def test_jobs_exchange_their_priorities():
-    assert site_factors([1, 2], {1: 100, 2: 500}, {}) == {1: 400, 2: -400}
-
-
-def test_equal_ones_are_told_apart_downwards_where_there_is_room():
-    assert site_factors([1, 2, 3], {1: 50, 2: 50, 3: 50}, {}) == {2: -1, 3: -2}
-    assert site_factors([1, 2, 3], {1: 1, 2: 1, 3: 1}, {}) == {1: 2, 2: 1}
-
-
-def test_known_factors_are_taken_out_first():
-    assert site_factors([2, 1], {1: 500, 2: 100}, {1: 400, 2: -400}) == {1: 0, 2: 0}
+@pytest.mark.parametrize(
+    ("order", "priority", "site", "factors"),
+    [
+        pytest.param([3, 1, 2], {3: 30, 1: 20, 2: 10}, {}, {}, id="the order is kept already"),
+        pytest.param([1, 2], {1: 100, 2: 500}, {}, {1: 400, 2: -400}, id="they exchange theirs"),
+        pytest.param([1, 2, 3], {1: 50, 2: 50, 3: 50}, {}, {2: -1, 3: -2}, id="equal: downwards"),
+        pytest.param([1, 2, 3], {1: 1, 2: 1, 3: 1}, {}, {1: 2, 2: 1}, id="no room below"),
+        pytest.param([2, 1], {1: 500, 2: 100}, {1: 400, 2: -400}, {1: 0, 2: 0}, id="known ones"),
+    ],
+)
+def test_the_order_as_site_factors(order, priority, site, factors):
+    assert site_factors(order, priority, site) == factors
 
 
 JOBS = st.dictionaries(

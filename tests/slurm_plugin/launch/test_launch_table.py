@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands_in_tests import refused, run
 
 from gres_topology import catalog
-from slurm_plugin.cli import cli
 from slurm_plugin.errors import PluginError
 from slurm_plugin.launch import LaunchMachine, machine_of, write
 from slurm_plugin.launch.drawing import svg
@@ -47,10 +46,8 @@ def test_amd_machines_are_told():
 
 def test_the_command_writes_the_table_of_a_numbering():
     """Slurm's GPU 0 is the topology's GPU 2."""
-    args = ["launch-table", "minsky", "--slurm-index", "2,0,3,1"]
-    done = CliRunner().invoke(cli, args)
-    assert done.exit_code == 0, done.output
-    assert "\ngpu 0 device=2 minor=- numa=1 nics=\n" in done.output
+    table = run("launch-table", "minsky", "--slurm-index", "2,0,3,1")
+    assert "\ngpu 0 device=2 minor=- numa=1 nics=\n" in table
 
 
 def test_the_command_reads_gres_conf(tmp_path):
@@ -60,14 +57,13 @@ def test_the_command_reads_gres_conf(tmp_path):
         "".join(f"NodeName=n[1-2] Name=gpu File=/dev/nvidia{m}\n" for m in (3, 2, 1, 0))
     )
     args = ["launch-table", "minsky", "--slurm-index", "gres-conf", "--gres-conf", str(gres)]
-    done = CliRunner().invoke(cli, [*args, "--node", "n2", "--minors", "0,1,2,3"])
-    assert "\ngpu 0 device=3 minor=3 numa=1 nics=\n" in done.output
+    table = run(*args, "--node", "n2", "--minors", "0,1,2,3")
+    assert "\ngpu 0 device=3 minor=3 numa=1 nics=\n" in table
 
 
 def test_a_bad_numbering_is_one_line():
-    done = CliRunner().invoke(cli, ["launch-table", "minsky", "--slurm-index", "0,x"])
-    assert done.exit_code == 2
-    assert "expected numbers such as 2,0,1,3" in done.output
+    said = refused("launch-table", "minsky", "--slurm-index", "0,x")
+    assert "expected numbers such as 2,0,1,3" in said
 
 
 @pytest.mark.parametrize("name", ["dgx1v", "mi250x"])
@@ -81,9 +77,9 @@ def test_the_pictures_in_the_docs_are_current(name):
 PROLOG = ROOT / "slurm_plugin" / "launch" / "task-prolog"
 
 
-def prolog(tmp_path: Path, machine: LaunchMachine, **env: str) -> list[str]:
+def prolog(tmp_path: Path, machine: LaunchMachine, table: str = "", **env: str) -> list[str]:
     """What the TaskProlog prints for a task."""
-    (tmp_path / "table").write_text(write(machine))
+    (tmp_path / "table").write_text(table or write(machine))
     (tmp_path / "conf").write_text(f"table={tmp_path}/table\nnic=trust\nbind=none\n")
     full = {"GPUTOPO_CONF": str(tmp_path / "conf"), "SLURM_STEP_ID": "0", **env}
     done = subprocess.run([PROLOG], env=full, capture_output=True, text=True, check=True)
@@ -168,12 +164,9 @@ def test_the_task_prolog_divides_among_tasks(tmp_path):
 
 
 def test_the_task_prolog_is_silent_on_a_broken_table(tmp_path):
-    assert prolog(tmp_path, DGX1V, SLURM_STEP_GPUS="0,1", CUDA_VISIBLE_DEVICES="0,1") != []
-    (tmp_path / "table").write_text("\n".join(write(DGX1V).splitlines()[:-1]))
-    env = {"GPUTOPO_CONF": str(tmp_path / "conf"), "SLURM_STEP_ID": "0"}
-    env |= {"SLURM_STEP_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1"}
-    done = subprocess.run([PROLOG], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == ""
+    env = {"SLURM_STEP_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1"}
+    assert prolog(tmp_path, DGX1V, **env) != []
+    assert prolog(tmp_path, DGX1V, "\n".join(write(DGX1V).splitlines()[:-1]), **env) == []
 
 
 def test_the_task_prolog_replaces_its_own_nics_only(tmp_path):

@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, basic_config, basic_decider
+from machines_in_tests import BASIC, basic_decider
 
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.decide.rules import Rules
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.job_notes.records import LoanRecord
@@ -326,7 +325,7 @@ class Slurm:
             raise SlurmError("Job is no longer pending execution")
 
     def kept(self) -> list[list[int]]:
-        return [sorted(one.shares) for one in self.reserved._by_borrower.values()]
+        return [sorted(one.shares) for one in self.reserved.by_borrower.values()]
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
         self.told.append((" ".join(argv), None))
@@ -348,8 +347,7 @@ class Slurm:
 def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> LoanReconciler:
     how = StartLoans(60)
     settings = RemoteConfig(presets.load("echo"), allow=True)
-    text = BASIC + "remote: {{allow: yes}}\n"
-    decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
+    decider = basic_decider(tmp_path, BASIC + "remote: {{allow: yes}}\n")
     lending = SlurmLoans(settings, slurm, slurm, slurm, how, clock)  # type: ignore[arg-type]
     broker = LoanMatcher(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
     return LoanReconciler(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
@@ -402,7 +400,7 @@ def test_a_refused_loan_leaves_nothing_kept(tmp_path):
     slurm = Slurm(job(), refuses="7")
     looked(tmp_path, slurm)
     assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "scancel 71"]
-    assert slurm.reserved.is_empty
+    assert not slurm.reserved.by_borrower
 
 
 def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path):
@@ -436,20 +434,19 @@ def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path):
     assert kept == LoanRecord("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"})
 
 
-def test_donors_nobody_names_end_even_where_nothing_is_lent(tmp_path):
-    slurm = Slurm(donor(), job())
-    looked(tmp_path, slurm, may_lend=False)
-    assert slurm.words == ["scancel 71"]
+RUNS = {"state": "RUNNING", "nodes": ("dgx1",)}
 
 
-def test_a_job_that_runs_without_its_loan_needs_no_donors(tmp_path):
-    """Its begin time came, and there was room: it has all of its GPUs on its own node."""
-    slurm = Slurm(donor(), job(MEETS, state="RUNNING", nodes=("dgx1",)))
-    looked(tmp_path, slurm)
-    assert slurm.words == ["scancel 71"]
-
-
-def test_a_running_borrowers_donors_stay(tmp_path):
-    slurm = Slurm(donor(), job(STARTS, state="RUNNING", nodes=("dgx1",), **LOCAL))
-    looked(tmp_path, slurm)
-    assert slurm.told == []
+@pytest.mark.parametrize(
+    ("borrower", "may_lend", "told"),
+    [
+        pytest.param(job(), False, ["scancel 71"], id="nobody names it, and nothing is lent"),
+        # Its begin time came while there was room: it has all of its GPUs on its own node.
+        pytest.param(job(MEETS, **RUNS), True, ["scancel 71"], id="its borrower runs without it"),
+        pytest.param(job(STARTS, **RUNS, **LOCAL), True, [], id="its borrower runs with it"),
+    ],
+)
+def test_a_donor_ends_where_it_is_not_needed(tmp_path, borrower, may_lend, told):
+    slurm = Slurm(donor(), borrower)
+    looked(tmp_path, slurm, may_lend)
+    assert slurm.words == told

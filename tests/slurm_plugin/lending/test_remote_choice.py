@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.drmaestro import RODINIA, DRMaestro
 from policies.remote.r_queue import NetworkSpeeds, Release
@@ -48,29 +49,16 @@ def node(name: str, gpus: int = 2, **more: object) -> Node:
     return Node(name, ("v100",) * gpus, (1 << gpus) - 1, **{**values, **more})  # type: ignore[arg-type]
 
 
-def borrower(use: NetworkUse = UNKNOWN, *, gpus: int = 4, **more: object) -> Borrower:
+def borrower(
+    use: NetworkUse = UNKNOWN, *, gpus: int = 4, rounds: int = 0, postponed: int = 0, **more: object
+) -> Borrower:
+    most = use.max_slowdown or math.inf
+    asked = RemoteJob(Request((gpus,)), 1, 100, rounds, postponed, use.sensitivity, most)
     values: dict[str, object] = {"usable": frozenset("abcd"), "use": use}
-    return Borrower(gpus, 1, 100, **{**values, **more})  # type: ignore[arg-type]
+    return Borrower(asked, **{**values, **more})  # type: ignore[arg-type]
 
 
 # -- remote=auto --------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("sentence", "use", "ends_s", "is_lent"),
-    [
-        ("local GPUs are free long before the calls are paid back", TALKATIVE, 100.0, False),
-        ("local GPUs are free only later than that", TALKATIVE, 300.0, True),
-        ("it makes no calls and would wait a moment", QUIET, 1.0, True),
-        ("nothing says when local GPUs are free", TALKATIVE, math.inf, True),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_remote_auto_lends_only_what_ends_the_job_sooner(sentence, use, ends_s, is_lent):
-    there = capacity(node("a"), node("b"), ends_s=ends_s)
-    asked = borrower(use, is_auto=True)
-    assert isinstance(offer(asked, there, SETTINGS), Offer) is is_lent
-    assert isinstance(offer(replace(asked, is_auto=False), there, SETTINGS), Offer)
 
 
 def test_a_refusal_and_a_loan_tell_both_predictions():
@@ -201,7 +189,7 @@ def test_drmaestro_is_asked_once_about_all_who_wait():
 
 def test_the_longer_a_job_waits_the_sooner_it_is_lent_to():
     there = capacity(node("a"), node("b"))
-    young, old = borrower(gpus=3), borrower(gpus=3, rounds_waited=30)
+    young, old = borrower(gpus=3), borrower(gpus=3, rounds=30)
     assert [bool(gpus(one)) for one in decided(young, old, there=there)] == [False, True]
     assert [bool(gpus(one)) for one in decided(old, young, there=there)] == [True, False]
 
@@ -236,7 +224,7 @@ def test_a_busy_network_holds_a_sensitive_job_back_ten_times_at_most():
     [held] = decided(sensitive, there=there)
     assert (held.by_choice, held.is_network) == (True, True)
     for calm in (
-        decided(replace(sensitive, postponed=10), there=there),
+        decided(borrower(sensitive.use, postponed=10), there=there),
         decided(sensitive, there=replace(there, loads={})),
         decided(borrower(NetworkUse(sensitivity=0.4)), there=there),
         decided(borrower(NetworkUse(sensitivity=0.9, max_slowdown=2.0)), there=there),

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from machines_in_tests import BASIC
+from machines_in_tests import BASIC, basic_config
 
-from slurm_plugin.config import settings as config
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.decide.rules import Rules
@@ -52,12 +51,6 @@ def room(*nodes: Node) -> dict[str, Node]:
 NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
 
 
-def with_holds(found: Offer | Refusal, need: Need, end: float) -> Offer | Refusal:
-    if isinstance(found, Refusal):
-        return found
-    return replace(found, holds=holds_of(found, need.cpus, need.memory_mb, SETTINGS, end))
-
-
 def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
     """Slots by node, the job's own node first; nothing without an offer."""
     left = room(*nodes)
@@ -68,39 +61,37 @@ def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> 
 # -- who lends ----------------------------------------------------------------
 
 
-def test_two_nodes_with_two_free_gpus_each_serve_a_job_of_four():
-    assert lent(node("a", 0b1010), node("b", 0b0101)) == {"a": 0b1010, "b": 0b0101}
+ELSE = frozenset({"else"})
 
 
-def test_the_job_runs_where_most_of_its_gpus_are():
-    assert lent(node("a", 0b1), node("b", 0b111)) == {"b": 0b111, "a": 0b1}
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        pytest.param(nodes, expected, id=sentence)
+        for sentence, nodes, expected in (
+            ("two nodes with two free GPUs each",
+             (node("a", 0b1010), node("b", 0b0101)), {"a": 0b1010, "b": 0b0101}),
+            ("the job runs where most of its GPUs are",
+             (node("a", 0b1), node("b", 0b111)), {"b": 0b111, "a": 0b1}),
+            ("too few GPUs in all", (node("a", 0b11), node("b", 0b1)), {}),
+            ("no CPUs for a donor", (node("a", 0b11), node("b", 0b11, cpus=1)), {}),
+            ("no memory for a donor", (node("a", 0b11), node("b", 0b11, memory_mb=1000)), {}),
+            ("nowhere the job's CPUs", (node("a", 0b11, cpus=3), node("b", 0b11, cpus=3)), {}),
+            ("a donor is down", (node("a", 0b11), node("b", 0b11, is_open=False)), {}),
+            ("a donor of another model", (node("a", 0b11), node("b", 0b11, P100)), {}),
+            ("of another partition", (node("a", 0b11), node("b", 0b11, partitions=ELSE)), {}),
+            ("no GPU beside the job", (node("a", 0), node("b", 0b1111, cpus=2, memory_mb=500)), {}),
+        )
+    ],
+)  # fmt: skip
+def test_who_lends_to_a_job_of_four_gpus(nodes, expected):
+    assert lent(*nodes) == expected
 
 
 def test_the_papers_order_is_the_least_occupied_first():
     nodes = (node("a", 0b111, jobs=3), node("b", 0b11, jobs=1))
     found = lent(*nodes, settings=replace(SETTINGS, donors="least-occupied"))
     assert found == {"b": 0b11, "a": 0b11}
-
-
-@pytest.mark.parametrize(
-    ("sentence", "nodes"),
-    [
-        ("too few GPUs in all", (node("a", 0b11), node("b", 0b1))),
-        ("no CPUs for a donor", (node("a", 0b11), node("b", 0b11, cpus=1))),
-        ("no memory for a donor", (node("a", 0b11), node("b", 0b11, memory_mb=1000))),
-        ("nowhere the job's own CPUs", (node("a", 0b11, cpus=3), node("b", 0b11, cpus=3))),
-        ("a donor is down", (node("a", 0b11), node("b", 0b11, is_open=False))),
-        ("a donor of another model", (node("a", 0b11), node("b", 0b11, P100))),
-        (
-            "a donor of another partition",
-            (node("a", 0b11), node("b", 0b11, partitions=frozenset({"else"}))),
-        ),
-        ("no GPU beside the job", (node("a", 0), node("b", 0b1111, cpus=2, memory_mb=500))),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_nothing_is_lent_where(sentence, nodes):
-    assert lent(*nodes) == {}
 
 
 def test_a_middleware_for_one_donor_gets_no_more():
@@ -147,47 +138,31 @@ def test_only_jobs_of_one_node_borrow():
         assert not asked(**refused), refused
 
 
-def test_a_job_asks_for_it_or_its_partition_is_an_r_queue(tmp_path):
-    lends = "enforcement: slots\nremote: {allow: yes, r_queues: [rq]}"
-    rules = Rules(config.parse(BASIC.format(folder=tmp_path) + lends, tmp_path / "c.yaml"))
-    wishes = {
-        (name, hint): read_preferences(hint, rules(name)).remote
-        for name in ("batch", "rq", "rq,batch")
-        for hint in ("", "remote=allow", "remote=auto", "remote=no", "off")
-    }
-    assert {key for key, remote in wishes.items() if remote} == {
-        ("batch", "remote=allow"),
-        ("batch", "remote=auto"),
-        ("rq", ""),
-        ("rq", "remote=allow"),
-        ("rq", "remote=auto"),
-        ("rq,batch", "remote=allow"),
-        ("rq,batch", "remote=auto"),
-    }
-    assert read_preferences("remote=auto,profile=md", rules("batch")).is_auto
-    assert read_preferences("remote=auto,profile=md", rules("batch")).profile == "md"
-    assert not read_preferences("remote=allow", rules("batch")).is_auto
+def test_a_job_asks_for_it_or_its_partition_does(tmp_path):
+    """`rq` is an R queue, `plain` says auto by itself; a user's own word goes first."""
+    lends = "enforcement: slots\nremote: {{allow: yes, r_queues: [rq]}}"
+    auto = "plain: {{hints: {{remote: auto, profile: md}}}}"
+    text = BASIC.replace("plain: {{policy: first-fit}}", auto) + lends
+    rules = Rules(basic_config(tmp_path, text))
 
+    def borrows(partition: str, hint: str) -> str:
+        found = read_preferences(hint, rules(partition))
+        return f"auto {found.profile}" if found.is_auto else "yes" if found.remote else ""
 
-def test_a_site_may_say_auto_for_a_partition(tmp_path):
-    """A user's own word goes first."""
-    lends = "enforcement: slots\nremote: {allow: yes}"
-    text = BASIC.format(folder=tmp_path).replace(
-        "  plain: {policy: first-fit}", "  plain: {hints: {remote: auto, profile: md}}"
-    )
-    rules = Rules(config.parse(text + lends, tmp_path / "c.yaml"))
-    preferences = read_preferences("", rules("plain"))
-    assert (preferences.remote, preferences.is_auto, preferences.profile) == (True, True, "md")
-    assert not read_preferences("remote=allow", rules("plain")).is_auto
-    assert not read_preferences("remote=no", rules("plain")).remote
+    hints = ("", "remote=allow", "remote=auto,profile=x", "remote=no", "off")
+    partitions = ("batch", "rq", "rq,batch", "plain")
+    assert {one: [borrows(one, hint) for hint in hints] for one in partitions} == {
+        "batch": ["", "yes", "auto x", "", ""],
+        "rq": ["yes", "yes", "auto x", "", ""],
+        "rq,batch": ["", "yes", "auto x", "", ""],
+        "plain": ["auto md", "yes", "auto x", "", ""],
+    }
 
 
 def test_where_the_site_lends_nothing_asking_for_it_is_refused_in_one_line(tmp_path):
-    rules = Rules(config.parse(BASIC.format(folder=tmp_path), tmp_path / "c.yaml"))
+    rules = Rules(basic_config(tmp_path))
     for hint in ("remote=allow", "remote=auto"):
-        with pytest.raises(
-            HintRefused, match="remote: GPUs of other nodes are not lent here; expe"
-        ):
+        with pytest.raises(HintRefused, match="remote: GPUs of other nodes are not lent here; exp"):
             read_preferences(hint, rules("batch"))
     assert not read_preferences("remote=no", rules("batch")).remote
 
@@ -202,13 +177,6 @@ def test_a_loan_is_read_from_its_own_text():
     assert Loan.parsed(ready.text()) == ready
     for bad in ("", "dgx1/3", "dgx1", "dgx1/3,dgx2/6", "dgx1/3,dgx2/x/71", "a/1,b/1/2/3/4"):
         assert GateRecord("gated", {"loan": bad}).loan is None
-
-
-def test_the_nodes_read_the_donors_that_the_engine_wrote():
-    ready = LOAN.with_ports({71: 5000, 72: 5001})
-    comment = GateRecord("placed", {"token": "t", "loan": ready.text()}).text()
-    found = [(one.node, one.gpus, one.job_id, one.port) for one in join.donors_in(comment)]
-    assert found == [("dgx2", 2, 71, 5000), ("dgx3", 1, 72, 5001)]
 
 
 def a_donor(job_id: int, comment: str = "gpu-donor of=7", **fields: object) -> QueuedJob:
@@ -289,10 +257,8 @@ class OneByOne:
 
     def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offer | Refusal | None]:
         [one] = jobs
-        found = offer(
-            matcher.borrower(one.need, made.room), matcher.spare_capacity(made.room), SETTINGS
-        )
-        return [with_holds(found, one.need, AT + one.job.time_limit_s)]
+        job = replace(matcher.borrower(one.need, made.room), end=AT + one.job.time_limit_s)
+        return [offer(job, matcher.spare_capacity(made.room), SETTINGS)]
 
 
 def planned(*jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True) -> GatePlan:
@@ -345,8 +311,8 @@ def test_a_job_starts_on_its_local_slots_once_its_donors_are_ready():
     assert update.tres_per_node == "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1"
     kept = GateRecord.read_from(update.admin_comment or "")
     assert (kept.state, kept.get("tpn")) == ("placed", "gres/gpu:5")
-    assert kept.get("loan") == "dgx1/3,dgx2/6/71/5000,dgx3/1/72/5001"
-    assert join.donors_in(update.admin_comment or "") != []
+    found = [(one.node, one.gpus, one.job_id, one.port) for one in join.donors_in(kept.text())]
+    assert found == [("dgx2", 2, 71, 5000), ("dgx3", 1, 72, 5001)]
 
 
 def test_while_donors_get_ready_everything_is_kept_for_the_loan():
@@ -416,9 +382,6 @@ def test_a_borrower_that_was_put_back_asks_for_all_its_gpus_again():
 
 
 # -- in Slurm -----------------------------------------------------------------
-
-
-#: A donor as Slurm tells of it.
 
 
 class Slurm:

@@ -1,12 +1,10 @@
 """The start-time veto as a reservation: what other jobs see while donors start."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
+from machines_in_tests import BASIC, basic_decider, mask, node, question
 
-from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement import Select
 from slurm_plugin.lending.at_start.reservations import Reservation, Reservations, Share
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, WaitFor
@@ -17,9 +15,7 @@ SHARES = {7: Share("dgx1", mask(0, 1), "borrows"), 71: Share("dgx2", mask(2, 3),
 
 
 def reserved(until: float = AT + 60) -> Reservations:
-    found = Reservations(lambda: AT)
-    found.keep({7: Reservation(SHARES, until)})
-    return found
+    return Reservations(lambda: AT, {7: Reservation(SHARES, until)})
 
 
 def own(answer: object) -> dict[str, int]:
@@ -84,8 +80,7 @@ def test_else_they_are_like_any_other(asked):
 
 def select(tmp_path: Path, kept: Reservations) -> Select:
     text = BASIC + "remote: {{allow: yes, r_queues: [rq]}}\n"
-    decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    return Select(decider, kept)
+    return Select(basic_decider(tmp_path, text), kept)
 
 
 def test_a_policy_places_others_on_the_rest(tmp_path):
@@ -99,7 +94,7 @@ def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path):
     kept = reserved()
     ours = select(tmp_path, kept)
     assert isinstance(ours.on_place(asked).reply, Pass)
-    kept.keep({7: Reservation({7: Share("strange", mask(1), "")}, AT + 60)})
+    kept.by_borrower = {7: Reservation({7: Share("strange", mask(1), "")}, AT + 60)}
     decision = ours.on_place(asked)
     assert isinstance(decision.reply, WaitFor)
     assert decision.record()["decision"] == "wait"
@@ -117,31 +112,22 @@ def submitted(tmp_path: Path, hint: str, partition: str = "batch", **fields: int
     return select(tmp_path, Reservations()).on_submit(asked)
 
 
-MAY = {"env.GPUTOPO_REMOTE": "allow", "keep_s": "1"}
-
-
-def test_a_submit_that_may_borrow_is_marked(tmp_path):
-    marked = "[gpu-topo: remote=allow] [gpu-loan: may remote=1]"
-    assert submitted(tmp_path, "remote=allow") == Ok({**MAY, "set.admin_comment": marked})
-    assert submitted(tmp_path, "", "rq") == Ok(
-        {**MAY, "set.admin_comment": "[gpu-loan: may remote=1]"}
-    )
-
-
 @pytest.mark.parametrize(
-    ("hint", "partition", "fields"),
+    ("hint", "partition", "fields", "comment"),
     [
-        ("remote=no", "rq", {}),
-        ("pattern=ring", "batch", {}),
-        ("remote=allow", "batch", {"per_node": 0, "gpus": 0}),
-        ("remote=allow", "batch", {"nodes": 2}),
-        ("remote=allow", "batch", {"max_nodes": 2}),
-        ("remote=allow", "batch", {"per_node": 1, "gpus": 1}),
+        ("remote=allow", "batch", {}, "[gpu-topo: remote=allow] [gpu-loan: may remote=1]"),
+        ("", "rq", {}, "[gpu-loan: may remote=1]"),
+        ("remote=no", "rq", {}, "[gpu-topo: remote=no]"),
+        ("pattern=ring", "batch", {}, "[gpu-topo: pattern=ring]"),
+        *(("remote=allow", "batch", fields, "[gpu-topo: remote=allow]") for fields in (
+            {"per_node": 0, "gpus": 0}, {"nodes": 2}, {"max_nodes": 2}, {"per_node": 1, "gpus": 1},
+        )),
     ],
-)
-def test_any_other_submit_is_not(tmp_path, hint, partition, fields):
-    reply = submitted(tmp_path, hint, partition, **fields)
-    assert reply.values == {"keep_s": "1", "set.admin_comment": f"[gpu-topo: {hint}]"}
+)  # fmt: skip
+def test_a_submit_that_may_borrow_is_marked(tmp_path, hint, partition, fields, comment):
+    marked = {"env.GPUTOPO_REMOTE": "allow"} if "gpu-loan" in comment else {}
+    expected = Ok({"keep_s": "1", "set.admin_comment": comment, **marked})
+    assert submitted(tmp_path, hint, partition, **fields) == expected
 
 
 def test_submits_without_a_hint_are_left_alone(tmp_path):

@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner, Result
 from fake_cluster import FakeCluster
+from fake_slurm import tool
 from profiling_in_tests import SCRIPT, trains, truth_s
 
 from policies.performance import Shape
@@ -84,7 +85,6 @@ def test_stopped_by_the_user_it_says_what_stays(ask, monkeypatch):
         (("--iterations", "-1", "--", "sbatch", "resnet.sh"), "-1 is not in the range"),
         (("--", "sbatch", "--wrap=x"), "--wrap has no name; expected --name too"),
         (("--name", "a b", "--", "sbatch", "resnet.sh"), "--name 'a b': expected a name"),
-        (("--", "sbatch"), "sbatch without a script"),
         (("sbatch", "-N2", "resnet.sh"), "sbatch --nodes: each run has a shape of its own"),
     ],
 )
@@ -98,8 +98,7 @@ def test_bad_input_is_answered_in_one_line(ask, words, said):
 
 def test_sbatch_has_the_users_own_environment_and_the_runs_numbers(tmp_path, monkeypatch):
     """Not the one in which we read Slurm's answers: it goes into the job."""
-    (tmp_path / "sbatch").write_text("#!/bin/sh\necho $SQUEUE_FORMAT-$SLURM_TIME_FORMAT-$RUN-$1\n")
-    (tmp_path / "sbatch").chmod(0o755)
+    tool(tmp_path, "sbatch", "echo $SQUEUE_FORMAT-$SLURM_TIME_FORMAT-$RUN-$1")
     monkeypatch.setenv("SQUEUE_FORMAT", "mine")
     assert _submit(tmp_path, ["sbatch", "x"], {"RUN": "7"}) == "mine--7-x\n"
 

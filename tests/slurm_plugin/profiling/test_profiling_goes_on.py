@@ -1,19 +1,13 @@
 """A profile that was stopped goes on where it was, and not with another plan."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from profiling_in_tests import Bench, trains
+from profiling_in_tests import Bench
 
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling.progress import Folder
-from slurm_plugin.profiling.sweep import DONE
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, trains)
+from slurm_plugin.profiling.sweep import DONE, SUBMITTING
 
 
 def names(bench: Bench) -> list[str]:
@@ -41,20 +35,12 @@ def test_killed_before_it_knows_the_jobs_id_it_finds_the_job_by_name(bench, paus
     bench.slurm.after_sbatch = dies(3, bench)
     with pytest.raises(Killed):
         bench.profile()
-    assert [run["state"] for run in state_of(bench)] == ["done", "done", "submitting"]
+    left = Folder(bench.path / "work").read()
+    assert [run.state for run in left.runs] == [DONE, DONE, SUBMITTING]
     bench.slurm.sleep(pause_s)
     assert {run.state for run in bench.profile().runs} == {DONE}
     assert len(names(bench)) == len(set(names(bench))) == 6
     assert "run 3 (1x1, 32 per GPU): job 3 is taken up again" in bench.said
-
-
-def state_of(bench: Bench) -> list[dict[str, object]]:
-    import json
-
-    found: list[dict[str, object]] = json.loads(
-        bench.path.joinpath("work", "progress.json").read_text()
-    )["runs"]
-    return found
 
 
 def test_killed_before_slurm_heard_of_it_the_run_is_submitted(bench):

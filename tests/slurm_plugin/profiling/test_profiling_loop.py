@@ -1,8 +1,6 @@
 """The runs of a profile against a Slurm that is played: what is measured, fails, and gives way."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from fake_cluster import Asked as Job
@@ -15,12 +13,6 @@ from slurm_plugin.profiling import plan, submission
 from slurm_plugin.profiling.loop import RunLimits
 from slurm_plugin.profiling.plan import ProfileRequest
 from slurm_plugin.profiling.sweep import DONE, FAILED, SKIPPED
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path, trains)
-
 
 # -- the runs ---------------------------------------------------------------------
 
@@ -107,26 +99,18 @@ def test_a_run_stopped_by_its_limit_counts_if_it_had_printed_its_line(bench):
     assert [(run.step_s, run.startup_s) for run in progress.runs] == [(0.25, 0.0)]
 
 
-def test_inference_needs_no_shapes(tmp_path):
-    bench = Bench(tmp_path, trains)
-    words = submission.read_submission(["sbatch", str(tmp_path / "train.sh")], {})
-    begun = plan.begin(bench.slurm, words, ProfileRequest("train", "inference"), tmp_path, 0)
+def test_inference_needs_no_shapes(bench):
+    words = submission.read_submission(["sbatch", str(bench.path / "train.sh")], {})
+    begun = plan.begin(bench.slurm, words, ProfileRequest("train", "inference"), bench.path, 0)
     assert {str(run.shape) for run in plan.expected(begun)} == {"1x1"}
 
 
 # -- failures -----------------------------------------------------------------------
 
 
-def out_of_memory_from(batch: int) -> Callable[[Job], tuple[float, str, str]]:
-    def script(job: Job) -> tuple[float, str, str]:
-        full = job.local_batch >= batch
-        return (5, "FAILED", "CUDA out of memory\n") if full else trains(job)
-
-    return script
-
-
 def test_where_one_gpu_holds_no_more_the_sweep_ends_and_the_rest_goes_on(bench):
-    bench.slurm.script = out_of_memory_from(32)
+    full = (5, "FAILED", "CUDA out of memory\n")
+    bench.slurm.script = lambda job: full if job.local_batch >= 32 else trains(job)
     progress = bench.profile(batches=(8, 16, 32, 64, 128))
     assert of(progress) == [
         ("1x1", 8, DONE), ("1x1", 16, DONE), ("1x1", 32, FAILED), ("1x1", 64, SKIPPED),
@@ -179,12 +163,8 @@ def test_a_refusal_of_a_shape_leaves_that_out(bench):
 
 def test_a_job_that_gets_another_shape_is_not_measured(bench):
     bench.slurm.script = lambda job: (600, "COMPLETED", "gputopo: step_s=1\n")
-
-    def widen() -> None:
-        job = bench.slurm.held[1]
-        job.on = {"n1": (0, 1, 2, 3)}
-
-    bench.slurm.events.append((1001, widen))
+    wide = {"n1": (0, 1, 2, 3)}
+    bench.slurm.events.append((1001, lambda: setattr(bench.slurm.held[1], "on", wide)))
     with pytest.raises(PluginError, match=r"Slurm gave 4 on n1 GPUs where 1x1"):
         bench.profile()
     assert bench.slurm.cancelled == [1]

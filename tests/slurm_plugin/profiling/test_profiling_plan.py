@@ -10,7 +10,7 @@ from policies.performance import Shape
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling import plan, submission, sweep
 from slurm_plugin.profiling.plan import ProfileRequest
-from slurm_plugin.profiling.progress import Progress, Settings
+from slurm_plugin.profiling.progress import ProfileSettings, Progress
 from slurm_plugin.slurm.interface import SlurmNode
 
 # -- which nodes -------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def argv(text: str, words: tuple[str, ...] = (), **how: object) -> list[str]:
     (path / "job.sh").write_text(text)
     own = ["{batch}/{gpus_per_node}", "${batch}", "{other}"]
     read = submission.read_submission(["/opt/bin/sbatch", *words, str(path / "job.sh"), *own], {})
-    settings = Settings(
+    settings = ProfileSettings(
         "x", "training", (), "", (16,), (2,), (4,), 100, bool(how.get("per_gpu", True)),
         read.gpu_type, "", "", (), (),
     )  # fmt: skip

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.gates.slot_request import gpus_by_slot
-from slurm_plugin.queue import backfill, order
+from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, first_hold, groups
 from slurm_plugin.queue.capacity import Hold, Node, nodes_of, with_hold, without_hold
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
@@ -75,34 +75,6 @@ def test_several_nodes_get_slots_that_are_free_on_all_of_them():
     assert (found.names, found.free) == (("a", "c"), 0b0011)
 
 
-def test_there_is_no_group_where_no_slots_agree():
-    assert not groups(Need(2, 2), room(node("a", 0b0011), node("b", 0b1100)))
-
-
-def test_the_group_with_most_to_choose_from_is_taken():
-    [found] = groups(Need(1, 2), room(node("a", 0b1), node("b"), node("c")))
-    assert found.names == ("b", "c")
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_a_group_is_found_exactly_where_brute_force_finds_one(seed):
-    rng = random.Random(seed)
-    slots = tuple(f"s{i}" for i in range(4))
-    nodes = [node(f"n{i}", rng.randrange(16), slots) for i in range(rng.randint(1, 5))]
-    need = Need(rng.randint(1, 3), rng.randint(2, 3))
-    exists = False
-    for chosen in combinations(nodes, need.nodes):
-        free = 15
-        for one in chosen:
-            free &= one.free
-        exists |= free.bit_count() >= need.gpus
-    found = groups(need, room(*nodes))
-    assert bool(found) is exists
-    for group in found:
-        assert len(set(group.names)) == need.nodes
-        assert group.free.bit_count() >= need.gpus
-
-
 def test_a_hold_taken_and_given_back_leaves_the_room_as_it_was():
     before = room(node("a"), node("b", 0x0F))
     hold = Need(2, cpus=4, memory_mb=10).hold(["a", "b"], 0b11, 5.0)
@@ -157,7 +129,7 @@ def test_jobs_stand_in_slurms_order():
         QueuedJob(3, partition="low,high", priority=1, submit=5),
         QueuedJob(4, partition="low", priority=901),
     ]
-    found = order.in_order(jobs, {"low": 1, "high": 2})
+    found = backfill.in_order(jobs, {"low": 1, "high": 2})
     assert [job.job_id for job in found] == [3, 2, 4, 1]
 
 

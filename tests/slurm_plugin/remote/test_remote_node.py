@@ -8,8 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -63,6 +62,29 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     return Task(7, 71, 2, low, high, False, replace(ECHO, server=words), "program")
 
 
+@contextlib.asynccontextmanager
+async def opened(task: Task, munge: PaperMunge) -> AsyncIterator[tuple[Donor, Door]]:
+    """A donor that serves, and its door."""
+    lender = Donor(task, munge)
+    try:
+        yield lender, Door("127.0.0.1", await lender.open(), "7/71")
+    finally:
+        await lender.close()
+
+
+@pytest.fixture
+def wide(task: Task, tmp_path: Path) -> Task:
+    """A donor whose server listens on every address, with the packed program."""
+    packed = tmp_path / "gputopo-node"
+    program.write(packed, sys.executable)
+    return replace(task, preset=replace(task.preset, loopback=False), program=str(packed))
+
+
+NETWORKS = pytest.mark.skipif(
+    not allows_networks(), reason="this host gives users no network namespace"
+)
+
+
 async def open_through(door: Door, munge: PaperMunge, words: bytes) -> bytes:
     reader, writer = await relay.enter(door, "open", munge)
     assert await reader.readline() == b"ok\n"
@@ -72,47 +94,38 @@ async def open_through(door: Door, munge: PaperMunge, words: bytes) -> bytes:
 
 async def test_a_donor_serves_behind_its_door_and_leaves_nothing(task):
     munge = PaperMunge()
-    lender = Donor(task, munge)
-    door = Door("127.0.0.1", await lender.open(), "7/71")
-    told = await relay.ask(door, munge)
-    assert (told["gpus"], told["port"], told["preset"]["name"]) == (2, 0, "echo")
-    assert await open_through(door, munge, b"hello") == b"HELLO"
-    behind = lender._server_port
-    assert {task.low <= port <= task.high for port in (door.port, behind)} == {True}
-    await lender.close()
+    async with opened(task, munge) as (lender, door):
+        told = await relay.ask(door, munge)
+        assert (told["gpus"], told["port"], told["preset"]["name"]) == (2, 0, "echo")
+        assert await open_through(door, munge, b"hello") == b"HELLO"
+        behind = lender._server_port
+        assert {task.low <= port <= task.high for port in (door.port, behind)} == {True}
     assert sockets.listener(behind) is None
     assert sockets.listener(door.port) is None
 
 
 async def test_where_the_network_is_trusted_tasks_go_to_the_server_itself(task):
     munge = PaperMunge()
-    lender = Donor(replace(task, trust_network=True), munge)
-    door = Door("127.0.0.1", await lender.open(), "7/71")
-    port = (await relay.ask(door, munge))["port"]
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"hello")
-    assert await reader.read() == b"HELLO"
-    reader, _ = await relay.enter(door, "open", munge)
-    assert await reader.read() == b""
-    await lender.close()
+    async with opened(replace(task, trust_network=True), munge) as (_, door):
+        port = (await relay.ask(door, munge))["port"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello")
+        assert await reader.read() == b"HELLO"
+        reader, _ = await relay.enter(door, "open", munge)
+        assert await reader.read() == b""
 
 
-@pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
+@NETWORKS
 async def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alone(
-    task, tmp_path
+    wide, tmp_path
 ):
     """It has a network of its own, in which its port is free whatever runs on the host."""
-    packed = tmp_path / "gputopo-node"
-    program.write(packed, sys.executable)
-    wide = replace(task.preset, loopback=False)
     munge = PaperMunge()
-    lender = Donor(replace(task, preset=wide, program=str(packed)), munge)
-    door = Door("127.0.0.1", await lender.open(), "7/71")
-    assert await open_through(door, munge, b"hello") == b"HELLO"
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", lender._server_port)) != 0
-    pid = lender._process.pid
-    await lender.close()
+    async with opened(wide, munge) as (lender, door):
+        assert await open_through(door, munge, b"hello") == b"HELLO"
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", lender._server_port)) != 0
+        pid = lender._process.pid
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     # Two processes further down, the kernel ends the server itself.
@@ -132,12 +145,10 @@ def running(script: Path) -> list[str]:
     return found
 
 
-@pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
-async def test_such_a_server_that_ends_is_no_donors(task, tmp_path):
-    packed = tmp_path / "gputopo-node"
-    program.write(packed, sys.executable)
-    ends = replace(task.preset, loopback=False, server=("false", "{port}"))
-    lender = Donor(replace(task, preset=ends, program=str(packed)), PaperMunge())
+@NETWORKS
+async def test_such_a_server_that_ends_is_no_donors(wide):
+    ends = replace(wide.preset, server=("false", "{port}"))
+    lender = Donor(replace(wide, preset=ends), PaperMunge())
     with pytest.raises(RemoteError, match="false ended before it listened") as told:
         await lender.open()
     # Seen by its end of the line, not by its silence.
@@ -145,25 +156,20 @@ async def test_such_a_server_that_ends_is_no_donors(task, tmp_path):
     await lender.close()
 
 
-@pytest.mark.skipif(not allows_networks(), reason="this host gives users no network namespace")
-async def test_such_a_server_may_take_its_time_until_it_listens(task, tmp_path, monkeypatch):
-    packed = tmp_path / "gputopo-node"
-    program.write(packed, sys.executable)
+@NETWORKS
+async def test_such_a_server_may_take_its_time_until_it_listens(wide, tmp_path, monkeypatch):
     monkeypatch.setattr(donor, "LISTENS_S", 12.0)
     slow = ("sh", "-c", f"sleep 2; exec {sys.executable} {tmp_path}/serve.py {{bind}} {{port}}")
-    preset = replace(task.preset, loopback=False, server=slow)
-    lender = Donor(replace(task, preset=preset, program=str(packed)), PaperMunge())
-    assert await lender.open()
-    await lender.close()
+    async with opened(replace(wide, preset=replace(wide.preset, server=slow)), PaperMunge()):
+        pass
 
 
 async def test_where_a_node_allows_no_network_of_its_own_such_a_server_is_not_started(
-    task, monkeypatch
+    wide, monkeypatch
 ):
     monkeypatch.setattr(inside, "UNSHARE", ("sh", "-c", "echo unshare: not permitted >&2; exit 1"))
-    wide = replace(task.preset, loopback=False)
     with pytest.raises(RemoteError, match=r"\(unshare: not permitted\); it needs trust_network"):
-        await Donor(replace(task, preset=wide), PaperMunge()).open()
+        await Donor(wide, PaperMunge()).open()
 
 
 async def test_two_donors_on_one_node_share_no_port(task):
@@ -271,21 +277,20 @@ def test_the_donors_of_a_job_stand_in_its_admin_comment():
 
 async def test_a_job_meets_its_donors_and_its_tasks_reach_them(task):
     munge = PaperMunge()
-    lender = Donor(task, munge)
-    donors = [LoanDonor("127.0.0.1", 0b11, 71, await lender.open())]
-    variables, ends = await join.meet(7, donors, munge)
-    [(_, sock)] = ends
-    address = f"127.0.0.1:{sock.getsockname()[1]}"
-    assert variables == {
-        "GPUTOPO_ECHO_SERVERS": address,
-        "GPUTOPO_REMOTE_GPUS": "127.0.0.1:2",
-    }
-    kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
-    reader, writer = await asyncio.open_connection(*sock.getsockname())
-    writer.write(b"hello")
-    assert await reader.read() == b"HELLO"
-    kept.cancel()
-    await lender.close()
+    async with opened(task, munge) as (_, door):
+        donors = [LoanDonor("127.0.0.1", 0b11, 71, door.port)]
+        variables, ends = await join.meet(7, donors, munge)
+        [(_, sock)] = ends
+        address = f"127.0.0.1:{sock.getsockname()[1]}"
+        assert variables == {
+            "GPUTOPO_ECHO_SERVERS": address,
+            "GPUTOPO_REMOTE_GPUS": "127.0.0.1:2",
+        }
+        kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
+        reader, writer = await asyncio.open_connection(*sock.getsockname())
+        writer.write(b"hello")
+        assert await reader.read() == b"HELLO"
+        kept.cancel()
 
 
 async def test_the_jobs_end_goes_when_the_step_has_gone():
@@ -296,11 +301,10 @@ async def test_the_jobs_end_goes_when_the_step_has_gone():
 
 async def test_a_donor_that_lends_another_number_is_not_taken(task):
     munge = PaperMunge()
-    lender = Donor(task, munge)
-    donors = [LoanDonor("127.0.0.1", 0b111, 71, await lender.open())]
-    with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
-        await join.meet(7, donors, munge)
-    await lender.close()
+    async with opened(task, munge) as (_, door):
+        donors = [LoanDonor("127.0.0.1", 0b111, 71, door.port)]
+        with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
+            await join.meet(7, donors, munge)
 
 
 def test_what_slurmstepd_reads_from_the_task_prolog():
@@ -309,14 +313,12 @@ def test_what_slurmstepd_reads_from_the_task_prolog():
     assert "unset SLURM_GPUS_PER_NODE" in text
 
 
-@contextmanager
-def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> Iterator[Path]:
-    for name, text in scripts.items():
-        path = folder / name
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
+def scontrol(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """This script is `scontrol` from now on."""
+    path = folder / "scontrol"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    yield folder
 
 
 def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(tmp_path, monkeypatch):
@@ -325,8 +327,8 @@ def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(tmp
         ' 2) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;'
         " *) echo down >&2; exit 1 ;; esac"
     )
-    with commands(tmp_path, monkeypatch, scontrol=script):
-        assert [slurm.job_state(n) for n in (1, 2, 3)] == [("RUNNING", "[a b]"), ("", ""), None]
+    scontrol(tmp_path, monkeypatch, script)
+    assert [slurm.job_state(n) for n in (1, 2, 3)] == [("RUNNING", "[a b]"), ("", ""), None]
 
 
 def test_a_job_whose_donor_is_away_is_put_back_and_not_started(tmp_path, monkeypatch, capsys):
@@ -334,8 +336,8 @@ def test_a_job_whose_donor_is_away_is_put_back_and_not_started(tmp_path, monkeyp
         port = probe.getsockname()[1]
     comment = COMMENT.format(port=port).replace("dgx2", "127.0.0.1")
     script = f'echo "$@" >>{tmp_path}/said\necho "   AdminComment={comment}"'
-    with commands(tmp_path, monkeypatch, scontrol=script):
-        assert join.main({"SLURM_JOB_ID": "7"}) == 1
+    scontrol(tmp_path, monkeypatch, script)
+    assert join.main({"SLURM_JOB_ID": "7"}) == 1
     told = capsys.readouterr().out
     assert told.startswith(f"print gpu-topo: remote GPUs: 127.0.0.1:{port} cannot be reached")
     assert "export" not in told
@@ -372,10 +374,3 @@ def test_the_jobs_end_is_left_behind_in_a_process_that_does_nothing_else(tmp_pat
         time.sleep(0.05)
     time.sleep(0.2)
     assert sorted((tmp_path / "said").read_text().split()) == left
-
-
-def test_a_job_without_donors_is_left_alone(tmp_path, monkeypatch, capsys):
-    with commands(tmp_path, monkeypatch, scontrol='echo "   AdminComment=(null)"'):
-        assert join.main({"SLURM_JOB_ID": "7"}) == 0
-    # Nor do its steps ask once more.
-    assert capsys.readouterr().out == "unset GPUTOPO_REMOTE\n"

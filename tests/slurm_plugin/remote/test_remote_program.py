@@ -52,12 +52,9 @@ def echo_server(packed: Path) -> Iterator[str]:
         server.kill()
 
 
-def test_the_program_needs_nothing_but_python(packed, echo_server):
+def test_the_program_needs_nothing_but_python_and_finds_the_donors_of_its_job(packed, echo_server):
     done = run(packed, "echo", echo_server)
     assert (done.returncode, done.stdout) == (0, f"{socket.gethostname()} 2,3\n"), done.stderr
-
-
-def test_echo_finds_the_donors_of_its_job(packed, echo_server):
     done = run(packed, "echo", GPUTOPO_ECHO_SERVERS=f"{echo_server},{echo_server}")
     assert done.stdout == f"{socket.gethostname()} 2,3\n" * 2
     done = run(packed, "echo")

@@ -6,32 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import slots_in_tests
 from engine_in_tests import an_engine
-from genie_in_tests import GENIE, HINT, a_node, a_shaping, queued, submit
+from genie_in_tests import GENIE, HINT, TwoNodes, a_shaping, queued, submit
 from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import read
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve import shaping_loop as loop
-from slurm_plugin.slurm.interface import JobUpdate, SlurmNode
-
-
-class Remembering(slots_in_tests.Remembering):
-    """With two empty nodes."""
-
-    def version(self) -> str:
-        return "24.11.5"
-
-    def nodes(self) -> list[SlurmNode]:
-        return [a_node("dgx1"), a_node("dgx2")]
+from slurm_plugin.slurm.interface import JobUpdate
 
 
 class Running:
     """An engine with its loop, and what came of one look."""
 
-    def __init__(self, folder: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, slurm: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
         a_shaping(folder)
         monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
         self.engine = an_engine(folder, BASIC + GENIE)
@@ -39,7 +28,7 @@ class Running:
         self.loop = loop.ShapingLoop(self.engine)
 
     def look(self) -> None:
-        asyncio.run(self.loop.look(time.monotonic()))
+        asyncio.run(self.loop.poll(time.monotonic()))
 
     def lines(self) -> list[dict[str, Any]]:
         self.engine.log.close()
@@ -47,12 +36,12 @@ class Running:
 
 
 @pytest.fixture
-def slurm() -> Remembering:
-    return Remembering()
+def slurm() -> TwoNodes:
+    return TwoNodes()
 
 
 @pytest.fixture
-def running(tmp_path: Path, slurm: Remembering, monkeypatch: pytest.MonkeyPatch) -> Running:
+def running(tmp_path: Path, slurm: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> Running:
     return Running(tmp_path, slurm, monkeypatch)
 
 
@@ -98,23 +87,17 @@ def test_a_job_held_without_an_engine_is_shaped_and_released(running, slurm):
     assert update.admin_comment == f"[gpu-topo: {HINT} | shape 2x2] [gpu-shape: 2x2 nodes=2]"
 
 
-def test_a_refused_update_stops_nobody_and_is_told(running, slurm):
+def test_a_refused_change_stops_nobody_is_told_and_is_tried_again_later(running, slurm):
     slurm.jobs_there = [queued(7, "1x1"), queued(8, "1x1")]
     slurm.refuses = True
     running.look()
     assert running.engine.status()["genie"]["refused"].endswith("no")
-
-
-def test_a_refused_change_is_not_tried_at_every_look(running, slurm):
-    slurm.jobs_there = [queued(7, "1x1")]
-    slurm.refuses = True
-    running.look()
     slurm.refuses = False
     running.look()
-    assert len(slurm.updates) == 1
+    assert len(slurm.updates) == 2
     running.engine.setup.watcher.wall_clock = lambda: time.time() + 3
     running.look()
-    assert len(slurm.updates) == 2
+    assert len(slurm.updates) == 4
 
 
 def test_what_happens_after_a_look_makes_the_plan_an_old_one(running, slurm):

@@ -1,13 +1,10 @@
 """What Prometheus scrapes, over real HTTP."""
 
-import asyncio
 import socket
-import threading
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
+from engine_in_tests import served
 from machines_in_tests import mask, node, place
 
 from slurm_plugin.errors import PluginError
@@ -15,22 +12,6 @@ from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve.metrics import MAX_LABELS, Metrics, Tally
 
 pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
-
-
-@contextmanager
-def served(metrics: Metrics) -> Iterator[None]:
-    """Served from a thread for as long as this lasts."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        asyncio.run_coroutine_threadsafe(metrics.start(), loop).result(10)
-        yield
-    finally:
-        asyncio.run_coroutine_threadsafe(metrics.stop(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 def scraped(metrics: Metrics) -> dict[str, float]:

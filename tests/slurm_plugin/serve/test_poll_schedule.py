@@ -22,9 +22,13 @@ LOOK_S = 0.2
 def looked_once(next_s: float = POLL_S) -> PollSchedule:
     """A schedule after a look of LOOK_S that ended at 100."""
     schedule = PollSchedule()
-    schedule.begin(100.0 - LOOK_S)
-    schedule.looked(100.0 - LOOK_S, 100.0, next_s, POLL_S)
+    poll(schedule, 100.0 - LOOK_S, 100.0, next_s)
     return schedule
+
+
+def poll(schedule: PollSchedule, began: float, ended: float, next_s: float = POLL_S) -> None:
+    schedule.begin(began)
+    schedule.polled(began, ended, next_s, POLL_S)
 
 
 def test_without_news_the_next_look_is_due_after_the_poll():
@@ -52,8 +56,7 @@ def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only():
     while now < 160.0:
         schedule.heard("submit", False, now)
         if schedule.left_s(now) <= 0:
-            schedule.begin(now)
-            schedule.looked(now, now + look_s, POLL_S, POLL_S)
+            poll(schedule, now, now + look_s)
             looks += 1
             now += look_s
         now += 0.002
@@ -72,11 +75,9 @@ def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more():
     schedule = looked_once()
     schedule.heard("ended", at=102.0)
     assert schedule.left_s(102.0) == 0
-    schedule.begin(102.0)
-    schedule.looked(102.0, 102.01, POLL_S, POLL_S)
+    poll(schedule, 102.0, 102.01)
     assert 102.01 + schedule.left_s(102.01) == pytest.approx(102.0 + ECHOES_S[0])
-    schedule.begin(102.2)
-    schedule.looked(102.2, 102.6, POLL_S, POLL_S)
+    poll(schedule, 102.2, 102.6)
     assert schedule.due == pytest.approx(102.0 + ECHOES_S[-1]), "the second one was overtaken"
     assert ECHOES_S[-1] > KEEP_S, "jobs that were gated with an answer from before the end are seen"
 
@@ -85,14 +86,13 @@ def test_what_is_heard_during_a_look_is_for_the_next():
     schedule = looked_once()
     schedule.begin(105.0)
     schedule.heard("ended", at=105.1)
-    schedule.looked(105.0, 105.2, POLL_S, POLL_S)
+    schedule.polled(105.0, 105.2, POLL_S, POLL_S)
     assert schedule.due == 105.1
 
 
 def test_a_look_that_hung_is_not_waited_for_for_ever():
     schedule = PollSchedule()
-    schedule.begin(0.0)
-    schedule.looked(0.0, 600.0, POLL_S, POLL_S)
+    poll(schedule, 0.0, 600.0)
     schedule.heard("submit", False, 600.0)
     assert schedule.left_s(600.0) == POLL_S
 

@@ -1,36 +1,34 @@
 """The loops that look at the queue: one reading serves them all, and nobody reads without need."""
 
 import asyncio
+import logging
 import time
 from pathlib import Path
 
 import pytest
 from engine_in_tests import an_engine
-from genie_in_tests import GENIE, a_node, a_shaping
+from genie_in_tests import GENIE, TwoNodes, a_shaping
 from machines_in_tests import BASIC
-from slots_in_tests import Counting, Remembering, gated
+from slots_in_tests import Remembering, gated
 
+from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
 from slurm_plugin.serve.neighbours_loop import NeighboursLoop
 from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.run import ClockWatch
+from slurm_plugin.serve.service import CLOCK_SET
 from slurm_plugin.serve.shaping_loop import ShapingLoop
-from slurm_plugin.slurm.interface import NOW, SlurmNode
+from slurm_plugin.slurm.interface import NOW
 
+HOUR_S = 3600.0
 REMOTE = "remote: {{allow: yes}}\n"
 
 
-class Slurm(Counting):
-    """With two nodes whose jobs may be shaped."""
-
-    def nodes(self) -> list[SlurmNode]:
-        super().nodes()
-        return [a_node("dgx1"), a_node("dgx2")]
-
-
 def loops(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, slurm: Slurm, text: str
+    folder: Path, monkeypatch: pytest.MonkeyPatch, slurm: TwoNodes, text: str
 ) -> list[QueueLoop]:
     """All loops of an engine with this configuration."""
     a_shaping(folder)
@@ -44,14 +42,14 @@ def look(all_loops: list[QueueLoop]) -> None:
 
     async def together() -> None:
         since = time.monotonic()
-        await asyncio.gather(*(one.look(since) for one in all_loops))
+        await asyncio.gather(*(one.poll(since) for one in all_loops))
 
     asyncio.run(together())
 
 
 @pytest.mark.parametrize("text", [GENIE + REMOTE, GENIE + REMOTE + "enforcement: slots\n"])
 def test_shaping_lending_and_neighbours_look_at_one_reading(tmp_path, monkeypatch, text):
-    slurm = Slurm()
+    slurm = TwoNodes()
     ours = loops(tmp_path, monkeypatch, slurm, text)
     ours[0].engine.setup.neighbours.is_wanted = True
     look(ours)
@@ -61,16 +59,25 @@ def test_shaping_lending_and_neighbours_look_at_one_reading(tmp_path, monkeypatc
 
 def test_where_nothing_is_lent_or_asked_for_slurm_is_read_for_old_loans_once(tmp_path, monkeypatch):
     """A former engine may have left donors behind."""
-    slurm = Slurm()
+    slurm = TwoNodes()
     ours = loops(tmp_path, monkeypatch, slurm, "")
     for _ in range(3):
         look(ours)
     assert slurm.asked["queue"] == 1
 
 
+@pytest.mark.parametrize("verb", ["submit", "ended"])
+def test_in_the_select_mode_the_gates_loop_is_woken_by_no_job(tmp_path, monkeypatch, verb):
+    gates, *_ = loops(tmp_path, monkeypatch, TwoNodes(), "")
+    gates.heard(verb)
+    assert gates.schedule.due == float("inf")
+    gates.heard("reload")
+    assert gates.schedule.due < float("inf")
+
+
 def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
     """Themselves they read only where nobody else has since."""
-    slurm = Slurm()
+    slurm = TwoNodes()
     *_, lending, ours = loops(tmp_path, monkeypatch, slurm, REMOTE)
     neighbours, readings = ours.engine.setup.neighbours, []
     neighbours.is_wanted = True
@@ -85,7 +92,7 @@ def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
 
 def test_of_neighbours_nothing_is_read_until_a_policy_asks(tmp_path, monkeypatch, caplog):
     """A Slurm that does not answer is told once."""
-    slurm = Slurm()
+    slurm = TwoNodes()
     *_, ours = loops(tmp_path, monkeypatch, slurm, "")
     look([ours])
     assert not slurm.asked
@@ -111,3 +118,36 @@ def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
     given_back = [(names, update.begin_time) for names, update in slurm.updates]
     assert given_back == [(("1",), NOW), (("2",), NOW)]
     assert caplog.text.count("slots: switched off; waiting jobs are given back to Slurm") == 1
+
+
+# The clock is set while the engine runs: what it kept by it is forgotten, or bounded.
+
+
+@pytest.mark.parametrize(
+    ("step_s", "said"),
+    [(HOUR_S, "forward by 3600 s"), (-HOUR_S, "back by 3600 s"), (0.5, "")],
+    ids=["forward", "back", "a correction"],
+)
+def test_a_step_of_the_clock_is_told_once(step_s, said, caplog):
+    ahead, told = [1000.0], list[str]()
+    watch = ClockWatch(told.append, lambda: ahead[0])
+    watch.check()
+    ahead[0] += step_s
+    with caplog.at_level(logging.WARNING):
+        watch.check()
+        watch.check()
+    assert told == ([CLOCK_SET] if said else [])
+    assert [said in record.getMessage() for record in caplog.records] == ([True] if said else [])
+
+
+def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_path):
+    """A promise of a moment would else keep its GPUs for an hour."""
+    cache = CapacityCache()
+    engine = an_engine(tmp_path, f"{BASIC}enforcement: slots\n", cache)
+    GatesLoop(engine)
+    now = 1e6
+    cache.look({}, (), None, now)
+    cache.promise("t", Hold({"dgx1": 3}), now)
+    engine.say(CLOCK_SET)
+    assert not cache.promises
+    assert not cache.is_fresh(now - HOUR_S)

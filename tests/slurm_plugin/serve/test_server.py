@@ -14,7 +14,7 @@ import pytest
 from slurm_plugin.errors import PluginError
 from slurm_plugin.protocol import MAX_REQUEST_BYTES
 from slurm_plugin.serve import server as module
-from slurm_plugin.serve.server import Answer, LineServer
+from slurm_plugin.serve.server import Answer, Answerer, LineServer
 
 
 def echo(line: bytes) -> Answer:
@@ -35,8 +35,8 @@ async def _later() -> bytes:
 
 
 @asynccontextmanager
-async def running(path: Path) -> AsyncIterator[LineServer]:
-    server = LineServer(path, echo)
+async def running(path: Path, answer: Answerer = echo) -> AsyncIterator[LineServer]:
+    server = LineServer(path, answer)
     await server.start()
     try:
         yield server
@@ -74,9 +74,11 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int]]:
 
 
 @asynccontextmanager
-async def talk(path: Path) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def talk(
+    path: Path, answer: Answerer = echo
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection to a server that runs."""
-    async with running(path):
+    async with running(path, answer):
         reader, writer = await asyncio.open_unix_connection(str(path), limit=1 << 24)
         try:
             yield reader, writer
@@ -170,25 +172,18 @@ async def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
         dripping.cancel()
 
 
-def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path):
+async def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path):
     told: list[str] = []
 
     def answer(line: bytes) -> Answer:
         told.append("answered")
         return Answer(b"ok\n", after=lambda: told.append("done")) if line else Answer(b"no\n")
 
-    async def main() -> None:
-        server = LineServer(tmp_path / "s", answer)
-        await server.start()
-        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
+    async with talk(tmp_path / "s", answer) as (reader, writer):
         writer.write(b"one\n")
-        assert await asyncio.wait_for(reader.readline(), 10) == b"ok\n"
+        assert await reader.readline() == b"ok\n"
         writer.write(b"\n")
-        assert await asyncio.wait_for(reader.readline(), 10) == b"no\n"
-        writer.close()
-        await server.stop()
-
-    asyncio.run(main())
+        assert await reader.readline() == b"no\n"
     assert told == ["answered", "done", "answered"]
 
 
@@ -250,7 +245,7 @@ async def test_the_answer_may_end_the_connection(tmp_path):
         assert await reader.read() == b"bye\n"
 
 
-def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path):
+async def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path):
     path = tmp_path / "s"
 
     async def client(number: int) -> bool:
@@ -263,11 +258,8 @@ def test_a_hundred_clients_at_once_each_get_their_own_answers(tmp_path):
         writer.close()
         return True
 
-    async def main() -> list[bool]:
-        async with running(path):
-            return await asyncio.gather(*(client(n) for n in range(100)))
-
-    assert all(asyncio.run(main()))
+    async with running(path):
+        assert all(await asyncio.gather(*(client(n) for n in range(100))))
 
 
 async def test_one_connection_too_many_is_sent_away(tmp_path, monkeypatch):
@@ -283,14 +275,10 @@ async def test_one_connection_too_many_is_sent_away(tmp_path, monkeypatch):
             end.close()
 
 
-def test_the_socket_is_0660_and_removed_at_the_end(tmp_path):
+async def test_the_socket_is_0660_and_removed_at_the_end(tmp_path):
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with running(path):
-            assert stat.S_IMODE(path.stat().st_mode) == 0o660
-
-    asyncio.run(main())
+    async with running(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
     assert not path.exists()
 
 
@@ -316,26 +304,22 @@ async def test_a_live_engine_is_not_pushed_off_its_socket(tmp_path):
         writer.close()
 
 
-def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
+async def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
     path = tmp_path / "s"
     path.write_text("precious")
     with pytest.raises(PluginError, match="not a socket"):
-        asyncio.run(LineServer(path, echo).start())
+        await LineServer(path, echo).start()
     assert path.read_text() == "precious"
 
 
-def test_a_missing_directory_is_named(tmp_path):
+async def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(PluginError, match="directory must exist"):
-        asyncio.run(LineServer(tmp_path / "none" / "s", echo).start())
+        await LineServer(tmp_path / "none" / "s", echo).start()
 
 
-def test_a_successors_socket_is_not_removed_at_the_end(tmp_path):
+async def test_a_successors_socket_is_not_removed_at_the_end(tmp_path):
     path = tmp_path / "s"
-
-    async def main() -> None:
-        async with running(path):
-            os.unlink(path)
-            path.write_text("successor")
-
-    asyncio.run(main())
+    async with running(path):
+        os.unlink(path)
+        path.write_text("successor")
     assert path.exists()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from commands_in_tests import refused, run
+from engine_in_tests import written
 from machines_in_tests import BASIC
 
 from slurm_plugin.cli import cli
@@ -17,10 +18,6 @@ from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(cli, args, prog_name="gputopo")
 
 
 def commands(group: click.Group, path: str = "gputopo") -> Iterator[tuple[str, click.Command]]:
@@ -65,8 +62,9 @@ def test_help_imports_nothing_heavy():
 
 
 def test_place_names_the_gpus_in_rank_order_with_their_scores():
-    done = run("place", "--machine", "dgx1v", "--free", "0-2,5", "--gpus", "2", "--json")
-    told = json.loads(done.stdout)
+    told = json.loads(
+        run("place", "--machine", "dgx1v", "--free", "0-2,5", "--gpus", "2", "--json")
+    )
     assert told["nodes"] == {"dgx1v": told["gpus"]}
     assert set(told["gpus"]) in ({1, 2}, {1, 5})
     assert told["effbw_gbps"] == pytest.approx(39.08, abs=0.01)
@@ -75,15 +73,13 @@ def test_place_names_the_gpus_in_rank_order_with_their_scores():
 
 
 def test_place_without_json_says_it_in_words():
-    done = run("place", "--machine", "minsky", "--gpus", "2", "--hint", "policy=first-fit")
-    assert done.exit_code == 0
-    assert "GPUs 0,1" in done.stdout
+    args = ("place", "--machine", "minsky", "--gpus", "2", "--hint", "policy=first-fit")
+    assert "GPUs 0,1" in run(*args)
 
 
 def test_place_says_when_a_policy_would_wait():
     args = ("place", "--machine", "dgx1v", "--free", "0,5", "--gpus", "2")
-    done = run(*args, "--hint", "min-utility=0.9", "--json")
-    told = json.loads(done.stdout)
+    told = json.loads(run(*args, "--hint", "min-utility=0.9", "--json"))
     assert told["wait_s"] > 0
     assert told["gpus"]
 
@@ -105,40 +101,30 @@ def test_place_says_when_a_policy_would_wait():
     ],
 )
 def test_a_bad_place_is_one_clear_line_and_exit_status_2(args, says):
-    done = run("place", *args)
-    assert done.exit_code == 2
-    assert says in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+    assert says in refused("place", *args)
 
 
 def test_status_of_no_engine_is_one_clear_line(tmp_path):
-    done = run("status", "--socket", str(tmp_path / "none"))
-    assert done.exit_code == 2
-    assert re.fullmatch(r"Error: \S+none: no such socket: the engine is not running; .*\n",
-                        done.stderr)  # fmt: skip
+    said = refused("status", "--socket", str(tmp_path / "none"))
+    assert re.match(r"Error: \S+none: no such socket: the engine is not running; ", said)
 
 
 def test_config_check_says_what_would_be_loaded(tmp_path):
     path = tmp_path / "gputopo.yaml"
     path.write_text("nodes: [{nodes: 'a[1-2]', topology: minsky}, {nodes: b, topology: collected}]")
-    done = run("config", "check", str(path))
-    assert done.exit_code == 0
-    assert "3 nodes" in done.stdout
-    assert "b: left to Slurm's own choice: not collected yet" in done.stdout
+    said = run("config", "check", str(path))
+    assert "3 nodes" in said
+    assert "b: left to Slurm's own choice: not collected yet" in said
 
 
 def test_config_check_names_line_and_key_and_exits_with_2(tmp_path):
     path = tmp_path / "gputopo.yaml"
     path.write_text("\nsockte: /x")
-    done = run("config", "check", str(path))
-    assert done.exit_code == 2
-    assert f"{path}:2: sockte: unknown key" in done.stderr
+    assert f"{path}:2: sockte: unknown key" in refused("config", "check", str(path))
 
 
 def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path):
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path))
+    path = written(tmp_path)
     scores = {"score": 1.0, "effbw_gbps": 39.08, "agg_gbps": 50.0, "preserved_gbps": 422.0}
     log = DecisionLog(DecisionLogConfig(tmp_path / "decisions.jsonl", 1, 1))
     for decision in ("wait", "use"):
@@ -149,24 +135,17 @@ def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path):
             "chosen": {"gpus": {"n1": [0, 3]}, **scores},
         })  # fmt: skip
     log.close()
-    done = run("explain", "12", "--config", str(path))
-    assert "partition gpu (enforce)" in done.stdout
-    assert re.search(r"before +2026-01-01T00:00:00", done.stdout)
-    assert re.search(r"chosen +n1: 0,3 +score 1.00, effective 39.08 GB/s", done.stdout)
-    assert re.search(r"Slurm's own +n1: 0,1", done.stdout)
-    assert (
-        len(run("explain", "11", "--all", "--json", "--config", str(path)).stdout.splitlines()) == 2
-    )
-    missing = run("explain", "99", "--config", str(path))
-    assert missing.exit_code == 2
-    assert "job 99: no decision in" in missing.stderr
+    said = run("explain", "12", "--config", str(path))
+    assert "partition gpu (enforce)" in said
+    assert re.search(r"before +2026-01-01T00:00:00", said)
+    assert re.search(r"chosen +n1: 0,3 +score 1.00, effective 39.08 GB/s", said)
+    assert re.search(r"Slurm's own +n1: 0,1", said)
+    assert run("explain", "11", "--all", "--json", "--config", str(path)).count("\n") == 2
+    assert "job 99: no decision in" in refused("explain", "99", "--config", str(path))
 
 
 def test_doctor_exits_with_1_and_says_what_to_fix(tmp_path):
-    path = tmp_path / "gputopo.yaml"
-    path.write_text(BASIC.format(folder=tmp_path) + f"slurm: {{bin_dir: {tmp_path}}}\n")
-    done = run("doctor", "--config", str(path), "--json")
-    told = json.loads(done.stdout)
-    assert done.exit_code == 1
+    path = written(tmp_path, BASIC + "slurm: {{bin_dir: {folder}}}\n")
+    told = json.loads(run("doctor", "--config", str(path), "--json", code=1))
     assert told["ok"] is False
     assert all(finding["fix"] for finding in told["findings"] if finding["level"] == "fail")

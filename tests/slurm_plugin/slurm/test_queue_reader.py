@@ -25,6 +25,7 @@ class Queue:
                 "scontrol -d --json show job": self.one,
             }
         )
+        self.client = SlurmClient(self.run)
 
     def squeue(self, argv: list[str], _stdin: str) -> str:
         assert "-r" in argv
@@ -72,47 +73,43 @@ def waiting(**more: Any) -> dict[str, Any]:
 
 def test_a_job_is_read_once_and_again_only_when_it_changed():
     queue = Queue({1: waiting(), 2: waiting(comment="first")})
-    client = SlurmClient(queue.run)
-    assert [job.comment for job in client.queue()] == ["", "first"]
+    assert [job.comment for job in queue.client.queue()] == ["", "first"]
     assert queue.asked == ["1", "2"]
-    assert [job.comment for job in client.queue()] == ["", "first"]
+    assert [job.comment for job in queue.client.queue()] == ["", "first"]
     queue.jobs[2]["comment"] = "second"
-    assert [job.comment for job in client.queue()] == ["", "second"]
+    assert [job.comment for job in queue.client.queue()] == ["", "second"]
     assert queue.asked == ["1", "2", "2"]
 
 
 def test_state_reason_priority_and_start_are_always_those_of_the_table():
     queue = Queue({1: waiting()})
-    client = SlurmClient(queue.run)
-    client.queue()
+    queue.client.queue()
     queue.jobs[1] |= {"state_reason": "Resources", "priority": 9, "start_time": 1795229124}
-    (job,) = client.queue()
+    (job,) = queue.client.queue()
     assert (job.reason, job.priority, job.start) == ("Resources", 9, 1795229124)
     assert queue.asked == ["1"]
 
 
 def test_many_changed_jobs_are_read_at_once():
     queue = Queue({job_id: waiting() for job_id in range(1, FEW + 2)})
-    assert len(SlurmClient(queue.run).queue()) == FEW + 1
+    assert len(queue.client.queue()) == FEW + 1
     assert queue.asked == ["all"]
 
 
 def test_a_job_that_started_is_read_anew_with_its_gpus():
     queue = Queue({1: waiting()})
-    client = SlurmClient(queue.run)
-    client.queue()
+    queue.client.queue()
     held = ["gpu:a:1(IDX:3)", "gpu:a:1(IDX:0)"]
     queue.jobs[1] |= {"job_state": "RUNNING", "nodes": "n[1-2]", "gres_detail": held}
-    (job,) = client.queue()
+    (job,) = queue.client.queue()
     assert job.gpus == {"n1": (3,), "n2": (0,)}
 
 
 def test_a_job_that_ended_is_gone_and_the_others_stay():
     queue = Queue({1: waiting(), 2: waiting()})
-    client = SlurmClient(queue.run)
-    client.queue()
+    queue.client.queue()
     del queue.jobs[1]
-    assert [job.job_id for job in client.queue()] == [2]
+    assert [job.job_id for job in queue.client.queue()] == [2]
 
 
 def test_a_job_that_ended_between_the_two_questions_is_no_error():
@@ -124,26 +121,22 @@ def test_a_job_that_ended_between_the_two_questions_is_no_error():
         return one(argv, stdin)
 
     queue.run.replies["scontrol -d --json show job"] = ends
-    assert [job.job_id for job in SlurmClient(queue.run).queue()] == [1]
+    assert [job.job_id for job in queue.client.queue()] == [1]
 
 
 def test_an_array_that_lost_a_task_is_read_anew():
     queue = Queue({7: waiting(array_job_id=7, tasks=["1", "2", "3"])})
-    client = SlurmClient(queue.run)
-    assert client.queue()[0].name == "7_[1-3]"
+    assert queue.client.queue()[0].name == "7_[1-3]"
     queue.jobs[7]["tasks"] = ["1", "3"]
-    assert client.queue()[0].name == "7_[1,3]"
+    assert queue.client.queue()[0].name == "7_[1,3]"
 
 
 @pytest.mark.parametrize("comment", ["two\nlines", "a,b|c", "\x1f", "(null)", "1\x1fPENDING\x1f"])
 def test_no_text_of_a_user_can_pass_for_another_column(comment):
     queue = Queue({1: waiting(comment=comment), 2: waiting()})
-    client = SlurmClient(queue.run)
-    assert [(job.job_id, job.reason) for job in client.queue()] == [
-        (1, "Priority"),
-        (2, "Priority"),
-    ]
-    assert client.queue()[0].comment == comment
+    told = [(job.job_id, job.reason) for job in queue.client.queue()]
+    assert told == [(1, "Priority"), (2, "Priority")]
+    assert queue.client.queue()[0].comment == comment
 
 
 def test_a_table_that_is_cut_short_is_an_error():
@@ -151,4 +144,4 @@ def test_a_table_that_is_cut_short_is_an_error():
     whole = queue.squeue
     queue.run.replies["squeue -h"] = lambda argv, stdin: whole(argv, stdin)[:-30]
     with pytest.raises(SlurmError, match="expected a multiple of"):
-        SlurmClient(queue.run).queue()
+        queue.client.queue()

@@ -1,18 +1,13 @@
 """The queue and updates of the command-line client, on replies recorded from each release."""
 
-from pathlib import Path
-
 import pytest
-from fake_slurm import FakeRunner, RecordedRunner
+from fake_slurm import RELEASES, REPLIES, FakeRunner, RecordedRunner
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import array_tasks, releases
 from slurm_plugin.slurm.clients import rows, update_text
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
-
-REPLIES = Path(__file__).parents[1] / "replies"
-RELEASES = sorted(path.name for path in REPLIES.iterdir() if any(path.iterdir()))
 
 
 @pytest.fixture(params=RELEASES)

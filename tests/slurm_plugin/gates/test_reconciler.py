@@ -1,5 +1,6 @@
 """The loop around the plan, on a Slurm that only remembers what it is told."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +12,9 @@ from machines_in_tests import BASIC, basic_config, basic_decider
 from slots_in_tests import NOW, Remembering, Remembers, TwoNodes, gated, look, reconciler
 
 from policies.performance import Shape
-from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.decide.rules import Rules
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import HoldReason
 from slurm_plugin.gates.released import Watch
@@ -22,9 +23,9 @@ from slurm_plugin.lending.record import DECISIONS
 from slurm_plugin.protocol import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.remote import presets
+from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmPartition
 
 
 def looked(
@@ -129,39 +130,6 @@ def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array(
     assert lines[1:] == [{"job": 7}, {"job": 7}]
 
 
-@pytest.mark.parametrize(
-    ("hint", "carried", "allow", "lent"),
-    [
-        ("remote=allow", "remote=1", True, True),
-        ("", "remote=1", True, False),
-        ("remote=allow", "", True, False),
-        ("remote=allow", "remote=1 loan_next=1500", True, False),
-        ("remote=allow", "remote=1 loan_next=4600", True, True),
-        ("remote=allow", "remote=1", False, False),
-    ],
-    ids=[
-        "asked for",
-        "not asked for",
-        "submitted without",
-        "a pause",
-        "a pause of before the clock was set back",
-        "the site lends nothing",
-    ],
-)
-def test_a_job_that_fits_on_no_node_borrows(tmp_path, hint, carried, allow, lent):
-    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
-    job = replace(gated(1), admin_comment=f"[gpu-topo: {hint}] [gpu-slots: {words}]")
-    slurm = TwoNodes(job)
-    lender = Remembers(RemoteConfig(presets.load("echo"), allow=allow), slurm)
-    text = BASIC + ("enforcement: slots\nremote: {{allow: yes}}\n")
-    decider = replace(basic_decider(tmp_path), rule=Rules(basic_config(tmp_path, text)))
-    cache = CapacityCache()
-    look(reconciler(tmp_path, slurm, cache, lending=lender, decider=decider), slurm)
-    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
-    # What is lent is not given to a submit meanwhile.
-    assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
-
-
 PROFILES = {
     "md": Remote(run_s=1099.0, gpu_calls=100_000),
     "cfd": Remote(run_s=1000.0),
@@ -175,16 +143,15 @@ def decided(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def borrowing(
-    folder: Path, slurm: TwoNodes, settings: str = "", patience_s: float = 0
-) -> tuple[Remembers, list[dict[str, Any]]]:
+    folder: Path, slurm: TwoNodes, settings: str = "", patience_s: float = 0, *,
+    cache: CapacityCache | None = None, allow: str = "yes",
+) -> tuple[Remembers, list[dict[str, Any]]]:  # fmt: skip
     """The lender after a look, or as many as it takes; and the lines of the decision log."""
     lines: list[dict[str, Any]] = []
-    text = BASIC + f"enforcement: slots\nremote: {{{{allow: yes, {settings}}}}}\n"
-    config = basic_config(folder, text)
-    lender = Remembers(config.remote, slurm)
-    decider = replace(basic_decider(folder), rule=Rules(config))
-    lends = {"lending": lender, "profiles": PROFILES}
-    planner = reconciler(folder, slurm, lines=lines, decider=decider, **lends)
+    text = BASIC + f"enforcement: slots\nremote: {{{{allow: {allow}, {settings}}}}}\n"
+    lender = Remembers(basic_config(folder, text).remote, slurm)
+    lends = {"lending": lender, "profiles": PROFILES, "decider": basic_decider(folder, text)}
+    planner = reconciler(folder, slurm, cache, lines, **lends)
     try:
         look(planner, slurm)
         deadline = time.monotonic() + patience_s
@@ -196,11 +163,30 @@ def borrowing(
     return lender, lines
 
 
-def wants(hint: str, job_id: int = 1, more: str = "") -> QueuedJob:
+def wants(hint: str, job_id: int = 1, carried: str = "remote=1") -> QueuedJob:
     """A job of four GPUs that may borrow."""
-    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node remote=1 {more}"
+    words = f"gated token=t tpn=gres/gpu:4 nodes=1- by=node {carried}"
     comment = f"[gpu-topo: {hint}] [gpu-slots: {words.strip()}]"
     return replace(gated(job_id), admin_comment=comment, time_limit_s=3600)
+
+
+@pytest.mark.parametrize(
+    ("hint", "carried", "allow", "lent"),
+    [
+        pytest.param("remote=allow", "remote=1", "yes", True, id="asked for"),
+        pytest.param("", "remote=1", "yes", False, id="not asked for"),
+        pytest.param("remote=allow", "", "yes", False, id="submitted without"),
+        pytest.param("remote=allow", "remote=1 loan_next=1500", "yes", False, id="a pause"),
+        pytest.param("remote=allow", "remote=1 loan_next=4600", "yes", True, id="set back since"),
+        pytest.param("remote=allow", "remote=1", "no", False, id="the site lends nothing"),
+    ],
+)
+def test_a_job_that_fits_on_no_node_borrows(tmp_path, hint, carried, allow, lent):
+    slurm, cache = TwoNodes(wants(hint, carried=carried)), CapacityCache()
+    lender, _ = borrowing(tmp_path, slurm, cache=cache, allow=allow)
+    assert [name for name, _ in lender.asked] == (["1"] if lent else [])
+    # What is lent is not given to a submit meanwhile.
+    assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
 
 
 def ending(in_s: int) -> QueuedJob:
@@ -279,7 +265,7 @@ def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(t
         (f"loan_held={NOW - 89}", False),
         (f"loan_held={NOW - 90}", True),
     ):
-        job = wants("remote=allow,profile=talks", 1, held)
+        job = wants("remote=allow,profile=talks", 1, f"remote=1 {held}")
         slurm = TwoNodes(job, running, QueuedJob(70, "70", state="RUNNING"))
         lender, lines = borrowing(tmp_path, slurm, "decider: drmaestro, solve_s: 30", 60)
         assert [name for name, _ in lender.asked] == (["1"] if lent else [])
@@ -291,7 +277,8 @@ def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(t
 
 def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(tmp_path):
     """What it asked was taken away first; it must not start without GPUs."""
-    job = replace(gated(1), admin_comment="[gpu-slots: gated tpj=gres:gpu:2 nodes=1-1 by=node]")
+    comment = "[gpu-slots: gated tpj=gres:gpu:2 nodes=1-1 by=node]"
+    job = gated(1, admin_comment=comment, tres_per_node="")
     slurm = Remembering(job, refuses_slots=True)
     looked(tmp_path, slurm, CapacityCache())
     asked = JobUpdate(tres_per_node="", tres_per_job="gres:gpu:2", tres_per_task="")
@@ -302,3 +289,98 @@ def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(tmp_
     slurm = Remembering(with_slots, refuses_slots=True)
     looked(tmp_path, slurm, CapacityCache())
     assert slurm.updates[-1][1].tres_per_node == with_slots.tres_per_node
+
+
+# -- between two looks, or during one -----------------------------------------
+
+
+@pytest.mark.parametrize("promised", [{"dgx1": 0b1000}, {"dgx1": 0b110}, {"dgx2": 0xFF}, {}])
+def test_slots_promised_during_a_look_are_not_released_to_another_job(tmp_path, promised):
+    """The policy takes 0 and 3, which is known when the plan is made and the submit answered."""
+    slurm, cache = Remembering(gated(1)), CapacityCache()
+
+    def a_submit_comes(place: PlacementQuestion, shape: Shape) -> str:
+        cache.promise("new", Hold(promised), NOW)
+        return ""
+
+    made = look(reconciler(tmp_path, slurm, cache, hold_reason=a_submit_comes), slurm)
+    is_taken = promised == {"dgx1": 0b1000}
+    assert [update.tres_per_node is None for _, update in slurm.updates] == [False] * (not is_taken)
+    assert made.again is is_taken
+    assert cache.room["dgx1"].free == (0xFF if is_taken else 0xFF & ~0b1001)
+
+
+@pytest.mark.parametrize("promised", [{"dgx2": 0b1}, {"dgx1": 0b10}, {"dgx1": 0b100}])
+def test_slots_promised_during_a_look_are_not_lent_either(tmp_path, promised):
+    """Two free GPUs of each node would make four."""
+    slurm, cache = TwoNodes(wants("remote=allow")), CapacityCache()
+
+    def a_submit_comes(place: PlacementQuestion, shape: Shape) -> str:
+        cache.promise("new", Hold(promised), NOW)
+        return ""
+
+    text = BASIC + "enforcement: slots\nremote: {{allow: yes}}\n"
+    lender = Remembers(basic_config(tmp_path, text).remote, slurm)
+    lends = {"lending": lender, "decider": basic_decider(tmp_path, text)}
+    made = look(reconciler(tmp_path, slurm, cache, hold_reason=a_submit_comes, **lends), slurm)
+    is_taken = promised != {"dgx1": 0b100}
+    assert len(lender.asked) == (not is_taken)
+    assert made.again is is_taken
+    assert {node.free for node in cache.room.values()} == {0b11 if is_taken else 0}
+
+
+def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(tmp_path):
+    """2 s, 4 s and so on, and five minutes at most; the gate need not be renewed meanwhile."""
+    slurm, now = Remembering(gated(1, eligible=NOW + 10_000), refuses=True), [float(NOW)]
+    planner = reconciler(tmp_path, slurm, lease_s=10_000, clock=lambda: now[0])
+
+    async def at_every_second() -> list[float]:
+        tried = []
+        for second in range(NOW, NOW + 1400):
+            now[0], before = float(second), len(slurm.updates)
+            await planner.look(read_snapshot(slurm, at=now[0]), 0)  # type: ignore[arg-type]
+            if len(slurm.updates) > before:
+                tried.append(second - NOW)
+        return tried
+
+    times = asyncio.run(at_every_second())
+    assert times == [0, 2, 6, 14, 30, 62, 126, 254, 510, 810, 1110]
+    assert planner.status()["refused"] == len(times)
+
+
+def test_jobs_that_are_given_back_are_counted_and_those_that_slurm_keeps_named():
+    running = replace(gated(3), state="RUNNING")
+    slurm = Remembering(gated(1), gated(2), running, replace(gated(4), admin_comment=""))
+    assert give_back(slurm) == 2  # type: ignore[arg-type]
+    assert [names for names, _ in slurm.updates] == [("1",), ("2",)]
+    slurm.refuses = True
+    with pytest.raises(SlurmError, match="0 jobs were given back, 2 were not: 1: no; 2: no"):
+        give_back(slurm)  # type: ignore[arg-type]
+
+
+class Tiers(Remembering):
+    """Three partitions, and how one pushes jobs of another aside."""
+
+    def __init__(self, preempt_type: str) -> None:
+        super().__init__()
+        self.preempt_type = preempt_type
+
+    def partitions(self) -> list[SlurmPartition]:
+        tiers = {"low": 1, "batch": 1, "high": 5}
+        return [SlurmPartition(name, ("dgx1",), False, tier) for name, tier in tiers.items()]
+
+    def config(self) -> dict[str, str]:
+        return {"PreemptType": self.preempt_type}
+
+
+@pytest.mark.parametrize(
+    ("preempt_type", "preempting"),
+    [("preempt/partition_prio", {"high"}), ("preempt/none", set()), ("preempt/qos", set())],
+)
+def test_only_partitions_above_the_lowest_tier_preempt_and_only_where_tiers_do(
+    tmp_path, preempt_type, preempting
+):
+    cache = CapacityCache()
+    slurm = Tiers(preempt_type)
+    look(reconciler(tmp_path, slurm, cache), slurm)
+    assert cache.preempting == preempting

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
+import slots_in_tests
 from slots_in_tests import record_in
 
 from slurm_plugin.gates import change
@@ -20,21 +22,15 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 V100 = tuple(f"v100.s{i}" for i in range(8))
 TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
 NEXT_MONTH = 1000 + 31 * 86400
+gated = partial(slots_in_tests.gated, eligible=1100, time_limit_s=60)
+SLOTS = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
 
 
-def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> QueuedJob:
-    words = f"token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node {keys}".strip()
-    values: dict[str, object] = {
-        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "BeginTime",
-        "priority": 100 - job_id, "eligible": 1100, "time_limit_s": 60, "cpus": 1,
-        "tres_per_node": f"gres/gpu:{gpus}", "admin_comment": f"[gpu-slots: gated {words}]",
-    }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **more})  # type: ignore[arg-type]
-
-
-def placed(job_id: int, at: int, slots: str) -> QueuedJob:
-    comment = f"[gpu-slots: placed token=t tpn=gres/gpu:2 nodes=1-1 by=node at={at}]"
-    return gated(job_id, admin_comment=comment, tres_per_node=slots, req_nodes="dgx1", eligible=at)
+def placed(at: int, slots: str = SLOTS, keys: str = "", **more: object) -> QueuedJob:
+    """Job 1, released on these slots."""
+    comment = f"[gpu-slots: placed token=t tpn=gres/gpu:2 nodes=1-1 by=node at={at} {keys}".strip()
+    given = {"tres_per_node": slots, "req_nodes": "dgx1", "eligible": at, **more}
+    return gated(1, admin_comment=f"{comment}]", **given)
 
 
 def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
@@ -97,64 +93,43 @@ def test_a_gate_is_renewed_at_half_its_lease():
 
 
 def test_a_released_job_keeps_its_slots_until_it_starts():
-    made = planned(placed(1, 990, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), gated(2, 2))
+    made = planned(placed(990), gated(2, 2))
     [(_, update)] = made.releases[0].steps
     assert update.tres_per_node == "gres/gpu:v100.s1:1,gres/gpu:v100.s2:1"
     assert not made.updates
 
 
-def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_request():
-    made = planned(placed(1, 960, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"))
-    [(name, update)] = made.updates
-    kept = GateRecord.read_from(update.admin_comment or "")
-    assert (name, update.begin_time, update.tres_per_node) == ("1", 1120, "gres/gpu:2")
+@pytest.mark.parametrize(("own", "begin"), [(0, 1120), (900, 1120), (5000, 5000)])
+def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_request(own, begin):
+    """It begins no sooner than its user wants."""
+    [(name, update)] = planned(placed(960, keys=f"begin={own}")).updates
+    assert (name, update.begin_time, update.tres_per_node) == ("1", begin, "gres/gpu:2")
     assert (update.req_nodes, update.num_nodes) == ("", (1, 1))
-    assert kept.state == "gated"
+    assert record_in(update.admin_comment).state == "gated"
 
 
-@pytest.mark.parametrize(("own", "begin"), [(5000, 5000), (900, 1120)])
-def test_a_job_gated_again_begins_no_sooner_than_its_user_wants(own, begin):
-    job = placed(1, 960, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
-    comment = job.admin_comment.replace(" at=", f" begin={own} at=")
-    [(_, update)] = planned(replace(job, admin_comment=comment)).updates
-    assert update.begin_time == begin
-
-
-def test_a_job_that_many_releases_did_not_start_is_left_to_slurm():
-    slots = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
-    job = placed(1, 960, slots)
-    for tries, reason, is_left in (
-        (4, "Resources", False),
-        (5, "Resources", True),
-        (9, "QOS", False),
-    ):
-        comment = job.admin_comment.replace(" at=", f" tries={tries} at=")
-        [(_, update)] = planned(replace(job, admin_comment=comment, reason=reason)).updates
-        kept = GateRecord.read_from(update.admin_comment or "")
-        assert (kept is None) == is_left, (tries, reason)
-        assert update.tres_per_node == "gres/gpu:2"
-        assert ("Slurm's own choice: 6 releases" in (update.admin_comment or "")) == is_left
+@pytest.mark.parametrize(
+    ("tries", "reason", "is_left"),
+    [(4, "Resources", False), (5, "Resources", True), (9, "QOS", False)],
+)
+def test_a_job_that_many_releases_did_not_start_is_left_to_slurm(tries, reason, is_left):
+    [(_, update)] = planned(placed(960, keys=f"tries={tries}", reason=reason)).updates
+    comment = update.admin_comment or ""
+    assert (GateRecord.read_from(comment) is None) == is_left
+    assert update.tres_per_node == "gres/gpu:2"
+    assert ("Slurm's own choice: 6 releases" in comment) == is_left
 
 
 def test_a_requeued_job_gives_its_slots_to_others_until_its_time():
-    requeued = replace(placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"), eligible=1120)
-    made = planned(requeued, gated(2, 8))
-    assert [name for name, _ in made.updates] == ["1"]
-    assert made.released == ["2"]
-
-
-def test_the_tries_of_a_requeued_job_are_counted_anew():
-    job = placed(1, 999, "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
-    comment = job.admin_comment.replace(" at=", " tries=5 at=")
-    [(_, update)] = planned(
-        replace(job, admin_comment=comment, reason="BeginTime", eligible=1120)
-    ).updates
+    """Its tries are counted anew."""
+    made = planned(placed(999, keys="tries=5", eligible=1120), gated(2, 8))
+    [(name, update)] = made.updates
     kept = record_in(update.admin_comment)
-    assert (kept.tries, kept.retry_at) == (1, 1001)
+    assert (name, kept.tries, kept.retry_at, made.released) == ("1", 1, 1001, ["2"])
 
 
 def test_a_release_that_did_not_take_is_gated_again_at_once():
-    assert [name for name, _ in planned(placed(1, 999, "gres/gpu:2")).updates] == ["1"]
+    assert [name for name, _ in planned(placed(999, "gres/gpu:2")).updates] == ["1"]
 
 
 def test_a_job_no_node_can_ever_serve_is_slurms_own():
@@ -201,11 +176,7 @@ def test_a_job_that_the_policy_leaves_is_slurms_own():
 
 
 def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_and_longer():
-    comment = "[gpu-slots: placed tpn=gres/gpu:2 nodes=1-1 by=node at=990 tries=3]"
-    slots = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
-    given = {"tres_per_node": slots, "req_nodes": "dgx1", "eligible": 990}
-    stuck = gated(1, admin_comment=comment, reason="AssocGrpGRES", **given)
-    made = planned(stuck, gated(2, 8))
+    made = planned(placed(990, keys="tries=3", reason="AssocGrpGRES"), gated(2, 8))
     assert made.released == ["2"]
     kept = record_in(made.updates[0][1].admin_comment)
     assert (kept.get("tries"), kept.get("retry")) == ("4", "1008")
@@ -398,9 +369,7 @@ def test_a_gate_that_would_hold_for_an_hour_is_shut_for_a_lease_again():
 
 
 def test_a_job_released_before_is_gated_again_and_not_waited_for():
-    job = placed(1, SET_BACK, "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1")
-    made = planned(replace(job, eligible=1000))
-    assert made.seen["regated"] == 1
+    assert planned(placed(SET_BACK, eligible=1000)).seen["regated"] == 1
 
 
 def test_a_pause_of_before_is_over():
