@@ -97,7 +97,13 @@ class Cluster(Faults):
     @property
     def suite(self) -> str:
         """The Debian release."""
-        return str(self.container("ctl").attrs["Config"]["Image"].rpartition(":")[2])
+        tag = str(self.container("ctl").attrs["Config"]["Image"].rpartition(":")[2])
+        return tag.partition("-")[0]
+
+    @cached_property
+    def origin(self) -> str:
+        """Where its Slurm is from: a Debian release, or the hash of a source of its own."""
+        return self.run("ctl", "cat /usr/local/share/cluster/slurm-origin").out.strip()
 
     def cluster_sh(self, *args: str) -> subprocess.CompletedProcess[str]:
         """Runs cluster.sh for this cluster."""

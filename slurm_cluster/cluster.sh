@@ -12,7 +12,8 @@
 #   cluster.sh clean            whatever this checkout brought onto the machine goes, a line for each
 # Environment: GPUTOPO_CLUSTER (a file that says which nodes it has; default cluster.yaml beside this script), SUITE (trixie,
 # bookworm, forky), GPUTOPO_PROJECT (default: this checkout's own), VARIANT (gputopo, stock, noop), GPUTOPO_PYTHON
-# (default .venv/bin/python), GPUTOPO_CHECKOUT (another folder than the checkout's whose cluster this is: a project that tests with it).
+# (default .venv/bin/python), GPUTOPO_CHECKOUT (another folder than the checkout's whose cluster this is: a project that tests with it),
+# SLURM_PREFIX (a folder with an installed Slurm, used in place of Debian's) and SLURM_SRC (its source, for the select plugin).
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
@@ -24,6 +25,18 @@ state="$home/.cluster"
 GPUTOPO_ID="gputopo-$(printf %s "$home" | { sha256sum 2>/dev/null || shasum -a 256; } | cut -c1-8)"
 export GPUTOPO_ID GPUTOPO_CHECKOUT="$home" GPUTOPO_PYTHON="${GPUTOPO_PYTHON:-$root/.venv/bin/python}"
 export SUITE="${SUITE:-trixie}" VARIANT="${VARIANT:-gputopo}"
+# Behind the image's name: the Debian release, and the version of a Slurm that is not Debian's.
+export TAG="$SUITE"
+if [ -n "${SLURM_PREFIX:-}" ]; then
+    number="$(sed -n 's/^#define SLURM_VERSION_NUMBER[[:space:]]*//p' "$SLURM_PREFIX/include/slurm/slurm_version.h" 2>/dev/null || true)"
+    case "$SLURM_PREFIX ${SLURM_SRC:-/}" in *" /"*) ;; *) number="" ;; esac
+    [ -n "$number" ] && [ "${SLURM_PREFIX#/}" != "$SLURM_PREFIX" ] || {
+        echo "SLURM_PREFIX=$SLURM_PREFIX SLURM_SRC=${SLURM_SRC:-}: expected the full path of a folder with an installed Slurm" \
+            "(include/slurm/slurm_version.h in it), and of its source or none" >&2
+        exit 2
+    }
+    TAG="$SUITE-slurm-$(printf '%02d.%02d.%d' $((number >> 16)) $((number >> 8 & 255)) $((number & 255)))"
+fi
 export COMPOSE_PROJECT_NAME="${GPUTOPO_PROJECT:-$GPUTOPO_ID}"
 # What python -m slurm_cluster.description makes of GPUTOPO_CLUSTER.
 files="$state/$COMPOSE_PROJECT_NAME"
@@ -42,7 +55,7 @@ compose() {
     else docker-compose -f "$file" "$@"; fi
 }
 
-image() { echo "$GPUTOPO_ID-$1:$SUITE"; }
+image() { echo "$GPUTOPO_ID-$1:$TAG"; }
 
 python() { PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}" "$GPUTOPO_PYTHON" "$@"; }
 
@@ -65,26 +78,48 @@ project() {
 }
 
 context() { # context FILE: all that Dockerfile may COPY, as a tar, with what every image begins with
-    local parts=(-C "$here/docker" image) made="$state/context-$1"
+    local parts=(-C "$here/docker" image) made="$state/context-$1" without=(--exclude=__pycache__ --exclude='*.so' --exclude='*.o' --exclude=build)
     mkdir -p "$made"
     cat "$here/docker/Dockerfile.base" "$here/docker/$1" >"$made/Dockerfile"
     case "$1" in
+        Dockerfile.slurm)
+            cp "$here/docker/$1" "$made/Dockerfile"
+            parts=(-C "$here/docker/image" use-slurm -C "$state/slurm" installed source) without=()
+            ;;
         Dockerfile) parts+=(-C "$state" project "wheels/$SUITE") ;;
         Dockerfile.builder)
             parts+=(pyslurm -C "$root" slurm_plugin/select slurm_plugin/spank)
             [ ! -e "$state/pyslurm/$SUITE" ] || parts+=(-C "$state" "pyslurm/$SUITE")
             ;;
     esac
-    tar -c --owner=0 --group=0 --exclude=__pycache__ --exclude='*.so' --exclude='*.o' --exclude=build -C "$made" Dockerfile "${parts[@]}"
+    tar -c --owner=0 --group=0 "${without[@]}" -C "$made" Dockerfile "${parts[@]}"
 }
 
 build() { # build FILE TARGET WHAT [OPTION...]
-    local log="$state/build-$2-$SUITE.log"
+    local log="$state/build-$2-$TAG.log"
     say "image $2: $3"
     # The label comes last, so that checkouts share what is before it.
     context "$1" | docker build --force-rm --build-arg SUITE="$SUITE" --build-arg BUILDER="$(image builder)" \
         --label "gputopo.checkout=$home" --target "$2" -t "$(image "$2")" "${@:4}" - >"$log" 2>&1 ||
         { tail -25 "$log" >&2; echo "building the $2 image failed (see $log)" >&2; exit 1; }
+}
+
+# Without what a site keeps to itself (etc), and what only linking and reading need.
+own_slurm() {
+    local copy="$state/slurm" origin="installed from $SLURM_PREFIX" target
+    rm -rf "$copy"
+    mkdir -p "$copy/installed" "$copy/source"
+    tar -C "$SLURM_PREFIX" -c --exclude=./etc --exclude=./share --exclude='*.a' --exclude='*.la' . | tar -C "$copy/installed" -x
+    if [ -n "${SLURM_SRC:-}" ]; then
+        tar -C "$SLURM_SRC" -c --exclude='*.o' --exclude='*.lo' --exclude=.libs META src slurm | tar -C "$copy/source" -x
+        origin="source $(cd "$copy/source" && find . -name '*.[ch]' -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-12)"
+    fi
+    for target in builder node controller; do
+        build Dockerfile.slurm "$target" "${TAG#*-slurm-} of $SLURM_PREFIX" --build-arg SLURM_PREFIX="$SLURM_PREFIX" \
+            --build-arg SLURM_ORIGIN="$origin" --build-arg DEBIAN_BUILDER="$GPUTOPO_ID-builder:$SUITE" \
+            --build-arg DEBIAN_NODE="$GPUTOPO_ID-node:$SUITE" --build-arg DEBIAN_CONTROLLER="$GPUTOPO_ID-controller:$SUITE"
+    done
+    rm -rf "$copy"
 }
 
 images() {
@@ -99,6 +134,8 @@ images() {
     "$here/docker/base-image.sh" "$SUITE"
     "$here/docker/wheels.sh" "$SUITE"
     project
+    local wanted="$TAG"
+    TAG="$SUITE"
     build Dockerfile.builder base "what all begin with"
     # apt waits for the network and then unpacks on one core: two at a time.
     set -m # a process group of its own, to be ended with all its children
@@ -111,6 +148,8 @@ images() {
     wait "$beside"
     trap - EXIT
     build Dockerfile controller "our files into it"
+    TAG="$wanted"
+    [ "$TAG" = "$SUITE" ] || own_slurm
     flock -u 9
 }
 
@@ -123,6 +162,10 @@ pyslurm_image() {
 }
 
 pyslurm() {
+    if [ "$TAG" != "$SUITE" ]; then
+        in_host ctl sh -c "mkdir -p /opt/pyslurm && echo 'PySlurm: not built: it is built for Debian'\''s Slurm alone' | tee /opt/pyslurm/pyslurm.txt"
+        return
+    fi
     pyslurm_image
     docker run --rm "$(image pyslurm)" tar -C /out -c . | in_host ctl sh -c 'mkdir -p /opt/pyslurm && tar -C /opt/pyslurm -x'
     in_host ctl sh -c 'for wheel in /opt/pyslurm/*.whl; do
@@ -180,7 +223,7 @@ describe() {
     former="$(docker inspect --format '{{.Config.Image}}' "$(container ctl)" 2>/dev/null || true)"
     # Volumes that a broken-off run left without containers hold another cluster's files.
     case "$former" in
-        *:"$SUITE") diff -rq "$files" "$new" >/dev/null 2>&1 || down ;;
+        *:"$TAG") diff -rq "$files" "$new" >/dev/null 2>&1 || down ;;
         *) down ;;
     esac
     rm -rf "$files"

@@ -137,6 +137,7 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "slots": slots.check_slots,
     "remote": slots.check_remote,
     "partitions": check_partitions,
+    "network": slurm_files.check_network,
     "nodes": check_nodes,
     "genie": check_genie,
 }

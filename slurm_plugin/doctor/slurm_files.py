@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from slurm_plugin.doctor.elf import uint32_symbol
-from slurm_plugin.doctor.finding import Finding, fail, ok
+from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.slurm.releases import parse_version
 
 PLUGIN_FILE = "select_cons_tres.so"
+#: The release from which on Slurm reads topology.yaml first.
+_TOPOLOGY_YAML = (25, 5)
 #: Present in our plugin's file and in no plugin of Slurm's.
 _OURS = b"gputopo"
 
@@ -35,6 +37,24 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
             f"{script} is not ours and does not load ours",
             "add the lines of the operator's guide to your job_submit.lua",
         )
+
+
+def check_network(here: Installation) -> Iterator[Finding]:
+    """Slurm and the engine go by the same network: since 25.05 topology.yaml is Slurm's."""
+    version = here.slurm_config.get("SLURM_VERSION", "")
+    ours, slurms = here.config.topology_conf, here.beside_slurm_conf("topology.yaml")
+    if parse_version(version) < _TOPOLOGY_YAML or not slurms.exists():
+        yield ok(f"topology_conf: {ours}" if ours else "gputopo.yaml names no topology_conf")
+        return
+    problem = f"Slurm {version} goes by {slurms} and not by topology.conf"
+    if here.config.enforcement == "select":
+        problem += "; it chooses the nodes, we choose the GPUs there"
+    if ours:
+        yield warn(
+            f"{problem}; gputopo.yaml names {ours}", "keep the two in step, or drop topology_conf"
+        )
+    else:
+        yield ok(problem)
 
 
 def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:

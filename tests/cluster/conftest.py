@@ -77,7 +77,7 @@ def live(session_cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
     # What docs/matrix.md says of the Slurm that the test ran on.
     request.node.user_properties += [
         ("slurm", session_cluster.version),
-        ("origin", f"Debian {session_cluster.suite}"),
+        ("origin", session_cluster.origin),
         ("plugin", "built" if session_cluster.has_select_plugin else "not built"),
     ]
     for_plugin = any(map(request.node.get_closest_marker, ("select_plugin", "enforced")))

@@ -41,7 +41,7 @@ TAKEN = (1, 2, 3, 4, 6, 7)
 
 
 #: Slurm 22.05 writes "gres:gpu:2" for "gres/gpu:2", and gives srun and salloc no slots.
-OLD = os.environ.get("SUITE") == "bookworm"
+OLD = os.environ.get("SUITE") == "bookworm" and not os.environ.get("SLURM_PREFIX")
 GPU = "gres:gpu:" if OLD else "gres/gpu:"
 SHOW_GPUS = "echo gpus $CUDA_VISIBLE_DEVICES"
 not_on_old = pytest.mark.skipif(OLD, reason="on 22.05 srun and salloc get no slots")

@@ -63,6 +63,29 @@ def test_on_another_system_than_linux_there_is_no_cluster(run):
 OLD = """case "$1" in -V) echo Python 3.10.12 ;; *) exit 1 ;; esac"""
 
 
+#: A folder with an installed Slurm 24.05.8, as far as the script looks.
+INSTALLED = (
+    "mkdir -p $OUT/own/include/slurm;"
+    " echo '#define SLURM_VERSION_NUMBER 0x180508' >$OUT/own/include/slurm/slurm_version.h;"
+)
+
+
+@pytest.mark.parametrize("environ", [
+    "SLURM_PREFIX=$OUT/none", "SLURM_PREFIX=own", "SLURM_PREFIX=$OUT/own SLURM_SRC=source",
+], ids=["nothing installed there", "no full path", "no full path of the source"])  # fmt: skip
+def test_a_folder_without_an_installed_slurm_is_refused(run, environ):
+    done = run(f"{INSTALLED} cd $OUT; {environ} checkout/slurm_cluster/cluster.sh image node")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("SLURM_PREFIX=")
+    assert "expected the full path of a folder with an installed Slurm" in done.stderr
+
+
+def test_images_with_a_slurm_of_ones_own_are_named_after_its_version(run):
+    environ = "SUITE=bookworm SLURM_PREFIX=$OUT/own"
+    done = run(f"{INSTALLED} {environ} slurm_cluster/cluster.sh image node")
+    assert done.stdout.strip().endswith("-node:bookworm-slurm-24.05.8")
+
+
 def test_an_old_python_is_named_with_what_is_needed(run):
     done = run("make -s test", python3=OLD)
     assert done.returncode == 2

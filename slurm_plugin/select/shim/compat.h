@@ -1,6 +1,7 @@
 /*
  * Slurm's internal headers, and the only place where releases differ for us.
- * One source serves 22.05, 24.11 and 26.05; the plugin is built for exactly one.
+ * One source serves 22.05 and every release from 23.11 to 26.05; the plugin is
+ * built for exactly one.
  */
 #pragma once
 
@@ -34,6 +35,20 @@
 #else
 #define GT_DECLARED_WHERE_THERE(X)
 #endif
+
+/* Since 25.05 this file is the network, whatever TopologyPlugin and topology.conf say. */
+static inline bool gt_topology_yaml(void)
+{
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
+	return false;
+#else
+	char *path = get_extra_conf_path("topology.yaml");
+	bool is_there = !access(path, F_OK);
+
+	xfree(path);
+	return is_there;
+#endif
+}
 
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
 
@@ -69,12 +84,20 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 
 #else
 
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 11, 0)
+/* 23.11 and 24.05: what a will-run found is not handed back */
+#define GT_TEST_TAIL resv_exc_t *resv_exc_ptr
+#define GT_TEST_TAIL_FIELDS resv_exc_t *resv_exc_ptr;
+#define GT_TEST_TAIL_INIT .resv_exc_ptr = resv_exc_ptr
+#define GT_TEST_TAIL_OF(test) (test)->resv_exc_ptr
+#else
 #define GT_TEST_TAIL resv_exc_t *resv_exc_ptr, will_run_data_t *will_run_ptr
 #define GT_TEST_TAIL_FIELDS \
 	resv_exc_t *resv_exc_ptr; will_run_data_t *will_run_ptr;
 #define GT_TEST_TAIL_INIT \
 	.resv_exc_ptr = resv_exc_ptr, .will_run_ptr = will_run_ptr
 #define GT_TEST_TAIL_OF(test) (test)->resv_exc_ptr, (test)->will_run_ptr
+#endif
 
 /* GRES that reservations keep from the job, anywhere in the cluster, or NULL */
 #define GT_RESERVED_GRES(test) \

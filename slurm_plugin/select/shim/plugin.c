@@ -51,6 +51,7 @@ extern void gt_plugin_read(void)
 		error("gputopo: %s; every job keeps Slurm's own GPUs until this is fixed and slurmctld reconfigured",
 		      wrong);
 	gt_kill_switch_watch(gt_plugin.config.kill_switch);
+	gt_plugin.topology_yaml = gt_topology_yaml();
 }
 
 extern bool gt_plugin_may_act(void)

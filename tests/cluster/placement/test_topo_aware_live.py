@@ -167,7 +167,10 @@ def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster):
 
 @pytest.mark.long("half a minute of jobs")
 def test_finished_jobs_teach_their_run_times(cluster):
-    """Five jobs of one kind, alone on their socket; a failed one teaches nothing."""
+    """Jobs of one kind, alone on their socket; a failed one teaches nothing.
+
+    Neither does one whose end the queue shows before Slurm has told of it, so there may be more.
+    """
     path = "/var/lib/gputopo/learned-profiles.json"
     cluster.run("ctl", f"rm -f {path}")
     configure_engine(cluster, "topo_aware: {refresh_s: 1}")
@@ -178,13 +181,16 @@ def test_finished_jobs_teach_their_run_times(cluster):
         result: list[float] = json.loads(told)[0]["seconds"] if told else []
         return result
 
-    def wrote(least: int) -> int:
-        until(lambda: len(runs()) >= least, f"{least} runs are written down", 30)
-        return len(runs())
+    def run(script: str) -> None:
+        cluster.wait_finished(cluster.sbatch("-w", NODE, "--gres=gpu:2", hint, script=script))
 
-    for number, script in enumerate(("sleep 3; exit 1", *("sleep 3",) * 5)):
-        job = cluster.sbatch("-w", NODE, "--gres=gpu:2", hint, script=script)
-        cluster.wait_finished(job)
-        assert wrote(number) == number
+    run("sleep 3; exit 1")
+    for ended in range(10):
+        # Of those before this one: the last ones may not be written down yet.
+        assert len(runs()) <= ended
+        if len(runs()) >= 5:
+            break
+        run("sleep 3")
+    until(lambda: len(runs()) >= 5, "5 runs are written down", 30)
     # With slots the engine sees a start when it polls the queue, tenths of a second later.
     assert all(2 <= seconds < 20 for seconds in runs()), runs()

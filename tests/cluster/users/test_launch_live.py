@@ -149,6 +149,8 @@ def test_an_explicit_gpu_bind_stands(cluster):
     with launching(cluster, RECORDED):
         result = srun(cluster, "-w", "dgx1", "-n4", "--gres=gpu:4", gpu_map(cluster, "3,2,1,0"))
         assert [result[rank].visible for rank in range(4)] == [(3,), (2,), (1,), (0,)]
+        # The same GPUs: srun is back a moment before they are free.
+        cluster.wait_idle()
         result = srun(cluster, "-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-bind=single:2")
         assert [result[rank].visible for rank in range(4)] == [(0,), (0,), (1,), (1,)]
 

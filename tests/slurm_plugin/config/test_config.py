@@ -189,6 +189,5 @@ def test_nodes_must_be_declared_and_alike(tmp_path, nodes, says):
     text = BASIC + f"genie: {{{{partitions: {{{{dl: {{{{nodes: '{nodes}'}}}}}}}}}}}}\n"
     settings = basic_config(tmp_path, text)
     assert settings.genie is not None
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=says):
         site_of(settings.genie, load_machines(settings), str(settings.path))
-    assert says in str(caught.value)

@@ -145,15 +145,22 @@ def four_gpus(site: PlayedSite) -> None:
     site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 4})
 
 
-def not_collected(site: PlayedSite) -> None:
-    text = site.config.read_text()
-    site.config.write_text(
-        text.replace("minsky1, topology: minsky", "minsky1, topology: collected")
-    )
+def yaml_says(old: str, new: str) -> Callable[[PlayedSite], object]:
+    """gputopo.yaml with one text in place of another."""
+    return lambda site: site.config.write_text(site.config.read_text().replace(old, new))
 
 
-def another_partition(site: PlayedSite) -> None:
-    site.config.write_text(site.config.read_text() + "  gone: {mode: observe}\n")
+NOT_COLLECTED = yaml_says("minsky1, topology: minsky", "minsky1, topology: collected")
+ANOTHER_PARTITION = yaml_says("partitions:\n", "partitions:\n  gone: {mode: observe}\n")
+
+
+def network_files(site: PlayedSite) -> None:
+    """Slurm 26.05 with a topology.yaml, the engine with a topology.conf."""
+    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    (site.folder / "topology.conf").write_text("SwitchName=s1 Nodes=dgx1")
+    site.config.write_text(site.config.read_text() + "topology_conf: topology.conf\n")
+    site.slurm.values["SLURM_VERSION"] = "26.05.3"
+    plugin_file(site.folder / "ours" / "select_cons_tres.so", (26, 5, 3), b"gputopo")
 
 
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
@@ -191,12 +198,14 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
      "select/linear"),
     ("GPU counts that differ", four_gpus, "nodes", "fail",
      "dgx1: Slurm has 4 GPUs, its topology dgx1v 8"),
-    ("node left to Slurm", not_collected, "nodes", "fail",
+    ("node left to Slurm", NOT_COLLECTED, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
+    ("topology.yaml beside a topology.conf", network_files, "network", "warn",
+     "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; it chooses"),
     ("bridge and engine that enforce in two ways",
      lambda site: site.bridge.write_text("enforcement = slots # both\n"), "enforcement", "fail",
      "enforcement = slots, gputopo.yaml select"),
-    ("partition that Slurm does not have", another_partition, "partitions", "warn",
+    ("partition that Slurm does not have", ANOTHER_PARTITION, "partitions", "warn",
      "gone is no partition"),
 ]  # fmt: skip
 
@@ -206,6 +215,17 @@ def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, wor
     breaks(site)
     finding = site.only(check, level)
     assert words.format(folder=site.folder) in f"{finding.text}; {finding.fix}"
+
+
+@pytest.mark.parametrize(("version", "words"), [
+    ("24.11.5", "gputopo.yaml names no topology_conf"),
+    ("26.05.3", "goes by {folder}/slurm/topology.yaml"),
+])  # fmt: skip
+def test_a_release_that_does_not_read_topology_yaml(site, version, words):
+    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    site.slurm.values["SLURM_VERSION"] = version
+    (text,) = (found.text for found in site.findings() if found.check == "network")
+    assert words.format(folder=site.folder) in text
 
 
 def test_nodes_known_to_one_side_only_are_named(site):
