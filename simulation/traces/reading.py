@@ -11,7 +11,11 @@ from simulation.errors import SimulationError
 from simulation.traces import sacct, tables
 from simulation.traces.trace import Trace
 
-FORMATS = ("csv", "swf", "sc17", "sacct-json", "sacct")
+#: What a file may be.
+FORMATS = (
+    "a CSV with a header (job_id,submit_s,duration_s,gpus,...), SWF, sacct --json,"
+    " sacct --parsable2 with its header, or a workload in TOPO-AWARE's JSON"
+)
 
 
 def read(path: Path) -> Trace:
@@ -31,17 +35,10 @@ def read(path: Path) -> Trace:
     elif first.startswith(";") or len(first.split()) == 18:
         trace = tables.from_swf(str(path), stripped)
     else:
-        raise SimulationError(f"{path}: {_seen(first)}; expected one of {_expected()}")
+        raise SimulationError(f"{path}: {_seen(first)}; expected one of {FORMATS}")
     if not trace.jobs and not trace.rejected and not trace.left_out:
         raise SimulationError(f"{path}: no jobs in it")
     return trace
-
-
-def _expected() -> str:
-    return (
-        "a CSV with a header (job_id,submit_s,duration_s,gpus,...), SWF, sacct --json,"
-        " sacct --parsable2 with its header, or a workload in TOPO-AWARE's JSON"
-    )
 
 
 def _seen(first: str) -> str:

@@ -101,6 +101,12 @@ def test_every_experiment_offered_is_there(name):
     assert callable(getattr(importlib.import_module(module), function))
 
 
+@pytest.mark.parametrize("name", experiments)
+def test_no_seed_counts_twice(name):
+    seeds = experiments[name].seeds
+    assert len(set(seeds)) == len(seeds)
+
+
 def test_the_words_of_an_option_are_those_its_experiment_knows():
     assert experiments["rqueue-philly"].options["nodes"] == tuple(philly.SHARES)
     for name in ("rqueue-tsubame", "rqueue-shrink"):

@@ -51,10 +51,24 @@ def test_a_neighbour_on_another_node_changes_nothing():
     assert times(run) == {1: (0.0, 100.0), 2: (0.0, 100.0)}
 
 
+def test_a_model_without_neighbours_is_asked_once_when_a_job_starts():
+    class Drawn(Speed):
+        """Another time at every question, as a model that draws its noise."""
+
+        noise = iter((1.0, 2.0, 3.0, 4.0))
+
+        def full_s(self, job, gpus, nodes, neighbours):
+            return job.duration_s * next(self.noise)
+
+    jobs = [SimJob(1, (1,), 100.0), SimJob(2, (1,), 10.0, submit_s=40.0)]
+    assert times(Simulator(MINSKY, FIRST, Drawn()).run(jobs)) == {1: (0.0, 100.0), 2: (40.0, 60.0)}
+
+
 def test_slowdown_counts_running_and_not_waiting():
     jobs = [SimJob(1, (4,), 100.0), SimJob(2, (1,), 50.0), SimJob(3, (1,), 50.0)]
     run = Simulator(MINSKY, FIRST, Halved()).run(jobs)
     assert [(r.slowdown, r.waited_s) for r in run.records] == [(1, 0), (2, 100), (2, 100)]
+    assert summary(run, MINSKY)["slowdown_mean"] == pytest.approx(5 / 3)
 
 
 def test_slow_links_stretch_the_communicating_part_only():
@@ -73,54 +87,33 @@ def test_slow_links_stretch_the_communicating_part_only():
     assert record.end_s == pytest.approx(100 * (0.5 + 0.5 / share))
 
 
-def test_strict_order_lets_nobody_pass_a_job_that_does_not_fit():
-    jobs = [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 5.0)]
-    assert times(Simulator(MINSKY, FIRST).run(jobs))[3] == (110.0, 115.0)
+QUEUES = [
+    ("strict order lets nobody pass a job that does not fit", MINSKY, False,
+     [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 5.0)], {3: (110, 115)}),
+    ("backfill lets pass who ends in time", MINSKY, True,
+     [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 5.0)],
+     {1: (0, 100), 2: (100, 110), 3: (0, 5)}),
+    ("it holds who would delay the first of the queue", MINSKY, True,
+     [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 101.0)], {3: (110, 211)}),
+    ("it uses other nodes than the promised ones for long jobs", TWO, True,
+     [SimJob(1, (4,), 100.0), SimJob(2, (3,), 500.0), SimJob(3, (4,), 10.0),
+      SimJob(4, (1,), 400.0)], {3: (100, 110), 4: (0, 400)}),
+    ("it holds who would end in time but says it may take longer", MINSKY, True,
+     [SimJob(1, (3,), 100.0, walltime_s=100.0), SimJob(2, (4,), 10.0),
+      SimJob(3, (1,), 5.0, walltime_s=3600.0)], {3: (110, 115)}),
+    # Job 1 should have ended at 50 s; whoever takes no time delays nobody at 60 s.
+    ("it promises nothing in the past", MINSKY, True,
+     [SimJob(1, (3,), 100.0, walltime_s=50.0), SimJob(2, (4,), 10.0, submit_s=60.0),
+      SimJob(3, (1,), 0.0, submit_s=60.0), SimJob(4, (1,), 1.0, submit_s=60.0)],
+     {3: (60, 60), 4: (110, 111)}),
+]  # fmt: skip
 
 
-def test_backfill_lets_pass_who_ends_in_time():
-    jobs = [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 5.0)]
-    run = Simulator(MINSKY, FIRST, easy=True).run(jobs)
-    assert times(run) == {1: (0.0, 100.0), 2: (100.0, 110.0), 3: (0.0, 5.0)}
-
-
-def test_backfill_holds_who_would_delay_the_first_of_the_queue():
-    jobs = [SimJob(1, (3,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (1,), 101.0)]
-    assert times(Simulator(MINSKY, FIRST, easy=True).run(jobs))[3] == (110.0, 211.0)
-
-
-def test_backfill_uses_other_nodes_than_the_promised_ones_for_long_jobs():
-    jobs = [
-        SimJob(1, (4,), 100.0),
-        SimJob(2, (3,), 500.0),
-        SimJob(3, (4,), 10.0),
-        SimJob(4, (1,), 400.0),
-    ]
-    run = Simulator(TWO, FIRST, easy=True).run(jobs)
-    assert times(run)[3] == (100.0, 110.0)
-    assert times(run)[4] == (0.0, 400.0)
-
-
-def test_backfill_plans_with_the_walltime_a_user_asked_for():
-    """Job 3 would end in time but says it may take longer, so it is held."""
-    jobs = [
-        SimJob(1, (3,), 100.0, walltime_s=100.0),
-        SimJob(2, (4,), 10.0),
-        SimJob(3, (1,), 5.0, walltime_s=3600.0),
-    ]
-    assert times(Simulator(MINSKY, FIRST, easy=True).run(jobs))[3] == (110.0, 115.0)
-
-
-def test_backfill_promises_nothing_in_the_past():
-    """Job 1 should have ended at 50 s; whoever takes no time delays nobody at 60 s."""
-    jobs = [
-        SimJob(1, (3,), 100.0, walltime_s=50.0),
-        SimJob(2, (4,), 10.0, submit_s=60.0),
-        SimJob(3, (1,), 0.0, submit_s=60.0),
-        SimJob(4, (1,), 1.0, submit_s=60.0),
-    ]
-    found = times(Simulator(MINSKY, FIRST, easy=True).run(jobs))
-    assert (found[3], found[4]) == ((60.0, 60.0), (110.0, 111.0))
+@pytest.mark.parametrize(
+    ("nodes", "easy", "jobs", "expected"), [pytest.param(*row[1:], id=row[0]) for row in QUEUES]
+)
+def test_who_passes_whom_in_the_queue(nodes, easy, jobs, expected):
+    assert times(Simulator(nodes, FIRST, easy=easy).run(jobs)).items() >= expected.items()
 
 
 class Reluctant(Policy):
@@ -158,10 +151,18 @@ def test_a_wait_cut_short_by_an_ending_job_does_not_count():
     assert records[1].postponed == 1
 
 
+def test_a_wait_that_ends_together_with_a_job_counts():
+    bounds = Postponing(max_postponements=1, max_wait_s=600.0, step_s=45.0)
+    jobs = [SimJob(1, (1,), 5.0), SimJob(2, (1,), 45.0)]
+    run = Simulator(MINSKY, Reluctant(), bounds=bounds).run(jobs)
+    assert times(run)[1] == (45.0, 50.0)
+
+
 @pytest.mark.parametrize("speed", [Speed(), Halved(), ByBandwidth(0.3)])
 def test_a_job_of_no_length_ends_when_it_starts(speed):
     run = Simulator(MINSKY, FIRST, speed).run([SimJob(1, (4,), 0.0), SimJob(2, (4,), 1.0)])
     assert times(run) == {1: (0.0, 0.0), 2: (0.0, 1.0)}
+    assert [record.slowdown for record in run.records] == [1.0, 1.0]
 
 
 def test_a_policy_that_places_busy_gpus_stops_the_run():
