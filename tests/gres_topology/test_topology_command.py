@@ -1,6 +1,7 @@
 """`gputopo topology`: the doors users knock on."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,15 @@ def test_plot_draws_every_gpu(machine, tmp_path):
     drawn = target.read_text()
     assert drawn.startswith("<?xml")
     assert f"{machine}: {catalog.load(machine).gpus} GPUs" in drawn
+
+
+def test_the_gpus_stand_on_a_circle(tmp_path):
+    pytest.importorskip("matplotlib")
+    draw(catalog.load("dgx1v"), tmp_path / "out.svg")
+    gpus = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', (tmp_path / "out.svg").read_text())
+    places = [complex(float(x), float(y)) for x, y in gpus]
+    radii = [abs(place - sum(places) / 8) for place in places]
+    assert radii == pytest.approx([radii[0]] * 8)
 
 
 def test_plot_without_matplotlib_names_the_extra(tmp_path, monkeypatch):

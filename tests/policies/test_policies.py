@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import drawn, machine
 
+import gres_topology
 from policies import Cluster, NodeState, Placement, Policy, Request, Wait
 from policies.contract.bits import mask_of
 from policies.errors import PolicyError
@@ -62,6 +63,21 @@ def test_choice(policy, kind, free, count, expected):
     placement = placed(policy, Request((count,)), snapshot(("n1", kind, list(free))))
     assert set(placement.gpus["n1"]) == expected
     assert placement.policy == policy
+
+
+@pytest.mark.parametrize(
+    ("free", "count", "expected"),
+    [
+        pytest.param([0, 1, 2], 1, {2}, id="the GPU without a wide link goes first"),
+        pytest.param([0, 1, 2], 2, {0, 1}, id="the pair stays whole"),
+        pytest.param([0, 2], 2, {0, 2}, id="both where there is nothing else"),
+    ],
+)
+def test_best_fit_packs_islands_where_no_numa_nodes_are_known(free, count, expected):
+    """A pair with a link of its own, and GPU 2 alone."""
+    topology = gres_topology.read("gpus: 3\nlinks: {NV1: 0-1}\nother_links: PHB\n", name="three")
+    cluster = Cluster({"n1": NodeState("n1", topology, mask_of(free))})
+    assert set(placed("best-fit", Request((count,)), cluster).gpus["n1"]) == expected
 
 
 def test_widest_crosses_no_host_with_five_gpus_where_it_need_not():

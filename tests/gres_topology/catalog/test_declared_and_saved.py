@@ -38,6 +38,8 @@ def test_a_measured_bandwidth_replaces_the_tables():
 WRONG = [
     ("gpus: 2", "gpus: two", "gpus: 'two'; expected a number from 1 to 256"),
     ("NV4: 0-1", "NV4: 0-2", "links: '0-2' of a machine of 2 GPUs"),
+    ("NV4: 0-1", "NV4: 0-0", "links: '0-0'; expected a pair of GPUs such as 0-3"),
+    ("NV4: 0-1", "NV4: 0-b", "links: '0-b'; expected a pair of GPUs such as 0-3"),
     ("NV4: 0-1", "NV: 0-1", "links: 'NV' is not a link; expected NV<n>"),
     ("NV4: 0-1", "NV4: [0-1, 1-0]", "links: pair 0-1 is named twice"),
     ("links: {NV4: 0-1}", "links: {}", "links: pair 0-1 is missing and there is no other_links"),

@@ -1,5 +1,6 @@
 """Truncated and altered reports: the same topology or one clear line, never anything else."""
 
+import os
 import re
 from pathlib import Path
 
@@ -137,6 +138,22 @@ def test_a_machine_whose_file_declares_an_entity_is_refused_for_that():
         gres_topology.read(
             f'<!DOCTYPE s [<!ENTITY a "aa">]>\n{text}', name="node", source="node.txt"
         )
+
+
+@pytest.mark.parametrize(("depth", "is_read"), [(100, True), (101, False)])
+def test_a_machine_is_read_to_a_hundred_elements_below_each_other(depth, is_read):
+    gpu = '<pci busid="0000:01:00.0" class="0x0302"><gpu dev="0"/></pci>'
+    text = "<system>\n" + "<pci>" * (depth - 3) + gpu + "</pci>" * (depth - 3) + "</system>"
+    assert (outcome(text) is not None) == is_read
+
+
+@pytest.mark.parametrize(("more", "told"), [(0, "binary data"), (1, "larger than 32 MiB")])
+def test_a_file_larger_than_any_report_is_not_read(tmp_path, more, told):
+    path = tmp_path / "core"
+    path.touch()
+    os.truncate(path, 32 * 2**20 + more)
+    with pytest.raises(TopologyError, match=told):
+        gres_topology.read(path)
 
 
 @pytest.mark.parametrize(("sentence", "text"), HOSTILE, ids=[h[0] for h in HOSTILE])

@@ -19,7 +19,8 @@ SwitchName=s3 Nodes=tux[12-15],login
 SwitchName=s4 Switches=s[0-1] LinkSpeed=1800
 SwitchName=s5 \\
     Switches=s2,s3
-SwitchName=top Switches=s[4-5]
+SwitchName=top\\
+ Switches=s[4-5]
 """
 BLOCKS = """\
 BlockName=b1 Nodes=n[01-04]

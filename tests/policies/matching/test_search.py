@@ -20,7 +20,7 @@ from policies.matching.solvers import NARROWEST
 from policies.matching.symmetry import renamings, symmetry, twins
 from policies.patterns.pattern import PATTERNS
 from policies.scoring.objectives import AGGREGATE, BALANCED
-from policies.scoring.tables import Tables
+from policies.scoring.tables import TOP, Tables
 
 
 @given(st.integers(2, 6), st.integers(0, 10_000), st.sampled_from(sorted(PATTERNS)), st.data())
@@ -81,6 +81,11 @@ def test_seventy_two_equal_gpus_get_a_proven_best_answer(pattern, k, busy):
     assert choice.effbw_gbps == tables.ideal_effbw_gbps(topology, pattern, k)
     assert len(set(choice.order)) == k
     assert choice.agg_gbps == 900 * len(PATTERNS[pattern].edges(k))
+
+
+def test_the_best_set_of_a_large_machine_comes_with_others_for_the_decision_log():
+    found = Tables().top(machine("gb200-nvl72"), "ring", 4, (1 << 72) - 1, BALANCED)
+    assert len({choice.mask for choice in found}) == len(found) == TOP
 
 
 def test_a_narrow_gpu_of_a_large_domain_is_left_out_when_it_can_be():

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulation import SimulationError
-from simulation.experiments import Experiment, Result, experiments
+from simulation.experiments import ROWS, Experiment, Result, experiments
 from simulation.experiments.drmaestro import workload as drmaestro
 from simulation.experiments.rqueue import philly
 from simulation.experiments.rqueue import workload as rqueue
@@ -91,10 +91,20 @@ def test_seeds_that_are_none_are_refused_in_one_line(registered):
     assert "expected seeds such as 3, 1-5 or 1,4,9" in done.output
 
 
+def test_no_two_experiments_have_one_name():
+    assert [row.name for row in ROWS] == list(experiments)
+
+
 @pytest.mark.parametrize("name", experiments)
 def test_every_experiment_offered_is_there(name):
     module, function = experiments[name].where.split(":")
     assert callable(getattr(importlib.import_module(module), function))
+
+
+@pytest.mark.parametrize("name", experiments)
+def test_no_seed_counts_twice(name):
+    seeds = experiments[name].seeds
+    assert len(set(seeds)) == len(seeds)
 
 
 def test_the_words_of_an_option_are_those_its_experiment_knows():

@@ -18,6 +18,18 @@ def busy():
     return occupancy.busy_period(1)
 
 
+def test_the_pool_has_the_nodes_gpus_and_any_amount_of_the_rest():
+    pool = workload.pool(5)["pool"]
+    assert pool.free.bit_count() == sum(node.free.bit_count() for node in nodes(5).values()) == 15
+    assert pool.cpus == pool.memory_mb == float("inf")
+
+
+@pytest.mark.parametrize("time_s", [0.5, 10.0, 5000.0])
+def test_a_drawn_job_takes_its_time_when_it_is_alone(time_s):
+    drawn = workload.work(time_s, 11.0, 1000.0, 1000.0)
+    assert execution_s(drawn, NetworkSpeeds(), False) == pytest.approx(time_s)
+
+
 def test_fifty_jobs_that_fit_five_nodes_come_within_ten_days(busy):
     assert len(busy) == 50
     assert all(0 <= job.submit_s < 10 * 86_400 for job in busy)

@@ -51,10 +51,24 @@ def test_a_neighbour_on_another_node_changes_nothing():
     assert times(run) == {1: (0.0, 100.0), 2: (0.0, 100.0)}
 
 
+def test_a_model_without_neighbours_is_asked_once_when_a_job_starts():
+    class Drawn(Speed):
+        """Another time at every question, as a model that draws its noise."""
+
+        noise = iter((1.0, 2.0, 3.0, 4.0))
+
+        def full_s(self, job, gpus, nodes, neighbours):
+            return job.duration_s * next(self.noise)
+
+    jobs = [SimJob(1, (1,), 100.0), SimJob(2, (1,), 10.0, submit_s=40.0)]
+    assert times(Simulator(MINSKY, FIRST, Drawn()).run(jobs)) == {1: (0.0, 100.0), 2: (40.0, 60.0)}
+
+
 def test_slowdown_counts_running_and_not_waiting():
     jobs = [SimJob(1, (4,), 100.0), SimJob(2, (1,), 50.0), SimJob(3, (1,), 50.0)]
     run = Simulator(MINSKY, FIRST, Halved()).run(jobs)
     assert [(r.slowdown, r.waited_s) for r in run.records] == [(1, 0), (2, 100), (2, 100)]
+    assert summary(run, MINSKY)["slowdown_mean"] == pytest.approx(5 / 3)
 
 
 def test_slow_links_stretch_the_communicating_part_only():
@@ -137,10 +151,18 @@ def test_a_wait_cut_short_by_an_ending_job_does_not_count():
     assert records[1].postponed == 1
 
 
+def test_a_wait_that_ends_together_with_a_job_counts():
+    bounds = Postponing(max_postponements=1, max_wait_s=600.0, step_s=45.0)
+    jobs = [SimJob(1, (1,), 5.0), SimJob(2, (1,), 45.0)]
+    run = Simulator(MINSKY, Reluctant(), bounds=bounds).run(jobs)
+    assert times(run)[1] == (45.0, 50.0)
+
+
 @pytest.mark.parametrize("speed", [Speed(), Halved(), ByBandwidth(0.3)])
 def test_a_job_of_no_length_ends_when_it_starts(speed):
     run = Simulator(MINSKY, FIRST, speed).run([SimJob(1, (4,), 0.0), SimJob(2, (4,), 1.0)])
     assert times(run) == {1: (0.0, 0.0), 2: (0.0, 1.0)}
+    assert [record.slowdown for record in run.records] == [1.0, 1.0]
 
 
 def test_a_policy_that_places_busy_gpus_stops_the_run():

@@ -75,6 +75,8 @@ def test_the_page_stands_alone_and_its_pictures_are_drawn(simulate, tmp_path):
     pictures = ["<svg" + part.split("</svg>")[0] + "</svg>" for part in text.split("<svg")[1:]]
     # Waiting, slowdown, use over time, and a timeline per policy.
     assert len(pictures) == 5
+    named = [{name for name in ("mapa", "best-fit") if f"<!-- {name} -->" in p} for p in pictures]
+    assert named == [{"mapa", "best-fit"}] * 3 + [{"mapa"}, {"best-fit"}]
     for picture in pictures:
         ElementTree.fromstring(picture)
     for word in ("http://", "https://", "<script", "<link"):
@@ -83,6 +85,7 @@ def test_the_page_stands_alone_and_its_pictures_are_drawn(simulate, tmp_path):
             outside = outside.replace(picture, "")
         assert word not in outside
     assert "1 left out: still running" in text
+    assert "The rows" not in text
 
 
 def test_names_from_a_log_cannot_write_html(simulate, tmp_path):
@@ -90,7 +93,9 @@ def test_names_from_a_log_cannot_write_html(simulate, tmp_path):
     out = tmp_path / "report.html"
     rows = "<i>$x_$y,0,5,2\n2,0,<script>,1\n"
     assert simulate("--html", out, log="<b>log.csv", rows=rows).exit_code == 0
-    assert not {word for word in ("<script>", "<b>log", "<i>") if word in out.read_text()}
+    text = out.read_text()
+    assert not {word for word in ("<script>", "<b>log", "<i>") if word in text}
+    assert "line 3: duration_s is &#x27;&lt;script&gt;&#x27;; expected" in text
 
 
 def test_communication_makes_bad_links_cost_time(simulate, tmp_path):

@@ -258,3 +258,7 @@ def test_arrivals_are_scaled_to_the_load_asked_for(load):
 def test_a_load_that_the_jobs_cannot_bring_is_refused():
     with pytest.raises(SimulationError, match="can be made to offer a load from"):
         at_load([SimJob(1, (1,), 1.0), SimJob(2, (1,), 1.0, submit_s=5.0)], 8, 0.9)
+
+
+def test_jobs_that_come_all_at_once_offer_no_load():
+    assert offered_load([SimJob(1, (1,), 1.0), SimJob(2, (1,), 1.0)], 8) == 0.0
