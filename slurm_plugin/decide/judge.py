@@ -20,7 +20,7 @@ def judge(
     """Scores of the sets `gpus` (node -> mask, the topology's indices); None for none to score."""
     states = {name: replace(nodes[name], free=mask) for name, mask in gpus.items()}
     counts = tuple(sorted((mask.bit_count() for mask in gpus.values()), reverse=True))
-    asked = replace(request, gpus_per_node=counts, min_utility=0.0)
+    asked = replace(request, gpus_per_node=counts)
     outcome = JUDGE.place(asked, Cluster(states))
     placement = outcome.instead if isinstance(outcome, Wait) else outcome
     if placement is None:

@@ -34,8 +34,8 @@ class SlotPromise:
 class CapacityCache:
     """Written and read by the event loop alone."""
 
-    #: What was read longer ago than this is not used.
-    fresh_s: float = 15.0
+    #: What was read longer ago than this is not used; the loop that reads says how long.
+    fresh_s: float = float("inf")
     default_partition: str = ""
     #: When the last look at Slurm began; -inf: never.
     looked: float = float("-inf")
@@ -64,7 +64,7 @@ class CapacityCache:
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
-        return now - self.looked <= self.fresh_s
+        return now - self.looked < self.fresh_s
 
     def look(
         self, room: Nodes, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0

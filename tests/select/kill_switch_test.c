@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "kill_switch.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -61,6 +62,27 @@ CLAIM(the_kill_switch_is_seen_within_a_second)
 	gt_kill_switch_stop();
 	unlink(path);
 	close(fd);
+}
+
+static int threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	int count = -2;		/* "." and ".." */
+
+	while (readdir(tasks))
+		count++;
+	closedir(tasks);
+	return count;
+}
+
+CLAIM(one_thread_watches_whatever_is_watched)
+{
+	int before = threads();
+
+	gt_kill_switch_watch("/tmp/gt-no-such-file");
+	gt_kill_switch_watch("/tmp/gt-no-such-file");
+	CHECK(threads() == before + 1);
+	gt_kill_switch_stop();
 }
 
 /* And it does not check without a pause either. */

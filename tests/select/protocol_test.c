@@ -36,6 +36,23 @@ CLAIM(a_long_value_is_cut)
 	CHECK_TEXT(line.text, "place hint=abc\n");
 }
 
+CLAIM(no_name_is_longer_than_the_engine_takes)
+{
+	static char name[2000];
+	gt_candidate_t node = { name, 8, 0xb6, 0x30, 1 };
+
+	memset(name, 'n', sizeof(name) - 1);
+	gt_line_begin(&line, "place");
+	gt_line_candidate(&line, &node);
+	CHECK(gt_line_end(&line));
+	CHECK(strcspn(line.text, "/") == strlen("place node=") + 1024);
+	gt_line_begin(&line, "started");
+	gt_line_placed(&line, name, 1);
+	CHECK(gt_line_end(&line));
+	CHECK(strcspn(line.text, "/") == strlen("started node=") + 1024);
+	gt_line_free(&line);
+}
+
 CLAIM(a_line_over_one_mebibyte_is_never_sent)
 {
 	gt_line_begin(&line, "place");

@@ -29,6 +29,17 @@ CLAIM(bad_cpu_lists_are_refused)
 		CHECK(!gt_cpuset_parse(&set, bad[i]));
 }
 
+CLAIM(a_number_above_the_most_is_none_and_stays_unread)
+{
+	const char *text = "8,9";
+	unsigned long value = 1;
+
+	CHECK(!gt_number(&text, 7, &value) && value == 1);
+	CHECK_TEXT(text, "8,9");
+	CHECK(gt_number(&text, 8, &value) && value == 8);
+	CHECK_TEXT(text, ",9");
+}
+
 CLAIM(gpu_lists_are_read_strictly)
 {
 	gt_list_t list;

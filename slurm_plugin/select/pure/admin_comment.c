@@ -155,7 +155,7 @@ extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting)
 {
 	char text[512];
 	const char *tail;
-	int end = -1;
+	int end = 0;
 
 	memset(waiting, 0, sizeof(*waiting));
 	if (!note.len || note.len >= sizeof(text))
@@ -165,7 +165,7 @@ extern bool gt_waiting_read(gt_slice_t note, gt_waiting_t *waiting)
 	/* widths: a number that someone made huge must not overflow */
 	if (sscanf(text, "waiting %9" SCNu32 "/%9" SCNu32 " since %18" SCNd64
 		   ":%n", &waiting->count, &waiting->cap, &waiting->since,
-		   &end) != 3 || end < 0) {
+		   &end) != 3 || !end) {
 		memset(waiting, 0, sizeof(*waiting));
 		return false;
 	}

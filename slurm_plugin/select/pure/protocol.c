@@ -93,14 +93,14 @@ extern void gt_line_text(gt_line_t *line, const char *key, const char *value,
 
 extern void gt_line_candidate(gt_line_t *line, const gt_candidate_t *node)
 {
-	gt_line_text(line, "node", node->name, 1024);
+	gt_line_text(line, "node", node->name, GT_NAME_MAX);
 	append_format(line, "/%u/%" PRIx64 "/%" PRIx64 "/%u", node->total,
 		      node->free, node->own, node->weight);
 }
 
 extern void gt_line_placed(gt_line_t *line, const char *name, uint64_t mask)
 {
-	gt_line_text(line, "node", name, 1024);
+	gt_line_text(line, "node", name, GT_NAME_MAX);
 	append_format(line, "/%" PRIx64, mask);
 }
 

@@ -11,6 +11,7 @@
 #define GT_LINE_MAX (1024 * 1024)	/* bytes of a request line, LF included */
 #define GT_REPLY_MAX (64 * 1024)	/* bytes of a reply line, LF included */
 #define GT_PICKS_MAX 4096		/* node= or alt= fields read from a reply */
+#define GT_NAME_MAX 1024		/* bytes of a name in a request */
 #define GT_NOTE_MAX 200			/* bytes of a note */
 
 /* A line under construction; the memory is kept from one line to the next. */

@@ -5,7 +5,6 @@
 #include "plugin.h"
 
 #define HINT_BYTES 4096
-#define NAME_BYTES 1024
 
 /* ------------------------------------------------- which jobs and nodes */
 
@@ -155,11 +154,11 @@ static void write_job(gt_line_t *line, const gt_question_t *question)
 	gt_line_number(line, "job", job->job_id);
 	gt_line_number(line, "array", job->array_job_id);
 	gt_line_number(line, "uid", job->user_id);
-	gt_line_text(line, "account", job->account, NAME_BYTES);
+	gt_line_text(line, "account", job->account, GT_NAME_MAX);
 	gt_line_text(line, "partition",
 		     job->part_ptr ? job->part_ptr->name : job->partition,
-		     NAME_BYTES);
-	gt_line_text(line, "type", question->gpus->type_name, NAME_BYTES);
+		     GT_NAME_MAX);
+	gt_line_text(line, "type", question->gpus->type_name, GT_NAME_MAX);
 	if (hint.len)
 		gt_line_text(line, "hint", hint.text,
 			     MIN(hint.len, HINT_BYTES));

@@ -1,4 +1,4 @@
-"""A live job of several nodes gets them below one switch of topology.conf."""
+"""A live job of several nodes gets them below one switch, by topology.conf or by topology.yaml."""
 
 import pytest
 from live_harness import configure_engine
@@ -26,3 +26,37 @@ def test_two_nodes_are_taken_below_one_switch(cluster):
     assert set(job.gpus) == {"dgx2", "bridged1"}
     assert "nodes below s2" in job.fields["AdminComment"]
     assert all(len(gpus) == 8 for gpus in job.gpus.values())
+
+
+TOPOLOGY_YAML = """\
+- topology: default
+  cluster_default: true
+  tree:
+    switches:
+      - {switch: s1, nodes: dgx1}
+      - {switch: s2, nodes: "dgx2,bridged1"}
+      - {switch: s3, nodes: "minsky1,amd1"}
+      - {switch: top, children: "s[1-3]"}
+"""
+
+
+@pytest.fixture
+def topology_yaml(cluster):
+    """Slurm goes by a topology.yaml, whatever slurm.conf and topology.conf say."""
+    if cluster.release < (25, 5):
+        pytest.skip("this Slurm does not read topology.yaml")
+    cluster.put("ctl", "/etc/slurm/topology.yaml", TOPOLOGY_YAML)
+    cluster.restart_slurmctld()
+    yield
+    cluster.run("ctl", "rm /etc/slurm/topology.yaml")
+    cluster.restart_slurmctld()
+
+
+def test_nodes_are_slurms_choice_where_it_has_a_topology_yaml(cluster, topology_yaml):
+    """The engine knows no network there and would take both dgx."""
+    job = cluster.started("-N2", "--gres=gpu:8", sleep_s=300)
+    assert set(job.gpus) == {"dgx2", "bridged1"}
+    pair = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    assert pair.gpus == {"dgx1": (0, 3)}
+    doctor = cluster.run("ctl", "gputopo doctor", check=False).out
+    assert "goes by /etc/slurm/topology.yaml and not by topology.conf" in doctor

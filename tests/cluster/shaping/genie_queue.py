@@ -1,8 +1,7 @@
 """A queue of a dozen jobs for policy=genie, and what the simulator makes of it.
 
-Time is scaled: to the models these jobs take hours, and a test ends them one after the other in
-the order in which they end in the simulator. What starts then, and with which shape, hangs on
-hours, not on the seconds that Slurm takes to start a job, nor on the node it starts on.
+To the models these jobs take hours; a test ends them one by one in the simulator's order. So
+neither Slurm's seconds nor the nodes it takes decide what starts next, and with which shape.
 """
 
 import random
@@ -14,7 +13,7 @@ from policies.contract.scheduling import Planned, Platform, Queue, Started, Task
 from policies.genie.dynamic import Genie
 from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import INFERENCE, TRAINING, Run, Shape, Work, fit
-from simulation.models.shaping import Done, ShapingSimulator
+from simulation.models.shaping import ShapingSimulator, TaskRun
 
 PLATFORM = Platform(2, 8)
 
@@ -96,7 +95,7 @@ def simulated(seed: int = 0) -> list[Step]:
     return list(_steps(ShapingSimulator(PLATFORM, OnAnyNode(draw), truth).run(tasks)))
 
 
-def _steps(done: list[Done]) -> Iterator[Step]:
+def _steps(done: list[TaskRun]) -> Iterator[Step]:
     for ended in sorted(done, key=lambda one: one.end_s):
         starts = {one.task.job_id: str(one.shape) for one in done if one.start_s == ended.end_s}
         yield Step(ended.task.job_id, starts)

@@ -52,6 +52,7 @@ def test_with_nothing_to_keep_the_file_starts_anew(tmp_path):
     settings = config(tmp_path, max_mb=1, keep=0)
     write(settings, [{"job": i, "pad": "x" * 300_000} for i in range(8)])
     assert [path.name for path in settings.path.parent.iterdir()] == ["decisions.jsonl"]
+    assert settings.path.stat().st_size <= 1 << 20
 
 
 def test_a_file_moved_away_by_somebody_else_is_made_again(tmp_path):

@@ -252,7 +252,9 @@ def completed(*ids: int, state: str = "COMPLETED") -> list[SlurmJob]:
 
 
 def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache, slurm):
-    """Five runs each, the 95th percentile of 100..104 s over that of 80..84 s."""
+    """Five runs each, the 95th percentile of 100..104 s over that of 80..84 s; policies hear it."""
+    told: list[object] = []
+    cache.teacher.on_learned = lambda: told.append(cache.teacher.learned.slowdowns())
     for n in range(5):
         life(cache, 10 + n, mask(0, 1), 80 + n, HINT)
     begin(cache, 50, mask(2), "policy=topo-aware,profile=vgg,batch=4")
@@ -265,6 +267,7 @@ def test_runs_alone_and_beside_one_job_teach_its_slowdown(cache, slurm):
     assert learned.seconds(Sort(BERT, True)) == 84
     assert learned.seconds(Sort(BERT, True, VGG)) == 104
     assert learned.slowdowns() == {(BERT, VGG): pytest.approx(104 / 84)}
+    assert told == [learned.slowdowns()]
 
 
 @pytest.mark.parametrize(

@@ -132,10 +132,24 @@ def test_a_release_that_did_not_take_is_gated_again_at_once():
     assert [name for name, _ in planned(placed(999, "gres/gpu:2")).updates] == ["1"]
 
 
-def test_a_job_no_node_can_ever_serve_is_slurms_own():
-    [(_, update)] = planned(gated(1, 9)).updates
-    told = "[gpu-topo: | Slurm's own choice: no node can ever serve it]"
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        (gated(1, 9), "no node can ever serve it"),
+        (gated(1, features="ib*2"), "the constraint ib*2 cannot be judged"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_job_that_cannot_be_placed_here_is_slurms_own(job, why):
+    [(_, update)] = planned(job).updates
+    told = f"[gpu-topo: | Slurm's own choice: {why}]"
     assert (update.begin_time, update.admin_comment) == (NOW, told)
+
+
+def test_where_slurm_counts_no_tasks_one_task_has_the_cpus_of_all_gpus():
+    [release] = planned(gated(1, keys="cpg=3", ntasks=0)).releases
+    [(_, update)] = release.steps
+    assert (update.min_cpus, update.cpus_per_task) == (6, 6)
 
 
 def test_a_node_that_is_down_now_may_serve_later():
@@ -158,12 +172,15 @@ def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones():
     assert hints.note_in(update.admin_comment or "") == "mapa: 0.4"
 
 
-def test_the_same_reason_is_not_written_twice():
+@pytest.mark.parametrize(("reason", "is_written"), [("mapa: 0.5", False), ("mapa: no", True)])
+def test_the_same_reason_is_not_written_twice(reason, is_written):
+    """Reasons that differ in figures alone are the same."""
+
     def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return WaitFor(60, "mapa: 0.5")
+        return WaitFor(60, reason)
 
     comment = "[gpu-topo: | mapa: 0.4] [gpu-slots: gated tpn=gres/gpu:2 nodes=1-1 since=990]"
-    assert not planned(gated(1, admin_comment=comment), choose=choose).updates
+    assert bool(planned(gated(1, admin_comment=comment), choose=choose).updates) is is_written
 
 
 def test_a_job_that_the_policy_leaves_is_slurms_own():
@@ -377,14 +394,17 @@ def test_a_pause_of_before_is_over():
     assert planned(gated(1, keys=f"tries=1 retry={SET_BACK}")).released == ["1"]
 
 
-def test_a_wait_for_something_better_begins_anew():
+@pytest.mark.parametrize("since", [f"since={SET_BACK}", ""], ids=["later", "not known"])
+def test_a_wait_for_something_better_begins_anew(since):
+    """A wait that never began would never end."""
+
     def waits(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
         return WaitFor(60, "for better GPUs")
 
     [(_, first)] = planned(gated(1), choose=waits).updates
     told = replace(gated(1), admin_comment=first.admin_comment or "")
     assert planned(told, choose=waits).updates == []
-    later = (first.admin_comment or "").replace("since=1000", f"since={SET_BACK}")
+    later = (first.admin_comment or "").replace("since=1000", since)
     assert later != first.admin_comment
     [(_, again)] = planned(replace(told, admin_comment=later), choose=waits).updates
     assert "since=1000" in (again.admin_comment or "")

@@ -175,10 +175,11 @@ def test_the_first_job_that_waits_is_not_delayed():
 
 def test_while_donors_start_all_their_gpus_are_kept():
     waits = donor("gpu-donor of=7", state="PENDING")
-    made = planned(job(MEETS, reason="BeginTime"), waits)
+    made = planned(job(MEETS, reason="BeginTime", memory_per_cpu_mb=100), waits)
     kept = made.reserved[7]
     assert (kept.on("dgx1"), kept.on("dgx2"), kept.until) == (3, 12, 1055.0)
     assert {one.free for one in made.room.values()} == {0}
+    assert (made.room["dgx1"].cpus, made.room["dgx1"].memory_mb) == (12, 3600)
     assert (made.starts, made.broken, made.is_busy) == ([], [], True)
 
 
@@ -372,8 +373,9 @@ def test_donors_are_submitted_then_named_then_started(tmp_path):
     assert (kept.state, kept.get("tpn"), kept.get("loan")) == ("meets", "gres/gpu:4", TEXT)
     assert (started.tres_per_node, started.begin_time) == ("gpu:v100:2", NOW)
     assert (started.priority, started.admin_comment) == (6, "[gpu-donor: of=7]")
-    # At its start the donor is known by its id already.
+    # At its start the donor is known by its id already, and has its time to get ready.
     assert slurm.kept_at_start == [7, 71]
+    assert slurm.reserved.by_borrower[7].until == AT + 60 + planning.REQUEUED_S
 
 
 @pytest.mark.parametrize(

@@ -68,9 +68,12 @@ def test_a_process_that_fails_is_ended_and_not_asked_for_a_minute(solvers, then,
     command = (sys.executable, "-c", SILENT + then)
     solver = Solver(0.2 if "within" in why else 60.0, command, lambda: clock[0])
     solvers.append(solver)
+    with pytest.raises(Starting):
+        solver.ask(DRMaestro(), JOBS, ROOMS)
+    process = solver._process
     with pytest.raises(Unsolved, match=why.replace("the process", "the solver's process")):
         asked(solver)
-    assert solver._process is None
+    assert process.returncode is not None, "it may neither run on nor be left a zombie"
     with pytest.raises(Unsolved, match="failed a moment ago"):
         solver.ask(DRMaestro(), JOBS, ROOMS)
     clock[0] += 61

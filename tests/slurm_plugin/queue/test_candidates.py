@@ -75,6 +75,14 @@ def test_several_nodes_get_slots_that_are_free_on_all_of_them():
     assert (found.names, found.free) == (("a", "c"), 0b0011)
 
 
+def test_a_hold_takes_what_it_names_and_nothing_else():
+    before = room(node("a"), node("b"))
+    [a, b] = with_hold(before, Hold({"a": 0b11}, 4, 10)).values()
+    assert (a.free, a.cpus, a.memory_mb, a.jobs, b) == (0xFC, 36, 990, 1, before["b"])
+    gpus_alone = with_hold(before, Hold({"a": 0b11}))["a"]
+    assert (gpus_alone.cpus, gpus_alone.memory_mb) == (40, 1000)
+
+
 def test_a_hold_taken_and_given_back_leaves_the_room_as_it_was():
     before = room(node("a"), node("b", 0x0F))
     hold = Need(2, cpus=4, memory_mb=10).hold(["a", "b"], 0b11, 5.0)

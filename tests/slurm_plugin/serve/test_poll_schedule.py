@@ -47,7 +47,7 @@ def test_a_job_that_can_start_at_once_is_looked_at_soon():
     schedule.heard("submit", True, 100.0)
     assert schedule.left_s(100.0) == pytest.approx(LOOK_S * (1 / BUSY_SHARE - 1))
     schedule = looked_once()
-    schedule.heard("submit", True, 103.0)
+    schedule.heard("submit", at=103.0)
     assert schedule.left_s(103.0) == pytest.approx(SUBMIT_S)
 
 

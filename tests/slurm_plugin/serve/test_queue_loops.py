@@ -13,7 +13,7 @@ from slots_in_tests import Remembering, gated
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.serve import setup
+from slurm_plugin.serve import run, setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
 from slurm_plugin.serve.neighbours_loop import NeighboursLoop
@@ -73,6 +73,20 @@ def test_in_the_select_mode_the_gates_loop_is_woken_by_no_job(tmp_path, monkeypa
     assert gates.schedule.due == float("inf")
     gates.heard("reload")
     assert gates.schedule.due < float("inf")
+
+
+def test_the_status_says_nothing_of_what_is_not_configured(tmp_path, monkeypatch):
+    ours = loops(tmp_path, monkeypatch, TwoNodes(), "")
+    assert not {"slots", "genie", "remote"} & ours[0].engine.status().keys()
+
+
+def test_figures_that_three_polls_have_not_renewed_are_not_used(tmp_path, monkeypatch):
+    gates, *_ = loops(tmp_path, monkeypatch, Remembering(), "enforcement: slots\n")
+    look([gates])
+    cache, poll_s = gates.engine.setup.cache, gates.poll_s(gates.engine.setup)
+    cache.looked = 1000.0
+    assert cache.is_fresh(999.0 + 3 * poll_s)
+    assert not cache.is_fresh(1000.0 + 3 * poll_s)
 
 
 def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
@@ -138,6 +152,15 @@ def test_a_step_of_the_clock_is_told_once(step_s, said, caplog):
         watch.check()
     assert told == ([CLOCK_SET] if said else [])
     assert [said in record.getMessage() for record in caplog.records] == ([True] if said else [])
+
+
+async def test_the_clock_is_checked_again_and_again_and_others_get_their_turn(monkeypatch):
+    monkeypatch.setattr(run, "CHECK_S", 0.001)
+    ahead, told = iter([0.0, 0.0, HOUR_S]), asyncio.Queue[str]()
+    checking = asyncio.create_task(ClockWatch(told.put_nowait, lambda: next(ahead)).run())
+    assert await told.get() == CLOCK_SET
+    assert not checking.done()
+    checking.cancel()
 
 
 def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_path):

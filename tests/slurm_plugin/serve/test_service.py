@@ -1,6 +1,7 @@
 """The engine's answers as lines, its counters, its reload; and the real process."""
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,9 +120,15 @@ def test_every_line_gets_one_line_or_none_and_never_a_traceback(engine, line):
     assert reply is None or (len(reply) <= MAX_REPLY_BYTES and b"Traceback" not in reply)
 
 
-def test_a_notice_is_never_answered(engine):
+def test_a_notice_is_never_answered_and_says_who_runs(engine):
+    began, neighbours = time.perf_counter(), engine.setup.neighbours
+    neighbours.is_wanted = True
     assert engine.answer(b"started job=1 array=0 node=dgx1/3").reply is None
+    assert neighbours.status()["jobs"] == 1
     assert engine.answer(b"ended job=1 array=0").reply is None
+    assert neighbours.status()["jobs"] == 0
+    took_ms = engine.status()["answer_ms"]["started"]["max"]
+    assert took_ms < (time.perf_counter() - began) * 1e3
 
 
 def test_the_kill_switch_passes_everything(engine, tmp_path, caplog):
@@ -183,6 +191,34 @@ def test_a_wrong_file_at_reload_keeps_the_old_configuration(engine, tmp_path):
     assert reply.startswith(b"error id=3 message=")
     assert b"sockte" in reply
     assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "use"
+
+
+async def test_of_two_reloads_at_once_the_later_one_reads_after_the_first(engine):
+    read = engine._load
+    reading: list[int] = []
+
+    def load(path: Path) -> object:
+        reading.append(1)
+        assert sum(reading) == 1
+        found = read(path)
+        reading.append(-1)
+        return found
+
+    engine._load = load
+    assert await asyncio.gather(engine.reload(), engine.reload()) == [None, None]
+
+
+def test_garbage_of_a_load_is_not_kept_with_what_lives_for_ever(engine, monkeypatch):
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+    gone = weakref.ref(Garbage())
+    gc.disable()
+    setup.warm_up(engine.setup)
+    gc.enable()
+    gc.collect()
+    assert gone() is None
 
 
 # -- the process ------------------------------------------------------------
