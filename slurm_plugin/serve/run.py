@@ -174,7 +174,7 @@ def _announce(engine: Engine, notifier: Notifier) -> None:
 
 
 async def _feed(notifier: Notifier) -> None:
-    """A sign of life twice in systemd's time, from the loop that answers."""
+    """Tell systemd that we are alive, twice as often as it asks for, from the loop that answers."""
     if notifier.watchdog_s is None:
         return
     while True:

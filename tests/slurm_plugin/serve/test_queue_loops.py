@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from machines_in_tests import BASIC
 from slots_in_tests import Remembering, gated
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import run, setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
 from slurm_plugin.serve.neighbours_loop import NeighboursLoop
-from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.queue_loop import QueueLoop, ReconcilerLoop
 from slurm_plugin.serve.run import ClockWatch
 from slurm_plugin.serve.service import CLOCK_SET
 from slurm_plugin.serve.shaping_loop import ShapingLoop
@@ -87,6 +89,26 @@ def test_figures_that_three_polls_have_not_renewed_are_not_used(tmp_path, monkey
     cache.looked = 1000.0
     assert cache.is_fresh(999.0 + 3 * poll_s)
     assert not cache.is_fresh(1000.0 + 3 * poll_s)
+
+
+@pytest.mark.parametrize("mode", ["select", "slots"])
+def test_a_reconciler_lasts_for_one_configuration_and_one_clock(tmp_path, monkeypatch, mode):
+    """A new one closes what the former one has running beside the engine."""
+    closed: list[LoanMatcher] = []
+    monkeypatch.setattr(LoanMatcher, "close", lambda matcher: closed.append(matcher))
+    gates, _, lending, _ = loops(tmp_path, monkeypatch, TwoNodes(), REMOTE + f"enforcement: {mode}")
+    ours = gates if mode == "slots" else lending
+    assert isinstance(ours, ReconcilerLoop)
+    engine = ours.engine
+    first = ours.reconciler(engine.setup)
+    for verb in ("submit", "ended", "reload"):
+        ours.heard(verb)
+    assert ours.reconciler(engine.setup) is first
+    engine.say(CLOCK_SET)
+    second = ours.reconciler(engine.setup)
+    third = ours.reconciler(replace(engine.setup))
+    assert first is not second is not third
+    assert [id(one) for one in closed] == [id(first.matcher), id(second.matcher)]
 
 
 def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
